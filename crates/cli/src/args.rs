@@ -1,0 +1,374 @@
+//! What was typed. Nothing here looks at the world; what it means is worked out by the verbs.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
+
+/// Give any AI agent the tools of any set of MCP servers
+#[derive(Debug, Parser)]
+#[command(
+    name = "toolrack",
+    version,
+    max_term_width = 100,
+    disable_help_subcommand = true,
+    after_help = "Examples:
+  toolrack call builtin/list_directory path=.
+  toolrack add fs -- npx -y @modelcontextprotocol/server-filesystem .
+  toolrack add docs https://example.com/mcp
+  toolrack list
+  toolrack tools fs
+  toolrack call fs/read_text_file path=README.md
+
+Exit codes:
+  0 ok · 1 other · 2 usage or configuration · 3 sign-in needed · 4 unreachable or timed out
+  5 tool error or unknown tool · 6 denied · 7 not trusted · 130 interrupted"
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// Options of every verb.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Options of every command")]
+pub(crate) struct Global {
+    /// Read the servers of this file as well; may be given more than once
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) mcp_config: Vec<PathBuf>,
+
+    /// Read only the files given with --mcp-config
+    #[arg(long, global = true)]
+    pub(crate) strict_mcp_config: bool,
+
+    /// Print one JSON document; errors are one line of JSON on stderr
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// When to use colour
+    #[arg(long, value_name = "WHEN", global = true, default_value = "auto")]
+    pub(crate) color: Color,
+
+    /// Print no notes and warnings
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+
+    /// Print more of what happens; twice for everything
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+
+    /// Never ask anything, even on a terminal
+    #[arg(long, global = true)]
+    pub(crate) no_input: bool,
+
+    /// Tell servers that ask for it about this folder; may be given more than once
+    #[arg(long, value_name = "DIR", global = true)]
+    pub(crate) root: Vec<PathBuf>,
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    // On a terminal, unless NO_COLOR or CLICOLOR say otherwise. No doc comments: clap would print them in every help.
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Add a server to the configuration and try it
+    Add(AddArgs),
+    /// Connect to all servers and show how they are
+    List(ServersArgs),
+    /// Show the tools of the servers
+    Tools(ToolsArgs),
+    /// Call a tool and print its result
+    Call(CallArgs),
+    /// Show the resources and resource templates of the servers
+    Resources(ServersArgs),
+    /// Print a resource
+    Read(ReadArgs),
+    /// Show the prompts of the servers
+    Prompts(ServersArgs),
+    /// Fill in a prompt and print it
+    Prompt(PromptArgs),
+    /// Say why a tool is there, or why not
+    Why(WhyArgs),
+}
+
+/// Verbs that may be narrowed to some servers.
+#[derive(Debug, Default, Args)]
+pub(crate) struct ServersArgs {
+    /// Only these servers; the others are not started
+    #[arg(value_name = "SERVER")]
+    pub(crate) servers: Vec<String>,
+}
+
+/// `tools`.
+#[derive(Debug, Args)]
+pub(crate) struct ToolsArgs {
+    #[command(flatten)]
+    pub(crate) only: ServersArgs,
+
+    /// Show the JSON Schema of the arguments too
+    #[arg(long)]
+    pub(crate) schema: bool,
+}
+
+/// `call`.
+#[derive(Debug, Args)]
+#[command(after_help = "Arguments:
+  path=README.md       a value, read as the tool's schema says: text, number, true or false
+  paths=a paths=b      several values for a list
+  filter:='{\"a\": 1}'   JSON as it stands
+
+Examples:
+  toolrack call fs/read_text_file path=README.md head=10
+  toolrack call fs/edit --args @edit.json
+  echo '{\"path\": \".\"}' | toolrack call builtin/list_directory --args -")]
+pub(crate) struct CallArgs {
+    /// Which tool: server/tool, server.tool, or the name a model sees
+    #[arg(value_name = "TOOL")]
+    pub(crate) selector: String,
+
+    /// Its arguments: NAME=VALUE or NAME:=JSON
+    #[arg(value_name = "NAME=VALUE")]
+    pub(crate) arguments: Vec<String>,
+
+    /// All arguments as one JSON object: the JSON itself, @FILE, or - for stdin
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
+    pub(crate) args: Option<String>,
+
+    /// End the call after this long without a sign of life, such as 30s or 2m
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+
+    /// Send the arguments even if they do not fit the tool's schema
+    #[arg(long)]
+    pub(crate) no_validate: bool,
+}
+
+/// `read`.
+#[derive(Debug, Args)]
+pub(crate) struct ReadArgs {
+    /// Which server
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: String,
+
+    /// Which resource
+    #[arg(value_name = "URI")]
+    pub(crate) uri: String,
+}
+
+/// `prompt`.
+#[derive(Debug, Args)]
+pub(crate) struct PromptArgs {
+    /// Which prompt: server/prompt
+    #[arg(value_name = "PROMPT")]
+    pub(crate) selector: String,
+
+    /// Its arguments: NAME=VALUE
+    #[arg(value_name = "NAME=VALUE")]
+    pub(crate) arguments: Vec<String>,
+}
+
+/// `why`.
+#[derive(Debug, Args)]
+pub(crate) struct WhyArgs {
+    /// Which tool: server/tool
+    #[arg(value_name = "TOOL")]
+    pub(crate) selector: String,
+}
+
+/// `add`.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "toolrack add [OPTIONS] NAME -- COMMAND [ARGUMENT]...
+       toolrack add [OPTIONS] NAME COMMAND [ARGUMENT]...
+       toolrack add [OPTIONS] NAME URL [OPTIONS]",
+    after_help = "Examples:
+  toolrack add fs -- npx -y @modelcontextprotocol/server-filesystem .
+  toolrack add gh -e GITHUB_TOKEN='${GITHUB_TOKEN}' -- docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server
+  toolrack add docs https://example.com/mcp -H 'Authorization: Bearer ${DOCS_TOKEN}'
+
+${NAME} is stored as it is typed and filled in from the environment when the server is connected."
+)]
+pub(crate) struct AddArgs {
+    /// The name of the server: how you will call its tools
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+
+    #[command(flatten)]
+    pub(crate) options: AddOptions,
+
+    /// The command that starts it with its arguments, or its URL
+    #[arg(value_name = "COMMAND | URL", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) rest: Vec<String>,
+}
+
+/// Options of `add`, before or after the name and after a URL.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct AddOptions {
+    /// Where to write it: for you in every folder, for everybody in this project, or for you in this project [default: user]
+    #[arg(short, long, value_name = "SCOPE")]
+    pub(crate) scope: Option<Scope>,
+
+    /// How to reach it; by default, what follows the name tells
+    #[arg(short, long, value_name = "TRANSPORT")]
+    pub(crate) transport: Option<TransportKind>,
+
+    /// A variable for the server's environment: NAME=VALUE
+    #[arg(short, long, value_name = "NAME=VALUE", value_parser = env_pair)]
+    pub(crate) env: Vec<(String, String)>,
+
+    /// A header for each request: 'Name: value'
+    #[arg(short = 'H', long, value_name = "NAME: VALUE", value_parser = header_pair)]
+    pub(crate) header: Vec<(String, String)>,
+
+    /// The folder to start it in
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+
+    /// End a call after this long without a sign of life, such as 30s or 2m
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+
+    /// Only write it, without trying to connect
+    #[arg(long)]
+    pub(crate) no_test: bool,
+}
+
+/// Where an entry is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scope {
+    // For one person, in every folder.
+    #[default]
+    User,
+    // For everybody who works on a project: its `.mcp.json`.
+    Project,
+    // For one person, in one project.
+    Local,
+}
+
+/// How a server is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TransportKind {
+    Stdio,
+    // Streamable HTTP.
+    #[value(alias = "streamable-http", alias = "streamable_http")]
+    Http,
+    // The older HTTP with server-sent events.
+    Sse,
+}
+
+/// What the words after `add NAME` mean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A process.
+    Command { command: String, arguments: Vec<String> },
+    /// An endpoint.
+    Url(String),
+}
+
+impl AddArgs {
+    /// Tells a URL from a command, and takes the options that follow a URL.
+    ///
+    /// `after_dashes` is whether the words followed a `--`: then they are a command whatever they look like.
+    ///
+    /// # Errors
+    /// What is wrong with the words after the URL, as clap says it.
+    pub(crate) fn target(&self, after_dashes: bool) -> Result<(Target, AddOptions), Box<clap::Error>> {
+        let mut words = self.rest.iter().cloned();
+        let first = words.next().unwrap_or_default();
+        if !after_dashes && first.starts_with('-') {
+            // Taken for the command because nothing else was left that it could be.
+            let error = AfterUrl::command().error(
+                clap::error::ErrorKind::UnknownArgument,
+                format!("unexpected argument '{first}'; a command that begins so goes after `--`"),
+            );
+            return Err(Box::new(error));
+        }
+        let is_url = match self.options.transport {
+            Some(TransportKind::Http | TransportKind::Sse) => true,
+            Some(TransportKind::Stdio) => false,
+            None => !after_dashes && looks_like_url(&first),
+        };
+        if !is_url {
+            let arguments = words.collect();
+            let command = first;
+            return Ok((Target::Command { command, arguments }, self.options.clone()));
+        }
+        let more =
+            AfterUrl::try_parse_from(std::iter::once("toolrack add".to_owned()).chain(words)).map_err(Box::new)?;
+        Ok((Target::Url(first), self.options.clone().followed_by(more.options)))
+    }
+}
+
+/// The words after `add NAME URL`.
+#[derive(Debug, Parser)]
+#[command(name = "toolrack add NAME URL", no_binary_name = false, disable_version_flag = true)]
+struct AfterUrl {
+    #[command(flatten)]
+    options: AddOptions,
+}
+
+impl AddOptions {
+    fn followed_by(mut self, more: Self) -> Self {
+        self.env.extend(more.env);
+        self.header.extend(more.header);
+        Self {
+            scope: more.scope.or(self.scope),
+            transport: more.transport.or(self.transport),
+            env: self.env,
+            header: self.header,
+            cwd: more.cwd.or(self.cwd),
+            timeout: more.timeout.or(self.timeout),
+            no_test: self.no_test || more.no_test,
+        }
+    }
+}
+
+fn looks_like_url(word: &str) -> bool {
+    let lower = word.to_ascii_lowercase();
+    lower.starts_with("http://") || lower.starts_with("https://")
+}
+
+fn env_pair(word: &str) -> Result<(String, String), String> {
+    match word.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("write NAME=VALUE, or {word}='${{{word}}}' for the variable of that name")),
+    }
+}
+
+fn header_pair(word: &str) -> Result<(String, String), String> {
+    let pair = word.split_once(':').or_else(|| word.split_once('='));
+    match pair {
+        Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.trim().to_owned())),
+        _ => Err("write 'Name: value'".to_owned()),
+    }
+}
+
+/// A time such as `30s`, `1.5m`, `500ms`, or a number of seconds; above zero and at most a day.
+fn duration(word: &str) -> Result<Duration, String> {
+    let at = word.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(word.len());
+    let (number, unit) = word.split_at(at);
+    let seconds_each = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("write a time such as 30s, 2m or 500ms".to_owned()),
+    };
+    let seconds = number.trim().parse::<f64>().map_err(|_| "write a time such as 30s, 2m or 500ms")? * seconds_each;
+    if !(0.001..=86_400.0).contains(&seconds) {
+        return Err("it must be between 1ms and 24h".to_owned());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests;

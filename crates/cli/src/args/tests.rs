@@ -1,0 +1,140 @@
+use super::*;
+
+fn parse(line: &str) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(line.split_whitespace())
+}
+
+fn add(line: &str) -> AddArgs {
+    match parse(line).unwrap().verb {
+        Verb::Add(args) => args,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn target(line: &str, after_dashes: bool) -> (Target, AddOptions) {
+    add(line).target(after_dashes).unwrap()
+}
+
+fn command(words: &[&str]) -> Target {
+    Target::Command {
+        command: words[0].to_owned(),
+        arguments: words[1..].iter().map(|word| (*word).to_owned()).collect(),
+    }
+}
+
+fn pair(name: &str, value: &str) -> (String, String) {
+    (name.to_owned(), value.to_owned())
+}
+
+#[test]
+fn the_definition_of_the_command_line_is_sound() {
+    Cli::command().debug_assert();
+    AfterUrl::command().debug_assert();
+}
+
+#[test]
+fn add_takes_a_command_after_dashes_and_without() {
+    let expected = command(&["npx", "-y", "server", "--flag", "-e", "X"]);
+    for line in ["toolrack add fs -- npx -y server --flag -e X", "toolrack add fs npx -y server --flag -e X"] {
+        let (target, options) = target(line, line.contains("--"));
+        assert_eq!(target, expected);
+        assert_eq!(options.env, []);
+    }
+}
+
+#[test]
+fn options_of_add_stand_before_or_after_the_name() {
+    for line in [
+        "toolrack add -e A=1 -s project --timeout 2m fs -- npx -y x",
+        "toolrack add fs -e A=1 -s project --timeout 2m -- npx -y x",
+        "toolrack add -e A=1 fs -s project --timeout 2m npx -y x",
+    ] {
+        let (target, options) = target(line, line.contains(" -- "));
+        assert_eq!(target, command(&["npx", "-y", "x"]), "{line}");
+        assert_eq!(options.env, [pair("A", "1")]);
+        assert_eq!(options.scope, Some(Scope::Project));
+        assert_eq!(options.timeout, Some(Duration::from_secs(120)));
+    }
+}
+
+#[test]
+fn a_url_is_an_endpoint_and_options_may_follow_it() {
+    let line = "toolrack add -e A=1 docs https://example.com/mcp -H X-Key:v --no-test";
+    let (target, options) = target(line, false);
+    assert_eq!(target, Target::Url("https://example.com/mcp".to_owned()));
+    assert_eq!(options.header, [pair("X-Key", "v")]);
+    assert_eq!(options.env, [pair("A", "1")]);
+    assert!(options.no_test);
+}
+
+#[test]
+fn what_follows_dashes_is_a_command_whatever_it_looks_like() {
+    let (target, _) = target("toolrack add odd -- https://example.com", true);
+    assert_eq!(target, command(&["https://example.com"]));
+}
+
+#[test]
+fn a_transport_that_is_named_decides() {
+    let (stdio, _) = target("toolrack add -t stdio odd https://example.com a", false);
+    assert_eq!(stdio, command(&["https://example.com", "a"]));
+    let (http, _) = target("toolrack add -t streamable-http odd ${URL}", false);
+    assert_eq!(http, Target::Url("${URL}".to_owned()));
+}
+
+#[test]
+fn words_after_a_url_that_are_no_options_are_refused() {
+    for line in ["toolrack add docs https://example.com/mcp extra", "toolrack add docs https://example.com/mcp --nope"]
+    {
+        let error = add(line).target(false).unwrap_err().to_string();
+        assert!(error.starts_with("error: unexpected argument"), "{error}");
+    }
+}
+
+#[test]
+fn an_option_of_add_that_does_not_exist_is_not_taken_for_the_command() {
+    let error = add("toolrack add fs --nope npx").target(false).unwrap_err();
+    assert!(error.to_string().contains("'--nope'"), "{error}");
+    let (target, _) = target("toolrack add fs -- --odd-name", true);
+    assert_eq!(target, command(&["--odd-name"]));
+}
+
+#[test]
+fn add_without_a_command_is_refused() {
+    assert!(parse("toolrack add fs").is_err());
+    assert!(parse("toolrack add").is_err());
+}
+
+#[test]
+fn variables_and_headers_need_a_name_and_a_value() {
+    let error = parse("toolrack add -e TOKEN fs npx").unwrap_err().to_string();
+    assert!(error.contains("TOKEN='${TOKEN}'"), "{error}");
+    assert!(parse("toolrack add -e =x fs npx").is_err());
+    assert_eq!(add("toolrack add -e A= fs npx").options.env, [pair("A", "")]);
+    assert_eq!(header_pair("Authorization: Bearer a:b").unwrap(), pair("Authorization", "Bearer a:b"));
+    assert!(header_pair("no colon").is_err());
+}
+
+#[test]
+fn options_of_every_command_stand_before_or_after_the_verb() {
+    for line in [
+        "toolrack --json --mcp-config a --mcp-config b -v list",
+        "toolrack list --mcp-config a -v --json --mcp-config b",
+    ] {
+        let global = parse(line).unwrap().global;
+        assert!(global.json);
+        assert_eq!(global.verbose, 1);
+        assert_eq!(global.mcp_config, [PathBuf::from("a"), PathBuf::from("b")]);
+    }
+}
+
+#[test]
+fn times_have_units_and_bounds() {
+    let time = |word| duration(word).map(|time| time.as_millis());
+    assert_eq!(time("30"), Ok(30_000));
+    assert_eq!(time("1.5m"), Ok(90_000));
+    assert_eq!(time("500ms"), Ok(500));
+    assert_eq!(time("1h"), Ok(3_600_000));
+    for bad in ["", "s", "0", "-1", "1e400", "nan", "25h", "3 weeks", "10µs"] {
+        assert!(time(bad).is_err(), "{bad}");
+    }
+}

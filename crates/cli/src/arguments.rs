@@ -1,0 +1,326 @@
+//! From `name=value` on a command line to the JSON arguments of a tool.
+//!
+//! A shell knows only text. What the text means is read out of the tool's input schema: `n=5` is the number 5 where the
+//! schema wants a number, and the text "5" where it wants text. `n:=5` is JSON as it stands.
+
+mod check;
+
+use serde_json::{Map, Number, Value};
+
+pub(crate) use self::check::check;
+use crate::suggest;
+
+/// How deep `$ref`, `anyOf` and the like are followed while a value is read.
+const MAX_DEPTH: usize = 16;
+
+/// Why arguments cannot be sent. Each is the caller's mistake.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BadArguments {
+    #[error("`{word}` is no argument: write name=value, or name:=json")]
+    NoEquals { word: String },
+    #[error("the value of `{name}` is not JSON: {why}")]
+    NotJson { name: String, why: String },
+    #[error("--args is not JSON: {why}")]
+    ArgsNotJson { why: String },
+    #[error("--args must be a JSON object, such as {{\"path\": \".\"}}")]
+    ArgsNotObject,
+    #[error("`{name}` is given twice and is not a list")]
+    Twice { name: String },
+    #[error("`{name}` must be {expected}, and `{value}` is not")]
+    Misfit { name: String, expected: String, value: String },
+    #[error("the arguments do not fit the tool: {}", .misfits.join("; "))]
+    Misfits { misfits: Vec<String> },
+}
+
+/// One `name=value` or `name:=json`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Given {
+    name: String,
+    value: Typed,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Typed {
+    Text(String),
+    Json(Value),
+}
+
+/// Takes words apart. The first `=` counts; a `:` before it makes the value JSON.
+pub(crate) fn parse(words: &[String]) -> Result<Vec<Given>, BadArguments> {
+    words
+        .iter()
+        .map(|word| {
+            let no_equals = || BadArguments::NoEquals { word: word.clone() };
+            let (name, text) = word.split_once('=').ok_or_else(no_equals)?;
+            let (name, value) = match name.strip_suffix(':') {
+                None => (name, Typed::Text(text.to_owned())),
+                Some(name) => {
+                    let json = serde_json::from_str(text)
+                        .map_err(|error| BadArguments::NotJson { name: name.to_owned(), why: error.to_string() })?;
+                    (name, Typed::Json(json))
+                }
+            };
+            if name.is_empty() {
+                return Err(no_equals());
+            }
+            Ok(Given { name: name.to_owned(), value })
+        })
+        .collect()
+}
+
+/// The object that `--args` holds.
+pub(crate) fn parse_object(json: &str) -> Result<Map<String, Value>, BadArguments> {
+    match serde_json::from_str(json) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(BadArguments::ArgsNotObject),
+        Err(error) => Err(BadArguments::ArgsNotJson { why: error.to_string() }),
+    }
+}
+
+/// The words as text arguments, for prompts: they know no other type.
+pub(crate) fn texts(given: Vec<Given>) -> Result<std::collections::BTreeMap<String, String>, BadArguments> {
+    let mut texts = std::collections::BTreeMap::new();
+    for Given { name, value } in given {
+        let text = match value {
+            Typed::Text(text) | Typed::Json(Value::String(text)) => text,
+            Typed::Json(json) => json.to_string(),
+        };
+        if texts.insert(name.clone(), text).is_some() {
+            return Err(BadArguments::Twice { name });
+        }
+    }
+    Ok(texts)
+}
+
+/// `base` with the words laid over it, each read as `schema` (the tool's whole input schema) says.
+pub(crate) fn fit(
+    base: Map<String, Value>,
+    given: Vec<Given>,
+    schema: &Value,
+) -> Result<Map<String, Value>, BadArguments> {
+    let mut grouped: Vec<(String, Vec<Typed>)> = Vec::new();
+    for Given { name, value } in given {
+        match grouped.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, values)) => values.push(value),
+            None => grouped.push((name, vec![value])),
+        }
+    }
+    let mut arguments = base;
+    for (name, values) in grouped {
+        let expected = Expected::of_property(schema, &name);
+        let value = expected.read_all(&name, values)?;
+        arguments.insert(name, value);
+    }
+    Ok(arguments)
+}
+
+/// What a schema wants at one place.
+#[derive(Clone, Copy)]
+struct Expected<'a> {
+    /// The whole input schema, which `$ref` points into.
+    root: &'a Value,
+    /// The part for this place; `None` where the schema says nothing.
+    here: Option<&'a Value>,
+}
+
+impl<'a> Expected<'a> {
+    fn of_property(root: &'a Value, name: &str) -> Self {
+        let here = root.get("properties").and_then(|known| known.get(name));
+        Self { root, here }
+    }
+
+    fn at(self, here: &'a Value) -> Self {
+        Self { here: Some(here), ..self }
+    }
+
+    fn read_all(self, name: &str, mut values: Vec<Typed>) -> Result<Value, BadArguments> {
+        if values.len() == 1
+            && let Some(only) = values.pop()
+        {
+            return match only {
+                Typed::Json(json) => Ok(json),
+                Typed::Text(text) => self.read(&text, 0).ok_or_else(|| self.misfit(name, text)),
+            };
+        }
+        let Some(items) = self.list_items(0) else {
+            return Err(BadArguments::Twice { name: name.to_owned() });
+        };
+        values
+            .into_iter()
+            .map(|value| match value {
+                Typed::Json(json) => Ok(json),
+                Typed::Text(text) => items.read(&text, 0).ok_or_else(|| items.misfit(name, text)),
+            })
+            .collect::<Result<_, _>>()
+            .map(Value::Array)
+    }
+
+    fn misfit(self, name: &str, value: String) -> BadArguments {
+        BadArguments::Misfit { name: name.to_owned(), expected: self.in_words(0), value }
+    }
+
+    /// `text` as what is wanted here; `None` when it cannot be that. Where text is among the choices, it stays text.
+    fn read(self, text: &str, depth: usize) -> Option<Value> {
+        let as_text = || Some(Value::String(text.to_owned()));
+        let Some(here) = self.resolved(depth) else {
+            return as_text();
+        };
+        if let Some(values) = here.choices() {
+            return values
+                .iter()
+                .find(|value| value.as_str() == Some(text))
+                .or_else(|| values.iter().find(|value| !value.is_string() && value.to_string() == text))
+                .map(|value| (*value).clone());
+        }
+        let branches = here.branches(depth);
+        if !branches.is_empty() {
+            let mut read = branches.iter().filter_map(|branch| branch.read(text, depth + 1));
+            let first = read.next()?;
+            return Some(if first.is_string() { first } else { read.find(Value::is_string).unwrap_or(first) });
+        }
+        let kinds = here.kinds();
+        if kinds.is_empty() || kinds.contains(&"string") {
+            return as_text();
+        }
+        kinds.iter().find_map(|kind| here.read_kind(kind, text, depth))
+    }
+
+    fn read_kind(self, kind: &str, text: &str, depth: usize) -> Option<Value> {
+        match kind {
+            "null" => (text == "null").then_some(Value::Null),
+            "boolean" => text.parse().ok().map(Value::Bool),
+            "integer" => number(text).filter(is_whole).map(Value::Number),
+            "number" => number(text).map(Value::Number),
+            "object" => serde_json::from_str(text).ok().filter(Value::is_object),
+            "array" => match serde_json::from_str(text) {
+                Ok(list @ Value::Array(_)) => Some(list),
+                _ => {
+                    let items = self.list_items(depth)?;
+                    Some(Value::Array(vec![items.read(text, depth + 1)?]))
+                }
+            },
+            _ => None,
+        }
+    }
+
+    /// What the items of a list are to be; `None` when no list is wanted here.
+    fn list_items(self, depth: usize) -> Option<Self> {
+        let here = self.resolved(depth)?;
+        if here.kinds().contains(&"array") {
+            let items = here.here.and_then(|schema| schema.get("items"));
+            return Some(Self { here: items, ..self });
+        }
+        here.branches(depth).into_iter().find_map(|branch| branch.list_items(depth + 1))
+    }
+
+    /// With `$ref` followed, inside this schema only; `None` where nothing is said, or nested too deep.
+    fn resolved(self, depth: usize) -> Option<Self> {
+        let mut here = self.here?;
+        for _ in depth..MAX_DEPTH {
+            let Some(target) = here.get("$ref").and_then(Value::as_str) else {
+                return Some(self.at(here));
+            };
+            here = self.root.pointer(target.strip_prefix('#')?)?;
+        }
+        None
+    }
+
+    fn branches(self, depth: usize) -> Vec<Self> {
+        if depth >= MAX_DEPTH {
+            return Vec::new();
+        }
+        ["anyOf", "oneOf"]
+            .iter()
+            .filter_map(|word| self.here?.get(word)?.as_array())
+            .flatten()
+            .map(|branch| self.at(branch))
+            .collect()
+    }
+
+    /// The values of `enum` or `const`.
+    fn choices(self) -> Option<Vec<&'a Value>> {
+        let here = self.here?;
+        match here.get("const") {
+            Some(only) => Some(vec![only]),
+            None => here.get("enum").and_then(Value::as_array).map(|values| values.iter().collect()),
+        }
+    }
+
+    /// The names in `type`, or what other keywords imply.
+    fn kinds(self) -> Vec<&'a str> {
+        let Some(here) = self.here else {
+            return Vec::new();
+        };
+        match here.get("type") {
+            Some(Value::String(kind)) => vec![kind],
+            Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
+            _ if here.get("properties").is_some() => vec!["object"],
+            _ if here.get("items").is_some() => vec!["array"],
+            _ => Vec::new(),
+        }
+    }
+
+    /// What is wanted here, as a person says it.
+    fn in_words(self, depth: usize) -> String {
+        let Some(here) = self.resolved(depth) else {
+            return "text".to_owned();
+        };
+        if let Some(values) = here.choices() {
+            let values: Vec<_> =
+                values.iter().map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect();
+            return match values.as_slice() {
+                [only] => only.clone(),
+                values => format!("one of {}", values.join(", ")),
+            };
+        }
+        let branches = here.branches(depth);
+        let mut words: Vec<String> = if branches.is_empty() {
+            here.kinds()
+                .into_iter()
+                .map(|kind| match kind {
+                    "string" => "text".to_owned(),
+                    "integer" => "a whole number".to_owned(),
+                    "number" => "a number".to_owned(),
+                    "boolean" => "true or false".to_owned(),
+                    "array" => "a list".to_owned(),
+                    "object" => "a JSON object".to_owned(),
+                    other => other.to_owned(),
+                })
+                .collect()
+        } else {
+            branches.iter().map(|branch| branch.in_words(depth + 1)).collect()
+        };
+        words.dedup();
+        if words.is_empty() { "text".to_owned() } else { words.join(" or ") }
+    }
+}
+
+/// `text` as JSON writes a number.
+fn number(text: &str) -> Option<Number> {
+    serde_json::from_str(text).ok()
+}
+
+fn is_whole(number: &Number) -> bool {
+    number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|n| n.fract() == 0.0)
+}
+
+/// Arguments that an open schema does not name, with what was probably meant. A closed one is for [`check`].
+pub(crate) fn unnamed(arguments: &Map<String, Value>, schema: &Value) -> Vec<String> {
+    let open = !matches!(schema.get("additionalProperties"), Some(Value::Bool(false) | Value::Object(_)));
+    let Some(known) = schema.get("properties").and_then(Value::as_object) else {
+        return Vec::new();
+    };
+    arguments
+        .keys()
+        .filter(|name| open && !known.contains_key(*name))
+        .map(|name| match suggest::closest(name, known.keys().map(String::as_str)) {
+            Some(meant) => {
+                format!("the tool names no argument `{name}`; did you mean `{meant}`?")
+            }
+            None => format!("the tool names no argument `{name}`"),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+//! The person at the terminal answers what servers and rules ask.
+//!
+//! Questions go to stderr and answers come from stdin, one question at a time. Nothing is opened, fetched or sent
+//! before the person has seen all of it and agreed.
+
+mod form;
+mod lines;
+
+use std::{fmt::Write, sync::Arc};
+
+use futures::future::BoxFuture;
+use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
+use toolrack_host::{
+    Abilities, Asker, ServerName,
+    ask::{Confirm, Confirmed, Elicitation, Elicited, Root},
+    text,
+};
+use url::{Position, Url};
+
+use crate::{
+    render::{Tone, paint},
+    screen::Screen,
+};
+use form::Field;
+use lines::Lines;
+
+/// Tries at one field before the form is given up: a stuck terminal must not be asked for ever.
+const MAX_TRIES: usize = 20;
+
+/// Asks on the terminal; without one it only knows the folders given with `--root`.
+#[derive(Debug)]
+pub(crate) struct Terminal {
+    screen: Arc<Screen>,
+    roots: Vec<Root>,
+    lines: Lines,
+    /// One question at a time: whoever holds the permit has the terminal.
+    turn: Semaphore,
+}
+
+impl Terminal {
+    pub(crate) fn new(screen: Arc<Screen>, roots: Vec<Root>) -> Self {
+        Self { screen, roots, lines: Lines::of_stdin(), turn: Semaphore::new(1) }
+    }
+
+    /// Shows `prompt` and waits for a line; `None` at the end of input (Ctrl-D).
+    async fn ask(&self, prompt: &str) -> Option<String> {
+        self.screen.prompt(prompt);
+        let line = self.lines.next().await;
+        self.screen.answered();
+        if line.is_none() {
+            self.screen.say("");
+        }
+        line
+    }
+
+    /// `None` when the person went away without an answer.
+    async fn yes(&self, question: &str) -> Option<bool> {
+        let answer = self.ask(&format!("{question} [y/N] ")).await?;
+        Some(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+    }
+
+    async fn confirm_call(&self, question: &Confirm) -> Confirmed {
+        self.screen.say(&confirm_page(question));
+        match self.yes("Run it?").await {
+            Some(true) => Confirmed::Yes,
+            _ => Confirmed::No { why: None },
+        }
+    }
+
+    async fn fill_in(&self, server: &ServerName, message: &str, schema: &Value) -> Elicited {
+        self.screen.say(&asks(server, message));
+        let fields = match form::fields(schema) {
+            Ok(fields) => fields,
+            Err(why) => {
+                self.screen.say(&format!("declined: {why}"));
+                return Elicited::Decline;
+            }
+        };
+        self.screen.say("Enter takes the value in brackets; Ctrl-D leaves the form.");
+        let mut answers = Map::new();
+        for field in &fields {
+            match self.fill_in_field(field).await {
+                Some(Some(value)) => {
+                    answers.insert(field.name.clone(), value);
+                }
+                Some(None) => {}
+                None => return Elicited::Cancel,
+            }
+        }
+        match self.yes(&format!("Send this to `{server}`?")).await {
+            Some(true) => Elicited::Accept(answers),
+            Some(false) => Elicited::Decline,
+            None => Elicited::Cancel,
+        }
+    }
+
+    /// The field's value, `Some(None)` when it is left out, `None` when the person went away.
+    async fn fill_in_field(&self, field: &Field) -> Option<Option<Value>> {
+        for line in field.intro() {
+            self.screen.say(&line);
+        }
+        for _ in 0..MAX_TRIES {
+            let typed = self.ask(&field.prompt()).await?;
+            match field.read(typed.trim()) {
+                Ok(value) => return Some(value),
+                Err(why) => self.screen.say(&format!("  {why}")),
+            }
+        }
+        None
+    }
+
+    async fn show_url(&self, server: &ServerName, message: &str, url: &str) -> Elicited {
+        let Some(page) = url_page(server, message, url) else {
+            self.screen.say(&format!("declined: `{server}` sent a URL that is none"));
+            return Elicited::Decline;
+        };
+        self.screen.say(&page);
+        match self.yes("Open it yourself if you trust it. Go on?").await {
+            Some(true) => Elicited::Accept(Map::new()),
+            Some(false) => Elicited::Decline,
+            None => Elicited::Cancel,
+        }
+    }
+}
+
+impl Asker for Terminal {
+    fn abilities(&self) -> Abilities {
+        let mut abilities = Abilities::NONE;
+        abilities.roots = !self.roots.is_empty();
+        if self.screen.interactive() {
+            abilities.confirm = true;
+            abilities.forms = true;
+            abilities.urls = true;
+        }
+        abilities
+    }
+
+    fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
+        Box::pin(async move {
+            let Ok(_turn) = self.turn.acquire().await else {
+                return Confirmed::No { why: None };
+            };
+            self.confirm_call(&question).await
+        })
+    }
+
+    fn elicit(&self, server: ServerName, question: Elicitation) -> BoxFuture<'_, Elicited> {
+        Box::pin(async move {
+            let Ok(_turn) = self.turn.acquire().await else {
+                return Elicited::Cancel;
+            };
+            match question {
+                Elicitation::Form { message, schema } => self.fill_in(&server, &message, &schema).await,
+                Elicitation::Url { message, url, .. } => self.show_url(&server, &message, &url).await,
+            }
+        })
+    }
+
+    fn roots(&self, _: ServerName) -> BoxFuture<'_, Vec<Root>> {
+        Box::pin(async { self.roots.clone() })
+    }
+}
+
+/// Who asks, and what.
+fn asks(server: &ServerName, message: &str) -> String {
+    let head = paint(Tone::Strong, &format!("The server `{server}` asks:"));
+    format!("{head} {}", text::for_terminal(message))
+}
+
+/// Everything that would be sent, exactly.
+fn confirm_page(question: &Confirm) -> String {
+    let mut page = paint(Tone::Strong, &format!("Run {}/{}?", question.server, text::for_line(&question.tool)));
+    let _ = write!(page, " {}", text::for_line(&question.why));
+    if question.destructive {
+        let _ = write!(page, " {}", paint(Tone::Bad, "[destructive]"));
+    }
+    let arguments = serde_json::to_string_pretty(&question.arguments).unwrap_or_default();
+    let _ = write!(page, "\n{}", text::for_terminal(&arguments));
+    page
+}
+
+/// The whole URL with its host made to stand out, and what is odd about it; `None` when it is no URL.
+fn url_page(server: &ServerName, message: &str, url: &str) -> Option<String> {
+    let url = Url::parse(url).ok()?;
+    let host = &url[Position::BeforeHost..Position::AfterHost];
+    if host.is_empty() {
+        return None;
+    }
+    let mut page = format!(
+        "{}\n\n  {}{}{}\n",
+        asks(server, message),
+        text::for_line(&url[..Position::BeforeHost]),
+        paint(Tone::Strong, &text::for_line(host)),
+        text::for_line(&url[Position::AfterHost..]),
+    );
+    if host.split('.').any(|label| label.starts_with("xn--")) {
+        let _ =
+            write!(page, "\n{} the name of this host has letters that look like others", paint(Tone::Bad, "careful:"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        let _ = write!(page, "\n{} what stands before the @ is not the host", paint(Tone::Bad, "careful:"));
+    }
+    Some(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server() -> ServerName {
+        ServerName::new("fs").unwrap()
+    }
+
+    fn plain(page: &str) -> String {
+        anstream::adapter::strip_str(page).to_string()
+    }
+
+    #[test]
+    fn a_url_is_shown_whole_with_its_host_made_to_stand_out() {
+        let page = url_page(&server(), "Sign in", "https://id.example.com/a?b=c#d").unwrap();
+        assert!(page.contains(&format!("https://{}", paint(Tone::Strong, "id.example.com"))));
+        assert_eq!(plain(&page), "The server `fs` asks: Sign in\n\n  https://id.example.com/a?b=c#d\n");
+    }
+
+    #[test]
+    fn a_url_that_misleads_gets_a_warning() {
+        let look_alike = url_page(&server(), "", "https://аpple.com/").unwrap();
+        assert!(plain(&look_alike).contains("xn--"), "{look_alike}");
+        assert!(plain(&look_alike).contains("careful: the name"));
+        let before_at = url_page(&server(), "", "https://google.com@evil.example/").unwrap();
+        assert!(plain(&before_at).contains("careful: what stands before the @"));
+        assert!(before_at.contains(&paint(Tone::Strong, "evil.example")));
+    }
+
+    #[test]
+    fn what_is_no_url_is_not_shown_as_one() {
+        for bad in ["", "not a url", "mailto:a@b", "data:text/html,x"] {
+            assert_eq!(url_page(&server(), "", bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn messages_of_a_server_cannot_write_to_the_terminal() {
+        let page = asks(&server(), "a\u{1b}]0;title\u{7}b");
+        assert!(!plain(&page).contains('\u{7}'));
+    }
+}

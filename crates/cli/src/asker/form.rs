@@ -1,0 +1,300 @@
+//! The fields of a form that a server wants filled in (MCP elicitation: a flat object of simple types).
+
+use serde_json::{Number, Value};
+use toolrack_host::text;
+
+use crate::render::{Tone, paint};
+
+/// Fields of one form.
+const MAX_FIELDS: usize = 100;
+
+/// One field.
+#[derive(Debug)]
+pub(super) struct Field {
+    pub(super) name: String,
+    title: Option<String>,
+    description: Option<String>,
+    kind: Kind,
+    required: bool,
+    default: Option<Value>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Text { shortest: u64, longest: u64, format: Option<String> },
+    Number { whole: bool, least: f64, most: f64 },
+    YesNo,
+    One(Vec<Choice>),
+    Several { choices: Vec<Choice>, fewest: u64, most: u64 },
+}
+
+#[derive(Debug)]
+struct Choice {
+    value: String,
+    title: String,
+}
+
+/// The fields of `schema`.
+///
+/// # Errors
+/// In words, when the schema asks for something that a form has no field for.
+pub(super) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
+    let properties = schema.get("properties").and_then(Value::as_object).ok_or("the form has no fields")?;
+    if properties.len() > MAX_FIELDS {
+        return Err(format!("the form has more than {MAX_FIELDS} fields"));
+    }
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .map(|names| names.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default();
+    properties
+        .iter()
+        .map(|(name, of)| {
+            let words = |key: &str| of.get(key).and_then(Value::as_str).map(str::to_owned);
+            Ok(Field {
+                name: name.clone(),
+                title: words("title"),
+                description: words("description"),
+                kind: Kind::of(of).ok_or_else(|| {
+                    format!("the field `{}` is of a kind that a form cannot have", text::for_line(name))
+                })?,
+                required: required.contains(&name.as_str()),
+                default: of.get("default").filter(|value| !value.is_null()).cloned(),
+            })
+        })
+        .collect()
+}
+
+impl Kind {
+    fn of(schema: &Value) -> Option<Self> {
+        if let Some(choices) = choices(schema) {
+            return Some(Self::One(choices));
+        }
+        let size = |key: &str| schema.get(key).and_then(Value::as_u64);
+        let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
+        match schema.get("type")?.as_str()? {
+            "string" => Some(Self::Text {
+                shortest: size("minLength").unwrap_or(0),
+                longest: size("maxLength").unwrap_or(u64::MAX),
+                format: schema.get("format").and_then(Value::as_str).map(str::to_owned),
+            }),
+            kind @ ("number" | "integer") => Some(Self::Number {
+                whole: kind == "integer",
+                least: bound("minimum").unwrap_or(f64::NEG_INFINITY),
+                most: bound("maximum").unwrap_or(f64::INFINITY),
+            }),
+            "boolean" => Some(Self::YesNo),
+            "array" => Some(Self::Several {
+                choices: choices(schema.get("items")?)?,
+                fewest: size("minItems").unwrap_or(0),
+                most: size("maxItems").unwrap_or(u64::MAX),
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// The values of `enum` (with `enumNames`), or of `oneOf` or `anyOf` with `const` and `title`.
+fn choices(schema: &Value) -> Option<Vec<Choice>> {
+    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+        let names = schema.get("enumNames").and_then(Value::as_array);
+        return values
+            .iter()
+            .enumerate()
+            .map(|(at, value)| {
+                let value = value.as_str()?.to_owned();
+                let title = names.and_then(|names| names.get(at)?.as_str());
+                let title = title.unwrap_or(&value).to_owned();
+                Some(Choice { value, title })
+            })
+            .collect();
+    }
+    ["oneOf", "anyOf"]
+        .iter()
+        .find_map(|word| schema.get(word)?.as_array())?
+        .iter()
+        .map(|branch| {
+            let value = branch.get("const")?.as_str()?.to_owned();
+            let title = branch.get("title").and_then(Value::as_str);
+            let title = title.unwrap_or(&value).to_owned();
+            Some(Choice { value, title })
+        })
+        .collect()
+}
+
+impl Field {
+    /// What is shown before the field is asked for.
+    pub(super) fn intro(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some(description) = &self.description {
+            lines.push(paint(Tone::Faint, &format!("  {}", text::for_line(description))));
+        }
+        if self.looks_secret() {
+            lines.push(format!(
+                "  {} this looks like a secret; a server must not ask for one in a form",
+                paint(Tone::Bad, "careful:")
+            ));
+        }
+        if let Kind::One(choices) | Kind::Several { choices, .. } = &self.kind {
+            lines.extend(
+                choices
+                    .iter()
+                    .enumerate()
+                    .map(|(at, choice)| format!("  {}) {}", at + 1, text::for_line(&choice.title))),
+            );
+        }
+        lines
+    }
+
+    /// `Title (what is wanted) [default]: `
+    pub(super) fn prompt(&self) -> String {
+        let title = text::for_line(self.title.as_deref().unwrap_or(&self.name));
+        let mut wanted: Vec<String> = self.kind.wanted();
+        if !self.required && self.default.is_none() {
+            wanted.push("may be left out".to_owned());
+        }
+        let wanted = if wanted.is_empty() { String::new() } else { format!(" ({})", wanted.join(", ")) };
+        let default =
+            self.default.as_ref().map_or_else(String::new, |value| format!(" [{}]", text::for_line(&in_words(value))));
+        format!("  {}{wanted}{default}: ", paint(Tone::Strong, &title))
+    }
+
+    /// What was typed, as a value; `None` when the field is left out.
+    ///
+    /// # Errors
+    /// In words, when it does not fit.
+    pub(super) fn read(&self, typed: &str) -> Result<Option<Value>, String> {
+        if typed.is_empty() {
+            return match &self.default {
+                Some(default) => Ok(Some(default.clone())),
+                None if self.required => Err("this field is needed".to_owned()),
+                None => Ok(None),
+            };
+        }
+        self.kind.read(typed).map(Some)
+    }
+
+    fn looks_secret(&self) -> bool {
+        let name = format!("{} {}", self.name, self.title.as_deref().unwrap_or_default());
+        let name = name.to_lowercase().replace(['_', '-'], " ");
+        ["password", "passphrase", "secret", "api key", "apikey", "credit card", "access token"]
+            .iter()
+            .any(|word| name.contains(word))
+    }
+}
+
+impl Kind {
+    /// What is wanted, in a few words.
+    fn wanted(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        match self {
+            Self::Text { format, .. } => {
+                words.extend(format.as_deref().map(|format| text::for_line(format).into_owned()))
+            }
+            Self::Number { whole, least, most } => {
+                words.push(if *whole { "whole number" } else { "number" }.to_owned());
+                match (least.is_finite(), most.is_finite()) {
+                    (true, true) => words.push(format!("{least} to {most}")),
+                    (true, false) => words.push(format!("at least {least}")),
+                    (false, true) => words.push(format!("at most {most}")),
+                    (false, false) => {}
+                }
+            }
+            Self::YesNo => words.push("y/n".to_owned()),
+            Self::One(_) => words.push("a number or a name".to_owned()),
+            Self::Several { .. } => words.push("numbers or names, with commas".to_owned()),
+        }
+        words
+    }
+
+    fn read(&self, typed: &str) -> Result<Value, String> {
+        match self {
+            Self::Text { shortest, longest, format } => read_text(typed, *shortest, *longest, format.as_deref()),
+            Self::Number { whole, least, most } => read_number(typed, *whole, *least, *most),
+            Self::YesNo => match typed.to_lowercase().as_str() {
+                "y" | "yes" | "true" => Ok(Value::Bool(true)),
+                "n" | "no" | "false" => Ok(Value::Bool(false)),
+                _ => Err("answer y or n".to_owned()),
+            },
+            Self::One(choices) => Ok(Value::String(pick(choices, typed)?)),
+            Self::Several { choices, fewest, most } => {
+                let picked = typed
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|word| !word.is_empty())
+                    .map(|word| pick(choices, word).map(Value::String))
+                    .collect::<Result<Vec<_>, _>>()?;
+                match picked.len() as u64 {
+                    count if count < *fewest => Err(format!("choose at least {fewest}")),
+                    count if count > *most => Err(format!("choose at most {most}")),
+                    _ => Ok(Value::Array(picked)),
+                }
+            }
+        }
+    }
+}
+
+fn read_text(typed: &str, shortest: u64, longest: u64, format: Option<&str>) -> Result<Value, String> {
+    let length = typed.chars().count() as u64;
+    if length < shortest {
+        return Err(format!("it must have at least {shortest} characters"));
+    }
+    if length > longest {
+        return Err(format!("it may have at most {longest} characters"));
+    }
+    let (fits, example) = match format {
+        Some("email") => {
+            (typed.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty()), "ada@example.com")
+        }
+        Some("uri") => (url::Url::parse(typed).is_ok(), "https://example.com/"),
+        Some("date") => (chrono::NaiveDate::parse_from_str(typed, "%Y-%m-%d").is_ok(), "2026-11-21"),
+        Some("date-time") => (chrono::DateTime::parse_from_rfc3339(typed).is_ok(), "2026-11-21T12:00:00Z"),
+        _ => (true, ""),
+    };
+    if fits { Ok(Value::String(typed.to_owned())) } else { Err(format!("write it as {example}")) }
+}
+
+fn read_number(typed: &str, whole: bool, least: f64, most: f64) -> Result<Value, String> {
+    let number = typed.parse::<i64>().map(Number::from).ok().or_else(|| {
+        let number = typed.parse::<f64>().ok()?;
+        Number::from_f64(number)
+    });
+    let Some(number) = number else {
+        return Err("write a number".to_owned());
+    };
+    if whole && !number.is_i64() {
+        return Err("write a whole number".to_owned());
+    }
+    match number.as_f64() {
+        Some(value) if value < least => Err(format!("it must be at least {least}")),
+        Some(value) if value > most => Err(format!("it may be at most {most}")),
+        _ => Ok(Value::Number(number)),
+    }
+}
+
+/// The choice that is meant by its number, value or title.
+fn pick(choices: &[Choice], typed: &str) -> Result<String, String> {
+    let by_number = typed.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
+    choices
+        .iter()
+        .find(|choice| choice.value == typed)
+        .or_else(|| choices.iter().find(|choice| choice.title.eq_ignore_ascii_case(typed)))
+        .or(by_number)
+        .map(|choice| choice.value.clone())
+        .ok_or_else(|| format!("choose a number from 1 to {}", choices.len()))
+}
+
+/// A default as a person would type it.
+fn in_words(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Bool(true) => "y".to_owned(),
+        Value::Bool(false) => "n".to_owned(),
+        Value::Array(values) => values.iter().map(in_words).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

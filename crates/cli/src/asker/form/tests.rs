@@ -1,0 +1,119 @@
+use serde_json::json;
+
+use super::*;
+
+fn field(of: Value) -> Field {
+    let schema = json!({ "properties": { "x": of } });
+    fields(&schema).unwrap().remove(0)
+}
+
+fn plain(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
+}
+
+#[test]
+fn the_prompt_says_what_is_wanted_and_what_enter_means() {
+    for (of, prompt) in [
+        (json!({ "type": "string" }), "  x (may be left out): "),
+        (
+            json!({ "type": "string", "format": "email", "title": "E-mail", "default": "a@b.c" }),
+            "  E-mail (email) [a@b.c]: ",
+        ),
+        (json!({ "type": "integer", "minimum": 1, "maximum": 9, "default": 3 }), "  x (whole number, 1 to 9) [3]: "),
+        (json!({ "type": "boolean", "default": true }), "  x (y/n) [y]: "),
+    ] {
+        assert_eq!(plain(&field(of).prompt()), prompt);
+    }
+}
+
+#[test]
+fn an_empty_line_takes_the_default_or_leaves_the_field_out() {
+    assert_eq!(field(json!({ "type": "string" })).read(""), Ok(None));
+    let with_default = field(json!({ "type": "integer", "default": 3 }));
+    assert_eq!(with_default.read(""), Ok(Some(json!(3))));
+    let required = json!({ "properties": { "x": { "type": "string" } }, "required": ["x"] });
+    let required = fields(&required).unwrap().remove(0);
+    assert!(required.read("").is_err());
+}
+
+#[test]
+fn values_are_read_as_their_type_and_checked() {
+    let whole = field(json!({ "type": "integer", "minimum": 1, "maximum": 9 }));
+    assert_eq!(whole.read("7"), Ok(Some(json!(7))));
+    for bad in ["0", "10", "1.5", "seven", "inf"] {
+        assert!(whole.read(bad).is_err(), "{bad}");
+    }
+    let number = field(json!({ "type": "number" }));
+    assert_eq!(number.read("1.5"), Ok(Some(json!(1.5))));
+    assert_eq!(number.read("2"), Ok(Some(json!(2))));
+    let yes = field(json!({ "type": "boolean" }));
+    assert_eq!(yes.read("Yes"), Ok(Some(json!(true))));
+    assert_eq!(yes.read("n"), Ok(Some(json!(false))));
+    assert!(yes.read("maybe").is_err());
+    let short = field(json!({ "type": "string", "minLength": 2, "maxLength": 3 }));
+    assert_eq!(short.read("äöü"), Ok(Some(json!("äöü"))));
+    assert!(short.read("a").is_err() && short.read("abcd").is_err());
+}
+
+#[test]
+fn formats_are_checked_with_an_example() {
+    for (format, good, bad) in [
+        ("email", "ada@example.com", "ada"),
+        ("uri", "https://example.com/", "example"),
+        ("date", "2026-02-28", "2026-02-30"),
+        ("date-time", "2026-02-28T10:00:00+01:00", "2026-02-28"),
+        ("unknown", "anything", ""),
+    ] {
+        let field = field(json!({ "type": "string", "format": format }));
+        assert_eq!(field.read(good), Ok(Some(json!(good))), "{format}");
+        if !bad.is_empty() {
+            assert!(field.read(bad).unwrap_err().starts_with("write it as "));
+        }
+    }
+}
+
+#[test]
+fn choices_are_made_by_number_value_or_title() {
+    let titled = json!({ "oneOf": [
+        { "const": "r", "title": "Red" },
+        { "const": "2", "title": "Blue" },
+    ] });
+    let one = field(titled.clone());
+    assert_eq!(one.intro(), ["  1) Red", "  2) Blue"]);
+    for (typed, value) in [("1", "r"), ("r", "r"), ("blue", "2"), ("2", "2")] {
+        assert_eq!(one.read(typed), Ok(Some(json!(value))), "{typed}");
+    }
+    assert_eq!(one.read("3"), Err("choose a number from 1 to 2".to_owned()));
+    assert!(one.read("0").is_err());
+
+    let several = field(json!({ "type": "array", "items": titled, "minItems": 1, "maxItems": 2 }));
+    assert_eq!(several.read("red, 2"), Ok(Some(json!(["r", "2"]))));
+    assert!(several.read(",").is_err() && several.read("1,2,1").is_err());
+
+    let named = field(json!({ "enum": ["a", "b"], "enumNames": ["First", "Second"] }));
+    assert_eq!(named.read("second"), Ok(Some(json!("b"))));
+}
+
+#[test]
+fn a_field_that_asks_for_a_secret_gets_a_warning() {
+    for name in ["password", "API-Key", "my_access_token"] {
+        let schema = json!({ "properties": { name: { "type": "string" } } });
+        let intro = plain(&fields(&schema).unwrap()[0].intro().join("\n"));
+        assert!(intro.contains("looks like a secret"), "{name}");
+    }
+    assert!(field(json!({ "type": "string" })).intro().is_empty());
+}
+
+#[test]
+fn a_schema_that_is_no_form_is_refused() {
+    for schema in [
+        json!(null),
+        json!({ "type": "object" }),
+        json!({ "properties": { "x": {} } }),
+        json!({ "properties": { "x": { "type": "object" } } }),
+        json!({ "properties": { "x": { "type": "array", "items": { "type": "object" } } } }),
+        json!({ "properties": { "x": { "enum": [1, 2] } } }),
+    ] {
+        assert!(fields(&schema).is_err(), "{schema}");
+    }
+}

@@ -1,0 +1,93 @@
+//! Lines from stdin, without blocking an async thread and without reading more than is asked for.
+
+use std::{io, sync::mpsc, thread};
+
+use tokio::sync::oneshot;
+
+/// A line without its end; `None` at the end of input.
+type Line = Option<String>;
+
+/// Reads one line for each that is asked for, on a thread that starts with the first.
+///
+/// A read from a terminal cannot be cancelled. When the one who asked goes away, the line that is typed next belongs to
+/// the next one who asks, if somebody waits by then, and is dropped otherwise.
+#[derive(Debug)]
+pub(super) struct Lines {
+    wanted: mpsc::Sender<oneshot::Sender<Line>>,
+    start: std::sync::Mutex<Option<mpsc::Receiver<oneshot::Sender<Line>>>>,
+}
+
+impl Lines {
+    pub(super) fn of_stdin() -> Self {
+        let (wanted, start) = mpsc::channel();
+        Self { wanted, start: std::sync::Mutex::new(Some(start)) }
+    }
+
+    /// The next line that is typed.
+    pub(super) async fn next(&self) -> Line {
+        let first = self.start.lock().ok().and_then(|mut start| start.take());
+        if let Some(requests) = first {
+            // It ends with the process: nothing can wake a thread that waits for a terminal.
+            thread::Builder::new().name("stdin".to_owned()).spawn(move || serve(&requests, read_line)).ok()?;
+        }
+        let (answer, line) = oneshot::channel();
+        self.wanted.send(answer).ok()?;
+        line.await.ok().flatten()
+    }
+}
+
+fn read_line() -> Line {
+    let mut line = String::new();
+    match io::stdin().read_line(&mut line) {
+        Ok(0) | Err(_) => None,
+        Ok(_) => Some(line.trim_end_matches(['\n', '\r']).to_owned()),
+    }
+}
+
+fn serve(requests: &mpsc::Receiver<oneshot::Sender<Line>>, mut read: impl FnMut() -> Line) {
+    while let Ok(mut request) = requests.recv() {
+        if request.is_closed() {
+            continue;
+        }
+        let mut line = read();
+        while let Err(unwanted) = request.send(line) {
+            line = unwanted;
+            match requests.try_recv() {
+                Ok(next) => request = next,
+                Err(_) => break,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_typed_after_its_question_went_away_answers_the_next_question() {
+        let (wanted, requests) = mpsc::channel();
+        let (gone, dropped) = oneshot::channel();
+        let (answer, mut line) = oneshot::channel();
+        wanted.send(gone).unwrap();
+        let mut first = Some((dropped, wanted, answer));
+        serve(&requests, move || {
+            // While the line is typed, the first question goes away and the second is asked.
+            let (dropped, wanted, answer) = first.take().unwrap();
+            drop(dropped);
+            wanted.send(answer).unwrap();
+            Some("blue".to_owned())
+        });
+        assert_eq!(line.try_recv().unwrap().as_deref(), Some("blue"));
+    }
+
+    #[test]
+    fn a_question_that_went_away_before_its_turn_reads_nothing() {
+        let (wanted, requests) = mpsc::channel();
+        let (gone, dropped) = oneshot::channel();
+        drop(dropped);
+        wanted.send(gone).unwrap();
+        drop(wanted);
+        serve(&requests, || unreachable!("nobody wants a line"));
+    }
+}

@@ -1,0 +1,250 @@
+//! The server that every Toolrack carries: read-only file tools below one folder, and a clock.
+//!
+//! It makes a fresh machine useful without Node, Python or a configuration. It is an ordinary MCP server: it sits
+//! behind an in-process link and has no privilege that a server from outside would not have. It must never change
+//! anything, and never show what lies outside its folder.
+
+mod clock;
+mod fence;
+mod files;
+mod search;
+
+use std::{path::PathBuf, sync::Arc};
+
+use rmcp::{
+    ErrorData, ServerHandler,
+    handler::server::{tool::schema_for_output, wrapper::Parameters},
+    model::{CallToolResult, ContentBlock, Implementation, ServerCapabilities, ServerConfig},
+    tool, tool_handler, tool_router,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use fence::Fence;
+
+/// The name under which it is configured.
+pub(crate) const NAME: &str = "builtin";
+
+/// The server; one value serves one connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Builtin {
+    fence: Arc<Fence>,
+}
+
+impl Builtin {
+    /// A server that shows what is below `folder` and nothing else.
+    pub(crate) fn new(folder: PathBuf) -> Self {
+        Self { fence: Arc::new(Fence::new(folder)) }
+    }
+
+    /// Does file work off the async threads: a slow disk must not hold up anything else.
+    ///
+    /// When the call is cancelled, `work` runs on to its own bound and its answer is dropped.
+    async fn blocking<T, F>(&self, work: F) -> Result<Result<T, files::Refused>, ErrorData>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Fence) -> Result<T, files::Refused> + Send + 'static,
+    {
+        let fence = Arc::clone(&self.fence);
+        tokio::task::spawn_blocking(move || work(&fence))
+            .await
+            .map_err(|_| ErrorData::internal_error("the file tool failed", None))
+    }
+}
+
+/// Where to look.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct FolderArguments {
+    /// A folder, relative to the working folder. Default: the working folder itself.
+    #[serde(default = "here")]
+    path: String,
+}
+
+/// What to read, and how much of it.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct ReadArguments {
+    /// A file, relative to the working folder.
+    path: String,
+    /// Only the first lines: how many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32")]
+    head: Option<u32>,
+    /// Only the last lines: how many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32")]
+    tail: Option<u32>,
+}
+
+/// What to tell about.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct InfoArguments {
+    /// A file or folder, relative to the working folder.
+    path: String,
+}
+
+/// What to search for, and where.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct SearchArguments {
+    /// A glob such as `*.rs` (any file of that name) or `src/**/*.rs` (a path below the folder searched). Without any
+    /// of `*?[{` it finds every name that contains it.
+    pattern: String,
+    /// The folder to search, relative to the working folder. Default: the working folder itself.
+    #[serde(default = "here")]
+    path: String,
+}
+
+/// Which clock to read.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct TimeArguments {
+    /// `UTC`, `local`, or an offset such as `+02:00`. Default: `local`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    timezone: Option<String>,
+}
+
+fn here() -> String {
+    ".".to_owned()
+}
+
+#[tool_router]
+impl Builtin {
+    /// Lists a folder: one line per entry, folders with [DIR], files with [FILE] and their size, links with [LINK].
+    #[tool(
+        output_schema = schema_for_output::<files::Listing>(),
+        annotations(title = "List a folder", read_only_hint = true, idempotent_hint = true, open_world_hint = false)
+    )]
+    async fn list_directory(
+        &self,
+        Parameters(FolderArguments { path }): Parameters<FolderArguments>,
+    ) -> Result<CallToolResult, ErrorData> {
+        let listing = self.blocking(move |fence| files::list(fence, &path)).await?;
+        Ok(with_structure(listing, files::Listing::lines))
+    }
+
+    /// Reads a text file, whole or only its first or last lines. At most 1 MiB is shown.
+    #[tool(annotations(
+        title = "Read a text file",
+        read_only_hint = true,
+        idempotent_hint = true,
+        open_world_hint = false
+    ))]
+    async fn read_text_file(
+        &self,
+        Parameters(ReadArguments { path, head, tail }): Parameters<ReadArguments>,
+    ) -> Result<CallToolResult, ErrorData> {
+        let part = match (head, tail) {
+            (None, None) => files::Part::Whole,
+            (Some(lines), None) => files::Part::Head(lines),
+            (None, Some(lines)) => files::Part::Tail(lines),
+            (Some(_), Some(_)) => return Ok(refused(&files::Refused::HeadAndTail)),
+        };
+        let text = self.blocking(move |fence| files::read(fence, &path, part)).await?;
+        Ok(match text {
+            Err(why) => refused(&why),
+            Ok(text) => {
+                let mut content = vec![ContentBlock::text(text.text)];
+                content.extend(text.note.map(ContentBlock::text));
+                CallToolResult::success(content)
+            }
+        })
+    }
+
+    /// Tells kind, size, times and permissions of a file or folder.
+    #[tool(
+        output_schema = schema_for_output::<files::Info>(),
+        annotations(title = "About a file", read_only_hint = true, idempotent_hint = true, open_world_hint = false)
+    )]
+    async fn file_info(
+        &self,
+        Parameters(InfoArguments { path }): Parameters<InfoArguments>,
+    ) -> Result<CallToolResult, ErrorData> {
+        let info = self.blocking(move |fence| files::info(fence, &path)).await?;
+        Ok(with_structure(info, files::Info::lines))
+    }
+
+    /// Finds files and folders by name, down to 32 folders deep and at most 1,000 of them. Links are not followed.
+    #[tool(
+        output_schema = schema_for_output::<search::Found>(),
+        annotations(title = "Find files", read_only_hint = true, idempotent_hint = true, open_world_hint = false)
+    )]
+    async fn search_files(
+        &self,
+        Parameters(SearchArguments { pattern, path }): Parameters<SearchArguments>,
+        context: rmcp::service::RequestContext<rmcp::RoleServer>,
+    ) -> Result<CallToolResult, ErrorData> {
+        let cancelled = context.ct;
+        let found =
+            self.blocking(move |fence| search::search(fence, &path, &pattern, &|| cancelled.is_cancelled())).await?;
+        Ok(with_structure(found, search::Found::lines))
+    }
+
+    /// Tells the time of this machine.
+    #[tool(
+        output_schema = schema_for_output::<clock::Time>(),
+        annotations(title = "What time is it", read_only_hint = true, open_world_hint = false)
+    )]
+    async fn current_time(
+        &self,
+        Parameters(TimeArguments { timezone }): Parameters<TimeArguments>,
+    ) -> Result<CallToolResult, ErrorData> {
+        Ok(match clock::at(chrono::Utc::now(), timezone.as_deref().unwrap_or("local")) {
+            Ok(time) => with_structure::<_, clock::BadTimezone>(Ok(time), clock::Time::line),
+            Err(why) => refused(&why),
+        })
+    }
+}
+
+#[tool_handler]
+impl ServerHandler for Builtin {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(
+                Implementation::new("toolrack-builtin", env!("CARGO_PKG_VERSION")).with_title("Toolrack's own tools"),
+            )
+            .with_instructions(
+                "Read-only tools for the files below the working folder, and a clock. Paths are relative to the \
+                 working folder; nothing outside it can be seen.",
+            )
+    }
+}
+
+/// A result that a person reads as text and a program as structured content.
+fn with_structure<T: Serialize, E: std::fmt::Display>(
+    result: Result<T, E>,
+    text: impl FnOnce(&T) -> String,
+) -> CallToolResult {
+    match result {
+        Err(why) => refused(&why),
+        Ok(value) => {
+            let mut result = CallToolResult::success(vec![ContentBlock::text(text(&value))]);
+            result.structured_content = serde_json::to_value(&value).ok();
+            result
+        }
+    }
+}
+
+fn refused(why: &impl std::fmt::Display) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(why.to_string())])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tool_says_that_it_only_reads() {
+        let tools = Builtin::tool_router().list_all();
+        assert_eq!(
+            tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(),
+            ["current_time", "file_info", "list_directory", "read_text_file", "search_files"]
+        );
+        for tool in tools {
+            let schema = serde_json::to_string(&tool.input_schema).unwrap();
+            assert!(!schema.contains("null"), "models are told of one type: {schema}");
+            let annotations = tool.annotations.unwrap();
+            assert_eq!(annotations.read_only_hint, Some(true), "{}", tool.name);
+            assert_eq!(annotations.open_world_hint, Some(false), "{}", tool.name);
+            assert!(tool.description.is_some(), "{}", tool.name);
+        }
+    }
+}

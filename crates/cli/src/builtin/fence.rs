@@ -1,0 +1,148 @@
+//! Keeps paths below one folder.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::files::Refused;
+
+/// A folder, and the rule that nothing outside it is seen.
+///
+/// Links are resolved before the rule is applied, so a link that leads out is refused like any other path outside. A
+/// program that swaps folders for links at the very moment of a call could still slip through: this keeps an honest
+/// caller inside, it is no sandbox for a hostile machine.
+#[derive(Debug)]
+pub(super) struct Fence {
+    root: PathBuf,
+}
+
+impl Fence {
+    pub(super) fn new(folder: PathBuf) -> Self {
+        // A folder that cannot be resolved refuses every path later, one by one and with a reason.
+        let root = folder.canonicalize().unwrap_or(folder);
+        Self { root }
+    }
+
+    /// The real path behind `typed`, which is relative to the folder or absolute and below it.
+    ///
+    /// # Errors
+    /// [`Refused::Outside`] when it leads out, whether or not anything is there; [`Refused::Io`] when it is inside and
+    /// cannot be reached.
+    pub(super) fn resolve(&self, typed: &str) -> Result<PathBuf, Refused> {
+        let outside = || Refused::Outside { path: typed.to_owned() };
+        let joined = self.root.join(typed);
+        // Asked first, without touching the disk: an answer about a file outside would tell whether it exists.
+        if !lexically_normal(&joined).is_some_and(|path| path.starts_with(&self.root)) {
+            return Err(outside());
+        }
+        match joined.canonicalize() {
+            Ok(real) if real.starts_with(&self.root) => Ok(real),
+            Ok(_) => Err(outside()),
+            Err(error) => {
+                let reached = joined.ancestors().find_map(|path| path.canonicalize().ok());
+                if reached.is_none_or(|real| real.starts_with(&self.root)) {
+                    Err(Refused::io("open", typed, &error))
+                } else {
+                    Err(outside())
+                }
+            }
+        }
+    }
+
+    /// `path` as it is shown: relative to the folder, with `/`, and `.` for the folder itself.
+    pub(super) fn shown(&self, path: &Path) -> String {
+        let relative = path.strip_prefix(&self.root).unwrap_or(path);
+        let parts: Vec<_> = relative.components().map(|part| part.as_os_str().to_string_lossy()).collect();
+        if parts.is_empty() { ".".to_owned() } else { parts.join("/") }
+    }
+}
+
+/// `path` with `.` and `..` worked out by name alone; `None` when `..` climbs above its start.
+fn lexically_normal(path: &Path) -> Option<PathBuf> {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                if !normal.pop() {
+                    return None;
+                }
+            }
+            part => normal.push(part),
+        }
+    }
+    Some(normal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn house() -> (tempfile::TempDir, Fence) {
+        let house = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(house.path().join("in/deep")).unwrap();
+        std::fs::write(house.path().join("in/a.txt"), "a").unwrap();
+        std::fs::write(house.path().join("secret.txt"), "s").unwrap();
+        let fence = Fence::new(house.path().join("in"));
+        (house, fence)
+    }
+
+    fn is_outside(fence: &Fence, path: &str) -> bool {
+        matches!(fence.resolve(path), Err(Refused::Outside { .. }))
+    }
+
+    #[test]
+    fn paths_inside_are_found_however_they_are_written() {
+        let (_house, fence) = house();
+        for path in ["a.txt", "./a.txt", "deep/../a.txt", "deep/./../a.txt"] {
+            assert_eq!(fence.shown(&fence.resolve(path).unwrap()), "a.txt");
+        }
+        let absolute = fence.root.join("a.txt");
+        assert_eq!(fence.resolve(absolute.to_str().unwrap()).unwrap(), absolute);
+        assert_eq!(fence.shown(&fence.resolve(".").unwrap()), ".");
+    }
+
+    #[test]
+    fn paths_outside_are_refused_whether_or_not_they_exist() {
+        let (house, fence) = house();
+        let absolute = house.path().join("secret.txt");
+        for path in [
+            "..",
+            "../secret.txt",
+            "../nothing-here",
+            "deep/../../secret.txt",
+            "/etc/passwd",
+            "/nothing-here",
+            absolute.to_str().unwrap(),
+        ] {
+            assert!(is_outside(&fence, path), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_folder_whose_name_only_begins_like_ours_is_outside() {
+        let (house, fence) = house();
+        std::fs::create_dir(house.path().join("in-other")).unwrap();
+        assert!(is_outside(&fence, "../in-other"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_that_lead_out_are_refused_and_links_that_stay_in_are_followed() {
+        use std::os::unix::fs::symlink;
+        let (house, fence) = house();
+        symlink(house.path(), fence.root.join("out")).unwrap();
+        symlink(house.path().join("secret.txt"), fence.root.join("s")).unwrap();
+        symlink("deep", fence.root.join("stays")).unwrap();
+        assert!(is_outside(&fence, "out"));
+        assert!(is_outside(&fence, "out/secret.txt"));
+        assert!(is_outside(&fence, "out/nothing-here"));
+        assert!(is_outside(&fence, "s"));
+        assert_eq!(fence.shown(&fence.resolve("stays").unwrap()), "deep");
+    }
+
+    #[test]
+    fn what_is_missing_inside_is_said_to_be_missing() {
+        let (_house, fence) = house();
+        let error = fence.resolve("nope.txt").unwrap_err();
+        assert_eq!(error.to_string(), "cannot open `nope.txt`: there is no such file or folder");
+    }
+}

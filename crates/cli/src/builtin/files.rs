@@ -1,0 +1,335 @@
+//! Listing, reading and describing files.
+
+use std::{
+    fs::{File, Metadata},
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
+    time::SystemTime,
+};
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use schemars::JsonSchema;
+use serde::Serialize;
+use toolrack_host::text;
+
+use super::fence::Fence;
+use crate::render::size;
+
+/// Entries of one folder that are listed.
+const MAX_ENTRIES: usize = 10_000;
+/// Bytes of one file that are shown.
+const MAX_TEXT: u64 = 1024 * 1024;
+/// Bytes at the start of a file in which a zero byte means that it is not text.
+const SNIFFED: usize = 8 * 1024;
+
+/// Why a file tool gave no answer; goes to the caller as the tool's error text.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refused {
+    #[error("`{path}` is outside the working folder")]
+    Outside { path: String },
+    #[error("cannot {doing} `{path}`: {why}")]
+    Io { doing: &'static str, path: String, why: String },
+    #[error("`{path}` is not a folder")]
+    NotAFolder { path: String },
+    #[error("`{path}` is not a regular file")]
+    NotAFile { path: String },
+    #[error("`{path}` is not text ({size}); file_info tells about it")]
+    NotText { path: String, size: String },
+    #[error("give `head` or `tail`, not both")]
+    HeadAndTail,
+    #[error("`{pattern}` is not a glob: {why}")]
+    BadPattern { pattern: String, why: String },
+}
+
+impl Refused {
+    pub(super) fn io(doing: &'static str, path: &str, error: &io::Error) -> Self {
+        Self::Io {
+            doing,
+            path: path.to_owned(),
+            // The kind alone: the system's text may name paths that the caller did not.
+            why: match error.kind() {
+                io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
+                kind => kind.to_string(),
+            },
+        }
+    }
+}
+
+/// What an entry of a folder is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Kind {
+    Directory,
+    File,
+    Link,
+    Other,
+}
+
+impl Kind {
+    pub(super) fn of(kind: std::fs::FileType) -> Self {
+        if kind.is_symlink() {
+            Self::Link
+        } else if kind.is_dir() {
+            Self::Directory
+        } else if kind.is_file() {
+            Self::File
+        } else {
+            Self::Other
+        }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Directory => "[DIR]",
+            Self::File => "[FILE]",
+            Self::Link => "[LINK]",
+            Self::Other => "[OTHER]",
+        }
+    }
+}
+
+/// A folder's entries.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Listing {
+    /// The folder, relative to the working folder.
+    path: String,
+    /// Sorted by name.
+    entries: Vec<Entry>,
+    /// There are more entries than are listed.
+    truncated: bool,
+}
+
+/// One entry of a folder.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Entry {
+    name: String,
+    kind: Kind,
+    /// In bytes; files only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+}
+
+impl Listing {
+    /// One line per entry: `[DIR] name`, `[FILE] name  size`.
+    pub(super) fn lines(&self) -> String {
+        let mut lines: Vec<String> = self
+            .entries
+            .iter()
+            .map(|entry| {
+                let name = text::for_line(&entry.name);
+                let label = entry.kind.label();
+                match entry.size {
+                    Some(bytes) => format!("{label} {name}  {}", size(bytes)),
+                    None => format!("{label} {name}"),
+                }
+            })
+            .collect();
+        if self.truncated {
+            lines.push(format!("(only {MAX_ENTRIES} entries are listed; there are more)"));
+        }
+        if lines.is_empty() {
+            lines.push("(empty)".to_owned());
+        }
+        lines.join("\n")
+    }
+}
+
+pub(super) fn list(fence: &Fence, path: &str) -> Result<Listing, Refused> {
+    let folder = fence.resolve(path)?;
+    if !folder.is_dir() {
+        return Err(Refused::NotAFolder { path: path.to_owned() });
+    }
+    let found = std::fs::read_dir(&folder).map_err(|error| Refused::io("list", path, &error))?;
+    let mut entries = Vec::new();
+    let mut truncated = false;
+    for entry in found {
+        let entry = entry.map_err(|error| Refused::io("list", path, &error))?;
+        if entries.len() == MAX_ENTRIES {
+            truncated = true;
+            break;
+        }
+        // An entry that vanishes meanwhile is simply not there.
+        let Ok(kind) = entry.file_type().map(Kind::of) else {
+            continue;
+        };
+        let size = (kind == Kind::File).then(|| entry.metadata().map(|about| about.len()).ok()).flatten();
+        entries.push(Entry { name: entry.file_name().to_string_lossy().into_owned(), kind, size });
+    }
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(Listing { path: fence.shown(&folder), entries, truncated })
+}
+
+/// Which part of a file is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    Whole,
+    /// So many lines from the start.
+    Head(u32),
+    /// So many lines before the end.
+    Tail(u32),
+}
+
+/// What was read.
+#[derive(Debug)]
+pub(super) struct Text {
+    pub(super) text: String,
+    /// What is missing, when something is.
+    pub(super) note: Option<String>,
+}
+
+pub(super) fn read(fence: &Fence, path: &str, part: Part) -> Result<Text, Refused> {
+    let real = fence.resolve(path)?;
+    // Before it is opened: opening a pipe waits for its writer.
+    let about = std::fs::metadata(&real).map_err(|error| Refused::io("read", path, &error))?;
+    if !about.is_file() {
+        return Err(Refused::NotAFile { path: path.to_owned() });
+    }
+    let failed = |error: io::Error| Refused::io("read", path, &error);
+    let mut file = File::open(&real).map_err(failed)?;
+    let mut start = Vec::new();
+    (&mut file).take(SNIFFED as u64).read_to_end(&mut start).map_err(failed)?;
+    if start.contains(&0) {
+        return Err(Refused::NotText { path: path.to_owned(), size: size(about.len()) });
+    }
+    match part {
+        Part::Whole => read_head(file, None, &about),
+        Part::Head(lines) => read_head(file, Some(lines), &about),
+        Part::Tail(lines) => read_tail(file, lines),
+    }
+    .map_err(failed)
+}
+
+fn read_head(mut file: File, lines: Option<u32>, about: &Metadata) -> io::Result<Text> {
+    file.seek(SeekFrom::Start(0))?;
+    let mut from = BufReader::new(file.take(MAX_TEXT));
+    let mut bytes = Vec::new();
+    match lines {
+        None => {
+            from.read_to_end(&mut bytes)?;
+        }
+        Some(lines) => {
+            for _ in 0..lines {
+                if from.read_until(b'\n', &mut bytes)? == 0 {
+                    break;
+                }
+            }
+        }
+    }
+    let cut = bytes.len() as u64 == MAX_TEXT && about.len() > MAX_TEXT;
+    if cut {
+        bytes.truncate(whole_characters(&bytes));
+    }
+    Ok(Text {
+        text: String::from_utf8_lossy(&bytes).into_owned(),
+        note: cut.then(|| {
+            format!("(only the first {} of {} are shown; use `head` or `tail`)", size(MAX_TEXT), size(about.len()))
+        }),
+    })
+}
+
+fn read_tail(mut file: File, lines: u32) -> io::Result<Text> {
+    let length = file.seek(SeekFrom::End(0))?;
+    let start = length.saturating_sub(MAX_TEXT);
+    file.seek(SeekFrom::Start(start))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_TEXT).read_to_end(&mut bytes)?;
+    let from = tail_start(&bytes, lines);
+    let cut = start > 0 && from == 0 && lines > 0;
+    // A cut may fall inside a character: its remaining bytes are no text.
+    let from = if cut { bytes.iter().position(|byte| byte & 0xC0 != 0x80).unwrap_or(0) } else { from };
+    Ok(Text {
+        text: String::from_utf8_lossy(&bytes[from..]).into_owned(),
+        note: cut.then(|| format!("(only the last {} of {} are shown)", size(MAX_TEXT), size(length))),
+    })
+}
+
+/// Where the last `lines` lines begin. A newline at the very end closes the last line and opens none.
+fn tail_start(bytes: &[u8], lines: u32) -> usize {
+    if lines == 0 {
+        return bytes.len();
+    }
+    let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    body.iter()
+        .enumerate()
+        .rev()
+        .filter(|(_, byte)| **byte == b'\n')
+        .nth(lines as usize - 1)
+        .map_or(0, |(at, _)| at + 1)
+}
+
+/// The length of `bytes` without a character that was cut in two at the end.
+fn whole_characters(bytes: &[u8]) -> usize {
+    match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() => error.valid_up_to(),
+        _ => bytes.len(),
+    }
+}
+
+/// What is known about a file or folder.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Info {
+    /// Relative to the working folder, with links resolved.
+    path: String,
+    kind: Kind,
+    /// In bytes.
+    size: u64,
+    /// RFC 3339, UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    modified: Option<String>,
+    /// RFC 3339, UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created: Option<String>,
+    /// Octal mode bits, such as `644`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    permissions: Option<String>,
+}
+
+impl Info {
+    /// One `name: value` line per fact.
+    pub(super) fn lines(&self) -> String {
+        let kind = match self.kind {
+            Kind::Directory => "folder",
+            Kind::File => "file",
+            Kind::Link => "link",
+            Kind::Other => "neither file nor folder",
+        };
+        let mut lines = vec![
+            format!("path: {}", text::for_line(&self.path)),
+            format!("kind: {kind}"),
+            format!("size: {} ({} bytes)", size(self.size), self.size),
+        ];
+        let optional = [("modified", &self.modified), ("created", &self.created), ("permissions", &self.permissions)];
+        lines.extend(optional.into_iter().filter_map(|(name, value)| Some(format!("{name}: {}", value.as_ref()?))));
+        lines.join("\n")
+    }
+}
+
+pub(super) fn info(fence: &Fence, path: &str) -> Result<Info, Refused> {
+    let real = fence.resolve(path)?;
+    let about = std::fs::metadata(&real).map_err(|error| Refused::io("read", path, &error))?;
+    Ok(Info {
+        path: fence.shown(&real),
+        kind: Kind::of(about.file_type()),
+        size: about.len(),
+        modified: about.modified().ok().map(rfc3339),
+        created: about.created().ok().map(rfc3339),
+        permissions: permissions(&about),
+    })
+}
+
+fn rfc3339(time: SystemTime) -> String {
+    DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+#[cfg(unix)]
+fn permissions(about: &Metadata) -> Option<String> {
+    use std::os::unix::fs::PermissionsExt;
+    Some(format!("{:03o}", about.permissions().mode() & 0o7777))
+}
+
+#[cfg(not(unix))]
+fn permissions(_: &Metadata) -> Option<String> {
+    None
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! Finding files by name.
+
+use std::path::{Path, PathBuf};
+
+use globset::{GlobBuilder, GlobMatcher};
+use schemars::JsonSchema;
+use serde::Serialize;
+use toolrack_host::text;
+
+use super::{
+    fence::Fence,
+    files::{Kind, Refused},
+};
+
+/// Matches that are returned.
+const MAX_FOUND: usize = 1_000;
+/// Folders below the one searched that are entered one inside the other.
+const MAX_DEPTH: usize = 32;
+/// Files and folders that are looked at.
+const MAX_VISITED: usize = 200_000;
+
+/// What was found.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Found {
+    /// Paths relative to the working folder, in the order of the folders.
+    matches: Vec<String>,
+    /// The search ended at one of its bounds; there may be more.
+    truncated: bool,
+    /// Folders that could not be read.
+    unreadable: usize,
+}
+
+impl Found {
+    /// One path per line.
+    pub(super) fn lines(&self) -> String {
+        let mut lines: Vec<String> = self.matches.iter().map(|path| text::for_line(path).into_owned()).collect();
+        if lines.is_empty() {
+            lines.push("(nothing found)".to_owned());
+        }
+        if self.truncated {
+            lines.push("(the search was cut short; narrow the pattern or the path)".to_owned());
+        }
+        if self.unreadable > 0 {
+            lines.push(format!("({} folders could not be read)", self.unreadable));
+        }
+        lines.join("\n")
+    }
+}
+
+/// How a name is matched.
+enum Wanted {
+    /// Any name that contains it, whatever the case.
+    Part(String),
+    /// The name alone.
+    Name(GlobMatcher),
+    /// The path relative to the folder searched.
+    Path(GlobMatcher),
+}
+
+impl Wanted {
+    fn parse(pattern: &str) -> Result<Self, Refused> {
+        if !pattern.contains(['*', '?', '[', '{']) && !pattern.contains('/') {
+            return Ok(Self::Part(pattern.to_lowercase()));
+        }
+        let glob = GlobBuilder::new(pattern.trim_start_matches("./"))
+            .literal_separator(true)
+            .build()
+            .map_err(|error| Refused::BadPattern { pattern: pattern.to_owned(), why: error.kind().to_string() })?
+            .compile_matcher();
+        Ok(if pattern.contains('/') { Self::Path(glob) } else { Self::Name(glob) })
+    }
+
+    fn matches(&self, name: &str, path: &Path) -> bool {
+        match self {
+            Self::Part(part) => name.to_lowercase().contains(part),
+            Self::Name(glob) => glob.is_match(name),
+            Self::Path(glob) => glob.is_match(path),
+        }
+    }
+}
+
+/// Walks the folders below `path`, without following links and without entering `.git`.
+///
+/// `cancelled` is asked before each folder; what was found until then is returned.
+pub(super) fn search(fence: &Fence, path: &str, pattern: &str, cancelled: &dyn Fn() -> bool) -> Result<Found, Refused> {
+    let wanted = Wanted::parse(pattern)?;
+    let top = fence.resolve(path)?;
+    if !top.is_dir() {
+        return Err(Refused::NotAFolder { path: path.to_owned() });
+    }
+    let mut found = Found { matches: Vec::new(), truncated: false, unreadable: 0 };
+    let mut visited = 0;
+    let mut folders = vec![(top.clone(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        if cancelled() {
+            found.truncated = true;
+            break;
+        }
+        let Some(entries) = sorted_entries(&folder, MAX_VISITED - visited) else {
+            found.unreadable += 1;
+            continue;
+        };
+        visited += entries.len();
+        let mut inner = Vec::new();
+        for (name, real, kind) in entries {
+            if wanted.matches(&name, real.strip_prefix(&top).unwrap_or(&real)) {
+                found.matches.push(fence.shown(&real));
+            }
+            if kind == Kind::Directory && name != ".git" {
+                inner.push((real, depth + 1));
+            }
+        }
+        let too_deep = depth == MAX_DEPTH && !inner.is_empty();
+        found.truncated |= too_deep;
+        if !too_deep {
+            folders.extend(inner.into_iter().rev());
+        }
+        if found.matches.len() > MAX_FOUND || visited >= MAX_VISITED {
+            found.matches.truncate(MAX_FOUND);
+            found.truncated = true;
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// At most `most` entries of `folder` by name; `None` when it cannot be read.
+fn sorted_entries(folder: &Path, most: usize) -> Option<Vec<(String, PathBuf, Kind)>> {
+    let mut entries: Vec<_> = std::fs::read_dir(folder)
+        .ok()?
+        .flatten()
+        .take(most)
+        .filter_map(|entry| {
+            let kind = Kind::of(entry.file_type().ok()?);
+            let name = entry.file_name().to_string_lossy().into_owned();
+            Some((name, entry.path(), kind))
+        })
+        .collect();
+    entries.sort_by(|a, b| a.0.cmp(&b.0));
+    Some(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree() -> (tempfile::TempDir, Fence) {
+        let home = tempfile::tempdir().unwrap();
+        for file in ["README.md", "src/main.rs", "src/deep/lib.rs", "src/deep/notes.md", ".git/config.rs"] {
+            let file = home.path().join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, "").unwrap();
+        }
+        let fence = Fence::new(home.path().to_owned());
+        (home, fence)
+    }
+
+    fn found(fence: &Fence, path: &str, pattern: &str) -> Vec<String> {
+        let found = search(fence, path, pattern, &|| false).unwrap();
+        assert!(!found.truncated);
+        found.matches
+    }
+
+    #[test]
+    fn a_glob_without_a_slash_finds_names_at_any_depth() {
+        let (_home, fence) = tree();
+        assert_eq!(found(&fence, ".", "*.rs"), ["src/main.rs", "src/deep/lib.rs"]);
+        assert_eq!(found(&fence, "src/deep", "*.rs"), ["src/deep/lib.rs"]);
+    }
+
+    #[test]
+    fn a_glob_with_a_slash_is_a_path_below_the_folder_searched() {
+        let (_home, fence) = tree();
+        assert_eq!(found(&fence, ".", "src/*.rs"), ["src/main.rs"]);
+        assert_eq!(found(&fence, ".", "./src/**/*.md"), ["src/deep/notes.md"]);
+        assert_eq!(found(&fence, "src", "deep/*.md"), ["src/deep/notes.md"]);
+    }
+
+    #[test]
+    fn plain_words_find_every_name_that_contains_them() {
+        let (_home, fence) = tree();
+        assert_eq!(found(&fence, ".", "readme"), ["README.md"]);
+        assert_eq!(found(&fence, ".", "deep"), ["src/deep"]);
+        assert!(found(&fence, ".", "nothing").is_empty());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_found_and_never_entered() {
+        let (home, fence) = tree();
+        std::os::unix::fs::symlink("..", home.path().join("src/up")).unwrap();
+        assert_eq!(found(&fence, ".", "up"), ["src/up"]);
+        assert_eq!(found(&fence, ".", "main.rs"), ["src/main.rs"]);
+    }
+
+    #[test]
+    fn a_search_that_is_cancelled_says_that_it_was_cut_short() {
+        let (_home, fence) = tree();
+        let found = search(&fence, ".", "*", &|| true).unwrap();
+        assert!(found.truncated && found.matches.is_empty());
+    }
+
+    #[test]
+    fn a_search_stops_at_the_most_matches() {
+        let home = tempfile::tempdir().unwrap();
+        for number in 0..=MAX_FOUND {
+            std::fs::write(home.path().join(format!("{number}.txt")), "").unwrap();
+        }
+        let found = search(&Fence::new(home.path().to_owned()), ".", "*", &|| false).unwrap();
+        assert!(found.truncated);
+        assert_eq!(found.matches.len(), MAX_FOUND);
+    }
+
+    #[test]
+    fn a_bad_glob_and_a_path_outside_are_refused() {
+        let (_home, fence) = tree();
+        let error = search(&fence, ".", "a{b", &|| false).unwrap_err();
+        assert!(error.to_string().starts_with("`a{b` is not a glob: "), "{error}");
+        let error = search(&fence, "..", "*", &|| false).unwrap_err();
+        assert_eq!(error.to_string(), "`..` is outside the working folder");
+    }
+}

@@ -1,0 +1,118 @@
+//! What went wrong, for a person and for a program, and the exit code that goes with it.
+
+use std::{error::Error, fmt::Write, process::ExitCode};
+
+use serde::Serialize;
+use toolrack_host::{CallErrorKind, text};
+
+/// How the program ends. The numbers are a promise to scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Ok = 0,
+    /// Anything that has no number of its own.
+    Other = 1,
+    /// Wrong usage, or a configuration that cannot be used.
+    Usage = 2,
+    /// A server wants somebody to sign in.
+    SignIn = 3,
+    /// A server cannot be reached, or did not answer in time.
+    Unreachable = 4,
+    /// The tool reported an error, or there is no such tool.
+    Tool = 5,
+    /// A rule or a person refused.
+    Denied = 6,
+    /// The entry comes from a project and waits for approval.
+    NotTrusted = 7,
+    /// Ctrl-C.
+    Interrupted = 130,
+    /// SIGTERM.
+    Terminated = 143,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+impl From<CallErrorKind> for Exit {
+    fn from(kind: CallErrorKind) -> Self {
+        match kind {
+            CallErrorKind::UnknownTool | CallErrorKind::Refused => Self::Tool,
+            CallErrorKind::Denied => Self::Denied,
+            CallErrorKind::NotTrusted => Self::NotTrusted,
+            CallErrorKind::NeedsAuth => Self::SignIn,
+            CallErrorKind::Unreachable => Self::Unreachable,
+            CallErrorKind::Config => Self::Usage,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// One failure, complete: nothing needs to be added to show it.
+///
+/// Texts in it may hold what servers and files say; they are made safe when they are shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Failure {
+    #[serde(skip)]
+    pub(crate) exit: Exit,
+    /// A stable word for programs.
+    pub(crate) code: String,
+    /// What failed, where, and why; in lower case, without a full stop.
+    pub(crate) message: String,
+    /// The next step.
+    pub(crate) hint: Option<String>,
+    pub(crate) server: Option<String>,
+    pub(crate) tool: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, code: &str, message: impl Into<String>) -> Self {
+        Self { exit, code: code.to_owned(), message: message.into(), hint: None, server: None, tool: None }
+    }
+
+    /// A mistake in what was typed.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, "USAGE", message)
+    }
+
+    /// A configuration that cannot be used.
+    pub(crate) fn config(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, "CONFIG", message)
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn server(mut self, server: impl Into<String>) -> Self {
+        self.server = Some(server.into());
+        self
+    }
+
+    pub(crate) fn tool(mut self, tool: impl Into<String>) -> Self {
+        self.tool = Some(tool.into());
+        self
+    }
+
+    /// The lines for a person: `error: …`, then `hint: …`.
+    pub(crate) fn for_people(&self) -> String {
+        let mut lines = format!("error: {}", text::for_line(&self.message));
+        if let Some(hint) = &self.hint {
+            let _ = write!(lines, "\nhint: {}", text::for_line(hint));
+        }
+        lines
+    }
+}
+
+/// An error with everything that caused it, in one line.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let _ = write!(line, ": {error}");
+        cause = error.source();
+    }
+    line
+}

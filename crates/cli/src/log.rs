@@ -1,0 +1,41 @@
+//! Diagnostics on stderr, for `-v`.
+
+use std::io::{self, Write};
+
+use toolrack_host::text;
+use tracing_subscriber::EnvFilter;
+
+/// Starts logging: warnings, more with each `-v`, and of `rmcp` only what `-vv` asks for, because it logs session ids.
+pub(crate) fn start(verbose: u8, quiet: bool) {
+    let filter = match (verbose, quiet) {
+        (0, true) => "error,rmcp=error",
+        (0, false) => "warn,rmcp=error",
+        (1, _) => "info,rmcp=error",
+        (_, _) => "debug,rmcp=warn",
+    };
+    // A second start, in tests, keeps the first.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(filter))
+        .with_ansi(false)
+        .with_target(verbose > 1)
+        .without_time()
+        .with_writer(|| Visible)
+        .try_init();
+}
+
+/// Stderr for lines that may hold foreign text: nothing in them is obeyed by a terminal.
+struct Visible;
+
+impl Write for Visible {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        let shown = text::for_line(text.trim_end_matches('\n'));
+        let mut stderr = io::stderr().lock();
+        writeln!(stderr, "{shown}")?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}

@@ -1,0 +1,220 @@
+//! From plain data to text for people. Pure: nothing here writes anywhere.
+//!
+//! Colour is always put in; the [screen](crate::screen) takes it out again where it does not belong. Every word that
+//! comes from a server passes through [`toolrack_host::text`] on its way.
+
+pub(crate) mod call;
+pub(crate) mod list;
+pub(crate) mod prompts;
+pub(crate) mod resources;
+pub(crate) mod signature;
+pub(crate) mod tools;
+pub(crate) mod why;
+
+use anstyle::{AnsiColor, Style};
+use unicode_width::UnicodeWidthStr;
+
+/// How a page may look: which characters, how wide.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    /// The terminal shows Unicode.
+    pub(crate) unicode: bool,
+    /// In columns.
+    pub(crate) width: usize,
+}
+
+/// What a word says by its colour; the words say it too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    /// A name to look for.
+    Strong,
+    /// Beside the point.
+    Faint,
+    Good,
+    /// Not finished, or waits for somebody.
+    Waiting,
+    Bad,
+}
+
+/// `words` in the colour of `tone`.
+pub(crate) fn paint(tone: Tone, words: &str) -> String {
+    let style = match tone {
+        Tone::Plain => return words.to_owned(),
+        Tone::Strong => Style::new().bold(),
+        Tone::Faint => Style::new().dimmed(),
+        Tone::Good => AnsiColor::Green.on_default(),
+        Tone::Waiting => AnsiColor::Yellow.on_default(),
+        Tone::Bad => AnsiColor::Red.on_default(),
+    };
+    if words.is_empty() {
+        return String::new();
+    }
+    format!("{style}{words}{style:#}")
+}
+
+/// A sign in front of a line. Each has a plain form for terminals without Unicode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sign {
+    Good,
+    Busy,
+    Again,
+    Paused,
+    Key,
+    Off,
+    Bad,
+    Doubtful,
+}
+
+impl Look {
+    pub(crate) fn sign(self, sign: Sign) -> &'static str {
+        let (unicode, plain) = match sign {
+            Sign::Good => ("✔", "+"),
+            Sign::Busy => ("⟳", "~"),
+            Sign::Again => ("↻", "~"),
+            Sign::Paused => ("⏸", "="),
+            Sign::Key => ("!", "!"),
+            Sign::Off => ("⊘", "o"),
+            Sign::Bad => ("✘", "x"),
+            Sign::Doubtful => ("⚠", "!"),
+        };
+        if self.unicode { unicode } else { plain }
+    }
+
+    /// Between a state and its reason.
+    pub(crate) fn dash(self) -> &'static str {
+        if self.unicode { "—" } else { "-" }
+    }
+
+    /// Between two facts.
+    pub(crate) fn dot(self) -> &'static str {
+        if self.unicode { "·" } else { "-" }
+    }
+
+    /// Where something was left out.
+    pub(crate) fn ellipsis(self) -> &'static str {
+        if self.unicode { "…" } else { "..." }
+    }
+
+    /// `words` in at most `columns` columns, with an ellipsis where it was cut.
+    pub(crate) fn clip(self, words: &str, columns: usize) -> String {
+        if words.width() <= columns {
+            return words.to_owned();
+        }
+        let room = columns.saturating_sub(self.ellipsis().width());
+        let mut clipped = String::new();
+        for character in words.chars() {
+            let mut longer = clipped.clone();
+            longer.push(character);
+            if longer.width() > room {
+                break;
+            }
+            clipped = longer;
+        }
+        clipped.truncate(clipped.trim_end().len());
+        clipped + self.ellipsis()
+    }
+}
+
+/// One field of a line.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    words: String,
+    tone: Tone,
+}
+
+impl Cell {
+    pub(crate) fn new(tone: Tone, words: impl Into<String>) -> Self {
+        Self { words: words.into(), tone }
+    }
+}
+
+/// Lines whose fields stand in columns; the last field of a line is not padded.
+pub(crate) fn columns(rows: &[Vec<Cell>]) -> Vec<String> {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..count)
+        .map(|column| {
+            rows.iter().filter(|row| column + 1 < row.len()).map(|row| row[column].words.width()).max().unwrap_or(0)
+        })
+        .collect();
+    rows.iter()
+        .map(|row| {
+            let mut line = String::new();
+            for (column, cell) in row.iter().enumerate() {
+                line += &paint(cell.tone, &cell.words);
+                if column + 1 < row.len() {
+                    let gap = if column == 0 { 1 } else { 2 };
+                    let missing = widths[column].saturating_sub(cell.words.width());
+                    line.extend(std::iter::repeat_n(' ', missing + gap));
+                }
+            }
+            line
+        })
+        .collect()
+}
+
+/// `1 tool`, `2 tools`.
+pub(crate) fn count(number: usize, one: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+}
+
+/// A number of bytes for people, in powers of ten: `812 B`, `12 kB`, `3.4 MB`.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
+    #[expect(clippy::cast_precision_loss, reason = "two digits of it are shown")]
+    let mut number = bytes as f64;
+    let mut unit = 0;
+    // 999.5 would be shown as 1000.
+    while number >= 999.5 && unit + 1 < UNITS.len() {
+        number /= 1000.0;
+        unit += 1;
+    }
+    if unit > 0 && number < 9.95 {
+        format!("{number:.1} {}", UNITS[unit])
+    } else {
+        format!("{number:.0} {}", UNITS[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Look = Look { unicode: false, width: 80 };
+
+    #[test]
+    fn sizes_have_two_digits_and_a_unit() {
+        let sizes = [0, 812, 999, 1_000, 1_049, 9_949, 9_950, 12_345, 999_499, 999_500, 1_048_576, u64::MAX];
+        let shown = sizes.map(size).join(" | ");
+        assert_eq!(
+            shown,
+            "0 B | 812 B | 999 B | 1.0 kB | 1.0 kB | 9.9 kB | 10 kB | 12 kB | 999 kB | 1.0 MB | 1.0 MB | 18446744 TB"
+        );
+    }
+
+    #[test]
+    fn columns_align_by_width_and_not_by_bytes() {
+        let row = |words: [&str; 3]| words.map(|word| Cell::new(Tone::Plain, word)).to_vec();
+        let lines = columns(&[row(["+", "日本", "x"]), row(["+", "abc", "yy"])]);
+        assert_eq!(lines, ["+ 日本  x", "+ abc   yy"]);
+    }
+
+    #[test]
+    fn text_is_clipped_by_width_between_characters() {
+        assert_eq!(PLAIN.clip("short", 5), "short");
+        assert_eq!(PLAIN.clip("a longer line", 10), "a longe...");
+        assert_eq!(PLAIN.clip("日本語日本語", 9), "日本語...");
+        assert_eq!(PLAIN.clip("anything", 0), "...");
+    }
+
+    #[test]
+    fn every_sign_has_an_ascii_form_of_one_column() {
+        for sign in [Sign::Good, Sign::Busy, Sign::Again, Sign::Paused, Sign::Key, Sign::Off, Sign::Bad, Sign::Doubtful]
+        {
+            let unicode = Look { unicode: true, ..PLAIN };
+            assert!(PLAIN.sign(sign).is_ascii());
+            assert_eq!(PLAIN.sign(sign).width(), 1);
+            assert_eq!(unicode.sign(sign).width(), 1, "{sign:?}");
+        }
+    }
+}

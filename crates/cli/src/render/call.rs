@@ -1,0 +1,67 @@
+//! The result of a call.
+
+use serde_json::Value;
+use toolrack_host::{Content, ToolOutcome, mcp::ResourceContents, text};
+
+use super::{Tone, paint, size};
+
+/// What a person sees of a result: its text as it is, and a word about everything that is no text.
+///
+/// Structured content is shown only where there is no text, because it repeats the text in most servers.
+pub(crate) fn page(outcome: &ToolOutcome) -> String {
+    let mut parts: Vec<String> = outcome.content.iter().map(content).collect();
+    let has_text =
+        outcome.content.iter().any(|content| matches!(content, Content::Text { text } if !text.trim().is_empty()));
+    if !has_text && let Some(structured) = &outcome.structured {
+        parts.push(json(structured));
+    }
+    parts.retain(|part| !part.is_empty());
+    parts.join("\n")
+}
+
+/// One piece of content.
+pub(crate) fn content(content: &Content) -> String {
+    match content {
+        Content::Text { text } => text::for_terminal(text).into_owned(),
+        Content::Image { data, mime_type } => label("image", Some(mime_type), base64_bytes(data)),
+        Content::Audio { data, mime_type } => label("audio", Some(mime_type), base64_bytes(data)),
+        Content::Resource { resource } => contents(resource),
+        Content::ResourceLink { uri, name, .. } => {
+            let name = name.as_deref().unwrap_or_default();
+            let words = format!("[link {} {}]", text::for_line(name), text::for_line(uri));
+            paint(Tone::Faint, &words.replace("  ", " "))
+        }
+        Content::Other(value) => json(value),
+        _ => paint(Tone::Faint, "[content of an unknown kind]"),
+    }
+}
+
+/// The contents of a resource: its text, or a word about its bytes.
+pub(crate) fn contents(resource: &ResourceContents) -> String {
+    let ResourceContents { mime_type, text: as_text, blob, .. } = resource;
+    match (as_text, blob) {
+        (Some(text), _) => text::for_terminal(text).into_owned(),
+        (None, blob) => {
+            let bytes = blob.as_deref().map_or(0, base64_bytes);
+            label("resource", mime_type.as_deref(), bytes)
+        }
+    }
+}
+
+/// JSON for people.
+pub(crate) fn json(value: &Value) -> String {
+    let pretty = serde_json::to_string_pretty(value).unwrap_or_default();
+    text::for_terminal(&pretty).into_owned()
+}
+
+/// `[image image/png, 12 kB]`
+fn label(kind: &str, media_type: Option<&str>, bytes: u64) -> String {
+    let media_type = media_type.map_or_else(String::new, |of| format!(" {}", text::for_line(of)));
+    paint(Tone::Faint, &format!("[{kind}{media_type}, {}]", size(bytes)))
+}
+
+/// How many bytes Base64 text stands for.
+fn base64_bytes(encoded: &str) -> u64 {
+    let digits = encoded.trim_end().trim_end_matches('=').len() as u64;
+    digits * 3 / 4
+}

@@ -1,0 +1,93 @@
+//! From the words of the command line to the exit code.
+
+use std::{ffi::OsString, process::ExitCode, sync::Arc};
+
+use clap::Parser;
+use toolrack_config::Environment;
+
+use crate::{
+    args::{Cli, Color, Global},
+    error::{Exit, Failure},
+    log,
+    screen::Screen,
+    stop::Stop,
+    verbs,
+    wire::World,
+};
+
+/// Runs the command that `words` (with the program's name in front) ask for.
+pub(crate) fn run(words: Vec<OsString>) -> ExitCode {
+    let environment = Environment::of_process();
+    let cli = match Cli::try_parse_from(&words) {
+        Ok(cli) => cli,
+        Err(error) => return misunderstood(&error, &words, &environment).into(),
+    };
+    log::start(cli.global.verbose, cli.global.quiet);
+    let screen = Arc::new(Screen::new(&cli.global, &environment));
+    let exit = match start(cli, words, environment, &screen) {
+        Ok(exit) => exit,
+        Err(failure) => {
+            screen.failure(&failure);
+            failure.exit
+        }
+    };
+    exit.into()
+}
+
+/// Help and versions are data and no mistake; everything else that clap says is one.
+fn misunderstood(error: &clap::Error, words: &[OsString], environment: &Environment) -> Exit {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return Exit::Ok;
+    }
+    let typed = words.iter().take_while(|word| *word != "--");
+    if typed.into_iter().any(|word| word == "--json") {
+        let global = Global { json: true, color: Color::Never, ..Global::default() };
+        let rendered = error.render().to_string();
+        let lines: Vec<_> = rendered.lines().map(str::trim).collect();
+        let message = lines.first().copied().unwrap_or_default();
+        let message = message.strip_prefix("error: ").unwrap_or(message);
+        Screen::new(&global, environment).failure(&Failure::usage(message).hint("toolrack --help"));
+    } else {
+        let _ = error.print();
+    }
+    Exit::Usage
+}
+
+fn start(cli: Cli, words: Vec<OsString>, environment: Environment, screen: &Arc<Screen>) -> Result<Exit, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Other, "INTERNAL", format!("cannot start: {error}")))?;
+    let result = runtime.block_on(to_the_end(cli, words, environment, screen));
+    // A thread that waits for the terminal would hold an orderly shutdown up for ever.
+    runtime.shutdown_background();
+    result
+}
+
+/// Runs the verb, or drops it when a signal comes; either way everything that was started is closed.
+async fn to_the_end(
+    cli: Cli,
+    words: Vec<OsString>,
+    environment: Environment,
+    screen: &Arc<Screen>,
+) -> Result<Exit, Failure> {
+    let mut stop = Stop::new()
+        .map_err(|error| Failure::new(Exit::Other, "INTERNAL", format!("cannot receive signals: {error}")))?;
+    let world = World::open(cli.global, environment, Arc::clone(screen)).await?;
+    let result = tokio::select! {
+        biased;
+        exit = stop.requested() => Ok(exit),
+        result = Box::pin(verbs::run(cli.verb, &words, &world)) => result,
+    };
+    screen.clear();
+    if let Err(failure) = &result {
+        screen.failure(failure);
+    }
+    let exit = result.unwrap_or_else(|failure| failure.exit);
+    tokio::select! {
+        () = world.close() => Ok(exit),
+        // Whoever presses Ctrl-C again does not want to wait; the supervisors end what is left.
+        again = stop.requested() => Ok(again),
+    }
+}

@@ -1,0 +1,299 @@
+//! Where output goes: data to stdout, messages to stderr.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    os::fd::AsFd,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use anstream::{AutoStream, ColorChoice};
+use serde::Serialize;
+use toolrack_config::{Environment, Problem};
+use toolrack_host::text;
+
+use crate::{
+    args::{Color, Global},
+    error::{Exit, Failure},
+    render::{Look, Tone, paint},
+};
+
+/// Columns where there is no terminal: whoever reads a pipe wants all of it.
+const UNBOUNDED: usize = usize::MAX;
+/// Erases from the cursor to the end of its line (ECMA-48, EL).
+const ERASE_REST: &str = "\u{1b}[K";
+
+/// The one way to print.
+#[derive(Debug)]
+pub(crate) struct Screen {
+    json: bool,
+    quiet: bool,
+    color: Color,
+    look: Look,
+    /// Somebody reads stderr and types on stdin.
+    interactive: bool,
+    status: Mutex<Status>,
+}
+
+/// How a failure looks to a program.
+#[derive(Serialize)]
+struct ErrorLine<'a> {
+    error: &'a Failure,
+}
+
+/// The last line of the terminal, below everything that stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    /// Stderr is no terminal, or nobody wants to see it.
+    Never,
+    /// Nothing is there.
+    Clear,
+    /// Something is there that the next output replaces.
+    Shown,
+    /// A question is there and must stay until it is answered.
+    Question,
+}
+
+impl Screen {
+    pub(crate) fn new(global: &Global, environment: &Environment) -> Self {
+        let width =
+            terminal_size::terminal_size_of(io::stdout()).map_or(USUAL_WIDTH, |(width, _)| usize::from(width.0));
+        let on_terminal = io::stderr().is_terminal() && environment.get("CI").is_none();
+        let dumb = environment.get("TERM").is_some_and(|terminal| terminal == "dumb");
+        let shows_status = on_terminal && !dumb && !global.quiet;
+        Self {
+            json: global.json,
+            quiet: global.quiet,
+            color: global.color,
+            look: Look { unicode: speaks_unicode(environment), width },
+            interactive: on_terminal && !global.no_input && io::stdin().is_terminal(),
+            status: Mutex::new(if shows_status { Status::Clear } else { Status::Never }),
+        }
+    }
+
+    /// How pages are to look.
+    pub(crate) fn look(&self) -> Look {
+        self.look
+    }
+
+    /// Whether data goes out as JSON.
+    pub(crate) fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether somebody is there to ask.
+    pub(crate) fn interactive(&self) -> bool {
+        self.interactive
+    }
+
+    /// Prints data for people, with a line end. Empty text prints nothing.
+    ///
+    /// # Errors
+    /// When stdout cannot be written. That its reader went away is no error.
+    pub(crate) async fn page(&self, mut text: String) -> Result<(), Failure> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        self.to_stdout(text).await
+    }
+
+    /// Prints data for programs: one JSON document, on one line unless it goes to a terminal.
+    ///
+    /// # Errors
+    /// As [`Self::page`].
+    pub(crate) async fn document(&self, document: &impl Serialize) -> Result<(), Failure> {
+        let json = if io::stdout().is_terminal() {
+            serde_json::to_string_pretty(document)
+        } else {
+            serde_json::to_string(document)
+        };
+        let json = json.map_err(|error| {
+            Failure::new(Exit::Other, "OUTPUT_FAILED", format!("the result cannot be written as JSON: {error}"))
+        })?;
+        self.to_stdout(visible(&json) + "\n").await
+    }
+
+    /// A message beside the data; dropped by `--quiet`.
+    pub(crate) fn note(&self, message: &str) {
+        if !self.quiet {
+            self.to_stderr(&format!("{}\n", text::for_line(message)));
+        }
+    }
+
+    /// Something a person should know although the command works; dropped by `--quiet`.
+    pub(crate) fn warning(&self, message: &str) {
+        if !self.quiet {
+            let label = paint(Tone::Waiting, "warning:");
+            self.to_stderr(&format!("{label} {}\n", text::for_line(message)));
+        }
+    }
+
+    /// Lines for the person who is being asked something; safe to print as they are.
+    pub(crate) fn say(&self, lines: &str) {
+        self.to_stderr(&format!("{lines}\n"));
+    }
+
+    /// A question, with the cursor left behind it until [`Self::answered`].
+    pub(crate) fn prompt(&self, question: &str) {
+        self.to_stderr(question);
+        let mut status = self.status();
+        if *status != Status::Never {
+            *status = Status::Question;
+        }
+    }
+
+    /// The line of a question is complete.
+    pub(crate) fn answered(&self) {
+        let mut status = self.status();
+        if *status == Status::Question {
+            *status = Status::Clear;
+        }
+    }
+
+    /// What takes so long, for as long as it does: the next output takes its place. Only on a terminal.
+    pub(crate) fn progress(&self, words: &str) {
+        let mut status = self.status();
+        if matches!(*status, Status::Clear | Status::Shown) {
+            let room = columns_of(io::stderr()).saturating_sub(1);
+            let words = self.look.clip(&text::for_line(words), room);
+            write_to_stderr(&format!("\r{words}{ERASE_REST}"), ColorChoice::AlwaysAnsi);
+            *status = Status::Shown;
+        }
+    }
+
+    /// Takes away what [`Self::progress`] showed.
+    pub(crate) fn clear(&self) {
+        let mut status = self.status();
+        if *status == Status::Shown {
+            write_to_stderr(&format!("\r{ERASE_REST}"), ColorChoice::AlwaysAnsi);
+            *status = Status::Clear;
+        }
+    }
+
+    fn status(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is wrong with a configuration file: several lines, safe to print as they are. Dropped by `--quiet` unless
+    /// something was lost.
+    pub(crate) fn problem(&self, problem: &Problem) {
+        if problem.is_error() || !self.quiet {
+            self.to_stderr(&format!("{problem}\n"));
+        }
+    }
+
+    /// The failure that ends the command.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        if self.json {
+            let line = serde_json::to_string(&ErrorLine { error: failure });
+            self.to_stderr(&format!("{}\n", visible(&line.unwrap_or_default())));
+        } else {
+            let lines = failure.for_people();
+            let lines = lines.replacen("error:", &paint(Tone::Bad, "error:"), 1);
+            self.to_stderr(&format!("{lines}\n"));
+        }
+    }
+
+    /// Written by a thread of its own: a reader that stalls must not keep signals from being heard.
+    async fn to_stdout(&self, text: String) -> Result<(), Failure> {
+        self.clear();
+        let choice = self.choice(&io::stdout());
+        let written = tokio::task::spawn_blocking(move || {
+            let mut stdout = AutoStream::new(io::stdout().lock(), choice);
+            stdout.write_all(text.as_bytes())?;
+            stdout.flush()
+        })
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+        match written {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(Failure::new(Exit::Other, "OUTPUT_FAILED", format!("cannot write to stdout: {error}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn to_stderr(&self, text: &str) {
+        self.clear();
+        write_to_stderr(text, self.choice(&io::stderr()));
+    }
+
+    fn choice(&self, stream: &impl anstream::stream::RawStream) -> ColorChoice {
+        match self.color {
+            Color::Auto => AutoStream::choice(stream),
+            Color::Always => ColorChoice::AlwaysAnsi,
+            Color::Never => ColorChoice::Never,
+        }
+    }
+}
+
+/// The width of the terminal behind `stream`.
+fn columns_of(stream: impl AsFd) -> usize {
+    terminal_size::terminal_size_of(stream).map_or(UNBOUNDED, |(width, _)| usize::from(width.0))
+}
+
+/// Nobody can be told when this fails.
+fn write_to_stderr(text: &str, choice: ColorChoice) {
+    let mut stderr = AutoStream::new(io::stderr().lock(), choice);
+    let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+}
+
+/// Whether the locale is one of UTF-8: `LC_ALL`, `LC_CTYPE`, `LANG`, the first that is set and not empty (POSIX).
+fn speaks_unicode(environment: &Environment) -> bool {
+    ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .filter_map(|name| environment.get(name)?.to_str())
+        .find(|value| !value.is_empty())
+        .is_some_and(|locale| {
+            let locale = locale.to_ascii_lowercase();
+            locale.ends_with("utf-8") || locale.ends_with("utf8")
+        })
+}
+
+/// JSON text in which characters that a terminal would obey, or not show, are written as `\u` escapes.
+///
+/// JSON itself only asks for this below U+0020; what it means stays the same.
+fn visible(json: &str) -> String {
+    let mut visible = String::with_capacity(json.len());
+    for character in json.chars() {
+        let mut buffer = [0; 4];
+        let shown = matches!(character, '\n' | ' '..='~') || {
+            let character: &str = character.encode_utf8(&mut buffer);
+            text::for_line(character) == character
+        };
+        if shown {
+            visible.push(character);
+        } else {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                visible += &format!("\\u{unit:04x}");
+            }
+        }
+    }
+    visible
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unicode_is_spoken_where_the_locale_says_so() {
+        let speaks = |variables: &[(&str, &str)]| speaks_unicode(&Environment::new(variables.iter().copied()));
+        assert!(speaks(&[("LANG", "de_DE.UTF-8")]));
+        assert!(speaks(&[("LC_ALL", ""), ("LC_CTYPE", "C.utf8")]));
+        assert!(!speaks(&[("LC_ALL", "C"), ("LANG", "de_DE.UTF-8")]));
+        assert!(!speaks(&[]));
+    }
+
+    #[test]
+    fn json_shows_what_a_terminal_would_obey_and_means_the_same() {
+        let value = "a\u{1b}[31m\u{9b}2J\u{202e}\u{200b}\u{e0041}é日";
+        let json = serde_json::to_string(value).unwrap();
+        let shown = visible(&json);
+        assert!(shown.contains("é日"), "{shown}");
+        assert!(!shown.contains(['\u{9b}', '\u{202e}', '\u{200b}', '\u{e0041}']), "{shown}");
+        assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), value);
+    }
+}

@@ -1,0 +1,31 @@
+//! "Did you mean …?"
+
+/// The one of `known` that `typed` most likely stands for; `None` when nothing is near.
+pub(crate) fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let typed = typed.to_lowercase();
+    known
+        .into_iter()
+        .map(|name| (strsim::jaro_winkler(&typed, &name.to_lowercase()), name))
+        .filter(|(likeness, _)| *likeness >= 0.8)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::closest;
+
+    #[test]
+    fn a_slip_of_the_finger_finds_the_name() {
+        let known = ["filesystem", "github", "everything"];
+        assert_eq!(closest("filesytem", known), Some("filesystem"));
+        assert_eq!(closest("GitHub", known), Some("github"));
+        assert_eq!(closest("evrything", known), Some("everything"));
+    }
+
+    #[test]
+    fn something_else_finds_nothing() {
+        assert_eq!(closest("postgres", ["filesystem", "github"]), None);
+        assert_eq!(closest("x", []), None);
+    }
+}

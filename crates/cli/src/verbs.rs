@@ -1,0 +1,204 @@
+//! What each verb does: load, connect, ask the host, show.
+//!
+//! A verb prints its result and returns; what it started is closed by [`crate::run`], whether the verb ended or was
+//! interrupted.
+
+mod add;
+mod call;
+mod list;
+mod prompts;
+mod resources;
+mod tools;
+mod why;
+
+use std::{ffi::OsString, sync::Arc};
+
+use serde_json::Map;
+use toolrack_config::Loaded;
+use toolrack_host::{Call, CallError, Catalog, Desired, Host, ServerName, ServerStatus, State};
+
+use crate::{
+    args::{AddArgs, Verb},
+    error::{Exit, Failure, with_causes},
+    suggest,
+    wire::World,
+};
+
+/// Runs `verb`; `words` is the whole command line it came from.
+pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result<Exit, Failure> {
+    match verb {
+        Verb::Add(args) => {
+            let after_dashes = follows_dashes(&args, words);
+            add::run(args, after_dashes, world).await
+        }
+        Verb::List(args) => list::run(args, world).await,
+        Verb::Tools(args) => tools::run(args, world).await,
+        Verb::Call(args) => call::run(args, world).await,
+        Verb::Resources(args) => resources::list(args, world).await,
+        Verb::Read(args) => resources::read(args, world).await,
+        Verb::Prompts(args) => prompts::list(args, world).await,
+        Verb::Prompt(args) => prompts::get(args, world).await,
+        Verb::Why(args) => why::run(args, world).await,
+    }
+}
+
+/// Whether the command of `add` came after a `--` of ours, and not one of its own.
+fn follows_dashes(args: &AddArgs, words: &[OsString]) -> bool {
+    let typed = words.iter().filter(|word| *word == "--").count();
+    let own = args.rest.iter().filter(|word| *word == "--").count();
+    typed > own
+}
+
+/// What is desired, without the servers that were not named; all of it when none was.
+///
+/// # Errors
+/// When a name is no server's, or its entry is broken.
+fn only(loaded: &Loaded, named: &[String]) -> Result<Desired, Failure> {
+    for name in named {
+        if !loaded.desired.contains_key(name.as_str()) {
+            return Err(no_such_server(name, loaded, Exit::Usage));
+        }
+    }
+    let mut desired = loaded.desired.clone();
+    if !named.is_empty() {
+        desired.retain(|name, _| named.iter().any(|named| named == name.as_str()));
+    }
+    Ok(desired)
+}
+
+/// A name that no server has, or whose entry is broken.
+fn no_such_server(name: &str, loaded: &Loaded, exit: Exit) -> Failure {
+    if let Some(entry) = loaded.entry(name) {
+        let line = entry.line.map_or_else(String::new, |line| format!(":{line}"));
+        let source = &entry.source;
+        return Failure::config(format!("the entry of `{name}` is broken ({source}{line})"))
+            .hint("correct what is reported above")
+            .server(name);
+    }
+    let known = loaded.desired.keys().map(ServerName::as_str);
+    let hint = match suggest::closest(name, known) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => "`toolrack list` shows all servers".to_owned(),
+    };
+    Failure::new(exit, "UNKNOWN_SERVER", format!("there is no server `{name}`")).hint(hint).server(name)
+}
+
+/// The server that `selector` names: what stands before the `/`, or before a `.` if a server is called that.
+///
+/// `None` for a name as a model sees it: only the catalog knows whose it is.
+///
+/// # Errors
+/// When a server is named that does not exist.
+fn server_of(selector: &str, loaded: &Loaded) -> Result<Option<ServerName>, Failure> {
+    let known = |name: &str| {
+        let entry = loaded.desired.get_key_value(name);
+        entry.map(|(name, _)| name.clone())
+    };
+    if let Some((server, tool)) = selector.split_once('/') {
+        return match known(server) {
+            Some(server) => Ok(Some(server)),
+            None => Err(no_such_server(server, loaded, Exit::Tool).tool(tool)),
+        };
+    }
+    // The longest name wins: names may hold dots themselves.
+    Ok(selector.rmatch_indices('.').find_map(|(at, _)| known(&selector[..at])))
+}
+
+/// Why `server` cannot be used; `None` when it can, as far as it knows itself.
+async fn unusable(host: &Host, server: &ServerStatus) -> Option<Failure> {
+    match &server.state {
+        State::Connected { .. } => None,
+        State::ToolsFailed { error } => {
+            let name = &server.name;
+            let message = format!("`{name}` is connected, but its tools cannot be listed: {error}");
+            Some(Failure::new(Exit::Unreachable, "TOOLS_FAILED", message).server(name.as_str()))
+        }
+        _ => {
+            // A call that reaches no tool, because its catalog is empty: the answer is why the server is not there.
+            let nothing = Arc::new(Catalog::default());
+            let call = Call::new(format!("{}/", server.name), Map::new()).pinned(nothing);
+            host.call(call).await.err().map(|error| failed(&error))
+        }
+    }
+}
+
+/// What to say about servers that were wanted and cannot be used. A disabled server was not wanted.
+async fn complaints(host: &Host) -> Vec<Failure> {
+    let mut complaints = Vec::new();
+    for server in host.status() {
+        if server.state != State::Disabled {
+            complaints.extend(unusable(host, &server).await);
+        }
+    }
+    complaints
+}
+
+/// Their messages, for a JSON document.
+fn messages(complaints: &[Failure]) -> Vec<String> {
+    complaints.iter().map(|complaint| complaint.message.clone()).collect()
+}
+
+/// The end of a verb that shows what several servers offer.
+///
+/// Servers that cannot be used are warnings, because the others were shown; only when they were asked for by name do
+/// they fail the command.
+fn conclude(world: &World, complaints: Vec<Failure>, named: &[String]) -> Result<Exit, Failure> {
+    let mut complaints = complaints.into_iter();
+    let first = if named.is_empty() { None } else { complaints.next() };
+    // A JSON document has them inside.
+    if !world.screen.json() {
+        complaints.for_each(|complaint| world.screen.warning(&complaint.message));
+    }
+    first.map_or(Ok(Exit::Ok), Err)
+}
+
+/// The servers that can be asked for resources and prompts: those that are connected.
+fn connected(host: &Host) -> Vec<ServerName> {
+    host.status()
+        .into_iter()
+        .filter(|server| matches!(server.state, State::Connected { .. } | State::ToolsFailed { .. }))
+        .map(|server| server.name)
+        .collect()
+}
+
+/// A failure of the host, complete.
+fn failed(error: &CallError) -> Failure {
+    let failure = Failure::new(error.kind().into(), error.code(), with_causes(error));
+    match error {
+        CallError::NotReady { server, state, source_of, .. } => {
+            let hint = match state {
+                State::PendingTrust => {
+                    format!("see it with `toolrack pending`, approve it with `toolrack trust {server}`")
+                }
+                State::Disabled => format!("set \"enabled\": true in {source_of}"),
+                State::NeedsAuth { .. } => format!("give it an `Authorization` header in {source_of}"),
+                _ if failure.exit == Exit::Usage => format!("correct the entry `{server}` in {source_of}"),
+                _ => format!("`toolrack -v list {server}` tells more"),
+            };
+            failure.hint(hint).server(server.as_str())
+        }
+        CallError::Link { server, .. } => {
+            failure.hint(format!("`toolrack -v list {server}` tells more")).server(server.as_str())
+        }
+        CallError::Denied { server, .. } | CallError::Remote { server, .. } => failure.server(server.as_str()),
+        _ => failure,
+    }
+}
+
+/// A host that runs `name` and nothing else.
+///
+/// # Errors
+/// When there is no such server or it cannot be used.
+async fn connect_to(world: &World, name: &str) -> Result<(Host, ServerName), Failure> {
+    let desired = only(&world.load().await?, &[name.to_owned()])?;
+    let host = world.connect(desired).await?;
+    let servers = host.status();
+    let Some(server) = servers.into_iter().find(|server| server.name.as_str() == name) else {
+        return Err(Failure::new(Exit::Unreachable, "SERVER_FAILED", format!("`{name}` is not connected")));
+    };
+    match unusable(&host, &server).await {
+        // Without its tools it may still have what is asked for.
+        Some(failure) if !matches!(server.state, State::ToolsFailed { .. }) => Err(failure),
+        _ => Ok((host, server.name)),
+    }
+}

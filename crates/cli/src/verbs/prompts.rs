@@ -1,0 +1,59 @@
+//! `toolrack prompts` and `toolrack prompt`
+
+use crate::{
+    args::{PromptArgs, ServersArgs},
+    arguments,
+    error::{Exit, Failure},
+    render::prompts::{self, FilledDocument, Offer},
+    wire::World,
+};
+use futures::future::join_all;
+
+pub(super) async fn list(args: ServersArgs, world: &World) -> Result<Exit, Failure> {
+    let desired = super::only(&world.load().await?, &args.servers)?;
+    let host = world.connect(desired).await?;
+    let mut complaints = super::complaints(&host).await;
+    let servers = super::connected(&host);
+    let answers = join_all(servers.iter().map(|server| host.prompts(server.as_str()))).await;
+    let mut offers = Vec::new();
+    for (server, answer) in servers.iter().zip(answers) {
+        match answer {
+            Ok(prompts) => offers.push(Offer { server: server.to_string(), prompts }),
+            Err(error) => complaints.push(super::failed(&error)),
+        }
+    }
+    if world.screen.json() {
+        let warnings = super::messages(&complaints);
+        let document = prompts::document(&offers, &warnings);
+        world.screen.document(&document).await?;
+    } else {
+        let page = prompts::page(&offers, world.screen.look());
+        if page.is_empty() && complaints.is_empty() {
+            world.screen.note("there are no prompts");
+        }
+        world.screen.page(page).await?;
+    }
+    super::conclude(world, complaints, &args.servers)
+}
+
+pub(super) async fn get(args: PromptArgs, world: &World) -> Result<Exit, Failure> {
+    let given = arguments::parse(&args.arguments).and_then(arguments::texts)?;
+    let Some((server, prompt)) = args.selector.split_once('/') else {
+        return Err(Failure::usage(format!("`{}` names no prompt: write server/prompt", args.selector))
+            .hint("`toolrack prompts` shows all prompts"));
+    };
+    let (host, server) = super::connect_to(world, server).await?;
+    let filled = host.get_prompt(server.as_str(), prompt, &given).await.map_err(|error| super::failed(&error))?;
+    if world.screen.json() {
+        let document = FilledDocument {
+            server: server.as_str(),
+            prompt,
+            description: filled.description.as_deref(),
+            messages: &filled.messages,
+        };
+        world.screen.document(&document).await?;
+    } else {
+        world.screen.page(prompts::filled_page(&filled)).await?;
+    }
+    Ok(Exit::Ok)
+}

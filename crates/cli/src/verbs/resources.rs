@@ -1,0 +1,57 @@
+//! `toolrack resources` and `toolrack read`
+
+use futures::future::join_all;
+use toolrack_host::{Host, ServerName};
+
+use crate::{
+    args::{ReadArgs, ServersArgs},
+    error::{Exit, Failure},
+    render::resources::{self, Offer, ReadDocument},
+    wire::World,
+};
+
+pub(super) async fn list(args: ServersArgs, world: &World) -> Result<Exit, Failure> {
+    let desired = super::only(&world.load().await?, &args.servers)?;
+    let host = world.connect(desired).await?;
+    let mut complaints = super::complaints(&host).await;
+    let servers = super::connected(&host);
+    let mut offers = Vec::new();
+    for answer in join_all(servers.iter().map(|server| offer(&host, server))).await {
+        match answer {
+            Ok(offer) => offers.push(offer),
+            Err(failure) => complaints.push(failure),
+        }
+    }
+    if world.screen.json() {
+        let warnings = super::messages(&complaints);
+        let document = resources::document(&offers, &warnings);
+        world.screen.document(&document).await?;
+    } else {
+        let page = resources::page(&offers, world.screen.look());
+        if page.is_empty() && complaints.is_empty() {
+            world.screen.note("there are no resources");
+        }
+        world.screen.page(page).await?;
+    }
+    super::conclude(world, complaints, &args.servers)
+}
+
+async fn offer(host: &Host, server: &ServerName) -> Result<Offer, Failure> {
+    let (resources, templates) =
+        futures::future::try_join(host.resources(server.as_str()), host.resource_templates(server.as_str()))
+            .await
+            .map_err(|error| super::failed(&error))?;
+    Ok(Offer { server: server.to_string(), resources, templates })
+}
+
+pub(super) async fn read(args: ReadArgs, world: &World) -> Result<Exit, Failure> {
+    let (host, server) = super::connect_to(world, &args.server).await?;
+    let contents = host.read_resource(server.as_str(), &args.uri).await.map_err(|error| super::failed(&error))?;
+    if world.screen.json() {
+        let document = ReadDocument { server: server.as_str(), uri: &args.uri, contents: &contents };
+        world.screen.document(&document).await?;
+    } else {
+        world.screen.page(resources::read_page(&contents)).await?;
+    }
+    Ok(Exit::Ok)
+}

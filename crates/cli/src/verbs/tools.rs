@@ -1,0 +1,37 @@
+//! `toolrack tools`
+
+use crate::{
+    args::ToolsArgs,
+    error::{Exit, Failure},
+    render::tools,
+    wire::World,
+};
+
+pub(super) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure> {
+    let named = &args.only.servers;
+    let desired = super::only(&world.load().await?, named)?;
+    let host = world.connect(desired).await?;
+    let servers = host.status();
+    let complaints = super::complaints(&host).await;
+    let catalog = host.catalog();
+    let mut found: Vec<_> = catalog.tools().collect();
+    found.sort_by(|a, b| a.server.cmp(&b.server));
+    if world.screen.json() {
+        let mut warnings = super::messages(&complaints);
+        warnings.extend(servers.into_iter().flat_map(|server| server.warnings));
+        let document = tools::document(&found, &warnings);
+        world.screen.document(&document).await?;
+    } else {
+        let page = tools::page(&found, args.schema, world.screen.look());
+        world.screen.page(page).await?;
+        for server in &servers {
+            for warning in &server.warnings {
+                world.screen.warning(&format!("`{}`: {warning}", server.name));
+            }
+        }
+        if found.is_empty() && complaints.is_empty() {
+            world.screen.note("there are no tools");
+        }
+    }
+    super::conclude(world, complaints, named)
+}

@@ -1,0 +1,70 @@
+//! The dialects people have: where in a file the servers stand.
+//!
+//! | file | servers |
+//! |---|---|
+//! | Claude Code, Claude Desktop, Cursor, Windsurf, ours | `{ "mcpServers": { name: … } }` |
+//! | VS Code | `{ "servers": { name: … } }`, or `"mcp": { "servers": … }` among settings |
+//! | bare | `{ name: … }` |
+//! | Codex | `[mcp_servers.name]` in TOML |
+//! | `toolrack.toml` | `[[defaults.mcp]]` with `name = …` |
+//!
+//! JSON may have comments and trailing commas. What an entry means is the same everywhere; see [`crate::entry`].
+
+pub(crate) mod json;
+mod toml;
+
+use std::{ops::Range, path::Path};
+
+use crate::{
+    document::Document,
+    node::{Member, Node},
+    problem::Problem,
+};
+
+/// One server as a file has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Raw {
+    pub(crate) name: String,
+    pub(crate) name_at: Range<usize>,
+    pub(crate) node: Node,
+}
+
+impl From<&Member> for Raw {
+    fn from(member: &Member) -> Self {
+        Self { name: member.name.clone(), name_at: member.name_at.clone(), node: member.node.clone() }
+    }
+}
+
+/// The servers of one file, in its order, and what is wrong around them.
+#[derive(Debug, Default)]
+pub(crate) struct Servers {
+    pub(crate) raw: Vec<Raw>,
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// Finds the servers of `document`. TOML is known by the name of the file; everything else is JSON.
+///
+/// # Errors
+/// The file cannot be parsed, or holds something else where its servers should be.
+pub(crate) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
+    if document.path.as_deref().is_some_and(is_toml) { toml::servers(document) } else { json::servers(document) }
+}
+
+/// Whether the name of the file says that it is TOML.
+pub(crate) fn is_toml(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"))
+}
+
+/// Messages of parsers, in the form of ours.
+fn lower_first(message: &str) -> String {
+    let mut chars = message.chars();
+    match chars.next() {
+        Some(first) => first.to_lowercase().chain(chars).collect(),
+        None => String::new(),
+    }
+}
+
+fn not_an_object(document: &Document, node: &Node, what: &str) -> Box<Problem> {
+    let message = format!("{what} must be an object of servers, not {}", node.kind());
+    Box::new(document.locate(Problem::error(message), node.at.clone()))
+}

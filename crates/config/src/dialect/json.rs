@@ -1,0 +1,198 @@
+//! JSON with comments and trailing commas.
+
+use std::{ops::Range, str::FromStr};
+
+use jsonc_parser::{CollectOptions, ParseOptions, ast, common::Ranged, parse_to_ast};
+use serde_json::Number;
+
+use super::{Raw, Servers, lower_first, not_an_object};
+use crate::{
+    document::Document,
+    entry::{closest, looks_like_server},
+    node::{Member, Node, Value},
+    problem::Problem,
+};
+
+/// The keys under which servers stand, most common first.
+pub(crate) const CONTAINERS: &[&[&str]] = &[&["mcpServers"], &["servers"], &["mcp", "servers"]];
+
+/// Members beside the servers that are nobody's mistake.
+const COMPANIONS: &[&str] = &["$schema", "inputs"];
+
+/// JSON with comments and trailing commas, and otherwise as RFC 8259 has it.
+const OPTIONS: ParseOptions = ParseOptions {
+    allow_comments: true,
+    allow_trailing_commas: true,
+    allow_loose_object_property_names: false,
+    allow_missing_commas: false,
+    allow_single_quoted_strings: false,
+    allow_hexadecimal_numbers: false,
+    allow_unary_plus_numbers: false,
+    allow_bare_decimal_point_numbers: false,
+    allow_non_finite_numbers: false,
+    allow_extended_string_escapes: false,
+};
+
+/// Where the servers of a file stand.
+#[derive(Debug)]
+pub(crate) enum Container<'a> {
+    /// In the object under a key.
+    Under(&'a Node),
+    /// In the outermost object.
+    Root(&'a Node),
+    /// Nowhere yet.
+    Missing,
+}
+
+pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
+    let mut servers = Servers::default();
+    let Some(root) = parse(document)? else {
+        return Ok(servers);
+    };
+    match container(document, &root)? {
+        Container::Under(node) | Container::Root(node) => {
+            let members = node.members().unwrap_or_default();
+            servers.raw = members.iter().filter(|member| member.name != "$schema").map(Raw::from).collect();
+        }
+        Container::Missing => servers.problems.extend(nothing_found(document, &root)),
+    }
+    Ok(servers)
+}
+
+/// The value of the file; `None` when there is nothing but comments.
+pub(crate) fn parse(document: &Document) -> Result<Option<Node>, Box<Problem>> {
+    let parsed = parse_to_ast(&document.text, &CollectOptions::default(), &OPTIONS).map_err(|error| {
+        let range = error.range();
+        let reason = lower_first(&error.kind().to_string());
+        let problem = Problem::error(format!("this is not JSON: {reason}"))
+            .hint("nothing of this file is used until it can be read");
+        Box::new(document.locate(problem, range.start..range.end))
+    })?;
+    parsed.value.map(|value| convert(document, value)).transpose()
+}
+
+/// Where in `root` the servers stand.
+pub(crate) fn container<'a>(document: &Document, root: &'a Node) -> Result<Container<'a>, Box<Problem>> {
+    let Some(members) = root.members() else {
+        return Err(not_an_object(document, root, "the file"));
+    };
+    for path in CONTAINERS {
+        let found = path.iter().try_fold(root, |node, key| Some(&node.get(key)?.node));
+        if let Some(node) = found {
+            if node.members().is_none() {
+                return Err(not_an_object(document, node, &format!("`{}`", path.join("."))));
+            }
+            return Ok(Container::Under(node));
+        }
+    }
+    if members.iter().any(|member| looks_like_server(&member.node)) {
+        return Ok(Container::Root(root));
+    }
+    Ok(Container::Missing)
+}
+
+fn nothing_found(document: &Document, root: &Node) -> Option<Problem> {
+    let member = root.members()?.iter().find(|member| !COMPANIONS.contains(&&*member.name))?;
+    let problem = Problem::warning("no servers are configured here: there is no `mcpServers`");
+    let near = root
+        .members()?
+        .iter()
+        .find(|member| closest(&member.name, ["mcpServers", "servers"]).is_some() || member.name == "mcp_servers");
+    Some(match near {
+        Some(near) => document
+            .locate(problem.hint(format!("`{}` should probably be `mcpServers`", near.name)), near.name_at.clone()),
+        None => document.locate(problem, member.name_at.clone()),
+    })
+}
+
+fn convert(document: &Document, value: ast::Value<'_>) -> Result<Node, Box<Problem>> {
+    let at = span(&value);
+    let value = match value {
+        ast::Value::NullKeyword(_) => Value::Null,
+        ast::Value::BooleanLit(literal) => Value::Bool(literal.value),
+        ast::Value::StringLit(literal) => Value::Text(literal.value.into_owned()),
+        ast::Value::NumberLit(literal) => {
+            let number = Number::from_str(literal.value).map_err(|_| {
+                let problem = Problem::error("this number is out of range");
+                Box::new(document.locate(problem, at.clone()))
+            })?;
+            Value::Number(number)
+        }
+        ast::Value::Array(array) => {
+            Value::List(array.elements.into_iter().map(|element| convert(document, element)).collect::<Result<_, _>>()?)
+        }
+        ast::Value::Object(object) => Value::Map(
+            object.properties.into_iter().map(|property| member(document, property)).collect::<Result<_, _>>()?,
+        ),
+    };
+    Ok(Node { at, value })
+}
+
+fn member(document: &Document, property: ast::ObjectProp<'_>) -> Result<Member, Box<Problem>> {
+    Ok(Member {
+        name_at: span(&property.name),
+        name: property.name.into_string(),
+        node: convert(document, property.value)?,
+    })
+}
+
+fn span(node: &impl Ranged) -> Range<usize> {
+    let range = node.range();
+    range.start..range.end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Vec<String> {
+        let servers = servers(&Document::new(None, text)).unwrap();
+        assert!(servers.problems.is_empty(), "{:?}", servers.problems);
+        servers.raw.into_iter().map(|raw| raw.name).collect()
+    }
+
+    fn broken(text: &str) -> String {
+        let document = Document::new(Some("f.json".into()), text);
+        format!("{:#}", servers(&document).unwrap_err())
+    }
+
+    #[test]
+    fn servers_are_found_in_every_common_shape() {
+        let entry = r#"{ "command": "x" }"#;
+        for shape in [
+            format!(r#"{{ "mcpServers": {{ "a": {entry} }} }}"#),
+            format!(r#"{{ "inputs": [], "servers": {{ "a": {entry}, }} }}"#),
+            format!(r#"{{ "mcp": {{ "servers": {{ "a": {entry} }} }} }}"#),
+            format!(r#"{{ "$schema": "x", "a": {entry} }}"#),
+            format!("\u{feff}// a comment\n{{ /* two */ \"mcpServers\": {{ \"a\": {entry}, }}, }}"),
+        ] {
+            assert_eq!(names(&shape), ["a"], "{shape}");
+        }
+        for empty in ["", "// nothing\n", "{}", r#"{ "mcpServers": {} }"#, r#"{ "$schema": "x" }"#] {
+            assert!(names(empty).is_empty(), "{empty}");
+        }
+    }
+
+    #[test]
+    fn a_syntax_error_is_placed() {
+        for (text, place) in [
+            ("{\n  \"mcpServers\": {\n    \"a\": { \"command\": \"x\" \"args\": [] }\n  }\n}", "f.json:3:26: "),
+            ("{\n  \"mcpServers\": {", "f.json:2:17: "),
+            ("{ \"a\": 1e999 }", "f.json:1:8: error: this number is out of range"),
+            ("{} {}", "f.json:1:4: "),
+            ("[]", "f.json:1:1: error: the file must be an object of servers, not a list"),
+            ("{\"mcpServers\": []}", "f.json:1:16: error: `mcpServers` must be"),
+            ("{'a': 1}", "f.json:1:2: "),
+        ] {
+            assert!(broken(text).starts_with(place), "{}", broken(text));
+        }
+    }
+
+    #[test]
+    fn a_misspelt_container_is_named() {
+        let document = Document::new(None, r#"{ "mcpservers": { "a": { "command": "x" } } }"#);
+        let servers = servers(&document).unwrap();
+        assert!(servers.raw.is_empty());
+        assert!(servers.problems[0].hint.as_deref().unwrap().contains("`mcpServers`"));
+    }
+}

@@ -1,0 +1,145 @@
+//! TOML: Codex's `[mcp_servers.name]` and our `[[defaults.mcp]]`.
+
+use std::ops::Range;
+
+use serde_json::Number;
+use toml_edit::{Document as Toml, Item, TableLike, Value as TomlValue};
+
+use super::{Raw, Servers, lower_first, not_an_object};
+use crate::{
+    document::Document,
+    node::{Member, Node, Value},
+    problem::Problem,
+};
+
+pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
+    let parsed = Toml::parse(&*document.text).map_err(|error| {
+        let message = error.message().replace('\n', ", ");
+        let at = error.span().unwrap_or_default();
+        let problem = Problem::error(format!("this is not TOML: {}", lower_first(&message)))
+            .hint("nothing of this file is used until it can be read");
+        Box::new(document.locate(problem, at))
+    })?;
+    let root = convert(parsed.as_item(), 0..0);
+    let mut servers = Servers::default();
+    if let Some(defaults) = root.get("defaults").and_then(|member| member.node.get("mcp")) {
+        named_list(document, &defaults.node, &mut servers)?;
+    }
+    if let Some(table) = root.get("mcp_servers") {
+        let Some(members) = table.node.members() else {
+            return Err(not_an_object(document, &table.node, "`mcp_servers`"));
+        };
+        servers.raw.extend(members.iter().map(Raw::from));
+    }
+    Ok(servers)
+}
+
+/// `[[defaults.mcp]]`: the name of each server is one of its fields.
+fn named_list(document: &Document, list: &Node, servers: &mut Servers) -> Result<(), Box<Problem>> {
+    let Value::List(nodes) = &list.value else {
+        let problem = Problem::error("`defaults.mcp` must be a list: write `[[defaults.mcp]]` above each server");
+        return Err(Box::new(document.locate(problem, list.at.clone())));
+    };
+    for node in nodes {
+        let name = node.get("name").map(|member| (&member.node.value, member.node.at.clone()));
+        match (name, node.members()) {
+            (Some((Value::Text(name), name_at)), Some(members)) => servers.raw.push(Raw {
+                name: name.clone(),
+                name_at,
+                node: Node {
+                    at: node.at.clone(),
+                    value: Value::Map(members.iter().filter(|member| member.name != "name").cloned().collect()),
+                },
+            }),
+            _ => servers.problems.push(document.locate(
+                Problem::error("a server without a name is left out").hint("give it `name = \"…\"`"),
+                node.at.clone(),
+            )),
+        }
+    }
+    Ok(())
+}
+
+fn convert(item: &Item, fallback: Range<usize>) -> Node {
+    let at = item.span().unwrap_or(fallback);
+    let value = match item {
+        Item::None => Value::Null,
+        Item::Value(value) => return convert_value(value, at),
+        Item::Table(table) => Value::Map(members(table, &at)),
+        Item::ArrayOfTables(tables) => Value::List(
+            tables
+                .iter()
+                .map(|table| {
+                    let at = table.span().unwrap_or_else(|| at.clone());
+                    Node { value: Value::Map(members(table, &at)), at }
+                })
+                .collect(),
+        ),
+    };
+    Node { at, value }
+}
+
+fn convert_value(value: &TomlValue, fallback: Range<usize>) -> Node {
+    let at = value.span().unwrap_or(fallback);
+    let value = match value {
+        TomlValue::String(text) => Value::Text(text.value().clone()),
+        TomlValue::Integer(number) => Value::Number((*number.value()).into()),
+        TomlValue::Float(number) => match Number::from_f64(*number.value()) {
+            Some(number) => Value::Number(number),
+            None => Value::Text(number.value().to_string()),
+        },
+        TomlValue::Boolean(flag) => Value::Bool(*flag.value()),
+        TomlValue::Datetime(date) => Value::Text(date.value().to_string()),
+        TomlValue::Array(array) => Value::List(array.iter().map(|value| convert_value(value, at.clone())).collect()),
+        TomlValue::InlineTable(table) => Value::Map(members(table, &at)),
+    };
+    Node { at, value }
+}
+
+fn members(table: &dyn TableLike, fallback: &Range<usize>) -> Vec<Member> {
+    table
+        .iter()
+        .map(|(name, item)| {
+            let name_at = table.key(name).and_then(toml_edit::Key::span).unwrap_or_else(|| fallback.clone());
+            Member { name: name.to_owned(), node: convert(item, name_at.clone()), name_at }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Servers, Box<Problem>> {
+        servers(&Document::new(Some("f.toml".into()), text))
+    }
+
+    #[test]
+    fn both_shapes_are_read_with_places() {
+        let text = "[defaults]\n# shared\n\n[[defaults.mcp]]\nname = \"fs\"\ncommand = \"x\"\n\n[mcp_servers.gh]\nurl = \"https://x\"\n[mcp_servers.gh.headers]\nA = \"b\"\n";
+        let servers = read(text).unwrap();
+        assert!(servers.problems.is_empty());
+        let names: Vec<_> = servers.raw.iter().map(|raw| &*raw.name).collect();
+        assert_eq!(names, ["fs", "gh"]);
+        let command = &servers.raw[0].node.get("command").unwrap();
+        assert_eq!(&text[command.node.at.clone()], "\"x\"");
+        assert!(servers.raw[0].node.get("name").is_none());
+        let header = servers.raw[1].node.get("headers").unwrap().node.get("A").unwrap().clone();
+        assert_eq!(&text[header.node.at], "\"b\"");
+    }
+
+    #[test]
+    fn a_server_without_a_name_costs_only_itself() {
+        let servers = read("[[defaults.mcp]]\ncommand = \"x\"\n[[defaults.mcp]]\nname = \"a\"\n").unwrap();
+        assert_eq!(servers.raw.len(), 1);
+        assert_eq!(servers.problems[0].line, Some(1));
+    }
+
+    #[test]
+    fn broken_toml_is_placed() {
+        let problem = read("[defaults]\nmcp = [\n").unwrap_err();
+        assert!(problem.line.is_some_and(|line| line >= 2), "{problem}");
+        assert!(read("mcp_servers = 1").is_err());
+        assert!(read("[defaults]\nmcp = 1").is_err());
+    }
+}

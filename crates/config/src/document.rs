@@ -1,0 +1,213 @@
+//! The text of one file, and what its offsets mean to a person.
+
+use std::{
+    fs::File,
+    io::{ErrorKind, Read},
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use toolrack_host::text::for_line;
+use unicode_width::UnicodeWidthStr;
+
+use crate::{
+    mask,
+    problem::{Problem, Snippet},
+};
+
+/// The largest file that is read: 4 MiB. Configurations are a thousand times smaller; a device or a log is not one.
+const MAX_BYTES: u64 = 4 * 1024 * 1024;
+
+/// The widest part of a line that is shown around a mark, in characters.
+const MAX_SHOWN: usize = 100;
+
+/// How much of a long line is shown before the mark, in characters.
+const SHOWN_BEFORE: usize = 40;
+
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// Which kinds of file may be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Regular files only: a pipe that a repository brings would block whoever opens it.
+    Regular,
+    /// Whatever the person named, such as the pipe of `<(command)`.
+    Any,
+}
+
+/// The text of one file.
+#[derive(Clone, Debug)]
+pub(crate) struct Document {
+    pub(crate) path: Option<PathBuf>,
+    /// Without the byte order mark.
+    pub(crate) text: String,
+    /// Whether the file began with a byte order mark.
+    pub(crate) marked: bool,
+}
+
+impl Document {
+    pub(crate) fn new(path: Option<PathBuf>, text: &str) -> Self {
+        let stripped = text.strip_prefix(BYTE_ORDER_MARK);
+        Self { path, text: stripped.unwrap_or(text).to_owned(), marked: stripped.is_some() }
+    }
+
+    /// Reads `path`; `None` when there is no such file.
+    pub(crate) fn read(path: &Path, kind: Kind) -> Result<Option<Self>, Box<Problem>> {
+        let bytes = match read_bytes(path, kind) {
+            Ok(bytes) => bytes,
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) => {
+                let problem = Problem::error(format!("the file cannot be read: {error}"))
+                    .in_file(path)
+                    .hint("nothing of this file is used until it can be read");
+                return Err(Box::new(problem));
+            }
+        };
+        match String::from_utf8(bytes) {
+            Ok(text) => Ok(Some(Self::new(Some(path.to_owned()), &text))),
+            Err(error) => {
+                let at = error.utf8_error().valid_up_to();
+                let mut problem = Problem::error("the file is not UTF-8 text").in_file(path);
+                let valid = String::from_utf8_lossy(&error.as_bytes()[..at]).into_owned();
+                (problem.line, problem.column) = place(&valid, at);
+                Err(Box::new(problem.hint("save it as UTF-8")))
+            }
+        }
+    }
+
+    /// The whole file again, byte order mark and all, with `text` as its text.
+    pub(crate) fn with_text(&self, text: &str) -> String {
+        let mark = if self.marked { BYTE_ORDER_MARK.encode_utf8(&mut [0; 3]).to_owned() } else { String::new() };
+        mark + text
+    }
+
+    /// `problem`, placed at `at` in this file.
+    pub(crate) fn locate(&self, mut problem: Problem, at: Range<usize>) -> Problem {
+        problem.path.clone_from(&self.path);
+        (problem.line, problem.column) = place(&self.text, at.start);
+        problem.snippet = Some(self.snippet(at));
+        problem
+    }
+
+    /// The line of the byte `at`, from 1, when this is a file.
+    pub(crate) fn line_of(&self, at: usize) -> Option<usize> {
+        self.path.as_ref()?;
+        place(&self.text, at).0
+    }
+
+    fn snippet(&self, at: Range<usize>) -> Snippet {
+        let start = floor(&self.text, at.start);
+        let line_start = self.text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+        let line = self.text[line_start..].lines().next().unwrap_or_default();
+        let from = self.text[line_start..start].chars().count();
+        let end = floor(&self.text, at.end.clamp(start, line_start + line.len().max(start - line_start)));
+        let marked = self.text[start..end].chars().count();
+
+        let masked: Vec<char> = mask::line(line).chars().collect();
+        let skip = if masked.len() > MAX_SHOWN { from.saturating_sub(SHOWN_BEFORE) } else { 0 };
+        let part = |range: Range<usize>| {
+            let range = range.start.min(masked.len())..range.end.min(masked.len());
+            let part: String = masked[range].iter().map(|&c| if c == '\t' { ' ' } else { c }).collect();
+            for_line(&part).into_owned()
+        };
+        let shown_end = skip + MAX_SHOWN;
+        let before = if skip > 0 { format!("…{}", part(skip..from)) } else { part(0..from) };
+        let mark = part(from..(from + marked).min(shown_end));
+        let after = part((from + marked).min(shown_end)..shown_end);
+        let more = if masked.len() > shown_end { "…" } else { "" };
+        Snippet { start: before.width(), width: mark.width().max(1), text: format!("{before}{mark}{after}{more}") }
+    }
+}
+
+fn read_bytes(path: &Path, kind: Kind) -> std::io::Result<Vec<u8>> {
+    if kind == Kind::Regular && !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::other("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(std::io::Error::other("it is larger than 4 MiB"));
+    }
+    Ok(bytes)
+}
+
+fn is_absent(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+/// Line and column of the byte `at`, from 1, the column in characters.
+fn place(text: &str, at: usize) -> (Option<usize>, Option<usize>) {
+    let before = &text[..floor(text, at)];
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let line = before.matches('\n').count() + 1;
+    (Some(line), Some(before[line_start..].chars().count() + 1))
+}
+
+/// `at`, moved back onto a character boundary inside `text`.
+fn floor(text: &str, at: usize) -> usize {
+    text.floor_char_boundary(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn located(text: &str, at: Range<usize>) -> Problem {
+        Document::new(Some("f.json".into()), text).locate(Problem::error("wrong"), at)
+    }
+
+    #[test]
+    fn the_caret_stands_under_the_mark() {
+        let text = "{\n  \"name\": tru\n}";
+        let problem = located(text, text.find("tru").map(|at| at..at + 3).unwrap());
+        assert_eq!(problem.to_string(), "f.json:2:11: error: wrong\n  2 |   \"name\": ***\n    |           ^^^");
+        assert_eq!(format!("{problem:#}"), "f.json:2:11: error: wrong");
+    }
+
+    #[test]
+    fn wide_characters_and_tabs_keep_the_caret_in_place() {
+        let text = "\t\"木\": x";
+        let problem = located(text, text.find('x').map(|at| at..at + 1).unwrap());
+        let snippet = problem.snippet.unwrap();
+        assert_eq!(snippet.text, " \"木\": *");
+        assert_eq!(snippet.start, 7);
+        assert_eq!(problem.column, Some(7));
+    }
+
+    #[test]
+    fn a_long_line_is_shown_around_the_mark() {
+        let text = format!("{{{}\"here\": 1{}}}", " ".repeat(500), " ".repeat(500));
+        let at = text.find("\"here").unwrap();
+        let snippet = located(&text, at..at + 6).snippet.unwrap();
+        assert!(snippet.text.starts_with('…') && snippet.text.ends_with('…'));
+        assert!(snippet.text.chars().count() <= MAX_SHOWN + 2);
+        assert_eq!(&snippet.text.chars().skip(snippet.start).take(6).collect::<String>(), "\"here\"");
+    }
+
+    #[test]
+    fn a_mark_behind_the_end_points_behind_the_end() {
+        let problem = located("{", 7..9);
+        assert_eq!((problem.line, problem.column), (Some(1), Some(2)));
+        assert_eq!(problem.snippet.unwrap().width, 1);
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_are_reported_with_their_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.json");
+        std::fs::write(&path, b"{\n  \xff").unwrap();
+        let problem = Document::read(&path, Kind::Regular).unwrap_err();
+        assert_eq!((problem.line, problem.column), (Some(2), Some(3)));
+    }
+
+    #[test]
+    fn a_folder_and_a_huge_file_are_refused_and_a_missing_one_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(Document::read(folder.path(), Kind::Regular).is_err());
+        let path = folder.path().join("big");
+        File::create(&path).unwrap().set_len(MAX_BYTES + 1).unwrap();
+        assert!(Document::read(&path, Kind::Regular).unwrap_err().message.contains("4 MiB"));
+        assert!(Document::read(&path.join("below"), Kind::Regular).unwrap().is_none());
+        assert!(Document::read(&folder.path().join("none"), Kind::Regular).unwrap().is_none());
+    }
+}

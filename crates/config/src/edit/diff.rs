@@ -1,0 +1,76 @@
+//! What changed, for a person.
+
+use std::path::Path;
+
+use toolrack_host::text::for_line;
+
+use crate::redact;
+
+/// Lines shown around the change.
+const CONTEXT: usize = 3;
+
+/// The change from `before` to `after` as one hunk of a unified diff, with secrets hidden and control characters
+/// visible; empty when the texts are the same.
+pub(super) fn of(path: &Path, before: &str, after: &str) -> String {
+    if before == after {
+        return String::new();
+    }
+    let (before, after) = (redact::file(before), redact::file(after));
+    let old: Vec<&str> = before.lines().collect();
+    let new: Vec<&str> = after.lines().collect();
+    let same = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| pairs.take_while(|(a, b)| a == b).count();
+    let head = same(&mut old.iter().zip(&new));
+    let tail = same(&mut old[head..].iter().rev().zip(new[head..].iter().rev()));
+
+    let from = head.saturating_sub(CONTEXT);
+    let (old_end, new_end) = (old.len() - tail, new.len() - tail);
+    let after_context = CONTEXT.min(tail);
+    let range = |end: usize| {
+        let count = end + after_context - from;
+        format!("{},{count}", if count == 0 { from } else { from + 1 })
+    };
+    let path = for_line(&path.display().to_string()).into_owned();
+    let mut out = format!("--- {path}\n+++ {path}\n@@ -{} +{} @@\n", range(old_end), range(new_end));
+    let mut lines = |mark: char, lines: &[&str]| {
+        for line in lines {
+            let line = line.strip_suffix('\r').unwrap_or(line).replace('\t', "    ");
+            out.push(mark);
+            out.push_str(&for_line(&line));
+            out.push('\n');
+        }
+    };
+    lines(' ', &old[from..head]);
+    lines('-', &old[head..old_end]);
+    lines('+', &new[head..new_end]);
+    lines(' ', &new[new_end..new_end + after_context]);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_diff_shows_the_change_and_a_little_around_it() {
+        let before = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
+        let after = before.replace("5\n", "5a\n5b\n");
+        assert_eq!(
+            of(Path::new("f"), before, &after),
+            "--- f\n+++ f\n@@ -2,7 +2,8 @@\n 2\n 3\n 4\n-5\n+**\n+**\n 6\n 7\n 8\n"
+        );
+        assert_eq!(of(Path::new("f"), before, before), "");
+    }
+
+    #[test]
+    fn a_diff_of_a_new_file_begins_at_nothing() {
+        let diff = of(Path::new("f"), "", "{\n}\n");
+        assert_eq!(diff, "--- f\n+++ f\n@@ -0,0 +1,2 @@\n+{\n+}\n");
+    }
+
+    #[test]
+    fn a_diff_hides_secrets() {
+        let file = |value: &str| format!(r#"{{ "mcpServers": {{ "a": {{ "env": {{ "K": "{value}" }} }} }} }}"#);
+        let diff = of(Path::new("f"), &file("canary"), &file("${K}"));
+        assert!(!diff.contains("canary") && diff.contains("${K}"), "{diff}");
+    }
+}

@@ -1,0 +1,196 @@
+//! Inserts, replaces and removes a member of an object in a text, and leaves every other byte alone.
+
+use std::ops::Range;
+
+use serde_json::Value as Json;
+
+use super::render::{Layout, Style, property, value as render};
+use crate::node::{Member, Node};
+
+/// A text for a file that holds at most comments.
+pub(super) fn create(text: &str, value: &Json) -> String {
+    let style = Style::of(text);
+    let mut out = text.trim_end().to_owned();
+    if !out.is_empty() {
+        out.push_str(style.newline);
+    }
+    out.push_str(&render(value, &style, &Layout::Lines(String::new())));
+    out + style.newline
+}
+
+/// Adds the member `name` at the end of `object`.
+pub(super) fn insert(text: &str, object: &Node, name: &str, value: &Json) -> String {
+    let style = Style::of(text);
+    let close = object.at.end - 1;
+    let outer = indent_at(text, object.at.start);
+    let Some(last) = object.members().and_then(<[Member]>::last) else {
+        return insert_first(text, object, name, value, &style);
+    };
+    let tail = &text[last.node.at.end..close];
+    let comma = comma_in(text, last.node.at.end..close);
+    let on_one_line = !text[object.at.start..last.name_at.start].contains('\n') && !tail.contains('\n');
+    let mut out;
+    if on_one_line {
+        out = text[..comma.map_or(last.node.at.end, |comma| comma + 1)].to_owned();
+        out.push_str(if comma.is_some() { " " } else { ", " });
+        out.push_str(&property(name, value, &style, &Layout::OneLine));
+        out.push_str(if comma.is_some() { "," } else { "" });
+        out.push_str(&text[comma.map_or(last.node.at.end, |comma| comma + 1)..]);
+        return out;
+    }
+    let indent =
+        own_line_indent(text, last.name_at.start).map_or_else(|| format!("{outer}{}", style.unit), str::to_owned);
+    out = text[..last.node.at.end].to_owned();
+    out.push_str(if comma.is_some() { "" } else { "," });
+    let kept = tail.trim_end();
+    out.push_str(kept);
+    out.push_str(style.newline);
+    out.push_str(&indent);
+    out.push_str(&property(name, value, &style, &Layout::Lines(indent)));
+    out.push_str(if comma.is_some() { "," } else { "" });
+    let space = &tail[kept.len()..];
+    if space.contains('\n') {
+        out.push_str(space);
+    } else {
+        out.push_str(style.newline);
+        out.push_str(outer);
+    }
+    out + &text[close..]
+}
+
+/// Adds the first member of an object that is empty but for comments.
+fn insert_first(text: &str, object: &Node, name: &str, value: &Json, style: &Style) -> String {
+    let close = object.at.end - 1;
+    let outer = indent_at(text, object.at.start);
+    let indent = format!("{outer}{}", style.unit);
+    let mut out = text[..object.at.start + 1].to_owned();
+    out.push_str(text[object.at.start + 1..close].trim_end());
+    out.push_str(style.newline);
+    out.push_str(&indent);
+    out.push_str(&property(name, value, style, &Layout::Lines(indent)));
+    out.push_str(style.newline);
+    out.push_str(outer);
+    out + &text[close..]
+}
+
+/// Gives `member` another value.
+pub(super) fn replace(text: &str, member: &Member, value: &Json) -> String {
+    let at = &member.node.at;
+    let layout = if text[at.clone()].contains('\n') || own_line_indent(text, member.name_at.start).is_some() {
+        Layout::Lines(indent_at(text, member.name_at.start).to_owned())
+    } else {
+        Layout::OneLine
+    };
+    let value = render(value, &Style::of(text), &layout);
+    format!("{}{value}{}", &text[..at.start], &text[at.end..])
+}
+
+/// Removes `member` from `object`, with its comma and a comment behind it on its line. Comments above it stay.
+pub(super) fn remove(text: &str, object: &Node, member: &Member) -> String {
+    let members = object.members().unwrap_or_default();
+    let index = members.iter().position(|other| other.name_at == member.name_at).unwrap_or_default();
+    let before = index.checked_sub(1).and_then(|index| members.get(index));
+    let after = members.get(index + 1);
+    let close = object.at.end - 1;
+    let (start, end) = (member.name_at.start, member.node.at.end);
+    let comma = comma_in(text, end..after.map_or(close, |after| after.name_at.start));
+    let end = comma.map_or(end, |comma| comma + 1);
+    let has_own_lines = own_line_indent(text, start).is_some() && line_rest(text, end).is_some();
+
+    let mut cuts = Vec::new();
+    if has_own_lines {
+        // The lines go with the line end in front of them, so that what follows keeps its own.
+        let line_start = start - indent_at(text, start).len();
+        let rest = line_rest(text, end).unwrap_or_default();
+        cuts.push(before_newline(text, line_start)..end + rest);
+    } else {
+        let space = text[end..].len() - text[end..].trim_start_matches([' ', '\t']).len();
+        cuts.push(start..if after.is_some() { end + space } else { end });
+    }
+    if let (None, Some(before)) = (comma, before) {
+        // The one before is the last now.
+        let gap = before.node.at.end..start;
+        cuts.extend(comma_in(text, gap).map(|comma| {
+            let only_space = text[comma + 1..start].chars().all(|c| matches!(c, ' ' | '\t'));
+            comma..if only_space { start } else { comma + 1 }
+        }));
+    }
+    let out = cut(text, cuts);
+    match members.len() {
+        1 => tidy_empty(&out, object.at.start),
+        _ => out,
+    }
+}
+
+/// `{` and `}` with nothing but white space between them become `{}`.
+fn tidy_empty(text: &str, open: usize) -> String {
+    let inside = &text[open + 1..];
+    let rest = inside.trim_start();
+    if rest.starts_with('}') { format!("{}{rest}", &text[..open + 1]) } else { text.to_owned() }
+}
+
+fn cut(text: &str, mut cuts: Vec<Range<usize>>) -> String {
+    cuts.sort_by_key(|cut| cut.start);
+    let mut out = String::with_capacity(text.len());
+    let mut done = 0;
+    for cut in cuts {
+        out.push_str(&text[done..cut.start.max(done)]);
+        done = cut.end.max(done);
+    }
+    out + &text[done..]
+}
+
+/// The white space at the beginning of the line of `at`.
+fn indent_at(text: &str, at: usize) -> &str {
+    let line_start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+    let line = &text[line_start..at];
+    &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
+}
+
+/// The white space before `at`, when there is nothing else before it on its line.
+fn own_line_indent(text: &str, at: usize) -> Option<&str> {
+    let indent = indent_at(text, at);
+    let line_start = at - indent.len();
+    (line_start > 0 && text[..line_start].ends_with('\n')).then_some(indent)
+}
+
+/// The end of the line before the one that begins at `line_start`, without its line end.
+fn before_newline(text: &str, line_start: usize) -> usize {
+    let before = &text[..line_start];
+    let before = before.strip_suffix('\n').unwrap_or(before);
+    before.strip_suffix('\r').unwrap_or(before).len()
+}
+
+/// The length of the rest of the line behind `at`, when it holds nothing but white space and a comment.
+fn line_rest(text: &str, at: usize) -> Option<usize> {
+    let line = text[at..].split('\n').next().unwrap_or_default();
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    let rest = line.trim_start();
+    let is_comment = rest.starts_with("//")
+        || (rest.starts_with("/*") && rest.find("*/").is_some_and(|end| rest[end + 2..].trim().is_empty()));
+    // A carriage return alone ends a comment too, and what follows it is no rest.
+    let ends = text.len() > at + line.len() && !line.contains('\r');
+    (ends && (rest.is_empty() || is_comment)).then_some(line.len())
+}
+
+/// The comma between two values, behind comments or not.
+fn comma_in(text: &str, gap: Range<usize>) -> Option<usize> {
+    let mut at = gap.start;
+    while at < gap.end {
+        let rest = &text[at..gap.end];
+        if rest.starts_with(',') {
+            return Some(at);
+        }
+        at += if rest.starts_with("//") {
+            rest.find(['\n', '\r']).unwrap_or(rest.len())
+        } else if rest.starts_with("/*") {
+            rest.find("*/").map_or(rest.len(), |end| end + 2)
+        } else {
+            rest.chars().next().map_or(1, char::len_utf8)
+        };
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+use std::{fs, os::unix::fs::PermissionsExt, thread};
+
+use serde_json::json;
+
+use super::*;
+
+const REPLACE: Options = Options { replace: true, dry_run: false };
+const DRY: Options = Options { replace: false, dry_run: true };
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn with(text: &str) -> Self {
+        let folder = Self::new();
+        fs::write(folder.file(), text).unwrap();
+        folder
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().canonicalize().unwrap().join("mcp.json")
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(self.file()).unwrap()
+    }
+}
+
+fn entry() -> Json {
+    json!({ "command": "npx", "args": ["-y", "server"] })
+}
+
+#[test]
+fn a_missing_file_is_made_with_its_folders_for_its_owner_only() {
+    let folder = Folder::new();
+    let path = folder.0.path().join("a/b/mcp.json");
+    let edited = add(&path, "fs", &entry(), Options::default()).unwrap();
+    assert!(edited.created);
+    assert!(edited.diff.contains("+    \"fs\": {"), "{}", edited.diff);
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        "{\n  \"mcpServers\": {\n    \"fs\": {\n      \"command\": \"npx\",\n      \"args\": [\"-y\", \"server\"]\n    }\n  }\n}\n"
+    );
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn comments_unknown_keys_and_permissions_survive() {
+    let before = "\u{feff}// mine\n{\n  \"inputs\": [],\n  \"servers\": {\n    \"a\": { \"command\": \"a\", \"odd\": 1 }, // a\n  },\n}\n";
+    let folder = Folder::with(before);
+    fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o640)).unwrap();
+    add(&folder.file(), "b", &json!({ "url": "https://b" }), Options::default()).unwrap();
+    assert_eq!(folder.text(), before.replace("// a\n", "// a\n    \"b\": {\n      \"url\": \"https://b\"\n    },\n"));
+    assert_eq!(fs::metadata(folder.file()).unwrap().permissions().mode() & 0o777, 0o640);
+    remove(&folder.file(), "b", Options::default()).unwrap();
+    assert_eq!(folder.text(), before);
+}
+
+#[test]
+fn servers_are_added_where_the_file_has_them() {
+    for (before, after) in [
+        (r#"{ "a": { "command": "x" } }"#, r#"{ "a": { "command": "x" }, "n": { "command": "y" } }"#),
+        (
+            r#"{ "mcp": { "servers": {} } }"#,
+            "{ \"mcp\": { \"servers\": {\n  \"n\": {\n    \"command\": \"y\"\n  }\n} } }",
+        ),
+        (r#"{ "inputs": [] }"#, r#"{ "inputs": [], "mcpServers": { "n": { "command": "y" } } }"#),
+        ("// empty\n", "// empty\n{\n  \"mcpServers\": {\n    \"n\": {\n      \"command\": \"y\"\n    }\n  }\n}\n"),
+    ] {
+        let folder = Folder::with(before);
+        add(&folder.file(), "n", &json!({ "command": "y" }), Options::default()).unwrap();
+        assert_eq!(folder.text(), after);
+    }
+}
+
+#[test]
+fn a_taken_name_is_refused_unless_it_may_be_replaced() {
+    let folder = Folder::with("{ \"mcpServers\": { \"fs\": { \"command\": \"old\" } } }");
+    let before = folder.text();
+    let error = add(&folder.file(), "fs", &entry(), Options::default()).unwrap_err();
+    assert!(error.to_string().contains("already configured"), "{error}");
+    assert_eq!(folder.text(), before);
+    add(&folder.file(), "fs", &entry(), REPLACE).unwrap();
+    assert!(folder.text().contains("npx") && !folder.text().contains("old"));
+}
+
+#[test]
+fn an_entry_with_errors_never_reaches_the_file() {
+    let folder = Folder::new();
+    let error = add(&folder.file(), "x", &json!({ "command": "x", "url": "https://x" }), Options::default());
+    let EditError::Invalid { problems, .. } = error.unwrap_err() else { panic!() };
+    assert!(problems[0].line.is_none());
+    assert!(matches!(add(&folder.file(), "a/b", &entry(), REPLACE), Err(EditError::Invalid { .. })));
+    assert!(!folder.file().exists());
+    let edited = add(&folder.file(), "x", &json!({ "command": "x", "comand": 1 }), REPLACE).unwrap();
+    assert_eq!(edited.warnings.len(), 1);
+}
+
+#[test]
+fn removing_what_is_not_there_suggests_what_is() {
+    let folder = Folder::with(r#"{ "mcpServers": { "github": { "command": "x" } } }"#);
+    let error = remove(&folder.file(), "githbu", Options::default()).unwrap_err();
+    assert!(error.to_string().ends_with("did you mean `github`?"), "{error}");
+    let nowhere = folder.0.path().join("none.json");
+    assert!(matches!(remove(&nowhere, "x", Options::default()), Err(EditError::Missing { .. })));
+    assert!(!nowhere.exists());
+}
+
+#[test]
+fn the_last_server_of_a_bare_file_can_be_removed() {
+    let folder = Folder::with(r#"{ "$schema": "s", "a": { "command": "x" } }"#);
+    remove(&folder.file(), "a", Options::default()).unwrap();
+    assert_eq!(folder.text(), r#"{ "$schema": "s" }"#);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_left_alone() {
+    for text in ["{ \"mcpServers\": {", "[]", "{ \"mcpServers\": 1 }"] {
+        let folder = Folder::with(text);
+        let error = add(&folder.file(), "n", &entry(), REPLACE).unwrap_err();
+        assert!(matches!(error, EditError::Unreadable(_)), "{error:?}");
+        assert!(error.to_string().contains("mcp.json:1:"), "{error}");
+        assert_eq!(folder.text(), text);
+    }
+    let folder = Folder::with(r#"{ "mcpServers": { "a": {}, "a": {} } }"#);
+    assert!(matches!(remove(&folder.file(), "a", REPLACE), Err(EditError::Ambiguous { .. })));
+    let toml = folder.0.path().join("toolrack.toml");
+    assert!(matches!(add(&toml, "a", &entry(), REPLACE), Err(EditError::NotJson { .. })));
+}
+
+#[test]
+fn a_dry_run_shows_the_change_and_makes_none() {
+    let folder = Folder::new();
+    let path = folder.0.path().join("deep/mcp.json");
+    let entry = json!({ "command": "x", "env": { "TOKEN": "canary", "URL": "${URL}" } });
+    let edited = add(&path, "fs", &entry, DRY).unwrap();
+    assert!(!path.parent().unwrap().exists());
+    assert!(edited.diff.contains("${URL}") && !edited.diff.contains("canary"), "{}", edited.diff);
+}
+
+#[test]
+fn a_server_is_switched_in_its_entry_or_by_a_lone_enabled() {
+    let folder = Folder::with(
+        "{\n  \"mcpServers\": {\n    \"a\": {\n      \"command\": \"x\"\n    },\n    \"b\": { \"disabled\": true, \"command\": \"x\" }\n  }\n}\n",
+    );
+    for (name, enabled) in [("a", false), ("b", true), ("c", false)] {
+        switch(&folder.file(), name, enabled, Options::default()).unwrap();
+    }
+    assert_eq!(
+        folder.text(),
+        "{\n  \"mcpServers\": {\n    \"a\": {\n      \"command\": \"x\",\n      \"enabled\": false\n    },\n    \"b\": { \"disabled\": false, \"command\": \"x\" },\n    \"c\": {\n      \"enabled\": false\n    }\n  }\n}\n"
+    );
+    let edited = switch(&folder.file(), "a", false, Options::default()).unwrap();
+    assert!(edited.diff.is_empty());
+}
+
+#[test]
+fn a_symbolic_link_stays_one() {
+    let folder = Folder::new();
+    let real = folder.0.path().join("real.json");
+    fs::write(&real, "{}").unwrap();
+    std::os::unix::fs::symlink(&real, folder.file()).unwrap();
+    add(&folder.file(), "n", &entry(), Options::default()).unwrap();
+    assert!(fs::symlink_metadata(folder.file()).unwrap().is_symlink());
+    assert!(fs::read_to_string(real).unwrap().contains("npx"));
+}
+
+#[test]
+fn many_writers_at_once_lose_nothing() {
+    let folder = Folder::new();
+    thread::scope(|scope| {
+        for index in 0..16 {
+            let path = folder.file();
+            scope.spawn(move || add(&path, &format!("s{index}"), &entry(), Options::default()).unwrap());
+        }
+    });
+    let root = reader::parse(&Document::new(None, &folder.text())).unwrap().unwrap();
+    assert_eq!(root.get("mcpServers").unwrap().node.members().unwrap().len(), 16);
+    assert_eq!(fs::read_dir(folder.0.path()).unwrap().count(), 1, "nothing is left lying around");
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_named() {
+    let folder = Folder::with("{}");
+    let error = add(&folder.file().join("below.json"), "n", &entry(), Options::default()).unwrap_err();
+    assert!(error.to_string().contains("mcp.json"), "{error}");
+    assert!(matches!(error, EditError::Io { .. } | EditError::Unreadable(_)), "{error:?}");
+}

@@ -1,0 +1,86 @@
+//! One writer at a time, and never half a file.
+
+use std::{
+    fs::{DirBuilder, File},
+    io::{self, Write},
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use atomic_write_file::AtomicWriteFile;
+use fd_lock::RwLock;
+
+use super::EditError;
+
+/// How long to wait for another process.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often to try while waiting.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Runs `edit` while nobody else edits a file in the folder of `path`. The folder is made when there is none.
+///
+/// The folder is locked, not the file: a file that is replaced takes its lock with it. And a folder needs no lock file
+/// that somebody would find lying around.
+pub(super) fn locked<T>(path: &Path, edit: impl FnOnce() -> Result<T, EditError>) -> Result<T, EditError> {
+    let folder = folder_of(path);
+    make(folder)?;
+    let opened = File::open(folder).map_err(|source| EditError::Io {
+        doing: "open the folder",
+        path: folder.to_owned(),
+        source,
+    })?;
+    let mut lock = RwLock::new(opened);
+    let patience = Instant::now() + PATIENCE;
+    let _guard = loop {
+        match lock.try_write() {
+            Ok(guard) => break guard,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if Instant::now() >= patience {
+                    return Err(EditError::Busy { path: path.to_owned() });
+                }
+                thread::sleep(PAUSE);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(source) => {
+                return Err(EditError::Io { doing: "lock the folder", path: folder.to_owned(), source });
+            }
+        }
+    };
+    edit()
+}
+
+/// Replaces the content of `path` in one step, keeping its permissions. A new file is for its owner only.
+pub(super) fn replace(path: &Path, text: &str) -> Result<(), EditError> {
+    let write = || -> io::Result<()> {
+        let mut options = AtomicWriteFile::options();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::OpenOptionsExt;
+            options.mode(0o600);
+        }
+        let mut file = options.open(path)?;
+        file.write_all(text.as_bytes())?;
+        file.commit()
+    };
+    write().map_err(|source| EditError::Io { doing: "write", path: path.to_owned(), source })
+}
+
+fn make(folder: &Path) -> Result<(), EditError> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::DirBuilderExt;
+        builder.mode(0o700);
+    }
+    builder.create(folder).map_err(|source| EditError::Io { doing: "make the folder", path: folder.to_owned(), source })
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}

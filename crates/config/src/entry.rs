@@ -1,0 +1,221 @@
+//! What one entry of a file means: a [`ServerSpec`], or everything that is wrong with it.
+//!
+//! The same for every dialect. Names of fields are compared without regard to `camelCase`, `kebab-case` and
+//! `snake_case`, and the names that other programs use for the same thing are accepted, so that a shared file can be
+//! read as it is. Unknown fields are warnings and are kept when the file is edited; a field of the other transport is
+//! an error, because it shows that the entry does not do what its author thinks.
+
+mod bounds;
+mod fields;
+mod tools;
+mod transport;
+
+use std::ops::Range;
+
+use toolrack_host::{ServerName, ServerSpec, spec::Protocol};
+
+use crate::{
+    dialect::Raw,
+    document::Document,
+    node::{Node, Value},
+    problem::Problem,
+};
+use fields::{Fields, canonical};
+
+/// Fields that any server may have.
+const COMMON: &[&str] = &[
+    "type",
+    "transport",
+    "enabled",
+    "disabled",
+    "protocol",
+    "retry",
+    "tools",
+    "timeout",
+    "startup_timeout",
+    "list_timeout",
+    "call_timeout",
+    "max_call_time",
+    "shutdown_timeout",
+    "max_message_bytes",
+    "max_output_bytes",
+];
+
+/// Fields that only describe.
+const NOTES: &[&str] = &["description", "name", "title"];
+
+/// What an entry turned out to be.
+#[derive(Debug)]
+pub(crate) enum Decoded {
+    /// A server.
+    Server(Box<ServerSpec>),
+    /// Nothing but `enabled`: it switches the entry of this name in a lower layer.
+    Switch(bool),
+    /// Something with errors in it. Nothing runs under this name.
+    Broken,
+}
+
+/// Collects what is wrong with one entry.
+#[derive(Debug)]
+pub(crate) struct Report<'a> {
+    document: Option<&'a Document>,
+    entry: &'a str,
+    problems: Vec<Problem>,
+}
+
+impl<'a> Report<'a> {
+    /// For an entry of `document`, or for one that stands in no file.
+    pub(crate) fn new(document: Option<&'a Document>, entry: &'a str) -> Self {
+        Self { document, entry, problems: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, problem: Problem, at: &Range<usize>) {
+        let problem = problem.of(self.entry);
+        self.problems.push(match self.document {
+            Some(document) => document.locate(problem, at.clone()),
+            None => problem,
+        });
+    }
+
+    fn error(&mut self, at: &Range<usize>, field: &str, message: impl Into<String>) {
+        self.add(Problem::error(message).field(field), at);
+    }
+
+    pub(crate) fn has_errors(&self) -> bool {
+        self.problems.iter().any(Problem::is_error)
+    }
+
+    pub(crate) fn into_problems(self) -> Vec<Problem> {
+        self.problems
+    }
+}
+
+/// Reads one entry.
+pub(crate) fn decode(raw: &Raw, report: &mut Report<'_>) -> Decoded {
+    if let Err(error) = ServerName::new(raw.name.as_str()) {
+        report.add(Problem::error(error.to_string()).hint("rename the entry"), &raw.name_at);
+    }
+    let Some(members) = raw.node.members() else {
+        let message = format!("an entry must be an object, not {}", raw.node.kind());
+        report.add(Problem::error(message), &raw.node.at);
+        return Decoded::Broken;
+    };
+    let mut fields = Fields::new(members, report);
+    let enabled = enabled(&mut fields);
+    if fields.is_exhausted() {
+        return match enabled {
+            _ if fields.report().has_errors() => Decoded::Broken,
+            Some(enabled) => Decoded::Switch(enabled),
+            None => {
+                fields
+                    .report()
+                    .add(Problem::error("the entry is empty").hint("a server needs `command` or `url`"), &raw.name_at);
+                Decoded::Broken
+            }
+        };
+    }
+    let spec = spec(&mut fields, &raw.name_at).map(|spec| ServerSpec { enabled: enabled.unwrap_or(true), ..spec });
+    match spec {
+        Some(spec) if !report.has_errors() => Decoded::Server(Box::new(spec)),
+        _ => Decoded::Broken,
+    }
+}
+
+fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<ServerSpec> {
+    let kind = transport::kind(fields, name_at)?;
+    let mut spec = ServerSpec::new(transport::decode(kind, fields, name_at));
+    spec.protocol = protocol(fields);
+    bounds::timeouts(fields, &mut spec.timeouts);
+    bounds::limits(fields, &mut spec.limits);
+    if kind != transport::Kind::Stdio {
+        bounds::response_bytes(fields, &mut spec.limits);
+    }
+    bounds::retry(fields, &mut spec.retry);
+    spec.tools = tools::filter(fields, name_at);
+    leftovers(fields, kind);
+    Some(spec)
+}
+
+fn enabled(fields: &mut Fields<'_, '_, '_>) -> Option<bool> {
+    let enabled = fields.take(&["enabled"]);
+    let disabled = fields.take(&["disabled"]);
+    let yes = enabled.and_then(|field| fields.flag(field));
+    let no = disabled.and_then(|field| fields.flag(field));
+    if let (Some(field), true) = (disabled, yes.is_some() && yes == no) {
+        let message = "`enabled` and `disabled` contradict each other";
+        fields.report().error(&field.node.at, field.name, message);
+    }
+    yes.or(no.map(|no| !no))
+}
+
+fn protocol(fields: &mut Fields<'_, '_, '_>) -> Protocol {
+    let Some(field) = fields.take(&["protocol"]) else {
+        return Protocol::Auto;
+    };
+    match fields.text(field).as_deref() {
+        Some("auto") | None => Protocol::Auto,
+        Some("legacy") => Protocol::Legacy,
+        Some("modern") => Protocol::Modern,
+        Some(_) => {
+            let message = "`protocol` must be `auto`, `legacy` or `modern`";
+            fields.report().error(&field.node.at, field.name, message);
+            Protocol::Auto
+        }
+    }
+}
+
+/// What nobody took: fields of the other transport, and unknown ones.
+fn leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::Kind) {
+    let (own, foreign) = kind.fields();
+    for (key, field) in fields.rest() {
+        if transport::names(foreign).any(|name| name == key) {
+            if is_empty(field.node) {
+                continue;
+            }
+            let problem =
+                Problem::error(format!("`{}` means nothing to a server of type `{}`", field.name, kind.word()));
+            fields.report().add(
+                problem.field(field.name).hint("remove the field, or set `type` to what was meant"),
+                field.name_at,
+            );
+        } else if !NOTES.contains(&&*key) {
+            let known = COMMON.iter().copied().chain(transport::names(own));
+            let hint = match closest(&key, known) {
+                Some(name) => format!("did you mean `{name}`?"),
+                None => "it is ignored, and kept when the file is edited".to_owned(),
+            };
+            let problem = Problem::warning(format!("`{}` is not a known field", field.name));
+            fields.report().add(problem.field(field.name).hint(hint), field.name_at);
+        }
+    }
+}
+
+/// Programs that write out their defaults leave empty fields of the other transport behind.
+fn is_empty(node: &Node) -> bool {
+    match &node.value {
+        Value::Text(text) => text.is_empty(),
+        Value::List(nodes) => nodes.is_empty(),
+        Value::Map(members) => members.is_empty(),
+        _ => false,
+    }
+}
+
+/// Whether `node` could be a server: it says how to reach one, or switches one.
+pub(crate) fn looks_like_server(node: &Node) -> bool {
+    const TELLING: &[&str] = &["command", "url", "http_url", "server_url", "type", "transport", "enabled", "disabled"];
+    node.members().is_some_and(|members| members.iter().any(|member| TELLING.contains(&&*canonical(&member.name))))
+}
+
+/// The name among `known` that `name` is probably a misspelling of.
+pub(crate) fn closest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.to_lowercase();
+    known
+        .into_iter()
+        .map(|candidate| (strsim::jaro_winkler(&name, &candidate.to_lowercase()), candidate))
+        .filter(|(likeness, _)| *likeness > 0.88)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests;

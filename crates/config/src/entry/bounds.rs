@@ -1,0 +1,72 @@
+//! Bounds of time, size and attempts.
+
+use std::time::Duration;
+
+use toolrack_host::spec::{Limits, Retry, Timeouts};
+
+use super::fields::Fields;
+use crate::node::Value;
+
+/// The largest message or output that can be configured: 1 GiB.
+const MAX_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// The smallest: a limit below this is a mistake in the unit.
+const MIN_BYTES: u64 = 1024;
+
+/// The most attempts to reconnect that can be configured.
+const MAX_ATTEMPTS: u64 = 1000;
+
+pub(super) fn timeouts(fields: &mut Fields<'_, '_, '_>, timeouts: &mut Timeouts) {
+    let mut set = |names: &[&str], bound: &mut Duration| {
+        let duration = fields.duration(names);
+        *bound = duration.unwrap_or(*bound);
+        duration.is_some()
+    };
+    set(&["timeout"], &mut timeouts.startup);
+    set(&["startup_timeout"], &mut timeouts.startup);
+    set(&["list_timeout"], &mut timeouts.list);
+    set(&["call_timeout", "tool_timeout"], &mut timeouts.call);
+    set(&["shutdown_timeout"], &mut timeouts.shutdown);
+    if !set(&["max_call_time"], &mut timeouts.call_total) {
+        // The default must not cut short what the entry allows.
+        timeouts.call_total = timeouts.call_total.max(timeouts.call);
+    }
+}
+
+pub(super) fn limits(fields: &mut Fields<'_, '_, '_>, limits: &mut Limits) {
+    let mut set = |name: &str, least: u64, bound: &mut usize| {
+        if let Some(field) = fields.take(&[name])
+            && let Some(bytes) = fields.count(field, least..=MAX_BYTES)
+        {
+            *bound = usize::try_from(bytes).unwrap_or(usize::MAX);
+        }
+    };
+    set("max_message_bytes", MIN_BYTES, &mut limits.message_bytes);
+    set("max_output_bytes", 1, &mut limits.output_bytes);
+}
+
+/// `max_response_bytes` is `max_message_bytes` for HTTP servers, by the name that HTTP clients know.
+pub(super) fn response_bytes(fields: &mut Fields<'_, '_, '_>, limits: &mut Limits) {
+    if let Some(field) = fields.take(&["max_response_bytes"])
+        && let Some(bytes) = fields.count(field, MIN_BYTES..=MAX_BYTES)
+    {
+        limits.message_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    }
+}
+
+/// `"off"` and `false` never reconnect; a number is the attempts.
+pub(super) fn retry(fields: &mut Fields<'_, '_, '_>, retry: &mut Retry) {
+    let Some(field) = fields.take(&["retry"]) else {
+        return;
+    };
+    let attempts = match &field.node.value {
+        Value::Bool(false) => Some(0),
+        Value::Bool(true) => Some(u64::from(retry.attempts)),
+        Value::Text(word) if word == "off" => Some(0),
+        Value::Text(word) if word == "on" => Some(u64::from(retry.attempts)),
+        _ => fields.count(field, 0..=MAX_ATTEMPTS),
+    };
+    if let Some(attempts) = attempts {
+        retry.attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
+    }
+}

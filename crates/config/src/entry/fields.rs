@@ -1,0 +1,245 @@
+//! Typed access to the fields of an entry, with complaints that name the field and its place.
+
+use std::{ops::Range, time::Duration};
+
+use super::Report;
+use crate::{
+    node::{Member, Node, Value},
+    problem::Problem,
+};
+
+/// The longest time that can be configured.
+const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The fields of one entry that nobody has taken yet. Fields that are `null` count as absent.
+#[derive(Debug)]
+pub(super) struct Fields<'m, 'r, 'd> {
+    rest: Vec<(String, &'m Member)>,
+    report: &'r mut Report<'d>,
+}
+
+/// One field as it is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field<'m> {
+    pub(super) name: &'m str,
+    pub(super) name_at: &'m Range<usize>,
+    pub(super) node: &'m Node,
+}
+
+/// A text of a list or a map, with its place.
+#[derive(Clone, Debug)]
+pub(super) struct Item<'m> {
+    pub(super) name: String,
+    pub(super) value: String,
+    pub(super) at: &'m Range<usize>,
+}
+
+impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
+    pub(super) fn new(members: &'m [Member], report: &'r mut Report<'d>) -> Self {
+        let mut rest: Vec<(String, &Member)> = Vec::with_capacity(members.len());
+        for member in members.iter().filter(|member| !matches!(member.node.value, Value::Null)) {
+            let key = canonical(&member.name);
+            if rest.iter().any(|(other, _)| *other == key) {
+                let message = format!("`{}` is given twice", member.name);
+                report.error(&member.name_at, &member.name, message);
+            }
+            rest.push((key, member));
+        }
+        Self { rest, report }
+    }
+
+    pub(super) fn report(&mut self) -> &mut Report<'d> {
+        self.report
+    }
+
+    /// Whether nothing is left but notes.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.rest.iter().all(|(key, _)| super::NOTES.contains(&&**key))
+    }
+
+    /// What is left, by comparable name.
+    pub(super) fn rest(&mut self) -> Vec<(String, Field<'m>)> {
+        let rest = std::mem::take(&mut self.rest);
+        rest.into_iter().map(|(key, member)| (key, Field::of(member))).collect()
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.rest.iter().any(|(key, _)| key == name)
+    }
+
+    /// Takes the field that has one of these names. Two of them are an error: they are names of one thing.
+    pub(super) fn take(&mut self, names: &[&str]) -> Option<Field<'m>> {
+        let mut taken: Option<Field<'m>> = None;
+        for (_, member) in self.rest.extract_if(.., |(key, _)| names.contains(&&**key)) {
+            if let Some(first) = taken {
+                let message = format!("`{}` and `{}` are two names of one thing", first.name, member.name);
+                self.report.add(Problem::error(message).field(&member.name).hint("keep one of them"), &member.name_at);
+            } else {
+                taken = Some(Field::of(member));
+            }
+        }
+        taken
+    }
+
+    pub(super) fn flag(&mut self, field: Field<'m>) -> Option<bool> {
+        match field.node.value {
+            Value::Bool(flag) => Some(flag),
+            _ => self.wrong(field, "true or false"),
+        }
+    }
+
+    pub(super) fn text(&mut self, field: Field<'m>) -> Option<String> {
+        match &field.node.value {
+            Value::Text(text) => Some(text.clone()),
+            _ => self.wrong(field, "text"),
+        }
+    }
+
+    /// A list of texts. Numbers and flags are taken as they are written.
+    pub(super) fn texts(&mut self, field: Field<'m>) -> Vec<Item<'m>> {
+        let Value::List(nodes) = &field.node.value else {
+            self.wrong::<()>(field, "a list of texts, such as `[\"a\", \"b\"]`");
+            return Vec::new();
+        };
+        let items = nodes.iter().enumerate();
+        items.filter_map(|(index, node)| self.item(format!("{}[{index}]", field.name), node)).collect()
+    }
+
+    /// A map to texts. The items are named by their keys.
+    pub(super) fn map(&mut self, field: Field<'m>) -> Vec<Item<'m>> {
+        let Some(members) = field.node.members() else {
+            self.wrong::<()>(field, "an object of texts, such as `{ \"NAME\": \"value\" }`");
+            return Vec::new();
+        };
+        let mut items: Vec<Item<'m>> = Vec::with_capacity(members.len());
+        for member in members.iter().filter(|member| !matches!(member.node.value, Value::Null)) {
+            let place = format!("{}.{}", field.name, member.name);
+            if items.iter().any(|item| item.name == member.name) {
+                self.report.error(&member.name_at, &place, format!("`{place}` is given twice"));
+            }
+            if let Some(item) = self.item(place, &member.node) {
+                items.push(Item { name: member.name.clone(), ..item });
+            }
+        }
+        items
+    }
+
+    fn item(&mut self, name: String, node: &'m Node) -> Option<Item<'m>> {
+        let value = match &node.value {
+            Value::Text(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            Value::Bool(flag) => flag.to_string(),
+            _ => {
+                let message = format!("`{name}` must be text, not {}", node.kind());
+                self.report.error(&node.at, &name, message);
+                return None;
+            }
+        };
+        Some(Item { name, value, at: &node.at })
+    }
+
+    /// A whole number within `bounds`.
+    pub(super) fn count(&mut self, field: Field<'m>, bounds: std::ops::RangeInclusive<u64>) -> Option<u64> {
+        match &field.node.value {
+            Value::Number(number) => number.as_u64().filter(|number| bounds.contains(number)),
+            _ => None,
+        }
+        .or_else(|| {
+            let wanted = format!("a whole number from {} to {}", bounds.start(), bounds.end());
+            self.wrong(field, &wanted)
+        })
+    }
+
+    /// A time: `name` and `name_s` in seconds or with a unit (`"30s"`, `"500ms"`, `"2m"`), `name_ms` in milliseconds.
+    pub(super) fn duration(&mut self, names: &[&str]) -> Option<Duration> {
+        let spelled: Vec<String> = names
+            .iter()
+            .flat_map(|name| ["", "_s", "_sec", "_secs", "_seconds", "_ms"].map(|unit| format!("{name}{unit}")))
+            .collect();
+        let spelled: Vec<&str> = spelled.iter().map(String::as_str).collect();
+        let field = self.take(&spelled)?;
+        let is_plain = names.contains(&&*canonical(field.name));
+        let unit = if canonical(field.name).ends_with("_ms") { 0.001 } else { 1.0 };
+        let duration = match &field.node.value {
+            Value::Number(number) => number.as_f64().and_then(|number| seconds(number * unit)),
+            Value::Text(text) => parse_duration(text, unit),
+            _ => None,
+        };
+        match duration {
+            Some(duration) if is_plain && field.name == "timeout" && is_suspicious(field.node) => {
+                Some(self.milliseconds(field, duration))
+            }
+            Some(duration) if !duration.is_zero() && duration <= MAX_DURATION => Some(duration),
+            _ => self.wrong(field, "a time between 1 ms and 24 h, such as `30` or `\"30s\"`"),
+        }
+    }
+
+    /// `timeout` is in seconds here and in milliseconds elsewhere; nobody waits a quarter of an hour for a start.
+    fn milliseconds(&mut self, field: Field<'m>, seconds: Duration) -> Duration {
+        let meant = seconds / 1000;
+        let problem =
+            Problem::warning(format!("`timeout` is in seconds, but {} is taken for milliseconds", seconds.as_secs()));
+        self.report.add(
+            problem.field(field.name).hint(format!("write `\"{}s\"` or `timeout_ms`", meant.as_secs_f64())),
+            &field.node.at,
+        );
+        meant
+    }
+
+    pub(super) fn wrong<T>(&mut self, field: Field<'m>, wanted: &str) -> Option<T> {
+        let message = format!("`{}` must be {wanted}, not {}", field.name, described(field.node));
+        self.report.error(&field.node.at, field.name, message);
+        None
+    }
+}
+
+impl<'m> Field<'m> {
+    fn of(member: &'m Member) -> Self {
+        Self { name: &member.name, name_at: &member.name_at, node: &member.node }
+    }
+}
+
+/// Numbers are shown as they are, for they are no secrets; everything else by its kind.
+fn described(node: &Node) -> String {
+    match &node.value {
+        Value::Number(number) => number.to_string(),
+        _ => node.kind().to_owned(),
+    }
+}
+
+fn is_suspicious(node: &Node) -> bool {
+    matches!(&node.value, Value::Number(number) if number.as_f64().is_some_and(|number| number >= 1000.0))
+}
+
+fn seconds(seconds: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+fn parse_duration(text: &str, unit: f64) -> Option<Duration> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, suffix) = text.split_at(digits);
+    let unit = match suffix.trim() {
+        "" => unit,
+        "ms" => 0.001,
+        "s" | "sec" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    seconds(number.parse::<f64>().ok()? * unit)
+}
+
+/// The comparable form of a field's name: `startupTimeout` and `startup-timeout` are `startup_timeout`.
+pub(super) fn canonical(name: &str) -> String {
+    let mut out = String::with_capacity(name.len() + 4);
+    let mut after_lower = false;
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && after_lower {
+            out.push('_');
+        }
+        after_lower = c.is_ascii_lowercase() || c.is_ascii_digit();
+        out.push(if c == '-' { '_' } else { c.to_ascii_lowercase() });
+    }
+    out
+}

@@ -1,0 +1,299 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+use toolrack_host::spec::{Http, InheritEnv, Stdio, Transport};
+
+use super::*;
+
+fn read(entry: &Json) -> (Decoded, Vec<Problem>) {
+    let raw = Raw { name: "demo".into(), name_at: 0..0, node: Node::from_json(entry) };
+    let mut report = Report::new(None, "demo");
+    let decoded = decode(&raw, &mut report);
+    (decoded, report.into_problems())
+}
+
+fn server(entry: Json) -> ServerSpec {
+    match read(&entry) {
+        (Decoded::Server(spec), problems) if problems.is_empty() => *spec,
+        other => panic!("{entry}: {other:?}"),
+    }
+}
+
+fn stdio(entry: Json) -> Stdio {
+    match server(entry).transport {
+        Transport::Stdio(stdio) => stdio,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn http(entry: Json) -> Http {
+    match server(entry).transport {
+        Transport::Http(http) => http,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn broken(entry: Json) -> Vec<String> {
+    match read(&entry) {
+        (Decoded::Broken, problems) => {
+            let errors = problems.into_iter().filter(Problem::is_error);
+            errors.map(|problem| problem.message).collect()
+        }
+        other => panic!("{entry}: {other:?}"),
+    }
+}
+
+fn warned(entry: Json) -> Problem {
+    match read(&entry) {
+        (Decoded::Server(_), mut problems) if problems.len() == 1 => problems.remove(0),
+        other => panic!("{entry}: {other:?}"),
+    }
+}
+
+#[test]
+fn the_transport_is_what_type_says_or_what_the_fields_imply() {
+    for (entry, kind) in [
+        (json!({ "command": "x" }), "stdio"),
+        (json!({ "type": "stdio", "command": "x" }), "stdio"),
+        (json!({ "url": "https://x" }), "http"),
+        (json!({ "transport": "http", "url": "https://x" }), "http"),
+        (json!({ "type": "streamable-http", "url": "https://x" }), "http"),
+        (json!({ "type": "streamable_http", "url": "https://x" }), "http"),
+        (json!({ "type": "streamableHttp", "url": "https://x" }), "http"),
+        (json!({ "type": "sse", "url": "https://x" }), "sse"),
+        (json!({ "httpUrl": "https://x" }), "http"),
+        (json!({ "serverUrl": "https://x" }), "http"),
+    ] {
+        assert_eq!(server(entry).transport.kind(), kind);
+    }
+}
+
+#[test]
+fn every_field_of_a_child_process() {
+    let stdio = stdio(json!({
+        "command": "npx", "args": ["-y", "pkg", 8080, true], "env": { "PORT": 1, "TOKEN": "${TOKEN}" },
+        "chdir": "sub", "inherit_env": ["FOO"],
+    }));
+    assert_eq!(stdio.args, ["-y", "pkg", "8080", "true"]);
+    assert_eq!(stdio.env["PORT"], "1");
+    assert_eq!(stdio.env["TOKEN"], "${TOKEN}");
+    assert_eq!(stdio.cwd, Some("sub".into()));
+    assert_eq!(stdio.inherit_env, InheritEnv::Names(vec!["FOO".into()]));
+}
+
+#[test]
+fn every_field_of_an_endpoint() {
+    let http = http(json!({
+        "url": "https://x/mcp", "headers": { "Authorization": "Bearer ${T}" },
+        "open_timeout_s": 1.5, "read_timeout": "2m", "sse_max_reconnects": 3,
+    }));
+    assert_eq!(http.headers["Authorization"], "Bearer ${T}");
+    assert_eq!(http.open_timeout, Duration::from_millis(1500));
+    assert_eq!(http.read_timeout, Duration::from_secs(120));
+    assert_eq!(http.sse_max_reconnects, 3);
+}
+
+#[test]
+fn bounds_are_read_in_every_spelling() {
+    let spec = server(json!({
+        "command": "x", "timeout": 45, "list_timeout": "500ms", "callTimeout": 90, "max_call_time": "1h",
+        "shutdown-timeout": 1, "max_message_bytes": 4096, "max_output_bytes": 100, "protocol": "legacy", "retry": "off",
+    }));
+    assert_eq!(spec.timeouts.startup, Duration::from_secs(45));
+    assert_eq!(spec.timeouts.list, Duration::from_millis(500));
+    assert_eq!(spec.timeouts.call, Duration::from_secs(90));
+    assert_eq!(spec.timeouts.call_total, Duration::from_secs(3600));
+    assert_eq!(spec.timeouts.shutdown, Duration::from_secs(1));
+    assert_eq!((spec.limits.message_bytes, spec.limits.output_bytes), (4096, 100));
+    assert_eq!(spec.protocol, Protocol::Legacy);
+    assert_eq!(spec.retry.attempts, 0);
+    assert_eq!(server(json!({ "command": "x", "timeout_ms": 250 })).timeouts.startup, Duration::from_millis(250));
+    let spec = server(json!({ "url": "https://x", "max_response_bytes": 2048 }));
+    assert_eq!(spec.limits.message_bytes, 2048);
+}
+
+#[test]
+fn a_call_may_be_silent_for_as_long_as_it_was_told() {
+    let spec = server(json!({ "command": "x", "call_timeout": "2h" }));
+    assert_eq!(spec.timeouts.call_total, Duration::from_secs(7200));
+    let spec = server(json!({ "command": "x", "max_call_time": 10 }));
+    assert_eq!(spec.timeouts.call_total, Duration::from_secs(10));
+}
+
+#[test]
+fn tools_are_filtered_as_each_program_writes_it() {
+    let filter = |entry: Json| server(entry).tools;
+    let tools = filter(json!({ "command": "x", "tools": { "allow": ["read_*"], "deny": ["read_secret"] } }));
+    assert_eq!((tools.allow(), tools.deny()), (&["read_*".into()][..], &["read_secret".into()][..]));
+    let tools = filter(json!({ "command": "x", "enabled_tools": ["a"], "disabled_tools": ["b"] }));
+    assert_eq!((tools.allow(), tools.deny()), (&["a".into()][..], &["b".into()][..]));
+    assert_eq!(filter(json!({ "command": "x", "tools": ["*"] })).allow(), ["*"]);
+    assert_eq!(filter(json!({ "command": "x", "includeTools": [] })).deny(), ["*"]);
+}
+
+#[test]
+fn codex_fields_become_placeholders() {
+    let http = http(json!({
+        "url": "https://x", "bearer_token_env_var": "TOKEN",
+        "http_headers": { "X-A": "1" }, "env_http_headers": { "X-B": "B_VALUE" },
+    }));
+    assert_eq!(http.headers["Authorization"], "Bearer ${TOKEN}");
+    assert_eq!((&*http.headers["X-A"], &*http.headers["X-B"]), ("1", "${B_VALUE}"));
+    let spec = server(json!({ "command": "x", "startup_timeout_sec": 5, "tool_timeout_sec": 7, "env_vars": ["A"] }));
+    assert_eq!((spec.timeouts.startup.as_secs(), spec.timeouts.call.as_secs()), (5, 7));
+}
+
+#[test]
+fn a_lone_enabled_is_a_switch() {
+    for (entry, on) in [
+        (json!({ "enabled": false }), false),
+        (json!({ "enabled": true, "description": "x" }), true),
+        (json!({ "disabled": true }), false),
+        (json!({ "disabled": false, "command": null }), true),
+    ] {
+        assert!(matches!(read(&entry).0, Decoded::Switch(is_on) if is_on == on), "{entry}");
+    }
+    assert!(!server(json!({ "command": "x", "disabled": true })).enabled);
+    assert!(server(json!({ "command": "x", "disabled": false, "enabled": true })).enabled);
+    assert_eq!(
+        broken(json!({ "command": "x", "disabled": true, "enabled": true })),
+        ["`enabled` and `disabled` contradict each other"]
+    );
+}
+
+#[test]
+fn what_cannot_work_says_which_field_and_why() {
+    for (entry, message) in [
+        (json!("x"), "an entry must be an object, not text"),
+        (json!({}), "the entry is empty"),
+        (json!({ "args": [] }), "nothing says how to reach the server"),
+        (json!({ "command": "x", "url": "https://x" }), "both `command` and `url` are given"),
+        (json!({ "type": "ftp", "url": "https://x" }), "`type` must be `stdio`, `http` or `sse`"),
+        (json!({ "type": "stdio" }), "`command` is missing"),
+        (json!({ "type": "http" }), "`url` is missing"),
+        (json!({ "command": "  " }), "`command` is empty"),
+        (json!({ "command": 1 }), "`command` must be text, not a number"),
+        (
+            json!({ "command": "x", "args": "a b" }),
+            "`args` must be a list of texts, such as `[\"a\", \"b\"]`, not text",
+        ),
+        (json!({ "command": "x", "args": [["a"]] }), "`args[0]` must be text, not a list"),
+        (json!({ "command": "x", "env": { "A=B": "1" } }), "a variable's name cannot be empty or hold `=`"),
+        (json!({ "command": "x", "enabled": "yes" }), "`enabled` must be true or false, not text"),
+        (
+            json!({ "command": "x", "timeout": 0 }),
+            "`timeout` must be a time between 1 ms and 24 h, such as `30` or `\"30s\"`, not 0",
+        ),
+        (
+            json!({ "command": "x", "timeout": "soon" }),
+            "`timeout` must be a time between 1 ms and 24 h, such as `30` or `\"30s\"`, not text",
+        ),
+        (
+            json!({ "command": "x", "timeout": 1, "timeout_ms": 1 }),
+            "`timeout` and `timeout_ms` are two names of one thing",
+        ),
+        (json!({ "command": "x", "cwd": "a", "chdir": "a" }), "`chdir` and `cwd` are two names of one thing"),
+        (
+            json!({ "command": "x", "inheritEnv": "ALL" }),
+            "`inheritEnv` must be `safe`, `all`, `none` or a list of names",
+        ),
+        (json!({ "command": "x", "protocol": "new" }), "`protocol` must be `auto`, `legacy` or `modern`"),
+        (json!({ "command": "x", "tools": { "only": [] } }), "`tools.only` is not a known field"),
+        (
+            json!({ "command": "x", "tools": ["[a"] }),
+            "`tools`: pattern \"[a\" cannot be used: unclosed character class; missing ']'",
+        ),
+        (json!({ "command": "${A" }), "`command`: a `${` has no closing `}`"),
+        (
+            json!({ "command": "x", "env": { "K": "${input:key}" } }),
+            "`env.K`: `${input:key}` is a question that only VS Code asks",
+        ),
+        (json!({ "url": "example.com" }), "`url` must begin with `http://` or `https://`"),
+        (json!({ "url": "https://x", "headers": { "a b": "1" } }), "this cannot be the name of a header"),
+        (json!({ "url": "https://x", "headers": { "A": "1\r\nB: 2" } }), "`headers.A` holds control characters"),
+        (json!({ "url": "https://x", "headers": { "A": "1", "a": "2" } }), "`headers.a` is given twice"),
+        (
+            json!({ "url": "https://x", "bearer_token_env_var": "a b" }),
+            "this must be the name of an environment variable",
+        ),
+    ] {
+        assert_eq!(broken(entry), [message]);
+    }
+}
+
+#[test]
+fn fields_of_the_other_transport_are_errors_unless_they_are_empty() {
+    for field in ["url", "headers", "open_timeout_s", "read_timeout_s", "sse_max_reconnects", "max_response_bytes"] {
+        let messages = broken(json!({ "type": "stdio", "command": "x", field: 1 }));
+        assert_eq!(messages, [format!("`{field}` means nothing to a server of type `stdio`")]);
+    }
+    for field in ["command", "args", "env", "cwd", "chdir", "inherit_env"] {
+        let messages = broken(json!({ "type": "http", "url": "https://x", field: "y" }));
+        assert_eq!(messages, [format!("`{field}` means nothing to a server of type `http`")]);
+    }
+    server(json!({ "type": "http", "url": "https://x", "args": [], "env": {}, "command": null }));
+}
+
+#[test]
+fn unknown_fields_are_warnings_with_a_suggestion() {
+    let problem = warned(json!({ "command": "x", "arg": ["a"] }));
+    assert_eq!(problem.message, "`arg` is not a known field");
+    assert_eq!(problem.hint.as_deref(), Some("did you mean `args`?"));
+    let problem = warned(json!({ "command": "x", "autoApprove": [] }));
+    assert!(problem.hint.is_some_and(|hint| hint.contains("kept")));
+}
+
+#[test]
+fn likely_mistakes_are_warnings() {
+    let problem = warned(json!({ "command": "npx -y server" }));
+    assert!(problem.hint.is_some_and(|hint| hint.contains("`args`")));
+    let problem = warned(json!({ "command": "x", "env": { "TOKEN": " canary" } }));
+    assert_eq!(problem.message, "`env.TOKEN` begins or ends with white space");
+    let problem = warned(json!({ "command": "x\u{200b}" }));
+    assert_eq!(problem.message, "`command` holds characters that cannot be seen");
+}
+
+#[test]
+fn a_timeout_in_milliseconds_is_understood_and_said() {
+    let (decoded, problems) = read(&json!({ "command": "x", "timeout": 30000 }));
+    let Decoded::Server(spec) = decoded else { panic!() };
+    assert_eq!(spec.timeouts.startup, Duration::from_secs(30));
+    assert_eq!(problems[0].message, "`timeout` is in seconds, but 30000 is taken for milliseconds");
+    assert_eq!(server(json!({ "command": "x", "timeout": "1000s" })).timeouts.startup.as_secs(), 1000);
+}
+
+#[test]
+fn a_name_that_cannot_be_one_costs_the_entry() {
+    let raw = Raw { name: "a/b".into(), name_at: 0..0, node: Node::from_json(&json!({ "command": "x" })) };
+    let mut report = Report::new(None, "a/b");
+    assert!(matches!(decode(&raw, &mut report), Decoded::Broken));
+}
+
+fn any_json() -> impl Strategy<Value = Json> {
+    let keys = prop::sample::select(vec![
+        "command", "args", "env", "url", "type", "headers", "enabled", "timeout", "tools", "retry", "cwd", "x",
+    ]);
+    let leaf = prop_oneof![
+        Just(Json::Null),
+        any::<bool>().prop_map(Json::from),
+        any::<f64>().prop_map(Json::from),
+        "[a-z${}:/ -]{0,12}".prop_map(Json::from),
+    ];
+    leaf.prop_recursive(3, 24, 6, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Json::from),
+            prop::collection::btree_map(keys.clone(), inner, 0..6)
+                .prop_map(|map| map.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn every_entry_is_either_a_server_or_says_why_not(entry in any_json()) {
+        let (decoded, problems) = read(&entry);
+        let has_errors = problems.iter().any(Problem::is_error);
+        prop_assert_eq!(matches!(decoded, Decoded::Broken), has_errors);
+    }
+}

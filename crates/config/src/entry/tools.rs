@@ -1,0 +1,80 @@
+//! Which of a server's tools are shown.
+
+use std::ops::Range;
+
+use toolrack_host::ToolFilter;
+
+use super::fields::{Field, Fields};
+use crate::{node::Value, problem::Problem};
+
+/// Both lists, as they are collected.
+#[derive(Default)]
+struct Lists {
+    allow: Vec<String>,
+    deny: Vec<String>,
+}
+
+impl Lists {
+    fn allow<'m>(&mut self, fields: &mut Fields<'m, '_, '_>, field: Field<'m>) {
+        let globs = globs(fields, field);
+        if globs.is_empty() {
+            // A list that allows nothing must not mean what an absent one means.
+            self.deny.push("*".to_owned());
+        }
+        self.allow.extend(globs);
+    }
+
+    fn deny<'m>(&mut self, fields: &mut Fields<'m, '_, '_>, field: Field<'m>) {
+        self.deny.extend(globs(fields, field));
+    }
+}
+
+/// `tools = { allow, deny }`, a list of what is allowed, or the names that other programs have for the two.
+pub(super) fn filter(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> ToolFilter {
+    let mut lists = Lists::default();
+    if let Some(field) = fields.take(&["tools"]) {
+        match &field.node.value {
+            Value::List(_) => lists.allow(fields, field),
+            Value::Map(members) => both(&mut Fields::new(members, fields.report()), &mut lists),
+            _ => {
+                fields.wrong::<()>(field, "a list of names, or an object with `allow` and `deny`");
+            }
+        }
+    }
+    if let Some(field) = fields.take(&["enabled_tools", "include_tools"]) {
+        lists.allow(fields, field);
+    }
+    if let Some(field) = fields.take(&["disabled_tools", "exclude_tools"]) {
+        lists.deny(fields, field);
+    }
+    // Each list was checked where it stands; together they may still be too long.
+    ToolFilter::new(&lists.allow, &lists.deny).unwrap_or_else(|error| {
+        fields.report().error(name_at, "tools", format!("`tools`: {error}"));
+        ToolFilter::default()
+    })
+}
+
+fn both(fields: &mut Fields<'_, '_, '_>, lists: &mut Lists) {
+    if let Some(field) = fields.take(&["allow"]) {
+        lists.allow(fields, field);
+    }
+    if let Some(field) = fields.take(&["deny"]) {
+        lists.deny(fields, field);
+    }
+    for (_, field) in fields.rest() {
+        let place = format!("tools.{}", field.name);
+        let problem = Problem::error(format!("`{place}` is not a known field"));
+        fields.report().add(problem.field(place).hint("`tools` has `allow` and `deny`"), field.name_at);
+    }
+}
+
+fn globs<'m>(fields: &mut Fields<'m, '_, '_>, field: Field<'m>) -> Vec<String> {
+    let globs: Vec<String> = fields.texts(field).into_iter().map(|item| item.value).collect();
+    match ToolFilter::new(&globs, &[]) {
+        Ok(_) => globs,
+        Err(error) => {
+            fields.report().error(&field.node.at, field.name, format!("`{}`: {error}", field.name));
+            Vec::new()
+        }
+    }
+}

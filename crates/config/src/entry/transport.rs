@@ -1,0 +1,294 @@
+//! How a server is reached.
+
+use std::{collections::BTreeMap, ops::Range, path::PathBuf};
+
+use toolrack_host::{
+    spec::{Http, InheritEnv, Stdio, Transport},
+    text,
+};
+
+use super::fields::{Field, Fields, Item};
+use crate::{placeholder, problem::Problem};
+
+/// The types of servers that a file can describe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Stdio,
+    Http,
+    Sse,
+}
+
+/// Fields of a child process; the first name of each is the one that is suggested.
+const STDIO: &[&[&str]] = &[&["command"], &["args"], &["env"], &["cwd", "chdir"], &["inherit_env"], &["env_vars"]];
+
+/// Fields of an HTTP endpoint.
+const HTTP: &[&[&str]] = &[
+    &["url", "http_url", "server_url"],
+    &["headers", "http_headers"],
+    &["env_http_headers"],
+    &["bearer_token_env_var"],
+    &["open_timeout", "open_timeout_s", "open_timeout_ms"],
+    &["read_timeout", "read_timeout_s", "read_timeout_ms"],
+    &["sse_max_reconnects"],
+    &["max_response_bytes"],
+];
+
+const MAX_RECONNECTS: u64 = 1000;
+
+impl Kind {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Stdio => "stdio",
+            Self::Http => "http",
+            Self::Sse => "sse",
+        }
+    }
+
+    /// Its own fields, and those of the other kind of transport.
+    pub(super) fn fields(self) -> (&'static [&'static [&'static str]], &'static [&'static [&'static str]]) {
+        match self {
+            Self::Stdio => (STDIO, HTTP),
+            Self::Http | Self::Sse => (HTTP, STDIO),
+        }
+    }
+}
+
+/// All names of `fields`.
+pub(super) fn names(fields: &'static [&'static [&'static str]]) -> impl Iterator<Item = &'static str> {
+    fields.iter().flat_map(|names| names.iter().copied())
+}
+
+/// What `type` says, or what the other fields imply.
+pub(super) fn kind(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Kind> {
+    if let Some(field) = fields.take(&["type", "transport"]) {
+        let word = fields.text(field)?;
+        return match word.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
+            "stdio" => Some(Kind::Stdio),
+            "http" | "streamablehttp" => Some(Kind::Http),
+            "sse" => Some(Kind::Sse),
+            _ => {
+                let message = format!("`{}` must be `stdio`, `http` or `sse`", field.name);
+                fields.report().error(&field.node.at, field.name, message);
+                None
+            }
+        };
+    }
+    let has_url = HTTP[0].iter().any(|name| fields.has(name));
+    let problem = match (fields.has("command"), has_url) {
+        (true, false) => return Some(Kind::Stdio),
+        (false, true) => return Some(Kind::Http),
+        (true, true) => Problem::error("both `command` and `url` are given").hint("keep one of them"),
+        (false, false) => Problem::error("nothing says how to reach the server").hint("give it `command` or `url`"),
+    };
+    fields.report().add(problem, name_at);
+    None
+}
+
+pub(super) fn decode(kind: Kind, fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Transport {
+    match kind {
+        Kind::Stdio => Transport::Stdio(stdio(fields, name_at)),
+        Kind::Http => Transport::Http(http(fields, name_at)),
+        Kind::Sse => Transport::Sse(http(fields, name_at)),
+    }
+}
+
+fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
+    let command_field = fields.take(&["command"]);
+    let command = required(fields, command_field, "command", name_at);
+    let args = fields.take(&["args"]).map(|field| fields.texts(field));
+    if let Some(field) = command_field
+        && args.is_none()
+        && command.trim().contains(char::is_whitespace)
+        && !command.contains(['/', '\\', '$'])
+    {
+        fields.report().add(
+            Problem::warning("`command` holds white space, and no shell will split it")
+                .field(field.name)
+                .hint("move everything behind the program's name into `args`"),
+            &field.node.at,
+        );
+    }
+    for item in args.iter().flatten() {
+        check_template(fields, item);
+    }
+    Stdio {
+        command,
+        args: args.into_iter().flatten().map(|item| item.value).collect(),
+        env: env(fields),
+        cwd: cwd(fields),
+        inherit_env: inherit_env(fields),
+    }
+}
+
+fn http(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Http {
+    let mut http = Http::default();
+    let field = fields.take(HTTP[0]);
+    http.url = required(fields, field, "url", name_at);
+    if let Some(field) = field
+        && !http.url.is_empty()
+        && !["http://", "https://", "$"].iter().any(|start| http.url.trim_start().starts_with(start))
+    {
+        let message = format!("`{}` must begin with `http://` or `https://`", field.name);
+        fields.report().error(&field.node.at, field.name, message);
+    }
+    http.headers = headers(fields);
+    if let Some(timeout) = fields.duration(&["open_timeout"]) {
+        http.open_timeout = timeout;
+    }
+    if let Some(timeout) = fields.duration(&["read_timeout"]) {
+        http.read_timeout = timeout;
+    }
+    if let Some(field) = fields.take(&["sse_max_reconnects"])
+        && let Some(count) = fields.count(field, 0..=MAX_RECONNECTS)
+    {
+        http.sse_max_reconnects = u32::try_from(count).unwrap_or(u32::MAX);
+    }
+    http
+}
+
+/// A text that must be there and not be empty.
+fn required(fields: &mut Fields<'_, '_, '_>, field: Option<Field<'_>>, name: &str, name_at: &Range<usize>) -> String {
+    let Some(field) = field else {
+        fields.report().error(name_at, name, format!("`{name}` is missing"));
+        return String::new();
+    };
+    let crate::node::Value::Text(value) = &field.node.value else {
+        let message = format!("`{}` must be text, not {}", field.name, field.node.kind());
+        fields.report().error(&field.node.at, field.name, message);
+        return String::new();
+    };
+    if value.trim().is_empty() {
+        fields.report().error(&field.node.at, field.name, format!("`{}` is empty", field.name));
+    }
+    let item = Item { name: field.name.to_owned(), value: value.clone(), at: &field.node.at };
+    check_white_space(fields, &item);
+    check_template(fields, &item);
+    item.value
+}
+
+fn env(fields: &mut Fields<'_, '_, '_>) -> BTreeMap<String, String> {
+    let Some(field) = fields.take(&["env"]) else {
+        return BTreeMap::new();
+    };
+    let items = fields.map(field);
+    for item in &items {
+        let place = Item { name: format!("env.{}", item.name), ..item.clone() };
+        if item.name.is_empty() || item.name.contains(['=', '\0']) {
+            let message = "a variable's name cannot be empty or hold `=`";
+            fields.report().error(item.at, &place.name, message);
+        }
+        if item.value.contains('\0') {
+            fields.report().error(item.at, &place.name, format!("`{}` holds a NUL character", place.name));
+        }
+        check_white_space(fields, &place);
+        check_template(fields, &place);
+    }
+    items.into_iter().map(|item| (item.name, item.value)).collect()
+}
+
+fn cwd(fields: &mut Fields<'_, '_, '_>) -> Option<PathBuf> {
+    let field = fields.take(&["cwd", "chdir"])?;
+    let value = fields.text(field)?;
+    let item = Item { name: field.name.to_owned(), value, at: &field.node.at };
+    check_template(fields, &item);
+    Some(item.value.into())
+}
+
+fn inherit_env(fields: &mut Fields<'_, '_, '_>) -> InheritEnv {
+    use crate::node::Value;
+    let listed = fields.take(&["env_vars"]);
+    let listed: Vec<String> =
+        listed.map(|field| fields.texts(field)).into_iter().flatten().map(|item| item.value).collect();
+    let Some(field) = fields.take(&["inherit_env"]) else {
+        return if listed.is_empty() { InheritEnv::Safe } else { InheritEnv::Names(listed) };
+    };
+    match &field.node.value {
+        Value::Text(word) if word == "safe" => InheritEnv::Safe,
+        Value::Text(word) if word == "all" => InheritEnv::All,
+        Value::Text(word) if word == "none" => InheritEnv::None,
+        Value::List(_) => {
+            InheritEnv::Names(fields.texts(field).into_iter().map(|item| item.value).chain(listed).collect())
+        }
+        _ => {
+            let message = format!("`{}` must be `safe`, `all`, `none` or a list of names", field.name);
+            fields.report().error(&field.node.at, field.name, message);
+            InheritEnv::Safe
+        }
+    }
+}
+
+/// Headers, and the three other ways in which Codex writes them.
+fn headers(fields: &mut Fields<'_, '_, '_>) -> BTreeMap<String, String> {
+    let mut headers = BTreeMap::new();
+    if let Some(field) = fields.take(&["headers", "http_headers"]) {
+        for item in fields.map(field) {
+            let item = Item { name: format!("headers.{}", item.name), ..item };
+            check_white_space(fields, &item);
+            check_template(fields, &item);
+            header(fields, &mut headers, item);
+        }
+    }
+    if let Some(field) = fields.take(&["env_http_headers"]) {
+        for item in fields.map(field) {
+            let item = Item { name: format!("headers.{}", item.name), ..item };
+            if let Some(value) = variable(fields, &item, "") {
+                header(fields, &mut headers, Item { value, ..item });
+            }
+        }
+    }
+    if let Some(field) = fields.take(&["bearer_token_env_var"])
+        && let Some(value) = fields.text(field)
+    {
+        let item = Item { name: "headers.Authorization".to_owned(), value, at: &field.node.at };
+        if let Some(value) = variable(fields, &item, "Bearer ") {
+            header(fields, &mut headers, Item { value, ..item });
+        }
+    }
+    headers
+}
+
+fn variable(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>, prefix: &str) -> Option<String> {
+    if placeholder::is_name(&item.value) {
+        return Some(format!("{prefix}${{{}}}", item.value));
+    }
+    let message = "this must be the name of an environment variable";
+    fields.report().error(item.at, &item.name, message);
+    None
+}
+
+/// Keeps the header `headers.NAME` when it can be one (RFC 9110, 5.1 and 5.5).
+fn header(fields: &mut Fields<'_, '_, '_>, headers: &mut BTreeMap<String, String>, item: Item<'_>) {
+    let name = item.name.trim_start_matches("headers.");
+    let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    if name.is_empty() || !name.chars().all(is_token) {
+        fields.report().error(item.at, &item.name, "this cannot be the name of a header");
+    } else if item.value.chars().any(|c| c.is_control() && c != '\t') {
+        let message = format!("`{}` holds control characters", item.name);
+        fields.report().error(item.at, &item.name, message);
+    } else if headers.keys().any(|other| other.eq_ignore_ascii_case(name)) {
+        fields.report().error(item.at, &item.name, format!("`{}` is given twice", item.name));
+    } else {
+        headers.insert(name.to_owned(), item.value);
+    }
+}
+
+/// Whether the placeholders of a text are well-formed. Their values are nobody's business here.
+fn check_template(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
+    if let Err(error) = placeholder::check(&item.value) {
+        let problem = Problem::error(format!("`{}`: {error}", item.name)).field(&item.name);
+        fields.report().add(problem.hint(error.hint()), item.at);
+    }
+}
+
+/// Warns of what was probably pasted along: white space at the ends, and characters that cannot be seen.
+fn check_white_space(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
+    let what = if item.value.trim() != item.value {
+        "begins or ends with white space"
+    } else if item.value.lines().any(|line| text::for_line(line) != line) {
+        "holds characters that cannot be seen"
+    } else {
+        return;
+    };
+    let problem = Problem::warning(format!("`{}` {what}", item.name)).field(&item.name);
+    fields.report().add(problem.hint("it is used as it is written"), item.at);
+}

@@ -1,0 +1,133 @@
+//! The environment variables of a process, as data.
+
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    fmt,
+    path::PathBuf,
+};
+
+/// What a child process may see of our environment unless its entry says otherwise: where things are, who the user
+/// is, and how to reach the network. Nothing in it is a secret by design.
+///
+/// The first eight are the list of the official SDKs; proxies and certificate bundles are what servers behind a
+/// company's network cannot do without.
+const SAFE: &[&str] = &[
+    "HOME",
+    "LANG",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "TERM",
+    "TMPDIR",
+    "USER",
+    "ALL_PROXY",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NO_PROXY",
+    "all_proxy",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+];
+
+/// A snapshot of environment variables.
+///
+/// Handed around as data, so that nothing else reads the process's own and tests need none. Its `Debug` shows names
+/// only.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Environment {
+    variables: BTreeMap<OsString, OsString>,
+    home: Option<PathBuf>,
+}
+
+impl Environment {
+    /// The variables given, and nothing else.
+    pub fn new<K: Into<OsString>, V: Into<OsString>>(variables: impl IntoIterator<Item = (K, V)>) -> Self {
+        Self { variables: variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect(), home: None }
+    }
+
+    /// The variables of this process as they are now.
+    #[must_use]
+    pub fn of_process() -> Self {
+        Self { variables: std::env::vars_os().collect(), home: std::env::home_dir() }
+    }
+
+    /// The value of `name`, when it is set.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&OsStr> {
+        self.variables.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
+    /// The value of `name` as a path, when it is set and not empty.
+    pub(crate) fn path(&self, name: &str) -> Option<PathBuf> {
+        let value = self.get(name).filter(|value| !value.is_empty())?;
+        Some(PathBuf::from(value))
+    }
+
+    /// The user's home folder: `HOME`, or, for a snapshot of the process, what the system knows.
+    #[must_use]
+    pub fn home(&self) -> Option<PathBuf> {
+        self.path("HOME").or_else(|| self.home.clone())
+    }
+
+    /// All variables, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        self.variables.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
+    }
+
+    /// The variables that every child process may see; see [`InheritEnv::Safe`](toolrack_host::spec::InheritEnv).
+    pub fn safe(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        self.iter().filter(|(name, value)| is_safe(name) && !is_shell_function(value))
+    }
+}
+
+fn is_safe(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| SAFE.contains(&name) || name.starts_with("LC_"))
+}
+
+/// Old shells pass functions down as variables, and a shell below would run their text.
+fn is_shell_function(value: &OsStr) -> bool {
+    value.as_encoded_bytes().starts_with(b"()")
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.variables.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn safe_variables_are_places_language_and_network_only() {
+        let environment = Environment::new([
+            ("PATH", "/bin"),
+            ("LC_ALL", "C"),
+            ("https_proxy", "http://proxy"),
+            ("GITHUB_TOKEN", "canary"),
+            ("SHELL", "() { :; }; echo canary"),
+            ("LD_PRELOAD", "canary"),
+        ]);
+        let safe: Vec<_> = environment.safe().map(|(name, _)| name).collect();
+        assert_eq!(safe, ["LC_ALL", "PATH", "https_proxy"]);
+    }
+
+    #[test]
+    fn debug_shows_no_value() {
+        let environment = Environment::new([("TOKEN", "canary")]);
+        assert_eq!(format!("{environment:?}"), r#"{"TOKEN"}"#);
+    }
+
+    #[test]
+    fn an_empty_home_is_no_home() {
+        assert_eq!(Environment::new([("HOME", "")]).home(), None);
+    }
+}

@@ -1,0 +1,240 @@
+//! Placeholders become values, at the moment the host connects.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use futures::future::BoxFuture;
+use toolrack_host::{
+    ChildPlan, ResolveError, Resolver, ServerName,
+    spec::{Http, InheritEnv, Stdio},
+};
+
+use crate::{
+    environment::Environment,
+    placeholder::{Bare, TemplateError, expand},
+};
+
+/// What a variable without a value means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unset {
+    /// An error that names variable and field. The default.
+    #[default]
+    Error,
+    /// Empty text, as shells have it.
+    Empty,
+}
+
+/// Resolves `${NAME}` and its relatives from environment variables; the host's [`Resolver`].
+///
+/// The forms are those of the crate's documentation of placeholders: `${NAME}`, `${NAME:-default}`, `${env:NAME}`,
+/// bare `$NAME` and `$env:NAME` in values of `env` and `headers`, `$$` for `$`. Every answer is made afresh from the
+/// variables as they are at that moment. Values appear in no error and no `Debug`.
+#[derive(Debug)]
+pub struct Interpolate {
+    environment: RwLock<Arc<Environment>>,
+    unset: Unset,
+}
+
+impl Interpolate {
+    /// Resolves from `environment`.
+    #[must_use]
+    pub fn new(environment: Environment, unset: Unset) -> Self {
+        Self { environment: RwLock::new(Arc::new(environment)), unset }
+    }
+
+    /// Resolves from `environment` from now on. Servers see it when they connect the next time, and HTTP headers with
+    /// the next request.
+    pub fn set_environment(&self, environment: Environment) {
+        let mut current = self.environment.write().unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(environment);
+    }
+
+    fn scope(&self) -> Values {
+        let environment = self.environment.read().unwrap_or_else(PoisonError::into_inner);
+        Values { environment: Arc::clone(&environment), unset: self.unset }
+    }
+}
+
+/// The variables during one answer.
+struct Values {
+    environment: Arc<Environment>,
+    unset: Unset,
+}
+
+impl Values {
+    fn get(&self, name: &str) -> Result<Option<String>, TemplateError> {
+        match self.environment.get(name) {
+            Some(value) => match value.to_str() {
+                Some(value) => Ok(Some(value.to_owned())),
+                None => Err(TemplateError::NotUnicode(name.to_owned())),
+            },
+            None if self.unset == Unset::Empty => Ok(Some(String::new())),
+            None => Ok(None),
+        }
+    }
+
+    fn text(&self, field: &str, text: &str, bare: Bare) -> Result<String, ResolveError> {
+        expand(text, bare, &|name| self.get(name))
+            .map_err(|error| ResolveError::new(format!("`{field}`: {error}; {}", error.hint())))
+    }
+
+    fn child_environment(&self, spec: &Stdio) -> Result<Vec<(OsString, OsString)>, ResolveError> {
+        let own = |(name, value): (&std::ffi::OsStr, &std::ffi::OsStr)| (name.to_owned(), value.to_owned());
+        let mut child: BTreeMap<OsString, OsString> = match &spec.inherit_env {
+            InheritEnv::None => BTreeMap::new(),
+            InheritEnv::All => self.environment.iter().map(own).collect(),
+            InheritEnv::Safe => self.environment.safe().map(own).collect(),
+            InheritEnv::Names(names) => {
+                let named = names
+                    .iter()
+                    .filter_map(|name| Some((OsString::from(name), self.environment.get(name)?.to_owned())));
+                self.environment.safe().map(own).chain(named).collect()
+            }
+        };
+        for (name, value) in &spec.env {
+            let value = self.text(&format!("env.{name}"), value, Bare::Names)?;
+            child.insert(name.into(), value.into());
+        }
+        Ok(child.into_iter().collect())
+    }
+}
+
+impl Resolver for Interpolate {
+    fn stdio(&self, _: &ServerName, spec: &Stdio) -> Result<ChildPlan, ResolveError> {
+        let values = self.scope();
+        let args = spec.args.iter().enumerate();
+        let cwd = match &spec.cwd {
+            Some(cwd) => match cwd.to_str() {
+                Some(text) => Some(values.text("cwd", text, Bare::Nothing)?.into()),
+                None => Some(cwd.clone()),
+            },
+            None => None,
+        };
+        Ok(ChildPlan {
+            command: values.text("command", &spec.command, Bare::Nothing)?,
+            args: args
+                .map(|(index, arg)| values.text(&format!("args[{index}]"), arg, Bare::Nothing))
+                .collect::<Result<_, _>>()?,
+            env: values.child_environment(spec)?,
+            cwd,
+        })
+    }
+
+    fn url(&self, _: &ServerName, spec: &Http) -> Result<String, ResolveError> {
+        self.scope().text("url", &spec.url, Bare::Nothing)
+    }
+
+    fn headers<'a>(
+        &'a self,
+        _: &'a ServerName,
+        spec: &'a Http,
+    ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>> {
+        let values = self.scope();
+        let headers = spec
+            .headers
+            .iter()
+            .map(|(name, value)| {
+                let value = values.text(&format!("headers.{name}"), value, Bare::Names)?;
+                Ok((name.clone(), value))
+            })
+            .collect();
+        Box::pin(std::future::ready(headers))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn name() -> ServerName {
+        ServerName::new("demo").unwrap()
+    }
+
+    fn interpolate(unset: Unset) -> Interpolate {
+        let environment = Environment::new([("PATH", "/bin"), ("TOKEN", "canary"), ("DIR", "/data")]);
+        Interpolate::new(environment, unset)
+    }
+
+    fn stdio(env: &[(&str, &str)], inherit_env: InheritEnv) -> Stdio {
+        Stdio {
+            command: "${DIR}/server".into(),
+            args: vec!["--token=${TOKEN}".into(), "$TOKEN".into()],
+            env: env.iter().map(|&(name, value)| (name.into(), value.into())).collect(),
+            cwd: Some("${DIR}".into()),
+            inherit_env,
+        }
+    }
+
+    #[test]
+    fn every_field_of_a_child_is_resolved() {
+        let spec = stdio(&[("KEY", "$TOKEN"), ("PATH", "/opt:${PATH}")], InheritEnv::Safe);
+        let plan = interpolate(Unset::Error).stdio(&name(), &spec).unwrap();
+        assert_eq!(plan.command, "/data/server");
+        assert_eq!(plan.args, ["--token=canary", "$TOKEN"]);
+        assert_eq!(plan.cwd.as_deref(), Some(std::path::Path::new("/data")));
+        assert_eq!(plan.env, [("KEY".into(), "canary".into()), ("PATH".into(), "/opt:/bin".into())]);
+    }
+
+    #[test]
+    fn a_child_inherits_what_its_entry_says() {
+        let names = |inherit_env| {
+            let plan = interpolate(Unset::Error).stdio(&name(), &stdio(&[], inherit_env)).unwrap();
+            plan.env.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(InheritEnv::Safe), ["PATH"]);
+        assert_eq!(names(InheritEnv::All), ["DIR", "PATH", "TOKEN"]);
+        assert_eq!(names(InheritEnv::Names(vec!["DIR".into(), "NO".into()])), ["DIR", "PATH"]);
+        assert!(names(InheritEnv::None).is_empty());
+    }
+
+    #[test]
+    fn an_unset_variable_names_itself_and_its_field() {
+        let spec = stdio(&[("KEY", "${NO}")], InheritEnv::Safe);
+        let error = interpolate(Unset::Error).stdio(&name(), &spec).unwrap_err().to_string();
+        assert!(error.contains("`env.KEY`") && error.contains("`NO` is not set"), "{error}");
+        assert!(error.contains("${NO:-default}"), "{error}");
+        let plan = interpolate(Unset::Empty).stdio(&name(), &spec).unwrap();
+        assert_eq!(plan.env[0].1, "");
+    }
+
+    #[test]
+    fn a_changed_environment_counts_from_the_next_answer() {
+        let interpolate = interpolate(Unset::Error);
+        let spec = Http {
+            url: "https://x/${DIR}".into(),
+            headers: [("Authorization".into(), "Bearer $TOKEN".into())].into(),
+            ..Http::default()
+        };
+        assert_eq!(interpolate.url(&name(), &spec).unwrap(), "https://x//data");
+        let header = || interpolate.headers(&name(), &spec).now_or_never().unwrap().unwrap()[0].1.clone();
+        assert_eq!(header(), "Bearer canary");
+        interpolate.set_environment(Environment::new([("TOKEN", "fresh")]));
+        assert_eq!(header(), "Bearer fresh");
+        assert!(!format!("{interpolate:?}").contains("fresh"));
+    }
+
+    #[test]
+    fn a_secret_is_a_clear_error_until_there_is_a_store() {
+        let spec = Http { url: "https://x/${secret:key}".into(), ..Http::default() };
+        let error = interpolate(Unset::Empty).url(&name(), &spec).unwrap_err().to_string();
+        assert!(error.contains("secret `key`"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_value_that_is_not_text_can_be_inherited_but_not_inserted() {
+        use std::os::unix::ffi::OsStringExt;
+        let odd = OsString::from_vec(vec![0xff]);
+        let environment = Environment::new([(OsString::from("HOME"), odd.clone())]);
+        let interpolate = Interpolate::new(environment, Unset::Error);
+        let plan = interpolate.stdio(&name(), &Stdio { command: "x".into(), ..Stdio::default() }).unwrap();
+        assert_eq!(plan.env, [("HOME".into(), odd)]);
+        let spec = Stdio { command: "$$${HOME}".into(), ..Stdio::default() };
+        assert!(interpolate.stdio(&name(), &spec).unwrap_err().to_string().contains("UTF-8"));
+    }
+}

@@ -1,0 +1,54 @@
+//! Reads MCP server configuration, in every common dialect, with provenance and trust.
+//!
+//! The one room that reads the environment and configuration files. [`load()`] turns the layers of a person's
+//! configuration into a [`Desired`](toolrack_host::Desired) world and a report: every entry remembers the file it came
+//! from and what it hides, and every [`Problem`] names its file, line and column. One bad entry costs that entry, one
+//! bad file that layer, and both are visible.
+//!
+//! Values are never looked up while loading: placeholders such as `${TOKEN}` stay as they are written, and
+//! [`Interpolate`] resolves them when the host connects. What a project's file brings waits for a person
+//! ([`trust`]). [`edit`] changes a file without touching a byte outside the changed entry.
+//!
+//! This crate has no network, no database, and starts nothing.
+//!
+//! ```
+//! use toolrack_config::{Environment, Places, Request, load, trust::NoLedger};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! std::fs::write(
+//!     folder.path().join("mcp.json"),
+//!     r#"{ "mcpServers": { "fs": { "command": "mcp-fs", "env": { "KEY": "${KEY}" } }, "bad": {} } }"#,
+//! )?;
+//! let environment = Environment::new([("TOOLRACK_HOME", folder.path())]);
+//! let places = Places::from_env(&environment)?;
+//! let loaded = load(&Request::new(places, folder.path()), &NoLedger);
+//!
+//! assert_eq!(loaded.desired.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["fs"]);
+//! assert!(loaded.problems[0].to_string().contains("mcp.json:1:"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod dialect;
+mod document;
+pub mod edit;
+mod entry;
+mod environment;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
+mod interpolate;
+mod load;
+mod mask;
+mod node;
+mod placeholder;
+mod places;
+mod problem;
+mod redact;
+pub mod trust;
+
+pub use environment::Environment;
+pub use interpolate::{Interpolate, Unset};
+pub use load::{Entry, Loaded, Request, Scope, Shadowed, load};
+pub use places::{NoHome, Places, project_root};
+pub use problem::{Problem, Severity, Snippet};
+pub use redact::redact;

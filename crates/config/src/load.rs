@@ -1,0 +1,374 @@
+//! Layers of files become one world.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+use serde_json::Value as Json;
+use toolrack_host::{
+    Desired, ServerName, ServerSpec,
+    spec::{Source, Transport, Trust},
+};
+
+use crate::{
+    dialect::{self, Raw},
+    document::{Document, Kind},
+    entry::{Decoded, Report, decode},
+    places::{Places, project_folders, project_root},
+    problem::Problem,
+    redact::redact,
+    trust::{Candidate, Ledger, content_hash},
+};
+
+/// The files that a project can bring, the stronger one last.
+const PROJECT_FILES: &[&str] = &[".mcp.json", ".toolrack/mcp.json"];
+
+/// A layer of configuration. A later one replaces whole entries of an earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Carried by the program.
+    BuiltIn,
+    /// The user's own files: `toolrack.toml`, then `mcp.json`.
+    User,
+    /// Files of the project, from its root down to the working folder. They wait for approval.
+    Project,
+    /// The user's private file for this project.
+    Local,
+    /// Files named on the command line.
+    CommandLine,
+}
+
+impl Scope {
+    /// The word for it, such as `project`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::BuiltIn => "built in",
+            Self::User => "user",
+            Self::Project => "project",
+            Self::Local => "local",
+            Self::CommandLine => "command line",
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What to load.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The user's folders and files.
+    pub places: Places,
+    /// The working folder, which decides the project.
+    pub cwd: PathBuf,
+    /// Files named on the command line (`--mcp-config`), the strongest last. A missing one is an error.
+    pub mcp_config: Vec<PathBuf>,
+    /// Use only [`Self::mcp_config`] and what is built in (`--strict-mcp-config`).
+    pub strict: bool,
+    /// Servers that the program carries: the lowest layer, which files can replace or switch off.
+    pub built_in: Desired,
+}
+
+impl Request {
+    /// Everything that is configured for `cwd`.
+    pub fn new(places: Places, cwd: impl Into<PathBuf>) -> Self {
+        Self { places, cwd: cwd.into(), mcp_config: Vec::new(), strict: false, built_in: Desired::new() }
+    }
+}
+
+/// What the configuration says, and what is wrong with it.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The world for [`Host::apply`](toolrack_host::Host::apply). Disabled and pending servers are in it, broken ones are
+    /// not.
+    pub desired: Desired,
+    /// Every name that is configured, broken ones too, by name.
+    pub entries: Vec<Entry>,
+    /// What is wrong, file by file from the weakest layer to the strongest.
+    pub problems: Vec<Problem>,
+    /// The files that count, existing or not, from the weakest layer to the strongest. A watcher watches their folders.
+    pub files: Vec<PathBuf>,
+    /// The project's root.
+    pub project: PathBuf,
+    /// Whether every file could be read. When not, a running world is better left as it is.
+    pub is_whole: bool,
+}
+
+impl Loaded {
+    /// The entry called `name`.
+    #[must_use]
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.name == name)
+    }
+
+    /// What is wrong enough that something was left out.
+    pub fn errors(&self) -> impl Iterator<Item = &Problem> {
+        self.problems.iter().filter(|problem| problem.is_error())
+    }
+}
+
+/// One configured name: which entry counts, and where it comes from.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// Its layer.
+    pub scope: Scope,
+    /// Its file.
+    pub source: Source,
+    /// Its line in that file, from 1.
+    pub line: Option<usize>,
+    /// Whether it has no errors. A broken entry runs nothing, and nothing runs in its place.
+    pub is_valid: bool,
+    /// Whether it may run, as far as the configuration goes.
+    pub enabled: bool,
+    /// The file of another layer that switched it on or off with a lone `enabled`.
+    pub switched_by: Option<Source>,
+    /// Whether a person agreed to run it.
+    pub trust: Trust,
+    /// For an entry of a project: the folder of its file. With name and hash, what an approval is for.
+    pub project: Option<PathBuf>,
+    /// The [`content_hash`] of the entry as it is written.
+    pub hash: String,
+    /// The entries that it replaces, the strongest first.
+    pub shadows: Vec<Shadowed>,
+    /// The entry as it can be shown; see [`redact()`](crate::redact). `null` for a broken one.
+    pub view: Json,
+}
+
+/// An entry that a stronger one replaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shadowed {
+    /// Its layer.
+    pub scope: Scope,
+    /// Its file.
+    pub source: Source,
+}
+
+/// One file of one layer.
+#[derive(Clone, Debug)]
+struct Layer {
+    scope: Scope,
+    path: PathBuf,
+    /// The folder that its servers run in by default.
+    folder: Option<PathBuf>,
+    /// What to say when it is missing.
+    missing: Option<Problem>,
+}
+
+/// Loads the configuration as it is now. `ledger` knows what was approved of what projects bring.
+///
+/// Looks no placeholder up and starts nothing. Never fails: what cannot be used is left out and reported.
+#[must_use]
+pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
+    let project = project_root(&request.cwd);
+    let layers = layers(request, &project);
+    let mut world = World::new(&request.built_in, ledger);
+    for layer in &layers {
+        world.add_file(layer);
+    }
+    let files = layers.into_iter().map(|layer| layer.path).collect();
+    world.into_loaded(files, project)
+}
+
+/// The files that count, the weakest first.
+fn layers(request: &Request, project: &Path) -> Vec<Layer> {
+    let places = &request.places;
+    let layer = |scope, path| Layer { scope, path, folder: None, missing: None };
+    let mut layers = Vec::new();
+    if !request.strict {
+        layers.push(layer(Scope::User, places.settings()));
+        layers.push(Layer {
+            missing: places
+                .user_file_is_chosen()
+                .then(|| Problem::warning("the file that `TOOLRACK_MCP_CONFIG` names does not exist")),
+            ..layer(Scope::User, places.user_file())
+        });
+        for folder in project_folders(&request.cwd) {
+            layers.extend(
+                PROJECT_FILES
+                    .iter()
+                    .map(|file| Layer { folder: Some(folder.clone()), ..layer(Scope::Project, folder.join(file)) }),
+            );
+        }
+        layers.push(Layer { folder: Some(project.to_owned()), ..layer(Scope::Local, places.local_file(project)) });
+    }
+    layers.extend(request.mcp_config.iter().map(|path| Layer {
+        missing: Some(Problem::error("the file does not exist")),
+        ..layer(Scope::CommandLine, request.cwd.join(path))
+    }));
+    layers
+}
+
+/// The world while it is built.
+struct World<'a> {
+    entries: BTreeMap<String, (Entry, Option<ServerSpec>)>,
+    problems: Vec<Problem>,
+    is_whole: bool,
+    ledger: &'a dyn Ledger,
+}
+
+impl<'a> World<'a> {
+    fn new(built_in: &Desired, ledger: &'a dyn Ledger) -> Self {
+        let entries = built_in.iter().map(|(name, spec)| {
+            let entry = Entry {
+                name: name.to_string(),
+                scope: Scope::BuiltIn,
+                source: spec.source.clone(),
+                line: None,
+                is_valid: true,
+                enabled: spec.enabled,
+                switched_by: None,
+                trust: spec.trust.clone(),
+                project: None,
+                hash: content_hash(&redact(spec)),
+                shadows: Vec::new(),
+                view: redact(spec),
+            };
+            (name.to_string(), (entry, Some(spec.clone())))
+        });
+        Self { entries: entries.collect(), problems: Vec::new(), is_whole: true, ledger }
+    }
+
+    fn add_file(&mut self, layer: &Layer) {
+        let kind = if layer.scope == Scope::CommandLine { Kind::Any } else { Kind::Regular };
+        let document = match Document::read(&layer.path, kind) {
+            Ok(Some(document)) => document,
+            Ok(None) => {
+                self.is_whole &= layer.missing.as_ref().is_none_or(|problem| !problem.is_error());
+                self.problems.extend(layer.missing.clone().map(|problem| problem.in_file(&layer.path)));
+                return;
+            }
+            Err(problem) => return self.give_up(*problem),
+        };
+        match dialect::servers(&document) {
+            Ok(servers) => {
+                self.problems.extend(servers.problems);
+                for (index, raw) in servers.raw.iter().enumerate() {
+                    let twin = servers.raw[..index].iter().find(|other| other.name == raw.name);
+                    self.add_entry(layer, &document, raw, twin);
+                }
+            }
+            Err(problem) => self.give_up(*problem),
+        }
+    }
+
+    /// Leaves a whole file out.
+    fn give_up(&mut self, problem: Problem) {
+        self.is_whole = false;
+        self.problems.push(problem);
+    }
+
+    fn add_entry(&mut self, layer: &Layer, document: &Document, raw: &Raw, twin: Option<&Raw>) {
+        let mut report = Report::new(Some(document), &raw.name);
+        let mut decoded = decode(raw, &mut report);
+        if twin.is_some() {
+            let problem = Problem::error("the file has two entries of this name");
+            report.add(problem.hint("keep one; until then neither is used"), &raw.name_at);
+            decoded = Decoded::Broken;
+        }
+        match decoded {
+            Decoded::Server(spec) => self.put(layer, document, raw, Some(*spec)),
+            Decoded::Broken => self.put(layer, document, raw, None),
+            Decoded::Switch(enabled) => self.switch(layer, raw, enabled, &mut report),
+        }
+        self.problems.extend(report.into_problems());
+    }
+
+    /// Replaces whatever has this name.
+    fn put(&mut self, layer: &Layer, document: &Document, raw: &Raw, spec: Option<ServerSpec>) {
+        let source = Source::file(layer.scope.as_str(), &layer.path);
+        let hash = content_hash(&raw.node.to_json());
+        let project = layer.folder.clone().filter(|_| layer.scope == Scope::Project);
+        let trust = match &project {
+            Some(project) => self.verdict(project, &raw.name, &hash),
+            None => Trust::Trusted,
+        };
+        let spec = spec.map(|spec| placed(spec, layer, source.clone(), trust.clone()));
+        let shadows = match self.entries.remove(&raw.name) {
+            Some((replaced, _)) => {
+                let shadow = Shadowed { scope: replaced.scope, source: replaced.source };
+                std::iter::once(shadow).chain(replaced.shadows).collect()
+            }
+            None => Vec::new(),
+        };
+        let entry = Entry {
+            name: raw.name.clone(),
+            scope: layer.scope,
+            source,
+            line: document.line_of(raw.name_at.start),
+            is_valid: spec.is_some(),
+            enabled: spec.as_ref().is_some_and(|spec| spec.enabled),
+            switched_by: None,
+            trust,
+            project,
+            hash,
+            shadows,
+            view: spec.as_ref().map_or(Json::Null, redact),
+        };
+        self.entries.insert(raw.name.clone(), (entry, spec));
+    }
+
+    fn verdict(&self, project: &Path, name: &str, hash: &str) -> Trust {
+        if self.ledger.approves(&Candidate { project, name, hash }) { Trust::Trusted } else { Trust::Pending }
+    }
+
+    /// Switches the entry of a weaker layer. A project may switch off what the user has, and never on: that would be
+    /// starting something that nobody agreed to.
+    fn switch(&mut self, layer: &Layer, raw: &Raw, enabled: bool, report: &mut Report<'_>) {
+        let Some((entry, spec)) = self.entries.get_mut(&raw.name) else {
+            let problem = Problem::warning("there is nothing of this name to switch on or off");
+            report.add(problem.hint("a server needs `command` or `url`"), &raw.name_at);
+            return;
+        };
+        if layer.scope == Scope::Project && enabled && !entry.enabled {
+            let problem = Problem::warning("a project cannot switch on what is switched off elsewhere");
+            report.add(problem.hint("switch it on in your own configuration"), &raw.name_at);
+            return;
+        }
+        if let Some(spec) = spec {
+            entry.enabled = enabled;
+            spec.enabled = enabled;
+            entry.view = redact(spec);
+            entry.switched_by = Some(Source::file(layer.scope.as_str(), &layer.path));
+        }
+    }
+
+    fn into_loaded(self, files: Vec<PathBuf>, project: PathBuf) -> Loaded {
+        let mut desired = Desired::new();
+        let mut entries = Vec::with_capacity(self.entries.len());
+        for (name, (entry, spec)) in self.entries {
+            if let (Some(spec), Ok(name)) = (spec, ServerName::new(name)) {
+                desired.insert(name, spec);
+            }
+            entries.push(entry);
+        }
+        Loaded { desired, entries, problems: self.problems, files, project, is_whole: self.is_whole }
+    }
+}
+
+/// `spec` with what its file adds: a child of a project runs in the project's folder.
+fn placed(mut spec: ServerSpec, layer: &Layer, source: Source, trust: Trust) -> ServerSpec {
+    if let (Transport::Stdio(stdio), Some(folder)) = (&mut spec.transport, &layer.folder) {
+        let starts_with_placeholder = |cwd: &PathBuf| cwd.as_os_str().as_encoded_bytes().starts_with(b"$");
+        stdio.cwd = match stdio.cwd.take() {
+            Some(cwd) if starts_with_placeholder(&cwd) => Some(cwd),
+            Some(cwd) => Some(folder.join(cwd)),
+            None => Some(folder.clone()),
+        };
+    }
+    spec.source = source;
+    spec.trust = trust;
+    spec
+}
+
+#[cfg(test)]
+mod tests;

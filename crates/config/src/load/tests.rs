@@ -1,0 +1,309 @@
+use std::fs;
+
+use toolrack_host::spec::Transport;
+
+use super::*;
+use crate::trust::NoLedger;
+
+/// A home and a project, both empty.
+struct Disk {
+    folder: tempfile::TempDir,
+}
+
+impl Disk {
+    fn new() -> Self {
+        let disk = Self { folder: tempfile::tempdir().unwrap() };
+        fs::create_dir_all(disk.project().join(".git")).unwrap();
+        fs::create_dir_all(disk.home()).unwrap();
+        disk
+    }
+
+    fn root(&self) -> PathBuf {
+        self.folder.path().canonicalize().unwrap()
+    }
+
+    fn home(&self) -> PathBuf {
+        self.root().join("home")
+    }
+
+    fn project(&self) -> PathBuf {
+        self.root().join("project")
+    }
+
+    fn places(&self) -> Places {
+        Places::under(self.home())
+    }
+
+    fn write(&self, path: impl AsRef<Path>, text: &str) -> &Self {
+        let path = self.root().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        self
+    }
+
+    fn request(&self) -> Request {
+        Request::new(self.places(), self.project())
+    }
+
+    fn load(&self) -> Loaded {
+        load(&self.request(), &NoLedger)
+    }
+
+    fn trusting(&self) -> Loaded {
+        load(&self.request(), &|_: &Candidate<'_>| true)
+    }
+}
+
+fn server(command: &str) -> String {
+    format!(r#"{{ "mcpServers": {{ "a": {{ "command": "{command}" }} }} }}"#)
+}
+
+fn command<'a>(loaded: &'a Loaded, name: &str) -> &'a str {
+    match &loaded.desired[name].transport {
+        Transport::Stdio(stdio) => &stdio.command,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn no_file_at_all_is_fine() {
+    let loaded = Disk::new().load();
+    assert!(loaded.desired.is_empty() && loaded.problems.is_empty() && loaded.is_whole);
+    assert_eq!(loaded.files.len(), 5);
+}
+
+#[test]
+fn a_stronger_layer_replaces_the_whole_entry_and_remembers_what_it_hides() {
+    let disk = Disk::new();
+    let local = disk.places().local_file(&disk.project());
+    disk.write("home/toolrack.toml", "[[defaults.mcp]]\nname = \"a\"\ncommand = \"toml\"\nargs = [\"1\"]\n");
+    assert_eq!(command(&disk.load(), "a"), "toml");
+    disk.write("home/mcp.json", &server("user"));
+    assert_eq!(command(&disk.load(), "a"), "user");
+    disk.write("project/.mcp.json", &server("project"));
+    assert_eq!(command(&disk.trusting(), "a"), "project");
+    disk.write("project/.toolrack/mcp.json", &server("own"));
+    assert_eq!(command(&disk.trusting(), "a"), "own");
+    disk.write(&local, &server("local"));
+    let loaded = disk.trusting();
+    assert_eq!(command(&loaded, "a"), "local");
+
+    let entry = loaded.entry("a").unwrap();
+    assert_eq!((entry.scope, entry.line), (Scope::Local, Some(1)));
+    let hidden: Vec<_> = entry.shadows.iter().map(|shadow| shadow.source.path.clone().unwrap()).collect();
+    assert_eq!(
+        hidden,
+        [
+            disk.project().join(".toolrack/mcp.json"),
+            disk.project().join(".mcp.json"),
+            disk.home().join("mcp.json"),
+            disk.home().join("toolrack.toml"),
+        ]
+    );
+    match &loaded.desired["a"].transport {
+        Transport::Stdio(stdio) => {
+            assert!(stdio.args.is_empty(), "nothing is merged into an entry")
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_command_line_is_strongest_and_strict_leaves_only_it() {
+    let disk = Disk::new();
+    disk.write("home/mcp.json", r#"{ "mcpServers": { "a": { "command": "user" }, "u": { "command": "u" } } }"#);
+    disk.write("project/one.json", &server("one")).write("project/two.toml", "[mcp_servers.a]\ncommand = \"two\"\n");
+    let mut request = disk.request();
+    request.mcp_config = vec!["one.json".into(), disk.project().join("two.toml")];
+    let loaded = load(&request, &NoLedger);
+    assert_eq!(command(&loaded, "a"), "two");
+    assert_eq!(loaded.desired["a"].trust, Trust::Trusted, "it was typed");
+    assert!(loaded.desired.contains_key("u"));
+    request.strict = true;
+    let loaded = load(&request, &NoLedger);
+    assert_eq!(loaded.desired.len(), 1);
+    assert_eq!(loaded.files.len(), 2);
+}
+
+#[test]
+fn a_file_that_was_named_and_is_missing_is_an_error() {
+    let disk = Disk::new();
+    let mut request = disk.request();
+    request.mcp_config = vec!["nope.json".into()];
+    let loaded = load(&request, &NoLedger);
+    assert!(loaded.errors().next().unwrap().to_string().contains("nope.json: error: the file does not exist"));
+    assert!(!loaded.is_whole);
+}
+
+#[test]
+fn a_project_is_searched_from_its_root_to_the_working_folder_and_the_nearest_file_wins() {
+    let disk = Disk::new();
+    disk.write(".mcp.json", r#"{ "mcpServers": { "outside": { "command": "x" } } }"#);
+    disk.write("project/.mcp.json", r#"{ "mcpServers": { "a": { "command": "root" }, "r": { "command": "r" } } }"#);
+    disk.write("project/sub/.mcp.json", &server("sub"));
+    let request = Request::new(disk.places(), disk.project().join("sub"));
+    let loaded = load(&request, &|_: &Candidate<'_>| true);
+    assert_eq!(command(&loaded, "a"), "sub");
+    assert!(loaded.desired.contains_key("r"));
+    assert!(!loaded.desired.contains_key("outside"), "nothing above the project's root counts");
+    assert_eq!(loaded.project, disk.project());
+}
+
+#[test]
+fn what_a_project_brings_waits_until_exactly_it_is_approved() {
+    let disk = Disk::new();
+    disk.write("project/.mcp.json", &server("one"));
+    let loaded = disk.load();
+    let entry = loaded.entry("a").unwrap().clone();
+    assert_eq!(loaded.desired["a"].trust, Trust::Pending);
+    assert_eq!(entry.project.as_deref(), Some(&*disk.project()));
+
+    let approved = |candidate: &Candidate<'_>| {
+        candidate.project == disk.project() && candidate.name == "a" && candidate.hash == entry.hash
+    };
+    assert_eq!(load(&disk.request(), &approved).desired["a"].trust, Trust::Trusted);
+    disk.write("project/.mcp.json", &server("one").replace("{ \"a\"", "// moved\n{ \"a\""));
+    assert_eq!(load(&disk.request(), &approved).desired["a"].trust, Trust::Trusted, "comments mean nothing");
+    disk.write("project/.mcp.json", &server("two"));
+    assert_eq!(load(&disk.request(), &approved).desired["a"].trust, Trust::Pending);
+
+    disk.write("elsewhere/.mcp.json", &server("one"));
+    let request = Request::new(disk.places(), disk.root().join("elsewhere"));
+    assert_eq!(load(&request, &approved).desired["a"].trust, Trust::Pending, "another project is another approval");
+}
+
+#[test]
+fn only_project_files_wait() {
+    let disk = Disk::new();
+    disk.write("home/mcp.json", &server("user"));
+    disk.write(disk.places().local_file(&disk.project()), r#"{ "mcpServers": { "l": { "command": "x" } } }"#);
+    assert!(disk.load().desired.values().all(|spec| spec.trust == Trust::Trusted));
+}
+
+#[test]
+fn children_of_a_project_run_in_its_folder() {
+    let disk = Disk::new();
+    disk.write("home/mcp.json", r#"{ "mcpServers": { "u": { "command": "x", "cwd": "rel" } } }"#);
+    disk.write(
+        "project/.toolrack/mcp.json",
+        r#"{ "mcpServers": { "d": { "command": "x" }, "r": { "command": "x", "cwd": "sub" },
+            "v": { "command": "x", "cwd": "${DIR}" }, "abs": { "command": "x", "cwd": "/abs" } } }"#,
+    );
+    let loaded = disk.load();
+    let cwd = |name: &str| match &loaded.desired[name].transport {
+        Transport::Stdio(stdio) => stdio.cwd.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(cwd("d"), Some(disk.project()));
+    assert_eq!(cwd("r"), Some(disk.project().join("sub")));
+    assert_eq!(cwd("v"), Some("${DIR}".into()));
+    assert_eq!(cwd("abs"), Some("/abs".into()));
+    assert_eq!(cwd("u"), Some("rel".into()));
+}
+
+#[test]
+fn one_bad_entry_costs_only_itself_and_nothing_runs_in_its_place() {
+    let disk = Disk::new();
+    disk.write("home/mcp.json", r#"{ "mcpServers": { "a": { "command": "user" }, "b": { "command": "b" } } }"#);
+    disk.write(
+        "project/.mcp.json",
+        "{\n  \"mcpServers\": {\n    \"a\": { \"command\": \"x\", \"url\": \"https://x\" },\n    \"c\": { \"command\": \"c\" }\n  }\n}",
+    );
+    let loaded = disk.load();
+    assert_eq!(loaded.desired.keys().map(ServerName::as_str).collect::<Vec<_>>(), ["b", "c"]);
+    let entry = loaded.entry("a").unwrap();
+    assert!(!entry.is_valid && !entry.enabled);
+    assert_eq!(entry.shadows.len(), 1);
+    let problem = loaded.errors().next().unwrap();
+    assert_eq!((problem.line, problem.column, problem.entry.as_deref()), (Some(3), Some(5), Some("a")));
+    assert!(loaded.is_whole);
+}
+
+#[test]
+fn a_broken_file_costs_its_layer_and_is_placed() {
+    let disk = Disk::new();
+    disk.write("home/mcp.json", &server("user"));
+    disk.write("project/.mcp.json", "{\n  \"mcpServers\": { \"a\": { \"env\": { \"K\": \"canary\" \n");
+    let loaded = disk.load();
+    assert_eq!(command(&loaded, "a"), "user");
+    assert!(!loaded.is_whole);
+    let shown = loaded.problems[0].to_string();
+    assert!(shown.contains(".mcp.json:2:") && shown.contains('^') && !shown.contains("canary"), "{shown}");
+}
+
+#[test]
+fn a_name_given_twice_in_a_file_is_nobody() {
+    let disk = Disk::new();
+    disk.write("home/mcp.json", r#"{ "mcpServers": { "a": { "command": "1" }, "a": { "command": "2" } } }"#);
+    let loaded = disk.load();
+    assert!(loaded.desired.is_empty());
+    assert_eq!(loaded.errors().count(), 1);
+}
+
+#[test]
+fn a_lone_enabled_switches_a_weaker_entry() {
+    let disk = Disk::new();
+    disk.write("home/mcp.json", &server("user"));
+    disk.write("project/.mcp.json", r#"{ "mcpServers": { "a": { "enabled": false } } }"#);
+    let loaded = disk.load();
+    assert!(!loaded.desired["a"].enabled);
+    assert_eq!(loaded.desired["a"].trust, Trust::Trusted);
+    let entry = loaded.entry("a").unwrap();
+    assert_eq!((entry.scope, entry.enabled), (Scope::User, false));
+    assert_eq!(entry.switched_by.as_ref().unwrap().scope, "project");
+    assert!(loaded.problems.is_empty());
+}
+
+#[test]
+fn a_project_can_switch_nothing_on() {
+    let disk = Disk::new();
+    disk.write("home/mcp.json", r#"{ "mcpServers": { "a": { "command": "x", "enabled": false } } }"#);
+    disk.write("project/.mcp.json", r#"{ "mcpServers": { "a": { "enabled": true }, "none": { "enabled": true } } }"#);
+    let loaded = disk.load();
+    assert!(!loaded.desired["a"].enabled);
+    assert_eq!(loaded.problems.len(), 2);
+    disk.write(disk.places().local_file(&disk.project()), r#"{ "mcpServers": { "a": { "enabled": true } } }"#);
+    assert!(disk.load().desired["a"].enabled);
+}
+
+#[test]
+fn what_is_built_in_can_be_switched_off_or_replaced() {
+    let disk = Disk::new();
+    let mut request = disk.request();
+    request.built_in.insert(ServerName::new("builtin").unwrap(), ServerSpec::stdio("self", ["serve"]));
+    let loaded = load(&request, &NoLedger);
+    assert_eq!(loaded.entry("builtin").unwrap().scope, Scope::BuiltIn);
+    disk.write("home/mcp.json", r#"{ "mcpServers": { "builtin": { "enabled": false } } }"#);
+    assert!(!load(&request, &NoLedger).desired["builtin"].enabled);
+    disk.write("home/mcp.json", r#"{ "mcpServers": { "builtin": { "command": "other" } } }"#);
+    assert_eq!(command(&load(&request, &NoLedger), "builtin"), "other");
+}
+
+#[test]
+fn a_chosen_user_file_replaces_the_usual_one() {
+    let disk = Disk::new();
+    disk.write("home/mcp.json", &server("usual")).write("chosen.json", &server("chosen"));
+    let places = |file: &str| {
+        let variables = [("TOOLRACK_HOME", disk.home()), ("TOOLRACK_MCP_CONFIG", disk.root().join(file))];
+        Places::from_env(&crate::Environment::new(variables)).unwrap()
+    };
+    let loaded = load(&Request::new(places("chosen.json"), disk.project()), &NoLedger);
+    assert_eq!(command(&loaded, "a"), "chosen");
+    let loaded = load(&Request::new(places("none.json"), disk.project()), &NoLedger);
+    assert!(loaded.desired.is_empty());
+    assert_eq!(loaded.problems.len(), 1);
+    assert!(loaded.is_whole, "a missing file is no broken one");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_that_a_project_brings_blocks_nobody() {
+    let disk = Disk::new();
+    let pipe = disk.project().join(".mcp.json");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    if !made.is_ok_and(|status| status.success()) {
+        return;
+    }
+    let loaded = disk.load();
+    assert!(loaded.problems[0].to_string().contains("not a regular file"));
+}

@@ -1,0 +1,91 @@
+//! A parsed file, whatever its dialect: JSON's values, each with its place in the text.
+
+use std::ops::Range;
+
+use serde_json::Number;
+
+/// A value and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) at: Range<usize>,
+    pub(crate) value: Value,
+}
+
+/// JSON's values. Objects keep order and duplicates.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<Member>),
+}
+
+/// A member of an object.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) name: String,
+    pub(crate) name_at: Range<usize>,
+    pub(crate) node: Node,
+}
+
+impl Node {
+    pub(crate) fn members(&self) -> Option<&[Member]> {
+        match &self.value {
+            Value::Map(members) => Some(members),
+            _ => None,
+        }
+    }
+
+    /// The member `name`; of several, the last.
+    pub(crate) fn get(&self, name: &str) -> Option<&Member> {
+        self.members()?.iter().rfind(|member| member.name == name)
+    }
+
+    /// The value without places. Of duplicate members, the last remains.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        use serde_json::Value as Json;
+        match &self.value {
+            Value::Null => Json::Null,
+            Value::Bool(value) => Json::Bool(*value),
+            Value::Number(value) => Json::Number(value.clone()),
+            Value::Text(value) => Json::String(value.clone()),
+            Value::List(nodes) => Json::Array(nodes.iter().map(Self::to_json).collect()),
+            Value::Map(members) => {
+                Json::Object(members.iter().map(|member| (member.name.clone(), member.node.to_json())).collect())
+            }
+        }
+    }
+
+    /// A value that stands in no file.
+    pub(crate) fn from_json(json: &serde_json::Value) -> Self {
+        use serde_json::Value as Json;
+        let value = match json {
+            Json::Null => Value::Null,
+            Json::Bool(value) => Value::Bool(*value),
+            Json::Number(value) => Value::Number(value.clone()),
+            Json::String(value) => Value::Text(value.clone()),
+            Json::Array(values) => Value::List(values.iter().map(Self::from_json).collect()),
+            Json::Object(members) => Value::Map(
+                members
+                    .iter()
+                    .map(|(name, value)| Member { name: name.clone(), name_at: 0..0, node: Self::from_json(value) })
+                    .collect(),
+            ),
+        };
+        Self { at: 0..0, value }
+    }
+
+    /// What it is, for a message.
+    pub(crate) fn kind(&self) -> &'static str {
+        match &self.value {
+            Value::Null => "null",
+            Value::Bool(_) => "true or false",
+            Value::Number(_) => "a number",
+            Value::Text(_) => "text",
+            Value::List(_) => "a list",
+            Value::Map(_) => "an object",
+        }
+    }
+}

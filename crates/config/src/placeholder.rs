@@ -1,0 +1,304 @@
+//! The grammar of placeholders.
+//!
+//! | written | means |
+//! |---|---|
+//! | `${NAME}`, `${env:NAME}` | the variable; an error when it is not set |
+//! | `${NAME:-text}` | the variable, or `text` when it is not set or empty; `text` may hold placeholders |
+//! | `$NAME`, `$env:NAME` | the same as `${NAME}`, only in values of `env` and `headers` |
+//! | `${secret:NAME}` | a stored secret |
+//! | `$$` | one `$` |
+//! | `${}`, and braces around anything else, such as `${NAME%x}` | themselves |
+//!
+//! A `${` without its `}` is an error.
+
+/// How deep defaults may nest.
+const MAX_DEPTH: usize = 8;
+
+/// The longest text that placeholders may grow into: 1 MiB, more than a system takes as one argument.
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// Where a text stands decides whether `$NAME` without braces is a placeholder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bare {
+    /// In values of `env` and `headers`.
+    Names,
+    /// Everywhere else: an argument may be meant for a shell.
+    Nothing,
+}
+
+/// A part of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Piece<'a> {
+    /// Text that means itself.
+    Literal(&'a str),
+    /// An environment variable.
+    Variable { name: &'a str, default: Option<&'a str> },
+    /// A stored secret.
+    Secret(&'a str),
+    /// A value that VS Code asks the user for.
+    Input(&'a str),
+}
+
+/// Why a text cannot be resolved.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TemplateError {
+    #[error("a `${{` has no closing `}}`")]
+    Unterminated,
+    #[error("the environment variable `{0}` is not set")]
+    Unset(String),
+    #[error("the environment variable `{0}` is not UTF-8 text")]
+    NotUnicode(String),
+    #[error("the secret `{0}` cannot be looked up: stored secrets are not supported yet")]
+    Secret(String),
+    #[error("`${{input:{0}}}` is a question that only VS Code asks")]
+    Input(String),
+    #[error("defaults of placeholders are nested too deep")]
+    TooDeep,
+    #[error("it grows beyond 1 MiB")]
+    TooLong,
+}
+
+impl TemplateError {
+    /// The next step.
+    pub(crate) fn hint(&self) -> String {
+        match self {
+            Self::Unterminated => "write `$$` for a plain dollar sign".to_owned(),
+            Self::Unset(name) => {
+                format!("set it, write `${{{name}:-default}}`, or write `$$` if a plain dollar sign is meant")
+            }
+            Self::NotUnicode(_) => "set it to UTF-8 text".to_owned(),
+            Self::Secret(name) => format!("use an environment variable: `${{{name}}}`"),
+            Self::Input(_) => "use an environment variable: `${NAME}`".to_owned(),
+            Self::TooDeep | Self::TooLong => "write the value out".to_owned(),
+        }
+    }
+}
+
+/// Whether `name` can be the name of an environment variable here: letters, digits and `_`, no digit first.
+pub(crate) fn is_name(name: &str) -> bool {
+    name_length(name) == name.len() && !name.is_empty()
+}
+
+fn name_length(text: &str) -> usize {
+    if text.starts_with(|c: char| c.is_ascii_digit()) {
+        return 0;
+    }
+    text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len())
+}
+
+/// Splits `text` into its pieces.
+pub(crate) fn pieces(text: &str, bare: Bare) -> Result<Vec<Piece<'_>>, TemplateError> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while let Some(dollar) = rest.find('$') {
+        if dollar > 0 {
+            pieces.push(Piece::Literal(&rest[..dollar]));
+        }
+        let (piece, length) = piece(&rest[dollar..], bare)?;
+        pieces.push(piece);
+        rest = &rest[dollar + length..];
+    }
+    if !rest.is_empty() {
+        pieces.push(Piece::Literal(rest));
+    }
+    Ok(pieces)
+}
+
+/// The piece that begins with the `$` at the beginning of `text`, and its length.
+fn piece(text: &str, bare: Bare) -> Result<(Piece<'_>, usize), TemplateError> {
+    let after = &text[1..];
+    if after.starts_with('$') {
+        return Ok((Piece::Literal(&text[..1]), 2));
+    }
+    if after.starts_with('{') {
+        let length = closing_brace(text).ok_or(TemplateError::Unterminated)? + 1;
+        let piece = braced(&text[2..length - 1]).unwrap_or(Piece::Literal(&text[..length]));
+        return Ok((piece, length));
+    }
+    if bare == Bare::Names {
+        let prefix = if after.starts_with("env:") { "env:".len() } else { 0 };
+        let name = &after[prefix..][..name_length(&after[prefix..])];
+        if !name.is_empty() {
+            let piece = Piece::Variable { name, default: None };
+            return Ok((piece, 1 + prefix + name.len()));
+        }
+    }
+    Ok((Piece::Literal(&text[..1]), 1))
+}
+
+/// The index of the `}` that closes the `${` at the beginning of `text`.
+fn closing_brace(text: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    let bytes = text.as_bytes();
+    for (index, byte) in bytes.iter().enumerate() {
+        match byte {
+            b'{' if index > 0 && bytes[index - 1] == b'$' => depth += 1,
+            b'}' if depth == 1 => return Some(index),
+            b'}' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// What stands between braces, when it is a placeholder.
+fn braced(inner: &str) -> Option<Piece<'_>> {
+    if let Some(name) = inner.strip_prefix("secret:") {
+        return Some(Piece::Secret(name));
+    }
+    if let Some(name) = inner.strip_prefix("input:") {
+        return Some(Piece::Input(name));
+    }
+    let inner = inner.strip_prefix("env:").unwrap_or(inner);
+    let (name, default) = match inner.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (inner, None),
+    };
+    is_name(name).then_some(Piece::Variable { name, default })
+}
+
+/// Whether `text` is well-formed, looking nothing up.
+pub(crate) fn check(text: &str) -> Result<(), TemplateError> {
+    // A bare `$NAME` is well-formed everywhere, so that either answer is the answer.
+    check_at(text, 0)
+}
+
+fn check_at(text: &str, depth: usize) -> Result<(), TemplateError> {
+    if depth > MAX_DEPTH {
+        return Err(TemplateError::TooDeep);
+    }
+    for piece in pieces(text, Bare::Nothing)? {
+        match piece {
+            Piece::Variable { default: Some(default), .. } => check_at(default, depth + 1)?,
+            Piece::Input(name) => return Err(TemplateError::Input(name.to_owned())),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// `text` with every placeholder replaced. `lookup` answers for variables; `None` is "not set".
+pub(crate) fn expand(
+    text: &str,
+    bare: Bare,
+    lookup: &impl Fn(&str) -> Result<Option<String>, TemplateError>,
+) -> Result<String, TemplateError> {
+    let mut out = String::with_capacity(text.len());
+    expand_into(&mut out, text, bare, lookup, 0)?;
+    Ok(out)
+}
+
+fn expand_into(
+    out: &mut String,
+    text: &str,
+    bare: Bare,
+    lookup: &impl Fn(&str) -> Result<Option<String>, TemplateError>,
+    depth: usize,
+) -> Result<(), TemplateError> {
+    if depth > MAX_DEPTH {
+        return Err(TemplateError::TooDeep);
+    }
+    for piece in pieces(text, bare)? {
+        match piece {
+            Piece::Literal(text) => out.push_str(text),
+            Piece::Secret(name) => return Err(TemplateError::Secret(name.to_owned())),
+            Piece::Input(name) => return Err(TemplateError::Input(name.to_owned())),
+            Piece::Variable { name, default: None } => match lookup(name)? {
+                Some(value) => out.push_str(&value),
+                None => return Err(TemplateError::Unset(name.to_owned())),
+            },
+            Piece::Variable { name, default: Some(default) } => match lookup(name)?.filter(|value| !value.is_empty()) {
+                Some(value) => out.push_str(&value),
+                None => expand_into(out, default, bare, lookup, depth + 1)?,
+            },
+        }
+        if out.len() > MAX_BYTES {
+            return Err(TemplateError::TooLong);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn expanded(text: &str, bare: Bare) -> Result<String, TemplateError> {
+        expand(text, bare, &|name| {
+            Ok(match name {
+                "A" => Some("1".to_owned()),
+                "EMPTY" => Some(String::new()),
+                _ => None,
+            })
+        })
+    }
+
+    #[test]
+    fn every_form_of_the_grammar() {
+        for (text, value) in [
+            ("plain", "plain"),
+            ("${A}", "1"),
+            ("${env:A}", "1"),
+            ("x${A}y${A}", "x1y1"),
+            ("${NO:-b}", "b"),
+            ("${EMPTY:-b}", "b"),
+            ("${EMPTY}", ""),
+            ("${A:-b}", "1"),
+            ("${env:NO:-b c}", "b c"),
+            ("${NO:-${A}}", "1"),
+            ("${NO:-${NO:-x}y}z", "xyz"),
+            ("${NO:-}", ""),
+            ("$$", "$"),
+            ("$${A}", "${A}"),
+            ("${}", "${}"),
+            ("${A%x}", "${A%x}"),
+            ("${A:0:1}", "${A:0:1}"),
+            ("${1}", "${1}"),
+            ("100$", "100$"),
+            ("$ A", "$ A"),
+        ] {
+            for bare in [Bare::Names, Bare::Nothing] {
+                assert_eq!(expanded(text, bare).as_deref(), Ok(value), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn bare_names_count_only_where_they_are_asked_for() {
+        assert_eq!(expanded("$A/$env:A.$5", Bare::Names).as_deref(), Ok("1/1.$5"));
+        assert_eq!(expanded("$A/$env:A", Bare::Nothing).as_deref(), Ok("$A/$env:A"));
+        assert_eq!(expanded("$NO", Bare::Names), Err(TemplateError::Unset("NO".into())));
+    }
+
+    #[test]
+    fn what_cannot_be_resolved_says_so() {
+        assert_eq!(expanded("${NO}", Bare::Nothing), Err(TemplateError::Unset("NO".into())));
+        assert_eq!(expanded("a ${A", Bare::Nothing), Err(TemplateError::Unterminated));
+        assert_eq!(expanded("${NO:-${A}", Bare::Nothing), Err(TemplateError::Unterminated));
+        assert_eq!(expanded("${secret:x}", Bare::Nothing), Err(TemplateError::Secret("x".into())));
+        assert_eq!(expanded("${input:x}", Bare::Nothing), Err(TemplateError::Input("x".into())));
+        let deep = "${NO:-".repeat(20) + &"}".repeat(20);
+        assert_eq!(expanded(&deep, Bare::Nothing), Err(TemplateError::TooDeep));
+        assert_eq!(check(&deep), Err(TemplateError::TooDeep));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in r#"[${}A-C:\-env é]{0,60}"#) {
+            let _ = check(&text);
+            let _ = expanded(&text, Bare::Names);
+        }
+
+        #[test]
+        fn text_without_a_dollar_means_itself(text in "[^$]{0,60}") {
+            prop_assert_eq!(expanded(&text, Bare::Names), Ok(text));
+        }
+
+        #[test]
+        fn doubled_dollars_survive_any_text(text in "\\PC{0,60}") {
+            prop_assert_eq!(expanded(&text.replace('$', "$$"), Bare::Names), Ok(text));
+        }
+    }
+}

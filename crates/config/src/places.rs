@@ -1,0 +1,195 @@
+//! Where configuration and data live.
+
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::environment::Environment;
+
+/// The folders and files that belong to one person.
+///
+/// | | default | with `TOOLRACK_HOME` |
+/// |---|---|---|
+/// | settings | `$XDG_CONFIG_HOME/toolrack/toolrack.toml` | `$TOOLRACK_HOME/toolrack.toml` |
+/// | user servers | `$XDG_CONFIG_HOME/toolrack/mcp.json`, or `TOOLRACK_MCP_CONFIG` | `$TOOLRACK_HOME/mcp.json`, or `TOOLRACK_MCP_CONFIG` |
+/// | local servers | `$XDG_CONFIG_HOME/toolrack/projects/…/mcp.json` | `$TOOLRACK_HOME/projects/…/mcp.json` |
+/// | data | `$XDG_DATA_HOME/toolrack/` | `$TOOLRACK_HOME/` |
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    config: PathBuf,
+    data: PathBuf,
+    user_file: Option<PathBuf>,
+}
+
+/// Nothing says where the user's files are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no home folder is known: set `HOME`, or `TOOLRACK_HOME` to a folder for configuration and data")]
+pub struct NoHome;
+
+impl Places {
+    /// The places that `environment` names.
+    ///
+    /// # Errors
+    /// [`NoHome`] when neither `TOOLRACK_HOME` nor the home folder is known, and the XDG variables do not make up for it.
+    pub fn from_env(environment: &Environment) -> Result<Self, NoHome> {
+        let mut places = match environment.path("TOOLRACK_HOME") {
+            Some(home) => Self::under(home),
+            None => {
+                let base = |variable, default| xdg(environment, variable, default).map(|base| base.join("toolrack"));
+                Self {
+                    config: base("XDG_CONFIG_HOME", ".config")?,
+                    data: base("XDG_DATA_HOME", ".local/share")?,
+                    user_file: None,
+                }
+            }
+        };
+        places.user_file = environment.path("TOOLRACK_MCP_CONFIG").map(absolute);
+        Ok(places)
+    }
+
+    /// Configuration and data together below `home`.
+    #[must_use]
+    pub fn under(home: impl Into<PathBuf>) -> Self {
+        let home = absolute(home.into());
+        Self { config: home.clone(), data: home, user_file: None }
+    }
+
+    /// The folder of configuration files.
+    #[must_use]
+    pub fn config(&self) -> &Path {
+        &self.config
+    }
+
+    /// The folder of data: the database, artifacts.
+    #[must_use]
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// Settings, and the servers that every agent has (`[[defaults.mcp]]`).
+    #[must_use]
+    pub fn settings(&self) -> PathBuf {
+        self.config.join("toolrack.toml")
+    }
+
+    /// The user's servers.
+    #[must_use]
+    pub fn user_file(&self) -> PathBuf {
+        self.user_file.clone().unwrap_or_else(|| self.config.join("mcp.json"))
+    }
+
+    /// Whether `TOOLRACK_MCP_CONFIG` chose [`Self::user_file`], so that its absence is worth a word.
+    #[must_use]
+    pub fn user_file_is_chosen(&self) -> bool {
+        self.user_file.is_some()
+    }
+
+    /// The user's private servers for the project at `root`.
+    ///
+    /// It lies with the user's own files and not in the project: what a repository can bring is never private.
+    #[must_use]
+    pub fn local_file(&self, root: &Path) -> PathBuf {
+        let hash = Sha256::digest(root.as_os_str().as_encoded_bytes());
+        let hash: String = hash[..5].iter().map(|byte| format!("{byte:02x}")).collect();
+        let name: String = root
+            .file_name()
+            .map(|name| name.to_string_lossy())
+            .unwrap_or_default()
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+            .take(40)
+            .collect();
+        self.config.join("projects").join(format!("{name}-{hash}")).join("mcp.json")
+    }
+}
+
+/// An XDG base folder. A relative one is invalid and to be ignored (XDG Base Directory Specification 0.8).
+fn xdg(environment: &Environment, variable: &str, default: &str) -> Result<PathBuf, NoHome> {
+    match environment.path(variable).filter(|path| path.is_absolute()) {
+        Some(path) => Ok(path),
+        None => Ok(environment.home().ok_or(NoHome)?.join(default)),
+    }
+}
+
+fn absolute(path: PathBuf) -> PathBuf {
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+/// The root of the project that `cwd` is in: the nearest folder upward that holds `.git`, or else `cwd` itself.
+#[must_use]
+pub fn project_root(cwd: &Path) -> PathBuf {
+    let cwd = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
+    cwd.ancestors()
+        .find(|folder| folder.join(".git").symlink_metadata().is_ok())
+        .map_or_else(|| cwd.clone(), Path::to_owned)
+}
+
+/// The folders from the project's root down to `cwd`; a nearer folder is later and therefore stronger.
+pub(crate) fn project_folders(cwd: &Path) -> Vec<PathBuf> {
+    let root = project_root(cwd);
+    let cwd = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
+    let mut folders: Vec<_> =
+        cwd.ancestors().take_while(|folder| folder.starts_with(&root)).map(Path::to_owned).collect();
+    folders.reverse();
+    folders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn xdg_folders_are_honoured_and_relative_ones_ignored() {
+        let environment =
+            Environment::new([("HOME", "/home/ada"), ("XDG_CONFIG_HOME", "/etc/ada"), ("XDG_DATA_HOME", "relative")]);
+        let places = Places::from_env(&environment).unwrap();
+        assert_eq!(places.user_file(), Path::new("/etc/ada/toolrack/mcp.json"));
+        assert_eq!(places.data(), Path::new("/home/ada/.local/share/toolrack"));
+        assert!(!places.user_file_is_chosen());
+    }
+
+    #[test]
+    fn toolrack_home_holds_configuration_and_data() {
+        let environment = Environment::new([("TOOLRACK_HOME", "/rack")]);
+        let places = Places::from_env(&environment).unwrap();
+        assert_eq!(places.settings(), Path::new("/rack/toolrack.toml"));
+        assert_eq!(places.data(), Path::new("/rack"));
+    }
+
+    #[test]
+    fn toolrack_mcp_config_replaces_the_user_file_only() {
+        let environment = Environment::new([("HOME", "/home/ada"), ("TOOLRACK_MCP_CONFIG", "/x.json")]);
+        let places = Places::from_env(&environment).unwrap();
+        assert_eq!(places.user_file(), Path::new("/x.json"));
+        assert!(places.user_file_is_chosen());
+        assert!(places.settings().starts_with("/home/ada/.config"));
+    }
+
+    #[test]
+    fn no_home_is_an_error_that_says_what_to_set() {
+        let error = Places::from_env(&Environment::default()).unwrap_err();
+        assert!(error.to_string().contains("TOOLRACK_HOME"));
+    }
+
+    #[test]
+    fn local_files_of_two_projects_of_one_name_differ() {
+        let places = Places::under("/rack");
+        let one = places.local_file(Path::new("/a/shop"));
+        let two = places.local_file(Path::new("/b/shop"));
+        assert_ne!(one, two);
+        assert!(one.starts_with("/rack/projects"));
+    }
+
+    #[test]
+    fn a_project_reaches_from_the_git_root_down_to_the_working_folder() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let deep = root.join("a/b");
+        std::fs::create_dir_all(&deep).unwrap();
+        assert_eq!(project_folders(&deep), std::slice::from_ref(&deep));
+
+        std::fs::create_dir(root.join(".git")).unwrap();
+        assert_eq!(project_root(&deep), root);
+        assert_eq!(project_folders(&deep), [root.clone(), root.join("a"), deep]);
+    }
+}

@@ -1,0 +1,154 @@
+//! What is wrong with a configuration, and where.
+
+use std::{fmt, path::PathBuf};
+
+use serde::Serialize;
+use toolrack_host::text;
+
+/// Whether something was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Everything works; something looks like a mistake.
+    Warning,
+    /// An entry or a whole file is left out.
+    Error,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Warning => "warning",
+            Self::Error => "error",
+        })
+    }
+}
+
+/// One thing that is wrong with one file.
+///
+/// Its `Display` is for a person: place and message on the first line, then the line of the file with a caret below,
+/// then the next step. `{:#}` gives the first line alone. Neither ever holds a configured value that could be a
+/// secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// Whether something was lost.
+    pub severity: Severity,
+    /// The file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// Line in the file, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// Column in the line, from 1, in characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<usize>,
+    /// The entry as it is named in the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entry: Option<String>,
+    /// The field of the entry, as a path such as `env.TOKEN` or `args[2]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// The line of the file, values hidden.
+    #[serde(skip)]
+    pub snippet: Option<Snippet>,
+}
+
+/// A line of a file with a part of it pointed at. Values are replaced by asterisks, and the text is safe to print.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snippet {
+    /// The line, or the part of a long line around the mark.
+    pub text: String,
+    /// Where the mark begins, in terminal columns from 0.
+    pub start: usize,
+    /// How wide the mark is, in terminal columns; at least 1.
+    pub width: usize,
+}
+
+impl Problem {
+    pub(crate) fn new(severity: Severity, message: impl Into<String>) -> Self {
+        Self {
+            severity,
+            path: None,
+            line: None,
+            column: None,
+            entry: None,
+            field: None,
+            message: message.into(),
+            hint: None,
+            snippet: None,
+        }
+    }
+
+    pub(crate) fn error(message: impl Into<String>) -> Self {
+        Self::new(Severity::Error, message)
+    }
+
+    pub(crate) fn warning(message: impl Into<String>) -> Self {
+        Self::new(Severity::Warning, message)
+    }
+
+    pub(crate) fn in_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.path = Some(path.into());
+        self
+    }
+
+    pub(crate) fn of(mut self, entry: impl Into<String>) -> Self {
+        self.entry = Some(entry.into());
+        self
+    }
+
+    pub(crate) fn field(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Whether something was left out because of it.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+
+    fn headline(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.path {
+            f.write_str(&text::for_line(&path.display().to_string()))?;
+            for number in [self.line, self.column].into_iter().flatten() {
+                write!(f, ":{number}")?;
+            }
+            f.write_str(": ")?;
+        }
+        write!(f, "{}: ", self.severity)?;
+        if let Some(entry) = &self.entry {
+            write!(f, "`{}`: ", text::for_line(entry))?;
+        }
+        f.write_str(&text::for_line(&self.message))
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.headline(f)?;
+        if f.alternate() {
+            return Ok(());
+        }
+        if let (Some(snippet), Some(line)) = (&self.snippet, self.line) {
+            let number = line.to_string();
+            let gutter = " ".repeat(number.len());
+            let (before, mark) = (" ".repeat(snippet.start), "^".repeat(snippet.width));
+            write!(f, "\n  {number} | {}\n  {gutter} | {before}{mark}", snippet.text)?;
+        }
+        if let Some(hint) = &self.hint {
+            write!(f, "\n  hint: {}", text::for_line(hint))?;
+        }
+        Ok(())
+    }
+}

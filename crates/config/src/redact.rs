@@ -1,0 +1,284 @@
+//! Configuration that can be shown: placeholders stay, literal secrets do not.
+
+use std::ops::Range;
+
+use serde_json::{Map, Value as Json, json};
+use toolrack_host::{
+    ServerSpec,
+    spec::{Http, InheritEnv, Limits, Protocol, Retry, Stdio, Timeouts, Transport},
+};
+
+use crate::{
+    dialect::json,
+    document::Document,
+    mask::{self, HIDDEN},
+    node::{Node, Value},
+    placeholder::{Bare, Piece, pieces},
+};
+
+/// Words before a credential that are none themselves (RFC 9110, 11.1).
+const SCHEMES: &[&str] = &["Bearer ", "Basic ", "Token "];
+
+/// `spec` as an entry of a configuration file, safe to print: what is said in `env` and `headers` is hidden except for
+/// its placeholders, and so are the secret parts of arguments and URLs. Defaults are left out.
+#[must_use]
+pub fn redact(spec: &ServerSpec) -> Json {
+    let mut entry = match &spec.transport {
+        Transport::Stdio(stdio) => of_stdio(stdio),
+        Transport::Http(http) => of_http("http", http),
+        Transport::Sse(http) => of_http("sse", http),
+        Transport::Native(_) => Map::from_iter([("type".to_owned(), json!("native"))]),
+    };
+    let mut put = |name: &str, differs: bool, value: Json| {
+        if differs {
+            entry.insert(name.to_owned(), value);
+        }
+    };
+    put("enabled", !spec.enabled, json!(spec.enabled));
+    put("protocol", spec.protocol != Protocol::Auto, json!(spec.protocol));
+    let tools = json!({ "allow": spec.tools.allow(), "deny": spec.tools.deny() });
+    put("tools", !spec.tools.allow().is_empty() || !spec.tools.deny().is_empty(), tools);
+
+    let (given, usual) = (&spec.timeouts, Timeouts::default());
+    for (name, given, usual) in [
+        ("startup_timeout", given.startup, usual.startup),
+        ("list_timeout", given.list, usual.list),
+        ("call_timeout", given.call, usual.call),
+        ("max_call_time", given.call_total, usual.call_total),
+        ("shutdown_timeout", given.shutdown, usual.shutdown),
+    ] {
+        put(name, given != usual, json!(given.as_secs_f64()));
+    }
+    let (given, usual) = (&spec.limits, Limits::default());
+    put("max_message_bytes", given.message_bytes != usual.message_bytes, json!(given.message_bytes));
+    put("max_output_bytes", given.output_bytes != usual.output_bytes, json!(given.output_bytes));
+    put("retry", spec.retry.attempts != Retry::default().attempts, json!(spec.retry.attempts));
+    Json::Object(entry)
+}
+
+fn of_stdio(stdio: &Stdio) -> Map<String, Json> {
+    let mut entry = Map::new();
+    entry.insert("type".to_owned(), json!("stdio"));
+    entry.insert("command".to_owned(), json!(mask::argument(&stdio.command)));
+    if !stdio.args.is_empty() {
+        let args = mask::arguments(stdio.args.iter().map(String::as_str));
+        entry.insert("args".to_owned(), json!(args));
+    }
+    if !stdio.env.is_empty() {
+        entry.insert("env".to_owned(), hidden(&stdio.env));
+    }
+    if let Some(cwd) = &stdio.cwd {
+        entry.insert("cwd".to_owned(), json!(cwd.display().to_string()));
+    }
+    let inherit_env = match &stdio.inherit_env {
+        InheritEnv::Safe => return entry,
+        InheritEnv::All => json!("all"),
+        InheritEnv::None => json!("none"),
+        InheritEnv::Names(names) => json!(names),
+    };
+    entry.insert("inherit_env".to_owned(), inherit_env);
+    entry
+}
+
+fn of_http(kind: &str, http: &Http) -> Map<String, Json> {
+    let usual = Http::default();
+    let mut entry = Map::new();
+    entry.insert("type".to_owned(), json!(kind));
+    entry.insert("url".to_owned(), json!(mask::url(&http.url)));
+    if !http.headers.is_empty() {
+        entry.insert("headers".to_owned(), hidden(&http.headers));
+    }
+    if http.open_timeout != usual.open_timeout {
+        entry.insert("open_timeout".to_owned(), json!(http.open_timeout.as_secs_f64()));
+    }
+    if http.read_timeout != usual.read_timeout {
+        entry.insert("read_timeout".to_owned(), json!(http.read_timeout.as_secs_f64()));
+    }
+    if http.sse_max_reconnects != usual.sse_max_reconnects {
+        entry.insert("sse_max_reconnects".to_owned(), json!(http.sse_max_reconnects));
+    }
+    entry
+}
+
+fn hidden(values: &std::collections::BTreeMap<String, String>) -> Json {
+    values
+        .iter()
+        .map(|(name, value)| (name.clone(), Json::String(literal(value, Bare::Names))))
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+/// `text` with everything hidden but its placeholders, and the word `Bearer` and its like before them.
+pub(crate) fn literal(text: &str, bare: Bare) -> String {
+    let is_scheme = |scheme: &&&str| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+    let (scheme, rest) = text.split_at(SCHEMES.iter().find(is_scheme).map_or(0, |scheme| scheme.len()));
+    let Ok(pieces) = pieces(rest, bare) else {
+        return format!("{scheme}{HIDDEN}");
+    };
+    let mut out = scheme.to_owned();
+    for piece in pieces {
+        match piece {
+            Piece::Literal(_) if out.ends_with(HIDDEN) => {}
+            Piece::Literal(_) => out.push_str(HIDDEN),
+            Piece::Secret(name) => out.push_str(&format!("${{secret:{name}}}")),
+            Piece::Input(name) => out.push_str(&format!("${{input:{name}}}")),
+            Piece::Variable { name, default } => out.push_str(&match default {
+                None => format!("${{{name}}}"),
+                Some("") => format!("${{{name}:-}}"),
+                Some(_) => format!("${{{name}:-{HIDDEN}}}"),
+            }),
+        }
+    }
+    out
+}
+
+/// The whole text of a JSON file, with the same things hidden. Where it cannot be parsed, all values are.
+pub(crate) fn file(text: &str) -> String {
+    let document = Document::new(None, text);
+    let root = json::parse(&document);
+    let hidden = root.as_ref().ok().and_then(Option::as_ref).and_then(|root| {
+        let container = json::container(&document, root).ok()?;
+        let mut hidden = Vec::new();
+        match container {
+            json::Container::Under(node) | json::Container::Root(node) => {
+                for member in node.members().unwrap_or_default() {
+                    hide_entry(&member.node, &mut hidden);
+                }
+            }
+            json::Container::Missing => {}
+        }
+        Some(hidden)
+    });
+    let Some(mut hidden) = hidden else {
+        return document.text.split('\n').map(mask::line).collect::<Vec<_>>().join("\n");
+    };
+    hidden.sort_by_key(|(at, _)| at.start);
+    let mut out = String::with_capacity(document.text.len());
+    let mut done = 0;
+    for (at, shown) in hidden {
+        out.push_str(&document.text[done..at.start]);
+        out.push_str(&Json::String(shown).to_string());
+        done = at.end;
+    }
+    out.push_str(&document.text[done..]);
+    out
+}
+
+type Hidden = Vec<(Range<usize>, String)>;
+
+fn hide_entry(entry: &Node, hidden: &mut Hidden) {
+    for member in entry.members().unwrap_or_default() {
+        let name = member.name.to_ascii_lowercase();
+        if name == "env" || name.ends_with("headers") || mask::is_secret_name(&name) {
+            hide_texts(&member.node, hidden, &|text| literal(text, Bare::Names));
+        } else if let Value::List(nodes) = &member.node.value {
+            hide_arguments(nodes, hidden);
+        } else {
+            hide_texts(&member.node, hidden, &mask::argument);
+        }
+    }
+}
+
+fn hide_arguments(nodes: &[Node], hidden: &mut Hidden) {
+    let texts: Vec<(&Node, &str)> = nodes
+        .iter()
+        .filter_map(|node| match &node.value {
+            Value::Text(text) => Some((node, text.as_str())),
+            _ => None,
+        })
+        .collect();
+    let shown = mask::arguments(texts.iter().map(|(_, text)| *text));
+    for ((node, text), shown) in texts.into_iter().zip(shown) {
+        if shown != text {
+            hidden.push((node.at.clone(), shown));
+        }
+    }
+}
+
+fn hide_texts(node: &Node, hidden: &mut Hidden, hide: &dyn Fn(&str) -> String) {
+    match &node.value {
+        Value::Text(text) => {
+            let shown = hide(text);
+            if shown != *text {
+                hidden.push((node.at.clone(), shown));
+            }
+        }
+        Value::List(nodes) => nodes.iter().for_each(|node| hide_texts(node, hidden, hide)),
+        Value::Map(members) => {
+            for member in members {
+                if mask::is_secret_name(&member.name) {
+                    hide_texts(&member.node, hidden, &|text| literal(text, Bare::Names));
+                } else {
+                    hide_texts(&member.node, hidden, hide);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_are_hidden_and_placeholders_are_not() {
+        for (text, shown) in [
+            ("canary", "***"),
+            ("", ""),
+            ("${TOKEN}", "${TOKEN}"),
+            ("Bearer canary", "Bearer ***"),
+            ("Bearer ${TOKEN}", "Bearer ${TOKEN}"),
+            ("bearer x${TOKEN}canary", "bearer ***${TOKEN}***"),
+            ("${TOKEN:-canary}", "${TOKEN:-***}"),
+            ("$TOKEN", "${TOKEN}"),
+            ("${secret:x}", "${secret:x}"),
+            ("canary ${", "***"),
+            ("${canary%x}", "***"),
+        ] {
+            assert_eq!(literal(text, Bare::Names), shown);
+        }
+        assert_eq!(literal("$ecret", Bare::Nothing), "***");
+    }
+
+    #[test]
+    fn a_spec_is_shown_as_an_entry_without_its_secrets() {
+        let mut spec = ServerSpec::stdio("npx", ["-y", "pg", "postgres://a:canary@h/d", "--token", "canary"]);
+        if let Transport::Stdio(stdio) = &mut spec.transport {
+            stdio.env.insert("KEY".into(), "canary".into());
+            stdio.env.insert("URL".into(), "${URL}".into());
+        }
+        spec.enabled = false;
+        assert_eq!(
+            redact(&spec),
+            json!({
+                "type": "stdio",
+                "command": "npx",
+                "args": ["-y", "pg", "postgres://a:***@h/d", "--token", "***"],
+                "env": { "KEY": "***", "URL": "${URL}" },
+                "enabled": false,
+            })
+        );
+        let mut spec = ServerSpec::http("https://h/mcp?api_key=canary");
+        if let Transport::Http(http) = &mut spec.transport {
+            http.headers.insert("X".into(), "canary".into());
+        }
+        assert!(!redact(&spec).to_string().contains("canary"));
+    }
+
+    #[test]
+    fn a_file_is_shown_without_its_secrets() {
+        let text = r#"{
+  // note
+  "mcpServers": {
+    "a": { "command": "x", "args": ["--token", "canary"], "env": { "K": "canary" }, "oauth": { "client_secret": "canary" } },
+  },
+}"#;
+        let shown = file(text);
+        assert!(!shown.contains("canary"), "{shown}");
+        assert_eq!(shown.lines().count(), text.lines().count());
+        assert!(shown.contains(r#""args": ["--token", "***"]"#));
+        let shown = file(r#"{ "mcpServers": { "a": { "env": { "K": "canary" } "#);
+        assert!(!shown.contains("canary"), "{shown}");
+    }
+}

@@ -1,0 +1,115 @@
+//! Whether a person has agreed to run what a project's file says.
+//!
+//! What a repository brings is a proposal. An approval is for one entry, by its project, its name and the hash of its
+//! content: when a byte of its meaning changes, it waits again. Comments and the order of fields mean nothing.
+
+use std::path::Path;
+
+use serde_json::Value as Json;
+use sha2::{Digest, Sha256};
+
+/// An entry that needs an approval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate<'a> {
+    /// The folder that holds the project's file, with symbolic links resolved.
+    pub project: &'a Path,
+    /// The entry's name.
+    pub name: &'a str,
+    /// [`content_hash`] of the entry.
+    pub hash: &'a str,
+}
+
+/// Who knows what was approved.
+pub trait Ledger {
+    /// Whether exactly this was approved.
+    fn approves(&self, candidate: &Candidate<'_>) -> bool;
+}
+
+impl<F: Fn(&Candidate<'_>) -> bool> Ledger for F {
+    fn approves(&self, candidate: &Candidate<'_>) -> bool {
+        self(candidate)
+    }
+}
+
+/// Nothing was ever approved.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoLedger;
+
+impl Ledger for NoLedger {
+    fn approves(&self, _: &Candidate<'_>) -> bool {
+        false
+    }
+}
+
+/// The hash of an entry's content: SHA-256 over all of its fields, known or not, in a canonical order; 64 hex digits.
+#[must_use]
+pub fn content_hash(entry: &Json) -> String {
+    let mut canonical = String::from("toolrack entry 1\n");
+    write_canonical(entry, &mut canonical);
+    let hash = Sha256::digest(canonical);
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn write_canonical(value: &Json, out: &mut String) {
+    match value {
+        Json::Array(values) => {
+            out.push('[');
+            for value in values {
+                write_canonical(value, out);
+                out.push(',');
+            }
+            out.push(']');
+        }
+        Json::Object(members) => {
+            // Sorted here, because the order of a `Map` depends on a feature that any crate can switch on.
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_by_key(|(name, _)| name.as_str());
+            out.push('{');
+            for (name, value) in members {
+                out.push_str(&Json::from(name.as_str()).to_string());
+                out.push(':');
+                write_canonical(value, out);
+                out.push(',');
+            }
+            out.push('}');
+        }
+        scalar => out.push_str(&scalar.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_hash_is_of_meaning_not_of_order() {
+        let one: Json = serde_json::from_str(r#"{"command":"x","env":{"A":"1","B":"2"}}"#).unwrap();
+        let two: Json = serde_json::from_str(r#"{ "env": {"B":"2", "A":"1"}, "command": "x" }"#).unwrap();
+        assert_eq!(content_hash(&one), content_hash(&two));
+        assert_eq!(content_hash(&one).len(), 64);
+    }
+
+    #[test]
+    fn every_change_of_meaning_changes_the_hash() {
+        let base = json!({ "command": "x", "args": ["a", "b"] });
+        for other in [
+            json!({ "command": "y", "args": ["a", "b"] }),
+            json!({ "command": "x", "args": ["b", "a"] }),
+            json!({ "command": "x", "args": ["a,b"] }),
+            json!({ "command": "x", "args": ["a", "b"], "unknown": 1 }),
+            json!({ "command": "x", "args": [["a", "b"]] }),
+        ] {
+            assert_ne!(content_hash(&base), content_hash(&other), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_hash_never_changes_between_versions() {
+        assert_eq!(
+            content_hash(&json!({ "command": "x" })),
+            "308a6ec9f7ee0c4f3a769941ca85dbf7e062067a2857a2c42790298702e656bf"
+        );
+    }
+}

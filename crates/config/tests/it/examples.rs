@@ -1,0 +1,98 @@
+//! Configurations as the seeds and the documentation of other programs show them.
+
+use toolrack_config::{Loaded, Severity};
+use toolrack_host::spec::{InheritEnv, Transport};
+
+use super::load_text;
+
+fn names(loaded: &Loaded) -> Vec<&str> {
+    loaded.desired.keys().map(|name| name.as_str()).collect()
+}
+
+macro_rules! example {
+    ($file:literal) => {
+        load_text($file, include_str!(concat!("examples/", $file)))
+    };
+}
+
+fn clean(loaded: &Loaded) -> Vec<&str> {
+    assert!(loaded.problems.is_empty(), "{:#?}", loaded.problems);
+    names(loaded)
+}
+
+#[test]
+fn the_seeds_load_as_written() {
+    assert_eq!(clean(&example!("spacebot.toml")), ["filesystem", "sentry"]);
+    assert_eq!(clean(&example!("qbit-claude.json")), ["remote-server", "server-name"]);
+    assert_eq!(clean(&example!("qbit-user.json")), ["filesystem", "github"]);
+    assert_eq!(clean(&example!("qbit-project.json")), ["internal-api", "project-db"]);
+    assert_eq!(clean(&example!("wave.json")), ["my-server"]);
+    assert_eq!(clean(&example!("synapse.json")), ["filesystem"]);
+    assert_eq!(clean(&example!("tavernkit.json")), ["local", "remote"]);
+}
+
+#[test]
+fn placeholders_are_kept_as_written() {
+    let loaded = example!("spacebot.toml");
+    let Transport::Http(http) = &loaded.desired["sentry"].transport else { panic!() };
+    assert_eq!(http.headers["Authorization"], "Bearer ${SENTRY_TOKEN}");
+}
+
+#[test]
+fn vs_code_loads_but_for_what_only_it_can_ask() {
+    let loaded = example!("vscode.json");
+    assert_eq!(names(&loaded), ["github", "playwright"]);
+    let [problem] = &*loaded.problems else { panic!("{:#?}", loaded.problems) };
+    assert_eq!((problem.entry.as_deref(), problem.line), (Some("perplexity"), Some(20)));
+    assert_eq!(problem.field.as_deref(), Some("env.PERPLEXITY_API_KEY"));
+}
+
+#[test]
+fn codex_loads_with_its_own_words() {
+    let loaded = example!("codex.toml");
+    assert_eq!(clean(&loaded), ["context7", "figma"]);
+    let context7 = &loaded.desired["context7"];
+    assert_eq!((context7.timeouts.startup.as_secs(), context7.timeouts.call.as_secs()), (20, 90));
+    let Transport::Stdio(stdio) = &context7.transport else { panic!() };
+    assert_eq!(stdio.inherit_env, InheritEnv::Names(vec!["LOCAL_TOKEN".into()]));
+    let figma = &loaded.desired["figma"];
+    assert!(!figma.enabled);
+    assert_eq!((figma.tools.allow().len(), figma.tools.deny().len()), (2, 1));
+    let Transport::Http(http) = &figma.transport else { panic!() };
+    assert_eq!(http.headers["Authorization"], "Bearer ${FIGMA_OAUTH_TOKEN}");
+}
+
+#[test]
+fn windsurf_and_gemini_load_with_their_own_words() {
+    let loaded = example!("windsurf.json");
+    assert_eq!(clean(&loaded), ["github", "remote"]);
+    assert_eq!(loaded.desired["github"].tools.deny(), ["delete_*"]);
+    assert!(!loaded.desired["remote"].enabled);
+
+    let loaded = example!("gemini.json");
+    assert_eq!(names(&loaded), ["httpServer", "pythonTools"]);
+    assert_eq!(loaded.desired["pythonTools"].timeouts.startup.as_secs(), 15);
+    assert!(loaded.problems.iter().all(|problem| problem.severity == Severity::Warning));
+    let about: Vec<_> = loaded.problems.iter().filter_map(|problem| problem.field.as_deref()).collect();
+    assert_eq!(about, ["timeout", "trust"]);
+}
+
+#[test]
+fn nothing_that_is_shown_holds_a_literal_secret() {
+    let loaded = load_text(
+        "mcp.json",
+        r#"{ "mcpServers": {
+            "a": { "command": "x", "args": ["--api-key=canary"], "env": { "K": "canary", "L": "canary " } },
+            "b": { "url": "https://u:canary@h/", "headers": { "X": "canary", "Y": "canary\n" } },
+            "c": { "command": "canary", "url": "https://u:canary@h", "env": { "K": ["canary"] } }
+        } }"#,
+    );
+    let shown: String = loaded
+        .entries
+        .iter()
+        .map(|entry| entry.view.to_string())
+        .chain(loaded.problems.iter().map(ToString::to_string))
+        .collect();
+    assert!(loaded.problems.len() >= 3, "{shown}");
+    assert!(!shown.contains("canary"), "{shown}");
+}

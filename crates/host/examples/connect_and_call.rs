@@ -1,0 +1,39 @@
+//! Connects a server, lists its tools, calls one.
+//!
+//! `cargo run -p toolrack-host --example connect_and_call -- npx -y @modelcontextprotocol/server-everything`
+
+use std::{env, error::Error};
+
+use serde_json::json;
+use toolrack_host::{Call, Desired, Host, ServerName, ServerSpec, spec::Transport};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let mut words = env::args().skip(1);
+    let command = words.next().ok_or("give the command of an MCP server")?;
+    let mut spec = match command.starts_with("http") {
+        true => ServerSpec::http(command),
+        false => ServerSpec::stdio(command, words),
+    };
+    // A host hands nothing of its own environment to servers: what they need is in their spec.
+    if let Transport::Stdio(stdio) = &mut spec.transport {
+        stdio.env.insert("PATH".into(), env::var("PATH")?);
+    }
+
+    let host = Host::builder().build();
+    host.apply(Desired::from([(ServerName::new("demo")?, spec)])).await;
+    host.settled().await;
+    for server in host.status() {
+        println!("{}: {} {:?} {:?}", server.name, server.state.word(), server.protocol_version, server.state.error());
+    }
+    for tool in host.catalog().tools() {
+        println!("  {} ({} tokens)", tool.name, tool.tokens);
+    }
+    let arguments = json!({"message": "hello"}).as_object().cloned().unwrap_or_default();
+    match host.call(Call::new("demo/echo", arguments)).await {
+        Ok(outcome) => println!("{}", outcome.text),
+        Err(error) => println!("{error}"),
+    }
+    host.shutdown().await;
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! Questions that only somebody outside can answer: a person, a front end, a policy of the embedder.
+//!
+//! One [`Asker`] serves them all: may this call run, fill in this form, open this URL, let your model answer this
+//! (sampling), which folders may the server know of (roots). A server is told only of the abilities that the asker
+//! declares, so that none offers tools that nobody could serve.
+
+use std::{fmt, sync::Arc};
+
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::spec::ServerName;
+
+/// What an [`Asker`] can do; everything is off by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Abilities {
+    /// Answers [`Asker::confirm`].
+    pub confirm: bool,
+    /// Fills in forms ([`Asker::elicit`] with [`Elicitation::Form`]).
+    pub forms: bool,
+    /// Shows URLs ([`Asker::elicit`] with [`Elicitation::Url`]).
+    pub urls: bool,
+    /// Has a model for [`Asker::sample`].
+    pub sampling: bool,
+    /// Names folders in [`Asker::roots`].
+    pub roots: bool,
+}
+
+impl Abilities {
+    /// Nothing at all: the default.
+    pub const NONE: Self = Self {
+        confirm: false,
+        forms: false,
+        urls: false,
+        sampling: false,
+        roots: false,
+    };
+    /// Everything.
+    pub const ALL: Self = Self {
+        confirm: true,
+        forms: true,
+        urls: true,
+        sampling: true,
+        roots: true,
+    };
+
+    /// What either of the two can do.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            confirm: self.confirm || other.confirm,
+            forms: self.forms || other.forms,
+            urls: self.urls || other.urls,
+            sampling: self.sampling || other.sampling,
+            roots: self.roots || other.roots,
+        }
+    }
+}
+
+/// Answers questions that come up while a server is used.
+///
+/// Every method has a default that refuses, so an implementation holds only what it [can do](Asker::abilities). A
+/// question is dropped (its future with it) when the call that caused it ends. While one is open, the clocks of its
+/// call stand still.
+pub trait Asker: Send + Sync {
+    /// What this asker can do. Read when a server connects (to declare client capabilities) and at each call.
+    fn abilities(&self) -> Abilities {
+        Abilities::NONE
+    }
+
+    /// May this call run? Asked when the [gate](crate::Gate) says so.
+    fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
+        drop(question);
+        Box::pin(async { Confirmed::No { why: None } })
+    }
+
+    /// A server wants input from the person (MCP elicitation).
+    fn elicit(&self, server: ServerName, question: Elicitation) -> BoxFuture<'_, Elicited> {
+        drop((server, question));
+        Box::pin(async { Elicited::Decline })
+    }
+
+    /// A server wants an answer from the host's model (MCP sampling). `request` holds the parameters of
+    /// `sampling/createMessage`; the answer is its result object.
+    fn sample(
+        &self,
+        server: ServerName,
+        request: Value,
+    ) -> BoxFuture<'_, Result<Value, AskRefused>> {
+        drop((server, request));
+        Box::pin(async { Err(AskRefused::new("sampling is not available")) })
+    }
+
+    /// The folders that a server may know of (MCP roots).
+    fn roots(&self, server: ServerName) -> BoxFuture<'_, Vec<Root>> {
+        drop(server);
+        Box::pin(async { Vec::new() })
+    }
+}
+
+/// Answers nothing: the asker of a program without anybody to ask.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nobody;
+
+impl Asker for Nobody {}
+
+/// A shared asker.
+pub type SharedAsker = Arc<dyn Asker>;
+
+impl fmt::Debug for dyn Asker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Asker({:?})", self.abilities())
+    }
+}
+
+/// The question whether a call may run.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Confirm {
+    /// The server of the tool.
+    pub server: ServerName,
+    /// The tool's own name.
+    pub tool: String,
+    /// Exactly what would be sent.
+    pub arguments: Map<String, Value>,
+    /// Why it is asked: the rule that said so.
+    pub why: String,
+    /// The server claims that the tool changes nothing.
+    pub read_only: bool,
+    /// The server claims that the tool may destroy something.
+    pub destructive: bool,
+}
+
+/// The answer to [`Confirm`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Confirmed {
+    /// Run it as asked.
+    Yes,
+    /// Run it with these arguments instead.
+    Edited(Map<String, Value>),
+    /// Do not run it.
+    No {
+        /// In the person's words, if they gave any.
+        why: Option<String>,
+    },
+}
+
+/// What a server wants from the person.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Elicitation {
+    /// Fill in a form. Never a place for secrets.
+    Form {
+        /// The server's text; untrusted.
+        message: String,
+        /// A flat JSON Schema of the fields.
+        schema: Value,
+    },
+    /// Visit a URL. It must be shown whole and never opened, or even fetched, without consent.
+    Url {
+        /// The server's text; untrusted.
+        message: String,
+        /// An `https` URL, or `http` on loopback; everything else is refused before anybody is asked.
+        url: String,
+        /// The server's name for this exchange, when it gave one.
+        id: Option<String>,
+    },
+}
+
+/// The answer to an [`Elicitation`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Elicited {
+    /// The person agreed. For a form: the fields. Fields left out are filled with the schema's defaults.
+    Accept(Map<String, Value>),
+    /// The person said no.
+    Decline,
+    /// The person went away without deciding.
+    Cancel,
+}
+
+/// A folder that a server may know of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Root {
+    /// A `file://` URI.
+    pub uri: String,
+    /// A name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// The asker did not answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct AskRefused {
+    why: String,
+}
+
+impl AskRefused {
+    /// `why` is sent to the server.
+    pub fn new(why: impl Into<String>) -> Self {
+        Self { why: why.into() }
+    }
+}

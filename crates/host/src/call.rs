@@ -1,0 +1,469 @@
+//! The one door: route, gate, send, ask, shape, tell. There is no other way to run a tool.
+
+pub(crate) mod gate;
+pub(crate) mod shape;
+
+mod outcome;
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::{Map, Value};
+use tokio::time::{Instant, timeout};
+
+pub use outcome::{Artifact, ToolOutcome};
+
+use self::gate::{Gate, GateRequest, Verdict};
+use crate::{
+    ask::{Confirm, Confirmed, SharedAsker},
+    catalog::{Catalog, CatalogTool, Unknown},
+    event::{CallEnd, Event},
+    link::{Link, LinkError, OnProgress, Request, RpcError, decode::call_result, inbound::Events, quote},
+    mcp::TaskSupport,
+    resolve::Artifacts,
+    server::{Server, State},
+    spec::{ServerName, Source},
+};
+
+/// How long a lost session may go unnoticed.
+const FRESH_LINK: Duration = Duration::from_secs(1);
+
+/// A call of a tool.
+#[derive(Clone)]
+pub struct Call {
+    selector: String,
+    arguments: Map<String, Value>,
+    asker: Option<SharedAsker>,
+    on_progress: Option<OnProgress>,
+    timeout: Option<Duration>,
+    catalog: Option<Arc<Catalog>>,
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("selector", &self.selector).finish_non_exhaustive()
+    }
+}
+
+impl Call {
+    /// A call of the tool `selector`: `server/tool`, `server.tool` or a model-visible name.
+    pub fn new(selector: impl Into<String>, arguments: Map<String, Value>) -> Self {
+        Self {
+            selector: selector.into(),
+            arguments,
+            asker: None,
+            on_progress: None,
+            timeout: None,
+            catalog: None,
+        }
+    }
+
+    /// The tool as it was given.
+    #[must_use]
+    pub fn selector(&self) -> &str {
+        &self.selector
+    }
+
+    pub(crate) fn catalog(&self) -> Option<Arc<Catalog>> {
+        self.catalog.clone()
+    }
+
+    /// Who answers what comes up during this call; default: the asker of the host.
+    #[must_use]
+    pub fn asker(mut self, asker: SharedAsker) -> Self {
+        self.asker = Some(asker);
+        self
+    }
+
+    /// Called for each report of progress, in order, and never after the call has ended. Must not block.
+    #[must_use]
+    pub fn on_progress(mut self, on_progress: OnProgress) -> Self {
+        self.on_progress = Some(on_progress);
+        self
+    }
+
+    /// The silence allowed, in place of the server's [`Timeouts::call`](crate::Timeouts::call).
+    #[must_use]
+    pub fn timeout(mut self, idle: Duration) -> Self {
+        self.timeout = Some(idle);
+        self
+    }
+
+    /// Looks the name up in this catalog, which a run pinned when it started, and not in the newest.
+    #[must_use]
+    pub fn pinned(mut self, catalog: Arc<Catalog>) -> Self {
+        self.catalog = Some(catalog);
+        self
+    }
+}
+
+/// Why a call has no result. A tool's own error is a result, not one of these.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// No such tool.
+    #[error("{0}")]
+    Unknown(Unknown),
+    /// No such server.
+    #[error("no server is called `{server}`")]
+    UnknownServer {
+        /// The name as given, safe to print.
+        server: String,
+    },
+    /// The gate or a person said no.
+    #[error("the call of {server}/{tool} was not allowed: {why}")]
+    Denied {
+        /// Which server.
+        server: ServerName,
+        /// Which tool.
+        tool: String,
+        /// The rule or the answer.
+        why: String,
+        /// Somebody has to be asked, and nobody is there.
+        unasked: bool,
+    },
+    /// The server has no connection.
+    #[error("the server {server} ({source_of}) is not connected: {}", NotReady(.state))]
+    NotReady {
+        /// Which.
+        server: ServerName,
+        /// Its state.
+        state: State,
+        /// Where it is configured.
+        source_of: Source,
+        /// Why the last attempt failed.
+        error: Option<Arc<LinkError>>,
+    },
+    /// The server answered with a JSON-RPC error.
+    #[error("{server} refused {what}: {error}")]
+    Remote {
+        /// Which server.
+        server: ServerName,
+        /// The tool, prompt or resource.
+        what: String,
+        /// Its answer.
+        error: RpcError,
+    },
+    /// Something on the way to the server, or back, went wrong.
+    #[error("{what} on the server {server} ({source_of}) failed: {error}")]
+    Link {
+        /// Which server.
+        server: ServerName,
+        /// The tool, prompt or resource.
+        what: String,
+        /// Where the server is configured.
+        source_of: Source,
+        /// What went wrong.
+        error: LinkError,
+    },
+}
+
+struct NotReady<'a>(&'a State);
+
+impl fmt::Display for NotReady<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            State::Disabled => f.write_str("it is disabled"),
+            State::PendingTrust => f.write_str("it comes from a project file and is not trusted yet"),
+            state => f.write_str(state.error().unwrap_or("it was stopped")),
+        }
+    }
+}
+
+/// What kind of failure it is: what a caller does next depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CallErrorKind {
+    /// The name is wrong.
+    UnknownTool,
+    /// The gate or a person said no.
+    Denied,
+    /// The server waits for trust.
+    NotTrusted,
+    /// The server wants a sign-in.
+    NeedsAuth,
+    /// The server cannot be reached, ended or did not answer in time.
+    Unreachable,
+    /// The server refused the call.
+    Refused,
+    /// The configuration is at fault.
+    Config,
+    /// The server broke a promise of the protocol, or a bound.
+    Other,
+}
+
+impl CallError {
+    /// What kind of failure it is.
+    #[must_use]
+    pub fn kind(&self) -> CallErrorKind {
+        match self {
+            Self::Unknown(_) | Self::UnknownServer { .. } => CallErrorKind::UnknownTool,
+            Self::Denied { .. } => CallErrorKind::Denied,
+            Self::Remote { .. } => CallErrorKind::Refused,
+            Self::NotReady { state: State::PendingTrust, .. } => CallErrorKind::NotTrusted,
+            Self::NotReady { state: State::Disabled, .. } => CallErrorKind::Config,
+            Self::NotReady { state: State::NeedsAuth { .. }, .. } => CallErrorKind::NeedsAuth,
+            Self::NotReady { error, .. } => error.as_deref().map_or(CallErrorKind::Unreachable, kind_of),
+            Self::Link { error, .. } => kind_of(error),
+        }
+    }
+
+    /// A stable code for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unknown(_) => "UNKNOWN_TOOL",
+            Self::UnknownServer { .. } => "UNKNOWN_SERVER",
+            Self::Denied { unasked: true, .. } => "APPROVAL_NEEDED",
+            Self::Denied { .. } => "DENIED",
+            Self::NotReady { state: State::PendingTrust, .. } => "NOT_TRUSTED",
+            Self::NotReady { state: State::Disabled, .. } => "SERVER_DISABLED",
+            Self::NotReady { error, .. } => error.as_deref().map_or("SERVER_NOT_CONNECTED", LinkError::code),
+            Self::Remote { .. } => "RPC_ERROR",
+            Self::Link { error, .. } => error.code(),
+        }
+    }
+}
+
+fn kind_of(error: &LinkError) -> CallErrorKind {
+    match error {
+        LinkError::NeedsAuth { .. } => CallErrorKind::NeedsAuth,
+        LinkError::Resolve(_) => CallErrorKind::Config,
+        LinkError::Rpc(_) => CallErrorKind::Refused,
+        LinkError::Unparsable { .. }
+        | LinkError::InvalidEvent { .. }
+        | LinkError::Protocol { .. }
+        | LinkError::TooLarge { .. } => CallErrorKind::Other,
+        _ => CallErrorKind::Unreachable,
+    }
+}
+
+/// What the door needs from its host.
+pub(crate) struct Door {
+    pub(crate) gate: Arc<dyn Gate>,
+    pub(crate) asker: SharedAsker,
+    pub(crate) artifacts: Option<Arc<dyn Artifacts>>,
+    pub(crate) events: Events,
+    pub(crate) calls: AtomicU64,
+}
+
+impl Door {
+    /// Runs a call through the door.
+    pub(crate) async fn call(
+        &self,
+        call: Call,
+        tool: &CatalogTool,
+        server: &Server,
+    ) -> Result<ToolOutcome, CallError> {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let asker = call.asker.clone().unwrap_or_else(|| self.asker.clone());
+        let arguments = self.pass(number, &call, tool, &asker).await?;
+        (self.events)(Event::ToolStarted {
+            call: number,
+            server: tool.server.clone(),
+            tool: tool.tool().name.clone(),
+        });
+        let mut running = Running {
+            events: &self.events,
+            number,
+            tool,
+            started: Instant::now(),
+            end: CallEnd::Cancelled,
+        };
+        let result = self.send(number, &call, arguments, tool, server, asker).await;
+        running.end = match &result {
+            Ok(outcome) if outcome.is_error => CallEnd::ToolError,
+            Ok(_) => CallEnd::Ok,
+            Err(_) => CallEnd::Failed,
+        };
+        result.map(|mut outcome| {
+            outcome.duration = running.started.elapsed();
+            outcome
+        })
+    }
+
+    /// The gate: gives the arguments to send, or why nothing is sent.
+    async fn pass(
+        &self,
+        number: u64,
+        call: &Call,
+        tool: &CatalogTool,
+        asker: &SharedAsker,
+    ) -> Result<Map<String, Value>, CallError> {
+        let definition = tool.tool();
+        let verdict = self.gate.judge(&GateRequest {
+            server: &tool.server,
+            tool: &definition.name,
+            arguments: &call.arguments,
+            annotations: &definition.annotations,
+        });
+        let (why, unasked) = match verdict {
+            Verdict::Allow => return Ok(call.arguments.clone()),
+            Verdict::Deny { why } => (why, false),
+            Verdict::Confirm { why } if !asker.abilities().confirm => {
+                (format!("{why} asks for a person's approval, and nobody is there to ask"), true)
+            }
+            Verdict::Confirm { why } => {
+                (self.events)(Event::ToolApprovalRequest {
+                    call: number,
+                    server: tool.server.clone(),
+                    tool: definition.name.clone(),
+                    why: why.clone(),
+                });
+                let question = Confirm {
+                    server: tool.server.clone(),
+                    tool: definition.name.clone(),
+                    arguments: call.arguments.clone(),
+                    why,
+                    read_only: definition.annotations.read_only == Some(true),
+                    destructive: definition.annotations.destructive == Some(true),
+                };
+                match asker.confirm(question).await {
+                    Confirmed::Yes => return Ok(call.arguments.clone()),
+                    Confirmed::Edited(arguments) => return Ok(arguments),
+                    Confirmed::No { why } => (why.unwrap_or_else(|| "it was declined".into()), false),
+                }
+            }
+        };
+        (self.events)(Event::ToolDenied {
+            call: number,
+            server: tool.server.clone(),
+            tool: definition.name.clone(),
+            why: why.clone(),
+        });
+        Err(CallError::Denied {
+            server: tool.server.clone(),
+            tool: definition.name.clone(),
+            why,
+            unasked,
+        })
+    }
+
+    async fn send(
+        &self,
+        number: u64,
+        call: &Call,
+        arguments: Map<String, Value>,
+        tool: &CatalogTool,
+        server: &Server,
+        asker: SharedAsker,
+    ) -> Result<ToolOutcome, CallError> {
+        let target = Target { name: &tool.server, what: &tool.tool().name, server };
+        let began = Instant::now();
+        let idle = call.timeout.unwrap_or(server.spec.timeouts.call);
+        let link = target.link(idle).await?;
+        let definition = tool.tool();
+        let request = Request {
+            method: "tools/call",
+            what: "the call",
+            name: definition.name.clone(),
+            headers: tool.listed.headers.apply(&arguments),
+            params: Map::from_iter([
+                ("name".to_owned(), Value::from(definition.name.clone())),
+                ("arguments".to_owned(), Value::Object(arguments)),
+            ]),
+            asker,
+            on_progress: Some(self.on_progress(number, call.on_progress.clone())),
+            idle,
+            // Waiting for the server was part of the call's time.
+            total: server.spec.timeouts.call_total.max(idle).saturating_sub(began.elapsed()),
+            as_task: definition.task == TaskSupport::Required && link.runs_tasks(),
+        };
+        let result = link.run(request).await.map_err(|error| target.failed(error))?;
+        let decoded = call_result(&result).map_err(|error| target.failed(error))?;
+        let shape = outcome::Shape {
+            tool,
+            max_bytes: server.spec.limits.output_bytes,
+            artifacts: self.artifacts.as_deref(),
+        };
+        Ok(shape.outcome(decoded).await)
+    }
+
+    /// Progress is an event of the host and told to the caller, in that order.
+    fn on_progress(&self, number: u64, told: Option<OnProgress>) -> OnProgress {
+        let events = self.events.clone();
+        Arc::new(move |progress| {
+            events(Event::ToolProgress {
+                call: number,
+                progress: progress.progress,
+                total: progress.total,
+                message: progress.message.as_deref().map(quote),
+            });
+            if let Some(told) = &told {
+                told(progress);
+            }
+        })
+    }
+}
+
+/// Tells how a call ended, also when its future is dropped.
+struct Running<'a> {
+    events: &'a Events,
+    number: u64,
+    tool: &'a CatalogTool,
+    started: Instant,
+    end: CallEnd,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        (self.events)(Event::ToolCompleted {
+            call: self.number,
+            server: self.tool.server.clone(),
+            tool: self.tool.tool().name.clone(),
+            outcome: self.end,
+            duration: self.started.elapsed(),
+        });
+    }
+}
+
+/// A server that something is wanted from.
+pub(crate) struct Target<'a> {
+    pub(crate) name: &'a ServerName,
+    /// What is wanted, for errors.
+    pub(crate) what: &'a str,
+    pub(crate) server: &'a Server,
+}
+
+impl Target<'_> {
+    /// The link to the server, within `longest`; a server that waits before its next attempt is woken up.
+    pub(crate) async fn link(&self, longest: Duration) -> Result<Link, CallError> {
+        let snapshot = match timeout(longest, self.server.link()).await {
+            Ok(Ok(link)) => return Ok(link),
+            Ok(Err(snapshot)) => snapshot,
+            Err(_) => self.server.snapshot(),
+        };
+        Err(CallError::NotReady {
+            server: self.name.clone(),
+            state: snapshot.state,
+            source_of: self.server.spec.source.clone(),
+            error: snapshot.error,
+        })
+    }
+
+    /// A link that is not the one whose session was just lost.
+    pub(crate) async fn fresh_link(&self, longest: Duration) -> Result<Link, CallError> {
+        // The server's task notices the loss and connects anew.
+        let _ = timeout(FRESH_LINK, self.server.disconnected()).await;
+        self.link(longest).await
+    }
+
+    pub(crate) fn failed(&self, error: LinkError) -> CallError {
+        let (server, what) = (self.name.clone(), quote(self.what));
+        match error {
+            LinkError::Rpc(error) => CallError::Remote { server, what, error },
+            error => CallError::Link {
+                server,
+                what,
+                source_of: self.server.spec.source.clone(),
+                error,
+            },
+        }
+    }
+}

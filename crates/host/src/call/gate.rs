@@ -1,0 +1,167 @@
+//! May this call run? Asked for every call, before anything is sent.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use crate::{glob::Pattern, mcp::Annotations, spec::ServerName};
+
+/// What the gate decides on.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct GateRequest<'a> {
+    /// The server of the tool.
+    pub server: &'a ServerName,
+    /// The tool's own name.
+    pub tool: &'a str,
+    /// Exactly what would be sent.
+    pub arguments: &'a Map<String, Value>,
+    /// The server's claims about the tool.
+    pub annotations: &'a Annotations,
+}
+
+/// What the gate says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The call runs.
+    Allow,
+    /// A person decides.
+    Confirm {
+        /// The rule that wants it.
+        why: String,
+    },
+    /// The call does not run.
+    Deny {
+        /// The rule that forbids it.
+        why: String,
+    },
+}
+
+/// Decides about calls. Must not block.
+pub trait Gate: Send + Sync {
+    /// Decides about one call.
+    fn judge(&self, request: &GateRequest<'_>) -> Verdict;
+}
+
+impl fmt::Debug for dyn Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Gate")
+    }
+}
+
+/// Lets everything through: for programs that ask nobody.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AllowAll;
+
+impl Gate for AllowAll {
+    fn judge(&self, _: &GateRequest<'_>) -> Verdict {
+        Verdict::Allow
+    }
+}
+
+/// Rules on `server/tool` globs. Their order does not matter: deny wins, then confirm, then allow, then
+/// [`otherwise`](Self::otherwise).
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Calls that run without a question.
+    pub allow: Vec<Pattern>,
+    /// Calls that a person decides about.
+    pub confirm: Vec<Pattern>,
+    /// Calls that do not run.
+    pub deny: Vec<Pattern>,
+    /// Calls of tools whose server claims that they change nothing run without a question. Off by default: it is the
+    /// server's claim.
+    pub allow_read_only: bool,
+    /// What happens to every other call.
+    pub otherwise: Otherwise,
+}
+
+/// What happens to a call that no rule speaks of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Otherwise {
+    /// It runs.
+    Allow,
+    /// A person decides. The default.
+    #[default]
+    Confirm,
+    /// It does not run.
+    Deny,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            allow: Vec::new(),
+            confirm: Vec::new(),
+            deny: Vec::new(),
+            allow_read_only: false,
+            otherwise: Otherwise::Confirm,
+        }
+    }
+}
+
+impl Gate for Rules {
+    fn judge(&self, request: &GateRequest<'_>) -> Verdict {
+        let speaks = |rules: &[Pattern]| {
+            let matches = |rule: &&Pattern| rule.matches(request.server.as_str(), request.tool);
+            rules.iter().find(matches).map(ToString::to_string)
+        };
+        if let Some(rule) = speaks(&self.deny) {
+            return Verdict::Deny { why: format!("the rule deny `{rule}`") };
+        }
+        if let Some(rule) = speaks(&self.confirm) {
+            return Verdict::Confirm { why: format!("the rule confirm `{rule}`") };
+        }
+        if speaks(&self.allow).is_some() || (self.allow_read_only && request.annotations.read_only == Some(true)) {
+            return Verdict::Allow;
+        }
+        let why = || "no rule allows it".to_owned();
+        match self.otherwise {
+            Otherwise::Allow => Verdict::Allow,
+            Otherwise::Confirm => Verdict::Confirm { why: why() },
+            Otherwise::Deny => Verdict::Deny { why: why() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judge(rules: &Rules, server: &str, tool: &str, read_only: bool) -> Verdict {
+        rules.judge(&GateRequest {
+            server: &ServerName::new(server).unwrap(),
+            tool,
+            arguments: &Map::new(),
+            annotations: &Annotations { read_only: Some(read_only), ..Annotations::default() },
+        })
+    }
+
+    fn patterns(written: &[&str]) -> Vec<Pattern> {
+        written.iter().map(|pattern| pattern.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn deny_wins_over_confirm_over_allow_in_any_order() {
+        let rules = Rules {
+            allow: patterns(&["fs/*"]),
+            confirm: patterns(&["write_*"]),
+            deny: patterns(&["fs/write_root"]),
+            otherwise: Otherwise::Deny,
+            ..Rules::default()
+        };
+        assert_eq!(judge(&rules, "fs", "read", false), Verdict::Allow);
+        assert!(matches!(judge(&rules, "fs", "write_x", false), Verdict::Confirm { .. }));
+        assert!(matches!(judge(&rules, "fs", "write_root", true), Verdict::Deny { .. }));
+        assert!(matches!(judge(&rules, "git", "log", false), Verdict::Deny { .. }));
+    }
+
+    #[test]
+    fn a_read_only_claim_counts_only_when_it_is_believed() {
+        let doubting = Rules::default();
+        assert!(matches!(judge(&doubting, "a", "b", true), Verdict::Confirm { .. }));
+        let believing = Rules { allow_read_only: true, ..Rules::default() };
+        assert_eq!(judge(&believing, "a", "b", true), Verdict::Allow);
+        assert!(matches!(judge(&believing, "a", "b", false), Verdict::Confirm { .. }));
+    }
+}

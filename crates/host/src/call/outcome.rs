@@ -1,0 +1,192 @@
+//! What a call gave: decoded, checked against its schema, and cut to what a model can use.
+
+use std::time::Duration;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::shape::guard;
+use crate::{
+    catalog::CatalogTool,
+    link::{decode::CallResult, validate::Validator},
+    mcp::Content,
+    resolve::Artifacts,
+    spec::ServerName,
+};
+
+/// For checking structured content against its schema.
+const VALIDATION_TIME: Duration = Duration::from_millis(50);
+/// Base64 of a picture or sound that stays in the result; more goes to an artifact.
+const INLINE_MEDIA: usize = 1024 * 1024;
+
+/// The result of a tool.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct ToolOutcome {
+    /// The server of the tool.
+    pub server: ServerName,
+    /// The tool's own name.
+    pub tool: String,
+    /// The tool says that it failed.
+    pub is_error: bool,
+    /// For a model: the text blocks joined, then structured content as JSON unless a text block already says the same;
+    /// cut to [`Limits::output_bytes`](crate::Limits::output_bytes).
+    pub text: String,
+    /// Every block as it came, but for texts and media that were too large: those are kept as artifacts.
+    pub content: Vec<Content>,
+    /// Structured content as it came.
+    pub structured: Option<Value>,
+    /// What was odd about it.
+    pub warnings: Vec<String>,
+    /// Whether `text` is only a part.
+    pub truncated: bool,
+    /// What was kept elsewhere.
+    pub artifacts: Vec<Artifact>,
+    /// From the gate to the result.
+    #[serde(rename = "duration_ms", serialize_with = "crate::event::millis")]
+    pub duration: Duration,
+}
+
+/// A part of a result that is kept elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Artifact {
+    /// Where: what the host's [`Artifacts`] gave.
+    pub handle: String,
+    /// What it is.
+    pub media_type: String,
+    /// How large it is.
+    pub bytes: usize,
+}
+
+/// From decoded blocks to an outcome.
+pub(super) struct Shape<'a> {
+    pub(super) tool: &'a CatalogTool,
+    pub(super) max_bytes: usize,
+    pub(super) artifacts: Option<&'a dyn Artifacts>,
+}
+
+impl Shape<'_> {
+    pub(super) async fn outcome(&self, decoded: CallResult) -> ToolOutcome {
+        let mut outcome = ToolOutcome {
+            server: self.tool.server.clone(),
+            tool: self.tool.tool().name.clone(),
+            is_error: decoded.is_error,
+            text: text_of(&decoded),
+            content: decoded.content,
+            structured: decoded.structured,
+            warnings: decoded.warnings,
+            truncated: false,
+            artifacts: Vec::new(),
+            duration: Duration::ZERO,
+        };
+        if !outcome.is_error {
+            self.validate(&mut outcome).await;
+        }
+        self.cut_text(&mut outcome).await;
+        self.set_media_aside(&mut outcome).await;
+        outcome
+    }
+
+    /// Structured content that does not match its schema is passed on with a warning: the server broke its promise,
+    /// but the model can still use what it said.
+    async fn validate(&self, outcome: &mut ToolOutcome) {
+        let Some(schema) = &self.tool.tool().output_schema else {
+            return;
+        };
+        let Some(structured) = outcome.structured.clone() else {
+            outcome.warnings.push("the tool promises structured content and gave none".into());
+            return;
+        };
+        let schema = schema.get().to_owned();
+        // Foreign schema, foreign data: on a thread that may take its time, with a bound on how long we wait.
+        let check = tokio::task::spawn_blocking(move || {
+            let schema: Value = serde_json::from_str(&schema).map_err(|error| error.to_string())?;
+            let validator = Validator::compile(&schema).map_err(|problem| problem.to_string())?;
+            validator.validate(&structured).map_err(|unfit| unfit.to_string())
+        });
+        match timeout(VALIDATION_TIME, check).await {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(problem))) => outcome.warnings.push(crate::link::quote(&problem)),
+            Ok(Err(_)) => outcome.warnings.push("structured content could not be checked".into()),
+            Err(_) => outcome.warnings.push("structured content was not checked: it would take too long".into()),
+        }
+    }
+
+    async fn cut_text(&self, outcome: &mut ToolOutcome) {
+        if outcome.text.len() <= self.max_bytes {
+            return;
+        }
+        let whole = std::mem::take(&mut outcome.text);
+        let handle = self.keep("text/plain", whole.as_bytes(), outcome).await;
+        outcome.text = guard(&whole, self.max_bytes, handle.as_deref()).text.into_owned();
+        outcome.truncated = true;
+        let total = whole.len();
+        outcome.warnings.push(format!(
+            "the text has {total} bytes, {} were passed on (max_output_bytes)",
+            self.max_bytes
+        ));
+        for block in &mut outcome.content {
+            if let Content::Text { text } = block
+                && text.len() > self.max_bytes
+            {
+                *text = guard(text, self.max_bytes, handle.as_deref()).text.into_owned();
+            }
+        }
+    }
+
+    async fn set_media_aside(&self, outcome: &mut ToolOutcome) {
+        for at in 0..outcome.content.len() {
+            let (data, media_type) = match &mut outcome.content[at] {
+                Content::Image { data, mime_type } | Content::Audio { data, mime_type } if data.len() > INLINE_MEDIA => {
+                    (std::mem::take(data), mime_type.clone())
+                }
+                _ => continue,
+            };
+            let bytes = STANDARD.decode(&data).unwrap_or_else(|_| data.into_bytes());
+            if self.keep(&media_type, &bytes, outcome).await.is_none() {
+                outcome.warnings.push(format!("content block {at} ({} bytes) was left out", bytes.len()));
+                outcome.truncated = true;
+            }
+        }
+    }
+
+    async fn keep(&self, media_type: &str, bytes: &[u8], outcome: &mut ToolOutcome) -> Option<String> {
+        let artifacts = self.artifacts?;
+        match artifacts.keep(&outcome.server, &outcome.tool, media_type, bytes).await {
+            Ok(handle) => {
+                outcome.artifacts.push(Artifact {
+                    handle: handle.clone(),
+                    media_type: media_type.to_owned(),
+                    bytes: bytes.len(),
+                });
+                Some(handle)
+            }
+            Err(error) => {
+                outcome.warnings.push(error.to_string());
+                None
+            }
+        }
+    }
+}
+
+/// The text for a model (TK-20): text blocks and embedded texts, then structured content unless it was already said.
+fn text_of(decoded: &CallResult) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for block in &decoded.content {
+        match block {
+            Content::Text { text } => parts.push(text.clone()),
+            Content::Resource { resource } => parts.extend(resource.text.clone()),
+            Content::ResourceLink { uri, .. } => parts.push(uri.clone()),
+            _ => {}
+        }
+    }
+    if let Some(structured) = &decoded.structured {
+        let said = |part: &String| serde_json::from_str::<Value>(part).is_ok_and(|value| value == *structured);
+        if !parts.iter().any(said) {
+            parts.push(structured.to_string());
+        }
+    }
+    parts.join("\n")
+}

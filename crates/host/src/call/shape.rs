@@ -1,0 +1,111 @@
+//! How much of a result's text a model gets.
+
+use std::borrow::Cow;
+
+/// What a model gets of a text, by [`guard`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Guarded<'a> {
+    /// The whole text, or its beginning and the marker line; at most the budget in bytes.
+    pub text: Cow<'a, str>,
+    /// How many bytes of the original are missing; 0 if it is whole.
+    pub omitted_bytes: usize,
+}
+
+impl Guarded<'_> {
+    /// Whether something is missing.
+    pub fn is_truncated(&self) -> bool {
+        self.omitted_bytes > 0
+    }
+}
+
+/// Fits a text into `max_bytes` bytes.
+///
+/// A longer one is cut between two characters and ends in a line of its own that says so to the model: how much is
+/// shown of how much and, if `kept_at` names it, where the whole is kept. The line counts towards the budget. Where it
+/// does not fit, a shorter one takes its place, and none where not even that fits.
+pub fn guard<'a>(text: &'a str, max_bytes: usize, kept_at: Option<&str>) -> Guarded<'a> {
+    if text.len() <= max_bytes {
+        return Guarded { text: Cow::Borrowed(text), omitted_bytes: 0 };
+    }
+    for handle in [kept_at, None] {
+        if let Some(guarded) = cut_and_mark(text, max_bytes, handle) {
+            return guarded;
+        }
+    }
+    let head = &text[..text.floor_char_boundary(max_bytes)];
+    Guarded { text: Cow::Borrowed(head), omitted_bytes: text.len() - head.len() }
+}
+
+/// The beginning of the text and the marker, or `None` where the marker alone is over the budget.
+fn cut_and_mark<'a>(text: &'a str, max_bytes: usize, kept_at: Option<&str>) -> Option<Guarded<'a>> {
+    // The number of bytes shown is not known before the marker is; it never has more digits than the total.
+    let longest = marker(text.len(), text.len(), kept_at);
+    let head = &text[..text.floor_char_boundary(max_bytes.checked_sub(longest.len())?)];
+    let text_and_marker = [head, &marker(head.len(), text.len(), kept_at)].concat();
+    Some(Guarded { text: Cow::Owned(text_and_marker), omitted_bytes: text.len() - head.len() })
+}
+
+fn marker(shown: usize, total: usize, kept_at: Option<&str>) -> String {
+    let place = kept_at.map_or(String::new(), |handle| format!("; the whole result is kept as {handle}"));
+    format!("\n[truncated: the first {shown} of {total} bytes are shown{place}]")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_budget_holds_and_every_byte_is_accounted_for(
+            text in "[aé漢👩\n]{0,300}",
+            max in 0_usize..400,
+            handle in prop::option::of("[a-zé]{0,60}"),
+        ) {
+            let guarded = guard(&text, max, handle.as_deref());
+            prop_assert!(guarded.text.len() <= max);
+            prop_assert_eq!(guarded.is_truncated(), text.len() > max);
+            let shown = text.len() - guarded.omitted_bytes;
+            prop_assert!(guarded.text.starts_with(&text[..shown]));
+            if guarded.is_truncated() && max >= 160 {
+                prop_assert!(guarded.text.ends_with(']'));
+                prop_assert!(max - guarded.text.len() <= 8, "a character and the digits at most are wasted");
+            }
+        }
+
+        #[test]
+        fn what_fits_is_borrowed(text in ".{0,80}", spare in 0_usize..10) {
+            let guarded = guard(&text, text.len() + spare, Some("x"));
+            prop_assert!(matches!(guarded.text, Cow::Borrowed(whole) if whole == text));
+        }
+    }
+
+    #[test]
+    fn a_long_text_ends_in_a_line_that_explains() {
+        let text = "x".repeat(300_000);
+        let guarded = guard(&text, 200_000, Some("artifact 7"));
+        assert_eq!(guarded.text.len(), 200_000);
+        let (_, line) = guarded.text.rsplit_once('\n').unwrap();
+        assert_eq!(
+            line,
+            "[truncated: the first 199904 of 300000 bytes are shown; the whole result is kept as artifact 7]"
+        );
+        assert_eq!(guarded.omitted_bytes, 300_000 - 199_904);
+    }
+
+    #[test]
+    fn the_cut_is_between_characters() {
+        let text = "é".repeat(100);
+        assert_eq!(guard(&text, 7, None).text, "ééé");
+        let guarded = guard(&text, 80, None);
+        assert_eq!(guarded.text, "ééééééééééééééé\n[truncated: the first 30 of 200 bytes are shown]");
+    }
+
+    #[test]
+    fn a_handle_too_long_for_the_budget_is_left_out() {
+        let text = "x".repeat(100);
+        let guarded = guard(&text, 70, Some(&"h".repeat(500)));
+        assert!(guarded.text.ends_with("of 100 bytes are shown]"));
+    }
+}

@@ -1,0 +1,182 @@
+//! An immutable, versioned picture of every callable tool. Readers load it; nobody locks it.
+//!
+//! It maps the model-visible name to server and tool, so that routing never parses a name. A run that pins a catalog
+//! keeps seeing the same tools under the same names, whatever servers do meanwhile.
+
+pub(crate) mod names;
+pub(crate) mod schema;
+pub(crate) mod tokens;
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+};
+
+use serde::Serialize;
+
+pub use names::{BadNameStyle, NameCap, NameStyle};
+pub use schema::{Change, Cleaned, Provider, clean};
+
+use crate::{
+    link::ListedTool,
+    mcp::Tool,
+    server::ToolSet,
+    spec::ServerName,
+    text,
+};
+
+/// Suggestions for an unknown name.
+const SUGGESTIONS: usize = 3;
+
+/// The tools of all servers at one moment.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    version: u64,
+    /// By model-visible name, in order: the tool array of a model request stays byte for byte the same.
+    tools: BTreeMap<String, CatalogTool>,
+    /// (server, tool) to model-visible name.
+    by_pair: BTreeMap<(ServerName, String), String>,
+}
+
+/// A tool in the catalog.
+#[derive(Clone, Debug)]
+pub struct CatalogTool {
+    /// The name that a model sees: unique in the catalog, `[A-Za-z0-9_-]`, within the cap.
+    pub name: String,
+    /// The server that has it.
+    pub server: ServerName,
+    /// What its definition costs a model, in tokens; an estimate.
+    pub tokens: usize,
+    pub(crate) listed: Arc<ListedTool>,
+}
+
+impl CatalogTool {
+    /// The tool as its server describes it.
+    #[must_use]
+    pub fn tool(&self) -> &Tool {
+        &self.listed.tool
+    }
+
+    /// How people and policies write it: `server/tool`.
+    #[must_use]
+    pub fn selector(&self) -> String {
+        format!("{}/{}", self.server, self.listed.tool.name)
+    }
+}
+
+/// A name that no tool has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize)]
+#[error("no tool is called `{selector}`{}", Suggest(.suggestions))]
+pub struct Unknown {
+    /// The name as given, safe to print.
+    pub selector: String,
+    /// Tools with similar names, as `server/tool`.
+    pub suggestions: Vec<String>,
+}
+
+impl Catalog {
+    /// Puts together the tools of `servers`.
+    pub(crate) fn build(
+        version: u64,
+        servers: &BTreeMap<ServerName, Arc<ToolSet>>,
+        style: &NameStyle,
+        cap: NameCap,
+    ) -> Self {
+        let pairs = servers.iter().flat_map(|(server, set)| {
+            set.tools.iter().map(move |(listed, _)| (server.as_str(), listed.tool.name.as_str()))
+        });
+        let names = names::assign(style, cap, pairs);
+        let mut catalog = Self { version, ..Self::default() };
+        for (server, set) in servers {
+            for (listed, tokens) in &set.tools {
+                let tool = listed.tool.name.as_str();
+                let Some(name) = names.get(&(server.as_str(), tool)) else {
+                    continue;
+                };
+                catalog.by_pair.insert((server.clone(), tool.to_owned()), name.clone());
+                let entry = CatalogTool {
+                    name: name.clone(),
+                    server: server.clone(),
+                    tokens: *tokens,
+                    listed: listed.clone(),
+                };
+                catalog.tools.insert(name.clone(), entry);
+            }
+        }
+        catalog
+    }
+
+    /// Grows with each change.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// All tools, ordered by model-visible name.
+    pub fn tools(&self) -> impl ExactSizeIterator<Item = &CatalogTool> {
+        self.tools.values()
+    }
+
+    /// The tool of this model-visible name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&CatalogTool> {
+        self.tools.get(name)
+    }
+
+    /// The tool that people call so: `server/tool`, `server.tool` or a model-visible name.
+    ///
+    /// # Errors
+    /// [`Unknown`], with similar names.
+    pub fn select(&self, selector: &str) -> Result<&CatalogTool, Unknown> {
+        self.find(selector).ok_or_else(|| Unknown {
+            selector: text::for_line(&text::clip(selector, 200)).into_owned(),
+            suggestions: self.similar_to(selector),
+        })
+    }
+
+    fn find(&self, selector: &str) -> Option<&CatalogTool> {
+        let pair = |at: usize| {
+            let server = ServerName::new(&selector[..at]).ok()?;
+            let name = self.by_pair.get(&(server, selector[at + 1..].to_owned()))?;
+            self.tools.get(name)
+        };
+        if let Some(at) = selector.find('/')
+            && let Some(tool) = pair(at)
+        {
+            return Some(tool);
+        }
+        if let Some(tool) = self.tools.get(selector) {
+            return Some(tool);
+        }
+        selector.match_indices('.').find_map(|(at, _)| pair(at))
+    }
+
+    fn similar_to(&self, selector: &str) -> Vec<String> {
+        let wanted = selector.replace('.', "/").to_lowercase();
+        let mut ranked: Vec<_> = self
+            .tools
+            .values()
+            .filter_map(|tool| {
+                let selector = tool.selector();
+                let likeness = strsim::jaro_winkler(&wanted, &selector.to_lowercase())
+                    .max(strsim::jaro_winkler(&wanted, &tool.listed.tool.name.to_lowercase()));
+                (likeness > 0.75).then_some((likeness, selector))
+            })
+            .collect();
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let safe = |(_, selector): (f64, String)| text::for_line(&selector).into_owned();
+        ranked.into_iter().take(SUGGESTIONS).map(safe).collect()
+    }
+}
+
+struct Suggest<'a>(&'a [String]);
+
+impl std::fmt::Display for Suggest<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            [] => Ok(()),
+            [only] => write!(f, "; did you mean `{only}`?"),
+            [first, rest @ ..] => write!(f, "; did you mean `{first}`, or {}?", rest.join(", ")),
+        }
+    }
+}

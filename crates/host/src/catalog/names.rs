@@ -1,0 +1,502 @@
+//! From (server, tool) to the name a model sees.
+//!
+//! Model providers accept `[A-Za-z0-9_-]` and 64 or 128 characters; servers call their tools what they like. The
+//! mapping here is never reversed: whoever needs the pair looks the name up in the map of [`assign`].
+//!
+//! # The rule
+//!
+//! A pair gets its *plain* name, such as `mcp__github__create_issue`, only when that name could belong to no other
+//! pair. In every other case the name ends in `_` and 10 hex digits of SHA-256 over the pair. A name is plain when
+//!
+//! 1. nothing had to be replaced in it: both parts are of `[A-Za-z0-9_-]` and not empty;
+//! 2. it splits in one way only: the part in front neither contains the separator nor reaches into it (`a__b` and
+//!    `a_` do under `mcp__server__tool`, every name with `_` does under `server_tool`);
+//! 3. it fits the cap, and begins with a letter or `_` (Gemini asks for that);
+//! 4. it does not itself end like a suffix.
+//!
+//! All four look at the pair alone, so a name never depends on what else is configured: adding a server renames
+//! nothing, nor does a tool that comes or goes, and order is of no account. That holds for every style that shows the
+//! server; [`NameStyle::is_stable`] tells. A style that hides it (`tool`) cannot promise as much: when two servers have
+//! a tool of one name, both get the suffix, and lose it when one of them goes.
+//!
+//! Two different pairs never share a name, whatever a hostile server calls its tools: rule 4 keeps plain names and
+//! suffixed names apart, and two suffixed names that are equal all the same (2^20 attempts find two such tools) are
+//! told apart by more digits, 20 and then 40. This is the one case in which a pair's name depends on another's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+
+use sha2::{Digest, Sha256};
+
+/// Hex digits of a suffix: the normal 10, and what follows when even those are equal.
+const SUFFIX_DIGITS: [usize; 3] = [10, 20, 40];
+
+/// Longest run of literal text in a template, in characters: leaves room for the names under every cap.
+const LITERAL_MAX: usize = 16;
+
+/// How names are built from the pair (server, tool).
+///
+/// Written in a configuration as `mcp__server__tool`, `server_tool`, `mcp_server__tool`, `tool`, or as a template
+/// with `{server}` and `{tool}`, such as `x-{tool}--{server}`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub enum NameStyle {
+    /// `mcp__{server}__{tool}`. Stable.
+    #[default]
+    McpServerTool,
+    /// `{server}_{tool}`. Stable, at the price that each tool of a server with `_` in its name carries the suffix.
+    ServerTool,
+    /// `mcp_{server}__{tool}`. Stable.
+    McpUnderscore,
+    /// `{tool}`. Not stable: a second server with a tool of that name renames the first one's.
+    Tool,
+    /// A template of the user's own. Stable if it shows the server.
+    Template(Template),
+}
+
+impl NameStyle {
+    /// The styles that have a spelling of their own, for those who accept a tool by any of its usual names.
+    pub const PRESETS: [Self; 4] = [Self::McpServerTool, Self::ServerTool, Self::McpUnderscore, Self::Tool];
+
+    /// Whether adding a server never renames another server's tools under this style.
+    pub fn is_stable(&self) -> bool {
+        matches!(self.form(), Form::Both { .. })
+    }
+
+    fn form(&self) -> Form<'_> {
+        let server_first = |head, separator| Form::Both { head, first: Part::Server, separator, tail: "" };
+        match self {
+            Self::McpServerTool => server_first("mcp__", "__"),
+            Self::ServerTool => server_first("", "_"),
+            Self::McpUnderscore => server_first("mcp_", "__"),
+            Self::Tool => Form::ToolOnly { head: "", tail: "" },
+            Self::Template(template) => template.form(),
+        }
+    }
+}
+
+impl fmt::Display for NameStyle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::McpServerTool => "mcp__server__tool",
+            Self::ServerTool => "server_tool",
+            Self::McpUnderscore => "mcp_server__tool",
+            Self::Tool => "tool",
+            Self::Template(template) => &template.text,
+        })
+    }
+}
+
+impl FromStr for NameStyle {
+    type Err = BadNameStyle;
+
+    fn from_str(text: &str) -> Result<Self, BadNameStyle> {
+        match Self::PRESETS.into_iter().find(|preset| preset.to_string() == text) {
+            Some(preset) => Ok(preset),
+            None => Template::parse(text).map(Self::Template),
+        }
+    }
+}
+
+/// A naming template that was found usable; made by parsing a [`NameStyle`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Template {
+    text: String,
+    head: usize,
+    middle: Option<(Part, usize)>,
+}
+
+/// Why a text is no [`NameStyle`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "naming {given:?} cannot be used: {problem}; write mcp__server__tool, server_tool, mcp_server__tool, tool, \
+     or a template such as {{server}}--{{tool}}"
+)]
+pub struct BadNameStyle {
+    /// What was written.
+    pub given: String,
+    /// What is wrong with it, as a clause in lower case.
+    pub problem: &'static str,
+}
+
+const SERVER: &str = "{server}";
+const TOOL: &str = "{tool}";
+
+impl Template {
+    fn parse(text: &str) -> Result<Self, BadNameStyle> {
+        let bad = |problem| BadNameStyle { given: text.to_owned(), problem };
+        if text.matches(TOOL).count() != 1 {
+            return Err(bad("it must hold {tool} exactly once"));
+        }
+        if text.matches(SERVER).count() > 1 {
+            return Err(bad("it may hold {server} only once"));
+        }
+        let template = Self::split(text);
+        let literals = match template.form() {
+            Form::Both { separator: "", .. } => {
+                return Err(bad("something must separate {server} from {tool}"));
+            }
+            Form::Both { head, separator, tail, .. } => [head, separator, tail].concat(),
+            Form::ToolOnly { head, tail } => [head, tail].concat(),
+        };
+        if literals.chars().any(|c| !is_name_char(c)) {
+            return Err(bad("beside {server} and {tool} only A-Z a-z 0-9 _ - may stand in it"));
+        }
+        if literals.len() > LITERAL_MAX {
+            return Err(bad("its fixed text is longer than 16 characters"));
+        }
+        Ok(template)
+    }
+
+    /// Notes where the placeholders are. The text is known to hold `{tool}` once and `{server}` at most once.
+    fn split(text: &str) -> Self {
+        let tool = text.find(TOOL).unwrap_or_default();
+        let (head, middle) = match text.find(SERVER) {
+            None => (tool, None),
+            Some(server) if server < tool => (server, Some((Part::Server, tool - server - SERVER.len()))),
+            Some(server) => (tool, Some((Part::Tool, server - tool - TOOL.len()))),
+        };
+        Self { text: text.to_owned(), head, middle }
+    }
+
+    fn form(&self) -> Form<'_> {
+        let (head, rest) = self.text.split_at(self.head);
+        match self.middle {
+            None => Form::ToolOnly { head, tail: &rest[TOOL.len()..] },
+            Some((first, length)) => {
+                let (first_len, second_len) = match first {
+                    Part::Server => (SERVER.len(), TOOL.len()),
+                    Part::Tool => (TOOL.len(), SERVER.len()),
+                };
+                let (separator, rest) = rest[first_len..].split_at(length);
+                Form::Both { head, first, separator, tail: &rest[second_len..] }
+            }
+        }
+    }
+}
+
+/// How long a model-visible name may be, in characters (all are ASCII, so in bytes too).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum NameCap {
+    /// 64: OpenAI and those who copied its API, and Gemini.
+    #[default]
+    Chars64,
+    /// 128: what MCP recommends at most, and Anthropic accepts.
+    Chars128,
+}
+
+impl NameCap {
+    /// The number.
+    pub const fn chars(self) -> usize {
+        match self {
+            Self::Chars64 => 64,
+            Self::Chars128 => 128,
+        }
+    }
+}
+
+/// Gives each pair (server, tool) its model-visible name; a pair that comes twice counts once.
+///
+/// Every name is of `[A-Za-z0-9_-]`, begins with a letter or `_`, is not longer than `cap`, and belongs to one pair
+/// only. The order of `pairs` does not matter. See the module for which names carry a suffix.
+pub fn assign<'a>(
+    style: &NameStyle,
+    cap: NameCap,
+    pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> BTreeMap<(&'a str, &'a str), String> {
+    let pairs: BTreeSet<_> = pairs.into_iter().collect();
+    let form = style.form();
+    let mut by_name: BTreeMap<String, Vec<_>> = BTreeMap::new();
+    let mut unnamed = Vec::new();
+    for pair in pairs {
+        match form.propose(cap, pair) {
+            Proposal::Plain(name) => by_name.entry(name).or_default().push(pair),
+            Proposal::Stem(stem) => unnamed.push((pair, stem)),
+        }
+    }
+    let mut names = BTreeMap::new();
+    for (name, rivals) in by_name {
+        match rivals[..] {
+            [pair] => {
+                names.insert(pair, name);
+            }
+            // Only a style that hides the server gets here.
+            _ => unnamed.extend(rivals.into_iter().map(|pair| (pair, name.clone()))),
+        }
+    }
+    add_suffixes(cap, unnamed, &mut names);
+    names
+}
+
+/// Names the pairs that need a suffix, with as many digits as it takes to tell them apart.
+fn add_suffixes<'a>(
+    cap: NameCap,
+    mut unnamed: Vec<((&'a str, &'a str), String)>,
+    names: &mut BTreeMap<(&'a str, &'a str), String>,
+) {
+    let [.., most] = SUFFIX_DIGITS;
+    for digits in SUFFIX_DIGITS {
+        let mut by_name: BTreeMap<String, Vec<_>> = BTreeMap::new();
+        for (pair, stem) in unnamed.drain(..) {
+            by_name.entry(suffixed(&stem, pair, digits, cap)).or_default().push((pair, stem));
+        }
+        for (name, rivals) in by_name {
+            if rivals.len() == 1 || digits == most {
+                names.extend(rivals.into_iter().map(|(pair, _)| (pair, name.clone())));
+            } else {
+                unnamed.extend(rivals);
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Part {
+    Server,
+    Tool,
+}
+
+/// A style taken apart: literal text around one or two parts.
+#[derive(Clone, Copy)]
+enum Form<'s> {
+    Both { head: &'s str, first: Part, separator: &'s str, tail: &'s str },
+    ToolOnly { head: &'s str, tail: &'s str },
+}
+
+/// What a pair would be called if it were alone.
+enum Proposal {
+    /// A name that no other pair can have, where the style shows the server.
+    Plain(String),
+    /// A name that another pair may come to as well; it needs a suffix.
+    Stem(String),
+}
+
+impl Form<'_> {
+    fn propose(self, cap: NameCap, (server, tool): (&str, &str)) -> Proposal {
+        let (mut name, is_unmistakable) = match self {
+            Self::ToolOnly { head, tail } => ([head, &sanitised(tool), tail].concat(), is_name(tool)),
+            Self::Both { head, first, separator, tail } => {
+                let (first, second) = match first {
+                    Part::Server => (server, tool),
+                    Part::Tool => (tool, server),
+                };
+                // Splitting at the first separator must give `first` back, whatever the second part is.
+                let joined = [first, separator].concat();
+                let is_unmistakable = joined.find(separator) == Some(first.len());
+                let name = [head, &sanitised(first), separator, &sanitised(second), tail].concat();
+                (name, is_unmistakable && is_name(first) && is_name(second))
+            }
+        };
+        let begins_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        if !begins_well {
+            name.insert(0, '_');
+        }
+        if is_unmistakable && begins_well && name.len() <= cap.chars() && !ends_like_suffix(&name) {
+            Proposal::Plain(name)
+        } else {
+            Proposal::Stem(name)
+        }
+    }
+}
+
+fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+fn is_name(part: &str) -> bool {
+    !part.is_empty() && part.chars().all(is_name_char)
+}
+
+fn sanitised(part: &str) -> String {
+    part.chars().map(|c| if is_name_char(c) { c } else { '_' }).collect()
+}
+
+fn ends_like_suffix(name: &str) -> bool {
+    name.rsplit_once('_').is_some_and(|(_, end)| {
+        SUFFIX_DIGITS.contains(&end.len()) && end.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    })
+}
+
+fn suffixed(stem: &str, (server, tool): (&str, &str), digits: usize, cap: NameCap) -> String {
+    let mut hash = Sha256::new();
+    // The length in front makes the encoding of the pair unambiguous.
+    hash.update((server.len() as u64).to_be_bytes());
+    hash.update(server);
+    hash.update(tool);
+    let hex: String = hash.finalize().iter().take(digits / 2).map(|byte| format!("{byte:02x}")).collect();
+    // A stem is ASCII, so any offset is a boundary.
+    let room = stem.len().min(cap.chars() - digits - 1);
+    format!("{}_{hex}", &stem[..room])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn name(style: &NameStyle, server: &str, tool: &str) -> String {
+        assign(style, NameCap::Chars64, [(server, tool)]).remove(&(server, tool)).unwrap()
+    }
+
+    fn is_suffixed(name: &str) -> bool {
+        ends_like_suffix(name)
+    }
+
+    /// Names that come near each other often: few characters, and those that matter.
+    fn word() -> impl Strategy<Value = String> {
+        prop_oneof![
+            6 => "[ab_.é-]{0,4}",
+            2 => "[a-c]{1,3}",
+            1 => "[a_]{1,2}_[0-9a]{10}",
+            1 => "[ab._]{50,140}",
+            1 => any::<String>(),
+        ]
+    }
+
+    fn pairs() -> impl Strategy<Value = Vec<(String, String)>> {
+        prop::collection::vec((word(), word()), 0..24)
+    }
+
+    fn style() -> impl Strategy<Value = NameStyle> {
+        prop_oneof![
+            Just(NameStyle::McpServerTool),
+            Just(NameStyle::ServerTool),
+            Just(NameStyle::McpUnderscore),
+            Just(NameStyle::Tool),
+            prop::sample::select(vec![
+                "{tool}__{server}",
+                "{server}-{tool}",
+                "_{tool}_a_{server}_",
+                "9{server}aa{tool}",
+                "t-{tool}"
+            ])
+            .prop_map(|text| text.parse().unwrap()),
+        ]
+    }
+
+    fn cap() -> impl Strategy<Value = NameCap> {
+        prop::sample::select(vec![NameCap::Chars64, NameCap::Chars128])
+    }
+
+    fn borrowed(pairs: &[(String, String)]) -> impl DoubleEndedIterator<Item = (&str, &str)> + Clone {
+        pairs.iter().map(|(server, tool)| (server.as_str(), tool.as_str()))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+
+        #[test]
+        fn two_pairs_never_share_a_name(style in style(), cap in cap(), pairs in pairs()) {
+            let names = assign(&style, cap, borrowed(&pairs));
+            let distinct: BTreeSet<_> = names.values().collect();
+            prop_assert_eq!(distinct.len(), names.len());
+            prop_assert_eq!(names.len(), borrowed(&pairs).collect::<BTreeSet<_>>().len());
+        }
+
+        #[test]
+        fn every_name_pleases_every_provider(style in style(), cap in cap(), pairs in pairs()) {
+            for name in assign(&style, cap, borrowed(&pairs)).values() {
+                prop_assert!(name.len() <= cap.chars(), "{name}");
+                prop_assert!(name.chars().all(is_name_char), "{name}");
+                prop_assert!(name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'), "{name}");
+            }
+        }
+
+        #[test]
+        fn the_order_of_servers_and_tools_is_of_no_account(style in style(), cap in cap(), pairs in pairs()) {
+            prop_assert_eq!(assign(&style, cap, borrowed(&pairs)), assign(&style, cap, borrowed(&pairs).rev()));
+        }
+
+        #[test]
+        fn nothing_added_renames_anything(style in style(), cap in cap(), old in pairs(), new in pairs()) {
+            prop_assume!(style.is_stable());
+            let before = assign(&style, cap, borrowed(&old));
+            let after = assign(&style, cap, borrowed(&old).chain(borrowed(&new)));
+            for (pair, name) in &before {
+                prop_assert_eq!(after.get(pair), Some(name));
+            }
+        }
+
+        #[test]
+        fn a_style_survives_being_written_and_read(style in style()) {
+            prop_assert_eq!(style.to_string().parse::<NameStyle>().unwrap(), style);
+        }
+
+        #[test]
+        fn reading_a_style_never_panics(text in "[a{}_é]{0,6}([{]server[}])?[a-]{0,3}([{]tool[}])?.{0,3}") {
+            let _ = text.parse::<NameStyle>();
+        }
+    }
+
+    #[test]
+    fn ordinary_names_are_plain() {
+        assert_eq!(name(&NameStyle::McpServerTool, "github", "create_issue"), "mcp__github__create_issue");
+        assert_eq!(name(&NameStyle::McpServerTool, "my-server_2", "__x"), "mcp__my-server_2____x");
+        assert_eq!(name(&NameStyle::ServerTool, "git-hub", "create_issue"), "git-hub_create_issue");
+        assert_eq!(name(&NameStyle::McpUnderscore, "github", "a__b"), "mcp_github__a__b");
+        assert_eq!(name(&NameStyle::Tool, "github", "constructor"), "constructor");
+        assert_eq!(name(&"{tool}-at-{server}".parse().unwrap(), "fs", "read"), "read-at-fs");
+    }
+
+    #[test]
+    fn a_name_that_another_pair_could_have_carries_the_suffix() {
+        for (server, tool) in [("a__b", "c"), ("a_", "c"), ("a.b", "c"), ("a", "c d"), ("", "c"), ("a", ""), ("é", "c")] {
+            let name = name(&NameStyle::McpServerTool, server, tool);
+            assert!(is_suffixed(&name), "{server}/{tool} is {name}");
+        }
+        assert!(is_suffixed(&name(&NameStyle::ServerTool, "my_server", "x")));
+        assert!(is_suffixed(&name(&NameStyle::Tool, "s", "3d")));
+        assert!(is_suffixed(&name(&NameStyle::McpServerTool, "a", &"x".repeat(58))));
+        assert!(!is_suffixed(&name(&NameStyle::McpServerTool, "a", &"x".repeat(56))));
+    }
+
+    #[test]
+    fn a_tool_cannot_take_the_suffixed_name_of_another() {
+        let victim = name(&NameStyle::McpServerTool, "a", "x.y");
+        let forged = victim.strip_prefix("mcp__a__").unwrap().to_owned();
+        let names = assign(&NameStyle::McpServerTool, NameCap::Chars64, [("a", "x.y"), ("a", forged.as_str())]);
+        assert_eq!(names[&("a", "x.y")], victim);
+        assert_ne!(names[&("a", forged.as_str())], victim);
+    }
+
+    #[test]
+    fn tools_of_one_name_both_get_a_suffix_where_the_server_is_hidden() {
+        let names = assign(&NameStyle::Tool, NameCap::Chars64, [("a", "read"), ("b", "read"), ("b", "write")]);
+        assert!(is_suffixed(&names[&("a", "read")]) && is_suffixed(&names[&("b", "read")]));
+        assert_eq!(names[&("b", "write")], "write");
+        assert!(!NameStyle::Tool.is_stable() && NameStyle::ServerTool.is_stable());
+    }
+
+    #[test]
+    fn the_suffix_is_the_hash_of_the_pair_with_the_server_length_in_front() {
+        // printf '\0\0\0\0\0\0\0\1ab.c' | sha256sum
+        assert_eq!(name(&NameStyle::McpServerTool, "a", "b.c"), "mcp__a__b_c_13c39538b3");
+    }
+
+    #[test]
+    fn tools_made_to_share_ten_digits_are_told_apart_by_more() {
+        // Found by trying 1.3 million names: one stem after sanitising, one beginning of the hash.
+        let (one, other) = ("\u{106}\u{106}\u{110}", "\u{112}\u{133}\u{115}");
+        assert_eq!(name(&NameStyle::McpServerTool, "a", one), name(&NameStyle::McpServerTool, "a", other));
+        let names = assign(&NameStyle::McpServerTool, NameCap::Chars64, [("a", one), ("a", other)]);
+        assert_ne!(names[&("a", one)], names[&("a", other)]);
+        assert!(names[&("a", one)].starts_with("mcp__a______c8227c75c2") && is_suffixed(&names[&("a", one)]));
+    }
+
+    #[test]
+    fn a_template_that_cannot_work_is_refused_with_the_reason() {
+        for (text, problem) in [
+            ("", "{tool} exactly once"),
+            ("mcp_server_tool", "{tool} exactly once"),
+            ("{tool}{tool}", "{tool} exactly once"),
+            ("{server}{tool}", "must separate"),
+            ("{server}.{tool}", "only A-Z"),
+            ("{server}_{tool}_{server}", "only once"),
+            ("{server}_____________________{tool}", "longer than 16"),
+        ] {
+            let error = text.parse::<NameStyle>().unwrap_err().to_string();
+            assert!(error.contains(problem), "{error}");
+        }
+    }
+}

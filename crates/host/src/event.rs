@@ -1,0 +1,150 @@
+//! What happened, for whoever watches: one closed enum with stable names.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::{server::State, spec::ServerName};
+
+/// Something happened. The serialised `event` tag is stable; fields may be added.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Event {
+    /// A server's state changed.
+    McpServerState {
+        /// Which.
+        server: ServerName,
+        /// What it is now.
+        state: State,
+    },
+    /// A server is connected and its tools are listed.
+    McpServerConnected {
+        /// Which.
+        server: ServerName,
+        /// How many of its tools are in the catalog.
+        tool_count: usize,
+    },
+    /// A connection ended.
+    McpServerDisconnected {
+        /// Which.
+        server: ServerName,
+        /// Why, made safe to print.
+        reason: Option<String>,
+    },
+    /// A server could not be connected or broke the protocol.
+    McpServerError {
+        /// Which.
+        server: ServerName,
+        /// What went wrong, made safe to print.
+        error: String,
+    },
+    /// The catalog changed.
+    McpToolsUpdated {
+        /// Which server's tools.
+        server: ServerName,
+        /// Model-visible names.
+        tools: Vec<String>,
+    },
+    /// Something odd that broke nothing: noise on stdout, a dropped tool, a muted flood.
+    McpServerWarning {
+        /// Which.
+        server: ServerName,
+        /// What, made safe to print.
+        warning: String,
+    },
+    /// A log message of the server (`notifications/message`), made safe to print.
+    McpServerLog {
+        /// Which.
+        server: ServerName,
+        /// The MCP level: `debug` … `emergency`.
+        level: String,
+        /// The text.
+        message: String,
+    },
+    /// A line that a child process wrote to stderr, made safe to print.
+    McpServerStderr {
+        /// Which.
+        server: ServerName,
+        /// The line.
+        line: String,
+    },
+    /// A call passed the gate and is being sent.
+    ToolStarted {
+        /// Its number in this host.
+        call: u64,
+        /// Which server.
+        server: ServerName,
+        /// Which tool.
+        tool: String,
+    },
+    /// The server reported progress.
+    ToolProgress {
+        /// The call.
+        call: u64,
+        /// How far.
+        progress: f64,
+        /// Of how much.
+        total: Option<f64>,
+        /// In words.
+        message: Option<String>,
+    },
+    /// A call ended.
+    ToolCompleted {
+        /// The call.
+        call: u64,
+        /// Which server.
+        server: ServerName,
+        /// Which tool.
+        tool: String,
+        /// How it ended.
+        outcome: CallEnd,
+        /// How long it took.
+        #[serde(serialize_with = "millis", rename = "duration_ms")]
+        duration: Duration,
+    },
+    /// The gate wants a person to decide.
+    ToolApprovalRequest {
+        /// The call.
+        call: u64,
+        /// Which server.
+        server: ServerName,
+        /// Which tool.
+        tool: String,
+        /// Why it is asked.
+        why: String,
+    },
+    /// The gate refused a call.
+    ToolDenied {
+        /// The call.
+        call: u64,
+        /// Which server.
+        server: ServerName,
+        /// Which tool.
+        tool: String,
+        /// The rule or answer.
+        why: String,
+    },
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallEnd {
+    /// With a result.
+    Ok,
+    /// With a result that the tool marks as an error.
+    ToolError,
+    /// Without a result.
+    Failed,
+    /// The caller went away.
+    Cancelled,
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a call does not take 600 million years"
+)]
+pub(crate) fn millis<S: serde::Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(duration.as_millis() as u64)
+}

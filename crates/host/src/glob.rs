@@ -1,0 +1,330 @@
+//! Globs over tool names: which tools of a server are shown, and which calls a policy rule speaks of.
+//!
+//! In every glob `*` stands for any text, `?` for one byte, `[a-z]` for one of a set, `{a,b}` for one of several, and
+//! `\` takes the meaning from the next character. Everything else, `-`, `.` and `/` included, means itself; case
+//! counts; the whole name must match.
+
+use std::fmt;
+use std::str::FromStr;
+
+use globset::{GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
+
+/// Longest glob in bytes.
+pub const GLOB_BYTES: usize = 512;
+
+/// Most globs in one list.
+pub const LIST_MAX: usize = 1_000;
+
+/// Why a glob or a list of them was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadGlob {
+    /// A glob that cannot be read.
+    #[error("pattern {glob:?} cannot be used: {problem}")]
+    Glob {
+        /// The glob as written, or its beginning.
+        glob: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A list that is too long.
+    #[error("a list of {length} patterns is too long: at most {LIST_MAX} are taken; join some with {{a,b}} or *")]
+    TooMany {
+        /// How many there were.
+        length: usize,
+    },
+}
+
+/// Which tools of one server are shown: `deny` wins over `allow`, and an empty `allow` allows all.
+#[derive(Debug, Clone)]
+pub struct ToolFilter {
+    allow: Globs,
+    deny: Globs,
+}
+
+/// What a [`ToolFilter`] says of a tool, and by which glob.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown<'f> {
+    /// The tool is shown.
+    Yes,
+    /// A glob of the deny list matches; the first such is given.
+    Denied(&'f str),
+    /// There is an allow list and nothing on it matches.
+    NotAllowed,
+}
+
+impl ToolFilter {
+    /// Reads both lists.
+    ///
+    /// # Errors
+    /// [`BadGlob`] names the first glob that is not usable.
+    pub fn new(allow: &[String], deny: &[String]) -> Result<Self, BadGlob> {
+        Ok(Self { allow: Globs::new(allow)?, deny: Globs::new(deny)? })
+    }
+
+    /// A filter that shows every tool.
+    pub fn all() -> Self {
+        Self { allow: Globs::default(), deny: Globs::default() }
+    }
+
+    /// The allow list, as written.
+    #[must_use]
+    pub fn allow(&self) -> &[String] {
+        &self.allow.written
+    }
+
+    /// The deny list, as written.
+    #[must_use]
+    pub fn deny(&self) -> &[String] {
+        &self.deny.written
+    }
+
+    /// Whether the tool of this name, as its server calls it, is shown.
+    pub fn shows(&self, tool: &str) -> bool {
+        self.verdict(tool) == Shown::Yes
+    }
+
+    /// As [`Self::shows`], with the reason.
+    pub fn verdict(&self, tool: &str) -> Shown<'_> {
+        match self.deny.first_match(tool) {
+            Some(glob) => Shown::Denied(glob),
+            None if self.allow.is_empty() || self.allow.first_match(tool).is_some() => Shown::Yes,
+            None => Shown::NotAllowed,
+        }
+    }
+}
+
+/// By what was written.
+impl PartialEq for ToolFilter {
+    fn eq(&self, other: &Self) -> bool {
+        self.allow.written == other.allow.written && self.deny.written == other.deny.written
+    }
+}
+
+impl Default for ToolFilter {
+    fn default() -> Self {
+        Self::all()
+    }
+}
+
+/// A list of globs, matched all at once.
+#[derive(Debug, Clone, Default)]
+struct Globs {
+    written: Vec<String>,
+    set: GlobSet,
+}
+
+impl Globs {
+    fn new(written: &[String]) -> Result<Self, BadGlob> {
+        if written.len() > LIST_MAX {
+            return Err(BadGlob::TooMany { length: written.len() });
+        }
+        let mut set = GlobSetBuilder::new();
+        for glob in written {
+            set.add(read(glob, glob)?);
+        }
+        let set = set.build().map_err(|error| bad(&written.join(" "), &error))?;
+        Ok(Self { written: written.to_vec(), set })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.written.is_empty()
+    }
+
+    fn first_match(&self, name: &str) -> Option<&str> {
+        self.set.matches(name).into_iter().min().map(|at| self.written[at].as_str())
+    }
+}
+
+/// A glob over pairs of server and tool, as policies and the command line write them.
+///
+/// `github/*` is every tool of one server, `fs-*/read_*` some tools of some servers. Without a `/` the glob is for
+/// the tool alone, on any server: `create_*`, and `*` for everything. So `github` is a tool of that name and not a
+/// server. The first `/` divides; a tool with a `/` in its name is written with its server, `*/a/b`.
+#[derive(Debug, Clone)]
+pub struct Pattern {
+    written: String,
+    server: Option<GlobMatcher>,
+    tool: GlobMatcher,
+}
+
+impl Pattern {
+    /// Whether the pattern speaks of this tool of this server.
+    pub fn matches(&self, server: &str, tool: &str) -> bool {
+        self.server.as_ref().is_none_or(|glob| glob.is_match(server)) && self.tool.is_match(tool)
+    }
+
+    /// Whether the pattern, being one without a server part, matches this model-visible name. So a rule may be written
+    /// in the spelling that a model sees (`mcp__github__*`).
+    pub fn matches_name(&self, name: &str) -> bool {
+        self.server.is_none() && self.tool.is_match(name)
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = BadGlob;
+
+    fn from_str(written: &str) -> Result<Self, BadGlob> {
+        let (server, tool) = match written.split_once('/') {
+            Some((server, tool)) => (Some(server), tool),
+            None => (None, written),
+        };
+        let matcher = |part: &str| read(part, written).map(|glob| glob.compile_matcher());
+        Ok(Self { written: written.to_owned(), server: server.map(matcher).transpose()?, tool: matcher(tool)? })
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.written)
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.written == other.written
+    }
+}
+
+impl Eq for Pattern {}
+
+/// Reads one glob, `written` being what the user wrote and must find in the error.
+fn read(glob: &str, written: &str) -> Result<globset::Glob, BadGlob> {
+    if glob.is_empty() {
+        return Err(bad(written, &"it is empty, or empty beside the /; write * for any name"));
+    }
+    if written.len() > GLOB_BYTES {
+        return Err(bad(written, &format_args!("it is longer than {GLOB_BYTES} bytes")));
+    }
+    GlobBuilder::new(&without_double_stars(glob))
+        .literal_separator(false)
+        .case_insensitive(false)
+        .backslash_escape(true)
+        .build()
+        .map_err(|error| bad(written, error.kind()))
+}
+
+/// `**` as `*`, which it means here; globset would read it as path components.
+fn without_double_stars(glob: &str) -> String {
+    let mut single = String::with_capacity(glob.len());
+    let (mut after_star, mut escaped) = (false, false);
+    for c in glob.chars() {
+        let is_star = c == '*' && !escaped;
+        if !(is_star && after_star) {
+            single.push(c);
+        }
+        after_star = is_star;
+        escaped = c == '\\' && !escaped;
+    }
+    single
+}
+
+fn bad(written: &str, problem: &dyn fmt::Display) -> BadGlob {
+    let end = written.floor_char_boundary(GLOB_BYTES);
+    BadGlob::Glob { glob: written[..end].to_owned(), problem: problem.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn filter(allow: &[&str], deny: &[&str]) -> ToolFilter {
+        let owned = |list: &[&str]| list.iter().map(|&glob| glob.to_owned()).collect::<Vec<_>>();
+        ToolFilter::new(&owned(allow), &owned(deny)).unwrap()
+    }
+
+    fn pattern(written: &str) -> Pattern {
+        written.parse().unwrap()
+    }
+
+    /// What `*` and `?` mean, written down plainly.
+    fn reference(glob: &[u8], name: &[u8]) -> bool {
+        match (glob.split_first(), name.split_first()) {
+            (None, None) => true,
+            (Some((b'*', rest)), None) => reference(rest, name),
+            (Some((b'*', rest)), Some((_, tail))) => reference(rest, name) || reference(glob, tail),
+            (Some((b'?', rest)), Some((_, tail))) => reference(rest, tail),
+            (Some((g, rest)), Some((n, tail))) => g == n && reference(rest, tail),
+            _ => false,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_glob_matches_what_its_plain_meaning_matches(glob in "[ab*?/._-]{1,6}", name in "[ab/._\n-]{0,6}") {
+            let expected = reference(glob.as_bytes(), name.as_bytes());
+            prop_assert_eq!(filter(&[&glob], &[]).shows(&name), expected);
+            prop_assert_eq!(!filter(&[], &[&glob]).shows(&name), expected);
+        }
+
+        #[test]
+        fn deny_wins_whatever_is_allowed(allow in prop::collection::vec("[ab*]{1,3}", 0..3), tool in "[ab]{1,3}") {
+            let filter = ToolFilter::new(&allow, std::slice::from_ref(&tool)).unwrap();
+            prop_assert_eq!(filter.verdict(&tool), Shown::Denied(&tool));
+        }
+
+        #[test]
+        fn no_text_makes_reading_or_matching_panic(glob in any::<String>(), server in any::<String>(), tool in any::<String>()) {
+            if let Ok(pattern) = glob.parse::<Pattern>() {
+                pattern.matches(&server, &tool);
+                prop_assert_eq!(pattern.to_string(), glob);
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_filter_shows_everything() {
+        assert!(ToolFilter::all().shows("anything at all"));
+        assert_eq!(filter(&["read_*"], &[]).verdict("write_file"), Shown::NotAllowed);
+        assert_eq!(filter(&[], &["x", "write_*", "*_file"]).verdict("write_file"), Shown::Denied("write_*"));
+    }
+
+    #[test]
+    fn a_name_without_wildcards_matches_itself_only() {
+        let filter = filter(&["get-sum"], &[]);
+        assert!(filter.shows("get-sum"));
+        for other in ["get_sum", "Get-Sum", "get-sum2", "my-get-sum", "get-su", ""] {
+            assert!(!filter.shows(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_star_crosses_slashes_dots_and_lines() {
+        for name in ["a/b/c", ".hidden", "a\nb", "", "é漢"] {
+            assert!(filter(&["*"], &[]).shows(name), "{name:?}");
+        }
+        assert!(filter(&["{read,write}_[a-f]?*"], &[]).shows("write_file"));
+        assert!(filter(&[r"a\*b"], &[]).shows("a*b") && !filter(&[r"a\*b"], &[]).shows("axb"));
+        assert!(filter(&[r"\**"], &[]).shows("*b") && !filter(&[r"\**"], &[]).shows("xb"));
+    }
+
+    #[test]
+    fn a_pattern_is_for_one_server_or_for_any() {
+        assert!(pattern("github/*").matches("github", "create_issue"));
+        assert!(!pattern("github/*").matches("github-2", "create_issue"));
+        assert!(pattern("create_*").matches("github", "create_issue"));
+        assert!(pattern("*").matches("any", "thing"));
+        assert!(!pattern("github").matches("github", "create_issue"));
+        assert!(pattern("*/a/b").matches("s", "a/b") && !pattern("a/b").matches("s", "a/b"));
+    }
+
+    #[test]
+    fn a_pattern_without_a_server_matches_model_visible_names_too() {
+        assert!(pattern("mcp__github__*").matches_name("mcp__github__create_issue"));
+        assert!(!pattern("github/*").matches_name("github/x"));
+    }
+
+    #[test]
+    fn a_bad_pattern_is_named_in_the_error() {
+        for (written, problem) in [("fs/[a", "unclosed"), ("a{b", "unclosed"), ("", "empty"), ("fs/", "empty"), ("/x", "empty")] {
+            let error = written.parse::<Pattern>().unwrap_err().to_string();
+            assert!(error.contains(&format!("{written:?}")) && error.contains(problem), "{error}");
+        }
+        let long = "é".repeat(GLOB_BYTES);
+        assert!(ToolFilter::new(&[], &[long]).unwrap_err().to_string().contains("longer than 512 bytes"));
+        let many = vec!["*".to_owned(); LIST_MAX + 1];
+        assert_eq!(ToolFilter::new(&many, &[]).unwrap_err(), BadGlob::TooMany { length: LIST_MAX + 1 });
+    }
+}

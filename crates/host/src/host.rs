@@ -1,0 +1,290 @@
+//! Servers in, tools out: the face of this library.
+
+mod builder;
+mod keeper;
+mod status;
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tokio::{
+    sync::{broadcast, mpsc, oneshot},
+    time::timeout,
+};
+use tokio_util::task::TaskTracker;
+
+pub use builder::HostBuilder;
+pub use status::{ServerStatus, Why, WhyStep};
+
+use self::keeper::{Message, Servers};
+use crate::{
+    call::{Call, CallError, Door, Target, ToolOutcome},
+    catalog::Catalog,
+    event::Event,
+    link::{Link, LinkError, Request, decode},
+    mcp::{Prompt, PromptResult, Resource, ResourceContents, ResourceTemplate},
+    server::Server,
+    spec::{Desired, ServerName},
+    text,
+};
+
+/// Nothing that ends takes longer, whatever it is.
+const SHUTDOWN: Duration = Duration::from_secs(20);
+
+/// Connections to a set of MCP servers and the one door to their tools.
+///
+/// Cheap to clone. When the last clone is dropped, every server is stopped; [`Self::shutdown`] does so politely and
+/// waits. All methods may be called at the same time.
+#[derive(Clone)]
+pub struct Host {
+    inbox: mpsc::Sender<Message>,
+    servers: Arc<ArcSwap<Servers>>,
+    catalog: Arc<ArcSwap<Catalog>>,
+    events: broadcast::Sender<Event>,
+    door: Arc<Door>,
+    /// Every task of this host.
+    tasks: TaskTracker,
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host")
+            .field("servers", &self.servers.load().keys().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    /// A host is built, then told what to run with [`apply`](Self::apply).
+    #[must_use]
+    pub fn builder() -> HostBuilder {
+        HostBuilder::default()
+    }
+
+    /// Makes the world as desired: starts what is new, stops what is gone, restarts what changed, and leaves everything
+    /// else alone, calls in flight included. Start-up, hot reload, enabling, disabling and removal are all this one
+    /// call. Idempotent; returns when the steps are taken, not when servers are connected.
+    pub async fn apply(&self, desired: Desired) {
+        let (done, told) = oneshot::channel();
+        if self.inbox.send(Message::Apply(desired, done)).await.is_ok() {
+            let _ = told.await;
+        }
+    }
+
+    /// Waits until the first attempt to connect has ended, well or not, for every server that may be started. Bounded
+    /// by their start-up and listing time-outs.
+    pub async fn settled(&self) {
+        let servers = self.servers.load_full();
+        join_all(servers.values().map(|server| server.settled())).await;
+        // The catalog is published right after the last of them.
+        let (done, told) = oneshot::channel();
+        if self.inbox.send(Message::Publish(done)).await.is_ok() {
+            let _ = told.await;
+        }
+    }
+
+    /// The tools of this moment. Never waits.
+    #[must_use]
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.load_full()
+    }
+
+    /// Every server that is configured, by name. Never waits.
+    #[must_use]
+    pub fn status(&self) -> Vec<ServerStatus> {
+        let servers = self.servers.load();
+        servers.iter().map(|(name, server)| ServerStatus::of(name, server)).collect()
+    }
+
+    /// What happens from now on. A reader that falls more than 1,024 events behind is told how many it missed.
+    #[must_use]
+    pub fn events(&self) -> broadcast::Receiver<Event> {
+        self.events.subscribe()
+    }
+
+    /// Calls a tool: the only way to run one. Never repeats a call by itself; never waits behind another call of
+    /// another server. Bounded by the server's time-outs; a server that waits to reconnect is woken up first.
+    ///
+    /// Dropping the future cancels the call at the server.
+    ///
+    /// # Errors
+    /// [`CallError`]; an error that the tool itself reports is a [`ToolOutcome`] with `is_error`.
+    pub async fn call(&self, call: Call) -> Result<ToolOutcome, CallError> {
+        let catalog = call.catalog().unwrap_or_else(|| self.catalog());
+        let tool = match catalog.select(call.selector()) {
+            Ok(tool) => tool.clone(),
+            Err(unknown) => return Err(self.absent(call.selector(), unknown)),
+        };
+        drop(catalog);
+        let server = self.server(tool.server.as_str())?;
+        self.door.call(call, &tool, &server).await
+    }
+
+    /// A tool that is not in the catalog: often because its server is not there.
+    fn absent(&self, selector: &str, unknown: crate::catalog::Unknown) -> CallError {
+        let servers = self.servers.load();
+        let name = selector.split('/').next().filter(|_| selector.contains('/')).unwrap_or_default();
+        let Some((name, server)) = servers.get_key_value(name) else {
+            return CallError::Unknown(unknown);
+        };
+        let snapshot = server.snapshot();
+        if snapshot.link.is_some() && snapshot.state.error().is_none() {
+            return CallError::Unknown(unknown);
+        }
+        CallError::NotReady {
+            server: name.clone(),
+            state: snapshot.state,
+            source_of: server.spec.source.clone(),
+            error: snapshot.error,
+        }
+    }
+
+    /// The resources of a server, all pages.
+    ///
+    /// # Errors
+    /// [`CallError`]. A server without resources has none; that is no error.
+    pub async fn resources(&self, server: &str) -> Result<Vec<Resource>, CallError> {
+        self.list(server, "resources/list", "resources").await
+    }
+
+    /// The resource templates of a server, all pages.
+    ///
+    /// # Errors
+    /// As [`Self::resources`].
+    pub async fn resource_templates(&self, server: &str) -> Result<Vec<ResourceTemplate>, CallError> {
+        self.list(server, "resources/templates/list", "resourceTemplates").await
+    }
+
+    /// The prompts of a server, all pages.
+    ///
+    /// # Errors
+    /// As [`Self::resources`].
+    pub async fn prompts(&self, server: &str) -> Result<Vec<Prompt>, CallError> {
+        self.list(server, "prompts/list", "prompts").await
+    }
+
+    /// Reads a resource.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn read_resource(&self, server: &str, uri: &str) -> Result<Vec<ResourceContents>, CallError> {
+        let result = self.fetch(server, "resources/read", uri, json!({ "uri": uri })).await?;
+        self.decoded(server, uri, decode::resource_contents(&result))
+    }
+
+    /// Fills in a prompt.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn get_prompt(
+        &self,
+        server: &str,
+        name: &str,
+        arguments: &BTreeMap<String, String>,
+    ) -> Result<PromptResult, CallError> {
+        let params = json!({ "name": name, "arguments": arguments });
+        let result = self.fetch(server, "prompts/get", name, params).await?;
+        self.decoded(server, name, decode::prompt_result(&result))
+    }
+
+    /// Explains why a tool, `server/tool`, is there or is not.
+    #[must_use]
+    pub fn why(&self, selector: &str) -> Why {
+        let servers = self.servers.load();
+        status::why(selector, &servers, &self.catalog.load())
+    }
+
+    /// Connects a server anew, whatever its state.
+    ///
+    /// # Errors
+    /// [`CallError::UnknownServer`].
+    pub fn reconnect(&self, server: &str) -> Result<(), CallError> {
+        self.server(server).map(|server| server.reconnect())
+    }
+
+    /// Stops every server and waits until nothing of this host runs any more: no child process, no task. Calls in
+    /// flight fail. At most 20 seconds, in practice a few milliseconds for servers that end when they are asked to.
+    pub async fn shutdown(&self) {
+        let (done, told) = oneshot::channel();
+        if self.inbox.send(Message::Shutdown(done)).await.is_ok() {
+            let _ = told.await;
+        }
+        self.tasks.close();
+        if timeout(SHUTDOWN, self.tasks.wait()).await.is_err() {
+            tracing::warn!("some servers did not end in time");
+        }
+    }
+
+    fn server(&self, name: &str) -> Result<Arc<Server>, CallError> {
+        self.servers.load().get(name).cloned().ok_or_else(|| CallError::UnknownServer {
+            server: text::for_line(&text::clip(name, 200)).into_owned(),
+        })
+    }
+
+    async fn list<T: serde::de::DeserializeOwned + Send>(
+        &self,
+        server: &str,
+        method: &'static str,
+        field: &'static str,
+    ) -> Result<Vec<T>, CallError> {
+        self.on_link(server, method, async |link: Link| {
+            if !link.offers(method) {
+                return Ok(Vec::new());
+            }
+            link.list(method, field).await.map(|(items, _)| items)
+        })
+        .await
+    }
+
+    async fn fetch(
+        &self,
+        server: &str,
+        method: &'static str,
+        name: &str,
+        params: Value,
+    ) -> Result<bytes::Bytes, CallError> {
+        self.on_link(server, name, async |link: Link| {
+            link.run(Request {
+                method,
+                what: "the request",
+                name: name.to_owned(),
+                params: params.as_object().cloned().unwrap_or_default(),
+                headers: Vec::new(),
+                asker: self.door.asker.clone(),
+                on_progress: None,
+                idle: link.timeouts().call,
+                total: link.timeouts().call_total,
+                as_task: false,
+            })
+            .await
+        })
+        .await
+    }
+
+    /// Does something harmless on a server's link; once more on a fresh one if the session was lost.
+    async fn on_link<T>(
+        &self,
+        name: &str,
+        what: &str,
+        work: impl AsyncFn(Link) -> Result<T, LinkError>,
+    ) -> Result<T, CallError> {
+        let server = self.server(name)?;
+        let name = ServerName::new(name).map_err(|bad| CallError::UnknownServer { server: bad.name })?;
+        let target = Target { name: &name, what, server: &server };
+        match work(target.link(server.spec.timeouts.call).await?).await {
+            Err(LinkError::SessionNotFound) => {
+                work(target.fresh_link(server.spec.timeouts.call).await?).await.map_err(|error| target.failed(error))
+            }
+            answer => answer.map_err(|error| target.failed(error)),
+        }
+    }
+
+    fn decoded<T>(&self, server: &str, what: &str, decoded: Result<T, LinkError>) -> Result<T, CallError> {
+        decoded.map_err(|error| match (self.server(server), ServerName::new(server)) {
+            (Ok(server), Ok(name)) => Target { name: &name, what, server: &server }.failed(error),
+            _ => CallError::UnknownServer { server: text::for_line(server).into_owned() },
+        })
+    }
+}

@@ -1,0 +1,160 @@
+//! How a host is put together.
+
+use std::{path::PathBuf, sync::Arc};
+
+use arc_swap::ArcSwap;
+use tokio::sync::{Notify, broadcast, mpsc};
+use tokio_util::task::TaskTracker;
+
+use super::{Host, keeper::Keeper};
+use crate::{
+    ask::{Nobody, SharedAsker},
+    call::{
+        Door,
+        gate::{AllowAll, Gate},
+    },
+    catalog::{NameCap, NameStyle},
+    link::{ClientInfo, Connector, inbound::Events},
+    resolve::{Artifacts, Memory, Resolver, Verbatim},
+    server::Surroundings,
+};
+
+/// Events that a slow reader may be behind.
+const EVENTS: usize = 1_024;
+const INBOX: usize = 16;
+
+/// Everything that a [`Host`] gets from outside. All of it has a default.
+#[derive(Default)]
+#[must_use]
+pub struct HostBuilder {
+    resolver: Option<Arc<dyn Resolver>>,
+    memory: Option<Arc<dyn Memory>>,
+    artifacts: Option<Arc<dyn Artifacts>>,
+    asker: Option<SharedAsker>,
+    gate: Option<Arc<dyn Gate>>,
+    style: NameStyle,
+    cap: NameCap,
+    supervisor: Option<PathBuf>,
+    client: Option<ClientInfo>,
+    jitter: Option<u64>,
+}
+
+impl std::fmt::Debug for HostBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostBuilder").finish_non_exhaustive()
+    }
+}
+
+impl HostBuilder {
+    /// Who turns placeholders into values. Default: [`Verbatim`], which takes every string as it is.
+    pub fn resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
+        self.resolver = Some(resolver);
+        self
+    }
+
+    /// What is remembered of servers across restarts. Default: nothing.
+    pub fn memory(mut self, memory: Arc<dyn Memory>) -> Self {
+        self.memory = Some(memory);
+        self
+    }
+
+    /// Where results go that are too large for a model. Default: what is too much is left out, with a warning.
+    pub fn artifacts(mut self, artifacts: Arc<dyn Artifacts>) -> Self {
+        self.artifacts = Some(artifacts);
+        self
+    }
+
+    /// Who answers questions. Servers are told of its abilities when they connect. Default: [`Nobody`].
+    pub fn asker(mut self, asker: SharedAsker) -> Self {
+        self.asker = Some(asker);
+        self
+    }
+
+    /// Who decides about calls. Default: [`AllowAll`].
+    pub fn gate(mut self, gate: Arc<dyn Gate>) -> Self {
+        self.gate = Some(gate);
+        self
+    }
+
+    /// How model-visible names are made. Default: `mcp__{server}__{tool}`, at most 64 characters.
+    pub fn naming(mut self, style: NameStyle, cap: NameCap) -> Self {
+        self.style = style;
+        self.cap = cap;
+        self
+    }
+
+    /// The program to re-execute as the supervisor of child processes, usually
+    /// [`std::env::current_exe`]. Its `main` must begin with [`supervisor::run_if_asked`](crate::supervisor). Without
+    /// one, a server's process group is ended with it, and what left the group survives.
+    pub fn supervisor(mut self, program: PathBuf) -> Self {
+        self.supervisor = Some(program);
+        self
+    }
+
+    /// Name and version that servers are told (MCP `clientInfo`). Default: this library's.
+    pub fn client(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
+        self.client = Some(ClientInfo { name: name.into(), version: version.into() });
+        self
+    }
+
+    /// Fixes what is random about back-off, for tests that repeat themselves.
+    #[doc(hidden)]
+    pub fn jitter(mut self, seed: u64) -> Self {
+        self.jitter = Some(seed);
+        self
+    }
+
+    /// Starts the host, without servers.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with IO and time.
+    #[must_use]
+    pub fn build(self) -> Host {
+        let (inbox, messages) = mpsc::channel(INBOX);
+        let (tell, _) = broadcast::channel(EVENTS);
+        let events: Events = {
+            let tell = tell.clone();
+            Arc::new(move |event| {
+                let _ = tell.send(event);
+            })
+        };
+        let tasks = TaskTracker::new();
+        let asker = self.asker.unwrap_or_else(|| Arc::new(Nobody));
+        let around = Surroundings {
+            connector: Connector {
+                resolver: self.resolver.unwrap_or_else(|| Arc::new(Verbatim)),
+                asker: asker.clone(),
+                events: events.clone(),
+                client: self.client.unwrap_or_else(|| ClientInfo {
+                    name: "toolrack".into(),
+                    version: env!("CARGO_PKG_VERSION").into(),
+                }),
+                supervisor: self.supervisor,
+                clients: crate::link::Clients::default(),
+                tracker: tasks.clone(),
+            },
+            memory: self.memory,
+            tasks: tasks.clone(),
+            changed: Arc::<Notify>::default(),
+            jitter: self.jitter.unwrap_or_else(rand::random),
+        };
+        let servers = Arc::<ArcSwap<_>>::default();
+        let catalog = Arc::<ArcSwap<_>>::default();
+        let keeper = Keeper::new(around, servers.clone(), catalog.clone(), (self.style, self.cap));
+        tasks.spawn(keeper.run(messages));
+        Host {
+            inbox,
+            servers,
+            catalog,
+            events: tell,
+            door: Arc::new(Door {
+                gate: self.gate.unwrap_or_else(|| Arc::new(AllowAll)),
+                asker,
+                artifacts: self.artifacts,
+                events,
+                calls: 0.into(),
+            }),
+            tasks,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The task that owns the set of servers: applies worlds, publishes catalogs. No call passes through it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arc_swap::ArcSwap;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    catalog::{Catalog, NameCap, NameStyle},
+    event::Event,
+    plan::{Action, plan},
+    server::{Server, Surroundings, ToolSet},
+    spec::{Desired, ServerName},
+};
+
+/// The servers of a host.
+pub(super) type Servers = BTreeMap<ServerName, Arc<Server>>;
+
+type Done = oneshot::Sender<()>;
+
+pub(super) enum Message {
+    Apply(Desired, Done),
+    /// Publish now, so that whoever asks sees what servers have published before.
+    Publish(Done),
+    Shutdown(Done),
+}
+
+pub(super) struct Keeper {
+    around: Surroundings,
+    servers: Arc<ArcSwap<Servers>>,
+    catalog: Arc<ArcSwap<Catalog>>,
+    naming: (NameStyle, NameCap),
+    /// The tool sets in the published catalog.
+    published: BTreeMap<ServerName, Arc<ToolSet>>,
+    /// Servers that were stopped and may not have ended yet: their successors wait for them.
+    ending: BTreeMap<ServerName, CancellationToken>,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        around: Surroundings,
+        servers: Arc<ArcSwap<Servers>>,
+        catalog: Arc<ArcSwap<Catalog>>,
+        naming: (NameStyle, NameCap),
+    ) -> Self {
+        Self {
+            around,
+            servers,
+            catalog,
+            naming,
+            published: BTreeMap::new(),
+            ending: BTreeMap::new(),
+        }
+    }
+
+    /// Runs until it is told to shut down or the last handle is gone.
+    pub(super) async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
+        let changed = self.around.changed.clone();
+        loop {
+            let message = tokio::select! {
+                message = messages.recv() => message,
+                () = changed.notified() => {
+                    self.publish();
+                    continue;
+                }
+            };
+            let (desired, done, last) = match message {
+                Some(Message::Apply(desired, done)) => (Some(desired), Some(done), false),
+                Some(Message::Publish(done)) => (None, Some(done), false),
+                Some(Message::Shutdown(done)) => (Some(Desired::new()), Some(done), true),
+                None => (Some(Desired::new()), None, true),
+            };
+            if let Some(desired) = desired {
+                self.apply(desired);
+            }
+            self.publish();
+            if let Some(done) = done {
+                let _ = done.send(());
+            }
+            if last {
+                return;
+            }
+        }
+    }
+
+    fn apply(&mut self, desired: Desired) {
+        self.ending.retain(|_, gone| !gone.is_cancelled());
+        let mut servers = Servers::clone(&self.servers.load());
+        let actual = servers.iter().map(|(name, server)| (name.clone(), &*server.spec)).collect();
+        for action in plan(desired, &actual) {
+            match action {
+                Action::Stop(name) => {
+                    if let Some(server) = servers.remove(&name) {
+                        server.stop();
+                        self.ending.insert(name, server.gone());
+                    }
+                }
+                Action::Start(name, spec) => {
+                    let before = self.ending.get(&name).cloned();
+                    let server = Server::start(name.clone(), spec, &self.around, before);
+                    servers.insert(name, Arc::new(server));
+                }
+            }
+        }
+        self.servers.store(Arc::new(servers));
+    }
+
+    /// Publishes a new catalog if the tools of any server have changed.
+    fn publish(&mut self) {
+        let sets: BTreeMap<_, _> = self
+            .servers
+            .load()
+            .iter()
+            .map(|(name, server)| (name.clone(), server.snapshot().tools))
+            .filter(|(_, set)| !set.tools.is_empty())
+            .collect();
+        let touched: Vec<_> = sets
+            .keys()
+            .chain(self.published.keys())
+            .filter(|name| match (sets.get(*name), self.published.get(*name)) {
+                (Some(new), Some(old)) => !Arc::ptr_eq(new, old),
+                _ => true,
+            })
+            .cloned()
+            .collect();
+        if touched.is_empty() {
+            return;
+        }
+        let (style, cap) = &self.naming;
+        let version = self.catalog.load().version() + 1;
+        let catalog = Arc::new(Catalog::build(version, &sets, style, *cap));
+        self.catalog.store(catalog.clone());
+        self.published = sets;
+        for server in touched {
+            let tools = catalog.tools().filter(|tool| tool.server == server).map(|tool| tool.name.clone()).collect();
+            (self.around.connector.events)(Event::McpToolsUpdated { server, tools });
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What is going on, and why something is not.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::keeper::Servers;
+use crate::{
+    catalog::Catalog,
+    mcp::ServerInfo,
+    server::{Server, Snapshot, State},
+    spec::{Era, ServerName, Source, Trust},
+    text,
+};
+
+/// A server as it is now.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct ServerStatus {
+    /// Its name in the configuration.
+    pub name: ServerName,
+    /// How it is.
+    #[serde(flatten)]
+    pub state: State,
+    /// `stdio`, `http`, `sse` or `native`.
+    pub transport: &'static str,
+    /// The era that is spoken, once connected.
+    pub era: Option<Era>,
+    /// The MCP version that is spoken, once connected.
+    pub protocol_version: Option<String>,
+    /// What it says of itself. Untrusted.
+    pub server_info: Option<ServerInfo>,
+    /// Where it is configured.
+    pub source: Source,
+    /// Whether it is switched on.
+    pub enabled: bool,
+    /// How many of its tools are in the catalog.
+    pub tools: usize,
+    /// How many of its tools the entry's filter hides.
+    pub tools_hidden: usize,
+    /// What its tools cost a model, in tokens; an estimate.
+    pub tokens: usize,
+    /// Tools that cannot be used, and why. Safe to print.
+    pub warnings: Vec<String>,
+    /// What it tells models about itself. Untrusted.
+    pub instructions: Option<String>,
+}
+
+impl ServerStatus {
+    pub(super) fn of(name: &ServerName, server: &Server) -> Self {
+        let Snapshot { state, tools, session, .. } = server.snapshot();
+        let unusable = |(tool, why): &(String, String)| {
+            let line = format!("the tool {tool} cannot be used: {why}");
+            text::for_line(&line).into_owned()
+        };
+        Self {
+            name: name.clone(),
+            state,
+            transport: server.spec.transport.kind(),
+            era: session.as_ref().map(|session| session.era),
+            protocol_version: session.as_ref().map(|session| session.version.clone()),
+            server_info: session.as_ref().and_then(|session| session.info.clone()),
+            source: server.spec.source.clone(),
+            enabled: server.spec.enabled,
+            tools: tools.tools.len(),
+            tools_hidden: tools.hidden.len(),
+            tokens: tools.tokens(),
+            warnings: tools.quarantined.iter().map(unusable).collect(),
+            instructions: session.and_then(|session| session.instructions.clone()),
+        }
+    }
+}
+
+/// Why a tool is there, or is not: each step on its way, up to the first that fails.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Why {
+    /// What was asked for, safe to print.
+    pub selector: String,
+    /// Whether it can be called.
+    pub present: bool,
+    /// The steps, in order.
+    pub steps: Vec<WhyStep>,
+}
+
+/// One step on a tool's way into the catalog.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct WhyStep {
+    /// `config`, `trust`, `start`, `negotiation`, `sign-in`, `list`, `filter` or `name`.
+    pub stage: &'static str,
+    /// Whether it went well.
+    pub ok: bool,
+    /// What was found, safe to print.
+    pub what: String,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = if self.present { "can be called" } else { "cannot be called" };
+        writeln!(f, "{} {verdict}", self.selector)?;
+        for step in &self.steps {
+            let mark = if step.ok { "ok" } else { "NO" };
+            writeln!(f, "  {mark}  {:<11}  {}", step.stage, step.what)?;
+        }
+        Ok(())
+    }
+}
+
+/// Follows a tool, `server/tool`, on its way into the catalog.
+pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
+    let mut trail = Trail(Vec::new());
+    let known = catalog.select(selector).ok();
+    let (server, tool) = match &known {
+        Some(tool) => (tool.server.to_string(), tool.tool().name.clone()),
+        None => {
+            let (server, tool) = selector.split_once('/').unwrap_or((selector, ""));
+            (server.to_owned(), tool.to_owned())
+        }
+    };
+    let present = trail.follow(&server, &tool, servers, catalog).is_some() && known.is_some();
+    Why {
+        selector: text::for_line(selector).into_owned(),
+        present,
+        steps: trail.0,
+    }
+}
+
+struct Trail(Vec<WhyStep>);
+
+impl Trail {
+    fn step(&mut self, stage: &'static str, ok: bool, what: impl AsRef<str>) -> Option<()> {
+        let what = text::for_line(what.as_ref()).into_owned();
+        self.0.push(WhyStep { stage, ok, what });
+        ok.then_some(())
+    }
+
+    /// Walks until the first step that fails.
+    fn follow(&mut self, name: &str, tool: &str, servers: &Servers, catalog: &Catalog) -> Option<()> {
+        let Some(server) = servers.get(name) else {
+            let known: Vec<_> = servers.keys().map(ServerName::as_str).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return self.step("config", false, format!("no server is called `{name}`; configured: {known}"));
+        };
+        let (spec, snapshot) = (&server.spec, server.snapshot());
+        self.step("config", spec.enabled, match spec.enabled {
+            true => format!("{} ({})", spec.source, spec.source.scope),
+            false => format!("disabled in {}; enable it with `toolrack enable {name}`", spec.source),
+        })?;
+        self.step("trust", spec.trust == Trust::Trusted, match spec.trust {
+            Trust::Trusted => "trusted".to_owned(),
+            Trust::Pending => format!("waits for approval; see it with `toolrack pending`, approve it with `toolrack trust {name}`"),
+        })?;
+        self.connection(&snapshot)?;
+        self.tool(tool, &snapshot, catalog, name)
+    }
+
+    fn connection(&mut self, snapshot: &Snapshot) -> Option<()> {
+        if let State::NeedsAuth { how } = &snapshot.state {
+            self.step("start", true, "reached")?;
+            return self.step("sign-in", false, how);
+        }
+        match &snapshot.session {
+            None => self.step("start", false, snapshot.state.error().unwrap_or(snapshot.state.word()))?,
+            Some(session) => {
+                let live = snapshot.link.is_some();
+                self.step("start", live, match snapshot.state.error() {
+                    Some(error) if !live => error,
+                    _ => "connected",
+                })?;
+                self.step("negotiation", true, format!("{} ({} era)", session.version, session.era))?;
+            }
+        }
+        match &snapshot.state {
+            State::ToolsFailed { error } => self.step("list", false, error),
+            _ => Some(()),
+        }
+    }
+
+    fn tool(&mut self, tool: &str, snapshot: &Snapshot, catalog: &Catalog, server: &str) -> Option<()> {
+        let set = &snapshot.tools;
+        if let Some((_, why)) = set.quarantined.iter().find(|(name, _)| name == tool) {
+            return self.step("list", false, format!("listed, but it cannot be used: {why}"));
+        }
+        if set.hidden.iter().any(|name| name == tool) {
+            self.step("list", true, "listed")?;
+            return self.step("filter", false, "hidden by the entry's `tools` allow and deny lists");
+        }
+        if !set.tools.iter().any(|(listed, _)| listed.tool.name == tool) {
+            let count = set.tools.len();
+            return self.step("list", false, format!("the server lists {count} tools, this is none of them"));
+        }
+        self.step("list", true, "listed")?;
+        self.step("filter", true, "shown")?;
+        match catalog.select(&format!("{server}/{tool}")) {
+            Ok(entry) => self.step("name", true, format!("models see it as {}", entry.name)),
+            Err(_) => self.step("name", false, "not in the catalog yet; ask again in a moment"),
+        }
+    }
+}

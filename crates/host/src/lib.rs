@@ -1,0 +1,55 @@
+//! Connect to any set of MCP servers, of any era and transport, and call their tools through one door.
+//!
+//! ```no_run
+//! use toolrack_host::{Call, Desired, Host, ServerName, ServerSpec};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let host = Host::builder().build();
+//! let spec = ServerSpec::stdio("npx", ["-y", "@modelcontextprotocol/server-everything"]);
+//! host.apply(Desired::from([(ServerName::new("everything")?, spec)])).await;
+//! host.settled().await;
+//! let arguments = serde_json::json!({"message": "hello"}).as_object().cloned().unwrap_or_default();
+//! println!("{}", host.call(Call::new("everything/echo", arguments)).await?.text);
+//! host.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Host::apply`] takes the desired world; [`Host::catalog`] is a picture of all tools; [`Host::call`] is the one door,
+//! where the [`Gate`] decides, the [`Asker`] is asked and every bound holds. See `examples/` for askers, native tools and
+//! the supervisor of child processes.
+//!
+//! This crate touches no files, no environment, no database and no terminal: what it needs of them comes through
+//! [`Resolver`], [`Memory`] and [`Artifacts`].
+
+pub mod ask;
+mod call;
+mod catalog;
+mod event;
+mod glob;
+mod host;
+mod link;
+pub mod mcp;
+mod plan;
+mod resolve;
+mod server;
+pub mod spec;
+pub mod text;
+
+pub use ask::{Abilities, Asker, Nobody, SharedAsker};
+pub use call::{
+    Artifact, Call, CallError, CallErrorKind, ToolOutcome,
+    gate::{AllowAll, Gate, GateRequest, Otherwise, Rules, Verdict},
+};
+pub use catalog::{BadNameStyle, Catalog, CatalogTool, Change, Cleaned, NameCap, NameStyle, Provider, Unknown, clean};
+pub use event::{CallEnd, Event};
+pub use glob::{BadGlob, Pattern, ToolFilter};
+pub use host::{Host, HostBuilder, ServerStatus, Why, WhyStep};
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub use link::fuzzing;
+pub use link::{LinkError, OnProgress, RpcError, native::Native, supervisor};
+pub use mcp::{Content, Tool};
+pub use resolve::{Artifacts, ChildPlan, KeepError, Memory, ResolveError, Resolver, Verbatim};
+pub use server::State;
+pub use spec::{Desired, Era, Limits, ServerName, ServerSpec, Timeouts};

@@ -1,0 +1,382 @@
+//! One connection to one server: the only room that knows how MCP is written.
+//!
+//! Above it, both eras and all transports look alike: [`Connector::connect`] gives a [`Connection`], whose [`Link`]
+//! lists, calls and reads. Nothing here decides whether a call may run, and nothing here starts again by itself.
+
+mod channel;
+pub mod child;
+mod clock;
+pub(crate) mod decode;
+mod duplex;
+mod envelope;
+mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+mod handshake;
+mod http;
+pub(crate) mod inbound;
+mod input;
+mod legacy_sse;
+mod lines;
+mod listen;
+mod listing;
+pub mod native;
+mod param_headers;
+mod process;
+mod rounds;
+mod sse;
+pub mod supervisor;
+mod tasks;
+pub(crate) mod validate;
+mod wire;
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    io::split,
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+pub use error::{LinkError, RpcError};
+pub(crate) use error::quote;
+pub(crate) use handshake::{ClientInfo, Session};
+pub(crate) use http::Clients;
+pub use inbound::OnProgress;
+pub(crate) use listing::{Listed, ListedTool};
+pub(crate) use rounds::Request;
+
+use self::{
+    channel::Channel,
+    child::{ChildCommand, Grace, Handle as Child, Supervisor},
+    duplex::{Duplex, Streams},
+    handshake::{Terms, died_of_the_probe, modern_meta, shake_hands},
+    http::{HttpPlan, HttpWire},
+    inbound::{Closed, Events, Inbound},
+    process::Process,
+    wire::Wire,
+};
+use crate::{
+    ask::SharedAsker,
+    resolve::Resolver,
+    spec::{Era, Limits, Protocol, ServerName, ServerSpec, Stdio, Timeouts, Transport},
+};
+
+/// What every connection of a host needs.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    pub(crate) resolver: Arc<dyn Resolver>,
+    pub(crate) asker: SharedAsker,
+    pub(crate) events: Events,
+    pub(crate) client: ClientInfo,
+    /// The program to re-execute as supervisor of child processes.
+    pub(crate) supervisor: Option<PathBuf>,
+    pub(crate) clients: Clients,
+    /// Tasks of all connections.
+    pub(crate) tracker: TaskTracker,
+}
+
+/// A live connection and the duty to end it. Dropping it ends it at once, hard.
+pub(crate) struct Connection {
+    pub(crate) link: Link,
+    child: Option<Child>,
+    stop: CancellationToken,
+    grace: Duration,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.link.0.channel.closed.close(LinkError::Stopped);
+        self.stop.cancel();
+    }
+}
+
+impl Connection {
+    /// Ends the connection politely: closes the child's stdin, says farewell to a session, and waits; at most a few
+    /// seconds, after which nothing of it is left.
+    pub(crate) async fn shutdown(mut self) {
+        self.link.0.channel.closed.close(LinkError::Stopped);
+        if let Wire::Http(http) = &self.link.0.channel.wire {
+            http.farewell().await;
+        }
+        // Ends reader and writer, and with them the child's stdin.
+        self.stop.cancel();
+        if let Some(child) = self.child.take() {
+            child.shutdown(Grace { stdin: self.grace, term: self.grace }).await;
+        }
+    }
+}
+
+/// The usable part of a connection. Cheap to clone; useless after the connection has ended.
+#[derive(Clone)]
+pub(crate) struct Link(Arc<Inner>);
+
+struct Inner {
+    channel: Channel,
+    session: Session,
+    slots: Arc<Semaphore>,
+    client: ClientInfo,
+    asker: SharedAsker,
+    timeouts: Timeouts,
+    limits: Limits,
+    runtime: Handle,
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Link").field(&self.0.channel.inbound.server).finish()
+    }
+}
+
+impl Link {
+    pub(crate) fn session(&self) -> &Session {
+        &self.0.session
+    }
+
+    pub(crate) fn timeouts(&self) -> &Timeouts {
+        &self.0.timeouts
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    /// Waits for the end of the connection and tells why.
+    pub(crate) async fn closed(&self) -> LinkError {
+        self.0.channel.closed.wait().await
+    }
+
+    /// Waits until the server says that its tools have changed.
+    pub(crate) async fn tools_changed(&self) {
+        self.0.channel.inbound.changed.tools().await;
+    }
+
+    fn channel(&self) -> &Channel {
+        &self.0.channel
+    }
+
+    async fn slot(&self) -> Result<OwnedSemaphorePermit, LinkError> {
+        let slot = self.0.slots.clone().acquire_owned().await;
+        slot.map_err(|_| LinkError::Stopped)
+    }
+
+    /// Whether the server can answer `method`, a listing, at all.
+    pub(crate) fn offers(&self, method: &str) -> bool {
+        let capabilities = &self.0.session.capabilities;
+        match method.split('/').next() {
+            Some("tools") => capabilities.tools.is_some(),
+            Some("resources") => capabilities.resources.is_some(),
+            Some("prompts") => capabilities.prompts.is_some(),
+            _ => true,
+        }
+    }
+
+    /// Whether the server runs tool calls as tasks (2025-11-25).
+    pub(crate) fn runs_tasks(&self) -> bool {
+        let tasks = self.0.session.capabilities.tasks.as_ref();
+        self.0.session.era == Era::Legacy && tasks.is_some_and(|tasks| tasks["requests"]["tools"]["call"].is_object())
+    }
+
+    /// Whether arguments go into headers too: only over Streamable HTTP, in the modern era.
+    fn needs_param_headers(&self) -> bool {
+        self.0.session.era == Era::Modern && matches!(self.0.channel.wire, Wire::Http(_))
+    }
+
+    /// The `_meta` members of a request whose questions `asker` answers.
+    fn meta_for(&self, asker: &SharedAsker) -> String {
+        match self.0.session.era {
+            Era::Legacy => String::new(),
+            Era::Modern => modern_meta(&self.0.client, asker.abilities().or(self.0.asker.abilities())),
+        }
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let inbound = &self.0.channel.inbound;
+        let stop = inbound.stop.clone();
+        inbound.tracker.spawn_on(
+            async move {
+                stop.run_until_cancelled(task).await;
+            },
+            &self.0.runtime,
+        );
+    }
+}
+
+impl Connector {
+    /// Each line that a child process writes to stderr is an event.
+    fn on_stderr(&self, server: &ServerName) -> Option<child::LineHook> {
+        let (events, server) = (self.events.clone(), server.clone());
+        Some(Arc::new(move |line| {
+            events(crate::Event::McpServerStderr { server: server.clone(), line: quote(line) });
+        }))
+    }
+}
+
+/// A connection being made.
+struct Attempt<'a> {
+    connector: &'a Connector,
+    name: &'a ServerName,
+    spec: &'a ServerSpec,
+    first: Era,
+}
+
+impl Connector {
+    /// Connects, within the start-up time of the spec. A child process that ends on the era probe is started once
+    /// more; nothing else is tried twice.
+    pub(crate) async fn connect(
+        &self,
+        name: &ServerName,
+        spec: &ServerSpec,
+        first: Era,
+    ) -> Result<Connection, LinkError> {
+        let mut attempt = Attempt {
+            connector: self,
+            name,
+            spec,
+            first,
+        };
+        let mut process = None;
+        let connect = async {
+            match attempt.run(&mut process).await {
+                Err(error) if died_of_the_probe(&error, spec.protocol, first) => {
+                    attempt.first = Era::Legacy;
+                    attempt.run(&mut process).await.map_err(|_| error)
+                }
+                answer => answer,
+            }
+        };
+        match timeout(spec.timeouts.startup, connect).await {
+            Ok(answer) => answer,
+            Err(_) => Err(LinkError::SlowStart {
+                after: spec.timeouts.startup,
+                stderr: process.as_ref().map(Process::last_words).unwrap_or_default(),
+            }),
+        }
+    }
+}
+
+impl Attempt<'_> {
+    async fn run(&self, started: &mut Option<Process>) -> Result<Connection, LinkError> {
+        let stop = CancellationToken::new();
+        // Ends whatever was begun when this attempt fails or is dropped.
+        let guard = stop.clone().drop_guard();
+        let inbound = Inbound::new(
+            self.name.clone(),
+            self.connector.asker.clone(),
+            self.connector.events.clone(),
+            self.spec.limits.server_requests,
+            self.connector.tracker.clone(),
+            stop.clone(),
+        );
+        let closed = Arc::<Closed>::default();
+        let (wire, child) = self.open(&inbound, &closed, started).await?;
+        let channel = Channel::new(wire, inbound, closed);
+        let terms = Terms {
+            client: &self.connector.client,
+            abilities: self.connector.asker.abilities(),
+            protocol: self.protocol(),
+            first: self.first,
+        };
+        let session = shake_hands(&channel, &terms).await?;
+        let link = Link(Arc::new(Inner {
+            channel,
+            session,
+            slots: Arc::new(Semaphore::new(self.spec.limits.in_flight)),
+            client: self.connector.client.clone(),
+            asker: self.connector.asker.clone(),
+            timeouts: self.spec.timeouts.clone(),
+            limits: self.spec.limits.clone(),
+            runtime: Handle::current(),
+        }));
+        guard.disarm();
+        Ok(Connection {
+            link,
+            child,
+            stop,
+            grace: self.spec.timeouts.shutdown,
+        })
+    }
+
+    fn protocol(&self) -> Protocol {
+        match self.spec.transport {
+            // The two-endpoint transport ended before the modern era began.
+            Transport::Sse(_) => Protocol::Legacy,
+            _ => self.spec.protocol,
+        }
+    }
+
+    async fn open(
+        &self,
+        inbound: &Arc<Inbound>,
+        closed: &Arc<Closed>,
+        started: &mut Option<Process>,
+    ) -> Result<(Wire, Option<Child>), LinkError> {
+        let max_line = self.spec.limits.message_bytes;
+        match &self.spec.transport {
+            Transport::Stdio(stdio) => self.start_child(stdio, inbound, closed, started).await,
+            Transport::Http(http) => {
+                let wire = HttpWire::new(&self.http_plan(http), inbound, closed)?;
+                Ok((Wire::Http(wire), None))
+            }
+            Transport::Sse(http) => {
+                let duplex = legacy_sse::open(&self.http_plan(http), inbound, closed).await?;
+                Ok((Wire::Duplex(duplex), None))
+            }
+            Transport::Native(native) => {
+                let (io, serve) = native.open(inbound.stop.clone());
+                let stop = inbound.stop.clone();
+                inbound.tracker.spawn(async move {
+                    stop.run_until_cancelled(serve).await;
+                });
+                let (read, write) = split(io);
+                let streams = Streams { read, write, process: None, max_line };
+                Ok((Wire::Duplex(Duplex::start(streams, inbound, closed)), None))
+            }
+        }
+    }
+
+    fn http_plan<'b>(&'b self, spec: &'b crate::spec::Http) -> HttpPlan<'b> {
+        HttpPlan {
+            server: self.name,
+            spec,
+            resolver: &self.connector.resolver,
+            clients: &self.connector.clients,
+            max_message: self.spec.limits.message_bytes,
+        }
+    }
+
+    async fn start_child(
+        &self,
+        stdio: &Stdio,
+        inbound: &Arc<Inbound>,
+        closed: &Arc<Closed>,
+        started: &mut Option<Process>,
+    ) -> Result<(Wire, Option<Child>), LinkError> {
+        let plan = self.connector.resolver.stdio(self.name, stdio).map_err(LinkError::Resolve)?;
+        let command = ChildCommand {
+            program: plan.command.into(),
+            args: plan.args.into_iter().map(Into::into).collect(),
+            env: plan.env,
+            cwd: plan.cwd,
+            supervisor: self.connector.supervisor.clone().map(|program| Supervisor { program }),
+        };
+        let child = child::spawn(command, self.connector.on_stderr(self.name), &self.connector.tracker)
+            .await
+            .map_err(|error| LinkError::Spawn(Arc::new(error)))?;
+        let process = Process::of(&child.handle, child.stderr);
+        *started = Some(process.clone());
+        let streams = Streams {
+            read: child.stdout,
+            write: child.stdin,
+            process: Some(process),
+            max_line: self.spec.limits.message_bytes,
+        };
+        Ok((Wire::Duplex(Duplex::start(streams, inbound, closed)), Some(child.handle)))
+    }
+}

@@ -1,0 +1,157 @@
+//! One connection before anybody knows what it speaks: a wire, its receiving end, and how requests are written.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{
+    error::LinkError,
+    inbound::{Closed, Flight, Inbound},
+    wire::{Answered, Outgoing, Wire},
+};
+
+/// A wire and what belongs to it.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) wire: Wire,
+    pub(crate) inbound: Arc<Inbound>,
+    pub(crate) closed: Arc<Closed>,
+    next_id: AtomicI64,
+}
+
+/// A request that is not written yet.
+#[derive(Debug)]
+pub(crate) struct Ask<'a, P> {
+    pub(crate) method: &'static str,
+    /// Tool name, prompt name or URI.
+    pub(crate) name: Option<&'a str>,
+    pub(crate) params: P,
+    /// `Mcp-Param-*` headers.
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    /// Members of `_meta`, without braces.
+    pub(crate) meta: &'a str,
+    pub(crate) cancellable: bool,
+}
+
+impl<'a, P: Serialize> Ask<'a, P> {
+    pub(crate) fn new(method: &'static str, params: P) -> Self {
+        Self {
+            method,
+            name: None,
+            params,
+            headers: Vec::new(),
+            meta: "",
+            cancellable: true,
+        }
+    }
+
+    pub(crate) fn meta(self, meta: &'a str) -> Self {
+        Self { meta, ..self }
+    }
+}
+
+impl Channel {
+    pub(crate) fn new(wire: Wire, inbound: Arc<Inbound>, closed: Arc<Closed>) -> Self {
+        Self {
+            wire,
+            inbound,
+            closed,
+            next_id: AtomicI64::new(1),
+        }
+    }
+
+    /// Sends a request and waits for its answer, or for the end of the connection. Has no time bound; dropping the
+    /// future cancels the request.
+    pub(crate) async fn ask<P: Serialize>(&self, ask: Ask<'_, P>, flight: Option<Flight>) -> Answered {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let token = flight.is_some().then_some(id);
+        let _airborne = flight.map(|flight| self.inbound.takeoff(id, flight));
+        let request = Outgoing {
+            id,
+            method: ask.method,
+            name: ask.name.map(ToOwned::to_owned),
+            headers: ask.headers,
+            body: write_request(id, ask.method, &ask.params, ask.meta, token)?,
+            cancellable: ask.cancellable,
+        };
+        tokio::select! {
+            biased;
+            answer = self.wire.exchange(request) => match answer {
+                // The wire only knows that it ended; the connection knows why.
+                Err(LinkError::Stopped) => Err(self.closed.wait().await),
+                answer => answer,
+            },
+            why = self.closed.wait() => Err(why),
+        }
+    }
+
+    /// Sends a notification.
+    pub(crate) async fn notify(&self, method: &str) -> Result<(), LinkError> {
+        let message = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
+        self.wire.notify(message.into()).await
+    }
+}
+
+/// `{"jsonrpc":"2.0","id":…,"method":…,"params":{…,"_meta":{…}}}`, written in one go.
+fn write_request(
+    id: i64,
+    method: &str,
+    params: &impl Serialize,
+    meta: &str,
+    progress_token: Option<i64>,
+) -> Result<Bytes, LinkError> {
+    let failed = |error: serde_json::Error| LinkError::protocol(format!("the request cannot be written: {error}"));
+    let mut out = Vec::with_capacity(256 + meta.len());
+    out.extend_from_slice(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":"#).as_bytes());
+    let start = out.len();
+    serde_json::to_writer(&mut out, params).map_err(failed)?;
+    let token = progress_token.map(|token| format!(r#""progressToken":{token}"#)).unwrap_or_default();
+    if !(meta.is_empty() && token.is_empty()) {
+        // Every params value is an object: it ends with a brace, after which nothing follows.
+        out.pop();
+        let first = out.len() == start + 1;
+        let comma = if meta.is_empty() || token.is_empty() { "" } else { "," };
+        let lead = if first { "" } else { "," };
+        out.extend_from_slice(format!(r#"{lead}"_meta":{{{meta}{comma}{token}}}}}"#).as_bytes());
+    }
+    out.push(b'}');
+    Ok(out.into())
+}
+
+/// The empty object of a request without parameters.
+pub(crate) fn no_params() -> Map<String, Value> {
+    Map::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn written(params: &Value, meta: &str, token: Option<i64>) -> Value {
+        serde_json::from_slice(&write_request(7, "m", params, meta, token).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn meta_is_added_to_any_params() {
+        for (params, meta, token, expected) in [
+            (json!({}), "", None, json!({})),
+            (json!({}), "", Some(3), json!({"_meta": {"progressToken": 3}})),
+            (json!({"a": {}}), "", Some(3), json!({"a": {}, "_meta": {"progressToken": 3}})),
+            (json!({}), r#""x":{}"#, None, json!({"_meta": {"x": {}}})),
+            (json!({"a": "}"}), r#""x":1"#, Some(9), json!({"a": "}", "_meta": {"x": 1, "progressToken": 9}})),
+        ] {
+            assert_eq!(
+                written(&params, meta, token),
+                json!({"jsonrpc": "2.0", "id": 7, "method": "m", "params": expected})
+            );
+        }
+    }
+}

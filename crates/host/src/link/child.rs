@@ -1,0 +1,117 @@
+//! Child processes: how a stdio server is started, watched and ended. Knows nothing of MCP.
+//!
+//! [`spawn`] starts a program and hands out four parts: its stdin and stdout, the [`StderrTail`] (always drained, the
+//! last 64 KiB kept) and the [`Handle`], which knows how the process ended and can end it.
+//!
+//! With a [`Supervisor`], which is how servers are started on Linux, nothing that the program starts survives it, nor
+//! the host: see [`supervisor`](super::supervisor). Without one, or on other systems, the program leads a process group
+//! and that group is ended: a process that left the group survives, and so does everything if the host is killed with
+//! `SIGKILL` and the program does not end at the end of its stdin.
+//!
+//! The end of the process is seen by waiting for the process. It is *not* the end of its stdout, which anything that it
+//! started may hold open, nor is there nothing left to read in stdout when the process has ended.
+
+mod handle;
+#[cfg(target_os = "linux")]
+mod launch;
+mod resolve;
+mod stderr;
+#[cfg(target_os = "linux")]
+mod supervised;
+mod unsupervised;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio_util::task::TaskTracker;
+
+pub use super::supervisor::{Exit, Supervisor};
+pub use handle::{Grace, Handle};
+pub use resolve::SpawnError;
+pub use stderr::{LineHook, StderrTail};
+
+/// A program to start, and everything that it is given.
+#[derive(Clone)]
+pub struct ChildCommand {
+    /// A path (if it contains a slash; relative to `cwd`), or a name to look up in the `PATH` of `env`.
+    pub program: OsString,
+    /// The arguments after the program's own name.
+    pub args: Vec<OsString>,
+    /// The whole environment: nothing of the host's is added.
+    pub env: Vec<(OsString, OsString)>,
+    /// The working folder; the host's own if it is `None`.
+    pub cwd: Option<PathBuf>,
+    /// Who watches the process; see the module. Ignored but on Linux.
+    pub supervisor: Option<Supervisor>,
+}
+
+/// Names the variables and leaves out their values, which may be secret.
+impl fmt::Debug for ChildCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&OsString> = self.env.iter().map(|(name, _)| name).collect();
+        f.debug_struct("ChildCommand")
+            .field("program", &self.program)
+            .field("args", &self.args)
+            .field("env", &names)
+            .field("cwd", &self.cwd)
+            .field("supervisor", &self.supervisor)
+            .finish()
+    }
+}
+
+/// A started program, in parts that can be moved to where they are used.
+#[derive(Debug)]
+pub struct Child {
+    /// Where the program reads. Dropping it is how a server is asked to end.
+    pub stdin: ChildStdin,
+    /// Where the program writes.
+    pub stdout: ChildStdout,
+    /// The last of what the program wrote to stderr.
+    pub stderr: StderrTail,
+    /// How the program ended, and the means to end it. Dropping it kills.
+    pub handle: Handle,
+}
+
+/// Starts a program.
+///
+/// `on_stderr` gets every line of its stderr. The tasks that drain stderr and watch the process run on `tasks` and end
+/// when the process and everything below it are gone.
+///
+/// Files are looked up and the process is forked on a blocking thread, so that a dead network folder stops nobody else.
+///
+/// # Errors
+///
+/// See [`SpawnError`]: the program is known to run when this returns `Ok`.
+///
+/// # Cancellation
+///
+/// Dropping the future ends what was started.
+///
+/// # Panics
+///
+/// Outside a tokio runtime with IO and time.
+pub async fn spawn(
+    command: ChildCommand,
+    on_stderr: Option<LineHook>,
+    tasks: &TaskTracker,
+) -> Result<Child, SpawnError> {
+    #[cfg(target_os = "linux")]
+    if let Some(supervisor) = command.supervisor.clone() {
+        return supervised::spawn(command, supervisor, on_stderr, tasks).await;
+    }
+    unsupervised::spawn(command, on_stderr, tasks).await
+}
+
+/// Runs `work` on a blocking thread that `tasks` knows of.
+async fn off_the_runtime<T: Send + 'static>(
+    tasks: &TaskTracker,
+    work: impl FnOnce() -> Result<T, SpawnError> + Send + 'static,
+) -> Result<T, SpawnError> {
+    // The work does not panic and is not aborted: if it does not finish, the runtime is shutting down.
+    tasks
+        .spawn_blocking(work)
+        .await
+        .unwrap_or(Err(SpawnError::ShuttingDown))
+}

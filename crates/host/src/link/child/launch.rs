@@ -1,0 +1,202 @@
+//! Starting a supervisor: five descriptors, a clean environment, no fork of the host's memory.
+//!
+//! `posix_spawn`, because a host may be large: to fork it copies its page tables first, which takes some 60 ms per GiB,
+//! and `std::process::Command` must fork as soon as more than the three standard streams are handed over.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use tokio::net::unix::pipe;
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::time::{Instant, sleep};
+
+use super::super::supervisor::{MARKER, ORDERS_FD, REPORTS_FD};
+use super::ChildCommand;
+use super::resolve::Resolved;
+
+/// How long a killed supervisor may take to end.
+const REAP_LIMIT: Duration = Duration::from_secs(1);
+
+/// How often is looked whether it has.
+const REAP_LOOK: Duration = Duration::from_millis(1);
+
+/// The three streams of a started process.
+#[derive(Debug)]
+pub(super) struct Streams {
+    pub(super) stdin: ChildStdin,
+    pub(super) stdout: ChildStdout,
+    pub(super) stderr: ChildStderr,
+}
+
+/// A supervisor that was just started, and all ends of its pipes that are the host's.
+#[derive(Debug)]
+pub(super) struct Launched {
+    pub(super) process: Process,
+    pub(super) streams: Streams,
+    pub(super) orders: io::PipeWriter,
+    pub(super) reports: pipe::Receiver,
+}
+
+/// Starts `supervisor`, to start `command` as `resolved`. Blocking until the supervisor's program runs.
+pub(super) fn launch(
+    command: &ChildCommand,
+    resolved: &Resolved,
+    supervisor: &Path,
+) -> io::Result<Launched> {
+    // All ends are close-on-exec from the moment they exist: nothing else that is started meanwhile inherits one.
+    let (stdin_theirs, stdin) = io::pipe()?;
+    let (stdout, stdout_theirs) = io::pipe()?;
+    let (stderr, stderr_theirs) = io::pipe()?;
+    let (orders_theirs, orders) = io::pipe()?;
+    let (reports, reports_theirs) = io::pipe()?;
+    let streams = Streams {
+        stdin: ChildStdin::from_std(process::ChildStdin::from(OwnedFd::from(stdin)))?,
+        stdout: ChildStdout::from_std(process::ChildStdout::from(OwnedFd::from(stdout)))?,
+        stderr: ChildStderr::from_std(process::ChildStderr::from(OwnedFd::from(stderr)))?,
+    };
+    let reports = pipe::Receiver::from_owned_fd(reports.into())?;
+
+    let theirs: [(OwnedFd, i32); 5] = [
+        (above_targets(stdin_theirs.into())?, 0),
+        (above_targets(stdout_theirs.into())?, 1),
+        (above_targets(stderr_theirs.into())?, 2),
+        (above_targets(orders_theirs.into())?, ORDERS_FD),
+        (above_targets(reports_theirs.into())?, REPORTS_FD),
+    ];
+    let mut actions = PosixSpawnFileActions::init()?;
+    for (end, target) in &theirs {
+        actions.add_dup2(end.as_raw_fd(), *target)?;
+    }
+    let pid = posix_spawn(
+        supervisor,
+        &actions,
+        &clean_signals()?,
+        &arguments(command, resolved)?,
+        &environment(&command.env)?,
+    )?;
+    Ok(Launched {
+        process: Process {
+            pid,
+            is_collected: false,
+        },
+        streams,
+        orders,
+        reports,
+    })
+}
+
+/// The same file by a descriptor that none of the five targets overwrites.
+fn above_targets(end: OwnedFd) -> io::Result<OwnedFd> {
+    if end.as_raw_fd() > REPORTS_FD {
+        return Ok(end);
+    }
+    // `end` stays open meanwhile, so that each clone is higher than the one before.
+    above_targets(end.try_clone()?)
+}
+
+/// No signal blocked and each with its default meaning, whatever the host does with its own.
+fn clean_signals() -> Result<PosixSpawnAttr, Errno> {
+    let mut attributes = PosixSpawnAttr::init()?;
+    attributes.set_sigmask(&SigSet::empty())?;
+    attributes.set_sigdefault(&SigSet::all())?;
+    attributes.set_flags(
+        PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF,
+    )?;
+    Ok(attributes)
+}
+
+fn arguments(command: &ChildCommand, resolved: &Resolved) -> io::Result<Vec<CString>> {
+    let ours = [
+        OsStr::new("toolrack-supervisor"),
+        OsStr::new(MARKER),
+        resolved.cwd.as_os_str(),
+        OsStr::new("--"),
+        resolved.program.as_os_str(),
+    ];
+    let all = ours
+        .into_iter()
+        .chain(command.args.iter().map(OsString::as_os_str));
+    all.map(|word| Ok(CString::new(word.as_bytes())?)).collect()
+}
+
+/// `NAME=VALUE` for each name; of several values the last counts.
+fn environment(env: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
+    let unique: BTreeMap<&OsStr, &OsStr> = env
+        .iter()
+        .map(|(name, value)| (name.as_os_str(), value.as_os_str()))
+        .collect();
+    unique
+        .into_iter()
+        .map(|(name, value)| {
+            Ok(CString::new(
+                [name.as_bytes(), value.as_bytes()].join(&b'='),
+            )?)
+        })
+        .collect()
+}
+
+/// A supervisor's process. Its id is nobody else's until it is collected.
+#[derive(Debug)]
+pub(super) struct Process {
+    pid: Pid,
+    is_collected: bool,
+}
+
+impl Process {
+    /// The process id, which is that of its session as well.
+    pub(super) fn pid(&self) -> u32 {
+        self.pid.as_raw().unsigned_abs()
+    }
+
+    /// Kills the supervisor itself; it ends nothing then.
+    pub(super) fn kill(&self) {
+        if !self.is_collected {
+            let _ = kill(self.pid, Signal::SIGKILL);
+        }
+    }
+
+    /// Kills a supervisor that watches nothing any more, and collects it.
+    pub(super) async fn end(mut self) {
+        self.kill();
+        let deadline = Instant::now() + REAP_LIMIT;
+        while !self.collect() && Instant::now() < deadline {
+            sleep(REAP_LOOK).await;
+        }
+    }
+
+    /// Collects the process if it has ended.
+    fn collect(&mut self) -> bool {
+        if !self.is_collected {
+            // An error means that somebody else has collected it: a host that ignores SIGCHLD, for one.
+            self.is_collected = !matches!(
+                waitpid(self.pid, Some(WaitPidFlag::WNOHANG)),
+                Ok(WaitStatus::StillAlive)
+            );
+        }
+        self.is_collected
+    }
+}
+
+/// The runtime has ended before the process, which ends within seconds because its orders end now.
+impl Drop for Process {
+    fn drop(&mut self) {
+        if !self.collect() {
+            let pid = self.pid;
+            // Without the thread it stays a zombie until this process ends.
+            let _ = std::thread::Builder::new()
+                .name("reap supervisor".to_owned())
+                .spawn(move || waitpid(pid, None));
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Finding the program, and saying exactly why it cannot be started.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{self, Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, access};
+
+use super::ChildCommand;
+
+/// Why a program could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// The command is empty.
+    #[error("the command is empty; name a program to run")]
+    EmptyProgram,
+    /// No folder of `PATH` has a file of this name.
+    #[error("command not found: {program} ({searched}); install it or give its full path")]
+    NotFound {
+        /// The name that was looked for.
+        program: String,
+        /// Where it was looked for, for people.
+        searched: String,
+    },
+    /// The command is a path, and there is nothing.
+    #[error("no such file: {}; check the path of the command", path.display())]
+    NoSuchFile {
+        /// The absolute path.
+        path: PathBuf,
+    },
+    /// There is something that cannot be executed, such as a folder, or a file without that permission.
+    #[error("not an executable file: {}; check the command and the file's permissions", path.display())]
+    NotExecutable {
+        /// The absolute path.
+        path: PathBuf,
+    },
+    /// The file is executable, but what would run it is missing.
+    #[error(
+        "cannot run {}: the interpreter named in its first line, or its program loader, is not installed",
+        path.display()
+    )]
+    NoInterpreter {
+        /// The absolute path of the program.
+        path: PathBuf,
+    },
+    /// The file is executable by its permissions, but is not a program.
+    #[error(
+        "cannot run {}: neither a program for this machine nor a script whose first line names its interpreter",
+        path.display()
+    )]
+    BadFormat {
+        /// The absolute path.
+        path: PathBuf,
+    },
+    /// The working folder cannot be used.
+    #[error("cannot use the working folder {}", cwd.display())]
+    BadCwd {
+        /// The absolute path.
+        cwd: PathBuf,
+        /// What the system says about it.
+        #[source]
+        source: io::Error,
+    },
+    /// A part of the command contains a NUL byte, which no program can be given.
+    #[error("{part} contains a NUL byte")]
+    NulByte {
+        /// Which part: it names an argument by number and a variable by name, never by content.
+        part: String,
+    },
+    /// Arguments and environment together are larger than the system permits.
+    #[error("the arguments and the environment are too long for this system; shorten them")]
+    TooLong,
+    /// The system refuses for another reason, such as a limit on processes or open files.
+    #[error("cannot start {}", path.display())]
+    System {
+        /// The absolute path of the program.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// The supervisor itself could not be started.
+    #[error("cannot start the supervisor process {}", program.display())]
+    Supervisor {
+        /// The program that should be the supervisor.
+        program: PathBuf,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// The program that should be the supervisor ran, and did not act as one.
+    #[error(
+        "{} does not act as a supervisor{said}; call run_if_asked() first thing in its main function",
+        program.display()
+    )]
+    NotASupervisor {
+        /// The program that should be the supervisor.
+        program: PathBuf,
+        /// The last line that it wrote to stderr, quoted and in brackets; or nothing.
+        said: String,
+    },
+    /// The program that should be the supervisor runs, and did not start anything in 10 s.
+    #[error(
+        "the supervisor process {} has started nothing in 10 s; the machine is overloaded, the working folder does not \
+         answer, or the program does not call run_if_asked()",
+        program.display()
+    )]
+    SilentSupervisor {
+        /// The program that should be the supervisor.
+        program: PathBuf,
+    },
+    /// The runtime of this process is shutting down.
+    #[error("the host is shutting down")]
+    ShuttingDown,
+}
+
+/// What is needed to start the program: both paths are absolute and were looked at.
+#[derive(Debug)]
+pub(super) struct Resolved {
+    pub(super) program: PathBuf,
+    pub(super) cwd: PathBuf,
+}
+
+/// Finds the program and the working folder of `command`. Blocking: looks at files.
+pub(super) fn resolve(command: &ChildCommand) -> Result<Resolved, SpawnError> {
+    refuse_nul(command)?;
+    let cwd = resolve_cwd(command.cwd.as_deref())?;
+    let program = if command.program.is_empty() {
+        return Err(SpawnError::EmptyProgram);
+    } else if command.program.as_bytes().contains(&b'/') {
+        let path = cwd.join(&command.program);
+        match inspect(&path) {
+            Candidate::Executable => path,
+            Candidate::Missing => return Err(SpawnError::NoSuchFile { path }),
+            Candidate::NotExecutable => return Err(SpawnError::NotExecutable { path }),
+        }
+    } else {
+        search(&command.program, &command.env, &cwd)?
+    };
+    Ok(Resolved { program, cwd })
+}
+
+/// The error for a resolved program that the system then refused to start with `errno`.
+pub(super) fn refused(path: &Path, errno: i32) -> SpawnError {
+    let path = path.to_path_buf();
+    match Errno::from_raw(errno) {
+        // It was there a moment ago.
+        Errno::ENOENT => SpawnError::NoInterpreter { path },
+        Errno::ENOEXEC => SpawnError::BadFormat { path },
+        Errno::E2BIG => SpawnError::TooLong,
+        _ => SpawnError::System {
+            path,
+            source: io::Error::from_raw_os_error(errno),
+        },
+    }
+}
+
+fn refuse_nul(command: &ChildCommand) -> Result<(), SpawnError> {
+    let has_nul = |text: &OsStr| text.as_bytes().contains(&0);
+    let part = if has_nul(&command.program) {
+        "the command".to_owned()
+    } else if let Some(index) = command.args.iter().position(|arg| has_nul(arg)) {
+        format!("argument {}", index + 1)
+    } else if let Some((name, _)) = command
+        .env
+        .iter()
+        .find(|(name, value)| has_nul(name) || has_nul(value))
+    {
+        format!(
+            "environment variable {}",
+            name.to_string_lossy().replace('\0', "?")
+        )
+    } else {
+        return Ok(());
+    };
+    Err(SpawnError::NulByte { part })
+}
+
+fn resolve_cwd(cwd: Option<&Path>) -> Result<PathBuf, SpawnError> {
+    let cwd = cwd.unwrap_or(Path::new("."));
+    let bad = |source| SpawnError::BadCwd {
+        cwd: cwd.to_path_buf(),
+        source,
+    };
+    let absolute = path::absolute(cwd).map_err(bad)?;
+    let bad = |source| SpawnError::BadCwd {
+        cwd: absolute.clone(),
+        source,
+    };
+    if !absolute.metadata().map_err(bad)?.is_dir() {
+        return Err(bad(io::ErrorKind::NotADirectory.into()));
+    }
+    access(&absolute, AccessFlags::X_OK).map_err(|errno| bad(errno.into()))?;
+    Ok(absolute)
+}
+
+/// Looks a name up in the `PATH` of `env`, as a shell would, except that an empty entry means nothing: to take it for
+/// the working folder would run whatever a repository puts there.
+fn search(name: &OsStr, env: &[(OsString, OsString)], cwd: &Path) -> Result<PathBuf, SpawnError> {
+    let not_found = |searched| SpawnError::NotFound {
+        program: name.to_string_lossy().into_owned(),
+        searched,
+    };
+    // The last one counts, as it does for `Command::env`.
+    let Some((_, folders)) = env.iter().rev().find(|(name, _)| name == "PATH") else {
+        return Err(not_found("no PATH is set for it".to_owned()));
+    };
+    let mut not_executable = None;
+    for folder in std::env::split_paths(folders).filter(|folder| !folder.as_os_str().is_empty()) {
+        let path = cwd.join(folder).join(name);
+        match inspect(&path) {
+            Candidate::Executable => return Ok(path),
+            Candidate::NotExecutable => not_executable = not_executable.or(Some(path)),
+            Candidate::Missing => {}
+        }
+    }
+    match not_executable {
+        Some(path) => Err(SpawnError::NotExecutable { path }),
+        None => Err(not_found(format!(
+            "looked in PATH: {}",
+            folders.to_string_lossy()
+        ))),
+    }
+}
+
+enum Candidate {
+    Executable,
+    NotExecutable,
+    Missing,
+}
+
+fn inspect(path: &Path) -> Candidate {
+    match path.metadata() {
+        Ok(metadata) if metadata.is_file() && access(path, AccessFlags::X_OK).is_ok() => {
+            Candidate::Executable
+        }
+        Ok(_) => Candidate::NotExecutable,
+        // A file that may not be looked at exists, perhaps; the shell passes over it as well.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Candidate::NotExecutable,
+        Err(_) => Candidate::Missing,
+    }
+}

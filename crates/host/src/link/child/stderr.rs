@@ -1,0 +1,272 @@
+//! What a program writes to stderr: always drained, so that it never blocks the program; the last of it kept.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::handle::{Life, gone};
+
+/// How many bytes are kept.
+const KEPT: usize = 64 * 1024;
+
+/// How many bytes of one line a hook gets.
+const LINE: usize = 4 * 1024;
+
+/// How long the pipe is read on when the process and everything below it are gone. It is at its end then, unless a process
+/// that could not be ended holds it open.
+const LAST_WORDS: Duration = Duration::from_millis(250);
+
+/// Gets each line, without its end, as text: bytes that are not UTF-8 are replaced, and of a line over 4 KiB it gets the
+/// first 4 KiB. It runs on the draining task and must neither block nor panic. The text comes from the program: it may
+/// hold control characters.
+pub type LineHook = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// The last 64 KiB of a program's stderr. Clones share it; it can be read during and after the program's life.
+#[derive(Clone)]
+pub struct StderrTail {
+    ring: Arc<Mutex<Ring>>,
+    drained: CancellationToken,
+}
+
+impl fmt::Debug for StderrTail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ring = self.lock();
+        f.debug_struct("StderrTail")
+            .field("total", &ring.total)
+            .field("kept", &ring.bytes.len())
+            .finish()
+    }
+}
+
+impl StderrTail {
+    pub(super) fn new() -> Self {
+        Self {
+            ring: Arc::new(Mutex::new(Ring {
+                bytes: VecDeque::new(),
+                total: 0,
+            })),
+            drained: CancellationToken::new(),
+        }
+    }
+
+    /// The last `lines` lines that are not blank, oldest first, as text. They come from the program: they may hold
+    /// control characters.
+    #[must_use]
+    pub fn tail(&self, lines: usize) -> Vec<String> {
+        let ring = self.lock();
+        let text = ring.bytes.iter().copied().collect::<Vec<u8>>();
+        let was_cut = ring.total > text.len() as u64;
+        drop(ring);
+
+        let mut found: Vec<String> = text
+            .split(|byte| *byte == b'\n')
+            // The first line has lost its beginning.
+            .skip(usize::from(was_cut && text.contains(&b'\n')))
+            .filter(|line| !line.trim_ascii().is_empty())
+            .map(|line| String::from_utf8_lossy(line.trim_ascii_end()).into_owned())
+            .collect();
+        found.drain(..found.len().saturating_sub(lines));
+        found
+    }
+
+    /// How many bytes the program has written in all.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.lock().total
+    }
+
+    /// Completes when nothing more will come.
+    ///
+    /// A program that has just ended may have left its last words in the pipe: wait for this, with a time-out of some tenths
+    /// of a second, before quoting [`Self::tail`] in an error. Without a time-out it can take as long as anything that the
+    /// program started is still being ended.
+    pub async fn drained(&self) {
+        self.drained.cancelled().await;
+    }
+
+    fn push(&self, bytes: &[u8]) {
+        let mut ring = self.lock();
+        ring.total += bytes.len() as u64;
+        let bytes = &bytes[bytes.len().saturating_sub(KEPT)..];
+        let excess = (ring.bytes.len() + bytes.len()).saturating_sub(KEPT);
+        ring.bytes.drain(..excess);
+        ring.bytes.extend(bytes);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Ring {
+    bytes: VecDeque<u8>,
+    total: u64,
+}
+
+/// Reads `stderr` to its end into `tail` and the hook.
+pub(super) async fn drain(
+    mut stderr: impl AsyncRead + Unpin,
+    tail: StderrTail,
+    hook: Option<LineHook>,
+    mut life: watch::Receiver<Life>,
+) {
+    // Also when the task is dropped with its runtime.
+    let _drained = tail.drained.clone().drop_guard();
+    let mut lines = Lines {
+        hook,
+        line: Vec::new(),
+    };
+    {
+        let mut reading = std::pin::pin!(read_to_end(&mut stderr, &tail, &mut lines));
+        tokio::select! {
+            () = &mut reading => {}
+            () = gone(&mut life) => {
+                let _ = timeout(LAST_WORDS, reading).await;
+            }
+        }
+    }
+    lines.end();
+}
+
+async fn read_to_end(stderr: &mut (impl AsyncRead + Unpin), tail: &StderrTail, lines: &mut Lines) {
+    let mut buffer = vec![0; 8 * 1024];
+    while let Ok(length @ 1..) = stderr.read(&mut buffer).await {
+        tail.push(&buffer[..length]);
+        lines.push(&buffer[..length]);
+    }
+}
+
+/// Cuts a stream of bytes into lines for the hook.
+struct Lines {
+    hook: Option<LineHook>,
+    /// The line so far, [`LINE`] bytes at most.
+    line: Vec<u8>,
+}
+
+impl Lines {
+    fn push(&mut self, bytes: &[u8]) {
+        if self.hook.is_none() {
+            return;
+        }
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let (text, ends) = match piece.strip_suffix(b"\n") {
+                Some(text) => (text, true),
+                None => (piece, false),
+            };
+            let room = LINE - self.line.len();
+            self.line.extend_from_slice(&text[..text.len().min(room)]);
+            if ends {
+                self.emit();
+            }
+        }
+    }
+
+    /// The stream has ended: what there is, is a line.
+    fn end(&mut self) {
+        if !self.line.is_empty() {
+            self.emit();
+        }
+    }
+
+    fn emit(&mut self) {
+        if let Some(hook) = &self.hook {
+            let line = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
+            hook(&String::from_utf8_lossy(line));
+        }
+        self.line.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn collector() -> (LineHook, Arc<Mutex<Vec<String>>>) {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&seen);
+        (
+            Arc::new(move |line: &str| sink.lock().unwrap().push(line.to_owned())),
+            seen,
+        )
+    }
+
+    #[test]
+    fn the_tail_gives_the_last_lines_that_say_something() {
+        let tail = StderrTail::new();
+        tail.push(b"one\ntwo\r\n\n  \nthr");
+        tail.push(b"ee");
+        assert_eq!(tail.tail(2), ["two", "three"]);
+        assert_eq!(tail.tail(0), [""; 0]);
+        assert_eq!(tail.tail(99), ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn the_ring_keeps_the_last_bytes_and_no_half_line() {
+        let tail = StderrTail::new();
+        for number in 0..10_000 {
+            tail.push(format!("line {number:06}\n").as_bytes());
+        }
+        let lines = tail.tail(usize::MAX);
+        assert_eq!(tail.total(), 120_000);
+        assert_eq!(tail.lock().bytes.len(), KEPT);
+        assert_eq!(lines.last().unwrap(), "line 009999");
+        assert!(
+            lines.iter().all(|line| line.len() == 11),
+            "{:?}",
+            lines.first()
+        );
+    }
+
+    #[test]
+    fn one_endless_line_is_kept_in_part() {
+        let tail = StderrTail::new();
+        tail.push(&vec![b'x'; KEPT * 3]);
+        assert_eq!(tail.tail(5), ["x".repeat(KEPT)]);
+    }
+
+    #[test]
+    fn bytes_that_are_not_text_are_replaced() {
+        let tail = StderrTail::new();
+        tail.push(b"a\xff\xfeb\n");
+        assert_eq!(tail.tail(1), ["a\u{fffd}\u{fffd}b"]);
+    }
+
+    #[tokio::test]
+    async fn the_hook_gets_each_line_once_and_no_more_than_4_kib_of_it() {
+        let (hook, seen) = collector();
+        let text = format!("first\r\n{}\n\nlast", "x".repeat(LINE * 3));
+        let (_life, watched) = watch::channel(Life::Running);
+        drain(text.as_bytes(), StderrTail::new(), Some(hook), watched).await;
+        assert_eq!(
+            *seen.lock().unwrap(),
+            [
+                "first".to_owned(),
+                "x".repeat(LINE),
+                String::new(),
+                "last".to_owned()
+            ]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn draining_ends_with_the_process_even_if_the_pipe_is_held_open() {
+        let (mut held, pipe) = tokio::io::duplex(64);
+        let tail = StderrTail::new();
+        let (life, watched) = watch::channel(Life::Running);
+        let drained = drain(pipe, tail.clone(), None, watched);
+        let ended = async {
+            tokio::io::AsyncWriteExt::write_all(&mut held, b"last words")
+                .await
+                .unwrap();
+            life.send_replace(Life::Gone(super::super::Exit::Code(0)));
+        };
+        tokio::join!(drained, ended);
+        assert_eq!(tail.tail(1), ["last words"]);
+    }
+}

@@ -1,0 +1,175 @@
+//! A server without a supervisor: it leads a process group, and that group is ended.
+
+use std::io;
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::process::{Child as Process, Command};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+#[cfg(target_os = "linux")]
+use super::super::supervisor::table;
+use super::super::supervisor::{Exit, Order};
+use super::handle::{Carrier, Handle, Life};
+use super::resolve::{SpawnError, refused, resolve};
+use super::stderr::{LineHook, StderrTail, drain};
+use super::{Child, ChildCommand, off_the_runtime};
+
+/// How long what a server left behind in its group may take to end after `SIGTERM`.
+const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
+
+/// How long the group may take to disappear after `SIGKILL`.
+const KILL_LIMIT: Duration = Duration::from_secs(4);
+
+/// How often the group is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Starts the program as the leader of a process group.
+pub(super) async fn spawn(
+    command: ChildCommand,
+    on_stderr: Option<LineHook>,
+    tasks: &TaskTracker,
+) -> Result<Child, SpawnError> {
+    let (mut process, group) = off_the_runtime(tasks, move || launch(&command)).await?;
+    let (Some(stdin), Some(stdout), Some(pipe)) = (
+        process.stdin.take(),
+        process.stdout.take(),
+        process.stderr.take(),
+    ) else {
+        return Err(SpawnError::ShuttingDown);
+    };
+    let (life, watched) = watch::channel(Life::Running);
+    let stderr = StderrTail::new();
+    tasks.spawn(drain(pipe, stderr.clone(), on_stderr, watched.clone()));
+    let give_up = CancellationToken::new();
+    tasks.spawn(watch_group(process, group, life, give_up.clone()));
+    let handle = Handle::new(
+        group.0.as_raw().unsigned_abs(),
+        watched,
+        Box::new(group),
+        give_up,
+    );
+    Ok(Child {
+        stdin,
+        stdout,
+        stderr,
+        handle,
+    })
+}
+
+/// Blocking: looks at files, forks, and waits for the exec.
+fn launch(command: &ChildCommand) -> Result<(Process, Group), SpawnError> {
+    let resolved = resolve(command)?;
+    let mut process = Command::new(&resolved.program);
+    process
+        .args(&command.args)
+        .env_clear()
+        .envs(command.env.iter().map(|(name, value)| (name, value)))
+        .current_dir(&resolved.cwd)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    let system = |source| SpawnError::System {
+        path: resolved.program.clone(),
+        source,
+    };
+    let process = process
+        .spawn()
+        .map_err(|error| match error.raw_os_error() {
+            Some(errno) => refused(&resolved.program, errno),
+            None => system(error),
+        })?;
+    let pid = process.id().and_then(|pid| i32::try_from(pid).ok());
+    let group = pid
+        .map(|pid| Group(Pid::from_raw(pid)))
+        .ok_or_else(|| system(io::ErrorKind::NotFound.into()))?;
+    Ok((process, group))
+}
+
+/// A process group, by the process id of its leader.
+///
+/// The leader is collected before the rest of the group is ended. The id stays taken as long as the group has members; if
+/// it has none it is looked at once more, microseconds later.
+#[derive(Clone, Copy)]
+struct Group(Pid);
+
+impl Group {
+    fn signal(self, signal: Signal) {
+        // Fails if the group is empty, which is what it should become.
+        let _ = killpg(self.0, signal);
+    }
+
+    fn lives(self) -> bool {
+        // A group of nothing but ended processes that nobody has collected yet can be signalled, too.
+        #[cfg(target_os = "linux")]
+        if table::is_usable() {
+            return table::group_lives(self.0.as_raw());
+        }
+        killpg(self.0, None).is_ok()
+    }
+
+    /// Whether it has no living members within `limit`.
+    async fn is_empty_within(self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        while self.lives() {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            sleep(LOOK).await;
+        }
+        true
+    }
+}
+
+impl Carrier for Group {
+    fn carry(&self, order: Order) {
+        match order {
+            Order::Terminate => {
+                self.signal(Signal::SIGTERM);
+                self.signal(Signal::SIGCONT);
+            }
+            Order::Kill => self.signal(Signal::SIGKILL),
+        }
+    }
+}
+
+/// Waits for the leader, then ends what is left of its group.
+async fn watch_group(
+    mut process: Process,
+    group: Group,
+    life: watch::Sender<Life>,
+    give_up: CancellationToken,
+) {
+    let status = tokio::select! {
+        status = process.wait() => status.ok(),
+        () = give_up.cancelled() => None,
+    };
+    let exit = status.map_or(Exit::Unknown, exit_of);
+    life.send_replace(Life::Ended(exit));
+    if !group.is_empty_within(Duration::ZERO).await {
+        group.carry(Order::Terminate);
+        if !group.is_empty_within(LEFTOVER_GRACE).await {
+            group.carry(Order::Kill);
+            if !group.is_empty_within(KILL_LIMIT).await {
+                tracing::warn!("processes of a server could not be ended");
+            }
+        }
+    }
+    life.send_replace(Life::Gone(exit));
+}
+
+fn exit_of(status: std::process::ExitStatus) -> Exit {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Exit::Code(code),
+        (None, Some(number)) => Exit::Signal(number),
+        (None, None) => Exit::Unknown,
+    }
+}

@@ -1,0 +1,173 @@
+//! The two clocks of a request: silence, which progress starts anew, and total time, which nothing does.
+//! Both stand still while a person is being asked.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+
+use super::error::LinkError;
+
+#[derive(Debug)]
+pub(crate) struct Clock {
+    idle: Duration,
+    total: Duration,
+    what: &'static str,
+    state: Mutex<State>,
+    resumed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    heard: Instant,
+    /// Start of the request, moved forward by each pause.
+    started: Instant,
+    pauses: u32,
+    paused_at: Instant,
+}
+
+impl Clock {
+    /// A clock that ends after `idle` of silence, and after `total` at the latest.
+    pub(crate) fn start(what: &'static str, idle: Duration, total: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            idle,
+            total,
+            what,
+            state: Mutex::new(State {
+                heard: now,
+                started: now,
+                pauses: 0,
+                paused_at: now,
+            }),
+            resumed: Notify::new(),
+        }
+    }
+
+    /// Something was heard: the silence starts anew.
+    pub(crate) fn touch(&self) {
+        self.lock().heard = Instant::now();
+    }
+
+    /// Stops both clocks until the guard is dropped.
+    pub(crate) fn pause(&self) -> Pause<'_> {
+        let mut state = self.lock();
+        if state.pauses == 0 {
+            state.paused_at = Instant::now();
+        }
+        state.pauses += 1;
+        Pause(self)
+    }
+
+    /// Ends when a bound is reached, with the error that names it.
+    pub(crate) async fn expired(&self) -> LinkError {
+        loop {
+            let resumed = self.resumed.notified();
+            let (idle_end, total_end, paused) = {
+                let state = self.lock();
+                (
+                    state.heard + self.idle,
+                    state.started + self.total,
+                    state.pauses > 0,
+                )
+            };
+            if paused {
+                resumed.await;
+                continue;
+            }
+            let now = Instant::now();
+            if total_end <= now {
+                return self.error(self.total, "max_call_time");
+            }
+            if idle_end <= now {
+                return self.error(self.idle, "call_timeout");
+            }
+            tokio::select! {
+                () = sleep_until(idle_end.min(total_end)) => {}
+                () = resumed => {}
+            }
+        }
+    }
+
+    fn error(&self, after: Duration, setting: &'static str) -> LinkError {
+        LinkError::TimedOut {
+            what: self.what,
+            after,
+            setting,
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// While it lives, the clock stands still.
+#[derive(Debug)]
+pub(crate) struct Pause<'a>(&'a Clock);
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.pauses -= 1;
+        if state.pauses == 0 {
+            let now = Instant::now();
+            let asleep = now - state.paused_at;
+            state.started += asleep;
+            state.heard = now;
+            drop(state);
+            self.0.resumed.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn clock() -> Clock {
+        Clock::start("the call", 10 * SECOND, 25 * SECOND)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_ends_it() {
+        let (clock, start) = (clock(), Instant::now());
+        assert!(clock.expired().await.to_string().contains("call_timeout"));
+        assert_eq!(start.elapsed().as_secs(), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn being_heard_extends_it_up_to_the_total() {
+        let (clock, start) = (clock(), Instant::now());
+        let talk = async {
+            loop {
+                tokio::time::sleep(4 * SECOND).await;
+                clock.touch();
+            }
+        };
+        let error = tokio::select! { error = clock.expired() => error, () = talk => unreachable!() };
+        assert!(error.to_string().contains("max_call_time"), "{error}");
+        assert_eq!(start.elapsed().as_secs(), 25);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_stops_both_clocks() {
+        let (clock, start) = (clock(), Instant::now());
+        let ask = async {
+            tokio::time::sleep(5 * SECOND).await;
+            let pause = clock.pause();
+            tokio::time::sleep(100 * SECOND).await;
+            drop(pause);
+        };
+        let (_, error) = tokio::join!(ask, clock.expired());
+        assert!(error.to_string().contains("call_timeout"));
+        assert_eq!(start.elapsed().as_secs(), 115, "5 s, the pause, 10 s of silence");
+    }
+}

@@ -1,0 +1,319 @@
+//! From raw results to MCP's nouns, leniently: one bad tool or content block costs that one, never its neighbours.
+
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+
+use super::error::{LinkError, quote};
+use crate::mcp::{
+    Annotations, Content, Progress, PromptMessage, PromptResult, ResourceContents, TaskSupport,
+    Tool,
+};
+
+/// The longest tool name that is taken: more than any provider could use.
+const MAX_TOOL_NAME: usize = 512;
+
+/// One page of a listing: the elements still raw.
+#[derive(Debug)]
+pub(crate) struct Page<'a> {
+    pub(crate) items: Vec<&'a RawValue>,
+    pub(crate) next_cursor: Option<String>,
+}
+
+/// Takes the array `field` of a list result apart, without looking at its elements.
+pub(crate) fn page<'a>(result: &'a [u8], field: &str) -> Result<Page<'a>, LinkError> {
+    let mut members: std::collections::BTreeMap<String, &'a RawValue> =
+        serde_json::from_slice(result)
+            .map_err(|error| LinkError::unparsable(format!("the list result: {error}")))?;
+    complete(members.get("resultType").copied())?;
+    let items = members
+        .remove(field)
+        .ok_or_else(|| LinkError::unparsable(format!("the list result has no `{field}`")))?;
+    let items = serde_json::from_str(items.get())
+        .map_err(|_| LinkError::unparsable(format!("`{field}` is not an array")))?;
+    let next_cursor = members
+        .get("nextCursor")
+        .and_then(|raw| serde_json::from_str::<Option<String>>(raw.get()).ok())
+        .flatten();
+    Ok(Page { items, next_cursor })
+}
+
+/// Refuses a `resultType` that is neither absent nor `complete` (2026-07-28: an unknown one is invalid).
+fn complete(result_type: Option<&RawValue>) -> Result<(), LinkError> {
+    match result_type.map(RawValue::get) {
+        None | Some("\"complete\"") => Ok(()),
+        Some(other) => Err(LinkError::protocol(format!(
+            "unknown resultType {}",
+            quote(other)
+        ))),
+    }
+}
+
+/// One tool, or why it cannot be used.
+pub(crate) fn tool(raw: &RawValue) -> Result<Tool, String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Wire<'a> {
+        name: String,
+        #[serde(default, deserialize_with = "lenient")]
+        title: Option<String>,
+        #[serde(default, deserialize_with = "lenient")]
+        description: Option<String>,
+        #[serde(borrow)]
+        input_schema: Option<&'a RawValue>,
+        #[serde(borrow, default)]
+        output_schema: Option<&'a RawValue>,
+        #[serde(default, deserialize_with = "lenient")]
+        annotations: Option<Annotations>,
+        #[serde(default, deserialize_with = "lenient")]
+        execution: Option<Execution>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Execution {
+        #[serde(default)]
+        task_support: TaskSupport,
+    }
+    let wire: Wire<'_> =
+        serde_json::from_str(raw.get()).map_err(|error| format!("it cannot be read: {error}"))?;
+    if wire.name.is_empty() || wire.name.len() > MAX_TOOL_NAME {
+        return Err(format!("its name has {} bytes", wire.name.len()));
+    }
+    let object = |schema: &RawValue| schema.get().trim_start().starts_with('{');
+    let Some(input_schema) = wire.input_schema.filter(|schema| object(schema)) else {
+        return Err("its inputSchema is not an object".into());
+    };
+    Ok(Tool {
+        name: wire.name,
+        title: wire.title,
+        description: wire.description,
+        input_schema: input_schema.to_owned(),
+        output_schema: wire
+            .output_schema
+            .filter(|schema| object(schema))
+            .map(ToOwned::to_owned),
+        annotations: wire.annotations.unwrap_or_default(),
+        task: wire.execution.unwrap_or(Execution { task_support: TaskSupport::Forbidden }).task_support,
+    })
+}
+
+/// A member that is dropped, not fatal, when it has the wrong shape.
+fn lenient<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: serde::de::DeserializeOwned,
+{
+    let raw = <&RawValue>::deserialize(from)?;
+    Ok(serde_json::from_str(raw.get()).ok())
+}
+
+/// The answer to `tools/call`, `prompts/get` or `resources/read`: done, or more input is wanted.
+#[derive(Debug)]
+pub(crate) enum Answer<'a> {
+    Complete(&'a [u8]),
+    /// 2026-07-28: answer these requests and send the call again.
+    InputRequired(InputRequired),
+    /// 2025-11-25 tasks: the result comes later.
+    Task(Value),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct InputRequired {
+    #[serde(default)]
+    pub(crate) input_requests: serde_json::Map<String, Value>,
+    /// Echoed byte for byte.
+    #[serde(default)]
+    pub(crate) request_state: Option<Box<RawValue>>,
+}
+
+/// Tells the kinds of answers apart by `resultType`.
+pub(crate) fn answer(result: &[u8]) -> Result<Answer<'_>, LinkError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Kind<'a> {
+        #[serde(borrow, default)]
+        result_type: Option<&'a RawValue>,
+        #[serde(default)]
+        task: Option<Value>,
+        #[serde(borrow, default)]
+        content: Option<&'a RawValue>,
+    }
+    let kind: Kind<'_> = serde_json::from_slice(result)
+        .map_err(|error| LinkError::unparsable(format!("the result: {error}")))?;
+    match (kind.result_type.map(RawValue::get), kind.task) {
+        (Some("\"input_required\""), _) => serde_json::from_slice(result)
+            .map(Answer::InputRequired)
+            .map_err(|error| LinkError::unparsable(format!("the input requests: {error}"))),
+        (None, Some(task)) if kind.content.is_none() => Ok(Answer::Task(task)),
+        (result_type, _) => {
+            if let Some(other) = result_type.filter(|kind| *kind != "\"complete\"") {
+                return Err(LinkError::protocol(format!(
+                    "unknown resultType {}",
+                    quote(other)
+                )));
+            }
+            Ok(Answer::Complete(result))
+        }
+    }
+}
+
+/// A tool's result, decoded block by block.
+#[derive(Debug, Default)]
+pub(crate) struct CallResult {
+    pub(crate) content: Vec<Content>,
+    pub(crate) structured: Option<Value>,
+    pub(crate) is_error: bool,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// The result object of `tools/call`.
+pub(crate) fn call_result(result: &[u8]) -> Result<CallResult, LinkError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Wire<'a> {
+        #[serde(borrow, default)]
+        content: Option<&'a RawValue>,
+        #[serde(default)]
+        structured_content: Option<Value>,
+        #[serde(default, deserialize_with = "lenient")]
+        is_error: Option<bool>,
+        /// 2024-11-05's first drafts.
+        #[serde(default)]
+        tool_result: Option<Value>,
+    }
+    let wire: Wire<'_> = serde_json::from_slice(result)
+        .map_err(|error| LinkError::unparsable(format!("the result: {error}")))?;
+    if wire.content.is_none() && wire.structured_content.is_none() && wire.tool_result.is_none() {
+        return Err(LinkError::unparsable(
+            "the result has neither `content` nor `structuredContent`",
+        ));
+    }
+    let mut decoded = CallResult {
+        structured: wire
+            .structured_content
+            .or(wire.tool_result)
+            .filter(|value| !value.is_null()),
+        is_error: wire.is_error.unwrap_or(false),
+        ..CallResult::default()
+    };
+    if let Some(raw) = wire.content.filter(|raw| raw.get() != "null") {
+        let blocks: Vec<&RawValue> = serde_json::from_str(raw.get())
+            .map_err(|_| LinkError::unparsable("`content` is not an array"))?;
+        for (index, block) in blocks.into_iter().enumerate() {
+            let block = content(block);
+            if let Content::Other(other) = &block {
+                let kind = other.get("type").and_then(Value::as_str).unwrap_or("?");
+                decoded.warnings.push(format!(
+                    "content block {index} of the unknown or broken type `{}` is kept as JSON",
+                    quote(kind)
+                ));
+            }
+            decoded.content.push(block);
+        }
+    }
+    Ok(decoded)
+}
+
+/// One content block; what is not understood is kept as it came.
+pub(crate) fn content(raw: &RawValue) -> Content {
+    #[derive(Deserialize)]
+    #[serde(tag = "type", rename_all = "snake_case")]
+    enum Wire {
+        Text {
+            text: String,
+        },
+        #[serde(rename_all = "camelCase")]
+        Image {
+            data: String,
+            mime_type: String,
+        },
+        #[serde(rename_all = "camelCase")]
+        Audio {
+            data: String,
+            mime_type: String,
+        },
+        Resource {
+            resource: ResourceContents,
+        },
+        #[serde(rename_all = "camelCase")]
+        ResourceLink {
+            uri: String,
+            name: Option<String>,
+            description: Option<String>,
+            mime_type: Option<String>,
+        },
+    }
+    match serde_json::from_str(raw.get()) {
+        Ok(Wire::Text { text }) => Content::Text { text },
+        Ok(Wire::Image { data, mime_type }) => Content::Image { data, mime_type },
+        Ok(Wire::Audio { data, mime_type }) => Content::Audio { data, mime_type },
+        Ok(Wire::Resource { resource }) => Content::Resource { resource },
+        Ok(Wire::ResourceLink {
+            uri,
+            name,
+            description,
+            mime_type,
+        }) => Content::ResourceLink {
+            uri,
+            name,
+            description,
+            mime_type,
+        },
+        Err(_) => Content::Other(serde_json::from_str(raw.get()).unwrap_or(Value::Null)),
+    }
+}
+
+/// The result object of `resources/read`.
+pub(crate) fn resource_contents(result: &[u8]) -> Result<Vec<ResourceContents>, LinkError> {
+    page(result, "contents")?
+        .items
+        .into_iter()
+        .map(|raw| {
+            serde_json::from_str(raw.get())
+                .map_err(|error| LinkError::unparsable(format!("the contents: {error}")))
+        })
+        .collect()
+}
+
+/// The result object of `prompts/get`.
+pub(crate) fn prompt_result(result: &[u8]) -> Result<PromptResult, LinkError> {
+    #[derive(Deserialize)]
+    struct Wire<'a> {
+        #[serde(default, deserialize_with = "lenient")]
+        description: Option<String>,
+        #[serde(borrow)]
+        messages: Vec<Message<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct Message<'a> {
+        role: String,
+        #[serde(borrow)]
+        content: &'a RawValue,
+    }
+    let wire: Wire<'_> = serde_json::from_slice(result)
+        .map_err(|error| LinkError::unparsable(format!("the prompt: {error}")))?;
+    Ok(PromptResult {
+        description: wire.description,
+        messages: wire
+            .messages
+            .into_iter()
+            .map(|message| PromptMessage {
+                role: message.role,
+                content: content(message.content),
+            })
+            .collect(),
+    })
+}
+
+/// The parameters of `notifications/progress`: whose it is, and how far.
+pub(crate) fn progress(params: &RawValue) -> Option<(i64, Progress)> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Wire {
+        progress_token: i64,
+        #[serde(flatten)]
+        progress: Progress,
+    }
+    let wire: Wire = serde_json::from_str(params.get()).ok()?;
+    Some((wire.progress_token, wire.progress))
+}

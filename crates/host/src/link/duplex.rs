@@ -1,0 +1,369 @@
+//! A connection that is one stream in and one stream out: a child process's stdio, a server in this process, and,
+//! with a sender of its own, legacy HTTP+SSE. Two tasks own it: one reads, one writes.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
+
+use super::{
+    child::Exit,
+    envelope::Envelope,
+    error::LinkError,
+    inbound::{Closed, Inbound, Outlet},
+    lines::{Line, Lines},
+    process::Process,
+    wire::{self, Answered, Outgoing, answered, rpc_error},
+};
+
+/// Messages waiting to be written; the next sender waits, within its own time.
+pub(crate) const QUEUE: usize = 64;
+/// How long one write may make no progress before the connection is given up.
+const WRITE_STALL: Duration = Duration::from_secs(10);
+/// How long output may still come after the process has ended.
+const LAST_OUTPUT: Duration = Duration::from_millis(250);
+/// How long a process may take to end after closing its output, for a better message.
+const LAST_BREATH: Duration = Duration::from_millis(500);
+/// Given-up requests that are remembered, so that their late answers raise no eyebrows.
+const GIVEN_UP: usize = 64;
+
+/// The sending half, shared by everybody who uses the connection.
+pub(crate) struct Duplex {
+    queue: mpsc::Sender<Bytes>,
+    pending: Arc<Pending>,
+    outlet: Arc<dyn Outlet>,
+}
+
+impl fmt::Debug for Duplex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Duplex").finish_non_exhaustive()
+    }
+}
+
+/// Requests that wait for an answer.
+#[derive(Debug, Default)]
+pub(crate) struct Pending(Mutex<Requests>);
+
+#[derive(Debug, Default)]
+struct Requests {
+    waiting: HashMap<i64, oneshot::Sender<Answered>>,
+    given_up: VecDeque<i64>,
+}
+
+impl Pending {
+    fn lock(&self) -> MutexGuard<'_, Requests> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn expect(&self, id: i64) -> oneshot::Receiver<Answered> {
+        let (tell, answer) = oneshot::channel();
+        self.lock().waiting.insert(id, tell);
+        answer
+    }
+
+    fn give_up(&self, id: i64) {
+        let mut requests = self.lock();
+        if requests.waiting.remove(&id).is_some() {
+            if requests.given_up.len() == GIVEN_UP {
+                requests.given_up.pop_front();
+            }
+            requests.given_up.push_back(id);
+        }
+    }
+
+    /// Hands an answer to whoever waits for it; `false` when nobody does.
+    fn settle(&self, id: i64, answer: Answered) -> bool {
+        let waiting = self.lock().waiting.remove(&id);
+        waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
+    }
+
+    /// Whether this is the late answer to a request that was given up; each is expected once.
+    fn forgive(&self, id: i64) -> bool {
+        let given_up = &mut self.lock().given_up;
+        let at = given_up.iter().position(|known| *known == id);
+        at.is_some_and(|at| given_up.remove(at).is_some())
+    }
+
+    /// The only request that waits, if there is exactly one.
+    fn only(&self) -> Option<i64> {
+        let requests = self.lock();
+        match requests.waiting.len() {
+            1 => requests.waiting.keys().next().copied(),
+            _ => None,
+        }
+    }
+}
+
+struct Queue(mpsc::Sender<Bytes>);
+
+impl Outlet for Queue {
+    fn post(&self, message: Bytes) {
+        // A server that asks and does not listen gets no answer.
+        let _ = self.0.try_send(message);
+    }
+}
+
+/// What carries a duplex connection.
+pub(crate) struct Streams<R, W> {
+    pub(crate) read: R,
+    pub(crate) write: W,
+    /// The process behind it, if there is one.
+    pub(crate) process: Option<Process>,
+    /// The longest line.
+    pub(crate) max_line: usize,
+}
+
+impl Duplex {
+    /// Starts the reader and the writer on the connection's tracker. Both end with `inbound.stop` or when the other
+    /// side is gone; `closed` then says why.
+    pub(crate) fn start<R, W>(streams: Streams<R, W>, inbound: &Arc<Inbound>, closed: &Arc<Closed>) -> Self
+    where
+        R: AsyncRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let (queue, outgoing) = mpsc::channel(QUEUE);
+        let duplex = Self::over(queue, Arc::default());
+        let writer = write_all_of(outgoing, streams.write, closed.clone());
+        let stop = inbound.stop.clone();
+        inbound.tracker.spawn(async move {
+            stop.run_until_cancelled(writer).await;
+        });
+        let reader = Reader {
+            lines: Lines::new(streams.read, streams.max_line),
+            desk: Desk {
+                max_line: streams.max_line,
+                process: streams.process,
+                pending: duplex.pending.clone(),
+                outlet: duplex.outlet.clone(),
+                inbound: inbound.clone(),
+            },
+        };
+        let (stop, closed) = (inbound.stop.clone(), closed.clone());
+        inbound.tracker.spawn(async move {
+            let why = stop.run_until_cancelled(reader.run()).await;
+            closed.close(why.unwrap_or(LinkError::Stopped));
+        });
+        duplex
+    }
+
+    /// A connection whose messages are taken from the other end of `queue`, and whose answers are settled in
+    /// `pending`, by somebody else.
+    pub(crate) fn over(queue: mpsc::Sender<Bytes>, pending: Arc<Pending>) -> Self {
+        Self {
+            outlet: Arc::new(Queue(queue.clone())),
+            queue,
+            pending,
+        }
+    }
+
+    pub(crate) fn pending(&self) -> &Arc<Pending> {
+        &self.pending
+    }
+
+    pub(crate) fn outlet(&self) -> &Arc<dyn Outlet> {
+        &self.outlet
+    }
+
+    /// Sends a request and waits for its answer. Dropping the future tells the server that nobody waits any more.
+    pub(crate) async fn exchange(&self, request: Outgoing) -> Result<Bytes, LinkError> {
+        let answer = self.pending.expect(request.id);
+        let mut waiting = Waiting {
+            duplex: self,
+            id: request.id,
+            sent: false,
+            cancellable: request.cancellable,
+        };
+        self.send(request.body).await?;
+        waiting.sent = true;
+        let answer = answer.await;
+        waiting.sent = false;
+        answer.unwrap_or(Err(LinkError::Stopped))
+    }
+
+    /// Sends a message; waits while the queue is full.
+    pub(crate) async fn send(&self, message: Bytes) -> Result<(), LinkError> {
+        self.queue.send(message).await.map_err(|_| LinkError::Stopped)
+    }
+}
+
+/// Cleans up after a request, and cancels it at the server when nobody waits any more.
+struct Waiting<'a> {
+    duplex: &'a Duplex,
+    id: i64,
+    sent: bool,
+    cancellable: bool,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.duplex.pending.give_up(self.id);
+        if self.sent && self.cancellable {
+            self.duplex.outlet.post(wire::cancelled(self.id));
+        }
+    }
+}
+
+/// Writes what comes out of the queue, many messages at a time.
+pub(crate) async fn write_all_of<W: AsyncWrite + Unpin>(
+    mut outgoing: mpsc::Receiver<Bytes>,
+    mut write: W,
+    closed: Arc<Closed>,
+) {
+    let mut batch = Vec::with_capacity(QUEUE);
+    let mut joined = Vec::new();
+    while outgoing.recv_many(&mut batch, QUEUE).await > 0 {
+        joined.clear();
+        for message in batch.drain(..) {
+            joined.extend_from_slice(&message);
+            joined.push(b'\n');
+        }
+        let mut rest = joined.as_slice();
+        while !rest.is_empty() {
+            match timeout(WRITE_STALL, write.write(rest)).await {
+                Ok(Ok(written)) if written > 0 => rest = &rest[written..],
+                // The reader sees the end too, and knows more about it.
+                Ok(_) => return,
+                Err(_) => return closed.close(LinkError::stalled(WRITE_STALL)),
+            }
+        }
+        match timeout(WRITE_STALL, write.flush()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return,
+            Err(_) => return closed.close(LinkError::stalled(WRITE_STALL)),
+        }
+        joined.shrink_to(1 << 20);
+    }
+}
+
+struct Reader<R> {
+    lines: Lines<R>,
+    desk: Desk,
+}
+
+impl<R: AsyncRead + Unpin> Reader<R> {
+    /// Reads until the other side is gone; tells why.
+    async fn run(mut self) -> LinkError {
+        let process = self.desk.process.clone();
+        let exited = async {
+            match &process {
+                Some(process) => process.exited().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(exited);
+        loop {
+            tokio::select! {
+                line = self.lines.next() => match line {
+                    Ok(Some(line)) => if let Err(end) = self.desk.take(line) { return end },
+                    Ok(None) => return self.desk.ended("it closed its output").await,
+                    Err(error) => {
+                        return self.desk.ended(&format!("its output cannot be read: {error}")).await;
+                    }
+                },
+                exit = &mut exited => {
+                    // What it wrote before it ended still counts; a grandchild may hold the pipe open for ever.
+                    let _ = timeout(LAST_OUTPUT, self.rest()).await;
+                    return self.desk.exited(&exit);
+                }
+            }
+        }
+    }
+
+    async fn rest(&mut self) {
+        while let Ok(Some(line)) = self.lines.next().await {
+            if self.desk.take(line).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Sorts what was read.
+pub(crate) struct Desk {
+    pub(crate) max_line: usize,
+    pub(crate) process: Option<Process>,
+    pub(crate) pending: Arc<Pending>,
+    pub(crate) outlet: Arc<dyn Outlet>,
+    pub(crate) inbound: Arc<Inbound>,
+}
+
+impl Desk {
+    fn take(&self, line: Line) -> Result<(), LinkError> {
+        match line {
+            Line::Full(bytes) => self.message(&bytes),
+            Line::TooLong { bytes, salvaged } => {
+                let error = self.too_large(bytes);
+                if !salvaged.call().is_some_and(|id| self.pending.settle(id, Err(error.clone()))) {
+                    self.inbound.warn(error.to_string());
+                }
+            }
+            Line::Endless { bytes, .. } => return Err(self.too_large(bytes)),
+            Line::Cut { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn too_large(&self, seen: u64) -> LinkError {
+        LinkError::TooLarge {
+            code: "STDIO_LINE_TOO_LARGE",
+            what: "a line of the server",
+            limit: self.max_line,
+            seen,
+        }
+    }
+
+    /// One line, or one event, of the server.
+    pub(crate) fn message(&self, bytes: &Bytes) {
+        wire::messages(bytes, |message| match message {
+            Ok(Envelope::Response { id, outcome }) => self.answer(id.number(), answered(bytes, outcome)),
+            // An error without an id can only mean the request that waits alone.
+            Ok(Envelope::Orphan { error }) if self.pending.only().is_some() => {
+                self.answer(self.pending.only(), Err(LinkError::Rpc(rpc_error(error))));
+            }
+            Ok(other) => self.inbound.accept(other, None, &self.outlet),
+            Err(bad) => match bad.salvaged.call() {
+                Some(id) if self.pending.settle(id, Err(LinkError::unparsable(bad.to_string()))) => {}
+                _ => self.inbound.noise("output that is no MCP message", bytes),
+            },
+        });
+    }
+
+    fn answer(&self, id: Option<i64>, answer: Answered) {
+        let settled = id.is_some_and(|id| self.pending.settle(id, answer) || self.pending.forgive(id));
+        if !settled {
+            self.inbound.warn("an answer to no waiting request was ignored");
+        }
+    }
+
+    async fn ended(&self, why: &str) -> LinkError {
+        if let Some(process) = &self.process
+            && let Ok(exit) = timeout(LAST_BREATH, process.exited()).await
+        {
+            return self.exited(&exit);
+        }
+        LinkError::Closed {
+            why: why.to_owned(),
+            stderr: self.last_words(),
+        }
+    }
+
+    fn exited(&self, exit: &Exit) -> LinkError {
+        LinkError::Exited {
+            exit: exit.to_string(),
+            stderr: self.last_words(),
+        }
+    }
+
+    fn last_words(&self) -> String {
+        self.process.as_ref().map(Process::last_words).unwrap_or_default()
+    }
+}

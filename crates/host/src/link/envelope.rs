@@ -1,0 +1,644 @@
+//! The outer shape of a JSON-RPC message, read without decoding what it carries.
+//!
+//! Messages are read in two steps. The first, [`peek`], finds out what a message *is* — a request, a notification, an
+//! answer — and borrows its `params`, `result` or `error` as raw JSON. The second step belongs to whoever waits for the
+//! message: he knows the one type to decode the raw part into, and no other type is ever tried. Beside being fast this
+//! keeps the id of an answer apart from its content, so that content which cannot be decoded still finds its call.
+//!
+//! A message that does not even survive the first step gives a [`Bad`], which says why and holds whatever
+//! a tolerant look at the bytes could still [salvage](Salvaged): most of all the id of the call that would otherwise
+//! wait for its answer until its deadline.
+//!
+//! `peek` checks that each value is JSON but decodes none. A lone surrogate (`"\ud800"`), a number like `1e400` and
+//! a wrong type inside `params`, `result` or `error` are therefore found in the second step, when the id is known.
+//!
+//! This module reads and writes bytes; it does not know which methods exist, nor which requests are under way.
+
+use std::{borrow::Cow, fmt};
+
+use memchr::memchr2;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+mod encode;
+mod members;
+mod salvage;
+
+pub(crate) use encode::{error_response, response};
+pub(crate) use salvage::{Salvaged, Scanner};
+
+use members::{Elements, Members};
+use salvage::salvage;
+
+/// How deep arrays and objects may nest in one message, the message itself included.
+///
+/// Half of what `serde_json` itself allows, so that every later step has room for a wrapper of its own.
+pub(crate) const MAX_DEPTH: usize = 64;
+
+/// How many messages one JSON-RPC batch may hold. (Only MCP 2025-03-26 has batches.)
+pub(crate) const MAX_BATCH: usize = 1_000;
+
+/// The byte order mark that some servers put before their first byte of UTF-8.
+pub(crate) const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// The largest integer up to which every integer has a `f64` of its own, 2^53 − 1.
+const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
+
+/// The id of a request, as JSON-RPC and MCP allow it: an integer or a string, never null.
+///
+/// The requests of this host carry numbers. Strings are met in the requests of servers, to be echoed as they came.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Id {
+    /// An integer. `7.0` and `7e0` are read as 7; fractions are no ids.
+    Number(i64),
+    /// Any string, of the server's choice.
+    String(Box<str>),
+}
+
+impl Id {
+    /// The number this id stands for: itself, or what its digits say (some servers answer request 5 as `"5"`).
+    pub(crate) fn number(&self) -> Option<i64> {
+        match self {
+            Id::Number(number) => Some(*number),
+            Id::String(text) => text.parse().ok(),
+        }
+    }
+}
+
+/// As in JSON: a string is quoted and its control characters are escaped, since a server chose it.
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Id::Number(number) => write!(f, "{number}"),
+            Id::String(text) => write!(f, "{text:?}"),
+        }
+    }
+}
+
+impl Serialize for Id {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Id::Number(number) => serializer.serialize_i64(*number),
+            Id::String(text) => serializer.serialize_str(text),
+        }
+    }
+}
+
+/// The integer that a float stands for, if it stands for exactly one.
+pub(crate) fn whole(number: f64) -> Option<i64> {
+    let exact = number.fract() == 0.0 && number.abs() <= MAX_SAFE_INTEGER;
+    exact.then_some(number as i64)
+}
+
+/// One JSON-RPC message; its parts borrow from the bytes given to [`peek`].
+///
+/// To hand a raw part to another task without copying, ask the `Bytes` that the message came in:
+/// `line.slice_ref(raw.get().as_bytes())`.
+#[derive(Debug)]
+pub(crate) enum Envelope<'a> {
+    /// The server asks something and waits for an answer with this id.
+    Request {
+        id: Id,
+        method: Cow<'a, str>,
+        params: Option<&'a RawValue>,
+    },
+    /// The server tells something. A request whose id is null counts as one, as it did in JSON-RPC 1.0.
+    Notification {
+        method: Cow<'a, str>,
+        params: Option<&'a RawValue>,
+    },
+    /// The answer to a request.
+    Response { id: Id, outcome: Outcome<'a> },
+    /// An error that names no request (its id is null or missing): the server could not read what we sent,
+    /// or refuses the connection as a whole.
+    Orphan { error: &'a RawValue },
+    /// Several messages in one array, at least one and at most [`MAX_BATCH`]. A bad one costs only itself.
+    Batch(Vec<Result<Envelope<'a>, Bad>>),
+}
+
+/// How a request ended.
+///
+/// `"error": null` beside a result and `"result": null` beside an error are JSON-RPC 1.0 and count as absent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outcome<'a> {
+    /// The `result`, whatever JSON it is; the second step finds out whether it is the type that was asked for.
+    Result(&'a RawValue),
+    /// The `error`, not yet known to be an object with `code` and `message`.
+    Error(&'a RawValue),
+}
+
+/// Bytes that are not a JSON-RPC message.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{reason}")]
+pub(crate) struct Bad {
+    /// What is wrong with them.
+    pub(crate) reason: Reason,
+    /// What they were probably meant to be.
+    pub(crate) salvaged: Salvaged,
+}
+
+/// Why bytes are not a JSON-RPC message. No variant repeats content of the message, which may hold a secret.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Reason {
+    /// Neither `{` nor `[` comes first: a banner or a line of a log.
+    #[error("not a JSON-RPC message but other text")]
+    OtherText,
+    /// JSON, but without `"jsonrpc": "2.0"`: most often a line of a structured log.
+    #[error("JSON, but not a JSON-RPC 2.0 message")]
+    NotJsonRpc,
+    /// JSON has to be UTF-8 (RFC 8259, section 8.1).
+    #[error("not valid UTF-8 from byte {at} on")]
+    NotUtf8 {
+        /// Offset of the first byte that is not UTF-8.
+        at: usize,
+    },
+    /// The syntax is broken; `detail` comes from the parser and names the place.
+    #[error("not valid JSON: {detail}")]
+    NotJson {
+        /// Such as `invalid escape at line 1 column 44`.
+        detail: String,
+    },
+    /// Nested deeper than [`MAX_DEPTH`].
+    #[error("arrays and objects nested deeper than the limit of {limit}")]
+    TooDeep {
+        /// The limit that was passed.
+        limit: usize,
+    },
+    /// More messages in one array than [`MAX_BATCH`].
+    #[error("a batch of more messages than the limit of {limit}")]
+    BatchTooLong {
+        /// The limit that was passed.
+        limit: usize,
+    },
+    /// A member that JSON-RPC defines is repeated, missing, contradicts another, or has a wrong type.
+    #[error("not a JSON-RPC message: {0}")]
+    Shape(&'static str),
+}
+
+/// Reads the outer shape of one message (or of one batch) and borrows the rest.
+///
+/// Accepts any bytes. Costs one pass over them and no allocation for an answer to one of our requests, apart from the
+/// few bytes in which `serde_json` remembers open brackets.
+///
+/// # Errors
+/// [`Bad`] if the bytes are not a JSON-RPC message, with the id of the call that they were probably meant for.
+pub(crate) fn peek(bytes: &[u8]) -> Result<Envelope<'_>, Bad> {
+    read(bytes).map_err(|reason| Bad {
+        reason,
+        salvaged: salvage(bytes),
+    })
+}
+
+/// Whether arrays and objects nest deeper than `max` in this JSON. Brackets inside of strings do not count.
+///
+/// A cheap guard in front of anything recursive; the bytes need not be valid JSON.
+pub(crate) fn depth_exceeds(bytes: &[u8], max: usize) -> bool {
+    // Most messages have fewer brackets in all than may nest, and counting is many times faster than following:
+    // in pieces whose count fits a byte, so that the processor compares and adds sixteen bytes at a time.
+    let mut pieces = bytes.chunks(128);
+    let mut opening = 0_usize;
+    pieces.any(|piece| {
+        // Bit 5 is all that distinguishes `[` from `{`.
+        let brackets: u8 = piece.iter().map(|byte| u8::from(*byte | 0x20 == b'{')).sum();
+        opening += usize::from(brackets);
+        opening > max
+    }) && nests_deeper_than(bytes, max)
+}
+
+fn nests_deeper_than(bytes: &[u8], max: usize) -> bool {
+    let mut depth = 0_usize;
+    let mut rest = bytes;
+    while let [byte, tail @ ..] = rest {
+        rest = tail;
+        match byte {
+            b'{' | b'[' if depth == max => return true,
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => rest = after_string(tail),
+            _ => {}
+        }
+    }
+    false
+}
+
+/// What follows a string whose opening quote has been read; nothing if it is never closed.
+fn after_string(mut rest: &[u8]) -> &[u8] {
+    while let Some(at) = memchr2(b'"', b'\\', rest) {
+        let escape = rest.get(at) == Some(&b'\\');
+        rest = rest.get(at + 1 + usize::from(escape)..).unwrap_or_default();
+        if !escape {
+            return rest;
+        }
+    }
+    &[]
+}
+
+fn read(bytes: &[u8]) -> Result<Envelope<'_>, Reason> {
+    let bytes = bytes.strip_prefix(BOM).unwrap_or(bytes);
+    let first = bytes.trim_ascii_start().first();
+    if !matches!(first, Some(b'{' | b'[')) {
+        return Err(Reason::OtherText);
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| Reason::NotUtf8 {
+        at: error.valid_up_to(),
+    })?;
+    if depth_exceeds(bytes, MAX_DEPTH) {
+        return Err(Reason::TooDeep { limit: MAX_DEPTH });
+    }
+    if first == Some(&b'[') {
+        read_batch(text)
+    } else {
+        read_one(text)
+    }
+}
+
+fn read_one(text: &str) -> Result<Envelope<'_>, Reason> {
+    serde_json::from_str::<Members<'_>>(text)
+        .map_err(|error| not_json(&error))?
+        .classify()
+}
+
+fn read_batch(text: &str) -> Result<Envelope<'_>, Reason> {
+    let Elements(elements) = serde_json::from_str(text).map_err(|error| not_json(&error))?;
+    match elements.len() {
+        0 => Err(Reason::Shape("an empty batch")),
+        1..=MAX_BATCH => Ok(Envelope::Batch(elements.into_iter().map(read_element).collect())),
+        _ => Err(Reason::BatchTooLong { limit: MAX_BATCH }),
+    }
+}
+
+fn read_element(raw: &RawValue) -> Result<Envelope<'_>, Bad> {
+    let text = raw.get();
+    let read = if text.starts_with('{') {
+        read_one(text)
+    } else {
+        Err(Reason::Shape("an element of a batch is no object"))
+    };
+    read.map_err(|reason| Bad {
+        reason,
+        salvaged: salvage(text.as_bytes()),
+    })
+}
+
+/// `serde_json` quotes content in errors about types, never in errors about syntax.
+fn not_json(error: &serde_json::Error) -> Reason {
+    if error.is_data() {
+        Reason::Shape("a member is repeated or has the wrong type")
+    } else {
+        Reason::NotJson {
+            detail: error.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn number(id: i64) -> Id {
+        Id::Number(id)
+    }
+
+    /// One word per message, so that a table can say what is expected.
+    fn word(message: &str) -> String {
+        describe(peek(message.as_bytes()))
+    }
+
+    fn describe(read: Result<Envelope<'_>, Bad>) -> String {
+        let params = |params: Option<&RawValue>| params.map_or(String::new(), |raw| format!(" {}", raw.get()));
+        match read {
+            Ok(Envelope::Request {
+                id,
+                method,
+                params: raw,
+            }) => format!("request {id} {method}{}", params(raw)),
+            Ok(Envelope::Notification { method, params: raw }) => format!("notification {method}{}", params(raw)),
+            Ok(Envelope::Response {
+                id,
+                outcome: Outcome::Result(raw),
+            }) => format!("result {id} {}", raw.get()),
+            Ok(Envelope::Response {
+                id,
+                outcome: Outcome::Error(raw),
+            }) => format!("error {id} {}", raw.get()),
+            Ok(Envelope::Orphan { error }) => format!("orphan {}", error.get()),
+            Ok(Envelope::Batch(all)) => all.into_iter().map(describe).collect::<Vec<_>>().join(" + "),
+            Err(bad) => format!("bad: {bad}"),
+        }
+    }
+
+    #[test]
+    fn messages_are_told_apart_by_their_members() {
+        let table = [
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "request 1 ping"),
+            (
+                r#"{"jsonrpc":"2.0","id":"a","method":"x","params":{"y":[1, 2]}}"#,
+                r#"request "a" x {"y":[1, 2]}"#,
+            ),
+            (
+                r#"{"method":"x","params":null,"jsonrpc":"2.0","id":7.0}"#,
+                "request 7 x",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{}}"#,
+                "notification notifications/progress {}",
+            ),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"x"}"#, "notification x"),
+            (r#"{"jsonrpc":"2.0","method":"a\u002fb"}"#, "notification a/b"),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "result 1 {}"),
+            (
+                r#"{"result":{"content":[]},"jsonrpc":"2.0","id":1}"#,
+                r#"result 1 {"content":[]}"#,
+            ),
+            (r#"{"jsonrpc":"2.0","id":1,"result":42}"#, "result 1 42"),
+            (r#"{"jsonrpc":"2.0","id":1,"result":null}"#, "result 1 null"),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{},"error":null}"#, "result 1 {}"),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":1}}"#,
+                r#"error 1 {"code":1}"#,
+            ),
+            (r#"{"jsonrpc":"2.0","id":"5","error":"boom"}"#, r#"error "5" "boom""#),
+            (
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700}}"#,
+                r#"orphan {"code":-32700}"#,
+            ),
+            (r#"{"jsonrpc":"2.0","error":{}}"#, "orphan {}"),
+            (
+                r#" {"jsonrpc":"2.0","id":1,"result":{},"_extra":{"id":9}} "#,
+                "result 1 {}",
+            ),
+            ("\u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}", "result 1 {}"),
+        ];
+        for (message, expected) in table {
+            assert_eq!(word(message), expected, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_message_of_the_wrong_shape_says_what_is_wrong() {
+        let table = [
+            ("", "bad: not a JSON-RPC message but other text"),
+            (
+                "Server listening on port 3000",
+                "bad: not a JSON-RPC message but other text",
+            ),
+            ("42", "bad: not a JSON-RPC message but other text"),
+            (
+                r#"{"level":"info","msg":"started"}"#,
+                "bad: JSON, but not a JSON-RPC 2.0 message",
+            ),
+            (
+                r#"{"jsonrpc":"1.0","id":1,"result":{}}"#,
+                "bad: JSON, but not a JSON-RPC 2.0 message",
+            ),
+            (
+                r#"{"jsonrpc":2.0,"id":1,"result":{}}"#,
+                "bad: JSON, but not a JSON-RPC 2.0 message",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1}"#,
+                "bad: not a JSON-RPC message: neither a method nor a result nor an error",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"error":null}"#,
+                "bad: not a JSON-RPC message: neither a method nor a result nor an error",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","result":{}}"#,
+                "bad: not a JSON-RPC message: a result without the id of its request",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,
+                "bad: not a JSON-RPC message: both a result and an error",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"x","result":{}}"#,
+                "bad: not a JSON-RPC message: both a method and a result or an error",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"id":1,"result":{}}"#,
+                "bad: not a JSON-RPC message: a member is repeated or has the wrong type",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":[],"result":{}}"#,
+                "bad: not a JSON-RPC message: a member is repeated or has the wrong type",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1.5,"result":{}}"#,
+                "bad: not a JSON-RPC message: a member is repeated or has the wrong type",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":9223372036854775808,"result":{}}"#,
+                "bad: not a JSON-RPC message: a member is repeated or has the wrong type",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":3}"#,
+                "bad: not a JSON-RPC message: a member is repeated or has the wrong type",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{"a":"\uZZZZ"}}"#,
+                "bad: not valid JSON: invalid escape at line 1 column 45",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{"#,
+                "bad: not valid JSON: EOF while parsing an object at line 1 column 34",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{}}{"#,
+                "bad: not valid JSON: trailing characters at line 1 column 37",
+            ),
+            ("[]", "bad: not a JSON-RPC message: an empty batch"),
+        ];
+        for (message, expected) in table {
+            assert_eq!(word(message), expected, "{message}");
+        }
+    }
+
+    #[test]
+    fn an_error_never_repeats_content() {
+        let secrets = [
+            r#"{"jsonrpc":"2.0","id":{"hunter2":1},"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":true,"method":["hunter2"]}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":"hunter2\x"}"#,
+            r#"{"hunter2":"hunter2"}"#,
+            "hunter2",
+        ];
+        for message in secrets {
+            assert!(!word(message).contains("hunter2"), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_only_decoding_can_find_is_left_to_the_second_step_where_the_id_is_known() {
+        assert_eq!(
+            word(r#"{"jsonrpc":"2.0","id":1,"result":{"a":1e400}}"#),
+            r#"result 1 {"a":1e400}"#
+        );
+        assert_eq!(
+            word(r#"{"jsonrpc":"2.0","id":1,"result":{"a":"\ud800"}}"#),
+            r#"result 1 {"a":"\ud800"}"#
+        );
+    }
+
+    #[test]
+    fn the_method_and_the_raw_parts_are_borrowed() {
+        let message = br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}"#;
+        let Ok(Envelope::Request {
+            method: Cow::Borrowed(method),
+            params: Some(params),
+            ..
+        }) = peek(message)
+        else {
+            panic!("not a borrowed request");
+        };
+        let within = |part: &str| message.as_ptr_range().contains(&part.as_ptr());
+        assert!(within(method) && within(params.get()));
+    }
+
+    #[test]
+    fn a_bad_message_in_a_batch_costs_only_itself() {
+        let batch = r#"[{"jsonrpc":"2.0","id":1,"result":{}}, 7, {"jsonrpc":"2.0","id":2,"result":{},"error":{}}, {"jsonrpc":"2.0","method":"x"}]"#;
+        assert_eq!(
+            word(batch),
+            "result 1 {} + bad: not a JSON-RPC message: an element of a batch is no object \
+             + bad: not a JSON-RPC message: both a result and an error + notification x"
+        );
+        let Ok(Envelope::Batch(all)) = peek(batch.as_bytes()) else {
+            panic!("not a batch")
+        };
+        let Err(bad) = &all[2] else { panic!("not bad") };
+        assert_eq!(
+            bad.salvaged,
+            Salvaged {
+                id: Some(number(2)),
+                certain: true,
+                answer: true
+            }
+        );
+    }
+
+    #[test]
+    fn a_batch_is_not_nested_and_not_endless() {
+        assert_eq!(
+            word(r#"[[{"jsonrpc":"2.0","method":"x"}]]"#),
+            "bad: not a JSON-RPC message: an element of a batch is no object"
+        );
+        let message = r#"{"jsonrpc":"2.0","method":"x"}"#;
+        let batch = |length: usize| format!("[{}]", vec![message; length].join(","));
+        assert!(peek(batch(MAX_BATCH).as_bytes()).is_ok());
+        assert_eq!(
+            peek(batch(MAX_BATCH + 1).as_bytes()).unwrap_err().reason,
+            Reason::BatchTooLong { limit: MAX_BATCH }
+        );
+    }
+
+    #[test]
+    fn depth_is_counted_without_the_brackets_in_strings() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(!depth_exceeds(nested(64).as_bytes(), 64));
+        assert!(depth_exceeds(nested(65).as_bytes(), 64));
+        assert!(depth_exceeds(nested(5_000_000).as_bytes(), 64));
+        assert!(!depth_exceeds(br#"{"a":"[[[\"[[[","b":"\\","c":[]}"#, 2));
+        assert!(depth_exceeds(br#"{"a":"\\","c":[[]]}"#, 2));
+        assert!(!depth_exceeds("[]".repeat(1_000).as_bytes(), 1));
+        assert!(!depth_exceeds(b"\"[[[[[[", 2));
+    }
+
+    #[test]
+    fn a_message_nested_too_deep_is_refused_but_its_id_is_known() {
+        let deep = |depth: usize| {
+            format!(
+                r#"{{"jsonrpc":"2.0","result":{}{},"id":3}}"#,
+                "[".repeat(depth),
+                "]".repeat(depth)
+            )
+        };
+        assert!(peek(deep(MAX_DEPTH - 1).as_bytes()).is_ok());
+        let bad = peek(deep(MAX_DEPTH).as_bytes()).unwrap_err();
+        assert_eq!(bad.reason, Reason::TooDeep { limit: MAX_DEPTH });
+        assert_eq!(
+            bad.salvaged,
+            Salvaged {
+                id: Some(number(3)),
+                certain: true,
+                answer: true
+            }
+        );
+    }
+
+    #[test]
+    fn an_answer_that_is_not_utf8_is_refused_but_its_id_is_known() {
+        let bad = peek(b"{\"jsonrpc\":\"2.0\",\"id\":8,\"result\":\"\xff\"}").unwrap_err();
+        assert_eq!(bad.reason, Reason::NotUtf8 { at: 34 });
+        assert_eq!(
+            bad.salvaged,
+            Salvaged {
+                id: Some(number(8)),
+                certain: true,
+                answer: true
+            }
+        );
+    }
+
+    #[test]
+    fn a_server_that_answers_with_the_digits_of_a_number_is_understood() {
+        assert_eq!(Id::String("5".into()).number(), Some(5));
+        assert_eq!(Id::Number(5).number(), Some(5));
+        assert_eq!(Id::String("five".into()).number(), None);
+    }
+
+    fn json() -> impl Strategy<Value = serde_json::Value> {
+        let leaf = prop_oneof![
+            Just(json!(null)),
+            any::<bool>().prop_map(|b| json!(b)),
+            any::<i64>().prop_map(|n| json!(n)),
+            ".{0,12}".prop_map(|s| json!(s)),
+        ];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(|all| json!(all)),
+                proptest::collection::btree_map("(id|result|error|method|[a-z]{0,3})", inner, 0..4)
+                    .prop_map(|all| json!(all)),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = peek(&bytes);
+            let _ = depth_exceeds(&bytes, 3);
+        }
+
+        #[test]
+        fn no_text_of_json_pieces_makes_it_panic(
+            text in r#"(\{|\}|\[|\]|"id"|"result"|"jsonrpc":"2.0"|"|:|,|1|1e9|\\|null| ){0,30}"#
+        ) {
+            let _ = peek(text.as_bytes());
+        }
+
+        #[test]
+        fn any_answer_is_read_back_whatever_the_order_of_its_members(
+            id in any::<i64>(), result in json(), order in Just(vec![0, 1, 2]).prop_shuffle()
+        ) {
+            let members = [r#""jsonrpc":"2.0""#.to_owned(), format!(r#""id":{id}"#), format!(r#""result":{result}"#)];
+            let message = format!("{{{}}}", order.iter().map(|at| members[*at].clone()).collect::<Vec<_>>().join(","));
+            prop_assert_eq!(word(&message), format!("result {id} {result}"));
+        }
+
+        #[test]
+        fn depth_is_what_a_parser_says(value in json(), max in 0_usize..6) {
+            fn depth(value: &serde_json::Value) -> usize {
+                match value {
+                    serde_json::Value::Array(all) => 1 + all.iter().map(depth).max().unwrap_or(0),
+                    serde_json::Value::Object(all) => 1 + all.values().map(depth).max().unwrap_or(0),
+                    _ => 0,
+                }
+            }
+            prop_assert_eq!(depth_exceeds(value.to_string().as_bytes(), max), depth(&value) > max);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Writing JSON-RPC answers: straight into bytes, without building a tree first.
+
+use bytes::Bytes;
+use memchr::memchr2;
+use serde::Serialize;
+
+use super::Id;
+
+/// Room for a short answer; a long one grows as it goes.
+const USUAL_LENGTH: usize = 256;
+
+/// Encodes our answer to a server's request: one line of JSON, without a line feed at its end.
+///
+/// `result` may be raw JSON (`&RawValue`) as well as any type.
+///
+/// # Errors
+/// If `result` cannot be JSON, such as a map whose keys are no strings. Raw JSON, `Value` and plain structs always can.
+pub(crate) fn response<R: Serialize + ?Sized>(id: &Id, result: &R) -> serde_json::Result<Bytes> {
+    let mut out = start(Some(id))?;
+    out.extend_from_slice(b",\"result\":");
+    serde_json::to_writer(&mut out, result)?;
+    out.push(b'}');
+    Ok(one_line(out))
+}
+
+/// Encodes our refusal of a server's request: one line of JSON, without a line feed at its end.
+///
+/// `id` is `None` if the request could not be read well enough to have one.
+///
+/// # Errors
+/// None in practice: numbers and strings always can be JSON.
+pub(crate) fn error_response(id: Option<&Id>, code: i32, message: &str) -> serde_json::Result<Bytes> {
+    let mut out = start(id)?;
+    out.extend_from_slice(b",\"error\":{\"code\":");
+    serde_json::to_writer(&mut out, &code)?;
+    out.extend_from_slice(b",\"message\":");
+    serde_json::to_writer(&mut out, message)?;
+    out.extend_from_slice(b"}}");
+    Ok(one_line(out))
+}
+
+fn start(id: Option<&Id>) -> serde_json::Result<Vec<u8>> {
+    let mut out = Vec::with_capacity(USUAL_LENGTH);
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    serde_json::to_writer(&mut out, &id)?;
+    Ok(out)
+}
+
+/// Raw JSON may have been written over several lines. Inside of a string a line break is always escaped, so those are
+/// white space, but on stdio each would end the message.
+fn one_line(mut out: Vec<u8>) -> Bytes {
+    if memchr2(b'\n', b'\r', &out).is_some() {
+        for byte in &mut out {
+            if matches!(byte, b'\n' | b'\r') {
+                *byte = b' ';
+            }
+        }
+    }
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+    use serde_json::{json, value::RawValue};
+
+    use super::super::{Envelope, Outcome, peek};
+    use super::*;
+
+    #[test]
+    fn an_answer_is_a_single_line() {
+        assert_eq!(
+            response(&Id::String("a\n".into()), &json!({"b": "c\n"})).unwrap(),
+            r#"{"jsonrpc":"2.0","id":"a\n","result":{"b":"c\n"}}"#
+        );
+        assert_eq!(
+            error_response(Some(&Id::Number(-1)), -32_601, "no such \"method\"").unwrap(),
+            r#"{"jsonrpc":"2.0","id":-1,"error":{"code":-32601,"message":"no such \"method\""}}"#
+        );
+        assert_eq!(
+            error_response(None, -32_600, "").unwrap(),
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":""}}"#
+        );
+    }
+
+    #[test]
+    fn raw_json_written_over_several_lines_becomes_one() {
+        let raw: Box<RawValue> = serde_json::from_str("{\r\n  \"a\": \"x\\n\"\n}").unwrap();
+        assert_eq!(
+            response(&Id::Number(1), &raw).unwrap(),
+            r#"{"jsonrpc":"2.0","id":1,"result":{    "a": "x\n" }}"#
+        );
+    }
+
+    #[test]
+    fn a_result_that_cannot_be_json_is_an_error() {
+        assert!(response(&Id::Number(1), &HashMap::from([((1, 2), 3)])).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_id_of_a_server_comes_back_as_it_was(
+            id in prop_oneof![any::<i64>().prop_map(Id::Number), ".{0,20}".prop_map(|s| Id::String(s.into()))],
+            text in ".{0,20}",
+        ) {
+            let line = response(&id, &json!(text)).unwrap();
+            prop_assert_eq!(memchr2(b'\n', b'\r', &line), None);
+            let Ok(Envelope::Response { id: read, outcome: Outcome::Result(raw) }) = peek(&line) else {
+                panic!("not an answer: {line:?}");
+            };
+            prop_assert_eq!(read, id);
+            prop_assert_eq!(serde_json::from_str::<String>(raw.get()).unwrap(), text);
+        }
+    }
+}

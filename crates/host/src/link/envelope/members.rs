@@ -1,0 +1,155 @@
+//! The members that JSON-RPC defines, and what they make of a message.
+
+use std::{borrow::Cow, fmt};
+
+use serde::{
+    Deserialize,
+    de::{Deserializer, Error as _, SeqAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use super::{Envelope, Id, MAX_BATCH, Outcome, Reason, salvage};
+
+/// Those members, before anything is made of them. Other members are skipped.
+#[derive(Deserialize)]
+pub(super) struct Members<'a> {
+    #[serde(default)]
+    jsonrpc: Version,
+    #[serde(default)]
+    id: IdMember,
+    #[serde(borrow)]
+    method: Option<Text<'a>>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    // These two tell null from absent, which `Option` alone does not.
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    error: Option<&'a RawValue>,
+}
+
+impl<'a> Members<'a> {
+    /// Tells what the message is.
+    pub(super) fn classify(self) -> Result<Envelope<'a>, Reason> {
+        if self.jsonrpc != Version::Two {
+            return Err(Reason::NotJsonRpc);
+        }
+        match self.method {
+            None => answer(self.id, self.result, self.error),
+            Some(_) if self.result.is_some() || self.error.is_some() => {
+                Err(Reason::Shape("both a method and a result or an error"))
+            }
+            Some(Text(method)) => Ok(match self.id {
+                IdMember::Id(id) => Envelope::Request {
+                    id,
+                    method,
+                    params: self.params,
+                },
+                IdMember::Absent | IdMember::Null => Envelope::Notification {
+                    method,
+                    params: self.params,
+                },
+            }),
+        }
+    }
+}
+
+fn answer<'a>(id: IdMember, result: Option<&'a RawValue>, error: Option<&'a RawValue>) -> Result<Envelope<'a>, Reason> {
+    let outcome = match (result, error) {
+        (Some(result), None) => Outcome::Result(result),
+        (Some(result), Some(error)) if is_null(error) => Outcome::Result(result),
+        (None, Some(error)) if !is_null(error) => Outcome::Error(error),
+        (Some(result), Some(error)) if is_null(result) => Outcome::Error(error),
+        (Some(_), Some(_)) => return Err(Reason::Shape("both a result and an error")),
+        (None, _) => return Err(Reason::Shape("neither a method nor a result nor an error")),
+    };
+    match (id, outcome) {
+        (IdMember::Id(id), outcome) => Ok(Envelope::Response { id, outcome }),
+        (_, Outcome::Error(error)) => Ok(Envelope::Orphan { error }),
+        (_, Outcome::Result(_)) => Err(Reason::Shape("a result without the id of its request")),
+    }
+}
+
+fn is_null(raw: &RawValue) -> bool {
+    raw.get() == "null"
+}
+
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    Deserialize::deserialize(deserializer).map(Some)
+}
+
+/// A string, borrowed unless it has escapes. (In an `Option`, serde itself would always copy a `Cow`.)
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// What the member `jsonrpc` says.
+#[derive(Default, PartialEq)]
+enum Version {
+    #[default]
+    Other,
+    Two,
+}
+
+impl<'de> Deserialize<'de> for Version {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        Ok(if raw.get() == "\"2.0\"" {
+            Version::Two
+        } else {
+            Version::Other
+        })
+    }
+}
+
+/// What the member `id` says.
+#[derive(Default)]
+enum IdMember {
+    #[default]
+    Absent,
+    Null,
+    Id(Id),
+}
+
+// From the raw text rather than from a number, since what `serde_json` makes of numbers depends on its features,
+// and those are chosen by every crate in the final program.
+impl<'de> Deserialize<'de> for IdMember {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        if is_null(raw) {
+            return Ok(IdMember::Null);
+        }
+        salvage::id(raw.get().as_bytes())
+            .map(IdMember::Id)
+            .ok_or_else(|| D::Error::custom("not an id"))
+    }
+}
+
+/// The elements of a batch; of one that is too long, only one more than [`MAX_BATCH`].
+pub(super) struct Elements<'a>(pub(super) Vec<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Elements<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ElementsVisitor)
+    }
+}
+
+struct ElementsVisitor;
+
+impl<'de> Visitor<'de> for ElementsVisitor {
+    type Value = Elements<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a batch of messages")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut elements = Vec::new();
+        while let Some(element) = seq.next_element::<&RawValue>()? {
+            if elements.len() <= MAX_BATCH {
+                elements.push(element);
+            }
+        }
+        Ok(Elements(elements))
+    }
+}

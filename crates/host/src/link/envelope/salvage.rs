@@ -1,0 +1,393 @@
+//! What can still be learnt from a message that cannot be parsed.
+//!
+//! An answer that cannot be parsed must not leave its call waiting for the deadline, so its id is looked for in
+//! the broken bytes. The [`Scanner`] follows strings and brackets, nothing else, and notes the members of the outermost
+//! object: what damage there is inside of one value (a bad escape, bytes that are not UTF-8, a number that is
+//! none, too many levels) does not disturb it, and the order of the members does not matter. It keeps a few hundred
+//! bytes however long the message is, and takes it in pieces; so the id of a line that is too long to be kept is found
+//! as well, also when it comes last, as in the answers of the TypeScript SDK.
+//!
+//! Heuristic, in this order:
+//! 1. `"id": <integer or string>` directly in the outermost object: certain, unless there are two that differ. Then the
+//!    last one counts, as it does for most JSON parsers, but it is not certain.
+//! 2. If there is none, and the brackets do not close as they should (an unescaped or missing quote, a missing bracket,
+//!    a cut, a broken batch): the last `"id": <integer or string>` anywhere in the bytes. Never certain. Damage before
+//!    an id hides it from rule 1 only where the id comes late, hence the last.
+//! 3. If the brackets do close, the message simply has no id, whatever its values contain.
+
+use memchr::{memchr, memchr2, memmem};
+
+use super::{Id, whole};
+
+/// How many bytes of a string or number are kept: enough for every member name of JSON-RPC and every id of a sane
+/// server.
+const TOKEN_LIMIT: usize = 256;
+
+/// What a broken message probably was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Salvaged {
+    /// The id it carries, if one could be made out.
+    pub(crate) id: Option<Id>,
+    /// Whether the id stands in the outermost object and no other contradicts it. If not, it may be
+    /// the id of something else that the message talks about.
+    pub(crate) certain: bool,
+    /// Whether it looks like an answer: a `result` or an `error`, and no `method`.
+    pub(crate) answer: bool,
+}
+
+impl Salvaged {
+    /// The request of ours that this seems to answer.
+    pub(crate) fn call(&self) -> Option<i64> {
+        self.id.as_ref().filter(|_| self.answer)?.number()
+    }
+}
+
+/// Makes the best of a whole message that cannot be parsed. See the [module](self) for how.
+pub(crate) fn salvage(bytes: &[u8]) -> Salvaged {
+    let mut scanner = Scanner::default();
+    scanner.feed(bytes);
+    let salvaged = scanner.salvaged();
+    if salvaged.id.is_some() || scanner.closed {
+        salvaged
+    } else {
+        guess(bytes, salvaged)
+    }
+}
+
+/// Rule 2: looks for members anywhere, inside of strings too.
+fn guess(bytes: &[u8], salvaged: Salvaged) -> Salvaged {
+    let has = |member: &[u8]| memmem::find(bytes, member).is_some();
+    Salvaged {
+        id: memmem::rfind_iter(bytes, b"\"id\"").find_map(|at| id_after(bytes.get(at + 4..)?)),
+        certain: false,
+        answer: salvaged.answer || (!has(b"\"method\"") && (has(b"\"result\"") || has(b"\"error\""))),
+    }
+}
+
+/// The id in `: <integer or string>…`.
+fn id_after(bytes: &[u8]) -> Option<Id> {
+    let value = bytes.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
+    let value = value.get(..TOKEN_LIMIT).unwrap_or(value);
+    let end = match value.strip_prefix(b"\"") {
+        Some(string) => memchr(b'"', string)? + 2,
+        None => value.iter().position(|byte| !in_number(*byte))?,
+    };
+    id(value.get(..end)?)
+}
+
+/// The id that a JSON value is, if it is one.
+pub(super) fn id(value: &[u8]) -> Option<Id> {
+    match value {
+        [b'"', text @ .., b'"'] => string_id(text),
+        digits => number_id(digits),
+    }
+}
+
+/// Takes a message in pieces and notes the members of its outermost object.
+///
+/// For one object. What comes before the first bracket and after its counterpart is skipped; an array
+/// (a batch) has no members to note.
+#[derive(Debug, Default)]
+pub(crate) struct Scanner {
+    place: Place,
+    depth: usize,
+    /// The outermost bracket has been closed again; nothing matters any more.
+    closed: bool,
+    /// The string or number being read, or the string just read.
+    token: Token,
+    /// What a string just read is, if a colon follows: a member name.
+    maybe_name: bool,
+    /// The next value is that of a member `id` of the outermost object.
+    at_id: bool,
+    id: Option<Id>,
+    contradicted: bool,
+    method: bool,
+    outcome: bool,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+enum Place {
+    #[default]
+    Between,
+    InString,
+    /// In a string, and the next byte is escaped.
+    InEscape,
+    /// In a number that is the value of an id; other numbers are not looked at.
+    InNumber,
+}
+
+impl Scanner {
+    /// Takes the next bytes of the message.
+    pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
+        while !self.closed && !bytes.is_empty() {
+            bytes = match self.place {
+                Place::Between => self.between(bytes),
+                Place::InString => self.in_string(bytes),
+                Place::InEscape => self.in_escape(bytes),
+                Place::InNumber => self.in_number(bytes),
+            };
+        }
+    }
+
+    /// What has been found so far.
+    pub(crate) fn salvaged(&self) -> Salvaged {
+        Salvaged {
+            id: self.id.clone(),
+            certain: self.id.is_some() && !self.contradicted,
+            answer: self.outcome && !self.method,
+        }
+    }
+
+    fn between<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let [byte, rest @ ..] = bytes else { return &[] };
+        match byte {
+            b' ' | b'\t' | b'\r' | b'\n' => return rest,
+            b'"' => {
+                self.token.clear();
+                self.place = Place::InString;
+                return rest;
+            }
+            b':' if self.maybe_name => {
+                self.at_id = self.depth == 1 && self.note_member();
+                self.maybe_name = false;
+                return rest;
+            }
+            b'-' | b'0'..=b'9' if self.at_id => {
+                self.token.clear();
+                self.place = Place::InNumber;
+                return bytes;
+            }
+            b'{' | b'[' => self.depth += 1,
+            b'}' | b']' => {
+                self.closed = self.depth == 1;
+                self.depth = self.depth.saturating_sub(1);
+            }
+            _ => {}
+        }
+        self.at_id = false;
+        self.maybe_name = false;
+        rest
+    }
+
+    /// Notes the name of a member of the outermost object; says whether it is `id`.
+    fn note_member(&mut self) -> bool {
+        match self.token.bytes() {
+            Some(b"id") => return true,
+            Some(b"method") => self.method = true,
+            Some(b"result" | b"error") => self.outcome = true,
+            _ => {}
+        }
+        false
+    }
+
+    fn in_string<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let at = memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len());
+        let (piece, rest) = bytes.split_at(at);
+        self.token.push(piece);
+        let [byte, rest @ ..] = rest else { return rest };
+        if *byte == b'\\' {
+            self.token.push(b"\\");
+            self.place = Place::InEscape;
+            return rest;
+        }
+        self.place = Place::Between;
+        if self.at_id {
+            self.at_id = false;
+            self.note_id(self.token.bytes().and_then(string_id));
+        } else {
+            self.maybe_name = true;
+        }
+        rest
+    }
+
+    fn in_escape<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let (escaped, rest) = bytes.split_at(bytes.len().min(1));
+        self.token.push(escaped);
+        self.place = Place::InString;
+        rest
+    }
+
+    /// A number ends at the first byte that cannot belong to it, so one that is cut off is never taken for whole.
+    fn in_number<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let at = bytes.iter().position(|byte| !in_number(*byte));
+        let (piece, rest) = bytes.split_at(at.unwrap_or(bytes.len()));
+        self.token.push(piece);
+        if at.is_some() {
+            self.place = Place::Between;
+            self.at_id = false;
+            self.note_id(self.token.bytes().and_then(number_id));
+        }
+        rest
+    }
+
+    fn note_id(&mut self, found: Option<Id>) {
+        if found.is_some() {
+            self.contradicted |= self.id.is_some() && self.id != found;
+            self.id = found;
+        }
+    }
+}
+
+fn in_number(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')
+}
+
+fn number_id(digits: &[u8]) -> Option<Id> {
+    let digits = std::str::from_utf8(digits).ok()?;
+    let number = digits.parse().ok().or_else(|| whole(digits.parse().ok()?))?;
+    Some(Id::Number(number))
+}
+
+/// The id whose text stands between two quotes, escapes and all.
+fn string_id(text: &[u8]) -> Option<Id> {
+    let text = std::str::from_utf8(text).ok()?;
+    if !text.contains('\\') {
+        return Some(Id::String(text.into()));
+    }
+    serde_json::from_str(&format!("\"{text}\"")).ok().map(Id::String)
+}
+
+/// The first bytes of a string or number.
+#[derive(Debug, Default)]
+struct Token {
+    kept: Vec<u8>,
+    overflown: bool,
+}
+
+impl Token {
+    fn clear(&mut self) {
+        self.kept.clear();
+        self.overflown = false;
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        let room = TOKEN_LIMIT - self.kept.len();
+        self.overflown |= bytes.len() > room;
+        self.kept.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+    }
+
+    /// The whole token, unless it was too long to be kept.
+    fn bytes(&self) -> Option<&[u8]> {
+        (!self.overflown).then_some(&self.kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn found(id: impl Into<Option<i64>>, certain: bool, answer: bool) -> Salvaged {
+        Salvaged {
+            id: id.into().map(Id::Number),
+            certain,
+            answer,
+        }
+    }
+
+    #[test]
+    fn the_id_of_a_broken_answer_is_found_wherever_it_stands() {
+        let table: &[(&str, Salvaged)] = &[
+            // damage inside of one value
+            (
+                r#"{"jsonrpc":"2.0","id":7,"result":{"text":"\uZZZZ"}}"#,
+                found(7, true, true),
+            ),
+            (
+                r#"{"result":{"text":"\uZZZZ","id":3},"jsonrpc":"2.0","id":7}"#,
+                found(7, true, true),
+            ),
+            (r#"{"result": tru, "id" : -7 , "jsonrpc":"2.0"}"#, found(-7, true, true)),
+            (r#"{"error":{"code":01,"message":'x'},"id":7}"#, found(7, true, true)),
+            (r#"{"id":7e0,"result":1e400}"#, found(7, true, true)),
+            // members that contradict each other
+            (r#"{"id":7,"id":7,"result":{}}"#, found(7, true, true)),
+            (r#"{"id":7,"id":8,"result":{}}"#, found(8, false, true)),
+            (r#"{"id":7,"method":"x","result":{}}"#, found(7, true, false)),
+            // a cut
+            (
+                r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"ty"#,
+                found(7, true, true),
+            ),
+            (r#"{"jsonrpc":"2.0","id":7,"#, found(7, true, false)),
+            (r#"{"jsonrpc":"2.0","result":{},"id":7"#, found(None, false, true)),
+            // what disturbs the scanner: a stray quote, a missing bracket, a batch
+            (r#"{"result":{"text":"say "hi"},"id":7}"#, found(7, false, true)),
+            (r#"{"result":[[1],"id":7}"#, found(7, false, true)),
+            (r#"[{"id":6,"result":{}},{"id":7,"result":{]"#, found(7, false, true)),
+            // nothing to find, so nothing is taken from the values
+            (
+                r#"{"jsonrpc":"2.0","method":"x","params":{"id":7},}"#,
+                found(None, false, false),
+            ),
+            (r#"{"result":{"id":7},"error":{"id":8}}"#, found(None, false, true)),
+            (r#"{"id":null,"error":{"id":8},}"#, found(None, false, true)),
+            (r#"{"id":1.5,"result":{}}"#, found(None, false, true)),
+            (r#"{"x":"id","result":{}}"#, found(None, false, true)),
+            ("listening", found(None, false, false)),
+            ("", found(None, false, false)),
+            // two messages on one line: the first one counts
+            (r#"{"id":7,"result":{}}{"id":8,"result":{}}"#, found(7, true, true)),
+        ];
+        for (message, expected) in table {
+            assert_eq!(&salvage(message.as_bytes()), expected, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_string_id_is_decoded_and_one_that_is_too_long_is_left_alone() {
+        let of = |message: &str| salvage(message.as_bytes()).id;
+        assert_eq!(of(r#"{"id":"a\"\u0041","result":}"#), Some(Id::String("a\"A".into())));
+        let long = |length: usize| format!(r#"{{"id":"{}","result":}}"#, "x".repeat(length));
+        assert_eq!(of(&long(TOKEN_LIMIT)), Some(Id::String("x".repeat(TOKEN_LIMIT).into())));
+        assert_eq!(of(&long(TOKEN_LIMIT + 1)), None);
+    }
+
+    #[test]
+    fn only_an_answer_names_a_call() {
+        assert_eq!(found(7, true, true).call(), Some(7));
+        assert_eq!(found(7, true, false).call(), None);
+        assert_eq!(found(None, false, true).call(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = salvage(&bytes);
+        }
+
+        #[test]
+        fn pieces_give_what_the_whole_gives(
+            text in r#"(\{|\}|\[|\]|"id"|"result"|"method"|"|:|,|17|-1|\\|"x\\"y"|null| ){0,40}"#,
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
+        ) {
+            let mut whole = Scanner::default();
+            whole.feed(text.as_bytes());
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
+            cuts.extend([0, text.len()]);
+            cuts.sort_unstable();
+            let mut pieces = Scanner::default();
+            for cut in cuts.windows(2) {
+                pieces.feed(&text.as_bytes()[cut[0]..cut[1]]);
+            }
+            prop_assert_eq!(pieces.salvaged(), whole.salvaged());
+        }
+
+        #[test]
+        fn damage_inside_of_a_string_never_hides_the_id(
+            id in any::<i64>(),
+            junk in proptest::collection::vec(any::<u8>(), 0..50),
+            last in any::<bool>(),
+        ) {
+            // Anything that does not end the string.
+            let junk: Vec<u8> = junk.into_iter().filter(|byte| !matches!(byte, b'"' | b'\\')).collect();
+            let (first, then) = match last {
+                true => (String::new(), format!(",\"id\":{id}")),
+                false => (format!("\"id\":{id},"), String::new()),
+            };
+            let message = [b"{", first.as_bytes(), b"\"result\":\"", &junk, b"\"", then.as_bytes(), b"}"].concat();
+            prop_assert_eq!(salvage(&message), Salvaged { id: Some(Id::Number(id)), certain: true, answer: true });
+        }
+    }
+}

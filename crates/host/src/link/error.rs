@@ -1,0 +1,278 @@
+//! Why something did not work on a connection. Each variant is one cause with one next step.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use serde_json::Value;
+
+use super::child::SpawnError;
+use crate::{resolve::ResolveError, text};
+
+/// The longest foreign text inside an error.
+const QUOTE_BYTES: usize = 600;
+
+/// What went wrong on a connection.
+///
+/// `Display` is one safe line without secrets: foreign text in it is escaped and clipped when the error is made.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// The child process could not be started.
+    #[error("{0}")]
+    Spawn(Arc<SpawnError>),
+    /// A placeholder has no value.
+    #[error("{0}")]
+    Resolve(ResolveError),
+    /// The child process ended.
+    #[error("the server process ended ({exit}){}", Stderr(.stderr))]
+    Exited {
+        /// `exit status 3`, `killed by signal 9 (SIGKILL)`.
+        exit: String,
+        /// The last of its stderr, escaped.
+        stderr: String,
+    },
+    /// The other side closed the connection.
+    #[error("the connection was closed: {why}{}", Stderr(.stderr))]
+    Closed {
+        /// What was seen.
+        why: String,
+        /// The last of a child's stderr, escaped.
+        stderr: String,
+    },
+    /// This host stopped the server: it was removed, changed, disabled or shut down.
+    #[error("the server was stopped by this host")]
+    Stopped,
+    /// A time bound was reached.
+    #[error("{what} took longer than {} ({setting})", Seconds(*.after))]
+    TimedOut {
+        /// What was waited for.
+        what: &'static str,
+        /// How long.
+        after: Duration,
+        /// The setting that bounds it.
+        setting: &'static str,
+    },
+    /// The handshake did not end in time.
+    #[error("the server did not finish the handshake within {} (startup_timeout){}", Seconds(*.after), Stderr(.stderr))]
+    SlowStart {
+        /// The bound.
+        after: Duration,
+        /// The last of its stderr, escaped.
+        stderr: String,
+    },
+    /// A message is over its bound.
+    #[error("{what} is too large: {seen} bytes, the limit is {limit} (max_response_bytes)")]
+    TooLarge {
+        /// The stable code of this case.
+        code: &'static str,
+        /// Which kind of message.
+        what: &'static str,
+        /// The limit in bytes.
+        limit: usize,
+        /// What came, as far as it was counted.
+        seen: u64,
+    },
+    /// An answer that cannot be understood.
+    #[error("the server's answer cannot be read: {why}")]
+    Unparsable {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// An event whose data is no JSON-RPC message.
+    #[error("the server sent an event that cannot be read: {why}")]
+    InvalidEvent {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The other side broke the protocol.
+    #[error("the server broke the protocol: {why}")]
+    Protocol {
+        /// How.
+        why: String,
+    },
+    /// The server insists on a version of MCP that is not known here.
+    #[error("the server answered with MCP version `{version}`, which is not supported (2024-11-05 to 2026-07-28 are)")]
+    UnsupportedVersion {
+        /// What it answered.
+        version: String,
+    },
+    /// An HTTP status that means failure.
+    #[error("the server answered HTTP {status}{}", Quote(.body))]
+    Http {
+        /// The status code.
+        status: u16,
+        /// The start of a textual body, escaped.
+        body: String,
+    },
+    /// The endpoint cannot be reached.
+    #[error("cannot reach {origin}: {why}")]
+    Unreachable {
+        /// Scheme, host and port.
+        origin: String,
+        /// The innermost cause.
+        why: String,
+        /// The whole chain.
+        #[source]
+        source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    },
+    /// The connection broke while an answer was awaited.
+    #[error("the connection broke before the answer came: {why}")]
+    Broken {
+        /// What was seen.
+        why: String,
+    },
+    /// The session is gone (HTTP 404 with a session id).
+    #[error("the server no longer knows this session")]
+    SessionNotFound,
+    /// The server wants a sign-in.
+    #[error("the server asks for a sign-in (HTTP {status})")]
+    NeedsAuth {
+        /// 401 or 403.
+        status: u16,
+        /// Its `WWW-Authenticate` header, escaped.
+        challenge: Option<String>,
+    },
+    /// Too many requests.
+    #[error("the server refuses more requests for now (HTTP 429){}", RetryAfter(*.retry_after))]
+    RateLimited {
+        /// When to try again, if it said.
+        retry_after: Option<Duration>,
+    },
+    /// A redirect that is not followed.
+    #[error("the server redirects to {to}, which is not followed: only 307 and 308 to the same origin are")]
+    Redirect {
+        /// Origin of the target.
+        to: String,
+    },
+    /// The server answered with a JSON-RPC error.
+    #[error("{0}")]
+    Rpc(RpcError),
+}
+
+impl LinkError {
+    /// A stable code for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Spawn(_) => "SPAWN_FAILED",
+            Self::Resolve(_) => "UNRESOLVED_VALUE",
+            Self::Exited { .. } => "SERVER_EXITED",
+            Self::Closed { .. } => "CONNECTION_CLOSED",
+            Self::Stopped => "SERVER_STOPPED",
+            Self::SlowStart { .. } | Self::TimedOut { .. } => "TIMED_OUT",
+            Self::TooLarge { code, .. } => code,
+            Self::Unparsable { .. } => "UNPARSABLE_ANSWER",
+            Self::InvalidEvent { .. } => "INVALID_SSE_EVENT_DATA",
+            Self::Protocol { .. } => "PROTOCOL_ERROR",
+            Self::UnsupportedVersion { .. } => "UNSUPPORTED_PROTOCOL_VERSION",
+            Self::Http { .. } => "HTTP_ERROR",
+            Self::Unreachable { .. } => "UNREACHABLE",
+            Self::Broken { .. } => "CONNECTION_BROKEN",
+            Self::SessionNotFound => "MCP_SESSION_NOT_FOUND",
+            Self::NeedsAuth { .. } => "AUTH_REQUIRED",
+            Self::RateLimited { .. } => "RATE_LIMITED",
+            Self::Redirect { .. } => "REDIRECT_REFUSED",
+            Self::Rpc(_) => "RPC_ERROR",
+        }
+    }
+
+    /// Whether nothing can be done on this connection any more, rather than that one exchange failed.
+    pub(crate) fn ends_the_connection(&self) -> bool {
+        matches!(
+            self,
+            Self::Exited { .. }
+                | Self::Closed { .. }
+                | Self::Stopped
+                | Self::SessionNotFound
+                | Self::NeedsAuth { .. }
+                | Self::Unreachable { .. }
+        )
+    }
+
+    pub(crate) fn protocol(why: impl AsRef<str>) -> Self {
+        Self::Protocol {
+            why: quote(why.as_ref()),
+        }
+    }
+
+    pub(crate) fn unparsable(why: impl AsRef<str>) -> Self {
+        Self::Unparsable {
+            why: quote(why.as_ref()),
+        }
+    }
+
+    pub(crate) fn stalled(after: Duration) -> Self {
+        Self::Closed {
+            why: format!(
+                "the server stopped reading its input for {}",
+                Seconds(after)
+            ),
+            stderr: String::new(),
+        }
+    }
+}
+
+/// A JSON-RPC error object, made safe to print.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{message} (error {code})")]
+pub struct RpcError {
+    /// The JSON-RPC error code.
+    pub code: i64,
+    /// The server's text, escaped and clipped.
+    pub message: String,
+    /// The server's data, as it came.
+    pub data: Option<Value>,
+}
+
+/// Foreign text for the inside of an error: one safe, clipped line.
+pub(crate) fn quote(foreign: &str) -> String {
+    let clipped = text::clip(foreign.trim(), QUOTE_BYTES);
+    text::for_line(&clipped).into_owned()
+}
+
+struct Stderr<'a>(&'a str);
+
+impl fmt::Display for Stderr<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        write!(f, "; its last words: {}", self.0)
+    }
+}
+
+struct Quote<'a>(&'a str);
+
+impl fmt::Display for Quote<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        write!(f, ": {}", self.0)
+    }
+}
+
+struct RetryAfter(Option<Duration>);
+
+impl fmt::Display for RetryAfter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(wait) => write!(f, "; it asks to wait {}", Seconds(wait)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// `1.5 s`, `30 s`, `10 min`.
+pub(crate) struct Seconds(pub(crate) Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = self.0.as_millis();
+        match millis {
+            0..1_000 => write!(f, "{millis} ms"),
+            _ if millis % 60_000 == 0 => write!(f, "{} min", millis / 60_000),
+            _ if millis % 1_000 == 0 => write!(f, "{} s", millis / 1_000),
+            _ => write!(f, "{:.1} s", self.0.as_secs_f64()),
+        }
+    }
+}

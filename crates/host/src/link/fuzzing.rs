@@ -1,0 +1,229 @@
+//! One function per fuzz target, for the crate `fuzz/` alone; no part of the library's interface.
+//!
+//! Each takes any bytes and checks more than that nothing panics: what must hold of the result whatever a server sends.
+//! They panic when it does not, which is how a fuzzer is told. A panic here is a bug in the code under test.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures::FutureExt;
+use serde_json::{Value, value::RawValue};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::decode;
+use super::envelope::{self, BOM, Envelope, Id, MAX_DEPTH, Outcome, Scanner};
+use super::lines::{Line, Lines};
+use super::param_headers::ParamHeaders;
+use super::sse::SseParser;
+use crate::catalog::{NameCap, NameStyle, names::assign};
+use crate::text;
+
+/// The framer of stdio. The first byte is the limit, the second the size of a read, the rest the stream.
+///
+/// Whole lines, lines over the limit and the cut end come out as splitting the whole stream at its line feeds says.
+pub fn framer(data: &[u8]) {
+    let [limit, size, stream @ ..] = data else { return };
+    let limit = usize::from(*limit);
+    let mut lines = Lines::new(Pieces { rest: stream, size: usize::from(*size) + 1 }, limit);
+    let mut seen = Vec::new();
+    while let Some(line) = lines.next().now_or_never().and_then(Result::ok).flatten() {
+        seen.extend(framed(line));
+    }
+    assert_eq!(seen, framed_at_once(stream, limit), "limit {limit}, reads of {size} + 1");
+}
+
+/// What the framer said of one line, as far as it does not depend on how the stream was cut.
+#[derive(Debug, PartialEq, Eq)]
+enum Framed {
+    Full(Vec<u8>),
+    TooLong(u64),
+    Cut(u64),
+}
+
+fn framed(line: Line) -> Option<Framed> {
+    match line {
+        Line::Full(line) => Some(Framed::Full(line.to_vec())),
+        Line::TooLong { bytes, .. } => Some(Framed::TooLong(bytes)),
+        Line::Endless { .. } => None,
+        Line::Cut { bytes } => Some(Framed::Cut(bytes)),
+    }
+}
+
+/// The framer again, in the plainest way there is.
+fn framed_at_once(stream: &[u8], limit: usize) -> Vec<Framed> {
+    let line_of = |(at, piece): (usize, &[u8])| {
+        let Some(line) = piece.strip_suffix(b"\n") else { return Some(Framed::Cut(piece.len() as u64)) };
+        if line.len() > limit {
+            return Some(Framed::TooLong(line.len() as u64));
+        }
+        let line = line.strip_prefix(BOM).filter(|_| at == 0).unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        (!line.trim_ascii().is_empty()).then(|| Framed::Full(line.to_vec()))
+    };
+    stream.split_inclusive(|byte| *byte == b'\n').enumerate().filter_map(line_of).collect()
+}
+
+/// A stream that is always ready and gives at most `size` bytes per read.
+struct Pieces<'a> {
+    rest: &'a [u8],
+    size: usize,
+}
+
+impl AsyncRead for Pieces<'_> {
+    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let length = self.size.min(self.rest.len()).min(out.remaining());
+        let (piece, rest) = self.rest.split_at(length);
+        out.put_slice(piece);
+        self.rest = rest;
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The parser of server-sent events. The first byte is the limit, the second the size of a chunk, the rest the stream.
+///
+/// What comes out does not depend on how the stream was cut, and no event is over the limit.
+pub fn sse(data: &[u8]) {
+    let [limit, size, stream @ ..] = data else { return };
+    let limit = usize::from(*limit);
+    let (whole, whole_id) = events(limit, std::iter::once(stream));
+    let (pieces, pieces_id) = events(limit, stream.chunks(usize::from(*size) + 1));
+    assert_eq!(whole, pieces, "limit {limit}, chunks of {size} + 1");
+    assert_eq!(whole_id, pieces_id, "the last event id, chunks of {size} + 1");
+}
+
+type Events = (Vec<Result<super::sse::Event, &'static str>>, Option<String>);
+
+fn events<'a>(limit: usize, chunks: impl Iterator<Item = &'a [u8]>) -> Events {
+    let (mut parser, mut out) = (SseParser::new(limit), VecDeque::new());
+    chunks.for_each(|chunk| parser.push(chunk, &mut out));
+    let id = parser.last_event_id().map(ToString::to_string);
+    let _ = (parser.retry(), parser.has_partial());
+    // How much had been seen of an event that is too large does depend on the chunks; that it is too large does not.
+    let events: Vec<_> = out.into_iter().map(|event| event.map_err(|error| error.code())).collect();
+    assert!(events.iter().flatten().all(|event| event.data.len() <= limit), "an event is over the limit {limit}");
+    (events, id)
+}
+
+/// The first step of reading a message, and the salvage of a broken one.
+///
+/// The scanner finds the same in pieces as in one go; where the message is sound, it never claims another id to be certain.
+pub fn envelope(data: &[u8]) {
+    let [size, message @ ..] = data else { return };
+    let scan = |chunks: &mut dyn Iterator<Item = &[u8]>| {
+        let mut scanner = Scanner::default();
+        chunks.for_each(|chunk| scanner.feed(chunk));
+        scanner.salvaged()
+    };
+    let salvaged = scan(&mut std::iter::once(message));
+    assert_eq!(salvaged, scan(&mut message.chunks(usize::from(*size) + 1)), "pieces of {size} + 1");
+    match envelope::peek(message) {
+        Ok(read) => {
+            let id = checked(&read);
+            let misled = salvaged.certain && id.is_some_and(|id| salvaged.id.as_ref() != Some(id));
+            assert!(!misled, "peek says {id:?}, the scanner {salvaged:?}");
+        }
+        Err(bad) => assert!(!bad.to_string().is_empty(), "a reason without words"),
+    }
+}
+
+/// Checks what a sound message promises of its parts; gives back its id.
+fn checked<'a>(read: &'a Envelope<'_>) -> Option<&'a Id> {
+    let shallow = |raw: &RawValue| assert!(!envelope::depth_exceeds(raw.get().as_bytes(), MAX_DEPTH), "too deep");
+    match read {
+        Envelope::Request { id, params, .. } => {
+            params.iter().copied().for_each(shallow);
+            Some(id)
+        }
+        Envelope::Notification { params, .. } => {
+            params.iter().copied().for_each(shallow);
+            None
+        }
+        Envelope::Response { id, outcome: Outcome::Result(raw) | Outcome::Error(raw) } => {
+            shallow(raw);
+            Some(id)
+        }
+        Envelope::Orphan { error } => {
+            shallow(error);
+            None
+        }
+        Envelope::Batch(all) => {
+            all.iter().flatten().for_each(|one| {
+                checked(one);
+            });
+            None
+        }
+    }
+}
+
+/// The second step: every decoder of a result, on the same bytes.
+///
+/// A tool that is taken has a usable name and a schema that is an object.
+pub fn tool_decoder(data: &[u8]) {
+    for raw in decode::page(data, "tools").map(|page| page.items).unwrap_or_default() {
+        let Ok(tool) = decode::tool(raw) else { continue };
+        assert!(!tool.name.is_empty(), "a tool without a name");
+        let schema = tool.input_schema.get();
+        assert!(schema.trim_start().starts_with('{'), "the schema is no object: {schema}");
+        if let Some(schema) = serde_json::from_str::<Value>(schema).ok().filter(|_| ParamHeaders::may_be_in(schema)) {
+            let headers = ParamHeaders::from_schema(&schema);
+            let _ = headers.map(|headers| headers.apply(schema.as_object().unwrap_or(&serde_json::Map::new())));
+        }
+    }
+    let _ = decode::answer(data);
+    let _ = decode::call_result(data);
+    let _ = decode::resource_contents(data);
+    let _ = decode::prompt_result(data);
+    if let Ok(raw) = serde_json::from_slice::<&RawValue>(data) {
+        let _ = decode::content(raw);
+        let _ = decode::progress(raw);
+    }
+}
+
+/// From (server, tool) to the names that models see. The first line is a naming style, each other `server<TAB>tool`.
+///
+/// Every name is acceptable to every provider and belongs to one pair only; in a stable style, one pair more renames none.
+pub fn names(data: &[u8]) {
+    let given = String::from_utf8_lossy(data);
+    let (style, pairs) = given.split_once('\n').unwrap_or_default();
+    let style: NameStyle = style.parse().unwrap_or_default();
+    let pairs: Vec<_> = pairs.lines().map(|line| line.split_once('\t').unwrap_or(("", line))).collect();
+    for cap in [NameCap::Chars64, NameCap::Chars128] {
+        let names = assign(&style, cap, pairs.iter().copied());
+        let distinct: BTreeSet<_> = names.values().collect();
+        assert_eq!(distinct.len(), names.len(), "two pairs share a name: {names:?}");
+        assert!(pairs.iter().all(|pair| names.contains_key(pair)), "a pair has no name: {names:?}");
+        assert!(distinct.iter().all(|name| is_acceptable(name, cap)), "no provider takes that: {names:?}");
+        let fewer = assign(&style, cap, pairs.iter().copied().skip(1));
+        let kept = fewer.iter().all(|(pair, name)| names.get(pair) == Some(name));
+        assert!(kept || !style.is_stable(), "{:?} renamed others: {fewer:?} {names:?}", pairs.first());
+    }
+}
+
+fn is_acceptable(name: &str, cap: NameCap) -> bool {
+    name.len() <= cap.chars()
+        && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
+/// What makes untrusted text safe to show. The first byte is the length to clip to, the rest the text.
+///
+/// Nothing that acts on a terminal or on a page comes out, a second pass changes nothing, and lengths are kept.
+pub fn text(data: &[u8]) {
+    let [room, given @ ..] = data else { return };
+    let (given, room) = (String::from_utf8_lossy(given), usize::from(*room));
+    let acts = |c: char| c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let (terminal, line) = (text::for_terminal(&given), text::for_line(&given));
+    let (log, page) = (text::for_log(&given), text::for_html(&given));
+    assert!(!terminal.chars().any(|c| acts(c) && !matches!(c, '\n' | '\t')), "acts on a terminal: {terminal:?}");
+    assert!(!line.chars().any(acts) && !log.chars().any(acts), "acts on a line: {line:?} {log:?}");
+    assert!(!page.contains(['<', '>', '"', '\'']), "markup: {page:?}");
+    assert!(log.len() <= text::LOG_BYTES, "{} bytes for a log", log.len());
+    assert_eq!(text::for_terminal(&terminal), terminal, "a second pass");
+    assert_eq!(text::for_line(&line), line, "a second pass");
+    assert_eq!(text::for_log(&log), log, "a second pass");
+    let clipped = text::clip(&given, room);
+    assert!(clipped.len() <= room, "{} bytes in room for {room}", clipped.len());
+    assert_eq!(text::clip(&clipped, room), clipped, "a second pass");
+}

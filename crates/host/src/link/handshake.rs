@@ -1,0 +1,285 @@
+//! Which era does the other side speak? Asked once per connection, remembered by the host.
+//!
+//! On a stream, `server/discover` goes first; after two seconds of silence `initialize` follows on the same stream and
+//! whichever is answered first decides, so that a server that is slow to start is neither restarted nor misjudged.
+//! Over HTTP, `initialize` follows after three seconds or on any answer that is not of the modern era.
+
+use std::{pin::pin, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::{
+    channel::{Ask, Channel, no_params},
+    error::{LinkError, RpcError},
+    input,
+    wire::{Answered, Wire},
+};
+use crate::{
+    ask::Abilities,
+    mcp::{Capabilities, ServerInfo},
+    spec::{Era, Protocol},
+};
+
+pub(crate) const MODERN: &str = "2026-07-28";
+const LEGACY: &str = "2025-11-25";
+const ALL_LEGACY: [&str; 4] = [LEGACY, "2025-06-18", "2025-03-26", "2024-11-05"];
+
+/// Silence on a stream after which `initialize` is sent too.
+const STREAM_PROBE: Duration = Duration::from_secs(2);
+/// Silence over HTTP after which `initialize` is sent instead.
+const HTTP_PROBE: Duration = Duration::from_secs(3);
+
+const UNSUPPORTED_VERSION: i64 = -32022;
+const HEADER_MISMATCH: i64 = -32020;
+const MISSING_CAPABILITY: i64 = -32021;
+
+/// What we say of ourselves (MCP `clientInfo`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClientInfo {
+    pub(crate) name: String,
+    pub(crate) version: String,
+}
+
+impl ClientInfo {
+    fn json(&self) -> Value {
+        json!({"name": self.name, "version": self.version})
+    }
+}
+
+/// What both sides agreed on.
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    pub(crate) era: Era,
+    pub(crate) version: String,
+    pub(crate) info: Option<ServerInfo>,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) instructions: Option<String>,
+}
+
+/// What the handshake may do.
+#[derive(Debug)]
+pub(crate) struct Terms<'a> {
+    pub(crate) client: &'a ClientInfo,
+    pub(crate) abilities: Abilities,
+    pub(crate) protocol: Protocol,
+    /// The era to try first.
+    pub(crate) first: Era,
+}
+
+/// The members of `_meta` that every request of the modern era carries, without braces.
+pub(crate) fn modern_meta(client: &ClientInfo, abilities: Abilities) -> String {
+    format!(
+        r#""io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientInfo":{},"io.modelcontextprotocol/clientCapabilities":{}"#,
+        client.json(),
+        input::capabilities(abilities, false),
+    )
+}
+
+/// Finds the era and shakes hands. The caller bounds the time.
+pub(crate) async fn shake_hands(channel: &Channel, terms: &Terms<'_>) -> Result<Session, LinkError> {
+    let greeting = Greeting { channel, terms };
+    let session = match terms.protocol {
+        Protocol::Legacy => greeting.initialize().await?,
+        Protocol::Modern => greeting.discover().await?.into_session()?,
+        Protocol::Auto => match &channel.wire {
+            Wire::Duplex(_) => greeting.over_stream().await?,
+            Wire::Http(_) => greeting.over_http().await?,
+        },
+    };
+    let _ = channel.inbound.era.set(session.era);
+    greeting.settle(&session).await?;
+    Ok(session)
+}
+
+/// What the probe found out.
+enum Probe {
+    Modern(Box<Session>),
+    Legacy(LinkError),
+}
+
+impl Probe {
+    fn into_session(self) -> Result<Session, LinkError> {
+        match self {
+            Self::Modern(session) => Ok(*session),
+            Self::Legacy(error) => Err(error),
+        }
+    }
+}
+
+struct Greeting<'a> {
+    channel: &'a Channel,
+    terms: &'a Terms<'a>,
+}
+
+impl Greeting<'_> {
+    async fn over_stream(&self) -> Result<Session, LinkError> {
+        if self.terms.first == Era::Legacy {
+            return match self.initialize().await {
+                Err(LinkError::Rpc(_)) => self.discover().await?.into_session(),
+                answer => answer,
+            };
+        }
+        let mut discover = pin!(self.discover());
+        if let Ok(probe) = timeout(STREAM_PROBE, &mut discover).await {
+            return match probe? {
+                Probe::Modern(session) => Ok(*session),
+                Probe::Legacy(_) => self.initialize().await,
+            };
+        }
+        let mut initialize = pin!(self.initialize());
+        tokio::select! {
+            probe = &mut discover => match probe? {
+                Probe::Modern(session) => Ok(*session),
+                Probe::Legacy(_) => initialize.await,
+            },
+            session = &mut initialize => match session {
+                // A modern server refuses `initialize`; its late answer to the probe is what counts.
+                Err(LinkError::Rpc(_)) => discover.await?.into_session(),
+                session => session,
+            },
+        }
+    }
+
+    async fn over_http(&self) -> Result<Session, LinkError> {
+        if self.terms.first == Era::Legacy {
+            return match self.initialize().await {
+                Err(LinkError::Rpc(_) | LinkError::Http { .. }) => self.discover().await?.into_session(),
+                answer => answer,
+            };
+        }
+        match timeout(HTTP_PROBE, self.discover()).await {
+            Ok(Ok(Probe::Modern(session))) => Ok(*session),
+            Ok(Err(error)) => Err(error),
+            Ok(Ok(Probe::Legacy(_))) | Err(_) => self.initialize().await,
+        }
+    }
+
+    async fn discover(&self) -> Result<Probe, LinkError> {
+        if let Wire::Http(http) = &self.channel.wire {
+            http.speak(Era::Modern, Some(MODERN));
+        }
+        let meta = modern_meta(self.terms.client, self.terms.abilities);
+        let ask = || {
+            let ask = Ask::new("server/discover", no_params()).meta(&meta);
+            self.channel.ask(Ask { cancellable: false, ..ask }, None)
+        };
+        let mut answer = ask().await;
+        if let Err(LinkError::Rpc(error)) = &answer
+            && error.code == UNSUPPORTED_VERSION
+            && supported(error).contains(&MODERN)
+        {
+            answer = ask().await;
+        }
+        judge(answer)
+    }
+
+    async fn initialize(&self) -> Result<Session, LinkError> {
+        if let Wire::Http(http) = &self.channel.wire {
+            http.speak(Era::Legacy, None);
+        }
+        let params = json!({
+            "protocolVersion": LEGACY,
+            "capabilities": input::capabilities(self.terms.abilities, true),
+            "clientInfo": self.terms.client.json(),
+        });
+        let ask = Ask {
+            cancellable: false,
+            ..Ask::new("initialize", params)
+        };
+        let answer = self.channel.ask(ask, None).await?;
+        let answer: Value = serde_json::from_slice(&answer)
+            .map_err(|error| LinkError::unparsable(format!("the answer to initialize: {error}")))?;
+        let version = answer["protocolVersion"].as_str().unwrap_or_default();
+        let era = match version {
+            MODERN => Era::Modern,
+            known if ALL_LEGACY.contains(&known) => Era::Legacy,
+            other => {
+                return Err(LinkError::UnsupportedVersion {
+                    version: super::error::quote(other),
+                });
+            }
+        };
+        Ok(session(era, version, &answer))
+    }
+
+    /// The last step: tells wire and server what was agreed on.
+    async fn settle(&self, session: &Session) -> Result<(), LinkError> {
+        if let Wire::Http(http) = &self.channel.wire {
+            http.speak(session.era, Some(&session.version));
+        }
+        if session.era == Era::Legacy {
+            self.channel.notify("notifications/initialized").await?;
+        }
+        Ok(())
+    }
+}
+
+/// Sorts the answer to `server/discover`: modern, legacy, or a failure that is neither.
+fn judge(answer: Answered) -> Result<Probe, LinkError> {
+    match answer {
+        Ok(result) => {
+            let result: Value = serde_json::from_slice(&result).unwrap_or(Value::Null);
+            let Some(versions) = result["supportedVersions"].as_array() else {
+                return Ok(Probe::Legacy(LinkError::protocol("server/discover was not understood")));
+            };
+            if versions.iter().any(|version| version == MODERN) {
+                return Ok(Probe::Modern(Box::new(session(Era::Modern, MODERN, &result))));
+            }
+            Ok(Probe::Legacy(LinkError::UnsupportedVersion {
+                version: super::error::quote(&Value::from(versions.clone()).to_string()),
+            }))
+        }
+        Err(LinkError::Rpc(error)) => match error.code {
+            HEADER_MISMATCH | MISSING_CAPABILITY => Err(LinkError::Rpc(error)),
+            UNSUPPORTED_VERSION if !supported(&error).iter().any(|known| ALL_LEGACY.contains(known)) => {
+                Err(LinkError::UnsupportedVersion {
+                    version: super::error::quote(&supported(&error).join(", ")),
+                })
+            }
+            _ => Ok(Probe::Legacy(LinkError::Rpc(error))),
+        },
+        Err(
+            error @ (LinkError::Unparsable { .. }
+            | LinkError::InvalidEvent { .. }
+            | LinkError::TooLarge { .. }
+            | LinkError::Protocol { .. }
+            | LinkError::Broken { .. }
+            | LinkError::SessionNotFound
+            | LinkError::Http { .. }),
+        ) => Ok(Probe::Legacy(error)),
+        Err(error) => Err(error),
+    }
+}
+
+fn supported(error: &RpcError) -> Vec<&str> {
+    error
+        .data
+        .as_ref()
+        .and_then(|data| data["supported"].as_array())
+        .map(|versions| versions.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default()
+}
+
+fn session(era: Era, version: &str, answer: &Value) -> Session {
+    let info = [
+        &answer["serverInfo"],
+        &answer["_meta"]["io.modelcontextprotocol/serverInfo"],
+    ];
+    Session {
+        era,
+        version: version.to_owned(),
+        info: info
+            .into_iter()
+            .find_map(|info| serde_json::from_value(info.clone()).ok()),
+        capabilities: serde_json::from_value(answer["capabilities"].clone()).unwrap_or_default(),
+        instructions: answer["instructions"].as_str().map(ToOwned::to_owned),
+    }
+}
+
+/// After a child process ended on the probe: whether to start it once more and open with `initialize`.
+pub(crate) fn died_of_the_probe(error: &LinkError, protocol: Protocol, first: Era) -> bool {
+    protocol == Protocol::Auto
+        && first == Era::Modern
+        && matches!(error, LinkError::Exited { .. } | LinkError::Closed { .. })
+}

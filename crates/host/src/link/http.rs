@@ -1,0 +1,417 @@
+//! Streamable HTTP, both eras: one POST per message, the answer as JSON or as an event stream.
+//!
+//! Own code on a pooled `reqwest` client, because every bound, header, retry and redirect here is a promise of ours.
+
+mod body;
+mod stream;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use reqwest::{Client, Method, RequestBuilder, Response, redirect};
+use tokio::{runtime::Handle, sync::Semaphore, time::timeout};
+use url::Url;
+
+use super::{
+    error::{LinkError, quote},
+    inbound::{Closed, Inbound, Outlet},
+    param_headers::encode_header_value,
+    wire::{Answered, Outgoing, cancelled},
+};
+use crate::{
+    resolve::Resolver,
+    spec::{Era, Http, ServerName},
+};
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+
+/// Redirects followed, all to the same origin.
+const REDIRECTS: usize = 10;
+/// Answers and cancellations being posted at once; more are dropped.
+const SIDE_POSTS: usize = 16;
+/// For a message without an answer, and for the farewell.
+const SIDE_POST_TIME: Duration = Duration::from_secs(5);
+const FAREWELL_TIME: Duration = Duration::from_secs(1);
+
+/// One pooled client per connect time-out, made when first needed and shared by all servers of a host.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Clients(Arc<Mutex<HashMap<Duration, Client>>>);
+
+impl Clients {
+    fn get(&self, open_timeout: Duration) -> Result<Client, LinkError> {
+        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&open_timeout) {
+            return Ok(client.clone());
+        }
+        let client = Client::builder()
+            .connect_timeout(open_timeout)
+            .redirect(redirect::Policy::custom(follow))
+            .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")))
+            .tcp_nodelay(true)
+            .pool_max_idle_per_host(64)
+            .build()
+            .map_err(|error| LinkError::protocol(format!("no HTTP client: {error}")))?;
+        clients.insert(open_timeout, client.clone());
+        Ok(client)
+    }
+}
+
+/// Follows 307 and 308 within one origin; everything else would lose the method, or leak headers.
+fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
+    let keeps_method = matches!(attempt.status().as_u16(), 307 | 308);
+    let same_origin = attempt
+        .previous()
+        .first()
+        .is_some_and(|first| first.origin() == attempt.url().origin());
+    if keeps_method && same_origin && attempt.previous().len() <= REDIRECTS {
+        attempt.follow()
+    } else {
+        attempt.stop()
+    }
+}
+
+/// How requests are dressed. Changes during the handshake, then never again.
+#[derive(Clone, Debug, Default)]
+struct Dress {
+    era: Option<Era>,
+    version: Option<HeaderValue>,
+    session: Option<HeaderValue>,
+}
+
+/// The way to one endpoint. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct HttpWire(Arc<Endpoint>);
+
+struct Endpoint {
+    client: Client,
+    url: Url,
+    server: ServerName,
+    spec: Http,
+    resolver: Arc<dyn Resolver>,
+    max_message: usize,
+    dress: Mutex<Dress>,
+    inbound: Arc<Inbound>,
+    closed: Arc<Closed>,
+    side_posts: Arc<Semaphore>,
+    runtime: Handle,
+}
+
+impl fmt::Debug for HttpWire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpWire").field("server", &self.0.server).finish_non_exhaustive()
+    }
+}
+
+/// What an endpoint needs to know.
+pub(crate) struct HttpPlan<'a> {
+    pub(crate) server: &'a ServerName,
+    pub(crate) spec: &'a Http,
+    pub(crate) resolver: &'a Arc<dyn Resolver>,
+    pub(crate) clients: &'a Clients,
+    pub(crate) max_message: usize,
+}
+
+/// Resolves and checks the URL of an entry.
+pub(crate) fn endpoint_url(plan: &HttpPlan<'_>) -> Result<Url, LinkError> {
+    let text = plan.resolver.url(plan.server, plan.spec).map_err(LinkError::Resolve)?;
+    let url = Url::parse(text.trim())
+        .map_err(|error| LinkError::protocol(format!("the configured url is not a URL: {error}")))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+        return Err(LinkError::protocol("the configured url is neither http nor https"));
+    }
+    Ok(url)
+}
+
+impl HttpWire {
+    /// Nothing is sent yet.
+    pub(crate) fn new(
+        plan: &HttpPlan<'_>,
+        inbound: &Arc<Inbound>,
+        closed: &Arc<Closed>,
+    ) -> Result<Self, LinkError> {
+        Ok(Self(Arc::new(Endpoint {
+            client: plan.clients.get(plan.spec.open_timeout)?,
+            url: endpoint_url(plan)?,
+            server: plan.server.clone(),
+            spec: plan.spec.clone(),
+            resolver: plan.resolver.clone(),
+            max_message: plan.max_message,
+            dress: Mutex::default(),
+            inbound: inbound.clone(),
+            closed: closed.clone(),
+            side_posts: Arc::new(Semaphore::new(SIDE_POSTS)),
+            runtime: Handle::current(),
+        })))
+    }
+
+    /// From now on requests are dressed for this era and version.
+    pub(crate) fn speak(&self, era: Era, version: Option<&str>) {
+        let mut dress = self.0.dress();
+        dress.era = Some(era);
+        dress.version = version.and_then(|version| HeaderValue::from_str(version).ok());
+        if era == Era::Modern {
+            dress.session = None;
+        }
+    }
+
+    pub(crate) fn has_session(&self) -> bool {
+        self.0.dress().session.is_some()
+    }
+
+    /// See [`Wire::exchange`](super::wire::Wire::exchange).
+    pub(crate) async fn exchange(&self, request: Outgoing) -> Answered {
+        let mut abandoned = Abandoned {
+            wire: self,
+            id: (request.cancellable && self.0.dress().era == Some(Era::Legacy)).then_some(request.id),
+        };
+        let answer = self.ask(&request).await;
+        abandoned.id = None;
+        if let Err(error) = &answer
+            && error.ends_the_connection()
+        {
+            self.0.closed.close(error.clone());
+        }
+        answer
+    }
+
+    async fn ask(&self, request: &Outgoing) -> Answered {
+        let response = self.0.post(Some(request), request.body.clone()).await?;
+        let response = self.0.check(response).await?;
+        if request.method == "initialize" {
+            let session = response.headers().get(SESSION).cloned();
+            self.0.dress().session = session.map(sensitive);
+        }
+        match media_type(response.headers()) {
+            Media::Json => self.json_answer(response, request.id).await,
+            Media::Events => self.streamed_answer(response, request.id).await,
+            Media::None if response.status() == StatusCode::ACCEPTED => {
+                Err(LinkError::protocol("the request was accepted (HTTP 202) and never answered"))
+            }
+            Media::None => Err(LinkError::protocol("the answer is empty")),
+            Media::Other(kind) => Err(LinkError::protocol(format!(
+                "the answer is {kind}, neither JSON nor an event stream; is this the MCP endpoint's URL?"
+            ))),
+        }
+    }
+
+    /// Posts a message that has no answer.
+    pub(crate) async fn notify(&self, message: Bytes) -> Result<(), LinkError> {
+        let response = timeout(SIDE_POST_TIME, self.0.post(None, message)).await.map_err(|_| {
+            LinkError::TimedOut {
+                what: "posting a notification",
+                after: SIDE_POST_TIME,
+                setting: "a fixed bound",
+            }
+        })??;
+        self.0.check(response).await.map(drop)
+    }
+
+    /// The same dress for another endpoint of the same server.
+    pub(crate) fn at(&self, url: Url) -> Self {
+        Self(Arc::new(Endpoint {
+            client: self.0.client.clone(),
+            url,
+            server: self.0.server.clone(),
+            spec: self.0.spec.clone(),
+            resolver: self.0.resolver.clone(),
+            max_message: self.0.max_message,
+            dress: Mutex::default(),
+            inbound: self.0.inbound.clone(),
+            closed: self.0.closed.clone(),
+            side_posts: self.0.side_posts.clone(),
+            runtime: self.0.runtime.clone(),
+        }))
+    }
+
+    /// Opens the stream on which a legacy server speaks without being asked; see `stream`.
+    pub(crate) fn listen(&self) -> tokio::sync::oneshot::Receiver<()> {
+        let (opened, listening) = tokio::sync::oneshot::channel();
+        let (wire, stop) = (self.clone(), self.0.inbound.stop.clone());
+        self.0.inbound.tracker.spawn(async move {
+            stop.run_until_cancelled(wire.standing_stream(opened, &wire.outlet())).await;
+        });
+        listening
+    }
+
+    /// Ends a legacy session at the server; best effort, at most a second.
+    pub(crate) async fn farewell(&self) {
+        if self.has_session()
+            && let Ok(request) = self.0.request(Method::DELETE, None).await
+        {
+            let _ = timeout(FAREWELL_TIME, request.send()).await;
+        }
+    }
+
+    pub(crate) fn outlet(&self) -> Arc<dyn Outlet> {
+        Arc::new(self.clone())
+    }
+}
+
+impl Outlet for HttpWire {
+    fn post(&self, message: Bytes) {
+        let Ok(permit) = self.0.side_posts.clone().try_acquire_owned() else {
+            return;
+        };
+        let wire = self.clone();
+        let task = async move {
+            let _permit = permit;
+            if let Err(error) = wire.notify(message).await {
+                wire.0.inbound.warn(format!("a message could not be delivered: {error}"));
+            }
+        };
+        self.0.inbound.tracker.spawn_on(task, &self.0.runtime);
+    }
+}
+
+/// Tells a legacy server that nobody waits any more. (In the modern era, closing the stream says it.)
+struct Abandoned<'a> {
+    wire: &'a HttpWire,
+    id: Option<i64>,
+}
+
+impl Drop for Abandoned<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.wire.post(cancelled(id));
+        }
+    }
+}
+
+impl Endpoint {
+    fn dress(&self) -> MutexGuard<'_, Dress> {
+        self.dress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn post(&self, request: Option<&Outgoing>, body: Bytes) -> Result<Response, LinkError> {
+        let builder = self
+            .request(Method::POST, request)
+            .await?
+            .header(header::CONTENT_TYPE, JSON)
+            .body(body);
+        builder.send().await.map_err(|error| self.unreachable(error))
+    }
+
+    /// A request with every header but those of its body.
+    async fn request(&self, method: Method, of: Option<&Outgoing>) -> Result<RequestBuilder, LinkError> {
+        let mut headers = HeaderMap::new();
+        let configured = self.resolver.headers(&self.server, &self.spec).await;
+        for (name, value) in configured.map_err(LinkError::Resolve)? {
+            let name = HeaderName::try_from(&name)
+                .map_err(|_| LinkError::protocol(format!("the configured header name `{name}` is not valid")))?;
+            let value = HeaderValue::try_from(&value)
+                .map_err(|_| LinkError::protocol(format!("the value of the configured header `{name}` is not valid")))?;
+            headers.append(name, sensitive(value));
+        }
+        headers.insert(
+            header::ACCEPT,
+            if method == Method::GET { EVENTS } else { JSON_OR_EVENTS },
+        );
+        let dress = self.dress().clone();
+        if let Some(version) = dress.version {
+            headers.insert(VERSION, version);
+        }
+        if let Some(session) = dress.session {
+            headers.insert(SESSION, session);
+        }
+        if let Some(request) = of.filter(|_| dress.era == Some(Era::Modern)) {
+            headers.insert(METHOD, HeaderValue::from_static(request.method));
+            if let Some(name) = &request.name {
+                headers.insert(NAME, encode_header_value(name));
+            }
+            headers.extend(request.headers.iter().cloned());
+        }
+        Ok(self.client.request(method, self.url.clone()).headers(headers))
+    }
+
+    /// Sorts statuses: what is not a success becomes the error that it means.
+    async fn check(&self, response: Response) -> Result<Response, LinkError> {
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let had_session = self.dress().session.is_some();
+        match status.as_u16() {
+            401 | 403 => Err(LinkError::NeedsAuth {
+                status: status.as_u16(),
+                challenge: text_header(&response, &header::WWW_AUTHENTICATE),
+            }),
+            404 if had_session => Err(LinkError::SessionNotFound),
+            429 => Err(LinkError::RateLimited {
+                retry_after: text_header(&response, &header::RETRY_AFTER)
+                    .and_then(|seconds| seconds.trim().parse().ok())
+                    .map(Duration::from_secs),
+            }),
+            300..400 => Err(LinkError::Redirect {
+                to: text_header(&response, &header::LOCATION)
+                    .and_then(|to| self.url.join(&to).ok())
+                    .map_or_else(|| "nowhere".into(), |to| to.origin().ascii_serialization()),
+            }),
+            code => Err(body::failure(response, code, had_session).await),
+        }
+    }
+
+    /// An error of the HTTP client, without its URL: that may hold a secret.
+    fn unreachable(&self, error: reqwest::Error) -> LinkError {
+        let error = error.without_url();
+        let mut innermost: &dyn std::error::Error = &error;
+        while let Some(source) = innermost.source() {
+            innermost = source;
+        }
+        let why = quote(&innermost.to_string());
+        if error.is_connect() || error.is_builder() || error.is_timeout() {
+            let why = if error.is_timeout() {
+                format!("no connection within {} (open_timeout)", super::error::Seconds(self.spec.open_timeout))
+            } else {
+                why
+            };
+            return LinkError::Unreachable {
+                origin: self.url.origin().ascii_serialization(),
+                why,
+                source: Some(Arc::new(error)),
+            };
+        }
+        LinkError::Broken { why }
+    }
+}
+
+fn sensitive(mut value: HeaderValue) -> HeaderValue {
+    value.set_sensitive(true);
+    value
+}
+
+fn text_header(response: &Response, name: &HeaderName) -> Option<String> {
+    response.headers().get(name)?.to_str().ok().map(quote)
+}
+
+/// What a body is.
+enum Media {
+    Json,
+    Events,
+    None,
+    Other(String),
+}
+
+fn media_type(headers: &HeaderMap) -> Media {
+    let Some(value) = headers.get(header::CONTENT_TYPE) else {
+        return Media::None;
+    };
+    let value = value.to_str().unwrap_or("unreadable");
+    match value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+        "application/json" => Media::Json,
+        "text/event-stream" => Media::Events,
+        other => Media::Other(quote(other)),
+    }
+}

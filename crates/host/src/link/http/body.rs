@@ -1,0 +1,115 @@
+//! JSON bodies, bounded in size and silence.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use reqwest::Response;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::time::timeout;
+
+use super::{
+    super::{
+        envelope::Envelope,
+        error::{LinkError, quote},
+        wire::{Answered, answered, messages, rpc_error},
+    },
+    HttpWire, Media, media_type,
+};
+
+/// Of an error's body, this much is read.
+const ERROR_BODY: usize = 64 * 1024;
+const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
+
+impl HttpWire {
+    /// The answer in a JSON body.
+    pub(super) async fn json_answer(&self, response: Response, id: i64) -> Answered {
+        let body = self.read(response).await?;
+        self.find_answer(&body, id)
+            .unwrap_or_else(|| Err(LinkError::protocol("the body holds no answer to this request")))
+    }
+
+    /// Our answer in these bytes, or that it cannot be read; everything else in them is handed on.
+    pub(super) fn find_answer(&self, bytes: &Bytes, id: i64) -> Option<Answered> {
+        let mut found = None;
+        messages(bytes, |message| match message {
+            Ok(Envelope::Response { id: named, outcome }) if named.number() == Some(id) => {
+                found = Some(answered(bytes, outcome));
+            }
+            // On a stream of its own, an error without an id is the answer.
+            Ok(Envelope::Orphan { error }) => found = Some(Err(LinkError::Rpc(rpc_error(error)))),
+            Ok(other) => self.0.inbound.accept(other, Some(id), &self.outlet()),
+            Err(bad) => found = Some(Err(LinkError::unparsable(bad.to_string()))),
+        });
+        found
+    }
+
+    async fn read(&self, mut response: Response) -> Result<Bytes, LinkError> {
+        let too_large = |seen: u64| LinkError::TooLarge {
+            code: "HTTP_BODY_TOO_LARGE",
+            what: "the body of the answer",
+            limit: self.0.max_message,
+            seen,
+        };
+        let announced = response.content_length().unwrap_or(0);
+        if announced > self.0.max_message as u64 {
+            return Err(too_large(announced));
+        }
+        let mut body = BytesMut::new();
+        loop {
+            match timeout(self.0.spec.read_timeout, response.chunk()).await {
+                Err(_) => {
+                    return Err(LinkError::TimedOut {
+                        what: "a piece of the body",
+                        after: self.0.spec.read_timeout,
+                        setting: "read_timeout",
+                    });
+                }
+                Ok(Err(error)) => return Err(self.0.unreachable(error)),
+                Ok(Ok(None)) => return Ok(body.freeze()),
+                Ok(Ok(Some(chunk))) => {
+                    if body.len() + chunk.len() > self.0.max_message {
+                        return Err(too_large((body.len() + chunk.len()) as u64));
+                    }
+                    if body.is_empty() && announced == chunk.len() as u64 {
+                        return Ok(chunk);
+                    }
+                    body.extend_from_slice(&chunk);
+                }
+            }
+        }
+    }
+}
+
+/// The error behind a status that means failure: the JSON-RPC error in the body, if there is one.
+pub(super) async fn failure(mut response: Response, status: u16, had_session: bool) -> LinkError {
+    let html = matches!(media_type(response.headers()), Media::Other(kind) if kind.contains("html"));
+    let mut body = Vec::new();
+    let read = async {
+        while let Ok(Some(chunk)) = response.chunk().await {
+            body.extend_from_slice(&chunk[..chunk.len().min(ERROR_BODY - body.len())]);
+            if body.len() >= ERROR_BODY {
+                break;
+            }
+        }
+    };
+    let _ = timeout(ERROR_BODY_TIME, read).await;
+    #[derive(Deserialize)]
+    struct Failure<'a> {
+        #[serde(borrow)]
+        error: &'a RawValue,
+    }
+    let rpc = serde_json::from_slice::<Failure<'_>>(&body).ok().map(|failure| rpc_error(failure.error));
+    if let Some(rpc) = rpc {
+        // Some servers say 400 where the specification says 404.
+        if had_session && status == 400 && rpc.message.to_lowercase().contains("session") {
+            return LinkError::SessionNotFound;
+        }
+        return LinkError::Rpc(rpc);
+    }
+    let text = String::from_utf8_lossy(&body);
+    LinkError::Http {
+        status,
+        body: if html { "an HTML page".into() } else { quote(&text.chars().take(200).collect::<String>()) },
+    }
+}

@@ -1,0 +1,217 @@
+//! Event streams: the answer to a POST, resumed when it breaks, and the standing stream of the legacy era.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::HeaderValue;
+use reqwest::{Method, Response};
+use tokio::{sync::oneshot, time::sleep};
+
+use super::{
+    super::{
+        error::LinkError,
+        inbound::Outlet,
+        sse::{Event, SseError, SseParser},
+        wire::{Answered, messages},
+    },
+    HttpWire, LAST_EVENT_ID, Media, media_type,
+};
+use crate::spec::Era;
+
+/// The shortest wait between two connections, whatever the server says.
+const SHORTEST_WAIT: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Where a stream stands, over all its reconnects.
+#[derive(Debug)]
+struct Position {
+    last_event: Option<HeaderValue>,
+    retry: Duration,
+    /// Connections since the last event.
+    barren: u32,
+    reconnects_left: u32,
+}
+
+impl Position {
+    fn new(reconnects: u32) -> Self {
+        Self {
+            last_event: None,
+            retry: SHORTEST_WAIT,
+            barren: 0,
+            reconnects_left: reconnects,
+        }
+    }
+
+    fn saw(&mut self, event: &Event) {
+        self.barren = 0;
+        if let Some(id) = &event.id {
+            self.last_event = HeaderValue::from_str(id).ok().filter(|id| !id.is_empty());
+        }
+        if let Some(retry) = event.retry {
+            self.retry = Duration::from_millis(retry).clamp(SHORTEST_WAIT, LONGEST_WAIT);
+        }
+    }
+
+    /// Waits as the server asked, longer each time that nothing came; `false` when the budget is spent.
+    async fn may_reconnect(&mut self) -> bool {
+        if self.reconnects_left == 0 {
+            return false;
+        }
+        self.reconnects_left -= 1;
+        let wait = self.retry.saturating_mul(1 << self.barren.min(8)).min(LONGEST_WAIT);
+        self.barren += 1;
+        sleep(wait).await;
+        true
+    }
+}
+
+/// The events of one response body.
+#[derive(Debug)]
+pub(crate) struct Events {
+    response: Response,
+    parser: SseParser,
+    ready: VecDeque<Result<Event, SseError>>,
+}
+
+impl Events {
+    /// The next event; `None` when the body ended or broke.
+    pub(crate) async fn next(&mut self) -> Result<Option<Event>, LinkError> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return event.map(Some).map_err(unreadable);
+            }
+            match self.response.chunk().await {
+                Ok(Some(chunk)) => self.parser.push(&chunk, &mut self.ready),
+                Ok(None) | Err(_) => return Ok(None),
+            }
+        }
+    }
+}
+
+impl HttpWire {
+    /// Opens an event stream by GET, from its beginning.
+    pub(crate) async fn open_stream(&self) -> Result<Events, LinkError> {
+        let response = self.get(&Position::new(0)).await?;
+        Ok(self.events(response))
+    }
+
+    fn events(&self, response: Response) -> Events {
+        Events {
+            response,
+            parser: SseParser::new(self.0.max_message),
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// The answer in the event stream of a POST. A stream that breaks is resumed where the era and the server allow
+    /// it; otherwise the call fails at once.
+    pub(super) async fn streamed_answer(&self, response: Response, id: i64) -> Answered {
+        let mut position = Position::new(self.0.spec.sse_max_reconnects);
+        let mut response = response;
+        loop {
+            let mut events = self.events(response);
+            while let Some(event) = events.next().await? {
+                position.saw(&event);
+                if let Some(answer) = self.event(&event, id) {
+                    return answer;
+                }
+            }
+            response = self.resume(&mut position).await?;
+        }
+    }
+
+    async fn resume(&self, position: &mut Position) -> Result<Response, LinkError> {
+        let broken = |why: &str| LinkError::Broken { why: why.into() };
+        let resumable = self.0.dress().era == Some(Era::Legacy);
+        if !resumable || position.last_event.is_none() {
+            return Err(broken("the event stream ended before the answer"));
+        }
+        while position.may_reconnect().await {
+            match self.get(position).await {
+                Ok(response) => return Ok(response),
+                Err(error @ (LinkError::SessionNotFound | LinkError::NeedsAuth { .. })) => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Err(broken("the event stream ended before the answer, and sse_max_reconnects is spent"))
+    }
+
+    async fn get(&self, position: &Position) -> Result<Response, LinkError> {
+        let mut request = self.0.request(Method::GET, None).await?;
+        if let Some(last) = &position.last_event {
+            request = request.header(LAST_EVENT_ID, last.clone());
+        }
+        let response = request.send().await.map_err(|error| self.0.unreachable(error))?;
+        let response = self.0.check(response).await?;
+        match media_type(response.headers()) {
+            Media::Events => Ok(response),
+            _ => Err(LinkError::protocol("the answer to GET is no event stream")),
+        }
+    }
+
+    /// What an event of a call's stream means for the call.
+    fn event(&self, event: &Event, id: i64) -> Option<Answered> {
+        if event.data.is_empty() || !is_message(event) {
+            return None;
+        }
+        let answer = self.find_answer(&Bytes::copy_from_slice(event.data.as_bytes()), id)?;
+        Some(answer.map_err(|error| match error {
+            LinkError::Unparsable { why } => LinkError::InvalidEvent { why },
+            error => error,
+        }))
+    }
+
+    /// The stream on which a legacy server speaks without being asked. Optional: a server without one, or one whose
+    /// stream keeps breaking, is used all the same.
+    pub(super) async fn standing_stream(&self, opened: oneshot::Sender<()>, outlet: &Arc<dyn Outlet>) {
+        let mut position = Position::new(self.0.spec.sse_max_reconnects);
+        let mut opened = Some(opened);
+        loop {
+            let response = self.get(&position).await;
+            if let Some(opened) = opened.take() {
+                let _ = opened.send(());
+                if response.is_err() {
+                    return;
+                }
+            }
+            if let Ok(response) = response {
+                let mut events = self.events(response);
+                while let Ok(Some(event)) = events.next().await {
+                    position.saw(&event);
+                    // A stream that works gets its whole budget back.
+                    position.reconnects_left = self.0.spec.sse_max_reconnects;
+                    self.unasked(&event, outlet);
+                }
+            }
+            if !position.may_reconnect().await {
+                return self.0.inbound.warn("the standing event stream broke too often and is given up");
+            }
+        }
+    }
+
+    fn unasked(&self, event: &Event, outlet: &Arc<dyn Outlet>) {
+        if event.data.is_empty() || !is_message(event) {
+            return;
+        }
+        messages(event.data.as_bytes(), |message| match message {
+            Ok(message) => self.0.inbound.accept(message, None, outlet),
+            Err(_) => self.0.inbound.noise("an event that is no MCP message", event.data.as_bytes()),
+        });
+    }
+}
+
+fn unreadable(error: SseError) -> LinkError {
+    match error {
+        SseError::EventTooLarge { limit, seen } => LinkError::TooLarge {
+            code: "SSE_EVENT_DATA_TOO_LARGE",
+            what: "the data of an event",
+            limit,
+            seen: seen as u64,
+        },
+        SseError::InvalidData => LinkError::InvalidEvent { why: error.to_string() },
+    }
+}
+
+fn is_message(event: &Event) -> bool {
+    event.event.as_deref().is_none_or(|name| name.is_empty() || name == "message")
+}

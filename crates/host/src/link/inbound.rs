@@ -1,0 +1,430 @@
+//! What a server sends on its own: progress, changes, log messages and, in the legacy era, requests.
+//!
+//! Everything is taken in the order in which it comes and nothing waits: progress is handed to its call on the spot,
+//! changes only raise a flag, log messages are bounded by rate, and requests run as bounded tasks of the connection.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use serde_json::{Value, value::RawValue};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::Instant,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    clock::Clock,
+    decode,
+    envelope::{self, Envelope, Id},
+    error::{LinkError, quote},
+    channel::no_params,
+    input,
+    tasks::OurTasks,
+    wire::rpc_error,
+};
+use crate::{
+    ask::SharedAsker,
+    event::Event,
+    mcp::Progress,
+    spec::{Era, ServerName},
+};
+
+/// Called for each progress notification, in order, on the task that reads the connection: it must not block.
+pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
+
+/// Log messages and warnings of one server per second; more are counted and dropped.
+const TALK_PER_SECOND: u32 = 100;
+
+/// The longest time a person may take to answer one question.
+const LONGEST_ANSWER: Duration = Duration::from_secs(600);
+
+/// Where answers to a server's requests go. Never waits: what does not fit is dropped.
+pub(crate) trait Outlet: Send + Sync {
+    fn post(&self, message: Bytes);
+}
+
+/// Who is told about a connection's life.
+pub(crate) type Events = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// A request of ours that waits for its answer.
+pub(crate) struct Flight {
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) asker: SharedAsker,
+    pub(crate) on_progress: Option<OnProgress>,
+}
+
+impl fmt::Debug for Flight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flight").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}
+
+/// Raised by `list_changed` notifications and lowered by whoever lists again.
+#[derive(Debug, Default)]
+pub(crate) struct Changed {
+    tools: AtomicBool,
+    wake: Notify,
+}
+
+impl Changed {
+    pub(crate) fn raise(&self) {
+        self.tools.store(true, Ordering::Release);
+        self.wake.notify_one();
+    }
+
+    /// Ends when the tools have changed since the last call; any number of notifications is one change.
+    pub(crate) async fn tools(&self) {
+        while !self.tools.swap(false, Ordering::AcqRel) {
+            self.wake.notified().await;
+        }
+    }
+}
+
+/// The receiving end of one connection.
+pub(crate) struct Inbound {
+    pub(crate) server: ServerName,
+    pub(crate) asker: SharedAsker,
+    pub(crate) events: Events,
+    pub(crate) changed: Changed,
+    /// The server ended our subscription.
+    pub(crate) unsubscribed: Notify,
+    pub(crate) era: OnceLock<Era>,
+    /// Tasks of this connection; they end with `stop`.
+    pub(crate) tracker: TaskTracker,
+    pub(crate) stop: CancellationToken,
+    flights: Mutex<HashMap<i64, Arc<Flight>>>,
+    answering: Arc<Semaphore>,
+    our_tasks: OurTasks,
+    talk: Mutex<Talk>,
+    ignored: AtomicU64,
+}
+
+impl fmt::Debug for Inbound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inbound").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct Talk {
+    second: Instant,
+    said: u32,
+    dropped: u64,
+}
+
+impl Inbound {
+    pub(crate) fn new(
+        server: ServerName,
+        asker: SharedAsker,
+        events: Events,
+        server_requests: usize,
+        tracker: TaskTracker,
+        stop: CancellationToken,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            server,
+            asker,
+            events,
+            changed: Changed::default(),
+            unsubscribed: Notify::new(),
+            era: OnceLock::new(),
+            our_tasks: OurTasks::new(tracker.clone(), stop.clone()),
+            tracker,
+            stop,
+            flights: Mutex::default(),
+            answering: Arc::new(Semaphore::new(server_requests)),
+            talk: Mutex::new(Talk {
+                second: Instant::now(),
+                said: 0,
+                dropped: 0,
+            }),
+            ignored: AtomicU64::new(0),
+        })
+    }
+
+    /// Registers a request for progress and questions until the guard is dropped.
+    pub(crate) fn takeoff(self: &Arc<Self>, id: i64, flight: Flight) -> Airborne {
+        let flight = Arc::new(flight);
+        self.flights().insert(id, flight.clone());
+        Airborne {
+            id,
+            flight,
+            inbound: self.clone(),
+        }
+    }
+
+    /// Takes a notification or a request of the server. `from` is the request of ours on whose stream it came, where
+    /// the transport tells.
+    pub(crate) fn accept(
+        self: &Arc<Self>,
+        message: Envelope<'_>,
+        from: Option<i64>,
+        outlet: &Arc<dyn Outlet>,
+    ) {
+        match message {
+            Envelope::Notification { method, params } => self.notified(&method, params, from),
+            Envelope::Request { id, method, params } => {
+                self.asked(id, &method, params, from, outlet);
+            }
+            Envelope::Response { .. } => self.warn("an answer to no waiting request was ignored"),
+            Envelope::Orphan { error } => {
+                self.warn(format!("an error that names no request was ignored: {}", rpc_error(error)));
+            }
+            Envelope::Batch(_) => self.warn("a batch inside a batch was ignored"),
+        }
+    }
+
+    /// Tells whoever listens about something odd; bounded by rate.
+    pub(crate) fn warn(&self, warning: impl AsRef<str>) {
+        if self.may_talk() {
+            (self.events)(Event::McpServerWarning {
+                server: self.server.clone(),
+                warning: quote(warning.as_ref()),
+            });
+        }
+    }
+
+    /// Bytes on the wire that are no message: told once, then counted.
+    pub(crate) fn noise(&self, what: &str, sample: &[u8]) {
+        if self.ignored.fetch_add(1, Ordering::Relaxed) == 0 {
+            let sample = String::from_utf8_lossy(&sample[..sample.len().min(160)]);
+            self.warn(format!("{what} was ignored: {sample}"));
+        }
+    }
+
+    fn notified(&self, method: &str, params: Option<&RawValue>, from: Option<i64>) {
+        match method {
+            "notifications/progress" => self.progress(params, from),
+            "notifications/tools/list_changed" => self.changed.raise(),
+            "notifications/message" => self.log(params),
+            "notifications/cancelled" if self.era.get() == Some(&Era::Modern) => self.unsubscribed.notify_waiters(),
+            // Resources and prompts are listed when they are asked for: there is nothing to refresh.
+            _ => {}
+        }
+    }
+
+    fn progress(&self, params: Option<&RawValue>, from: Option<i64>) {
+        let Some((token, progress)) = params.and_then(decode::progress) else {
+            return;
+        };
+        // On a stream of its own, a call listens to nobody else's progress.
+        if from.is_some_and(|from| from != token) {
+            return;
+        }
+        let flight = self.flights().get(&token).cloned();
+        if let Some(flight) = flight {
+            flight.clock.touch();
+            if let Some(on_progress) = &flight.on_progress {
+                on_progress(progress);
+            }
+        }
+    }
+
+    fn log(&self, params: Option<&RawValue>) {
+        if !self.may_talk() {
+            return;
+        }
+        let Some(params) = params.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) else {
+            return;
+        };
+        let text = match &params["data"] {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        (self.events)(Event::McpServerLog {
+            server: self.server.clone(),
+            level: quote(params["level"].as_str().unwrap_or("info")),
+            message: quote(&text),
+        });
+    }
+
+    fn may_talk(&self) -> bool {
+        let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
+        if talk.second.elapsed() >= Duration::from_secs(1) {
+            let dropped = std::mem::take(&mut talk.dropped);
+            talk.second = Instant::now();
+            talk.said = 0;
+            if dropped > 0 {
+                drop(talk);
+                (self.events)(Event::McpServerWarning {
+                    server: self.server.clone(),
+                    warning: format!(
+                        "{dropped} messages were dropped: more than {TALK_PER_SECOND} a second"
+                    ),
+                });
+                return true;
+            }
+        }
+        talk.said += 1;
+        let fits = talk.said <= TALK_PER_SECOND;
+        if !fits {
+            talk.dropped += 1;
+        }
+        fits
+    }
+
+    fn asked(
+        self: &Arc<Self>,
+        id: Id,
+        method: &str,
+        params: Option<&RawValue>,
+        from: Option<i64>,
+        outlet: &Arc<dyn Outlet>,
+    ) {
+        if self.era.get() == Some(&Era::Modern) {
+            self.warn(format!(
+                "the request {method} was ignored: servers of this era send none"
+            ));
+            return;
+        }
+        if method == "ping" {
+            respond(outlet, &id, Ok(&no_params()));
+            return;
+        }
+        let Ok(permit) = self.answering.clone().try_acquire_owned() else {
+            let refusal = input::Refusal::new(-32000, "too many requests are waiting for an answer");
+            respond::<Value>(outlet, &id, Err(&refusal));
+            return;
+        };
+        let params = params
+            .and_then(|raw| serde_json::from_str(raw.get()).ok())
+            .unwrap_or(Value::Null);
+        let question = Question {
+            inbound: self.clone(),
+            method: method.to_owned(),
+            params,
+            from,
+        };
+        let (outlet, stop) = (outlet.clone(), self.stop.clone());
+        self.tracker.spawn(async move {
+            let _permit = permit;
+            if let Some(answer) = stop.run_until_cancelled(question.answer()).await {
+                respond(&outlet, &id, answer.as_ref());
+            }
+        });
+    }
+
+    /// The flight that a question most likely belongs to: the one on whose stream it came, or the latest.
+    fn flight_of(&self, from: Option<i64>) -> Option<Arc<Flight>> {
+        let flights = self.flights();
+        match from {
+            Some(id) => flights.get(&id).cloned(),
+            None => flights.iter().max_by_key(|(id, _)| **id).map(|(_, flight)| flight.clone()),
+        }
+    }
+
+    fn all_flights(&self) -> Vec<Arc<Flight>> {
+        self.flights().values().cloned().collect()
+    }
+
+    fn flights(&self) -> MutexGuard<'_, HashMap<i64, Arc<Flight>>> {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Answers a request of the server.
+fn respond<R: serde::Serialize>(outlet: &Arc<dyn Outlet>, id: &Id, answer: Result<&R, &input::Refusal>) {
+    let frame = match answer {
+        Ok(result) => envelope::response(id, result),
+        Err(refusal) => envelope::error_response(Some(id), refusal.code, &refusal.message),
+    };
+    if let Ok(frame) = frame {
+        outlet.post(frame);
+    }
+}
+
+/// A request that is in the air; landing removes it.
+#[derive(Debug)]
+pub(crate) struct Airborne {
+    id: i64,
+    pub(crate) flight: Arc<Flight>,
+    inbound: Arc<Inbound>,
+}
+
+impl Drop for Airborne {
+    fn drop(&mut self) {
+        self.inbound.flights().remove(&self.id);
+    }
+}
+
+/// A request of the server, about to be answered.
+struct Question {
+    inbound: Arc<Inbound>,
+    method: String,
+    params: Value,
+    from: Option<i64>,
+}
+
+impl Question {
+    async fn answer(self) -> Result<Value, input::Refusal> {
+        if self.method.starts_with("tasks/") {
+            return self.inbound.our_tasks.serve(&self.method, &self.params).await;
+        }
+        if self.params.get("task").is_some_and(Value::is_object) {
+            let tasks = self.inbound.clone();
+            let ttl = self.params["task"]["ttl"].as_u64();
+            return tasks.our_tasks.start(ttl, self.ask());
+        }
+        self.ask().await
+    }
+
+    /// Asks whoever caused it, with the clocks of waiting calls stopped.
+    async fn ask(self) -> Result<Value, input::Refusal> {
+        let flight = self.inbound.flight_of(self.from);
+        let asker = match &flight {
+            Some(flight) if self.from.is_some() || flight.asker.abilities() != crate::Abilities::NONE => {
+                flight.asker.clone()
+            }
+            _ => self.inbound.asker.clone(),
+        };
+        // Without a stream of its own it may belong to any call: none of them may run out meanwhile.
+        let waiting = match (self.from, flight) {
+            (Some(_), Some(flight)) => vec![flight],
+            _ => self.inbound.all_flights(),
+        };
+        let _paused: Vec<_> = waiting.iter().map(|flight| flight.clock.pause()).collect();
+        let answer = input::answer(&asker, &self.inbound.server, &self.method, &self.params);
+        match tokio::time::timeout(LONGEST_ANSWER, answer).await {
+            Ok(answer) => answer,
+            Err(_) => Err(input::Refusal::unanswered()),
+        }
+    }
+}
+
+/// Why a connection is over; told once, read by everybody who waits on it.
+#[derive(Debug, Default)]
+pub(crate) struct Closed {
+    token: CancellationToken,
+    why: OnceLock<LinkError>,
+}
+
+impl Closed {
+    /// Ends the connection for everybody. The first reason stays.
+    pub(crate) fn close(&self, why: LinkError) {
+        let _ = self.why.set(why);
+        self.token.cancel();
+    }
+
+    /// Waits for the end and tells why.
+    pub(crate) async fn wait(&self) -> LinkError {
+        self.token.cancelled().await;
+        self.why()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.token.is_cancelled()
+    }
+
+    pub(crate) fn why(&self) -> LinkError {
+        self.why.get().cloned().unwrap_or(LinkError::Stopped)
+    }
+}

@@ -1,0 +1,186 @@
+//! Answers to what a server wants to know: elicitation, sampling, roots. The same for requests of the legacy era and
+//! for the input rounds of the modern one.
+
+use serde_json::{Map, Value, json};
+use url::Url;
+
+use super::error::quote;
+use crate::{
+    ask::{Abilities, Elicitation, Elicited, SharedAsker},
+    spec::ServerName,
+};
+
+/// A request that was not answered, as a JSON-RPC error.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) code: i32,
+    pub(crate) message: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(code: i32, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+
+    pub(crate) fn unanswered() -> Self {
+        Self::new(-1, "nobody answered in time")
+    }
+}
+
+/// The client capabilities that tell a server, truthfully, what it may ask for.
+pub(crate) fn capabilities(abilities: Abilities, legacy: bool) -> Value {
+    let mut declared = Map::new();
+    let mut tasks = Map::new();
+    let mut elicitation = Map::new();
+    if abilities.forms {
+        elicitation.insert("form".into(), json!({}));
+    }
+    if abilities.urls {
+        elicitation.insert("url".into(), json!({}));
+    }
+    if !elicitation.is_empty() {
+        declared.insert("elicitation".into(), Value::Object(elicitation));
+        tasks.insert("elicitation".into(), json!({"create": {}}));
+    }
+    if abilities.sampling {
+        declared.insert("sampling".into(), json!({}));
+        tasks.insert("sampling".into(), json!({"createMessage": {}}));
+    }
+    if abilities.roots {
+        declared.insert("roots".into(), json!({}));
+    }
+    if legacy && !tasks.is_empty() {
+        declared.insert(
+            "tasks".into(),
+            json!({"list": {}, "cancel": {}, "requests": tasks}),
+        );
+    }
+    Value::Object(declared)
+}
+
+/// Answers one request for input. What the asker did not declare is refused, not asked.
+pub(crate) async fn answer(
+    asker: &SharedAsker,
+    server: &ServerName,
+    method: &str,
+    params: &Value,
+) -> Result<Value, Refusal> {
+    let abilities = asker.abilities();
+    match method {
+        "elicitation/create" => elicit(asker, server, params).await,
+        "sampling/createMessage" if abilities.sampling => {
+            if params.get("tools").is_some_and(|tools| !tools.is_null()) {
+                return Err(Refusal::new(-32602, "sampling with tools is not supported"));
+            }
+            asker
+                .sample(server.clone(), params.clone())
+                .await
+                .map_err(|refused| Refusal::new(-1, refused.to_string()))
+        }
+        "roots/list" if abilities.roots => {
+            Ok(json!({"roots": asker.roots(server.clone()).await}))
+        }
+        _ => Err(Refusal::new(-32601, format!("{} is not supported", quote(method)))),
+    }
+}
+
+async fn elicit(asker: &SharedAsker, server: &ServerName, params: &Value) -> Result<Value, Refusal> {
+    let abilities = asker.abilities();
+    let message = params["message"].as_str().unwrap_or_default().to_owned();
+    let (question, schema) = match params["mode"].as_str().unwrap_or("form") {
+        "form" if abilities.forms => {
+            let schema = params["requestedSchema"].clone();
+            if !schema["properties"].is_object() {
+                return Err(Refusal::new(-32602, "requestedSchema has no properties"));
+            }
+            let question = Elicitation::Form {
+                message,
+                schema: schema.clone(),
+            };
+            (question, Some(schema))
+        }
+        "url" if abilities.urls => {
+            let url = params["url"].as_str().and_then(presentable);
+            let Some(url) = url else {
+                return Err(Refusal::new(-32602, "only https URLs, or http on loopback, are shown"));
+            };
+            let id = params["elicitationId"].as_str().map(ToOwned::to_owned);
+            (Elicitation::Url { message, url, id }, None)
+        }
+        mode => {
+            let mode = quote(mode);
+            return Err(Refusal::new(-32602, format!("elicitation of mode {mode} is not supported")));
+        }
+    };
+    Ok(match (asker.elicit(server.clone(), question).await, schema) {
+        (Elicited::Accept(fields), Some(schema)) => {
+            json!({"action": "accept", "content": with_defaults(fields, &schema)})
+        }
+        (Elicited::Accept(_), None) => json!({"action": "accept"}),
+        (Elicited::Decline, _) => json!({"action": "decline"}),
+        (Elicited::Cancel, _) => json!({"action": "cancel"}),
+    })
+}
+
+/// A URL that may be shown to a person: parsed and written anew, so that what is shown is what is meant.
+fn presentable(url: &str) -> Option<String> {
+    let url = Url::parse(url).ok()?;
+    let loopback = match url.host()? {
+        url::Host::Domain(name) => name == "localhost",
+        url::Host::Ipv4(ip) => ip.is_loopback(),
+        url::Host::Ipv6(ip) => ip.is_loopback(),
+    };
+    let fine = url.scheme() == "https" || (url.scheme() == "http" && loopback);
+    fine.then(|| url.to_string())
+}
+
+/// Fields that were left out get the schema's default (SEP-1034).
+fn with_defaults(mut fields: Map<String, Value>, schema: &Value) -> Map<String, Value> {
+    if let Some(properties) = schema["properties"].as_object() {
+        for (name, property) in properties {
+            if let Some(default) = property.get("default")
+                && !fields.contains_key(name)
+            {
+                fields.insert(name.clone(), default.clone());
+            }
+        }
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_left_out_get_the_defaults_and_given_ones_stay() {
+        let schema = json!({"properties": {"name": {"default": "John"}, "age": {"default": 30}, "x": {}}});
+        let given = json!({"age": 7}).as_object().cloned().unwrap();
+        assert_eq!(
+            Value::Object(with_defaults(given, &schema)),
+            json!({"name": "John", "age": 7})
+        );
+    }
+
+    #[test]
+    fn only_web_urls_are_shown() {
+        for bad in ["javascript:alert(1)", "file:///etc/passwd", "http://example.com/", "x", "data:,x"] {
+            assert_eq!(presentable(bad), None, "{bad}");
+        }
+        assert_eq!(presentable("https://a.example/x y").as_deref(), Some("https://a.example/x%20y"));
+        assert!(presentable("http://127.0.0.1:80/").is_some());
+        assert!(presentable("http://[::1]/").is_some());
+    }
+
+    #[test]
+    fn nothing_is_declared_that_nobody_can_do() {
+        assert_eq!(capabilities(Abilities::NONE, true), json!({}));
+        let all = capabilities(Abilities::ALL, true);
+        assert_eq!(all["elicitation"], json!({"form": {}, "url": {}}));
+        assert!(all["tasks"]["requests"]["sampling"].is_object());
+        assert!(capabilities(Abilities::ALL, false).get("tasks").is_none());
+    }
+}

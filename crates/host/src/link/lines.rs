@@ -1,0 +1,528 @@
+//! Lines from a byte stream that nobody vouches for: the framing of MCP over stdio.
+//!
+//! A server may send lines without end, lines of gigabytes, or gigabytes without a line. What is kept in memory is
+//! bounded by the limit for one line, always; a line over it is read to its end and dropped, and the next one is
+//! read as if nothing had been. What is left of such a line is its length and the id that was in it, so that the call
+//! it answered can be failed by name.
+//!
+//! This module finds lines; what is in them is for [`envelope`](super::envelope) to say.
+
+use std::{fmt, io};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use memchr::memchr;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use super::envelope::{BOM, Salvaged, Scanner};
+
+/// Room that is made for reading when there is next to none.
+const USUAL_ROOM: usize = 16 * 1024;
+
+/// With less room than this in the buffer, more is made before reading.
+const LEAST_ROOM: usize = 4 * 1024;
+
+/// The most that is read at once, so that little is left behind the end of a long line.
+const MOST_READ: usize = 64 * 1024;
+
+/// A buffer larger than this is given away with the line that made it grow.
+const MOST_KEPT: usize = 64 * 1024;
+
+/// How many times the limit a line may reach before it is reported as [`Line::Endless`].
+const ENDLESS: u64 = 64;
+
+/// What comes out of a stream of lines.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Line {
+    /// A line within the limit, without its line feed, a carriage return before that, and a byte order mark
+    /// at the start of the stream. Never empty or blank.
+    ///
+    /// It borrows from the read buffer: as long as it lives, so does that (64 KiB or the length of the line).
+    Full(Bytes),
+    /// A line over the limit has ended. It is dropped; the stream is fine.
+    TooLong {
+        /// Its length.
+        bytes: u64,
+        /// What it probably was.
+        salvaged: Salvaged,
+    },
+    /// A line has grown to 64 times the limit and still goes on. Told once per line; reading on is possible,
+    /// giving up is wiser.
+    Endless {
+        /// Its length so far.
+        bytes: u64,
+        /// What it probably was meant to be.
+        salvaged: Salvaged,
+    },
+    /// The stream ended in the middle of a line, which is dropped. Nothing but the end follows.
+    Cut {
+        /// The length of what there was of it.
+        bytes: u64,
+    },
+}
+
+/// Reads [`Line`]s from `R`, whatever `R` sends.
+///
+/// Memory: 16 KiB while idle; while a long line comes in, its length rounded up to a power of two, of which no more
+/// than the limit and 64 KiB is ever touched.
+pub(crate) struct Lines<R> {
+    reader: R,
+    /// What has been read and not yet been returned or dropped.
+    buffer: BytesMut,
+    /// How many bytes of the buffer are known to hold no line feed.
+    searched: usize,
+    /// The largest that the present buffer has been.
+    largest: usize,
+    limit: usize,
+    /// No line has ended yet, so a byte order mark may still come or be in the buffer.
+    at_start: bool,
+    /// The line under way is over the limit; its bytes are scanned and dropped.
+    overlong: Option<Overlong>,
+}
+
+/// A line that is being dropped.
+#[derive(Default)]
+struct Overlong {
+    bytes: u64,
+    scanner: Scanner,
+    told: bool,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    /// Lines of at most `limit` bytes each, line feed not counted.
+    pub(crate) fn new(reader: R, limit: usize) -> Self {
+        Self {
+            reader,
+            buffer: BytesMut::new(),
+            searched: 0,
+            largest: 0,
+            limit,
+            at_start: true,
+            overlong: None,
+        }
+    }
+
+    /// The length so far of the line that has begun and not ended, dropped bytes included.
+    fn unfinished(&self) -> u64 {
+        self.overlong
+            .as_ref()
+            .map_or(self.buffer.len() as u64, |line| line.bytes)
+    }
+
+    /// The next line; `None` at the end of the stream, and from then on.
+    ///
+    /// Cancel safe: dropping the future loses nothing, so it may be one arm of a `select!`.
+    ///
+    /// # Errors
+    /// Those of the reader. A bad line is never an error.
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Line>> {
+        loop {
+            if let Some(line) = self.take_line() {
+                return Ok(Some(line));
+            }
+            self.make_room();
+            let read = self.reader.read_buf(&mut (&mut self.buffer).limit(MOST_READ)).await?;
+            if read == 0 {
+                return Ok(self.take_rest());
+            }
+        }
+    }
+
+    /// The next line of the buffer, if it holds the end of one.
+    fn take_line(&mut self) -> Option<Line> {
+        while let Some(at) = memchr(b'\n', self.buffer.get(self.searched..)?) {
+            let line = self.buffer.split_to(self.searched + at + 1);
+            self.searched = 0;
+            let found = self.end_line(line);
+            if found.is_some() {
+                return found;
+            }
+        }
+        self.searched = self.buffer.len();
+        if self.overlong.is_some() || self.buffer.len() > self.limit {
+            self.drop_buffer()
+        } else {
+            None
+        }
+    }
+
+    /// Makes a line of what came up to and with a line feed; nothing of a blank one.
+    fn end_line(&mut self, mut line: BytesMut) -> Option<Line> {
+        line.truncate(line.len() - 1);
+        if self.largest > MOST_KEPT {
+            self.give_buffer_away();
+        }
+        let at_start = std::mem::take(&mut self.at_start);
+        if self.overlong.is_some() || line.len() > self.limit {
+            let mut overlong = self.overlong.take().unwrap_or_default();
+            overlong.take_in(&line);
+            return Some(Line::TooLong {
+                bytes: overlong.bytes,
+                salvaged: overlong.scanner.salvaged(),
+            });
+        }
+        if at_start && line.starts_with(BOM) {
+            line.advance(BOM.len());
+        }
+        if line.ends_with(b"\r") {
+            line.truncate(line.len() - 1);
+        }
+        (!line.trim_ascii().is_empty()).then(|| Line::Full(line.freeze()))
+    }
+
+    /// Drops what there is of a line that is over the limit.
+    fn drop_buffer(&mut self) -> Option<Line> {
+        let overlong = self.overlong.get_or_insert_default();
+        overlong.take_in(&self.buffer);
+        let endless = overlong.bytes > ENDLESS.saturating_mul(self.limit as u64) && !overlong.told;
+        overlong.told |= endless;
+        let line = endless.then(|| Line::Endless {
+            bytes: overlong.bytes,
+            salvaged: overlong.scanner.salvaged(),
+        });
+        self.searched = 0;
+        self.buffer.clear();
+        if self.largest > MOST_KEPT {
+            self.give_buffer_away();
+        }
+        line
+    }
+
+    /// What the stream ends with, if not with a line feed.
+    fn take_rest(&mut self) -> Option<Line> {
+        let bytes = self.unfinished();
+        self.overlong = None;
+        self.searched = 0;
+        self.buffer.clear();
+        (bytes > 0).then_some(Line::Cut { bytes })
+    }
+
+    fn make_room(&mut self) {
+        if self.buffer.capacity() - self.buffer.len() < LEAST_ROOM {
+            // Doubling, so that a long line is not copied again for every 16 KiB of it.
+            self.buffer.reserve(self.buffer.len().max(USUAL_ROOM));
+            self.largest = self.largest.max(self.buffer.capacity());
+        }
+    }
+
+    /// Leaves a large buffer to the line that needed it. What has been read behind that line moves; since the end
+    /// of the line was in the last thing read, that is no more than [`MOST_READ`].
+    fn give_buffer_away(&mut self) {
+        let mut buffer = BytesMut::with_capacity(self.buffer.len().max(USUAL_ROOM));
+        buffer.extend_from_slice(&self.buffer);
+        self.largest = buffer.capacity();
+        self.buffer = buffer;
+    }
+}
+
+impl Overlong {
+    fn take_in(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        self.scanner.feed(bytes);
+    }
+}
+
+/// Without the reader, which need not be `Debug`, and without content.
+impl<R> fmt::Debug for Lines<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lines")
+            .field("buffered", &self.buffer.len())
+            .field("limit", &self.limit)
+            .field("overlong", &self.overlong.as_ref().map(|line| line.bytes))
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::VecDeque,
+        pin::Pin,
+        task::{Context, Poll},
+    };
+
+    use proptest::prelude::*;
+    use tokio::io::{AsyncWriteExt, ReadBuf};
+
+    use super::super::envelope::Id;
+    use super::*;
+
+    /// Gives one piece per read, then the end.
+    #[derive(Debug)]
+    struct Pieces(VecDeque<Vec<u8>>);
+
+    impl Pieces {
+        fn of(pieces: &[&[u8]]) -> Self {
+            Self(pieces.iter().map(|piece| piece.to_vec()).collect())
+        }
+    }
+
+    impl AsyncRead for Pieces {
+        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            if let Some(mut piece) = self.0.pop_front() {
+                let rest = piece.split_off(piece.len().min(out.remaining()));
+                out.put_slice(&piece);
+                if !rest.is_empty() {
+                    self.0.push_front(rest);
+                }
+            }
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// Sends the same bytes for ever, and counts.
+    #[derive(Debug)]
+    struct Forever(u64);
+
+    impl AsyncRead for Forever {
+        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            let piece = [b'x'; 1024];
+            let piece = &piece[..out.remaining().min(1024)];
+            out.put_slice(piece);
+            self.0 += piece.len() as u64;
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    fn all(limit: usize, pieces: &[&[u8]]) -> Vec<Line> {
+        block_on(async {
+            let mut lines = Lines::new(Pieces::of(pieces), limit);
+            let mut all = Vec::new();
+            while let Some(line) = lines.next().await.unwrap() {
+                all.push(line);
+            }
+            assert_eq!(lines.next().await.unwrap(), None, "the end is the end");
+            all
+        })
+    }
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap()
+            .block_on(future)
+    }
+
+    fn full(text: &'static str) -> Line {
+        Line::Full(Bytes::from_static(text.as_bytes()))
+    }
+
+    fn too_long(bytes: u64, id: impl Into<Option<i64>>) -> Line {
+        let id: Option<Id> = id.into().map(Id::Number);
+        Line::TooLong {
+            bytes,
+            salvaged: Salvaged {
+                certain: id.is_some(),
+                answer: id.is_some(),
+                id,
+            },
+        }
+    }
+
+    #[test]
+    fn lines_come_out_one_by_one_however_they_came_in() {
+        assert_eq!(
+            all(99, &[b"one\ntwo\n", b"th", b"r", b"ee\n"]),
+            [full("one"), full("two"), full("three")]
+        );
+        assert_eq!(all(99, &[]), []);
+    }
+
+    #[test]
+    fn carriage_returns_blank_lines_and_a_byte_order_mark_are_left_out() {
+        assert_eq!(
+            all(99, &[b"\xef\xbb", b"\xbfone\r\n", b"\r\n\n  \t\n", b"\n\n two \r\n"]),
+            [full("one"), full(" two ")]
+        );
+        assert_eq!(
+            all(99, &[b"one\n\xef\xbb\xbftwo\n"]),
+            [full("one"), full("\u{feff}two")],
+            "only at the start"
+        );
+        assert_eq!(
+            all(99, &[b"a\rb\r\r\n"]),
+            [full("a\rb\r")],
+            "only the last one belongs to the line feed"
+        );
+    }
+
+    #[test]
+    fn a_line_over_the_limit_fails_only_that_line() {
+        assert_eq!(
+            all(5, &[b"12345\n123456\n12", b"345\n"]),
+            [full("12345"), too_long(6, None), full("12345")]
+        );
+        assert_eq!(
+            all(5, &[b"1234", b"5678", b"9012", b"34\nok\n"]),
+            [too_long(14, None), full("ok")]
+        );
+    }
+
+    #[test]
+    fn a_line_is_dropped_as_soon_as_it_is_over_the_limit() {
+        block_on(async {
+            let (mut server, client) = tokio::io::duplex(64);
+            let mut lines = Lines::new(client, 5);
+            for (sent, kept) in [(b"12345".as_slice(), 5), (b"6", 0), (b"7", 0)] {
+                server.write_all(sent).await.unwrap();
+                tokio::select! {
+                    biased;
+                    line = lines.next() => panic!("{line:?}"),
+                    () = std::future::ready(()) => {}
+                }
+                assert_eq!(lines.buffer.len(), kept);
+            }
+            server.write_all(b"\n").await.unwrap();
+            assert_eq!(lines.next().await.unwrap(), Some(too_long(7, None)));
+        });
+    }
+
+    #[test]
+    fn the_id_of_an_answer_over_the_limit_is_found_at_either_end() {
+        let text = "x".repeat(300_000);
+        let first = format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"{text}\"}}\n");
+        let last = format!("{{\"result\":\"{text}\",\"jsonrpc\":\"2.0\",\"id\":8}}\n");
+        let expected = [
+            too_long(first.len() as u64 - 1, 7),
+            too_long(last.len() as u64 - 1, 8),
+            full("ok"),
+        ];
+        assert_eq!(all(10_000, &[first.as_bytes(), last.as_bytes(), b"ok\n"]), expected);
+        assert_eq!(all(200_000, &[first.as_bytes(), last.as_bytes(), b"ok\n"]), expected);
+    }
+
+    #[test]
+    fn a_stream_that_ends_within_a_line_says_so() {
+        assert_eq!(all(99, &[b"one\ntw"]), [full("one"), Line::Cut { bytes: 2 }]);
+        assert_eq!(all(5, &[b"1234567", b"89"]), [Line::Cut { bytes: 9 }]);
+    }
+
+    #[test]
+    fn an_endless_line_is_told_and_kept_nowhere() {
+        block_on(async {
+            let mut lines = Lines::new(Forever(0), 100_000);
+            let Some(Line::Endless { bytes, .. }) = lines.next().await.unwrap() else {
+                panic!("not endless")
+            };
+            assert!((6_400_000..6_600_000).contains(&bytes), "{bytes}");
+            assert_eq!(lines.unfinished(), lines.reader.0);
+            assert!(lines.buffer.capacity() <= MOST_KEPT);
+        });
+    }
+
+    #[test]
+    fn an_id_is_known_of_a_line_that_never_ends() {
+        let mut pieces: Vec<&[u8]> = vec![br#"{"jsonrpc":"2.0","id":7,"result":""#];
+        pieces.extend([b"0123456789".as_slice(); 200]);
+        let lines = all(10, &pieces);
+        let [Line::Endless { salvaged, .. }, Line::Cut { bytes: 2_034 }] = lines.as_slice() else {
+            panic!("{lines:?}");
+        };
+        assert_eq!(salvaged.call(), Some(7));
+    }
+
+    #[test]
+    fn a_large_line_does_not_leave_a_large_buffer() {
+        block_on(async {
+            let large = [vec![b'x'; 8 << 20], b"\nsmall\n".to_vec()].concat();
+            let mut lines = Lines::new(large.as_slice(), 8 << 20);
+            assert!(matches!(lines.next().await.unwrap(), Some(Line::Full(line)) if line.len() == 8 << 20));
+            assert!(lines.buffer.capacity() <= MOST_KEPT, "{}", lines.buffer.capacity());
+            assert_eq!(lines.next().await.unwrap(), Some(full("small")));
+
+            let dropped = [vec![b'x'; (8 << 20) + 1], b"\nsmall\n".to_vec()].concat();
+            let mut lines = Lines::new(dropped.as_slice(), 8 << 20);
+            assert_eq!(lines.next().await.unwrap(), Some(too_long((8 << 20) + 1, None)));
+            assert!(lines.buffer.capacity() <= MOST_KEPT, "{}", lines.buffer.capacity());
+        });
+    }
+
+    #[test]
+    fn short_lines_share_one_buffer() {
+        block_on(async {
+            let text = "{\"jsonrpc\":\"2.0\"}\n".repeat(100_000);
+            let mut lines = Lines::new(text.as_bytes(), 8 << 20);
+            let mut largest = 0;
+            while let Some(line) = lines.next().await.unwrap() {
+                assert_eq!(line, full("{\"jsonrpc\":\"2.0\"}"));
+                largest = largest.max(lines.buffer.capacity());
+            }
+            assert!(largest <= 2 * USUAL_ROOM, "{largest}");
+        });
+    }
+
+    #[test]
+    fn dropping_the_future_loses_nothing() {
+        block_on(async {
+            let (mut server, client) = tokio::io::duplex(64);
+            let mut lines = Lines::new(client, 99);
+            for piece in [b"on".as_slice(), b"e\ntw", b"o"] {
+                server.write_all(piece).await.unwrap();
+                while let Some(line) = tokio::select! {
+                    biased;
+                    line = lines.next() => line.unwrap(),
+                    () = std::future::ready(()) => None,
+                } {
+                    assert_eq!(line, full("one"));
+                }
+            }
+            assert_eq!(lines.unfinished(), 3);
+            server.write_all(b"\n").await.unwrap();
+            assert_eq!(lines.next().await.unwrap(), Some(full("two")));
+        });
+    }
+
+    #[test]
+    fn an_error_of_the_reader_is_passed_on_and_loses_nothing() {
+        struct Broken(bool);
+        impl AsyncRead for Broken {
+            fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+                self.0 = !self.0;
+                out.put_slice(if self.0 { b"hal" } else { b"f\n" });
+                Poll::Ready(if self.0 {
+                    Ok(())
+                } else {
+                    Err(io::ErrorKind::ConnectionReset.into())
+                })
+            }
+        }
+        block_on(async {
+            let mut lines = Lines::new(Broken(false), 99);
+            assert_eq!(lines.next().await.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+            assert_eq!(lines.unfinished(), 3);
+        });
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_gives_the_same_lines(
+            bytes in proptest::collection::vec(prop_oneof![3 => Just(b'\n'), 2 => Just(b'\r'), 7 => any::<u8>()], 0..120),
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..8),
+            limit in 0_usize..20,
+        ) {
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort_unstable();
+            let pieces = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]);
+            let pieces: Vec<&[u8]> = pieces.filter(|piece| !piece.is_empty()).collect();
+            let told_apart = |lines: Vec<Line>| -> Vec<Line> {
+                // When a line counts as endless depends on when it is looked at; that it is one, does not.
+                lines.into_iter().filter(|line| !matches!(line, Line::Endless { .. })).collect()
+            };
+            prop_assert_eq!(told_apart(all(limit, &pieces)), told_apart(all(limit, &[&bytes])));
+        }
+
+        #[test]
+        fn lines_are_what_a_plain_split_says(lines in proptest::collection::vec("[a-z{}\" ]{0,12}", 0..12)) {
+            let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+            let expected: Vec<Line> = lines.into_iter()
+                .filter(|line| !line.trim().is_empty())
+                .map(|line| match line.len() {
+                    ..=8 => Line::Full(Bytes::from(line)),
+                    bytes => too_long(bytes as u64, None),
+                })
+                .collect();
+            let read: Vec<Line> = all(8, &[text.as_bytes()]);
+            prop_assert_eq!(read, expected);
+        }
+    }
+}

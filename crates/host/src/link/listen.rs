@@ -1,0 +1,70 @@
+//! How changes are heard of: the standing stream of legacy HTTP, `subscriptions/listen` of the modern era, and nothing
+//! at all on a stream, where they simply come.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep},
+};
+
+use super::{
+    Link,
+    channel::Ask,
+    error::LinkError,
+    wire::Wire,
+};
+use crate::spec::Era;
+
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// A subscription that lived this long has proven itself.
+const PROVEN: Duration = Duration::from_secs(60);
+const METHOD_NOT_FOUND: i64 = -32601;
+
+impl Link {
+    /// Begins to listen, for as long as the connection lives. The future ends when the standing stream of legacy HTTP is
+    /// open, or cannot be; at once for everything else.
+    pub(crate) fn listen(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut opened: Option<oneshot::Receiver<()>> = None;
+        match (&self.channel().wire, self.session().era) {
+            (Wire::Http(http), Era::Legacy) if http.has_session() => opened = Some(http.listen()),
+            (_, Era::Modern) if self.session().capabilities.list_changed("tools") => {
+                let link = self.clone();
+                self.spawn(async move { link.subscribe().await });
+            }
+            _ => {}
+        }
+        async move {
+            if let Some(opened) = opened {
+                let _ = opened.await;
+            }
+        }
+    }
+
+    /// Subscribes to changes of the tools, and again when the subscription ends.
+    async fn subscribe(&self) {
+        let meta = self.meta_for(&self.0.asker);
+        let mut wait = FIRST_WAIT;
+        loop {
+            let born = Instant::now();
+            let filter = json!({"notifications": {"toolsListChanged": true}});
+            let ask = Ask::new("subscriptions/listen", filter).meta(&meta);
+            let ended = tokio::select! {
+                ended = self.channel().ask(ask, None) => ended,
+                // On a stream, a server may end it so.
+                () = self.channel().inbound.unsubscribed.notified() => Ok(bytes::Bytes::new()),
+            };
+            match ended {
+                Err(LinkError::Rpc(error)) if error.code == METHOD_NOT_FOUND => return,
+                Err(error) if error.ends_the_connection() => return,
+                _ => {}
+            }
+            wait = if born.elapsed() >= PROVEN { FIRST_WAIT } else { (wait * 2).min(LONGEST_WAIT) };
+            sleep(wait).await;
+            // Whatever changed while nobody listened is found by listing again.
+            self.channel().inbound.changed.raise();
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Listings: all pages, bounded in pages, items and time; a cursor that comes twice is an error; never silently partial.
+
+use std::{collections::HashSet, time::Duration};
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::{Link, channel::Ask, decode, error::LinkError, param_headers::ParamHeaders};
+use crate::{
+    mcp::Tool,
+    spec::Era,
+};
+
+/// A tool as listed on this connection.
+#[derive(Debug)]
+pub(crate) struct ListedTool {
+    pub(crate) tool: Tool,
+    /// How its arguments go into headers (2026-07-28, Streamable HTTP).
+    pub(crate) headers: ParamHeaders,
+}
+
+/// All tools of a server.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    pub(crate) tools: Vec<ListedTool>,
+    /// Tools that cannot be used, and why.
+    pub(crate) quarantined: Vec<(String, String)>,
+    /// How long the server calls this list fresh; zero if it does not say.
+    pub(crate) fresh_for: Duration,
+}
+
+impl Link {
+    /// Lists all tools. A tool that cannot be read is quarantined alone.
+    pub(crate) async fn list_tools(&self) -> Result<Listed, LinkError> {
+        let mut listed = Listed::default();
+        if self.session().era == Era::Legacy && self.session().capabilities.tools.is_none() {
+            return Ok(listed);
+        }
+        let mut seen = HashSet::new();
+        let mut fresh_for = None;
+        self.pages("tools/list", "tools", |page, items| {
+            let ttl = ttl(page);
+            fresh_for = Some(fresh_for.map_or(ttl, |fresh: Duration| fresh.min(ttl)));
+            for raw in items {
+                match self.one_tool(raw) {
+                    Ok(tool) if seen.insert(tool.tool.name.clone()) => listed.tools.push(tool),
+                    Ok(tool) => listed.quarantined.push((tool.tool.name, "its name comes twice".into())),
+                    Err(why) => listed.quarantined.push((name_of(raw), why)),
+                }
+            }
+        })
+        .await?;
+        listed.fresh_for = fresh_for.unwrap_or_default();
+        Ok(listed)
+    }
+
+    fn one_tool(&self, raw: &serde_json::value::RawValue) -> Result<ListedTool, String> {
+        let tool = decode::tool(raw)?;
+        let headers = if self.needs_param_headers() {
+            let schema: Value = serde_json::from_str(tool.input_schema.get())
+                .map_err(|error| format!("its inputSchema cannot be read: {error}"))?;
+            ParamHeaders::from_schema(&schema).map_err(|error| error.to_string())?
+        } else {
+            ParamHeaders::default()
+        };
+        Ok(ListedTool { tool, headers })
+    }
+
+    /// Lists anything else, item by item; items that cannot be read are left out and counted in the second value.
+    pub(crate) async fn list<T: DeserializeOwned + Send>(
+        &self,
+        method: &'static str,
+        field: &'static str,
+    ) -> Result<(Vec<T>, usize), LinkError> {
+        let (mut items, mut bad) = (Vec::new(), 0);
+        self.pages(method, field, |_, raw| {
+            for raw in raw {
+                match serde_json::from_str(raw.get()) {
+                    Ok(item) => items.push(item),
+                    Err(_) => bad += 1,
+                }
+            }
+        })
+        .await?;
+        Ok((items, bad))
+    }
+
+    async fn pages(
+        &self,
+        method: &'static str,
+        field: &'static str,
+        mut take: impl FnMut(&Bytes, &[&serde_json::value::RawValue]) + Send,
+    ) -> Result<(), LinkError> {
+        let bound = self.timeouts().list;
+        let all = async {
+            let meta = self.meta_for(&self.0.asker);
+            let (mut cursors, mut items) = (HashSet::new(), 0);
+            let mut params = json!({});
+            for _ in 0..self.limits().pages {
+                let page = self.channel().ask(Ask::new(method, &params).meta(&meta), None).await?;
+                let next = {
+                    let decoded = decode::page(&page, field)?;
+                    items += decoded.items.len();
+                    if items > self.limits().items {
+                        return Err(over("items", self.limits().items));
+                    }
+                    take(&page, &decoded.items);
+                    decoded.next_cursor
+                };
+                let Some(cursor) = next else { return Ok(()) };
+                if !cursors.insert(cursor.clone()) {
+                    return Err(LinkError::protocol(format!("{method} gives the same cursor twice")));
+                }
+                params = json!({ "cursor": cursor });
+            }
+            Err(over("pages", self.limits().pages))
+        };
+        timeout(bound, all).await.unwrap_or(Err(LinkError::TimedOut {
+            what: "listing",
+            after: bound,
+            setting: "list_timeout",
+        }))
+    }
+}
+
+fn over(what: &str, limit: usize) -> LinkError {
+    LinkError::protocol(format!("the list has more than {limit} {what}"))
+}
+
+/// `ttlMs` of a list result; absent, negative or broken means zero.
+fn ttl(page: &Bytes) -> Duration {
+    #[derive(serde::Deserialize)]
+    struct Ttl {
+        #[serde(rename = "ttlMs")]
+        ttl: Option<i64>,
+    }
+    let ttl = serde_json::from_slice::<Ttl>(page).ok().and_then(|page| page.ttl);
+    Duration::from_millis(ttl.and_then(|ttl| u64::try_from(ttl).ok()).unwrap_or(0))
+}
+
+fn name_of(raw: &serde_json::value::RawValue) -> String {
+    serde_json::from_str::<Value>(raw.get())
+        .ok()
+        .and_then(|tool| tool["name"].as_str().map(super::quote))
+        .unwrap_or_else(|| "(without a name)".into())
+}

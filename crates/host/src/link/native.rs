@@ -1,0 +1,73 @@
+//! Servers in this process: native tools, behind the same door as everybody else's.
+
+use std::{fmt, sync::Arc};
+
+use futures::future::BoxFuture;
+use rmcp::{ServerHandler, service::serve_server_with_ct};
+use tokio::io::{DuplexStream, duplex, split};
+use tokio_util::sync::CancellationToken;
+
+/// What fits between both ends before the writer waits.
+const BUFFER: usize = 256 * 1024;
+
+type Serve = Arc<dyn Fn(DuplexStream, CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// An MCP server that runs in this process and speaks MCP over a pipe in memory.
+///
+/// Two of them are equal when they are clones of one another.
+#[derive(Clone)]
+pub struct Native {
+    name: Arc<str>,
+    serve: Serve,
+}
+
+impl Native {
+    /// A server that `serve` runs, once per connection, on its end of the pipe: newline-delimited JSON-RPC, as over
+    /// stdio. The token is cancelled when the host stops the server; the future is dropped soon after.
+    pub fn new<F>(
+        name: impl Into<Arc<str>>,
+        serve: impl Fn(DuplexStream, CancellationToken) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Self {
+            name: name.into(),
+            serve: Arc::new(move |io, stop| Box::pin(serve(io, stop))),
+        }
+    }
+
+    /// A server made with `rmcp`; `handler` makes a fresh handler for each connection.
+    pub fn rmcp<H: ServerHandler>(
+        name: impl Into<Arc<str>>,
+        handler: impl Fn() -> H + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(name, move |io, stop| {
+            let handler = handler();
+            async move {
+                // A failed handshake is seen, and told, at the other end.
+                if let Ok(service) = serve_server_with_ct(handler, split(io), stop).await {
+                    let _ = service.waiting().await;
+                }
+            }
+        })
+    }
+
+    /// Runs one connection; the returned end is the client's.
+    pub(crate) fn open(&self, stop: CancellationToken) -> (DuplexStream, BoxFuture<'static, ()>) {
+        let (ours, theirs) = duplex(BUFFER);
+        (ours, (self.serve)(theirs, stop))
+    }
+}
+
+impl PartialEq for Native {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.serve, &other.serve)
+    }
+}
+
+impl fmt::Debug for Native {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Native({})", self.name)
+    }
+}

@@ -1,0 +1,199 @@
+//! From one call to its final answer: through input rounds (2026-07-28), URL elicitations (2025-11-25, -32042) and
+//! tasks (2025-11-25), all under the clocks of the call and none of them a repetition of work done.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::future::try_join_all;
+use http::{HeaderName, HeaderValue};
+use serde_json::{Map, Value, json};
+use tokio::time::{sleep, timeout};
+
+use super::{
+    Link,
+    channel::Ask,
+    clock::Clock,
+    decode::{self, Answer, InputRequired},
+    error::{LinkError, RpcError},
+    inbound::{Flight, OnProgress},
+    input,
+};
+use crate::{ask::SharedAsker, spec::Era};
+
+/// Input rounds of one call.
+const MOST_ROUNDS: u32 = 10;
+const URL_ELICITATION_REQUIRED: i64 = -32042;
+const HEADER_MISMATCH: i64 = -32020;
+const SHORTEST_POLL: Duration = Duration::from_millis(100);
+const LONGEST_POLL: Duration = Duration::from_secs(5);
+const CANCEL_TIME: Duration = Duration::from_secs(2);
+
+/// A request that may take several rounds: `tools/call`, `prompts/get` or `resources/read`.
+pub(crate) struct Request {
+    pub(crate) method: &'static str,
+    /// What it is for, in an error.
+    pub(crate) what: &'static str,
+    /// Tool name, prompt name or URI.
+    pub(crate) name: String,
+    pub(crate) params: Map<String, Value>,
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) asker: SharedAsker,
+    pub(crate) on_progress: Option<OnProgress>,
+    pub(crate) idle: Duration,
+    pub(crate) total: Duration,
+    /// Ask the server to run it as a task.
+    pub(crate) as_task: bool,
+}
+
+impl Link {
+    /// Runs a request to its final answer. Dropping the future cancels it at the server.
+    pub(crate) async fn run(&self, request: Request) -> Result<Bytes, LinkError> {
+        let clock = Arc::new(Clock::start(request.what, request.idle, request.total));
+        tokio::select! {
+            biased;
+            answer = self.rounds(request, &clock) => answer,
+            expired = clock.expired() => Err(expired),
+        }
+    }
+
+    async fn rounds(&self, mut request: Request, clock: &Arc<Clock>) -> Result<Bytes, LinkError> {
+        let _slot = self.slot().await?;
+        let meta = self.meta_for(&request.asker);
+        if request.as_task {
+            let ttl = u64::try_from(request.total.as_millis()).unwrap_or(u64::MAX);
+            request.params.insert("task".into(), json!({ "ttl": ttl }));
+        }
+        for _ in 0..MOST_ROUNDS {
+            let ask = Ask {
+                method: request.method,
+                name: Some(&request.name),
+                params: &request.params,
+                headers: request.headers.clone(),
+                meta: &meta,
+                cancellable: true,
+            };
+            let flight = Flight {
+                clock: clock.clone(),
+                asker: request.asker.clone(),
+                on_progress: request.on_progress.clone(),
+            };
+            let result = match self.channel().ask(ask, Some(flight)).await {
+                Err(LinkError::Rpc(error)) if error.code == URL_ELICITATION_REQUIRED => {
+                    self.visit_urls(error, &request, clock).await?;
+                    continue;
+                }
+                Err(LinkError::Rpc(error)) if error.code == HEADER_MISMATCH => {
+                    // The tool's definition is out of date: list again, so that the next call is right.
+                    self.channel().inbound.changed.raise();
+                    return Err(LinkError::Rpc(error));
+                }
+                answer => answer?,
+            };
+            if self.session().era == Era::Legacy && !request.as_task {
+                return Ok(result);
+            }
+            match decode::answer(&result)? {
+                Answer::Complete(_) => return Ok(result),
+                Answer::InputRequired(wanted) => self.give_input(wanted, &mut request, clock).await?,
+                Answer::Task(task) => return self.follow(task, clock).await,
+            }
+        }
+        Err(LinkError::protocol(format!("it asked for input more than {MOST_ROUNDS} times")))
+    }
+
+    /// Answers what a round wants and prepares the next: both fields are replaced, never merged.
+    async fn give_input(
+        &self,
+        wanted: InputRequired,
+        request: &mut Request,
+        clock: &Clock,
+    ) -> Result<(), LinkError> {
+        if wanted.input_requests.is_empty() && wanted.request_state.is_none() {
+            return Err(LinkError::protocol("input_required without a question"));
+        }
+        let _paused = clock.pause();
+        let (asker, server) = (&request.asker, &self.channel().inbound.server);
+        let answers = wanted.input_requests.iter().map(|(key, question)| async move {
+            let method = question["method"].as_str().unwrap_or_default();
+            match input::answer(asker, server, method, &question["params"]).await {
+                Ok(answer) => Ok((key.clone(), answer)),
+                // An answer cannot be an error: a refused form is declined, anything else ends the call.
+                Err(_) if method == "elicitation/create" => Ok((key.clone(), json!({"action": "decline"}))),
+                Err(refusal) => Err(LinkError::protocol(format!(
+                    "it needs {method}, which is not available: {}",
+                    refusal.message
+                ))),
+            }
+        });
+        let answers: Map<String, Value> = try_join_all(answers).await?.into_iter().collect();
+        request.params.remove("inputResponses");
+        request.params.remove("requestState");
+        if answers.is_empty() {
+            // Load shedding: come again in a moment.
+            sleep(SHORTEST_POLL).await;
+        } else {
+            request.params.insert("inputResponses".into(), Value::Object(answers));
+        }
+        if let Some(state) = wanted.request_state {
+            let state = serde_json::from_str(state.get()).unwrap_or(Value::Null);
+            request.params.insert("requestState".into(), state);
+        }
+        Ok(())
+    }
+
+    /// The server wants URLs visited before it runs the request, which it did not do yet.
+    async fn visit_urls(&self, error: RpcError, request: &Request, clock: &Clock) -> Result<(), LinkError> {
+        let wanted = error.data.as_ref().and_then(|data| data["elicitations"].as_array()).cloned();
+        let wanted = wanted.filter(|wanted| !wanted.is_empty()).ok_or(LinkError::Rpc(error.clone()))?;
+        let _paused = clock.pause();
+        for question in wanted.iter().take(MOST_ROUNDS as usize) {
+            let server = &self.channel().inbound.server;
+            let answer = input::answer(&request.asker, server, "elicitation/create", question).await;
+            if !answer.is_ok_and(|answer| answer["action"] == "accept") {
+                return Err(LinkError::Rpc(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the result of a task, and cancels the task when nobody waits any more.
+    async fn follow(&self, task: Value, clock: &Clock) -> Result<Bytes, LinkError> {
+        let id = task["taskId"]
+            .as_str()
+            .ok_or_else(|| LinkError::protocol("a task without an id"))?
+            .to_owned();
+        let params = json!({ "taskId": id });
+        let mut abandoned = AbandonedTask { link: self, task: Some(id) };
+        let mut poll = task["pollInterval"].as_u64();
+        let mut status = task["status"].as_str().unwrap_or_default().to_owned();
+        while status == "working" {
+            let wait = Duration::from_millis(poll.unwrap_or(1_000)).clamp(SHORTEST_POLL, LONGEST_POLL);
+            sleep(wait).await;
+            let seen = self.channel().ask(Ask::new("tasks/get", &params), None).await?;
+            clock.touch();
+            let seen: Value = serde_json::from_slice(&seen).unwrap_or(Value::Null);
+            status = seen["status"].as_str().unwrap_or_default().to_owned();
+            poll = seen["pollInterval"].as_u64().or(poll);
+        }
+        // `tasks/result` waits for the end; a task that wants input asks for it meanwhile.
+        let result = self.channel().ask(Ask::new("tasks/result", &params), None).await;
+        abandoned.task = None;
+        result
+    }
+}
+
+struct AbandonedTask<'a> {
+    link: &'a Link,
+    task: Option<String>,
+}
+
+impl Drop for AbandonedTask<'_> {
+    fn drop(&mut self) {
+        let Some(task) = self.task.take() else { return };
+        let link = self.link.clone();
+        self.link.spawn(async move {
+            let ask = Ask::new("tasks/cancel", json!({ "taskId": task }));
+            let _ = timeout(CANCEL_TIME, link.channel().ask(ask, None)).await;
+        });
+    }
+}

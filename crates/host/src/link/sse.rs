@@ -1,0 +1,543 @@
+//! Server-sent events, read as the WHATWG HTML standard says (section 9.2.6, "Interpreting an event stream"),
+//! from chunks cut anywhere.
+//!
+//! In three points the parser does what the standard leaves open or leaves to trust:
+//! - An event whose data is over a limit is reported and dropped, as soon as it passes the limit; the events after it
+//!   are read as if nothing had been.
+//! - Data that is not UTF-8 is reported instead of being patched with U+FFFD: it is JSON, and must not be changed
+//!   unseen.
+//! - Any line but one of data is at most 8 KiB long; a longer one is ignored, as an unknown field is.
+//!
+//! This module knows nothing of HTTP or JSON. When to reconnect, and with which `Last-Event-ID`, is for its caller to
+//! say.
+
+use std::{borrow::Cow, collections::VecDeque, sync::Arc};
+
+use memchr::{memchr, memchr2};
+
+use super::envelope::BOM;
+
+/// The longest line other than one of data: a comment, an event name, an id, a field nobody knows.
+const LONGEST_FIELD: usize = 8 * 1024;
+
+/// One event of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    /// The type that the server gave it; `None` means `message`.
+    pub(crate) event: Option<String>,
+    /// Its `data` lines, joined by line feeds. May be empty: MCP servers send such an event only for its id.
+    pub(crate) data: String,
+    /// The last event id in force: that of this event, or else of the last one that had one. Empty if the server reset
+    /// it, `None` if there was none in this stream.
+    pub(crate) id: Option<Arc<str>>,
+    /// How many milliseconds this event says to wait before reconnecting. Not limited in any way.
+    pub(crate) retry: Option<u64>,
+}
+
+/// An event that could not be taken. The stream itself is fine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SseError {
+    /// Its data is longer than the limit.
+    #[error("an SSE event is too large: at least {seen} bytes of data, the limit is {limit}")]
+    EventTooLarge {
+        /// The limit that was passed, in bytes.
+        limit: usize,
+        /// How many bytes of data had been seen when it was.
+        seen: usize,
+    },
+    /// Its data is not UTF-8.
+    #[error("the data of an SSE event is not valid UTF-8")]
+    InvalidData,
+}
+
+impl SseError {
+    /// The stable name of the error.
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            SseError::EventTooLarge { .. } => "SSE_EVENT_DATA_TOO_LARGE",
+            SseError::InvalidData => "INVALID_SSE_EVENT_DATA",
+        }
+    }
+}
+
+/// Makes events of chunks of bytes. One parser per stream: a new connection needs a new parser.
+///
+/// Memory: the data of one event, at most as long as the limit, and one line, at most as long as the limit and one
+/// chunk.
+#[derive(Debug)]
+pub(crate) struct SseParser {
+    limit: usize,
+    /// The beginning of a line that was cut by the end of a chunk.
+    line: Vec<u8>,
+    /// The line under way is of no interest any more; what is left of it is dropped.
+    skip_line: bool,
+    /// The last byte was a carriage return; a line feed would belong to it.
+    after_return: bool,
+    /// No line has ended yet, so a byte order mark may stand in front.
+    at_start: bool,
+    /// The event that the lines since the last blank one describe.
+    pending: Pending,
+    /// The id that the next blank line puts in force.
+    id: Option<Arc<str>>,
+    last_event_id: Option<Arc<str>>,
+    retry: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    event: Option<String>,
+    /// `None` until there is a `data` line; without one there is no event.
+    data: Option<Vec<u8>>,
+    retry: Option<u64>,
+    /// The data passed the limit, which has been reported; the rest of it is dropped.
+    too_large: bool,
+}
+
+impl SseParser {
+    /// A parser for one stream, whose events have at most `limit` bytes of data each.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            line: Vec::new(),
+            skip_line: false,
+            after_return: false,
+            at_start: true,
+            pending: Pending::default(),
+            id: None,
+            last_event_id: None,
+            retry: None,
+        }
+    }
+
+    /// Takes the next bytes of the stream and appends the events that they complete, in order, to `out`.
+    ///
+    /// An event is complete with the blank line after it, an error as soon as it is one.
+    pub(crate) fn push(&mut self, chunk: &[u8], out: &mut VecDeque<Result<Event, SseError>>) {
+        let mut rest = chunk;
+        if self.after_return && !rest.is_empty() {
+            self.after_return = false;
+            rest = rest.strip_prefix(b"\n").unwrap_or(rest);
+        }
+        while let Some(at) = memchr2(b'\n', b'\r', rest) {
+            let (piece, end) = rest.split_at(at);
+            self.end_line(piece, out);
+            self.after_return = end == b"\r";
+            rest = match end {
+                [b'\r', b'\n', rest @ ..] | [_, rest @ ..] => rest,
+                [] => &[],
+            };
+        }
+        self.keep(rest, out);
+    }
+
+    /// The id to reconnect with: that of the last event that ended, even if it could not be taken, or else the server
+    /// would send it again for ever. `None` if this stream had none; an earlier one's is still good then.
+    pub(crate) fn last_event_id(&self) -> Option<&Arc<str>> {
+        self.last_event_id.as_ref()
+    }
+
+    /// The last `retry` of this stream, in milliseconds and not limited in any way. In force at once, with or without
+    /// an event.
+    pub(crate) fn retry(&self) -> Option<u64> {
+        self.retry
+    }
+
+    /// Whether an event has begun and not ended. If the stream ends now, it is lost: the standard says to discard it.
+    pub(crate) fn has_partial(&self) -> bool {
+        !self.line.is_empty() || self.skip_line || self.pending.data.is_some() || self.pending.too_large
+    }
+
+    /// Takes the last piece of a line, without its end.
+    fn end_line(&mut self, piece: &[u8], out: &mut VecDeque<Result<Event, SseError>>) {
+        if std::mem::take(&mut self.skip_line) {
+            self.at_start = false;
+        } else if self.line.is_empty() {
+            self.read_line(Cow::Borrowed(piece), out);
+        } else {
+            let mut line = std::mem::take(&mut self.line);
+            line.extend_from_slice(piece);
+            self.read_line(Cow::Owned(line), out);
+        }
+    }
+
+    /// Takes a piece of a line whose end is yet to come, as long as there is any use for it.
+    fn keep(&mut self, piece: &[u8], out: &mut VecDeque<Result<Event, SseError>>) {
+        if self.skip_line || piece.is_empty() {
+            return;
+        }
+        self.line.extend_from_slice(piece);
+        let text = self.without_bom(&self.line);
+        let useless = match text.strip_prefix(b"data:") {
+            Some(value) => !self.has_room_for(without_space(value).len(), out),
+            None => text.len() > LONGEST_FIELD,
+        };
+        if useless {
+            self.line = Vec::new();
+            self.skip_line = true;
+        }
+    }
+
+    fn read_line(&mut self, line: Cow<'_, [u8]>, out: &mut VecDeque<Result<Event, SseError>>) {
+        let text = self.without_bom(&line);
+        self.at_start = false;
+        if text.is_empty() {
+            return self.end_event(out);
+        }
+        let (name, value) = match memchr(b':', text) {
+            Some(at) => (&text[..at], without_space(&text[at + 1..])),
+            None => (text, [].as_slice()),
+        };
+        match name {
+            b"data" => {
+                let value_at = line.len() - value.len();
+                if self.has_room_for(value.len(), out) {
+                    self.add_data(line, value_at);
+                }
+            }
+            _ if text.len() > LONGEST_FIELD => {}
+            b"event" => self.pending.event = Some(String::from_utf8_lossy(value).into_owned()),
+            b"id" if memchr(0, value).is_none() => self.id = Some(String::from_utf8_lossy(value).into()),
+            b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
+                let number = String::from_utf8_lossy(value).parse().unwrap_or(u64::MAX);
+                self.pending.retry = Some(number);
+                self.retry = Some(number);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the event may have that much more data. Reports it if it has too much now.
+    fn has_room_for(&mut self, length: usize, out: &mut VecDeque<Result<Event, SseError>>) -> bool {
+        let seen = self.pending.data.as_ref().map_or(0, |data| data.len() + 1) + length;
+        if seen > self.limit && !self.pending.too_large {
+            self.pending.too_large = true;
+            self.pending.data = None;
+            out.push_back(Err(SseError::EventTooLarge {
+                limit: self.limit,
+                seen,
+            }));
+        }
+        !self.pending.too_large
+    }
+
+    fn add_data(&mut self, line: Cow<'_, [u8]>, value_at: usize) {
+        match &mut self.pending.data {
+            Some(data) => {
+                data.push(b'\n');
+                data.extend_from_slice(&line[value_at..]);
+            }
+            // The usual case: one line of data, which becomes the data without being copied a second time.
+            none => {
+                let mut data = line.into_owned();
+                data.drain(..value_at);
+                *none = Some(data);
+            }
+        }
+    }
+
+    fn end_event(&mut self, out: &mut VecDeque<Result<Event, SseError>>) {
+        let Pending { event, data, retry, .. } = std::mem::take(&mut self.pending);
+        self.last_event_id.clone_from(&self.id);
+        let Some(data) = data else { return };
+        out.push_back(match String::from_utf8(data) {
+            Ok(data) => Ok(Event {
+                event: event.filter(|name| !name.is_empty()),
+                data,
+                id: self.id.clone(),
+                retry,
+            }),
+            Err(_) => Err(SseError::InvalidData),
+        });
+    }
+
+    fn without_bom<'a>(&self, line: &'a [u8]) -> &'a [u8] {
+        line.strip_prefix(BOM).filter(|_| self.at_start).unwrap_or(line)
+    }
+}
+
+fn without_space(value: &[u8]) -> &[u8] {
+    value.strip_prefix(b" ").unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn feed(parser: &mut SseParser, chunks: &[&[u8]]) -> Vec<Result<Event, SseError>> {
+        let mut out = VecDeque::new();
+        for chunk in chunks {
+            parser.push(chunk, &mut out);
+        }
+        out.into()
+    }
+
+    /// One word per event: `type|data|id|retry`, with what is absent left out.
+    fn words(limit: usize, chunks: &[&[u8]]) -> Vec<String> {
+        let word = |event: Result<Event, SseError>| match event {
+            Ok(event) => {
+                let retry = event.retry.map_or(String::new(), |retry| retry.to_string());
+                let id = event.id.as_deref().map_or(String::new(), |id| format!("#{id}"));
+                format!("{}|{}|{id}|{retry}", event.event.unwrap_or_default(), event.data)
+            }
+            Err(error) => error.code().to_owned(),
+        };
+        feed(&mut SseParser::new(limit), chunks).into_iter().map(word).collect()
+    }
+
+    #[test]
+    fn events_are_what_the_standard_says() {
+        let table: &[(&str, &[&str])] = &[
+            // the examples of the standard
+            ("data: YHOO\ndata: +2\ndata: 10\n\n", &["|YHOO\n+2\n10||"]),
+            (
+                ": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third event\n",
+                &["|first event|#1|", "|second event|#|"],
+            ),
+            ("data\n\ndata\ndata\n\ndata:", &["|||", "|\n||"]),
+            ("data:test\n\ndata: test\n\n", &["|test||", "|test||"]),
+            // line ends, alone and mixed
+            (
+                "data:a\r\rdata:b\r\n\r\ndata:c\n\ndata:d\r\n\n",
+                &["|a||", "|b||", "|c||", "|d||"],
+            ),
+            ("data:a\n\rdata:b\r\ndata:c\r\r\n", &["|a||", "|b\nc||"]),
+            // the byte order mark: one, in front of everything
+            ("\u{feff}data:a\n\n\u{feff}data:b\n\n", &["|a||"]),
+            ("\u{feff}\u{feff}data:a\n\n", &[]),
+            ("\u{feff}\n\ndata:a\n\n", &["|a||"]),
+            // the colon and the one space after it
+            ("data:  a:b \n\n", &["| a:b ||"]),
+            ("data:\ta\n\n", &["|\ta||"]),
+            (" data:a\n\n", &[]),
+            ("data :a\n\n", &[]),
+            ("DATA:a\n\n", &[]),
+            // comments and unknown fields
+            (":data:a\n:\n\n", &[]),
+            ("foo: bar\ndata: a\nwhatever\n\n", &["|a||"]),
+            // the type: the last one counts, for one event; empty means none
+            ("event: a\nevent: b\ndata: x\n\ndata: y\n\n", &["b|x||", "|y||"]),
+            ("event: a\nevent\ndata: x\n\n", &["|x||"]),
+            ("event: a\n\ndata: x\n\n", &["|x||"]),
+            // the id: stays in force, may be empty, never holds NULL
+            (
+                "id: 1\ndata: x\n\ndata: y\n\nid: 2\n\ndata: z\n\n",
+                &["|x|#1|", "|y|#1|", "|z|#2|"],
+            ),
+            ("id: 1\nid: a\0b\ndata: x\n\n", &["|x|#1|"]),
+            ("data: x\nid: 1\n\nid\ndata: y\n\n", &["|x|#1|", "|y|#|"]),
+            // the time to wait: digits only
+            ("retry: 500\ndata: x\n\ndata: y\n\n", &["|x||500", "|y||"]),
+            ("retry: 5s\nretry: -1\nretry:\nretry: +1\ndata: x\n\n", &["|x||"]),
+            (
+                "retry: 99999999999999999999999\ndata: x\n\n",
+                &["|x||18446744073709551615"],
+            ),
+            // what is never finished is never an event
+            ("data: x\n", &[]),
+            ("data: x", &[]),
+            ("\n\n\n", &[]),
+            ("", &[]),
+        ];
+        for (stream, expected) in table {
+            assert_eq!(words(99, &[stream.as_bytes()]), *expected, "{stream:?}");
+        }
+    }
+
+    #[test]
+    fn an_event_is_out_as_soon_as_its_last_line_ends_even_with_a_carriage_return() {
+        let mut parser = SseParser::new(99);
+        assert_eq!(feed(&mut parser, &[b"data: x\r\n\r"]).len(), 1);
+        assert_eq!(feed(&mut parser, &[b"\ndata: y\r", b"\n", b"\r"]).len(), 1);
+        assert_eq!(feed(&mut parser, &[b"\r", b"\n\n"]).len(), 0);
+    }
+
+    #[test]
+    fn an_event_over_the_limit_fails_only_that_event() {
+        let stream = b"data: 12345\n\ndata: 123456\n\n\
+            data: 12\ndata: 34\nid: 7\n\ndata: 12\ndata: 3\ndata: 456\ndata: 7\nid: 8\n\ndata: ok\n\n";
+        let expected = [
+            "|12345||",
+            "SSE_EVENT_DATA_TOO_LARGE",
+            "|12\n34|#7|",
+            "SSE_EVENT_DATA_TOO_LARGE",
+            "|ok|#8|",
+        ];
+        assert_eq!(words(5, &[stream]), expected);
+        assert_eq!(words(5, &stream.chunks(1).collect::<Vec<_>>()), expected);
+    }
+
+    #[test]
+    fn an_event_over_the_limit_is_told_at_once_and_kept_nowhere() {
+        let mut parser = SseParser::new(100_000);
+        let piece = [b'x'; 1_000];
+        assert_eq!(feed(&mut parser, &[b"data: ", &[b'x'; 100_000]]), []);
+        let told = feed(&mut parser, &[&piece]);
+        assert_eq!(
+            told,
+            [Err(SseError::EventTooLarge {
+                limit: 100_000,
+                seen: 101_000
+            })]
+        );
+        for _ in 0..10_000 {
+            assert_eq!(feed(&mut parser, &[&piece]), []);
+        }
+        assert_eq!(parser.line.capacity(), 0);
+        assert!(parser.has_partial());
+        assert_eq!(feed(&mut parser, &[b"\ndata: more\n\ndata: ok\n\n"]).len(), 1);
+        assert!(!parser.has_partial());
+    }
+
+    #[test]
+    fn a_line_that_never_ends_is_not_kept_whatever_it_is() {
+        for start in [b"".as_slice(), b":", b"id: ", b"event: ", b"retry: ", b"foo: ", b"data"] {
+            let mut parser = SseParser::new(100_000);
+            feed(&mut parser, &[b"data: x\nid: 1\n", start]);
+            for _ in 0..10_000 {
+                feed(&mut parser, &[&[b'y'; 1_000]]);
+                assert!(parser.line.capacity() <= 2 * LONGEST_FIELD + 1_000);
+            }
+            let out = feed(&mut parser, &[b"\n\n"]);
+            let expected = Event {
+                event: None,
+                data: "x".to_owned(),
+                id: Some("1".into()),
+                retry: None,
+            };
+            assert_eq!(out, [Ok(expected)], "{:?}", String::from_utf8_lossy(start));
+        }
+    }
+
+    #[test]
+    fn data_that_is_not_utf8_fails_only_that_event() {
+        assert_eq!(
+            words(
+                99,
+                &[
+                    b"data: \xff\nid: 1\n\ndata: \xc3",
+                    b"\xa4\n\n:\xff\nevent: \xff\ndata: x\n\n"
+                ]
+            ),
+            ["INVALID_SSE_EVENT_DATA", "|\u{e4}|#1|", "\u{fffd}|x|#1|"]
+        );
+    }
+
+    #[test]
+    fn an_empty_event_name_is_none() {
+        let out = feed(&mut SseParser::new(99), &[b"event:\ndata: x\n\n"]);
+        assert!(matches!(out.as_slice(), [Ok(Event { event: None, .. })]));
+    }
+
+    #[test]
+    fn the_line_feeds_between_lines_of_data_count() {
+        let stream = b"data: 1\ndata: 2\ndata: 3\n\n";
+        assert_eq!(words(5, &[stream]), ["|1\n2\n3||"]);
+        assert_eq!(words(4, &[stream]), ["SSE_EVENT_DATA_TOO_LARGE"]);
+    }
+
+    #[test]
+    fn a_long_line_is_ignored_in_one_chunk_as_it_is_in_many() {
+        let stream = |length: usize| format!("event: {}\ndata: x\n\n", "e".repeat(length - 7));
+        let named = |stream: &str, chunk: usize| {
+            let chunks: Vec<&[u8]> = stream.as_bytes().chunks(chunk).collect();
+            match feed(&mut SseParser::new(99), &chunks).as_slice() {
+                [Ok(event)] => event.event.is_some(),
+                other => panic!("{other:?}"),
+            }
+        };
+        for chunk in [1_000, 100_000] {
+            assert!(named(&stream(LONGEST_FIELD), chunk));
+            assert!(!named(&stream(LONGEST_FIELD + 1), chunk));
+        }
+    }
+
+    #[test]
+    fn a_byte_order_mark_after_a_long_first_line_is_no_such_mark() {
+        let first = [b'x'; LONGEST_FIELD + 1];
+        assert_eq!(words(99, &[&first, b"\n\xef\xbb\xbfdata: x\n\n"]), [""; 0]);
+    }
+
+    #[test]
+    fn what_a_reconnect_needs_is_known_after_events_without_data_too() {
+        let mut parser = SseParser::new(99);
+        assert_eq!((parser.last_event_id(), parser.retry()), (None, None));
+        assert_eq!(feed(&mut parser, &[b"retry: 500\nid: event-1\n"]), []);
+        assert_eq!(
+            (parser.last_event_id(), parser.retry()),
+            (None, Some(500)),
+            "an id waits for the end of its event"
+        );
+        assert_eq!(feed(&mut parser, &[b"\n"]), []);
+        assert_eq!(parser.last_event_id().map(AsRef::as_ref), Some("event-1"));
+        assert!(!parser.has_partial());
+        assert_eq!(
+            feed(&mut parser, &[b"id: event-2\ndata: \n\n"]).len(),
+            1,
+            "data may be empty"
+        );
+        assert_eq!(parser.last_event_id().map(AsRef::as_ref), Some("event-2"));
+    }
+
+    #[test]
+    fn an_event_cut_by_the_end_of_the_stream_is_seen_to_be_one() {
+        let partial = |stream: &[u8]| {
+            let mut parser = SseParser::new(99);
+            feed(&mut parser, &[stream]);
+            parser.has_partial()
+        };
+        assert!(partial(b"data: x\n") && partial(b"da") && partial(b"data: x\n\ndata"));
+        assert!(!partial(b"") && !partial(b"data: x\n\n") && !partial(b": ping\n") && !partial(b"id: 1\n\nretry: 1\n"));
+    }
+
+    fn stream() -> impl Strategy<Value = Vec<u8>> {
+        let line = prop_oneof![
+            4 => "(data|event|id|retry|foo|):? ?[a-c0-9]{0,9}".prop_map(String::into_bytes),
+            1 => proptest::collection::vec(any::<u8>(), 0..6),
+            1 => Just(BOM.to_vec()),
+            1 => Just(vec![b'z'; LONGEST_FIELD]),
+            3 => Just(Vec::new()),
+        ];
+        let end = prop_oneof![Just("\n"), Just("\r"), Just("\r\n"), Just("\n\n"), Just("")];
+        proptest::collection::vec((line, end), 0..20).prop_map(|lines| {
+            lines
+                .into_iter()
+                .flat_map(|(line, end)| [line, end.into()].concat())
+                .collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_gives_the_same_events(
+            stream in stream(),
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..12),
+            limit in 0_usize..12,
+        ) {
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
+            cuts.extend([0, stream.len()]);
+            cuts.sort_unstable();
+            let chunks: Vec<&[u8]> = cuts.windows(2).map(|cut| &stream[cut[0]..cut[1]]).collect();
+            let mut split = SseParser::new(limit);
+            let mut whole = SseParser::new(limit);
+            // How much had been seen of an event when it was found too large does depend on the split.
+            let same = |all: Vec<Result<Event, SseError>>| -> Vec<Result<Event, &str>> {
+                all.into_iter().map(|event| event.map_err(|error| error.code())).collect()
+            };
+            prop_assert_eq!(same(feed(&mut split, &chunks)), same(feed(&mut whole, &[&stream])));
+            prop_assert_eq!(split.last_event_id(), whole.last_event_id());
+            prop_assert_eq!(split.retry(), whole.retry());
+            prop_assert_eq!(split.has_partial(), whole.has_partial());
+        }
+
+        #[test]
+        fn data_of_several_lines_comes_back(
+            lines in proptest::collection::vec("[^\r\n]{0,20}", 1..6),
+            end in prop_oneof![Just("\n"), Just("\r"), Just("\r\n")],
+        ) {
+            let stream: String = lines.iter().map(|line| format!("data: {line}{end}")).collect::<String>() + end;
+            prop_assert_eq!(words(1_000, &[stream.as_bytes()]), [format!("|{}||", lines.join("\n"))]);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The words that host and supervisor exchange, and how a server can end.
+
+use std::fmt;
+#[cfg(target_os = "linux")]
+use std::str::FromStr;
+
+use nix::sys::signal::Signal;
+
+/// The file descriptor on which the supervisor reads orders.
+#[cfg(target_os = "linux")]
+pub(in crate::link) const ORDERS_FD: i32 = 3;
+
+/// The file descriptor on which the supervisor writes reports.
+#[cfg(target_os = "linux")]
+pub(in crate::link) const REPORTS_FD: i32 = 4;
+
+/// What the host can ask of a supervisor; one byte each on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(in crate::link) enum Order {
+    /// Send `SIGTERM` to every descendant.
+    Terminate = b'T',
+    /// Send `SIGKILL` to every descendant until none is left.
+    Kill = b'K',
+}
+
+impl Order {
+    /// The order that `byte` stands for.
+    #[cfg(target_os = "linux")]
+    pub(super) fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Terminate, Self::Kill]
+            .into_iter()
+            .find(|order| *order as u8 == byte)
+    }
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It exited by itself, with this status (0 to 255).
+    Code(i32),
+    /// A signal of this number killed it.
+    Signal(i32),
+    /// It ended, and the system did not say how.
+    Unknown,
+    /// The supervisor was killed from outside; the server was killed because nothing would have watched it any more.
+    SupervisorLost,
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit status {code}"),
+            Self::Signal(number) => match Signal::try_from(*number) {
+                Ok(signal) => write!(f, "killed by signal {number} ({signal})"),
+                Err(_) => write!(f, "killed by signal {number}"),
+            },
+            Self::Unknown => f.write_str("exit status unknown"),
+            Self::SupervisorLost => f.write_str("killed because its supervisor process was killed"),
+        }
+    }
+}
+
+/// What a supervisor tells the host; one line of ASCII each on the wire.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::link) enum Report {
+    /// The server runs and has this process id. The first report, unless it is one of the next two, which are the only
+    /// report then.
+    Started(u32),
+    /// The working folder could not be entered, for the reason with this `errno`.
+    FolderFailed(i32),
+    /// The server could not be started, for the reason with this `errno`.
+    SpawnFailed(i32),
+    /// The server ended; what it left behind is being ended now.
+    Ended(Exit),
+    /// The supervisor ends; so many processes could not be ended (0 but for processes that cannot be killed).
+    Finished { left: u32 },
+}
+
+#[cfg(target_os = "linux")]
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Started(pid) => write!(f, "started {pid}"),
+            Self::FolderFailed(errno) => write!(f, "folder-failed {errno}"),
+            Self::SpawnFailed(errno) => write!(f, "spawn-failed {errno}"),
+            Self::Ended(Exit::Code(code)) => write!(f, "exited {code}"),
+            Self::Ended(Exit::Signal(number)) => write!(f, "signalled {number}"),
+            Self::Ended(Exit::Unknown | Exit::SupervisorLost) => f.write_str("ended 0"),
+            Self::Finished { left } => write!(f, "finished {left}"),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl FromStr for Report {
+    type Err = UnknownReport;
+
+    fn from_str(line: &str) -> Result<Self, UnknownReport> {
+        let (word, number) = line.split_once(' ').ok_or(UnknownReport)?;
+        let number: i32 = number.parse().map_err(|_| UnknownReport)?;
+        let unsigned = u32::try_from(number).map_err(|_| UnknownReport);
+        Ok(match word {
+            "started" => Self::Started(unsigned?),
+            "folder-failed" => Self::FolderFailed(number),
+            "spawn-failed" => Self::SpawnFailed(number),
+            "exited" => Self::Ended(Exit::Code(number)),
+            "signalled" => Self::Ended(Exit::Signal(number)),
+            "ended" => Self::Ended(Exit::Unknown),
+            "finished" => Self::Finished { left: unsigned? },
+            _ => return Err(UnknownReport),
+        })
+    }
+}
+
+/// The line is not a report.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a report of a supervisor")]
+pub(in crate::link) struct UnknownReport;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exit_reads_as_people_say_it() {
+        assert_eq!(Exit::Code(3).to_string(), "exit status 3");
+        assert_eq!(Exit::Signal(9).to_string(), "killed by signal 9 (SIGKILL)");
+        assert_eq!(Exit::Signal(40).to_string(), "killed by signal 40");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn every_report_survives_the_wire() {
+        for report in [
+            Report::Started(42),
+            Report::FolderFailed(13),
+            Report::SpawnFailed(2),
+            Report::Ended(Exit::Code(255)),
+            Report::Ended(Exit::Signal(15)),
+            Report::Ended(Exit::Unknown),
+            Report::Finished { left: 3 },
+        ] {
+            assert_eq!(report.to_string().parse(), Ok(report));
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_line_that_is_no_report_is_refused() {
+        for line in [
+            "",
+            "started",
+            "started x",
+            "exited 1 2",
+            "started -1",
+            "Exited 1",
+            "hello 1",
+        ] {
+            assert_eq!(line.parse::<Report>(), Err(UnknownReport), "{line:?}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn only_the_two_orders_are_orders() {
+        let known: Vec<u8> = (0..=u8::MAX)
+            .filter(|byte| Order::from_byte(*byte).is_some())
+            .collect();
+        assert_eq!(known, [b'K', b'T']);
+    }
+}

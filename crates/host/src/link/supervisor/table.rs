@@ -1,0 +1,216 @@
+//! The process table, as `/proc` shows it: who descends from whom.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// One process, at the moment when the table was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::link) struct Process {
+    /// What tells this process from a later one with the same id.
+    pub(in crate::link) id: Identity,
+    /// The process id of its parent.
+    parent: i32,
+    /// The id of its process group.
+    group: i32,
+    /// The id of its session.
+    session: i32,
+    /// It has ended, and its parent has not noticed yet.
+    zombie: bool,
+}
+
+/// A process id together with the time when its process was started, in clock ticks since boot: ids are used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::link) struct Identity {
+    pid: i32,
+    started: u64,
+}
+
+impl Identity {
+    /// Sends `signal` to the process unless it has ended in the meantime.
+    ///
+    /// Looking again just before leaves a window of microseconds in which the process could end and its id be given to
+    /// another one, which takes the system a full turn through all ids.
+    pub(in crate::link) fn signal(self, signal: Signal) {
+        if Process::read(self.pid).is_some_and(|now| now.id == self) {
+            // Failing means that it ended just now, or that it belongs to another user: neither can be helped.
+            let _ = kill(Pid::from_raw(self.pid), signal);
+        }
+    }
+}
+
+impl Process {
+    fn read(pid: i32) -> Option<Self> {
+        // A line of `/proc/PID/stat` is at most about 400 bytes: 52 numbers and a name of 64 bytes.
+        let mut bytes = [0; 1024];
+        let mut file = File::open(format!("/proc/{pid}/stat")).ok()?;
+        let length = file.read(&mut bytes).ok()?;
+        Self::parse(pid, &bytes[..length])
+    }
+
+    /// Reads `PID (NAME) STATE PARENT GROUP SESSION …`, where NAME is any bytes, also spaces and brackets: see
+    /// `proc_pid_stat(5)`.
+    fn parse(pid: i32, line: &[u8]) -> Option<Self> {
+        let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
+        let rest = std::str::from_utf8(line.get(end_of_name + 1..)?).ok()?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        Some(Self {
+            id: Identity {
+                pid,
+                started: fields.get(19)?.parse().ok()?,
+            },
+            parent: fields.get(1)?.parse().ok()?,
+            group: fields.get(2)?.parse().ok()?,
+            session: fields.get(3)?.parse().ok()?,
+            zombie: matches!(*fields.first()?, "Z" | "X"),
+        })
+    }
+}
+
+/// Whether `/proc` is mounted and shows the process ids that this process can use. In a process namespace of its own with
+/// the `/proc` of another one, it shows ids that mean something else here.
+pub(in crate::link) fn is_usable() -> bool {
+    let shown = Path::new("/proc/self").read_link().ok();
+    shown.is_some_and(|name| name.to_str() == Some(&std::process::id().to_string()))
+}
+
+/// All processes that can be seen; none if the table is not usable.
+fn read() -> Vec<Process> {
+    if !is_usable() {
+        return Vec::new();
+    }
+    let Ok(folder) = Path::new("/proc").read_dir() else {
+        return Vec::new();
+    };
+    folder
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter_map(Process::read)
+        .collect()
+}
+
+/// The living processes below the process `root`, without itself.
+pub(in crate::link) fn descendants_of(root: u32) -> Vec<Process> {
+    below(&read(), |process| {
+        i64::from(process.parent) == i64::from(root)
+    })
+}
+
+/// The living processes of the session `leader`, and all below them, without the leader itself.
+///
+/// It finds what is left of a server whose supervisor was killed: the session is the supervisor's, and a process that
+/// left the session is found as long as one of its ancestors has not.
+pub(in crate::link) fn remains_of_session(leader: u32) -> Vec<Process> {
+    let is_leader = |pid: i32| i64::from(pid) == i64::from(leader);
+    below(&read(), |process| {
+        (is_leader(process.session) || is_leader(process.parent)) && !is_leader(process.id.pid)
+    })
+}
+
+/// Whether a living process belongs to this process group.
+pub(in crate::link) fn group_lives(group: i32) -> bool {
+    read()
+        .iter()
+        .any(|process| process.group == group && !process.zombie)
+}
+
+/// The living ones of the processes that are roots or descend from one.
+fn below(table: &[Process], is_root: impl Fn(&Process) -> bool) -> Vec<Process> {
+    let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
+    for process in table {
+        children.entry(process.parent).or_default().push(*process);
+    }
+    let mut found = HashMap::new();
+    let mut open: Vec<Process> = table.iter().copied().filter(is_root).collect();
+    while let Some(process) = open.pop() {
+        if found.insert(process.id, process).is_none() {
+            open.extend(children.get(&process.id.pid).into_iter().flatten());
+        }
+    }
+    found
+        .into_values()
+        .filter(|process| !process.zombie)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = "77 (x) S 5 77 3 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 9001 2 3";
+
+    fn process(pid: i32, parent: i32, session: i32) -> Process {
+        Process {
+            id: Identity { pid, started: 1 },
+            parent,
+            group: session,
+            session,
+            zombie: false,
+        }
+    }
+
+    fn pids(found: &[Process]) -> Vec<i32> {
+        let mut pids: Vec<i32> = found.iter().map(|process| process.id.pid).collect();
+        pids.sort_unstable();
+        pids
+    }
+
+    #[test]
+    fn a_line_is_read_whatever_the_name() {
+        for name in ["x", "a b", "a) S 9 9 9", "", "(((", "\u{fffd}"] {
+            let line = LINE.replacen("(x)", &format!("({name})"), 1);
+            let read = Process::parse(77, line.as_bytes());
+            let expected = Process {
+                id: Identity {
+                    pid: 77,
+                    started: 9001,
+                },
+                parent: 5,
+                group: 77,
+                session: 3,
+                zombie: false,
+            };
+            assert_eq!(read, Some(expected), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_cut_line_is_no_process() {
+        let start = LINE.find("9001").unwrap();
+        for length in 0..start {
+            assert_eq!(Process::parse(77, &LINE.as_bytes()[..length]), None);
+        }
+    }
+
+    #[test]
+    fn this_process_is_in_the_table() {
+        let me = i32::try_from(std::process::id()).unwrap();
+        assert!(read().iter().any(|process| process.id.pid == me));
+    }
+
+    #[test]
+    fn descendants_are_found_through_any_depth_but_zombies_are_not_counted() {
+        let mut table = vec![
+            process(1, 0, 1),
+            process(2, 1, 2),
+            process(3, 2, 3),
+            process(4, 3, 4),
+            process(9, 1, 9),
+        ];
+        table[2].zombie = true;
+        assert_eq!(
+            pids(&below(&table, |process| process.parent == 1)),
+            [2, 4, 9]
+        );
+        assert_eq!(pids(&below(&table, |process| process.parent == 2)), [4]);
+    }
+
+    #[test]
+    fn a_loop_in_a_torn_table_ends() {
+        let table = [process(2, 3, 1), process(3, 2, 1)];
+        assert_eq!(pids(&below(&table, |process| process.id.pid == 2)), [2, 3]);
+    }
+}

@@ -1,0 +1,434 @@
+//! What a supervisor process does, from its start to its exit. Single-threaded and synchronous.
+
+use std::collections::HashSet;
+use std::env;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal, kill, killpg};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, chdir, close, dup2_stderr, dup2_stdin, dup2_stdout, setsid};
+
+use super::protocol::{Exit, ORDERS_FD, Order, REPORTS_FD, Report};
+use super::table::{self, Identity};
+
+/// How long what a server left behind may take to end after `SIGTERM`.
+const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
+
+/// How long everything may take to end after `SIGTERM` when the host is gone.
+const ORPHAN_GRACE: Duration = Duration::from_secs(1);
+
+/// How long killed processes may take to disappear; one in uninterruptible sleep does not.
+const KILL_LIMIT: Duration = Duration::from_secs(4);
+
+/// How often the process table is read while the tree is being killed, besides each time that a child ends.
+const RESCAN: Duration = Duration::from_millis(20);
+
+/// The exit code of a supervisor that could not do its work: as `env(1)` and its like.
+const COULD_NOT_SUPERVISE: u8 = 125;
+
+/// The exit code of a supervisor that could not start the server.
+const COULD_NOT_START: u8 = 127;
+
+/// Runs `command` in `folder` as this process's server until it and all its descendants are gone.
+pub(super) fn supervise(folder: &OsStr, command: &[OsString]) -> ExitCode {
+    let Prepared {
+        orders,
+        mut reports,
+        signals,
+    } = match Prepared::new() {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            // Still the server's stderr, hence in the host's ring.
+            let message =
+                format!("cannot supervise (only its host can start a supervisor): {error}\n");
+            let _ = io::stderr().write_all(message.as_bytes());
+            return ExitCode::from(COULD_NOT_SUPERVISE);
+        }
+    };
+    if let Err(errno) = chdir(folder) {
+        tell(&mut reports, Report::FolderFailed(errno as i32));
+        return ExitCode::from(COULD_NOT_START);
+    }
+    let server = match start(command) {
+        Ok(server) => server,
+        Err(errno) => {
+            tell(&mut reports, Report::SpawnFailed(errno as i32));
+            return ExitCode::from(COULD_NOT_START);
+        }
+    };
+    release_streams();
+    tell(
+        &mut reports,
+        Report::Started(server.as_raw().unsigned_abs()),
+    );
+
+    let mut tree = Tree::new(server, reports);
+    let left = tree.watch(orders, &signals);
+    tell(&mut tree.reports, Report::Finished { left });
+    tree.exit_code()
+}
+
+/// Writes one report. Nobody may listen any more: then there is nobody to tell.
+fn tell(reports: &mut File, report: Report) {
+    let _ = reports.write_all(format!("{report}\n").as_bytes());
+}
+
+/// A process ready to start a server and to outlast its host.
+struct Prepared {
+    orders: File,
+    reports: File,
+    signals: SignalFd,
+}
+
+impl Prepared {
+    fn new() -> io::Result<Self> {
+        let orders = File::open(pipe(ORDERS_FD)?)?;
+        let reports = File::options().write(true).open(pipe(REPORTS_FD)?)?;
+        
+
+        // Every signal, so that a stray one cannot end this process and orphan the tree. SIGPIPE is one of them: writing
+        // to a host that is gone is an error then, not the end.
+        SigSet::all().thread_block()?;
+        let mut awaited = SigSet::empty();
+        for signal in [
+            Signal::SIGCHLD,
+            Signal::SIGTERM,
+            Signal::SIGINT,
+            Signal::SIGHUP,
+            Signal::SIGQUIT,
+        ] {
+            awaited.add(signal);
+        }
+        let signals =
+            SignalFd::with_flags(&awaited, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+
+        // Out of the terminal's session: Ctrl-C is for the host to handle. Fails only if this is a session already.
+        let _ = setsid();
+        prctl::set_child_subreaper(true)?;
+        // `ps` would say "exe" otherwise.
+        let _ = prctl::set_name(c"toolrack-superv");
+        Ok(Self {
+            orders,
+            reports,
+            signals,
+        })
+    }
+}
+
+/// The path by which an inherited pipe can be opened anew, close-on-exec; an error if `fd` is no pipe.
+///
+/// (Taking over the descriptor itself would need `unsafe`.)
+fn pipe(fd: i32) -> io::Result<std::path::PathBuf> {
+    let path = Path::new("/proc/self/fd").join(fd.to_string());
+    if path.metadata()?.file_type().is_fifo() {
+        Ok(path)
+    } else {
+        Err(io::ErrorKind::InvalidInput.into())
+    }
+}
+
+/// Closes every file descriptor above the standard three but those of `keep`.
+///
+/// None of these has an owner in this process: nothing else was opened yet. They are what the host failed to mark
+/// close-on-exec, which the server must not see, and the two inherited pipes.
+fn close_all_but(keep: &[&File]) -> io::Result<()> {
+    let open: Vec<i32> = Path::new("/proc/self/fd")
+        .read_dir()?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    for fd in open {
+        if fd > 2 && keep.iter().all(|file| file.as_raw_fd() != fd) {
+            // Fails for the folder's own descriptor, which is closed by now.
+            let _ = close(fd);
+        }
+    }
+    Ok(())
+}
+
+/// Starts the server in a process group of its own, with this process's streams, environment and working folder.
+///
+/// `posix_spawn` because, unlike `std::process::Command`, it can unblock the signals that are blocked here.
+fn start(command: &[OsString]) -> Result<Pid, Errno> {
+    let command: Vec<CString> = command
+        .iter()
+        .map(|word| c_string(word.as_bytes()))
+        .collect::<Result<_, _>>()?;
+    let program = command.first().ok_or(Errno::EINVAL)?;
+    let mut environment = Vec::new();
+    for (name, value) in env::vars_os() {
+        environment.push(c_string(&[name.into_vec(), value.into_vec()].join(&b'='))?);
+    }
+
+    let mut attributes = PosixSpawnAttr::init()?;
+    attributes.set_sigmask(&SigSet::empty())?;
+    attributes.set_sigdefault(&SigSet::all())?;
+    // Not this process's group, so that a server which signals its own group does not signal its supervisor.
+    attributes.set_pgroup(Pid::from_raw(0))?;
+    attributes.set_flags(
+        PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK
+            | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF
+            | PosixSpawnFlags::POSIX_SPAWN_SETPGROUP,
+    )?;
+    posix_spawn(
+        program.as_c_str(),
+        &PosixSpawnFileActions::init()?,
+        &attributes,
+        &command,
+        &environment,
+    )
+}
+
+fn c_string(bytes: &[u8]) -> Result<CString, Errno> {
+    CString::new(bytes).map_err(|_| Errno::EINVAL)
+}
+
+/// Lets go of the server's streams, so that their end of file tells about the server alone, and of its working folder,
+/// so that it can be unmounted.
+fn release_streams() {
+    match File::options().read(true).write(true).open("/dev/null") {
+        Ok(null) => {
+            let _ = dup2_stdin(&null)
+                .and(dup2_stdout(&null))
+                .and(dup2_stderr(&null));
+        }
+        Err(_) => {
+            for fd in 0..=2 {
+                let _ = close(fd);
+            }
+        }
+    }
+    let _ = chdir("/");
+}
+
+/// How far the end of the tree has come. A later stage never goes back to an earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The server may run.
+    Watching,
+    /// Every descendant got a `SIGTERM`; at `kill_at`, if that is set, the next stage begins.
+    Terminating { kill_at: Option<Instant> },
+    /// Every descendant gets `SIGKILL`, until `give_up_at`.
+    Killing { give_up_at: Instant },
+}
+
+/// The server and its descendants.
+struct Tree {
+    server: Pid,
+    exit: Option<Exit>,
+    stage: Stage,
+    terminated: HashSet<Identity>,
+    reports: File,
+}
+
+impl Tree {
+    fn new(server: Pid, reports: File) -> Self {
+        Self {
+            server,
+            exit: None,
+            stage: Stage::Watching,
+            terminated: HashSet::new(),
+            reports,
+        }
+    }
+
+    /// Watches until no descendant is left, or until those that are cannot be ended; tells how many that are.
+    fn watch(&mut self, orders: File, signals: &SignalFd) -> u32 {
+        let mut orders = Some(orders);
+        loop {
+            if self.reap() {
+                return 0;
+            }
+            if let Some(left) = self.advance(Instant::now()) {
+                return left;
+            }
+            wait(orders.as_ref(), signals, self.next_look(Instant::now()));
+            self.obey(&mut orders);
+            self.hear(signals);
+        }
+    }
+
+    /// Collects the children that have ended, orphans included. True if there is no child left, hence no descendant.
+    fn reap(&mut self) -> bool {
+        loop {
+            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) => return false,
+                Ok(WaitStatus::Exited(pid, code)) if pid == self.server => {
+                    self.server_ended(Exit::Code(code))
+                }
+                Ok(WaitStatus::Signaled(pid, signal, _)) if pid == self.server => {
+                    self.server_ended(Exit::Signal(signal as i32));
+                }
+                // Somebody was collected whose signal has no name here: a real-time signal.
+                Err(Errno::EINVAL)
+                    if self.exit.is_none() && kill(self.server, None) == Err(Errno::ESRCH) =>
+                {
+                    self.server_ended(Exit::Unknown);
+                }
+                Ok(_) | Err(Errno::EINVAL | Errno::EINTR) => {}
+                Err(_) => {
+                    if self.exit.is_none() {
+                        self.server_ended(Exit::Unknown);
+                    }
+                    return true;
+                }
+            }
+        }
+    }
+
+    fn server_ended(&mut self, exit: Exit) {
+        self.exit = Some(exit);
+        tell(&mut self.reports, Report::Ended(exit));
+        self.terminate(Some(LEFTOVER_GRACE));
+    }
+
+    /// Sends `SIGTERM` to every descendant that had none yet, and kills after `grace` if there is one.
+    ///
+    /// Once each, because to many programs a second one means "at once"; and not to those that are started later, because
+    /// they may be how a program cleans up.
+    fn terminate(&mut self, grace: Option<Duration>) {
+        let asked = grace.map(|grace| Instant::now() + grace);
+        match &mut self.stage {
+            Stage::Watching => self.stage = Stage::Terminating { kill_at: asked },
+            Stage::Terminating { kill_at } => {
+                *kill_at = [*kill_at, asked].into_iter().flatten().min()
+            }
+            Stage::Killing { .. } => return,
+        }
+        for process in table::descendants_of(std::process::id()) {
+            if self.terminated.insert(process.id) {
+                process.id.signal(Signal::SIGTERM);
+                // A stopped process must go on to hear it.
+                process.id.signal(Signal::SIGCONT);
+            }
+        }
+        self.signal_what_cannot_be_seen(Signal::SIGTERM);
+    }
+
+    /// The next best without a table of processes: the server's own group, whose id is taken as long as the server was not
+    /// collected.
+    fn signal_what_cannot_be_seen(&self, signal: Signal) {
+        if self.exit.is_none() && !table::is_usable() {
+            let _ = killpg(self.server, signal);
+        }
+    }
+
+    fn kill(&mut self) {
+        if !matches!(self.stage, Stage::Killing { .. }) {
+            self.stage = Stage::Killing {
+                give_up_at: Instant::now() + KILL_LIMIT,
+            };
+        }
+    }
+
+    /// Does the work of the stage. Tells how many are left if they cannot be ended.
+    fn advance(&mut self, now: Instant) -> Option<u32> {
+        if let Stage::Terminating {
+            kill_at: Some(kill_at),
+        } = self.stage
+            && now >= kill_at
+        {
+            self.kill();
+        }
+        if let Stage::Killing { give_up_at } = self.stage {
+            // Read anew each time: a descendant may have started another between the last reading and the signal.
+            let left = table::descendants_of(std::process::id());
+            if now >= give_up_at {
+                // There is one at least: it has not been collected.
+                return Some(u32::try_from(left.len()).unwrap_or(u32::MAX).max(1));
+            }
+            for process in left {
+                process.id.signal(Signal::SIGKILL);
+            }
+            self.signal_what_cannot_be_seen(Signal::SIGKILL);
+        }
+        None
+    }
+
+    /// How long to wait for something to happen; `None` is for ever.
+    fn next_look(&self, now: Instant) -> Option<Duration> {
+        match self.stage {
+            Stage::Watching | Stage::Terminating { kill_at: None } => None,
+            Stage::Terminating {
+                kill_at: Some(kill_at),
+            } => Some(kill_at.saturating_duration_since(now)),
+            Stage::Killing { .. } => Some(RESCAN),
+        }
+    }
+
+    /// Reads orders; end of file means that the host is gone.
+    fn obey(&mut self, orders: &mut Option<File>) {
+        let Some(mut pipe) = orders.as_ref() else {
+            return;
+        };
+        if !is_readable(pipe) {
+            return;
+        }
+        let mut bytes = [0; 16];
+        match pipe.read(&mut bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Ok(0) | Err(_) => {
+                *orders = None;
+                self.terminate(Some(ORPHAN_GRACE));
+            }
+            Ok(length) => {
+                for order in bytes[..length].iter().copied().filter_map(Order::from_byte) {
+                    match order {
+                        Order::Terminate => self.terminate(None),
+                        Order::Kill => self.kill(),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads the signals that came for this process itself.
+    fn hear(&mut self, signals: &SignalFd) {
+        while let Ok(Some(signal)) = signals.read_signal() {
+            // An ended child is collected on the next turn; everything else asks this process to end.
+            if signal.ssi_signo != Signal::SIGCHLD as u32 {
+                self.terminate(Some(ORPHAN_GRACE));
+            }
+        }
+    }
+
+    fn exit_code(&self) -> ExitCode {
+        match self.exit {
+            Some(Exit::Code(code)) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
+            Some(Exit::Signal(number)) => {
+                ExitCode::from(u8::try_from(128 + number).unwrap_or(u8::MAX))
+            }
+            _ => ExitCode::FAILURE,
+        }
+    }
+}
+
+/// Waits until an order or a signal can be read, or `limit` has passed.
+fn wait(orders: Option<&File>, signals: &SignalFd, limit: Option<Duration>) {
+    let mut sources = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+    sources.extend(orders.map(|orders| PollFd::new(orders.as_fd(), PollFlags::POLLIN)));
+    // A millisecond more, because `poll` counts in whole ones and too early would mean to turn in circles.
+    let limit = limit.map_or(PollTimeout::NONE, |limit| {
+        PollTimeout::try_from(limit + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+    });
+    // Whatever it returns, the caller looks at everything.
+    let _ = poll(&mut sources, limit);
+}
+
+/// Whether a read would return at once, be it with end of file.
+fn is_readable(pipe: &File) -> bool {
+    let mut source = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+    matches!(poll(&mut source, PollTimeout::ZERO), Ok(1..))
+}

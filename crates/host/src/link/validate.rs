@@ -1,0 +1,428 @@
+//! Structured content against the output schema of its tool, with a bound on the work.
+//!
+//! Both come from a server that may be hostile, and JSON Schema can ask for exponential work with a few lines: `n`
+//! definitions that each refer to the next twice are 2^n evaluations. A deadline does not help, for nobody can stop a
+//! thread that computes. So the work is counted first: [`Validator::compile`] refuses a schema that unfolds to too
+//! much, [`Validator::validate`] walks schema and instance together, counts what the worst run would evaluate, and
+//! only then lets the real validator run. Regular expressions are counted by size and by the text they run over.
+//!
+//! No `$ref` is ever fetched. Formats are not asserted. Neither function does IO, yet both may take tens of
+//! milliseconds: call them off the async threads.
+
+mod graph;
+mod pattern;
+
+use std::fmt::Write as _;
+
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{Draft, PatternOptions, ValidationError};
+use serde_json::Value;
+
+use graph::Graph;
+
+/// Most subschemas after all `$ref`s are unfolded.
+pub const MAX_NODES: u64 = 10_000;
+
+/// Deepest nesting of subschemas after all `$ref`s are unfolded, a recursion counted once; and of the JSON itself.
+pub const MAX_DEPTH: usize = 64;
+
+/// Most JSON values in a schema, those of `enum` and of annotations included.
+pub const MAX_VALUES: usize = 100_000;
+
+/// Most states, estimated, of all regular expressions of a schema.
+pub const MAX_PATTERN_STATES: u64 = 50_000;
+
+/// Most evaluations that one validation may come to. About 50 ms of an optimised build.
+pub const MAX_STEPS: u64 = 1_000_000;
+
+/// Up to so many evaluations a failure is reported in full, and up to so many with its first message: collecting
+/// errors costs many times a plain check.
+const STEPS_WITH_ALL: u64 = 20_000;
+const STEPS_WITH_FIRST: u64 = 250_000;
+
+/// Most messages of one failure.
+pub const MAX_MESSAGES: usize = 8;
+
+/// Longest message in bytes.
+pub const MESSAGE_BYTES: usize = 200;
+
+/// Bytes a compiled regular expression may take.
+const PATTERN_BYTES: usize = 2 << 20;
+
+/// How often a regular expression with look-around may step back.
+const BACKTRACKS: usize = 1_000;
+
+/// Why a schema is not used for validation. The tool itself can be used all the same.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SchemaProblem {
+    /// A `$ref` leaves the schema. It is never followed.
+    #[error("the output schema refers to {reference:?}, outside itself; nothing is fetched for it")]
+    RemoteRef {
+        /// The reference, or its beginning.
+        reference: String,
+    },
+    /// A `$ref` into the schema points nowhere.
+    #[error("the output schema refers to {reference:?}, which it does not contain")]
+    UnknownRef {
+        /// The reference, or its beginning.
+        reference: String,
+    },
+    /// A `$ref` leads back to itself without a step into the instance, so that evaluating it never ends.
+    #[error("a $ref of the output schema leads back to itself without end")]
+    EndlessRef,
+    /// More than [`MAX_NODES`] subschemas, or more than [`MAX_VALUES`] values.
+    #[error("the output schema unfolds to more than {MAX_NODES} subschemas")]
+    TooManyNodes,
+    /// Deeper than [`MAX_DEPTH`].
+    #[error("the output schema is nested deeper than {MAX_DEPTH} levels")]
+    TooDeep,
+    /// The regular expressions are larger than [`MAX_PATTERN_STATES`].
+    #[error("the regular expressions of the output schema are too large")]
+    PatternsTooLarge,
+    /// A keyword whose meaning depends on more than the schema's own text, such as `$dynamicRef` or a nested `$id`.
+    #[error("the output schema uses {keyword}, which is not supported")]
+    Unsupported {
+        /// The keyword.
+        keyword: &'static str,
+    },
+    /// Not a valid JSON Schema.
+    #[error("the output schema is not valid: {reason}")]
+    Invalid {
+        /// What is wrong, at most [`MESSAGE_BYTES`] bytes.
+        reason: String,
+    },
+}
+
+/// Why structured content was not found valid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// It does not match the schema.
+    #[error("structured content does not match the output schema: {}", messages.join("; "))]
+    Mismatch {
+        /// Where and why: one to [`MAX_MESSAGES`] messages of at most [`MESSAGE_BYTES`] bytes. They hold no values of
+        /// the instance, but may hold its property names, and text of the schema.
+        messages: Vec<String>,
+    },
+    /// Validating it could take more than [`MAX_STEPS`] evaluations; it was not tried.
+    #[error("structured content was not validated: with this output schema it would take too long")]
+    TooExpensive,
+}
+
+/// A compiled output schema. Immutable: share it between calls.
+#[derive(Debug)]
+pub struct Validator {
+    graph: Graph,
+    inner: jsonschema::Validator,
+}
+
+impl Validator {
+    /// Checks that the schema is affordable and compiles it.
+    ///
+    /// # Errors
+    /// [`SchemaProblem`] says what is wrong; the first problem met is given.
+    pub fn compile(schema: &Value) -> Result<Self, SchemaProblem> {
+        let graph = Graph::of(schema)?;
+        let inner = jsonschema::options()
+            .with_draft(draft(schema))
+            .offline()
+            .should_validate_formats(false)
+            .with_pattern_options(PatternOptions::fancy_regex().size_limit(PATTERN_BYTES).backtrack_limit(BACKTRACKS))
+            .build(schema)
+            .map_err(|error| SchemaProblem::Invalid { reason: message(&error) })?;
+        Ok(Self { graph, inner })
+    }
+
+    /// Checks one instance.
+    ///
+    /// # Errors
+    /// [`Unfit::Mismatch`] says where it fails; [`Unfit::TooExpensive`] that it was not tried.
+    pub fn validate(&self, instance: &Value) -> Result<(), Unfit> {
+        let steps = self.graph.cost(instance, MAX_STEPS).ok_or(Unfit::TooExpensive)?;
+        if self.inner.is_valid(instance) {
+            return Ok(());
+        }
+        let errors: Vec<_> = match steps {
+            ..=STEPS_WITH_ALL => self.inner.iter_errors(instance).take(MAX_MESSAGES).collect(),
+            ..=STEPS_WITH_FIRST => self.inner.validate(instance).err().into_iter().collect(),
+            _ => Vec::new(),
+        };
+        if errors.iter().any(|error| matches!(error.kind(), ValidationErrorKind::BacktrackLimitExceeded { .. })) {
+            return Err(Unfit::TooExpensive);
+        }
+        let mut messages: Vec<_> = errors.iter().map(message).collect();
+        if messages.is_empty() {
+            messages.push("it is too large to say where".to_owned());
+        }
+        Err(Unfit::Mismatch { messages })
+    }
+}
+
+/// The dialect a schema is written in: what it says if that is known, and otherwise what MCP says, 2020-12.
+fn draft(schema: &Value) -> Draft {
+    match schema.get("$schema").and_then(Value::as_str).map(|uri| uri.trim_end_matches('#')) {
+        Some("http://json-schema.org/draft-04/schema") => Draft::Draft4,
+        Some("http://json-schema.org/draft-06/schema") => Draft::Draft6,
+        Some("http://json-schema.org/draft-07/schema") => Draft::Draft7,
+        Some("https://json-schema.org/draft/2019-09/schema") => Draft::Draft201909,
+        _ => Draft::Draft202012,
+    }
+}
+
+/// One error as `place: what`, without the values of the instance.
+fn message(error: &ValidationError<'_>) -> String {
+    let mut text = Limited { text: String::new() };
+    let place = error.instance_path().as_str();
+    // The writer fails once it is full, which is the purpose.
+    let _ = match place {
+        "" => write!(text, "{}", error.masked()),
+        _ => write!(text, "{place}: {}", error.masked()),
+    };
+    text.text
+}
+
+/// A string that takes [`MESSAGE_BYTES`] and no more: a message can quote a huge `enum`.
+struct Limited {
+    text: String,
+}
+
+impl std::fmt::Write for Limited {
+    fn write_str(&mut self, more: &str) -> std::fmt::Result {
+        const ELLIPSIS: &str = "…";
+        if self.text.len() + more.len() <= MESSAGE_BYTES - ELLIPSIS.len() {
+            self.text.push_str(more);
+            return Ok(());
+        }
+        let room = MESSAGE_BYTES - ELLIPSIS.len() - self.text.len();
+        self.text.push_str(&more[..more.floor_char_boundary(room)]);
+        self.text.push_str(ELLIPSIS);
+        Err(std::fmt::Error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    /// `n` definitions, each of which refers to the next twice: 2^n evaluations in the naive validator.
+    fn doubling(n: usize) -> Value {
+        let mut definitions = serde_json::Map::new();
+        for i in 0..n {
+            let next = json!({"$ref": format!("#/$defs/d{}", i + 1)});
+            definitions.insert(format!("d{i}"), json!({"anyOf": [next, next]}));
+        }
+        definitions.insert(format!("d{n}"), json!({"type": "string"}));
+        json!({"$defs": definitions, "$ref": "#/$defs/d0"})
+    }
+
+    fn problem(schema: &Value) -> SchemaProblem {
+        Validator::compile(schema).unwrap_err()
+    }
+
+    fn messages(schema: &Value, instance: &Value) -> Vec<String> {
+        match Validator::compile(schema).unwrap().validate(instance) {
+            Err(Unfit::Mismatch { messages }) => messages,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn content_that_matches_passes_and_other_content_is_told_where_it_fails() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"temperature": {"type": "number"}, "sky": {"$ref": "#/$defs/sky"}},
+            "required": ["temperature"],
+            "$defs": {"sky": {"enum": ["clear", "grey"]}},
+        });
+        let validator = Validator::compile(&schema).unwrap();
+        assert_eq!(validator.validate(&json!({"temperature": 1.5, "sky": "grey"})), Ok(()));
+        assert_eq!(
+            messages(&schema, &json!({"sky": "a secret"})),
+            [r#""temperature" is a required property"#, r#"/sky: value is not one of "clear" or "grey""#]
+        );
+    }
+
+    #[test]
+    fn a_schema_that_doubles_is_refused_before_it_is_evaluated() {
+        for n in [13, 25, 31] {
+            assert_eq!(problem(&doubling(n)), SchemaProblem::TooManyNodes, "2^{n}");
+        }
+        assert_eq!(problem(&doubling(1_000)), SchemaProblem::TooDeep);
+        assert!(Validator::compile(&doubling(10)).unwrap().validate(&json!("text")).is_ok());
+    }
+
+    #[test]
+    fn a_schema_that_doubles_with_each_level_of_the_instance_is_not_run() {
+        let schema = json!({"properties": {"child": {"oneOf": [{"$ref": "#"}, {"$ref": "#"}]}}});
+        let validator = Validator::compile(&schema).unwrap();
+        let nested = |depth| (0..depth).fold(json!({}), |child, _| json!({ "child": child }));
+        assert_eq!(validator.validate(&nested(0)), Ok(()));
+        assert!(matches!(validator.validate(&nested(5)), Err(Unfit::Mismatch { .. })));
+        assert_eq!(validator.validate(&nested(40)), Err(Unfit::TooExpensive));
+    }
+
+    #[test]
+    fn towers_of_unevaluated_properties_are_refused() {
+        let tower = |height| {
+            (0..height).fold(json!({"properties": {"a": true}}), |below, _| {
+                json!({"anyOf": [below], "unevaluatedProperties": {"type": "string"}})
+            })
+        };
+        assert_eq!(Validator::compile(&tower(2)).unwrap().validate(&json!({"b": "text"})), Ok(()));
+        assert_eq!(problem(&tower(20)), SchemaProblem::TooManyNodes);
+    }
+
+    #[test]
+    fn an_ordinary_table_is_affordable() {
+        let schema = json!({"type": "object", "properties": {"rows": {"type": "array", "items": {
+            "type": "object",
+            "properties": {"id": {"type": "string", "pattern": "^[0-9a-f]{8}$"}, "n": {"type": ["integer", "null"]}},
+            "required": ["id"],
+            "additionalProperties": false,
+        }}}});
+        let row = json!({"id": "0123abcd", "n": 7});
+        let instance = json!({"rows": vec![row; 5_000]});
+        assert_eq!(Validator::compile(&schema).unwrap().validate(&instance), Ok(()));
+    }
+
+    #[test]
+    fn nothing_outside_the_schema_is_referred_to() {
+        for reference in ["https://127.0.0.1:1/x.json", "file:///etc/passwd", "other.json#/a", "//host/x"] {
+            let schema = json!({"properties": {"a": {"$ref": reference}}});
+            assert_eq!(problem(&schema), SchemaProblem::RemoteRef { reference: reference.to_owned() });
+        }
+        let own = json!({"$id": "https://example.com/s", "$ref": "https://example.com/s#/$defs/a", "$defs": {"a": {}}});
+        assert!(Validator::compile(&own).is_ok());
+        let custom = json!({"$schema": "https://example.com/meta", "type": "string"});
+        assert!(Validator::compile(&custom).is_ok());
+    }
+
+    #[test]
+    fn references_inside_the_schema_are_followed() {
+        let schema = json!({
+            "properties": {"a": {"$ref": "#/$defs/x%20~1y"}, "b": {"$ref": "#here"}},
+            "$defs": {"x /y": {"type": "string"}, "z": {"$anchor": "here", "type": "number"}},
+        });
+        assert_eq!(messages(&schema, &json!({"a": 1, "b": ""})).len(), 2);
+        let unknown = json!({"$ref": "#/$defs/none"});
+        assert_eq!(problem(&unknown), SchemaProblem::UnknownRef { reference: "#/$defs/none".to_owned() });
+    }
+
+    #[test]
+    fn a_reference_that_never_ends_is_refused_and_an_ordinary_recursion_is_not() {
+        assert_eq!(problem(&json!({"$ref": "#"})), SchemaProblem::EndlessRef);
+        let circle = json!({"$defs": {"a": {"allOf": [{"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"});
+        assert_eq!(problem(&circle), SchemaProblem::EndlessRef);
+        let tree = json!({"properties": {"children": {"items": {"$ref": "#"}}}, "required": ["children"]});
+        let leaf = json!({"children": []});
+        assert!(Validator::compile(&tree).unwrap().validate(&json!({"children": [leaf, leaf]})).is_ok());
+        assert_eq!(messages(&tree, &json!({"children": [{}]})).len(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_judged_from_the_text_alone_is_refused() {
+        assert_eq!(problem(&json!({"$dynamicRef": "#x"})), SchemaProblem::Unsupported { keyword: "$dynamicRef" });
+        let nested = json!({"properties": {"a": {"$id": "x"}}});
+        assert_eq!(problem(&nested), SchemaProblem::Unsupported { keyword: "a nested $id" });
+        let invalid = problem(&json!({"type": "objekt"}));
+        assert!(matches!(invalid, SchemaProblem::Invalid { .. }), "{invalid:?}");
+        let property = json!({"properties": {"$id": {"type": "string"}, "$ref": {"type": "string"}}});
+        assert!(Validator::compile(&property).is_ok());
+    }
+
+    #[test]
+    fn regular_expressions_are_paid_for() {
+        assert_eq!(problem(&json!({"pattern": "((a{100}){100}){100}"})), SchemaProblem::PatternsTooLarge);
+        let blow_up = Validator::compile(&json!({"pattern": "(a|b)*a(a|b){1000}c"})).unwrap();
+        assert!(matches!(blow_up.validate(&json!("ab".repeat(50))), Err(Unfit::Mismatch { .. })));
+        assert_eq!(blow_up.validate(&json!("ab".repeat(50_000))), Err(Unfit::TooExpensive));
+        let steps_back = Validator::compile(&json!({"pattern": r"^(a+)\1*(a+)\2*(a+)\3*b"})).unwrap();
+        assert_eq!(steps_back.validate(&json!("a".repeat(40))), Err(Unfit::TooExpensive));
+        let look_ahead = Validator::compile(&json!({"pattern": r"^(?=.*[0-9]).{8,}$"})).unwrap();
+        assert_eq!(look_ahead.validate(&json!("passw0rd")), Ok(()));
+        assert!(matches!(look_ahead.validate(&json!("password")), Err(Unfit::Mismatch { .. })));
+    }
+
+    #[test]
+    fn messages_are_few_short_and_without_values() {
+        let names: Vec<_> = (0..100).map(|i| format!("{i}{}", "é".repeat(200))).collect();
+        let schema = json!({"items": {"enum": names}});
+        let messages = messages(&schema, &json!(vec!["the secret"; 50]));
+        assert_eq!(messages.len(), MAX_MESSAGES);
+        for message in messages {
+            assert!(message.len() <= MESSAGE_BYTES && message.ends_with('…') && !message.contains("secret"), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_deepest_recursion_allowed_fits_a_thread_of_two_mebibytes() {
+        // Five in-place levels for each level of the instance, failing at the very bottom.
+        let schema = json!({"$defs": {"n": {"allOf": [{"anyOf": [{"oneOf": [{"if": true, "then": {
+            "properties": {"c": {"$ref": "#/$defs/n"}}, "type": "object"
+        }}]}]}]}}, "$ref": "#/$defs/n"});
+        let validator = Validator::compile(&schema).unwrap();
+        let nested = |depth| (0..depth).fold(json!(0), |child, _| json!({ "c": child }));
+        let thread = std::thread::Builder::new().stack_size(2 << 20);
+        let deepest = thread.spawn(move || (0..120).rev().find(|&d| validator.validate(&nested(d)) != Err(Unfit::TooExpensive)));
+        assert!((30..60).contains(&deepest.unwrap().join().unwrap().unwrap()));
+    }
+
+    /// Schemas made of the keywords that matter, referring to themselves and to nowhere.
+    fn schema() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(json!(true)),
+            Just(json!({"type": "string", "pattern": "^a{2,3}(?!b)"})),
+            Just(json!({"enum": [1, "a", null], "uniqueItems": true})),
+            prop::sample::select(vec!["#", "#/$defs/a", "#/properties/a", "#b", "x#", "#/%zz", ""])
+                .prop_map(|reference| json!({ "$ref": reference })),
+            Just(json!({"type": 7, "required": "x", "properties": [], "allOf": {}})),
+        ];
+        leaf.prop_recursive(4, 24, 3, |inner| {
+            let one = prop::sample::select(vec![
+                "not", "if", "then", "items", "contains", "additionalProperties", "propertyNames",
+                "unevaluatedProperties", "unevaluatedItems",
+            ]);
+            let many = prop::sample::select(vec!["allOf", "anyOf", "oneOf", "prefixItems"]);
+            let named = prop::sample::select(vec!["properties", "$defs", "patternProperties", "dependentSchemas"]);
+            let pair = (inner.clone(), inner.clone());
+            prop_oneof![
+                (one, inner.clone()).prop_map(|(keyword, schema)| json!({ keyword: schema })),
+                (many, pair.clone()).prop_map(|(keyword, (a, b))| json!({ keyword: [a, b] })),
+                (named, pair.clone()).prop_map(|(keyword, (a, b))| json!({ keyword: {"a": a, "b": b} })),
+                pair.prop_map(|(a, b)| json!({"properties": {"a": a}, "$defs": {"a": b}, "unevaluatedProperties": false})),
+            ]
+        })
+    }
+
+    fn instance() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![Just(json!(null)), Just(json!(1)), "[ab]{0,4}".prop_map(Value::from)];
+        leaf.prop_recursive(4, 24, 3, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                prop::collection::hash_map("[abc]", inner, 0..3).prop_map(|map| map.into_iter().collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+        #[test]
+        fn what_is_accepted_is_judged_as_the_plain_validator_does(schema in schema(), instance in instance()) {
+            if let Ok(validator) = Validator::compile(&schema) {
+                let plain = jsonschema::draft202012::options().offline().build(&schema).unwrap();
+                match validator.validate(&instance) {
+                    Ok(()) => prop_assert!(plain.is_valid(&instance)),
+                    Err(Unfit::Mismatch { messages }) => {
+                        prop_assert!(!plain.is_valid(&instance));
+                        prop_assert!((1..=MAX_MESSAGES).contains(&messages.len()));
+                    }
+                    Err(Unfit::TooExpensive) => {}
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! The subschemas of a schema and how they lead to each other, to count evaluations without making them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::{Map, Value};
+
+use super::{MAX_DEPTH, MAX_NODES, MAX_PATTERN_STATES, MAX_VALUES, SchemaProblem, pattern};
+
+/// Deepest recursion of a validation: levels of the instance times subschemas that apply to one level. Bounds the
+/// stack, here and in the validator.
+const MAX_RECURSION: usize = 256;
+
+/// Bytes of text, or JSON values compared, that cost as much as one evaluation (measured: some 40 ns).
+const CHEAP_PER_STEP: u64 = 16;
+
+/// Longest text given to an expression that steps back, in bytes: its cost can grow with the square.
+const BACKTRACKING_BYTES: usize = 1_000;
+
+/// What an expression that steps back costs more, per text, beside the square.
+const BACKTRACKING_STEPS: u64 = 16;
+
+/// The part of the budget that a schema with such expressions gets: where they give up, the validator runs again under
+/// each assumption of what they would have said, up to 64 times.
+const BACKTRACKING_RUNS: u64 = 16;
+
+/// A schema as a graph: a node per subschema, an edge wherever evaluating one evaluates another.
+#[derive(Debug)]
+pub(super) struct Graph {
+    nodes: Vec<Node>,
+    may_backtrack: bool,
+}
+
+type NodeId = usize;
+
+/// Where a subschema is evaluated, seen from the one that holds it.
+#[derive(Debug, Default)]
+struct Node {
+    /// Evaluations that the keywords with no subschema count for.
+    weight: u64,
+    /// On the same instance: `allOf`, `anyOf`, `$ref`, `if`, …
+    here: Vec<NodeId>,
+    /// How often each of `here` is evaluated.
+    times: u64,
+    /// `unevaluatedProperties` or `unevaluatedItems`: what the subschemas evaluate must be found out.
+    marks_evaluated: bool,
+    /// On the property of that name.
+    properties: BTreeMap<String, NodeId>,
+    /// On properties in general: `additionalProperties`, `patternProperties`, …
+    each_property: Vec<NodeId>,
+    /// On the names of the properties.
+    each_name: Vec<NodeId>,
+    /// On the item at that place.
+    prefix: Vec<NodeId>,
+    /// On items in general.
+    each_item: Vec<NodeId>,
+    /// `uniqueItems` compares whole items.
+    compares_items: bool,
+    /// States of the expressions run on a text, and on each name of a property.
+    text_states: u64,
+    name_states: u64,
+    /// One of them may step back.
+    may_backtrack: bool,
+}
+
+impl Graph {
+    /// Reads a schema and refuses it when it is too large, or not closed in itself.
+    pub(super) fn of(schema: &Value) -> Result<Self, SchemaProblem> {
+        check_json(schema)?;
+        let mut reading = Reading { root: schema, ids: HashMap::new(), found: Vec::new() };
+        reading.id(schema);
+        let mut graph = Self { nodes: Vec::new(), may_backtrack: false };
+        // Nodes are read in the order in which they were found, so a node's place in the list is its id.
+        while let Some(&value) = reading.found.get(graph.nodes.len()) {
+            let node = reading.node(value, graph.nodes.is_empty())?;
+            graph.may_backtrack |= node.may_backtrack;
+            graph.nodes.push(node);
+        }
+        let states: u64 = graph.nodes.iter().fold(0, |sum, node| sum.saturating_add(node.text_states + node.name_states));
+        if states > MAX_PATTERN_STATES {
+            return Err(SchemaProblem::PatternsTooLarge);
+        }
+        graph.unfold()?;
+        Ok(graph)
+    }
+
+    /// Refuses a schema that unfolds to too much or never ends, and sets how often in-place subschemas are evaluated.
+    fn unfold(&mut self) -> Result<(), SchemaProblem> {
+        self.check_unfolded()?;
+        let mut heights = vec![None; self.nodes.len()];
+        for id in 0..self.nodes.len() {
+            if self.nodes[id].marks_evaluated {
+                // To find what is evaluated, the validator evaluates everything below again, at each level.
+                self.nodes[id].times = 3 + self.height(id, &mut heights);
+            }
+        }
+        self.check_unfolded()
+    }
+
+    fn check_unfolded(&self) -> Result<(), SchemaProblem> {
+        Unfolding { nodes: &self.nodes, path: Vec::new(), count: 0 }.visit(0, false)
+    }
+
+    /// How many levels of in-place subschemas are below a node. They form no circle; that was checked.
+    fn height(&self, id: NodeId, known: &mut [Option<u64>]) -> u64 {
+        if let Some(height) = known[id] {
+            return height;
+        }
+        let height = self.nodes[id].here.iter().map(|&next| 1 + self.height(next, known)).max().unwrap_or(0);
+        known[id] = Some(height);
+        height
+    }
+
+    /// How many evaluations validating the instance comes to at worst; `None` if more than `budget`.
+    pub(super) fn cost(&self, instance: &Value, budget: u64) -> Option<u64> {
+        let budget = if self.may_backtrack { budget / BACKTRACKING_RUNS } else { budget };
+        let mut run = DryRun { nodes: &self.nodes, steps: 0, budget };
+        run.evaluate(0, instance, 0).map(|()| run.steps)
+    }
+}
+
+/// Bounds the JSON of the schema itself, before anything recurses into it.
+fn check_json(schema: &Value) -> Result<(), SchemaProblem> {
+    let mut values = 0;
+    let mut open = vec![(schema, 0)];
+    while let Some((value, depth)) = open.pop() {
+        values += 1;
+        if values > MAX_VALUES {
+            return Err(SchemaProblem::TooManyNodes);
+        }
+        if depth > MAX_DEPTH {
+            return Err(SchemaProblem::TooDeep);
+        }
+        match value {
+            Value::Array(items) => open.extend(items.iter().map(|item| (item, depth + 1))),
+            Value::Object(map) => open.extend(map.values().map(|value| (value, depth + 1))),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Builds nodes, giving each subschema its number when it is first met.
+struct Reading<'s> {
+    root: &'s Value,
+    /// By address: a subschema is the same one however it is reached.
+    ids: HashMap<*const Value, NodeId>,
+    found: Vec<&'s Value>,
+}
+
+impl<'s> Reading<'s> {
+    fn id(&mut self, schema: &'s Value) -> NodeId {
+        let found = &mut self.found;
+        *self.ids.entry(schema).or_insert_with(|| {
+            found.push(schema);
+            found.len() - 1
+        })
+    }
+
+    fn node(&mut self, schema: &'s Value, is_root: bool) -> Result<Node, SchemaProblem> {
+        let mut node = Node { weight: 1, times: 1, ..Node::default() };
+        let Value::Object(keywords) = schema else {
+            return Ok(node);
+        };
+        for (keyword, value) in keywords {
+            node.weight += 1;
+            self.keyword(&mut node, keyword, value)?;
+        }
+        if !is_root && keywords.contains_key("$id") {
+            return Err(SchemaProblem::Unsupported { keyword: "a nested $id" });
+        }
+        Ok(node)
+    }
+
+    fn keyword(&mut self, node: &mut Node, keyword: &str, value: &'s Value) -> Result<(), SchemaProblem> {
+        match keyword {
+            "$ref" => node.here.push(self.reference(value)?),
+            "$dynamicRef" => return Err(SchemaProblem::Unsupported { keyword: "$dynamicRef" }),
+            "$recursiveRef" => return Err(SchemaProblem::Unsupported { keyword: "$recursiveRef" }),
+            "not" | "if" | "then" | "else" => node.here.push(self.id(value)),
+            "allOf" | "anyOf" | "oneOf" => node.here.extend(self.list(value)),
+            "dependentSchemas" | "dependencies" => node.here.extend(self.map(value).into_values()),
+            "properties" => node.properties = self.map(value),
+            "patternProperties" => {
+                for pattern in value.as_object().into_iter().flat_map(Map::keys) {
+                    node.name_states = node.name_states.saturating_add(pattern::states(pattern));
+                    node.may_backtrack |= pattern::may_backtrack(pattern);
+                }
+                node.each_property.extend(self.map(value).into_values());
+            }
+            "additionalProperties" => node.each_property.push(self.id(value)),
+            "propertyNames" => node.each_name.push(self.id(value)),
+            "unevaluatedProperties" => {
+                node.marks_evaluated = true;
+                node.each_property.push(self.id(value));
+            }
+            "unevaluatedItems" => {
+                node.marks_evaluated = true;
+                node.each_item.push(self.id(value));
+            }
+            "items" if value.is_array() => node.prefix = self.list(value),
+            "prefixItems" => node.prefix = self.list(value),
+            "items" | "additionalItems" | "contains" => node.each_item.push(self.id(value)),
+            "uniqueItems" => node.compares_items = value == &Value::Bool(true),
+            "pattern" => {
+                let pattern = value.as_str().unwrap_or_default();
+                node.text_states = pattern::states(pattern);
+                node.may_backtrack |= pattern::may_backtrack(pattern);
+            }
+            "enum" | "const" | "required" | "dependentRequired" => node.weight += size(value) / CHEAP_PER_STEP,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, value: &'s Value) -> Vec<NodeId> {
+        value.as_array().into_iter().flatten().map(|schema| self.id(schema)).collect()
+    }
+
+    fn map(&mut self, value: &'s Value) -> BTreeMap<String, NodeId> {
+        value.as_object().into_iter().flatten().map(|(name, schema)| (name.clone(), self.id(schema))).collect()
+    }
+
+    /// Follows a reference within the schema: `#`, a JSON Pointer, or an anchor, after the schema's own `$id` or not.
+    fn reference(&mut self, value: &Value) -> Result<NodeId, SchemaProblem> {
+        let reference = value.as_str().unwrap_or_default();
+        let own = self.root.get("$id").and_then(Value::as_str).map_or("", |id| id.trim_end_matches('#'));
+        let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        if !base.is_empty() && base != own {
+            return Err(SchemaProblem::RemoteRef { reference: shortened(reference) });
+        }
+        let target = match percent_decoded(fragment) {
+            Some(place) if place.is_empty() || place.starts_with('/') => self.root.pointer(&place),
+            Some(anchor) => find_anchor(self.root, &anchor),
+            None => None,
+        };
+        match target {
+            Some(schema) => Ok(self.id(schema)),
+            None => Err(SchemaProblem::UnknownRef { reference: shortened(reference) }),
+        }
+    }
+}
+
+fn shortened(reference: &str) -> String {
+    reference[..reference.floor_char_boundary(super::MESSAGE_BYTES)].to_owned()
+}
+
+/// RFC 3986 decoding; `None` if what comes out is not UTF-8. A `%` that starts no escape stays.
+fn percent_decoded(fragment: &str) -> Option<String> {
+    let mut decoded = Vec::with_capacity(fragment.len());
+    let mut rest = fragment.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let escape = tail.first_chunk().filter(|_| *first == b'%').and_then(|[high, low]| {
+            let digit = |byte: u8| char::from(byte).to_digit(16);
+            u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()
+        });
+        decoded.push(escape.unwrap_or(*first));
+        rest = if escape.is_some() { &tail[2..] } else { tail };
+    }
+    String::from_utf8(decoded).ok()
+}
+
+/// The subschema that calls itself by this anchor, wherever it is.
+fn find_anchor<'s>(root: &'s Value, anchor: &str) -> Option<&'s Value> {
+    let mut open = vec![root];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Object(map) => {
+                if ["$anchor", "$dynamicAnchor"].iter().any(|name| map.get(*name).and_then(Value::as_str) == Some(anchor)) {
+                    return Some(value);
+                }
+                open.extend(map.values());
+            }
+            Value::Array(items) => open.extend(items),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// A walk through everything a schema unfolds to. A node that is met again below itself is not entered again.
+struct Unfolding<'g> {
+    nodes: &'g [Node],
+    /// The nodes above, and whether a step into the instance led to each.
+    path: Vec<(NodeId, bool)>,
+    count: u64,
+}
+
+impl Unfolding<'_> {
+    fn visit(&mut self, id: NodeId, steps_in: bool) -> Result<(), SchemaProblem> {
+        self.count += 1;
+        if self.count > MAX_NODES {
+            return Err(SchemaProblem::TooManyNodes);
+        }
+        if let Some(at) = self.path.iter().position(|&(above, _)| above == id) {
+            let consumes = steps_in || self.path[at + 1..].iter().any(|&(_, steps_in)| steps_in);
+            return if consumes { Ok(()) } else { Err(SchemaProblem::EndlessRef) };
+        }
+        if self.path.len() > MAX_DEPTH {
+            return Err(SchemaProblem::TooDeep);
+        }
+        self.path.push((id, steps_in));
+        let node = &self.nodes[id];
+        for &next in &node.here {
+            for _ in 0..node.times {
+                self.visit(next, false)?;
+            }
+        }
+        for next in node.further() {
+            self.visit(next, true)?;
+        }
+        self.path.pop();
+        Ok(())
+    }
+}
+
+impl Node {
+    /// The subschemas that apply to parts of the instance.
+    fn further(&self) -> impl Iterator<Item = NodeId> {
+        let lists = [&self.each_property, &self.each_name, &self.prefix, &self.each_item];
+        self.properties.values().chain(lists.into_iter().flatten()).copied()
+    }
+}
+
+/// A validation that evaluates nothing and counts everything, as if no check ever failed early.
+struct DryRun<'g> {
+    nodes: &'g [Node],
+    steps: u64,
+    budget: u64,
+}
+
+impl DryRun<'_> {
+    /// `None` as soon as the budget is spent.
+    fn evaluate(&mut self, id: NodeId, instance: &Value, depth: usize) -> Option<()> {
+        if depth > MAX_RECURSION {
+            return None;
+        }
+        let node = &self.nodes[id];
+        self.spend(node.weight)?;
+        for &next in &node.here {
+            for _ in 0..node.times {
+                self.evaluate(next, instance, depth + 1)?;
+            }
+        }
+        match instance {
+            Value::String(text) if node.text_states > 0 => self.run_patterns(node, text.len(), node.text_states),
+            Value::String(text) => self.spend(text.len() as u64 / CHEAP_PER_STEP),
+            Value::Array(items) => self.items(node, items, depth),
+            Value::Object(map) => self.properties(node, map, depth),
+            _ => Some(()),
+        }
+    }
+
+    fn items(&mut self, node: &Node, items: &[Value], depth: usize) -> Option<()> {
+        for (at, item) in items.iter().enumerate() {
+            for &next in node.prefix.get(at).into_iter().chain(&node.each_item) {
+                self.evaluate(next, item, depth + 1)?;
+            }
+            if node.compares_items {
+                // Few items are compared each with each, many by hash.
+                self.spend(size(item) * items.len().min(16) as u64 / CHEAP_PER_STEP + 4)?;
+            }
+        }
+        Some(())
+    }
+
+    fn properties(&mut self, node: &Node, map: &Map<String, Value>, depth: usize) -> Option<()> {
+        for (name, value) in map {
+            if node.name_states > 0 {
+                self.run_patterns(node, name.len(), node.name_states)?;
+            }
+            for &next in node.properties.get(name).into_iter().chain(&node.each_property) {
+                self.evaluate(next, value, depth + 1)?;
+            }
+            if !node.each_name.is_empty() {
+                let name = Value::String(name.clone());
+                for &next in &node.each_name {
+                    self.evaluate(next, &name, depth + 1)?;
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Expressions of so many states in all are run over a text.
+    fn run_patterns(&mut self, node: &Node, bytes: usize, states: u64) -> Option<()> {
+        let bytes_u64 = bytes as u64;
+        if node.may_backtrack {
+            if bytes > BACKTRACKING_BYTES {
+                return None;
+            }
+            self.spend(BACKTRACKING_STEPS + bytes_u64 * bytes_u64 / 64)?;
+        }
+        self.spend(bytes_u64.saturating_mul(states) / CHEAP_PER_STEP)
+    }
+
+    fn spend(&mut self, steps: u64) -> Option<()> {
+        self.steps = self.steps.saturating_add(steps);
+        (self.steps <= self.budget).then_some(())
+    }
+}
+
+/// What comparing a value costs: one for each value in it, and its text.
+fn size(value: &Value) -> u64 {
+    let text = |text: &str| text.len() as u64 / CHEAP_PER_STEP;
+    1 + match value {
+        Value::String(string) => text(string),
+        Value::Array(items) => items.iter().map(size).sum(),
+        Value::Object(map) => map.iter().map(|(name, value)| text(name) + size(value)).sum(),
+        _ => 0,
+    }
+}

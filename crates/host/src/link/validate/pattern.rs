@@ -1,0 +1,131 @@
+//! What a regular expression costs, estimated from its text.
+
+/// States of the automaton for this expression, roughly and rather too high: characters, and counted repetitions
+/// multiplied out. An expression that is not well-formed gets some number too; the compiler refuses it later.
+pub(super) fn states(pattern: &str) -> u64 {
+    let mut chars = pattern.chars().peekable();
+    // Sums of the groups that are open, and the size of what a repetition would repeat.
+    let mut open = vec![0_u64];
+    let mut atom = 0_u64;
+    while let Some(c) = chars.next() {
+        let added = match c {
+            '(' => {
+                open.push(0);
+                continue;
+            }
+            ')' => {
+                atom = if open.len() > 1 { open.pop().unwrap_or_default() } else { 0 };
+                atom
+            }
+            '{' => {
+                let bounds: String = std::iter::from_fn(|| chars.next_if(|&c| c != '}')).collect();
+                let times = bounds.split(',').filter_map(|n| n.trim().parse::<u64>().ok()).max().unwrap_or(1);
+                let more = atom.saturating_mul(times.saturating_sub(1));
+                atom = atom.saturating_add(more);
+                more
+            }
+            '[' => {
+                atom = class_size(&mut chars);
+                atom
+            }
+            '\\' => {
+                atom = escape_size(&mut chars);
+                atom
+            }
+            '*' | '+' | '?' | '|' | '^' | '$' | '}' => 1,
+            '.' => {
+                atom = CLASS;
+                atom
+            }
+            _ => {
+                atom = c.len_utf8() as u64;
+                atom
+            }
+        };
+        if let Some(sum) = open.last_mut() {
+            *sum = sum.saturating_add(added);
+        }
+    }
+    open.into_iter().fold(1, u64::saturating_add)
+}
+
+/// Whether the expression may need an engine that steps back: look-around, back-references, atomic groups. Unsure
+/// cases count as such.
+pub(super) fn may_backtrack(pattern: &str) -> bool {
+    let special_group = pattern.split("(?").skip(1).any(|rest| !rest.starts_with(':'));
+    let reference = pattern
+        .split('\\')
+        .skip(1)
+        .any(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || matches!(c, 'k' | 'g' | 'G' | 'K')));
+    let possessive = ["*+", "++", "?+", "}+"].iter().any(|quantifier| pattern.contains(quantifier));
+    special_group || reference || possessive
+}
+
+/// States of a class whose members are not all ASCII, such as `.`, which takes a few bytes of UTF-8.
+const CLASS: u64 = 8;
+
+/// States of a Unicode property such as `\p{L}`.
+const PROPERTY: u64 = 400;
+
+/// Skips to the end of a `[…]` and returns its size: 1 for ASCII members.
+fn class_size(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> u64 {
+    let mut size = if chars.next_if_eq(&'^').is_some() { CLASS } else { 1 };
+    // A `]` that comes first is a member, in the Rust dialect.
+    chars.next_if_eq(&']');
+    while let Some(c) = chars.next() {
+        size += match c {
+            ']' => break,
+            '\\' => escape_size(chars) - 1,
+            c if c.is_ascii() => 0,
+            _ => CLASS,
+        };
+    }
+    size
+}
+
+/// The size of an escape, its backslash being read; the braces of a property are skipped with the rest.
+fn escape_size(chars: &mut impl Iterator<Item = char>) -> u64 {
+    match chars.next() {
+        Some('p' | 'P') => PROPERTY,
+        Some('W' | 'D' | 's' | 'S') => CLASS,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(pattern in any::<String>(), knotty in r"([a(){}\[\]\\?*+,9|.p]){0,40}") {
+            states(&pattern);
+            may_backtrack(&pattern);
+            prop_assert!(states(&knotty) > 0);
+            may_backtrack(&knotty);
+        }
+    }
+
+    #[test]
+    fn repetitions_are_multiplied_out() {
+        assert!(states("^[a-z]+$") < 30);
+        assert!((36..60).contains(&states("^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")));
+        assert!(states("(a{100}){100}") >= 10_000);
+        assert!(states("((a{1000}){1000}){1000}") >= 1_000_000_000);
+        assert!(states("(((((((a{99999999}){99999999}){99999999}){99999999}){99999999})))") > u64::MAX / 2);
+        assert!(states(r"\p{L}{2,5}") >= 2_000);
+        assert!(states(r"a{,500}") >= 500);
+    }
+
+    #[test]
+    fn what_needs_stepping_back_is_seen() {
+        for pattern in [r"^(?!\.)a", r"(a)\1", r"a(?<=b)", r"(?<n>a)\k<n>", r"a++", r"(?>a)"] {
+            assert!(may_backtrack(pattern), "{pattern}");
+        }
+        for pattern in ["^[a-z]+$", r"(?:a|b)+\.\w", "a+b+", r"\d{4}-\d{2}"] {
+            assert!(!may_backtrack(pattern), "{pattern}");
+        }
+    }
+}

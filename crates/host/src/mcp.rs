@@ -1,0 +1,290 @@
+//! MCP's nouns as plain data, as this host hands them out. Server text in them is as it came: escape it before it
+//! reaches a terminal, a log or HTML ([`text`](crate::text)).
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, value::RawValue};
+
+/// A tool as its server describes it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tool {
+    /// The server's own name for it.
+    pub name: String,
+    /// A name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What it does, for the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// JSON Schema of the arguments, byte for byte as it came.
+    pub input_schema: Box<RawValue>,
+    /// JSON Schema of structured content, byte for byte as it came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Box<RawValue>>,
+    /// The server's claims about what the tool does. Claims, not facts.
+    #[serde(skip_serializing_if = "Annotations::is_empty")]
+    pub annotations: Annotations,
+    /// Whether it runs as a task (2025-11-25, experimental).
+    #[serde(skip)]
+    pub task: TaskSupport,
+}
+
+/// A server's claims about a tool (MCP `ToolAnnotations`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Annotations {
+    /// A name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// It changes nothing.
+    #[serde(rename = "readOnlyHint", skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<bool>,
+    /// It may destroy something.
+    #[serde(rename = "destructiveHint", skip_serializing_if = "Option::is_none")]
+    pub destructive: Option<bool>,
+    /// Twice is the same as once.
+    #[serde(rename = "idempotentHint", skip_serializing_if = "Option::is_none")]
+    pub idempotent: Option<bool>,
+    /// It reaches beyond the server.
+    #[serde(rename = "openWorldHint", skip_serializing_if = "Option::is_none")]
+    pub open_world: Option<bool>,
+}
+
+impl Annotations {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Whether a tool may, must or must not be called as a task (MCP 2025-11-25 `execution.taskSupport`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TaskSupport {
+    /// Never; the default.
+    #[default]
+    Forbidden,
+    /// Either way.
+    Optional,
+    /// Only as a task.
+    Required,
+}
+
+/// One piece of a result.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Content {
+    /// Text.
+    Text {
+        /// As it came.
+        text: String,
+    },
+    /// A picture.
+    Image {
+        /// Base64.
+        data: String,
+        /// Its media type.
+        #[serde(rename = "mimeType")]
+        mime_type: String,
+    },
+    /// A sound.
+    Audio {
+        /// Base64.
+        data: String,
+        /// Its media type.
+        #[serde(rename = "mimeType")]
+        mime_type: String,
+    },
+    /// A resource, included.
+    Resource {
+        /// The resource.
+        resource: ResourceContents,
+    },
+    /// A resource, named.
+    ResourceLink {
+        /// Where it is.
+        uri: String,
+        /// Its name.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        /// What it is.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        description: Option<String>,
+        /// Its media type.
+        #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
+        mime_type: Option<String>,
+    },
+    /// A kind of block that is not known here, kept as it came.
+    #[serde(untagged)]
+    Other(Value),
+}
+
+/// The contents of a resource.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResourceContents {
+    /// Where it is.
+    pub uri: String,
+    /// Its media type.
+    #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+    /// Its text, for a text resource.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Its bytes in Base64, for a binary one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blob: Option<String>,
+}
+
+/// A resource that a server offers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Resource {
+    /// Where it is.
+    pub uri: String,
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
+    /// A name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Its media type.
+    #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+    /// Its size in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+}
+
+/// A family of resources that a server offers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResourceTemplate {
+    /// An RFC 6570 template.
+    #[serde(rename = "uriTemplate")]
+    pub uri_template: String,
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
+    /// A name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Its media type.
+    #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+}
+
+/// A prompt that a server offers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prompt {
+    /// The server's own name for it.
+    pub name: String,
+    /// A name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// What it takes.
+    #[serde(default)]
+    pub arguments: Vec<PromptArgument>,
+}
+
+/// One argument of a prompt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptArgument {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Whether it must be given.
+    #[serde(default)]
+    pub required: bool,
+}
+
+/// A prompt, filled in.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PromptResult {
+    /// What it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The messages to start a conversation with.
+    pub messages: Vec<PromptMessage>,
+}
+
+/// One message of a prompt.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PromptMessage {
+    /// `user` or `assistant`.
+    pub role: String,
+    /// What is said.
+    pub content: Content,
+}
+
+/// What a server says of itself. Never an identity.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerInfo {
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
+    /// Its version.
+    #[serde(default)]
+    pub version: String,
+    /// A name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+}
+
+/// A report of progress.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// How far.
+    pub progress: f64,
+    /// Of how much.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<f64>,
+    /// In the server's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// What a server can do, as far as it matters here.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Capabilities {
+    /// It has tools.
+    pub tools: Option<Value>,
+    /// It has resources.
+    pub resources: Option<Value>,
+    /// It has prompts.
+    pub prompts: Option<Value>,
+    /// It sends log messages.
+    pub logging: Option<Value>,
+    /// It completes arguments.
+    pub completions: Option<Value>,
+    /// It runs requests as tasks (2025-11-25, experimental).
+    pub tasks: Option<Value>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+impl Capabilities {
+    /// Whether the server announces changes of the list `of`: `tools`, `resources` or `prompts`.
+    pub(crate) fn list_changed(&self, of: &str) -> bool {
+        let section = match of {
+            "tools" => &self.tools,
+            "resources" => &self.resources,
+            "prompts" => &self.prompts,
+            _ => return false,
+        };
+        section
+            .as_ref()
+            .and_then(|section| section.get("listChanged"))
+            .and_then(Value::as_bool)
+            .unwrap_or(false)
+    }
+}

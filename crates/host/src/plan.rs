@@ -1,0 +1,57 @@
+//! The desired world against the actual one. Pure, so that all of hot reload can be tested as data.
+
+use std::collections::BTreeMap;
+
+use crate::spec::{Desired, ServerName, ServerSpec};
+
+/// One step from the actual world to the desired one.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Action {
+    Stop(ServerName),
+    Start(ServerName, ServerSpec),
+}
+
+/// What to stop, then what to start. A server whose spec is unchanged is in neither.
+pub(crate) fn plan(desired: Desired, actual: &BTreeMap<ServerName, &ServerSpec>) -> Vec<Action> {
+    let unchanged = |name: &ServerName, spec: &ServerSpec| actual.get(name).is_some_and(|now| *now == spec);
+    let mut actions: Vec<_> = actual
+        .iter()
+        .filter(|(name, spec)| desired.get(*name).is_none_or(|wanted| wanted != **spec))
+        .map(|(name, _)| Action::Stop(name.clone()))
+        .collect();
+    let start = desired.into_iter().filter(|(name, spec)| !unchanged(name, spec));
+    actions.extend(start.map(|(name, spec)| Action::Start(name, spec)));
+    actions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn world(entries: &[(&str, &str)]) -> Desired {
+        entries
+            .iter()
+            .map(|(name, url)| (ServerName::new(*name).unwrap(), ServerSpec::http(*url)))
+            .collect()
+    }
+
+    fn names(desired: Desired, actual: &Desired) -> Vec<String> {
+        let actual = actual.iter().map(|(name, spec)| (name.clone(), spec)).collect();
+        let say = |action| match action {
+            Action::Stop(name) => format!("stop {name}"),
+            Action::Start(name, _) => format!("start {name}"),
+        };
+        plan(desired, &actual).into_iter().map(say).collect()
+    }
+
+    #[test]
+    fn only_what_changed_moves() {
+        let actual = world(&[("same", "1"), ("changed", "2"), ("gone", "3")]);
+        let desired = world(&[("same", "1"), ("changed", "9"), ("new", "4")]);
+        assert_eq!(
+            names(desired.clone(), &actual),
+            ["stop changed", "stop gone", "start changed", "start new"]
+        );
+        assert!(names(desired.clone(), &desired).is_empty(), "applying twice changes nothing");
+    }
+}

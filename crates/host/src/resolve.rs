@@ -1,0 +1,135 @@
+//! The seams to the world outside: what a child process is started with, what a request carries, what is remembered.
+//!
+//! The host reads no environment, no files and no database. It asks these traits, at the moment it needs an answer.
+
+use std::{ffi::OsString, fmt, path::PathBuf};
+
+use futures::future::BoxFuture;
+
+use crate::spec::{Era, Http, ServerName, Stdio};
+
+/// Turns placeholders into values, at the last moment.
+///
+/// The default, [`Verbatim`], takes everything as written and inherits nothing.
+pub trait Resolver: Send + Sync {
+    /// What to start. Called before each spawn, so that a changed environment takes effect on reconnect.
+    ///
+    /// # Errors
+    /// [`ResolveError`] names the field and the variable that has no value.
+    fn stdio(&self, server: &ServerName, spec: &Stdio) -> Result<ChildPlan, ResolveError>;
+
+    /// The endpoint's URL. Called once per connection.
+    ///
+    /// # Errors
+    /// As [`Self::stdio`].
+    fn url(&self, server: &ServerName, spec: &Http) -> Result<String, ResolveError>;
+
+    /// The configured headers of one request. Called for every request, so that a token can change between two.
+    fn headers<'a>(
+        &'a self,
+        server: &'a ServerName,
+        spec: &'a Http,
+    ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>>;
+}
+
+/// A child process with every value resolved. Its `Debug` shows no values.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ChildPlan {
+    /// Program name or path.
+    pub command: String,
+    /// Arguments.
+    pub args: Vec<String>,
+    /// The whole environment of the child.
+    pub env: Vec<(OsString, OsString)>,
+    /// Working folder; default: that of the host.
+    pub cwd: Option<PathBuf>,
+}
+
+impl fmt::Debug for ChildPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChildPlan")
+            .field("command", &self.command)
+            .field("args", &self.args.len())
+            .field("env", &self.env.len())
+            .field("cwd", &self.cwd)
+            .finish()
+    }
+}
+
+/// A value could not be resolved.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ResolveError {
+    message: String,
+}
+
+impl ResolveError {
+    /// `message` names field and variable and never a value.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+        }
+    }
+}
+
+/// Takes every string as it is written; children inherit nothing but what their entry says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Verbatim;
+
+impl Resolver for Verbatim {
+    fn stdio(&self, _: &ServerName, spec: &Stdio) -> Result<ChildPlan, ResolveError> {
+        Ok(ChildPlan {
+            command: spec.command.clone(),
+            args: spec.args.clone(),
+            env: spec
+                .env
+                .iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+            cwd: spec.cwd.clone(),
+        })
+    }
+
+    fn url(&self, _: &ServerName, spec: &Http) -> Result<String, ResolveError> {
+        Ok(spec.url.clone())
+    }
+
+    fn headers<'a>(
+        &'a self,
+        _: &'a ServerName,
+        spec: &'a Http,
+    ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>> {
+        let headers = spec.headers.clone().into_iter().collect();
+        Box::pin(async move { Ok(headers) })
+    }
+}
+
+/// What outlives a connection: the era that worked with a server.
+///
+/// Both methods are best effort and must be quick; a failure is theirs to log.
+pub trait Memory: Send + Sync {
+    /// The era that worked last with the server of this [fingerprint](crate::ServerSpec::fingerprint).
+    fn era<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Era>>;
+    /// Remembers it.
+    fn remember_era<'a>(&'a self, fingerprint: &'a str, era: Era) -> BoxFuture<'a, ()>;
+}
+
+/// Keeps what is too long for a model.
+pub trait Artifacts: Send + Sync {
+    /// Keeps `bytes` and returns a handle that leads back to them, such as a path or an id.
+    fn keep<'a>(
+        &'a self,
+        server: &'a ServerName,
+        tool: &'a str,
+        media_type: &'a str,
+        bytes: &'a [u8],
+    ) -> BoxFuture<'a, Result<String, KeepError>>;
+}
+
+/// An artifact could not be kept.
+#[derive(Debug, thiserror::Error)]
+#[error("the full result could not be kept: {why}")]
+pub struct KeepError {
+    /// What went wrong, in words for a person.
+    pub why: String,
+}

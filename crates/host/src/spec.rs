@@ -1,0 +1,408 @@
+//! What should run: plain data, without behaviour, without IO.
+//!
+//! A [`Desired`] world is a map from [`ServerName`] to [`ServerSpec`]. Strings in a spec may hold placeholders such as
+//! `${TOKEN}`; they are kept verbatim and resolved at connection time by the host's [`Resolver`](crate::Resolver), so
+//! that a spec can be printed, stored and compared without a secret in it.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::{glob::ToolFilter, link::native::Native};
+
+/// The world as it should be. Handed to [`Host::apply`](crate::Host::apply).
+pub type Desired = BTreeMap<ServerName, ServerSpec>;
+
+/// The name a server has in the configuration: the only name of it that people, policies and the catalog use.
+///
+/// It is never what the server says of itself (`serverInfo` is not an identity).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ServerName(Arc<str>);
+
+impl ServerName {
+    /// The longest name in bytes.
+    pub const MAX_BYTES: usize = 128;
+
+    /// Takes `name` as it is written in the configuration.
+    ///
+    /// # Errors
+    /// [`BadServerName`] when it is empty, longer than [`Self::MAX_BYTES`], holds `/` (which separates server and tool
+    /// in `server/tool`) or a control character.
+    pub fn new(name: impl Into<Arc<str>>) -> Result<Self, BadServerName> {
+        let name: Arc<str> = name.into();
+        let why = if name.trim().is_empty() {
+            "it is empty"
+        } else if name.len() > Self::MAX_BYTES {
+            "it is longer than 128 bytes"
+        } else if name.contains('/') {
+            "`/` separates server and tool"
+        } else if crate::text::for_line(&name) != *name {
+            "it holds control or invisible characters"
+        } else {
+            return Ok(Self(name));
+        };
+        Err(BadServerName {
+            name: crate::text::for_line(&name).into_owned(),
+            why,
+        })
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A server name that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{name}` cannot be a server name: {why}")]
+pub struct BadServerName {
+    /// The refused name, made safe to print.
+    pub name: String,
+    /// What is wrong with it.
+    pub why: &'static str,
+}
+
+impl fmt::Display for ServerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for ServerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
+
+impl std::borrow::Borrow<str> for ServerName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+/// One server as configured. Two equal specs need no reconnect.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerSpec {
+    /// How to reach it.
+    pub transport: Transport,
+    /// `false` keeps it listed and never started. Default `true`.
+    pub enabled: bool,
+    /// Whether a person has agreed to run it. Nothing but [`Trust::Trusted`] is ever started or resolved.
+    pub trust: Trust,
+    /// Where the entry was configured; for messages.
+    pub source: Source,
+    /// Which protocol eras may be spoken. Default [`Protocol::Auto`].
+    pub protocol: Protocol,
+    /// Which of its tools exist for us.
+    pub tools: ToolFilter,
+    /// Time bounds.
+    pub timeouts: Timeouts,
+    /// Size and count bounds.
+    pub limits: Limits,
+    /// What to do when the connection ends.
+    pub retry: Retry,
+}
+
+impl ServerSpec {
+    /// A spec with every default around `transport`, trusted because a program (not a project file) made it.
+    #[must_use]
+    pub fn new(transport: Transport) -> Self {
+        Self {
+            transport,
+            enabled: true,
+            trust: Trust::Trusted,
+            source: Source::program(),
+            protocol: Protocol::Auto,
+            tools: ToolFilter::default(),
+            timeouts: Timeouts::default(),
+            limits: Limits::default(),
+            retry: Retry::default(),
+        }
+    }
+
+    /// A child process that speaks MCP on its stdin and stdout.
+    pub fn stdio(
+        command: impl Into<String>,
+        args: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        Self::new(Transport::Stdio(Stdio {
+            command: command.into(),
+            args: args.into_iter().map(Into::into).collect(),
+            ..Stdio::default()
+        }))
+    }
+
+    /// A Streamable HTTP endpoint.
+    pub fn http(url: impl Into<String>) -> Self {
+        Self::new(Transport::Http(Http {
+            url: url.into(),
+            ..Http::default()
+        }))
+    }
+
+    /// A server in this process; see [`Native`].
+    #[must_use]
+    pub fn native(server: Native) -> Self {
+        Self::new(Transport::Native(server))
+    }
+
+    /// A stable hash of what decides which program answers: transport with placeholders unresolved. The key under
+    /// which the era of a server is remembered: another command or URL is another server.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        let mut hash = Sha256::new();
+        hash.update(format!("{:?}", self.transport));
+        hash.finalize()[..16]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+}
+
+/// How a server is reached.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Transport {
+    /// A child process (MCP "stdio").
+    Stdio(Stdio),
+    /// MCP "Streamable HTTP".
+    Http(Http),
+    /// The two-endpoint HTTP+SSE transport of 2024-11-05; only when asked for by name, never as a fallback.
+    Sse(Http),
+    /// A server in this process.
+    Native(Native),
+}
+
+impl Transport {
+    /// The configuration's word for it: `stdio`, `http`, `sse` or `native`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Stdio(_) => "stdio",
+            Self::Http(_) => "http",
+            Self::Sse(_) => "sse",
+            Self::Native(_) => "native",
+        }
+    }
+}
+
+/// A child process to start. All strings may hold placeholders.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stdio {
+    /// Program name (looked up in the child's `PATH`) or path.
+    pub command: String,
+    /// Its arguments; no shell is involved.
+    pub args: Vec<String>,
+    /// Added to, and overriding, what is inherited.
+    pub env: BTreeMap<String, String>,
+    /// Working folder; default: that of the host.
+    pub cwd: Option<PathBuf>,
+    /// Which variables of the host's environment the child sees.
+    pub inherit_env: InheritEnv,
+}
+
+/// Which variables a child process inherits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum InheritEnv {
+    /// HOME LOGNAME PATH SHELL TERM USER TMPDIR LANG LC_*, proxy and CA variables. The default.
+    #[default]
+    Safe,
+    /// Everything, secrets included.
+    All,
+    /// Nothing.
+    None,
+    /// The safe list and these.
+    Names(Vec<String>),
+}
+
+/// An HTTP endpoint. `url` and header values may hold placeholders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Http {
+    /// The MCP endpoint.
+    pub url: String,
+    /// Sent with every request; their values are secrets.
+    pub headers: BTreeMap<String, String>,
+    /// For TCP and TLS together. Default 5 s.
+    pub open_timeout: Duration,
+    /// Silence allowed between two pieces of a JSON body. Default 30 s. Event streams have the call's own clock.
+    pub read_timeout: Duration,
+    /// Reconnects of one broken event stream, over its whole life. Default 20.
+    pub sse_max_reconnects: u32,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            headers: BTreeMap::new(),
+            open_timeout: Duration::from_secs(5),
+            read_timeout: Duration::from_secs(30),
+            sse_max_reconnects: 20,
+        }
+    }
+}
+
+/// Whether somebody agreed to run an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Configured by the user or a program.
+    Trusted,
+    /// Brought by a file of a project; waits for approval and is neither started nor resolved.
+    Pending,
+}
+
+/// Where an entry was configured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Source {
+    /// The layer: `user`, `project`, `local`, `command line`, `program`, `built in`, …
+    pub scope: String,
+    /// The file, when there is one.
+    pub path: Option<PathBuf>,
+}
+
+impl Source {
+    /// An entry made by code.
+    #[must_use]
+    pub fn program() -> Self {
+        Self {
+            scope: "program".into(),
+            path: None,
+        }
+    }
+
+    /// An entry of the file `path` in the layer `scope`.
+    pub fn file(scope: impl Into<String>, path: impl AsRef<Path>) -> Self {
+        Self {
+            scope: scope.into(),
+            path: Some(path.as_ref().to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            Some(path) => f.write_str(&crate::text::for_line(&path.display().to_string())),
+            None => f.write_str(&self.scope),
+        }
+    }
+}
+
+/// Which eras of MCP may be spoken with a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// Find out, remember, fall back.
+    #[default]
+    Auto,
+    /// 2025-11-25 and older, opened by `initialize`.
+    Legacy,
+    /// 2026-07-28, stateless.
+    Modern,
+}
+
+/// The era a connection speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Era {
+    /// 2025-11-25 and older.
+    Legacy,
+    /// 2026-07-28.
+    Modern,
+}
+
+impl fmt::Display for Era {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Legacy => "legacy",
+            Self::Modern => "modern",
+        })
+    }
+}
+
+/// Time bounds of one server. Each is an error that names it when it is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From start to a finished handshake. Default 30 s.
+    pub startup: Duration,
+    /// For one complete listing, all pages. Default 30 s.
+    pub list: Duration,
+    /// Silence in a call; progress starts it anew. Default 60 s.
+    pub call: Duration,
+    /// A call's whole time, whatever progress says. Default 10 min. A person who is being asked stops both clocks.
+    pub call_total: Duration,
+    /// Each of the two waits of a shutdown (after closing stdin, after TERM). Default 2 s.
+    pub shutdown: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            startup: Duration::from_secs(30),
+            list: Duration::from_secs(30),
+            call: Duration::from_secs(60),
+            call_total: Duration::from_secs(600),
+            shutdown: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Size and count bounds of one server. Each is an error or a counted warning that names it when it is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// One message on the wire: a stdio line, a JSON body, an SSE event. Default 8 MiB.
+    pub message_bytes: usize,
+    /// Text of one result that goes to the model; the rest is kept as an artifact. Default 200,000 bytes.
+    pub output_bytes: usize,
+    /// Pages of one listing. Default 1,000.
+    pub pages: usize,
+    /// Items of one listing. Default 100,000.
+    pub items: usize,
+    /// Calls in flight; the next one waits for its turn within its own time. Default 64.
+    pub in_flight: usize,
+    /// Requests of the server being answered at once; more are refused. Default 8.
+    pub server_requests: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            message_bytes: 8 * 1024 * 1024,
+            output_bytes: 200_000,
+            pages: 1_000,
+            items: 100_000,
+            in_flight: 64,
+            server_requests: 8,
+        }
+    }
+}
+
+/// What to do when a connection fails or ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// Attempts after the first, before the server is parked as failed. Default 12; 0 never reconnects.
+    pub attempts: u32,
+    /// The first wait; doubled each time, with jitter. Default 1 s.
+    pub first: Duration,
+    /// The longest wait. Default 60 s.
+    pub longest: Duration,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            attempts: 12,
+            first: Duration::from_secs(1),
+            longest: Duration::from_secs(60),
+        }
+    }
+}

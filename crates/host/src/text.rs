@@ -1,0 +1,393 @@
+//! The one place that makes untrusted text safe to show.
+//!
+//! Whatever a server says (names, descriptions, results, error texts, its stderr) can hold terminal escapes that
+//! hide or fake lines, bidi controls that reorder them, and characters nobody sees. Text goes through one of these
+//! functions at the sink: [`for_terminal`] and [`for_line`] for people at a terminal, [`for_log`] for logs,
+//! [`for_html`] for pages, [`Safe`] inside a `format!`.
+//!
+//! What would act on the display instead of showing becomes a visible escape such as `\u{1b}`; nothing is silently
+//! dropped, except the carriage return of a CRLF line end. Text without such characters is returned borrowed.
+//! Escaping is for showing, not for storing: a backslash is left alone, so it cannot be undone.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+
+use unicode_width::UnicodeWidthChar;
+
+/// Longest text, in bytes, that [`for_log`] returns.
+pub const LOG_BYTES: usize = 2_048;
+
+/// What [`clip`] puts where text was cut away (3 bytes in UTF-8).
+pub const ELLIPSIS: &str = "…";
+
+/// How far, in bytes, [`clip`] steps back to keep a cluster whole; a longer run of marks is cut inside.
+const CLUSTER_BYTES: usize = 64;
+
+/// Untrusted text on its way into a message of one line: displays as [`for_line`] would return it.
+///
+/// ```
+/// # use pure::text::Safe;
+/// assert_eq!(format!("server {} left", Safe("a\u{1b}[2Jb")), r"server a\u{1b}[2Jb left");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Safe<'a>(pub &'a str);
+
+impl fmt::Display for Safe<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&for_line(self.0))
+    }
+}
+
+/// Text of several lines for a terminal: line feed and tab stay, CRLF becomes LF, all else that is not plain text is
+/// escaped. Idempotent.
+pub fn for_terminal(text: &str) -> Cow<'_, str> {
+    escape(text, Sink { lines: true, html: false })
+}
+
+/// Text for one line of a terminal, a table cell or an error message: as [`for_terminal`], and line feed, carriage
+/// return and tab become `\n`, `\r` and `\t`. Idempotent.
+pub fn for_line(text: &str) -> Cow<'_, str> {
+    escape(text, Sink { lines: false, html: false })
+}
+
+/// Text for one field of a log line: as [`for_line`], at most [`LOG_BYTES`] bytes, so that a server can neither forge
+/// a line nor flood the log with one. Idempotent.
+pub fn for_log(text: &str) -> Cow<'_, str> {
+    // On one line escaping never shortens, so this much of the source always fills the limit.
+    let head = &text[..text.floor_char_boundary(LOG_BYTES + CLUSTER_BYTES)];
+    match for_line(head) {
+        Cow::Borrowed(line) => clip(line, LOG_BYTES),
+        Cow::Owned(line) => Cow::Owned(clip(&line, LOG_BYTES).into_owned()),
+    }
+}
+
+/// Text for HTML, between tags or inside a quoted attribute: as [`for_terminal`], and `& < > " '` become character
+/// references. Not idempotent, as no HTML escaping is: apply it once, at the page.
+pub fn for_html(text: &str) -> Cow<'_, str> {
+    escape(text, Sink { lines: true, html: true })
+}
+
+/// The text cut to at most `max_bytes` bytes, [`ELLIPSIS`] included, and returned whole when it fits.
+///
+/// Never cuts inside a character, nor between the parts of what people see as one: a letter and its marks, an emoji
+/// joined of several, a flag, CRLF (a cheap approximation of UAX #29). A limit below 3 bytes leaves no room for the
+/// ellipsis and gives a bare prefix. Idempotent.
+pub fn clip(text: &str, max_bytes: usize) -> Cow<'_, str> {
+    if text.len() <= max_bytes {
+        return Cow::Borrowed(text);
+    }
+    match max_bytes.checked_sub(ELLIPSIS.len()) {
+        Some(room) => Cow::Owned(format!("{}{ELLIPSIS}", &text[..cluster_boundary(text, room)])),
+        None => Cow::Borrowed(&text[..cluster_boundary(text, max_bytes)]),
+    }
+}
+
+/// Where the text goes: whether its lines stay, and whether markup must be neutralised too.
+#[derive(Clone, Copy)]
+struct Sink {
+    lines: bool,
+    html: bool,
+}
+
+impl Sink {
+    /// What an ordinary byte of ASCII must be for [`escape`] to return the text as it is.
+    fn keeps_byte(self, byte: u8) -> bool {
+        match byte {
+            b'\n' | b'\t' => self.lines,
+            b'&' | b'<' | b'>' | b'"' | b'\'' => !self.html,
+            0x20..=0x7e => true,
+            _ => false,
+        }
+    }
+}
+
+/// One pass over the text. `out` is `None` until the first change, so that clean text is never copied.
+fn escape(text: &str, sink: Sink) -> Cow<'_, str> {
+    if text.bytes().all(|byte| sink.keeps_byte(byte)) {
+        return Cow::Borrowed(text);
+    }
+    let mut out: Option<String> = None;
+    // The last character written. Joiners are judged by it and not by the source, or a second pass could differ.
+    let mut before = '\0';
+    let mut rest = text.char_indices().peekable();
+    while let Some((at, c)) = rest.next() {
+        let after = rest.peek().map_or('\0', |&(_, next)| next);
+        match written(sink, before, c, after) {
+            None => {
+                before = c;
+                if let Some(out) = &mut out {
+                    out.push(c);
+                }
+            }
+            Some(replacement) => {
+                let out = out.get_or_insert_with(|| text[..at].to_owned());
+                before = push_replacement(out, &replacement).unwrap_or(before);
+            }
+        }
+    }
+    out.map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+/// What stands in for a character that does not stay as it is.
+enum Replacement {
+    Nothing,
+    Fixed(&'static str),
+    Code(char),
+}
+
+/// Decides one character between its neighbours; `None` keeps it.
+fn written(sink: Sink, before: char, c: char, after: char) -> Option<Replacement> {
+    use Replacement::{Code, Fixed, Nothing};
+    match c {
+        '\n' | '\t' if sink.lines => None,
+        '\r' if sink.lines && after == '\n' => Some(Nothing),
+        '\n' => Some(Fixed(r"\n")),
+        '\r' => Some(Fixed(r"\r")),
+        '\t' => Some(Fixed(r"\t")),
+        '&' if sink.html => Some(Fixed("&amp;")),
+        '<' if sink.html => Some(Fixed("&lt;")),
+        '>' if sink.html => Some(Fixed("&gt;")),
+        '"' if sink.html => Some(Fixed("&quot;")),
+        '\'' if sink.html => Some(Fixed("&#39;")),
+        ZWJ | ZWNJ if joins_letters(before) && joins_letters(after) => None,
+        ZWJ if joins_emoji(before) && is_pictograph(after) => None,
+        '\u{fe0e}' | '\u{fe0f}' if takes_variant(before) => None,
+        c if is_unsafe(c) => Some(Code(c)),
+        _ => None,
+    }
+}
+
+/// Writes the replacement and returns the last character written, if any was.
+fn push_replacement(out: &mut String, replacement: &Replacement) -> Option<char> {
+    match *replacement {
+        Replacement::Nothing => return None,
+        Replacement::Fixed(text) => out.push_str(text),
+        Replacement::Code(c) => {
+            // Writing to a string cannot fail.
+            let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
+        }
+    }
+    out.chars().next_back()
+}
+
+const ZWNJ: char = '\u{200c}';
+const ZWJ: char = '\u{200d}';
+
+/// Characters that act on the display or are not seen at all. A table, so that what is covered can be read off.
+fn is_unsafe(c: char) -> bool {
+    matches!(c,
+        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}'               // C0, DEL, C1: escapes, bells, cursor movement
+        | '\u{ad}' | '\u{34f}' | '\u{180b}'..='\u{180f}'    // soft hyphen, grapheme joiner, Mongolian selectors
+        | '\u{61c}' | '\u{200e}' | '\u{200f}'               // bidi marks
+        | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' // bidi embeddings, overrides, isolates
+        | '\u{200b}'..='\u{200d}' | '\u{feff}'              // zero-width space, joiners, byte order mark
+        | '\u{2028}' | '\u{2029}'                           // line and paragraph separator
+        | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' // word joiner, invisible operators, deprecated formats
+        | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' // Hangul fillers: letters without a shape
+        | '\u{17b4}' | '\u{17b5}'                           // Khmer inherent vowels, never shown
+        | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' // variation selectors
+        | '\u{fdd0}'..='\u{fdef}'                           // noncharacters
+        | '\u{fff0}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' // specials: annotation marks and unassigned
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' // shorthand and musical format controls
+        | '\u{e0000}'..='\u{e00ff}' | '\u{e01f0}'..='\u{e0fff}' // tag characters and the rest of their plane
+    )
+}
+
+/// Letters of scripts whose spelling needs joiners between letters: Arabic to Malayalam and Sinhala, and the Arabic
+/// presentation forms. Elsewhere a joiner is only a way to hide something.
+fn joins_letters(c: char) -> bool {
+    matches!(c, '\u{620}'..='\u{dff}' | '\u{fb50}'..='\u{fdfb}' | '\u{fe70}'..='\u{fefc}') && !is_unsafe(c)
+}
+
+/// Left neighbours after which a joiner builds one emoji of several.
+fn joins_emoji(c: char) -> bool {
+    is_pictograph(c) || c == '\u{fe0f}'
+}
+
+/// Characters that a variation selector turns between text and emoji, the keycap bases included.
+fn takes_variant(c: char) -> bool {
+    is_pictograph(c) || matches!(c, '0'..='9' | '#' | '*' | '©' | '®' | '‼' | '⁉' | '™' | 'ℹ' | '〰' | '〽' | '㊗' | '㊙')
+}
+
+/// Blocks that hold the emoji (roughly `Extended_Pictographic` and the skin tones).
+fn is_pictograph(c: char) -> bool {
+    matches!(c, '\u{2190}'..='\u{21ff}' | '\u{2300}'..='\u{23ff}' | '\u{24c2}' | '\u{25a0}'..='\u{27bf}'
+        | '\u{2900}'..='\u{297f}' | '\u{2b00}'..='\u{2bff}' | '\u{1f000}'..='\u{1faff}')
+}
+
+/// The last offset at or before `max` that splits neither a character nor, within [`CLUSTER_BYTES`], a cluster.
+fn cluster_boundary(text: &str, max: usize) -> usize {
+    let floor = text.floor_char_boundary(max);
+    let mut at = floor;
+    while at > 0 && floor - at <= CLUSTER_BYTES {
+        if !inside_cluster(text, at) {
+            return at;
+        }
+        at = text.floor_char_boundary(at - 1);
+    }
+    // All one cluster, or a run of marks too long to be one. The cut must not leave a joiner with nothing to join.
+    if at == 0 { 0 } else { text[..floor].trim_end_matches([ZWJ, ZWNJ]).len() }
+}
+
+/// Whether the characters around `at` (a character boundary, not 0) belong to one cluster.
+fn inside_cluster(text: &str, at: usize) -> bool {
+    let (head, tail) = text.split_at(at);
+    let (Some(before), Some(after)) = (head.chars().next_back(), tail.chars().next()) else {
+        return false;
+    };
+    let extends = after.width() == Some(0) && !after.is_control() || is_skin_tone(after);
+    let is_crlf = before == '\r' && after == '\n';
+    let in_flag = is_regional(before)
+        && is_regional(after)
+        && head.chars().rev().take_while(|&c| is_regional(c)).take(CLUSTER_BYTES).count() % 2 == 1;
+    extends || is_crlf || in_flag || matches!(before, ZWJ | ZWNJ)
+}
+
+fn is_skin_tone(c: char) -> bool {
+    matches!(c, '\u{1f3fb}'..='\u{1f3ff}')
+}
+
+fn is_regional(c: char) -> bool {
+    matches!(c, '\u{1f1e6}'..='\u{1f1ff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Text in which the characters that matter are frequent and meet each other.
+    fn nasty() -> impl Strategy<Value = String> {
+        let chars = prop_oneof![
+            prop::sample::select(
+                "\0\u{7}\u{8}\t\n\r\u{1b}[]m\\ab9 \u{7f}\u{85}\u{9b}é\u{301}\u{ad}\u{61c}م\u{200b}\u{200c}\u{200d}\
+                 \u{200e}\u{2028}\u{202e}\u{2066}\u{2069}क्ष👩👨🏽🇩🇪❤\u{fe0e}\u{fe0f}\u{e0041}\u{e007f}\u{e0100}\
+                 \u{fff9}\u{ffff}\u{fffd}<>&\"'"
+                    .chars()
+                    .collect::<Vec<_>>()
+            ),
+            any::<char>(),
+        ];
+        prop::collection::vec(chars, 0..64).prop_map(String::from_iter)
+    }
+
+    fn is_clean(text: &str, lines: bool) -> bool {
+        let chars: Vec<char> = text.chars().collect();
+        chars.iter().enumerate().all(|(i, &c)| {
+            let seen_joiner = || {
+                i > 0 && i + 1 < chars.len() && !chars[i - 1].is_ascii() && !chars[i + 1].is_ascii()
+            };
+            match c {
+                '\n' | '\t' => lines,
+                '\u{200c}' | '\u{200d}' => seen_joiner(),
+                '\u{fe0e}' | '\u{fe0f}' => i > 0,
+                _ => !c.is_control() && !is_unsafe(c),
+            }
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn nothing_that_acts_on_a_terminal_comes_out(text in nasty()) {
+            prop_assert!(is_clean(&for_terminal(&text), true));
+            prop_assert!(is_clean(&for_line(&text), false));
+            prop_assert!(is_clean(&for_log(&text), false));
+            prop_assert!(is_clean(&for_html(&text), true));
+        }
+
+        #[test]
+        fn escaping_twice_changes_nothing(text in nasty()) {
+            for sink in [for_terminal, for_line, for_log] {
+                let once = sink(&text).into_owned();
+                prop_assert_eq!(&*sink(&once), &once);
+            }
+        }
+
+        #[test]
+        fn markup_never_reaches_a_page(text in nasty()) {
+            let page = for_html(&text);
+            prop_assert!(!page.contains(['<', '>', '"', '\'']));
+            let plain = page.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&#39;", "'");
+            prop_assert_eq!(plain.replace("&amp;", "&"), &*for_terminal(&text));
+        }
+
+        #[test]
+        fn plain_text_is_borrowed(text in "[a-zA-Zéß漢字 .\\\\/-]{0,40}") {
+            prop_assert!(matches!(for_terminal(&text), Cow::Borrowed(_)));
+            prop_assert!(matches!(for_line(&text), Cow::Borrowed(_)));
+            prop_assert!(matches!(for_log(&text), Cow::Borrowed(_)));
+        }
+
+        #[test]
+        fn a_clip_fits_and_keeps_the_beginning(text in nasty(), max in 0_usize..80) {
+            let clipped = clip(&text, max);
+            prop_assert!(clipped.len() <= max);
+            if text.len() <= max {
+                prop_assert_eq!(&*clipped, &text);
+            } else {
+                let head = clipped.strip_suffix(ELLIPSIS).unwrap_or(&clipped);
+                prop_assert!(text.starts_with(head));
+            }
+            prop_assert_eq!(clip(&clipped, max), clipped.as_ref());
+        }
+
+        #[test]
+        fn a_log_field_is_bounded(text in nasty(), times in 1_usize..80) {
+            let long = text.repeat(times);
+            let field = for_log(&long);
+            prop_assert!(field.len() <= LOG_BYTES);
+            prop_assert_eq!(&*for_log(&field), &*field);
+        }
+    }
+
+    #[test]
+    fn escapes_are_shown_not_run() {
+        assert_eq!(for_terminal("a\u{1b}[31mred\u{7}\n"), "a\\u{1b}[31mred\\u{7}\n");
+        assert_eq!(for_line("one\r\ntwo\tthree"), r"one\r\ntwo\tthree");
+        assert_eq!(for_terminal("hide\rshow\r\nnext"), "hide\\rshow\nnext");
+        assert_eq!(for_terminal("\u{9b}31m \u{202e}txt.exe"), r"\u{9b}31m \u{202e}txt.exe");
+        assert_eq!(for_terminal("hi\u{e0068}\u{e0069}"), r"hi\u{e0068}\u{e0069}");
+        assert_eq!(for_line("pay\u{200b}pal"), r"pay\u{200b}pal");
+        assert_eq!(for_html("<b title='x'>&\u{1b}"), r"&lt;b title=&#39;x&#39;&gt;&amp;\u{1b}");
+    }
+
+    #[test]
+    fn joiners_stay_where_people_see_them() {
+        for text in ["👨\u{200d}👩\u{200d}👧", "❤\u{fe0f}\u{200d}🔥", "می\u{200c}خواهم", "क्\u{200d}ष", "1\u{fe0f}\u{20e3}"] {
+            assert_eq!(for_terminal(text), text);
+        }
+        assert_eq!(for_terminal("a\u{200d}b"), r"a\u{200d}b");
+        assert_eq!(for_terminal("a\u{fe0f}"), r"a\u{fe0f}");
+        assert_eq!(for_terminal("👩\u{200d}"), r"👩\u{200d}");
+    }
+
+    #[test]
+    fn the_display_wrapper_keeps_to_one_line_and_pads() {
+        assert_eq!(format!("[{:<6}]", Safe("a\nb")), r"[a\nb  ]");
+    }
+
+    #[test]
+    fn a_clip_keeps_clusters_whole() {
+        assert_eq!(clip("hello", 5), "hello");
+        assert_eq!(clip("hello world", 8), "hello…");
+        assert_eq!(clip("hello", 2), "he");
+        assert_eq!(clip("x👨\u{200d}👩\u{200d}👧 and more", 20), "x…");
+        assert_eq!(clip("x👨\u{200d}👩\u{200d}👧 and more", 22), "x👨\u{200d}👩\u{200d}👧…");
+        assert_eq!(clip("🇩🇪🇫🇷", 11), "🇩🇪…");
+        assert_eq!(clip("🇩🇪🇫🇷🇪🇸", 17), "🇩🇪…");
+        assert_eq!(clip("e\u{301}e\u{301}e\u{301}", 8), "e\u{301}…");
+        assert_eq!(clip("👍🏽👍🏽", 12), "👍🏽…");
+    }
+
+    #[test]
+    fn an_endless_run_of_marks_is_cut_inside() {
+        let zalgo = format!("ab{}", "\u{301}".repeat(1_000));
+        let clipped = clip(&zalgo, 1_000);
+        assert!(clipped.len() > 900 && clipped.len() <= 1_000);
+        let joiners = format!("👩{}", "\u{200d}👩".repeat(1_000));
+        assert!(clip(&joiners, 1_000).len() > 900);
+    }
+}

@@ -1,0 +1,82 @@
+//! What a person agreed to run of what projects bring.
+
+use std::path::{Path, PathBuf};
+
+use crate::{Store, StoreError};
+
+/// A person's agreement to run one entry of a project, as long as its content has this hash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Approval {
+    /// The folder that holds the project's file, absolute and with symbolic links resolved.
+    pub project: PathBuf,
+    /// The entry's name.
+    pub name: String,
+    /// The hash of the entry's content.
+    pub hash: String,
+    /// What the person was shown, without secrets, to compare with when the content changes.
+    pub shown: String,
+    /// When, in seconds since 1970.
+    pub approved_at: i64,
+}
+
+type Row = (String, String, String, String, i64);
+
+impl From<Row> for Approval {
+    fn from((project, name, hash, shown, approved_at): Row) -> Self {
+        Self { project: project.into(), name, hash, shown, approved_at }
+    }
+}
+
+impl Store {
+    /// Writes an approval down, in the place of an earlier one of the same entry.
+    ///
+    /// # Errors
+    /// [`StoreError::Path`] when the project's path is not UTF-8; others when the database fails.
+    pub async fn approve(&self, approval: &Approval) -> Result<(), StoreError> {
+        sqlx::query(
+            "INSERT INTO approvals (project, name, hash, shown, approved_at) VALUES (?, ?, ?, ?, ?) \
+             ON CONFLICT (project, name) DO UPDATE SET \
+             hash = excluded.hash, shown = excluded.shown, approved_at = excluded.approved_at",
+        )
+        .bind(text(&approval.project)?)
+        .bind(&approval.name)
+        .bind(&approval.hash)
+        .bind(&approval.shown)
+        .bind(approval.approved_at)
+        .execute(&self.pool)
+        .await
+        .map_err(self.error("writing an approval"))?;
+        Ok(())
+    }
+
+    /// Takes an approval back. Returns whether there was one.
+    ///
+    /// # Errors
+    /// As [`Self::approve`].
+    pub async fn revoke(&self, project: &Path, name: &str) -> Result<bool, StoreError> {
+        let deleted = sqlx::query("DELETE FROM approvals WHERE project = ? AND name = ?")
+            .bind(text(project)?)
+            .bind(name)
+            .execute(&self.pool)
+            .await
+            .map_err(self.error("taking an approval back"))?;
+        Ok(deleted.rows_affected() > 0)
+    }
+
+    /// All approvals, by project and name.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn approvals(&self) -> Result<Vec<Approval>, StoreError> {
+        let rows: Vec<Row> =
+            sqlx::query_as("SELECT project, name, hash, shown, approved_at FROM approvals ORDER BY project, name")
+                .fetch_all(&self.pool)
+                .await
+                .map_err(self.error("reading approvals"))?;
+        Ok(rows.into_iter().map(Approval::from).collect())
+    }
+}
+
+fn text(path: &Path) -> Result<&str, StoreError> {
+    path.to_str().ok_or_else(|| StoreError::Path { path: path.to_owned() })
+}

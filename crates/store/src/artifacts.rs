@@ -1,0 +1,230 @@
+//! Results that are too long for a model, as files.
+
+use std::{
+    fs::{DirBuilder, File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use chrono::{DateTime, Utc};
+use futures::future::BoxFuture;
+use toolrack_host::{Artifacts, KeepError, ServerName};
+
+/// How the file of a result ends, by its media type. Nothing that a desktop would run.
+const EXTENSIONS: &[(&str, &str)] = &[
+    ("application/gzip", "gz"),
+    ("application/json", "json"),
+    ("application/msword", "doc"),
+    ("application/pdf", "pdf"),
+    ("application/vnd.ms-excel", "xls"),
+    ("application/vnd.openxmlformats-officedocument.presentationml.presentation", "pptx"),
+    ("application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", "xlsx"),
+    ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", "docx"),
+    ("application/xml", "xml"),
+    ("application/yaml", "yaml"),
+    ("application/zip", "zip"),
+    ("audio/mpeg", "mp3"),
+    ("audio/ogg", "ogg"),
+    ("audio/wav", "wav"),
+    ("image/gif", "gif"),
+    ("image/jpeg", "jpg"),
+    ("image/png", "png"),
+    ("image/svg+xml", "svg"),
+    ("image/webp", "webp"),
+    ("text/csv", "csv"),
+    ("text/html", "html"),
+    ("text/markdown", "md"),
+    ("text/xml", "xml"),
+    ("video/mp4", "mp4"),
+];
+
+/// The part of a server's or tool's name that goes into a file's name, in characters.
+const MAX_NAME: usize = 40;
+
+/// How many results of one millisecond find a name.
+const MAX_TWINS: usize = 1000;
+
+/// The form of the time that a file's name begins with, so that the order of names is the order of age.
+const TIME: &str = "%Y%m%dT%H%M%S%3fZ";
+
+/// The length of such a time.
+const TIME_LENGTH: usize = "20261121T120000000Z".len();
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArtifactBounds {
+    /// Files. Default 500.
+    pub files: usize,
+    /// Bytes of all files together. Default 512 MiB.
+    pub bytes: u64,
+}
+
+impl Default for ArtifactBounds {
+    fn default() -> Self {
+        Self { files: 500, bytes: 512 * 1024 * 1024 }
+    }
+}
+
+/// A folder of results, each a file whose name says when, by which server and tool, and of which type. The oldest go
+/// when there are too many. Files that somebody else put there are left alone.
+#[derive(Clone, Debug)]
+pub struct ArtifactFolder {
+    folder: PathBuf,
+    bounds: ArtifactBounds,
+}
+
+impl ArtifactFolder {
+    /// Keeps files in `folder`, which is made when the first one comes.
+    pub fn new(folder: impl Into<PathBuf>, bounds: ArtifactBounds) -> Self {
+        Self { folder: folder.into(), bounds }
+    }
+
+    fn write(&self, name: &Name, bytes: &[u8]) -> Result<PathBuf, KeepError> {
+        let size = bytes.len() as u64;
+        if size > self.bounds.bytes || self.bounds.files == 0 {
+            let why = format!("it has {size} bytes, and at most {} are kept", self.bounds.bytes);
+            return Err(KeepError { why });
+        }
+        let refused = |path: &Path, error: &io::Error| KeepError {
+            why: format!("{} cannot be written: {}", path.display(), error.kind()),
+        };
+        let mut builder = DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(&self.folder).map_err(|error| refused(&self.folder, &error))?;
+
+        let (path, mut file) = self.create(name).map_err(|error| refused(&self.folder, &error))?;
+        if let Err(error) = file.write_all(bytes) {
+            // Half a result would be taken for a whole one.
+            let _ = std::fs::remove_file(&path);
+            return Err(refused(&path, &error));
+        }
+        if let Err(error) = self.prune(&path) {
+            tracing::warn!(folder = %self.folder.display(), %error, "cannot remove old artifacts");
+        }
+        Ok(path)
+    }
+
+    /// A new file, for its owner only.
+    fn create(&self, name: &Name) -> io::Result<(PathBuf, File)> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        for twin in 0..MAX_TWINS {
+            let path = self.folder.join(name.file(twin));
+            match options.open(&path) {
+                Ok(file) => return Ok((path, file)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Removes the oldest files until the rest is within bounds; never `newest`.
+    fn prune(&self, newest: &Path) -> io::Result<()> {
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            // Another process may remove files at the same time.
+            let Ok(metadata) = entry.metadata() else {
+                continue;
+            };
+            let path = entry.path();
+            if metadata.is_file() && path != newest && is_ours(&entry.file_name()) {
+                files.push((path, metadata.len()));
+            }
+        }
+        files.sort();
+        let newest_bytes = std::fs::metadata(newest).map_or(0, |metadata| metadata.len());
+        let mut bytes = newest_bytes + files.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        let mut count = 1 + files.len();
+        for (path, size) in files {
+            if bytes <= self.bounds.bytes && count <= self.bounds.files {
+                break;
+            }
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {
+                    bytes -= size;
+                    count -= 1;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the name of a file says.
+struct Name {
+    at: DateTime<Utc>,
+    server: String,
+    tool: String,
+    extension: &'static str,
+}
+
+impl Name {
+    fn file(&self, twin: usize) -> String {
+        let Self { server, tool, extension, .. } = self;
+        let time = self.at.format(TIME);
+        match twin {
+            0 => format!("{time}-{server}-{tool}.{extension}"),
+            twin => format!("{time}-{server}-{tool}-{twin}.{extension}"),
+        }
+    }
+}
+
+/// Whether a file's name begins with a time as ours do.
+fn is_ours(name: &std::ffi::OsStr) -> bool {
+    let time = name.to_str().and_then(|name| name.get(..TIME_LENGTH));
+    time.is_some_and(|time| {
+        time.bytes().enumerate().all(|(index, byte)| match index {
+            8 => byte == b'T',
+            index if index + 1 == TIME_LENGTH => byte == b'Z',
+            _ => byte.is_ascii_digit(),
+        })
+    })
+}
+
+/// A name as a part of a file's name: letters, digits, `_` and `-`.
+fn safe(name: &str) -> String {
+    let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    name.chars().take(MAX_NAME).map(|c| if is_safe(c) { c } else { '_' }).collect()
+}
+
+fn extension(media_type: &str) -> &'static str {
+    let media_type = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let known = EXTENSIONS.iter().find(|(known, _)| *known == media_type);
+    match known {
+        Some((_, extension)) => extension,
+        None if media_type.ends_with("+json") => "json",
+        None if media_type.ends_with("+xml") => "xml",
+        None if media_type.starts_with("text/") => "txt",
+        None => "bin",
+    }
+}
+
+impl Artifacts for ArtifactFolder {
+    /// Keeps `bytes` as a file; the handle is its path. Dropping the future lets the file be written all the same.
+    fn keep<'a>(
+        &'a self,
+        server: &'a ServerName,
+        tool: &'a str,
+        media_type: &'a str,
+        bytes: &'a [u8],
+    ) -> BoxFuture<'a, Result<String, KeepError>> {
+        let name =
+            Name { at: Utc::now(), server: safe(server.as_str()), tool: safe(tool), extension: extension(media_type) };
+        let (folder, bytes) = (self.clone(), bytes.to_vec());
+        Box::pin(async move {
+            let written = tokio::task::spawn_blocking(move || folder.write(&name, &bytes)).await;
+            let path = written.map_err(|_| KeepError { why: "the program is shutting down".to_owned() })??;
+            Ok(path.display().to_string())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

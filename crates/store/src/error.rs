@@ -1,0 +1,119 @@
+//! Why the database cannot be used.
+
+use std::{
+    error::Error,
+    io,
+    path::{Path, PathBuf},
+};
+
+/// Why the database cannot be used. What is in it is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The file or its folder cannot be made.
+    #[error("cannot make {}: {kind}; check that its folder can be written, or set `TOOLRACK_HOME`", path.display(), kind = source.kind())]
+    Make {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Another process holds the database.
+    #[error("{} is in use by another process: try again, or end that process", path.display())]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The database cannot be written.
+    #[error("{} cannot be written: check its permissions and those of its folder", path.display())]
+    ReadOnly {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is no space left for it.
+    #[error("{} cannot grow: the disk is full", path.display())]
+    Full {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is damaged, or no database.
+    #[error("{} is damaged or no database: move it away, and a new one is made", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is somebody else's database.
+    #[error("{} is a database of another program: choose another place with `TOOLRACK_HOME`", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A newer Toolrack made the database.
+    #[error("{} was made by a newer Toolrack (schema {found}, this one knows {known}): update this one", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// The schema of the file.
+        found: i64,
+        /// The newest schema that is known.
+        known: i64,
+    },
+    /// The schema could not be brought up to date.
+    #[error("{} could not be brought to the newest schema", path.display())]
+    Migration {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// A path that is not UTF-8 text cannot be kept.
+    #[error("{} is not UTF-8 text and cannot be kept", path.display())]
+    Path {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Anything else.
+    #[error("{} failed at {doing}", path.display())]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// What was attempted.
+        doing: &'static str,
+        /// What went wrong.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+}
+
+/// Primary result codes of SQLite (<https://www.sqlite.org/rescode.html>).
+mod code {
+    pub(super) const BUSY: i32 = 5;
+    pub(super) const LOCKED: i32 = 6;
+    pub(super) const READONLY: i32 = 8;
+    pub(super) const CORRUPT: i32 = 11;
+    pub(super) const FULL: i32 = 13;
+    pub(super) const CANTOPEN: i32 = 14;
+    pub(super) const NOTADB: i32 = 26;
+}
+
+impl StoreError {
+    pub(crate) fn from_sqlx(doing: &'static str, path: &Path, error: sqlx::Error) -> Self {
+        let path = path.to_owned();
+        match primary_code(&error) {
+            Some(code::BUSY | code::LOCKED) => Self::Locked { path },
+            Some(code::READONLY) => Self::ReadOnly { path },
+            Some(code::FULL) => Self::Full { path },
+            Some(code::CORRUPT | code::NOTADB) => Self::Corrupt { path },
+            Some(code::CANTOPEN) => Self::Make { path, source: io::Error::other(error) },
+            _ if matches!(error, sqlx::Error::PoolTimedOut) => Self::Locked { path },
+            _ => Self::Other { path, doing, source: Box::new(error) },
+        }
+    }
+}
+
+/// The primary result code: the low byte of an extended one.
+fn primary_code(error: &sqlx::Error) -> Option<i32> {
+    let code = error.as_database_error()?.code()?;
+    code.parse::<i32>().ok().map(|code| code & 0xff)
+}

@@ -1,0 +1,91 @@
+//! What Toolrack remembers across restarts.
+//!
+//! [`Store`] is one SQLite file: which era of MCP worked with a server (the host's
+//! [`Memory`](toolrack_host::Memory)), and which entries of a project a person agreed to run ([`Approval`]).
+//! [`ArtifactFolder`] keeps what is too long for a model as files (the host's [`Artifacts`](toolrack_host::Artifacts)).
+//! Everything is readable by its owner only.
+//!
+//! This crate knows nothing of how a host or an agent behaves, and has no network.
+//!
+//! ```
+//! use toolrack_host::{Memory, spec::Era};
+//! use toolrack_store::Store;
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! let store = Store::open(folder.path().join("toolrack.db")).await?;
+//! store.remember_era("fingerprint", Era::Modern).await;
+//! assert_eq!(store.era("fingerprint").await, Some(Era::Modern));
+//! store.close().await;
+//! # Ok::<(), toolrack_store::StoreError>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod approvals;
+mod artifacts;
+mod error;
+mod open;
+mod servers;
+
+use std::{path::PathBuf, time::Duration};
+
+use sqlx::SqlitePool;
+
+pub use approvals::Approval;
+pub use artifacts::{ArtifactBounds, ArtifactFolder};
+pub use error::StoreError;
+
+/// How long to wait for another process that holds the database.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The database. Clones share it.
+///
+/// One connection does everything, one statement after another; other processes may use the same file at the same time
+/// (SQLite's WAL mode). Dropping a future leaves the database as if the statement had run or had not.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pool: SqlitePool,
+    path: PathBuf,
+}
+
+impl Store {
+    /// Opens the database at `path`, which is made, with its folders, when there is none, and brought to the newest
+    /// schema. Waits up to 5 s for another process that is doing the same.
+    ///
+    /// # Errors
+    /// [`StoreError`] says what is in the way and what to do. The file is never replaced.
+    pub async fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
+        Self::open_within(path.into(), PATIENCE).await
+    }
+
+    async fn open_within(path: PathBuf, patience: Duration) -> Result<Self, StoreError> {
+        let pool = open::open(&path, patience).await?;
+        Ok(Self { pool, path })
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
+    /// Waits for what is running and closes the file. A store that is dropped instead loses nothing, but the
+    /// write-ahead log then stays beside the file.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+
+    fn error(&self, doing: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
+        let path = self.path.clone();
+        move |error| StoreError::from_sqlx(doing, &path, error)
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
+    chrono::Utc::now().timestamp()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! Opens the file, and brings it to the newest schema.
+
+use std::{
+    fs::{DirBuilder, OpenOptions},
+    io,
+    path::Path,
+    time::Duration,
+};
+
+use sqlx::{
+    Connection, SqliteConnection, SqlitePool,
+    migrate::{MigrateError, Migrator},
+    sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous},
+};
+use tokio::time::{Instant, sleep};
+
+use crate::StoreError;
+
+static MIGRATIONS: Migrator = sqlx::migrate!();
+
+/// The newest schema: the number of the last migration.
+pub(crate) const SCHEMA: i64 = 1;
+
+/// How often to try while another process does what must be done alone.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How many statements stay prepared.
+const STATEMENTS: usize = 32;
+
+pub(crate) async fn open(path: &Path, patience: Duration) -> Result<SqlitePool, StoreError> {
+    prepare_file(path)?;
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .busy_timeout(patience)
+        // With a write-ahead log, a power cut can undo the last commits and damages nothing.
+        .synchronous(SqliteSynchronous::Normal)
+        .statement_cache_capacity(STATEMENTS);
+    let error = |error| StoreError::from_sqlx("opening", path, error);
+    // A pool of one is a queue for the one connection; nobody holds a lock across an await.
+    let pool = SqlitePoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(patience + Duration::from_secs(1))
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .test_before_acquire(false)
+        .connect_with(options)
+        .await
+        .map_err(error)?;
+    let mut connection = pool.acquire().await.map_err(error)?;
+    let result = bring_up_to_date(&mut connection, path, patience).await;
+    drop(connection);
+    if result.is_err() {
+        pool.close().await;
+    }
+    result.map(|()| pool)
+}
+
+/// Makes the file before SQLite does, so that it is never readable by others. SQLite gives its companions (`-wal`,
+/// `-shm`) the permissions of the file.
+fn prepare_file(path: &Path) -> Result<(), StoreError> {
+    let make = |path: &Path| {
+        let path = path.to_owned();
+        move |source| StoreError::Make { path, source }
+    };
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(folder).map_err(make(folder))?;
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            close_to_others(path);
+            Ok(())
+        }
+        Err(error) => Err(make(path)(error)),
+    }
+}
+
+/// Takes the permissions of others away from a file that somebody copied here. Not ours to insist on.
+fn close_to_others(path: &Path) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        if let Ok(metadata) = std::fs::metadata(path)
+            && metadata.permissions().mode() & 0o077 != 0
+        {
+            let mode = metadata.permissions().mode() & 0o700;
+            let permissions = std::fs::Permissions::from_mode(mode);
+            if let Err(error) = std::fs::set_permissions(path, permissions) {
+                tracing::warn!(path = %path.display(), %error, "others can read the database");
+            }
+        }
+    }
+}
+
+async fn bring_up_to_date(
+    connection: &mut SqliteConnection,
+    path: &Path,
+    patience: Duration,
+) -> Result<(), StoreError> {
+    let error = |error| StoreError::from_sqlx("reading the schema", path, error);
+    // The one question that a database in use is asked, so that opening it is quick.
+    match schema(connection).await.map_err(error)? {
+        SCHEMA => Ok(()),
+        found if found > SCHEMA => Err(StoreError::Newer { path: path.to_owned(), found, known: SCHEMA }),
+        _ => {
+            use_write_ahead_log(connection, path, patience).await?;
+            migrate(connection, path).await
+        }
+    }
+}
+
+async fn schema(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
+    sqlx::query_scalar("PRAGMA user_version").fetch_one(connection).await
+}
+
+/// Switches the file to WAL mode, for good. SQLite does not wait for other processes here, so we do.
+async fn use_write_ahead_log(
+    connection: &mut SqliteConnection,
+    path: &Path,
+    patience: Duration,
+) -> Result<(), StoreError> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let switched = sqlx::query("PRAGMA journal_mode = WAL").execute(&mut *connection).await;
+        match switched.map_err(|error| StoreError::from_sqlx("switching to WAL", path, error)) {
+            Err(StoreError::Locked { .. }) if Instant::now() < deadline => sleep(PAUSE).await,
+            other => return other.map(drop),
+        }
+    }
+}
+
+/// Runs the migrations that are missing, in one transaction that only one process can be in. (sqlx takes no lock of its
+/// own on SQLite.)
+async fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
+    let error = |error| StoreError::from_sqlx("bringing the schema up to date", path, error);
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(error)?;
+    // Another process may have been quicker.
+    let found = schema(&mut transaction).await.map_err(error)?;
+    if found == 0 && holds_tables(&mut transaction).await.map_err(error)? {
+        return Err(StoreError::Foreign { path: path.to_owned() });
+    }
+    if found < SCHEMA {
+        MIGRATIONS.run(&mut *transaction).await.map_err(|error| match error {
+            MigrateError::Execute(source) => StoreError::from_sqlx("bringing the schema up to date", path, source),
+            source => StoreError::Migration { path: path.to_owned(), source: Box::new(source) },
+        })?;
+    }
+    transaction.commit().await.map_err(error)
+}
+
+async fn holds_tables(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_schema)").fetch_one(connection).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_is_the_number_of_the_last_migration() {
+        assert_eq!(MIGRATIONS.iter().last().map(|migration| migration.version), Some(SCHEMA));
+        for migration in MIGRATIONS.iter() {
+            let raise = format!("PRAGMA user_version = {};", migration.version);
+            assert!(migration.sql.as_str().trim_end().ends_with(&raise));
+        }
+    }
+}

@@ -1,0 +1,253 @@
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+use sqlx::{ConnectOptions, Connection, sqlite::SqliteConnectOptions};
+use toolrack_host::{Memory, spec::Era};
+
+use super::*;
+
+async fn raw(path: &Path) -> sqlx::SqliteConnection {
+    SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap()
+}
+
+fn approval(name: &str, hash: &str) -> Approval {
+    Approval { project: "/project".into(), name: name.into(), hash: hash.into(), shown: "{}".into(), approved_at: 1 }
+}
+
+#[tokio::test]
+async fn what_is_remembered_survives_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep/toolrack.db");
+    let store = Store::open(&path).await.unwrap();
+    assert_eq!(store.era("x").await, None);
+    store.remember_era("x", Era::Modern).await;
+    store.remember_era("y", Era::Legacy).await;
+    store.remember_era("y", Era::Modern).await;
+    store.close().await;
+
+    let store = Store::open(&path).await.unwrap();
+    assert_eq!(store.era("x").await, Some(Era::Modern));
+    assert_eq!(store.era("y").await, Some(Era::Modern));
+}
+
+#[tokio::test]
+async fn the_file_and_its_companions_are_for_their_owner_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("d/toolrack.db");
+    let store = Store::open(&path).await.unwrap();
+    store.remember_era("x", Era::Modern).await;
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(path.parent().unwrap()), 0o700);
+    let files: Vec<_> = fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 3, "database, log and index");
+    assert!(files.iter().all(|file| mode(file) == 0o600));
+    store.close().await;
+
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    Store::open(&path).await.unwrap();
+    assert_eq!(mode(&path), 0o600, "a copied file is closed to others");
+}
+
+#[tokio::test]
+async fn approvals_are_per_entry_and_can_be_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("t.db")).await.unwrap();
+    store.approve(&approval("a", "1")).await.unwrap();
+    store.approve(&approval("b", "1")).await.unwrap();
+    store.approve(&approval("a", "2")).await.unwrap();
+    assert_eq!(store.approvals().await.unwrap(), [approval("a", "2"), approval("b", "1")]);
+    assert!(store.revoke(Path::new("/project"), "a").await.unwrap());
+    assert!(!store.revoke(Path::new("/project"), "a").await.unwrap());
+    assert_eq!(store.approvals().await.unwrap(), [approval("b", "1")]);
+}
+
+#[tokio::test]
+async fn a_server_that_has_not_changed_is_not_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("t.db")).await.unwrap();
+    let seen = "SELECT seen_at FROM servers";
+    store.remember_era("x", Era::Modern).await;
+    let first: i64 = sqlx::query_scalar(seen).fetch_one(&store.pool).await.unwrap();
+    sqlx::query("UPDATE servers SET seen_at = seen_at - 10").execute(&store.pool).await.unwrap();
+    store.remember_era("x", Era::Modern).await;
+    assert_eq!(sqlx::query_scalar::<_, i64>(seen).fetch_one(&store.pool).await.unwrap(), first - 10);
+    sqlx::query("UPDATE servers SET seen_at = seen_at - 100000").execute(&store.pool).await.unwrap();
+    store.remember_era("x", Era::Modern).await;
+    assert!(sqlx::query_scalar::<_, i64>(seen).fetch_one(&store.pool).await.unwrap() >= first);
+}
+
+#[tokio::test]
+async fn servers_unseen_for_longest_are_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("t.db")).await.unwrap();
+    sqlx::query(
+        "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 10004) \
+         INSERT INTO servers SELECT 'f' || i, 'legacy', i FROM n",
+    )
+    .execute(&store.pool)
+    .await
+    .unwrap();
+    store.remember_era("new", Era::Modern).await;
+    let count: i64 = sqlx::query_scalar("SELECT count(*) FROM servers").fetch_one(&store.pool).await.unwrap();
+    assert_eq!(count, 10_000);
+    assert_eq!(store.era("f0").await, None);
+    assert_eq!(store.era("f10004").await, Some(Era::Legacy));
+    assert_eq!(store.era("new").await, Some(Era::Modern));
+}
+
+#[tokio::test]
+async fn memory_without_a_database_is_empty_and_quiet() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("t.db")).await.unwrap();
+    store.close().await;
+    store.remember_era("x", Era::Modern).await;
+    assert_eq!(store.era("x").await, None);
+    assert!(store.approvals().await.is_err());
+}
+
+#[tokio::test]
+async fn memory_waits_for_a_busy_database_but_not_for_long() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    let store = Store::open(&path).await.unwrap();
+    store.remember_era("x", Era::Modern).await;
+    let mut other = raw(&path).await;
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+    assert_eq!(store.era("x").await, Some(Era::Modern), "reading needs no writer's leave");
+    let start = Instant::now();
+    store.remember_era("y", Era::Modern).await;
+    assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+async fn refused(path: &Path) -> StoreError {
+    Store::open_within(path.to_owned(), Duration::from_millis(50)).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn what_is_in_the_way_is_named_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+
+    fs::write(file("text.db"), "this is no database at all, and long enough to be one\n".repeat(50)).unwrap();
+    let before = fs::read(file("text.db")).unwrap();
+    assert!(matches!(refused(&file("text.db")).await, StoreError::Corrupt { .. }));
+    assert_eq!(fs::read(file("text.db")).unwrap(), before);
+
+    let mut connection = raw(&file("other.db")).await;
+    sqlx::query("CREATE TABLE theirs (x)").execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    let error = refused(&file("other.db")).await;
+    assert!(matches!(error, StoreError::Foreign { .. }), "{error:?}");
+
+    Store::open(file("new.db")).await.unwrap().close().await;
+    let mut connection = raw(&file("new.db")).await;
+    sqlx::query("PRAGMA user_version = 999").execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    let error = refused(&file("new.db")).await;
+    assert!(error.to_string().contains("schema 999, this one knows 1"), "{error}");
+
+    let mut connection = raw(&file("busy.db")).await;
+    sqlx::query("BEGIN EXCLUSIVE").execute(&mut connection).await.unwrap();
+    let error = refused(&file("busy.db")).await;
+    assert!(matches!(error, StoreError::Locked { .. }), "{error:?}");
+
+    fs::create_dir(file("folder.db")).unwrap();
+    let error = refused(&file("folder.db")).await;
+    assert!(error.to_string().contains("folder.db"), "{error}");
+    let error = refused(&file("text.db").join("below.db")).await;
+    assert!(matches!(error, StoreError::Make { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_damaged_page_is_an_error_and_no_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    Store::open(&path).await.unwrap().close().await;
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[100..].fill(0x5a);
+    fs::write(&path, bytes).unwrap();
+    let error = match Store::open(&path).await {
+        Ok(store) => store.approvals().await.unwrap_err(),
+        Err(error) => error,
+    };
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_database_that_may_only_be_read_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    Store::open(&path).await.unwrap().close().await;
+    let options = SqliteConnectOptions::new().filename(&path).read_only(true);
+    let store = Store { pool: SqlitePool::connect_with(options).await.unwrap(), path };
+    let error = store.approve(&approval("a", "1")).await.unwrap_err();
+    assert!(matches!(error, StoreError::ReadOnly { .. }), "{error:?}");
+}
+
+const CHILDREN: usize = 8;
+const WRITES: usize = 20;
+
+/// The other side of the next test: does something only when that test calls it with a path behind its name.
+#[tokio::test]
+async fn child_writes() {
+    let Some(path) = std::env::args().find(|argument| argument.ends_with(".child.db")) else {
+        return;
+    };
+    let id = std::process::id();
+    let store = Store::open(path).await.unwrap();
+    for index in 0..WRITES {
+        store.approve(&approval(&format!("{id}-{index}"), "h")).await.unwrap();
+    }
+    store.close().await;
+}
+
+#[tokio::test]
+async fn processes_that_open_and_write_at_once_lose_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.child.db");
+    let program = std::env::current_exe().unwrap();
+    let children: Vec<_> = (0..CHILDREN)
+        .map(|_| {
+            Command::new(&program)
+                .args(["--exact", "tests::child_writes"])
+                .arg(&path)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+    }
+    let store = Store::open(&path).await.unwrap();
+    assert_eq!(store.approvals().await.unwrap().len(), CHILDREN * WRITES);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_open_at_once_all_succeed() {
+    for _ in 0..10 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.db");
+        let opening = (0..CHILDREN).map(|index| {
+            let path = path.clone();
+            async move {
+                let store = Store::open(path).await.unwrap();
+                store.remember_era(&index.to_string(), Era::Modern).await;
+                store.close().await;
+            }
+        });
+        futures::future::join_all(opening).await;
+        let store = Store::open(&path).await.unwrap();
+        for index in 0..CHILDREN {
+            assert_eq!(store.era(&index.to_string()).await, Some(Era::Modern));
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! A real server of the modern era (2026-07-28): the official Rust SDK's own, over stdio or Streamable HTTP.
+//!
+//! `rmcp-server stdio` speaks on stdin and stdout. `rmcp-server http` prints `listening URL` and ends with its stdin.
+//! What it has is in [`Demo::call_tool`]. What it shows, as opposed to the fake server: that a client gets along with a
+//! server whose author never saw it.
+
+use std::{
+    io::Write as _,
+    process::ExitCode,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler, ServiceExt as _,
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ElicitRequest, ElicitRequestParams,
+        Implementation, InputRequest, InputRequests, InputRequiredResult, JsonObject, ListToolsResult,
+        PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    },
+    service::{RequestContext, SubscriptionContext},
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+    },
+};
+use serde_json::{Value, json};
+use tokio::{
+    io::AsyncReadExt as _,
+    net::TcpListener,
+    sync::watch,
+};
+
+/// The `requestState` of the one question that is asked, with what must survive an echo byte for byte.
+const STATE: &str = "st.ate/with+special=chars and \"quotes\"";
+
+/// The server. Over HTTP each request gets its own clone; what they share is behind the `Arc`.
+#[derive(Clone, Debug, Default)]
+struct Demo(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Tools that `grow` added.
+    grown: Mutex<Vec<String>>,
+    /// How often the tools have changed; whoever listens is told.
+    changes: watch::Sender<usize>,
+    /// Subscriptions that are open.
+    listening: watch::Sender<usize>,
+    waiting: watch::Sender<usize>,
+    cancelled: AtomicUsize,
+}
+
+impl Demo {
+    fn tools(&self) -> Vec<Tool> {
+        let fixed = [
+            ("greet", "Greets somebody", json!({"name": {"type": "string", "x-mcp-header": "Name"}})),
+            ("count", "Counts, with progress", json!({"to": {"type": "integer"}})),
+            ("ask", "Asks the person for a name", json!({})),
+            ("grow", "Adds a tool, once somebody listens", json!({"tool": {"type": "string"}})),
+            ("wait", "Waits until it is cancelled", json!({})),
+            ("cancellations", "How often `wait` was cancelled, once none waits any more", json!({})),
+        ];
+        let grown = self.0.grown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let grown = grown.into_iter().map(|name| tool(name, "Was added", json!({})));
+        fixed.into_iter().map(|(name, what, properties)| tool(name.to_owned(), what, properties)).chain(grown).collect()
+    }
+
+    async fn count(&self, to: i64, context: &RequestContext<RoleServer>) -> CallToolResponse {
+        if let Some(token) = context.meta.get_progress_token() {
+            for step in 1..=to {
+                #[expect(clippy::cast_precision_loss, reason = "nobody counts that far")]
+                let progress = ProgressNotificationParam::new(token.clone(), step as f64)
+                    .with_total(to as f64)
+                    .with_message(format!("step {step}"));
+                let _nobody_listens = context.peer.notify_progress(progress).await;
+            }
+        }
+        text(format!("counted to {to}"))
+    }
+
+    fn ask(request: &CallToolRequestParams) -> Result<CallToolResponse, ErrorData> {
+        let Some(answers) = &request.input_responses else {
+            let question = InputRequest::Elicitation(ElicitRequest::new(ElicitRequestParams::FormElicitationParams {
+                meta: None,
+                message: "Who are you?".into(),
+                requested_schema: serde_json::from_value(json!({
+                    "type": "object",
+                    "properties": {"name": {"type": "string"}},
+                    "required": ["name"],
+                }))
+                .map_err(|error| ErrorData::internal_error(error.to_string(), None))?,
+            }));
+            let questions = InputRequests::from_iter([("who".to_owned(), question)]);
+            return Ok(InputRequiredResult::new(Some(questions), Some(STATE.into())).into());
+        };
+        if request.request_state.as_deref() != Some(STATE) {
+            return Err(ErrorData::invalid_params("the requestState was not echoed", None));
+        }
+        let answer = answers.get("who").cloned().unwrap_or_default();
+        Ok(match answer["content"]["name"].as_str() {
+            Some(name) => text(format!("you are {name}")),
+            None => text(format!("you said {}", answer["action"])),
+        })
+    }
+
+    async fn grow(&self, tool: &str) -> CallToolResponse {
+        let mut listening = self.0.listening.subscribe();
+        let _open = listening.wait_for(|open| *open > 0).await;
+        drop(_open);
+        self.0.grown.lock().unwrap_or_else(PoisonError::into_inner).push(tool.to_owned());
+        self.0.changes.send_modify(|changes| *changes += 1);
+        text(format!("grew {tool}"))
+    }
+
+    async fn wait(&self, context: &RequestContext<RoleServer>) -> CallToolResponse {
+        let _counted = Counted::in_(&self.0.waiting);
+        // Over HTTP the SDK drops this future with the stream; over stdio it cancels the token.
+        let mut given_up = GivenUp(&self.0.cancelled, true);
+        context.ct.cancelled().await;
+        given_up.1 = false;
+        self.0.cancelled.fetch_add(1, Ordering::SeqCst);
+        text("cancelled")
+    }
+
+    async fn cancellations(&self) -> CallToolResponse {
+        let mut waiting = self.0.waiting.subscribe();
+        let _none = waiting.wait_for(|waiting| *waiting == 0).await;
+        drop(_none);
+        text(self.0.cancelled.load(Ordering::SeqCst).to_string())
+    }
+}
+
+/// One more in a counter while it lives.
+struct Counted<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Counted<'a> {
+    fn in_(counter: &'a watch::Sender<usize>) -> Self {
+        counter.send_modify(|count| *count += 1);
+        Self(counter)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
+/// Counts a future that was dropped.
+struct GivenUp<'a>(&'a AtomicUsize, bool);
+
+impl Drop for GivenUp<'_> {
+    fn drop(&mut self) {
+        if self.1 {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+fn tool(name: String, what: &'static str, properties: Value) -> Tool {
+    let schema = json!({"type": "object", "properties": properties});
+    Tool::new(name, what, schema.as_object().cloned().unwrap_or_default())
+}
+
+fn text(text: impl Into<String>) -> CallToolResponse {
+    CallToolResult::success(vec![ContentBlock::text(text)]).into()
+}
+
+fn word<'a>(arguments: Option<&'a JsonObject>, name: &str) -> &'a str {
+    arguments.and_then(|arguments| arguments.get(name)).and_then(Value::as_str).unwrap_or("nobody")
+}
+
+impl ServerHandler for Demo {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build())
+            .with_server_info(Implementation::new("rmcp-server", env!("CARGO_PKG_VERSION")))
+            .with_instructions("The official Rust SDK's own server.")
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.tools()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let arguments = request.arguments.as_ref();
+        Ok(match &*request.name {
+            "greet" => text(format!("hello, {}", word(arguments, "name"))),
+            "count" => {
+                let to = arguments.and_then(|arguments| arguments.get("to")).and_then(Value::as_i64);
+                self.count(to.unwrap_or(3), &context).await
+            }
+            "ask" => Self::ask(&request)?,
+            "grow" => self.grow(word(arguments, "tool")).await,
+            "wait" => self.wait(&context).await,
+            "cancellations" => self.cancellations().await,
+            other if self.tools().iter().any(|tool| tool.name == other) => text(other),
+            other => return Err(ErrorData::invalid_params(format!("unknown tool {other}"), None)),
+        })
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(requested.supported_by(&self.get_info().capabilities))
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut changes = self.0.changes.subscribe();
+        let _counted = Counted::in_(&self.0.listening);
+        loop {
+            tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                changed = changes.changed() => {
+                    if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn over_http() -> std::io::Result<()> {
+    let demo = Demo::default();
+    let service: StreamableHttpService<Demo, LocalSessionManager> = StreamableHttpService::new(
+        move || Ok(demo.clone()),
+        Arc::default(),
+        StreamableHttpServerConfig::default(),
+    );
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}/mcp", listener.local_addr()?);
+    writeln!(std::io::stdout(), "listening {url}")?;
+    let router = axum::Router::new().nest_service("/mcp", service);
+    tokio::select! {
+        served = async { axum::serve(listener, router).await } => served,
+        // It outlives no test that was killed.
+        _ended = async { tokio::io::stdin().read_to_end(&mut Vec::new()).await } => Ok(()),
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let served = match std::env::args().nth(1).as_deref() {
+        Some("stdio") => match Demo::default().serve(rmcp::transport::stdio()).await {
+            Ok(service) => service.waiting().await.is_ok(),
+            Err(_) => false,
+        },
+        Some("http") => over_http().await.is_ok(),
+        _ => false,
+    };
+    // Not a plain return: the runtime would wait for the thread that reads stdin.
+    std::process::exit(i32::from(!served))
+}

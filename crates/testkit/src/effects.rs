@@ -1,0 +1,155 @@
+//! The log of a fake server, read back.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A file that fake servers write their effects to, in a folder that is removed with this value.
+#[derive(Debug)]
+pub struct SideEffects {
+    path: PathBuf,
+    text: String,
+    _folder: TempDir,
+}
+
+impl Default for SideEffects {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SideEffects {
+    /// A new, empty log.
+    #[must_use]
+    pub fn new() -> Self {
+        let folder = TempDir::new().unwrap_or_else(|error| panic!("no temporary folder: {error}"));
+        let path = folder.path().join("effects.jsonl");
+        let text = path.to_str().unwrap_or_else(|| panic!("{} is not UTF-8", path.display())).to_owned();
+        Self { path, text, _folder: folder }
+    }
+
+    /// Where it is: the value of `--log`.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where it is, for a list of arguments.
+    #[must_use]
+    pub fn path_str(&self) -> &str {
+        &self.text
+    }
+
+    /// What has been written so far.
+    #[must_use]
+    pub fn read(&self) -> Effects {
+        Effects::read(&self.path)
+    }
+
+    /// Waits until the log says so, and returns it.
+    ///
+    /// # Panics
+    /// When it does not within `limit`; the log is in the message.
+    #[must_use]
+    pub fn wait_until(&self, limit: Duration, says: impl Fn(&Effects) -> bool) -> Effects {
+        let end = Instant::now() + limit;
+        loop {
+            let effects = self.read();
+            if says(&effects) {
+                return effects;
+            }
+            assert!(Instant::now() < end, "not within {limit:?}: {effects:#?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// One tool that really ran.
+#[derive(Clone, Debug)]
+pub struct Effect {
+    /// The tool.
+    pub tool: String,
+    /// The arguments that it ran with.
+    pub args: Value,
+    /// The process that ran it.
+    pub pid: u32,
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+}
+
+/// What a log said when it was read.
+#[derive(Clone, Debug, Default)]
+pub struct Effects {
+    /// Every line, in order.
+    pub lines: Vec<Value>,
+}
+
+impl Effects {
+    /// Reads a log. One that does not exist yet is empty; a last line that is still being written is left out.
+    ///
+    /// # Panics
+    /// When a whole line is not JSON.
+    #[must_use]
+    pub fn read(path: &Path) -> Self {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?}"));
+        Self { lines: whole.lines().map(parse).collect() }
+    }
+
+    /// The tools that ran, in order.
+    #[must_use]
+    pub fn runs(&self) -> Vec<Effect> {
+        self.lines.iter().filter_map(effect).collect()
+    }
+
+    /// How often a tool ran.
+    #[must_use]
+    pub fn runs_of(&self, tool: &str) -> usize {
+        self.lines.iter().filter(|line| line["tool"] == tool).count()
+    }
+
+    /// The ids of the requests that were cancelled, in order.
+    #[must_use]
+    pub fn cancelled(&self) -> Vec<Value> {
+        self.lines.iter().filter_map(|line| line.get("cancelled")).cloned().collect()
+    }
+
+    /// How often a method came in. Needs `--log-all`.
+    #[must_use]
+    pub fn count_of(&self, method: &str) -> usize {
+        self.lines.iter().filter(|line| line["method"] == method).count()
+    }
+
+    /// The methods that came in, in order. Needs `--log-all`.
+    #[must_use]
+    pub fn methods(&self) -> Vec<&str> {
+        self.lines.iter().filter_map(|line| line["method"].as_str()).collect()
+    }
+
+    /// How often an HTTP method other than POST came in. Needs `--log-all`.
+    #[must_use]
+    pub fn http_count_of(&self, method: &str) -> usize {
+        self.lines.iter().filter(|line| line["http"] == method).count()
+    }
+
+    /// The process ids that wrote to the log, each once, in order.
+    #[must_use]
+    pub fn pids(&self) -> Vec<u32> {
+        let mut pids: Vec<u32> =
+            self.lines.iter().filter_map(|line| u32::try_from(line["pid"].as_u64()?).ok()).collect();
+        pids.dedup();
+        pids
+    }
+}
+
+fn effect(line: &Value) -> Option<Effect> {
+    Some(Effect {
+        tool: line["tool"].as_str()?.to_owned(),
+        args: line["args"].clone(),
+        pid: u32::try_from(line["pid"].as_u64()?).ok()?,
+        at_ms: line["at_ms"].as_u64()?,
+    })
+}

@@ -1,0 +1,155 @@
+//! What the fake asks the client for, in the way of each era: a request of the server (legacy), or an `input_required`
+//! result that the client answers by trying again (2026-07-28, "multi round-trip requests").
+
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value, json};
+
+use super::faults::Fault;
+use super::offers;
+use super::server::{Era, Request, Server, locked};
+use super::wire::{META_CAPABILITIES, Refusal, code};
+
+/// What came of asking.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// What the client said; an error of a legacy client is `{"refused": error}`.
+    Answered(Value),
+    /// Modern: the result to send instead of an answer.
+    Needed(Value),
+}
+
+/// The key of the one thing that is asked for at a time.
+const KEY: &str = "the_answer";
+
+/// Asks for the form that has a field of each type.
+pub(crate) async fn form(server: &Server, request: &Request) -> Result<Asked, Refusal> {
+    let params = json!({"mode": "form", "message": "Who are you?", "requestedSchema": offers::form()});
+    ask(server, request, "elicitation/create", params).await
+}
+
+/// Asks for whatever the arguments of `elicit` say.
+pub(crate) async fn elicit(server: &Server, request: &Request) -> Result<Asked, Refusal> {
+    match request.params["arguments"]["mode"].as_str() {
+        Some("url") => {
+            let url = "https://example.com/sign-in?state=abc";
+            let mut params = json!({"mode": "url", "message": "Please sign in.", "url": url});
+            if request.era == Era::Legacy {
+                params["elicitationId"] = json!("e-1");
+            }
+            ask(server, request, "elicitation/create", params).await
+        }
+        Some("url-error") if request.era == Era::Legacy => url_by_error(server),
+        Some("state-only") if request.era == Era::Modern => state_only(request),
+        _ => form(server, request).await,
+    }
+}
+
+/// Asks the client's model.
+pub(crate) async fn sample(server: &Server, request: &Request) -> Result<Asked, Refusal> {
+    let prompt = request.params["arguments"]["prompt"].as_str().unwrap_or("What is the capital of France?");
+    let message = json!({"role": "user", "content": {"type": "text", "text": prompt}});
+    let params = json!({"messages": [message], "maxTokens": 100});
+    ask(server, request, "sampling/createMessage", params).await
+}
+
+/// Asks for the client's roots.
+pub(crate) async fn roots(server: &Server, request: &Request) -> Result<Asked, Refusal> {
+    ask(server, request, "roots/list", json!({})).await
+}
+
+async fn ask(server: &Server, request: &Request, method: &str, params: Value) -> Result<Asked, Refusal> {
+    let capability = match method {
+        "elicitation/create" => "elicitation",
+        "sampling/createMessage" => "sampling",
+        _ => "roots",
+    };
+    match request.era {
+        Era::Legacy => ask_legacy(server, request, capability, method, &params).await,
+        Era::Modern => ask_modern(request, capability, method, &params),
+    }
+}
+
+async fn ask_legacy(
+    server: &Server,
+    request: &Request,
+    capability: &str,
+    method: &str,
+    params: &Value,
+) -> Result<Asked, Refusal> {
+    if locked(&request.peer.capabilities).get(capability).is_none() {
+        return Ok(Asked::Answered(json!({"refused": format!("the client did not declare {capability}")})));
+    }
+    let mut last = Value::Null;
+    for _round in 0..rounds(request) {
+        last = match server.ask(&request.out, method, params).await {
+            Ok(answer) => answer,
+            Err(error) => json!({"refused": error}),
+        };
+    }
+    Ok(Asked::Answered(last))
+}
+
+fn ask_modern(request: &Request, capability: &str, method: &str, params: &Value) -> Result<Asked, Refusal> {
+    if request.params["_meta"][META_CAPABILITIES].get(capability).is_none() {
+        let message = format!("Server requires the {capability} capability for this request");
+        let data = json!({"requiredCapabilities": {capability: {}}});
+        return Err(Refusal::new(code::MISSING_CAPABILITY, message).with_data(data));
+    }
+    let round = round_of(request)?;
+    let answer = request.params["inputResponses"].get(KEY);
+    let endless = request.struck.by(Fault::EndlessInput);
+    if let Some(answer) = answer
+        && round >= rounds(request)
+        && !endless
+    {
+        return Ok(Asked::Answered(answer.clone()));
+    }
+    let asked = json!({KEY: {"method": method, "params": params}});
+    Ok(Asked::Needed(input_required(Some(asked), round + u64::from(answer.is_some() || round == 0))))
+}
+
+/// Refuses the first call with links to visit (2025-11-25, -32042); the next one goes through.
+fn url_by_error(server: &Server) -> Result<Asked, Refusal> {
+    if server.visited.swap(true, Ordering::Relaxed) {
+        return Ok(Asked::Answered(json!({"visited": true})));
+    }
+    let link =
+        json!({"mode": "url", "elicitationId": "e-2", "url": "https://example.com/visit", "message": "Please visit."});
+    let data = json!({"elicitations": [link]});
+    Err(Refusal::new(code::URL_REQUIRED, "This request requires more information.").with_data(data))
+}
+
+/// Asks for nothing but another try with the same state.
+fn state_only(request: &Request) -> Result<Asked, Refusal> {
+    let round = round_of(request)?;
+    if round >= rounds(request) && !request.struck.by(Fault::EndlessInput) {
+        return Ok(Asked::Answered(json!({"rounds": round})));
+    }
+    Ok(Asked::Needed(input_required(None, round + 1)))
+}
+
+fn rounds(request: &Request) -> u64 {
+    request.params["arguments"]["rounds"].as_u64().unwrap_or(1)
+}
+
+fn input_required(requests: Option<Value>, round: u64) -> Value {
+    let mut result = json!({"resultType": "input_required", "requestState": state(round)});
+    if let Some(requests) = requests {
+        result["inputRequests"] = requests;
+    }
+    result
+}
+
+/// A state with everything that a careless client would change: spaces, escapes, letters beyond ASCII.
+fn state(round: u64) -> String {
+    format!(" round {round}\t\"é\\u0041\" ")
+}
+
+/// The round that the client's state names; an error if a byte of it was changed.
+fn round_of(request: &Request) -> Result<u64, Refusal> {
+    let Some(given) = request.params.get("requestState") else { return Ok(0) };
+    (1..=1_000)
+        .find(|round| *given == state(*round))
+        .ok_or_else(|| Refusal::new(code::INVALID_PARAMS, "requestState is not what was sent"))
+}

@@ -1,0 +1,202 @@
+//! What each era answers to each method.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::faults::Fault;
+use super::options::Transport;
+use super::process::Death;
+use super::server::{Era, Request, Server};
+use super::wire::{
+    self, Frame, LEGACY, META_CAPABILITIES, META_SERVER, META_SUBSCRIPTION, META_VERSION, MODERN, Refusal, code,
+};
+use super::{offers, tools};
+
+/// What becomes of a request.
+pub(crate) type Reply = Result<Value, Refusal>;
+
+/// Answers a request of either era.
+pub(crate) async fn dispatch(server: &Arc<Server>, request: &Request) -> Reply {
+    if server.has(Fault::NeverStart) {
+        return silence().await;
+    }
+    if request.method == "server/discover" {
+        stumble_over_probe(server, request).await?;
+    }
+    if request.struck.by(Fault::DiscoverEmpty) {
+        return Ok(json!({}));
+    }
+    match request.era {
+        Era::Legacy => legacy(server, request).await,
+        Era::Modern => modern(server, request).await,
+    }
+}
+
+/// Never answers; a cancellation still ends it.
+pub(crate) async fn silence<T>() -> T {
+    std::future::pending().await
+}
+
+async fn stumble_over_probe(server: &Server, request: &Request) -> Result<(), Refusal> {
+    let wait = |fault| Duration::from_millis(server.options.faults.number(fault).unwrap_or(0));
+    if request.struck.by(Fault::ExitOnDiscover) {
+        let code = server.options.faults.number(Fault::ExitOnDiscover).unwrap_or(1);
+        request.out.send(Frame::Die(Death::Exit(i32::try_from(code).unwrap_or(1)))).await;
+        return silence().await;
+    }
+    if request.struck.by(Fault::IgnoreDiscover) {
+        return silence().await;
+    }
+    if request.struck.by(Fault::RefuseVersion) {
+        return Err(unsupported(MODERN, &request.params["_meta"][META_VERSION]));
+    }
+    if request.struck.by(Fault::LateDiscover) {
+        tokio::time::sleep(wait(Fault::LateDiscover)).await;
+    }
+    if request.struck.by(Fault::LateThenLegacy) {
+        tokio::time::sleep(wait(Fault::LateThenLegacy)).await;
+        return Err(unknown(&request.method));
+    }
+    Ok(())
+}
+
+fn unknown(method: &str) -> Refusal {
+    Refusal::new(code::METHOD_NOT_FOUND, format!("Method not found: {method}"))
+}
+
+async fn legacy(server: &Arc<Server>, request: &Request) -> Reply {
+    match request.method.as_str() {
+        "initialize" => return Ok(initialize(server, request)),
+        "ping" => return Ok(json!({})),
+        "server/discover" | "subscriptions/listen" => return Err(unknown(&request.method)),
+        _ => {}
+    }
+    let strict = server.options.transport == Transport::Stdio;
+    if strict && !request.peer.initialized.load(Ordering::Relaxed) {
+        return Err(Refusal::new(code::INVALID_REQUEST, "the first request must be `initialize`"));
+    }
+    match request.method.as_str() {
+        "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe" => Ok(json!({})),
+        _ => common(server, request).await,
+    }
+}
+
+fn initialize(server: &Server, request: &Request) -> Value {
+    let wanted = request.params["protocolVersion"].as_str().unwrap_or_default();
+    let known = LEGACY.iter().copied().find(|known| *known == wanted).unwrap_or(LEGACY[0]);
+    let version = server.options.faults.text(Fault::Version).unwrap_or(known);
+    let mut capabilities = offers::capabilities();
+    capabilities["logging"] = json!({});
+    json!({
+        "protocolVersion": version,
+        "capabilities": capabilities,
+        "serverInfo": offers::server_info(&server.options),
+        "instructions": offers::INSTRUCTIONS,
+    })
+}
+
+async fn modern(server: &Arc<Server>, request: &Request) -> Reply {
+    let spoken = server.options.faults.text(Fault::Version).unwrap_or(MODERN);
+    if request.method == "initialize" {
+        // Versioning, "backward compatibility": name the versions in whatever error answers `initialize`.
+        let message = format!("Method not found: initialize. This server speaks only {spoken}");
+        return Err(Refusal::new(code::METHOD_NOT_FOUND, message).with_data(json!({"supported": [spoken]})));
+    }
+    check_meta(request, spoken)?;
+    let mut result = match request.method.as_str() {
+        "server/discover" => json!({
+            "supportedVersions": [spoken],
+            "capabilities": offers::capabilities(),
+            "instructions": offers::INSTRUCTIONS,
+        }),
+        "subscriptions/listen" => listen(server, request).await?,
+        "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe" => {
+            return Err(unknown(&request.method));
+        }
+        _ => common(server, request).await?,
+    };
+    decorate(server, &request.method, &mut result);
+    Ok(result)
+}
+
+/// The fields of `_meta` that every modern request must carry, and the version that they name.
+fn check_meta(request: &Request, spoken: &str) -> Result<(), Refusal> {
+    let meta = &request.params["_meta"];
+    let Some(version) = meta[META_VERSION].as_str() else {
+        return Err(Refusal::new(code::INVALID_PARAMS, format!("_meta lacks {META_VERSION}")));
+    };
+    if !meta[META_CAPABILITIES].is_object() {
+        return Err(Refusal::new(code::INVALID_PARAMS, format!("_meta lacks {META_CAPABILITIES}")));
+    }
+    if version == spoken {
+        return Ok(());
+    }
+    Err(unsupported(spoken, &json!(version)))
+}
+
+fn unsupported(spoken: &str, requested: &Value) -> Refusal {
+    let data = json!({"supported": [spoken], "requested": requested});
+    Refusal::new(code::UNSUPPORTED_VERSION, "Unsupported protocol version").with_data(data)
+}
+
+/// Adds what every modern result carries, and the caching hints of those that may be cached.
+fn decorate(server: &Server, method: &str, result: &mut Value) {
+    if result.get("resultType").is_none() {
+        result["resultType"] = json!("complete");
+    }
+    result["_meta"][META_SERVER] = offers::server_info(&server.options);
+    let cacheable = method.ends_with("/list")
+        || matches!(method, "server/discover" | "resources/templates/list" | "resources/read");
+    if cacheable && result["resultType"] == "complete" {
+        result["ttlMs"] = json!(if server.has(Fault::NegativeTtl) { -5 } else { server.options.ttl_ms });
+        result["cacheScope"] = json!("private");
+    }
+}
+
+/// Holds a subscription open until it is cancelled, or until a fault ends it.
+async fn listen(server: &Server, request: &Request) -> Reply {
+    let filter = &request.params["notifications"];
+    let acknowledged = json!({"_meta": {META_SUBSCRIPTION: request.id}, "notifications": filter});
+    let notice = wire::notification("notifications/subscriptions/acknowledged", &acknowledged);
+    request.out.send(Frame::message(&notice)).await;
+    server.listen(&request.peer, request.out.clone(), Some((request.id.clone(), filter.clone())));
+    if let Some(ms) = server.options.faults.number(Fault::ListenDrops) {
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        request.out.send(Frame::End).await;
+        return silence().await;
+    }
+    if let Some(ms) = server.options.faults.number(Fault::ListenCancelled) {
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        server.unlisten(&request.peer, &request.id);
+        let cancelled = wire::notification("notifications/cancelled", &json!({"requestId": request.id}));
+        request.out.send(Frame::message(&cancelled)).await;
+        return silence().await;
+    }
+    if let Some(ms) = server.options.faults.number(Fault::ListenEnds) {
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        server.unlisten(&request.peer, &request.id);
+        return Ok(json!({"_meta": {META_SUBSCRIPTION: request.id}}));
+    }
+    silence().await
+}
+
+/// The methods that both eras have.
+async fn common(server: &Arc<Server>, request: &Request) -> Reply {
+    if request.struck.by(Fault::ListFails) {
+        return Err(Refusal::new(code::INTERNAL, "told to fail"));
+    }
+    match request.method.as_str() {
+        "tools/list" => offers::list_tools(server, &request.params),
+        "tools/call" => tools::call(server, request).await,
+        "resources/list" => Ok(json!({"resources": offers::resources()})),
+        "resources/templates/list" => Ok(json!({"resourceTemplates": offers::resource_templates()})),
+        "resources/read" => offers::read_resource(server, request).await,
+        "prompts/list" => Ok(json!({"prompts": offers::prompts()})),
+        "prompts/get" => offers::get_prompt(server, request).await,
+        "completion/complete" => Ok(offers::complete(&request.params)),
+        other => Err(unknown(other)),
+    }
+}

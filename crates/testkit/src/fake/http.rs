@@ -1,0 +1,280 @@
+//! Streamable HTTP of both eras, at `/mcp`.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+use super::faults::{Fault, Struck};
+use super::options::{Answers, Eras};
+use super::server::{Era, Peer, Request, Server, locked};
+use super::wire::{self, Frame, Incoming, Outbox, Refusal, code};
+
+mod answers;
+mod events;
+mod exchange;
+mod gzip;
+mod mirror;
+mod sessions;
+mod stumbles;
+
+pub(super) use events::event;
+pub(super) use exchange::{Asked, Exchange};
+
+use sessions::{Session, Sessions};
+
+/// What becomes of a connection after an answer.
+#[derive(Debug)]
+pub(super) enum After {
+    Keep,
+    Close,
+    Reset,
+}
+
+/// Where clients post.
+const PATH: &str = "/mcp";
+/// The same endpoint, for `redirect-same`.
+const MOVED: &str = "/moved";
+
+/// What the connections of one server share.
+#[derive(Debug)]
+struct Endpoint {
+    server: Arc<Server>,
+    sessions: Sessions,
+    /// Streams that were cut and wait for a GET, by their event id.
+    parked: Mutex<HashMap<String, Parked>>,
+}
+
+/// The rest of a stream that was cut.
+#[derive(Debug)]
+struct Parked {
+    frames: mpsc::Receiver<Frame>,
+    struck: Struck,
+}
+
+/// Binds a port of 127.0.0.1 and says which, as the only line of stdout; then accepts for ever.
+pub(super) async fn serve(server: Arc<Server>) -> io::Result<()> {
+    let listener = bind(server.options.port, PATH).await?;
+    let endpoint =
+        Arc::new(Endpoint { sessions: Sessions::new(&server.options.faults), server, parked: Mutex::default() });
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let endpoint = Arc::clone(&endpoint);
+        let server = Arc::clone(&endpoint.server);
+        server.spawn(async move {
+            let mut exchange = Exchange::new(stream);
+            loop {
+                match endpoint.one(&mut exchange).await {
+                    Ok(After::Keep) => {}
+                    Ok(After::Reset) => return exchange.reset(),
+                    Ok(After::Close) | Err(_) => return,
+                }
+            }
+        });
+    }
+}
+
+/// Binds, and prints `listening http://127.0.0.1:PORT{path}`.
+pub(super) async fn bind(port: u16, path: &str) -> io::Result<TcpListener> {
+    use std::io::Write as _;
+    let listener = TcpListener::bind(("127.0.0.1", port)).await?;
+    let mut stdout = io::stdout();
+    writeln!(stdout, "listening http://{}{path}", listener.local_addr()?)?;
+    stdout.flush()?;
+    Ok(listener)
+}
+
+impl Endpoint {
+    /// Answers one HTTP request.
+    async fn one(&self, exchange: &mut Exchange) -> io::Result<After> {
+        let Some(asked) = exchange.next().await? else { return Ok(After::Close) };
+        if asked.path != PATH && asked.path != MOVED {
+            return say(exchange, 404, "no such page").await;
+        }
+        match asked.method.as_str() {
+            "POST" => self.post(exchange, asked).await,
+            "GET" => self.get(exchange, &asked).await,
+            "DELETE" => self.delete(exchange, &asked).await,
+            _ => say(exchange, 405, "method not allowed").await,
+        }
+    }
+
+    async fn post(&self, exchange: &mut Exchange, asked: Asked) -> io::Result<After> {
+        let accept = asked.header("accept").unwrap_or_default();
+        if !(accept.contains("application/json") && accept.contains("text/event-stream")) {
+            return say(exchange, 406, "accept both application/json and text/event-stream").await;
+        }
+        match wire::parse(&asked.body) {
+            Incoming::Request { id, method, params } => self.request(exchange, asked, (id, method, params)).await,
+            Incoming::Notification { method, params } => {
+                if let Some(session) = self.sessions.of(&asked) {
+                    self.server.notice(&session.peer, &method, &params);
+                } else {
+                    self.server.log.seen(json!({"method": method, "params": params}));
+                }
+                accepted(exchange).await
+            }
+            Incoming::Response { id, body } => {
+                self.server.answered(&id, body);
+                accepted(exchange).await
+            }
+            Incoming::Invalid(reason) => say(exchange, 400, &reason).await,
+        }
+    }
+
+    async fn request(
+        &self,
+        exchange: &mut Exchange,
+        asked: Asked,
+        message: (serde_json::Value, String, serde_json::Value),
+    ) -> io::Result<After> {
+        let session = self.sessions.of(&asked);
+        let opening = message.1 == "initialize";
+        let peer = match &session {
+            Some(session) => Arc::clone(&session.peer),
+            None => Peer::new(format!("http-{}", self.server.unique())),
+        };
+        let (out, frames) = Outbox::new();
+        let request = self.server.admit(message, &peer, out, asked.headers.clone());
+        if let Some(after) = stumbles::instead_of_mcp(exchange, &self.server, &request, &asked.path).await? {
+            return Ok(after);
+        }
+        if request.era == Era::Modern {
+            if let Err(refusal) = mirror::check(&self.server, &request) {
+                return refuse(exchange, 400, &request.id, &refusal).await;
+            }
+        } else if !opening && let Some(trouble) = self.sessions.trouble(&asked, session.as_deref()) {
+            return trouble.tell(exchange, &request.id).await;
+        }
+        let opened = (opening && request.era == Era::Legacy).then(|| self.sessions.open(peer)).flatten();
+        self.answer(exchange, request, frames, opened).await
+    }
+
+    /// Runs the request and writes what comes of it.
+    async fn answer(
+        &self,
+        exchange: &mut Exchange,
+        request: Request,
+        mut frames: mpsc::Receiver<Frame>,
+        opened: Option<Arc<Session>>,
+    ) -> io::Result<After> {
+        let (id, struck, era, peer) =
+            (request.id.clone(), request.struck.clone(), request.era, Arc::clone(&request.peer));
+        self.server.start(request);
+        let session = opened.as_ref().map(|session| session.id.as_str());
+        let stream = events::Stream { server: &self.server, struck: &struck, session };
+        if let Some(retry) = stream.resumed_after() {
+            let event = format!("stream-{}", self.server.unique());
+            // Before it is told: the client may be back at once.
+            locked(&self.parked).insert(event.clone(), Parked { frames, struck: struck.clone() });
+            return stream.cut(exchange, &event, retry).await;
+        }
+        let outcome = if self.server.options.answers == Answers::Sse || events::wanted(&struck) {
+            stream.whole(exchange, None, &mut frames).await
+        } else {
+            match next(exchange, &mut frames).await {
+                Some(Frame::Answer { bytes, status }) => {
+                    answers::write(exchange, &stream, status, &bytes).await.map(Some)
+                }
+                Some(Frame::Die(death)) => death.die(),
+                Some(first) => stream.whole(exchange, Some(first), &mut frames).await,
+                None => Ok(None),
+            }
+        };
+        // A modern client cancels by closing the stream; closing says nothing in the older revisions.
+        let client_left = !matches!(outcome, Ok(Some(_)));
+        if client_left && era == Era::Modern && self.server.runs(&peer, &id) {
+            self.server.cancel(&peer, &id, "disconnect");
+        }
+        Ok(outcome?.unwrap_or(After::Close))
+    }
+
+    /// The stream of a legacy session, or the rest of a stream that was cut.
+    async fn get(&self, exchange: &mut Exchange, asked: &Asked) -> io::Result<After> {
+        let resumed = asked.header("last-event-id");
+        self.server.log.seen(json!({"http": "GET", "last_event_id": resumed}));
+        if self.server.options.eras == Eras::Modern {
+            return say(exchange, 405, "no GET in this revision").await;
+        }
+        let nothing = Struck::default();
+        let stream = events::Stream { server: &self.server, struck: &nothing, session: None };
+        if let Some(event) = resumed {
+            return self.resume(exchange, &stream, event).await;
+        }
+        let session = self.sessions.of(asked);
+        if let Some(trouble) = self.sessions.trouble(asked, session.as_deref()) {
+            return trouble.tell(exchange, &serde_json::Value::Null).await;
+        }
+        let (out, mut frames) = Outbox::new();
+        let peer = session.map_or_else(|| Peer::new("no session"), |session| Arc::clone(&session.peer));
+        self.server.listen(&peer, out.clone(), None);
+        stream.open(exchange).await?;
+        stream.run(exchange, None, &mut frames).await?;
+        drop(out);
+        Ok(After::Close)
+    }
+
+    async fn resume(&self, exchange: &mut Exchange, stream: &events::Stream<'_>, event: &str) -> io::Result<After> {
+        let parked = locked(&self.parked).remove(event);
+        let Some(mut parked) = parked else { return say(exchange, 404, "no such stream").await };
+        stream.open(exchange).await?;
+        if parked.struck.by(Fault::SseResetLoop) {
+            locked(&self.parked).insert(event.to_owned(), parked);
+            return Ok(After::Reset);
+        }
+        if parked.struck.by(Fault::SseEmptyLoop) {
+            locked(&self.parked).insert(event.to_owned(), parked);
+            exchange.chunk(b"").await?;
+            return Ok(After::Keep);
+        }
+        let outcome = stream.run(exchange, None, &mut parked.frames).await?;
+        if outcome.is_none() {
+            locked(&self.parked).insert(event.to_owned(), parked);
+        }
+        Ok(outcome.unwrap_or(After::Close))
+    }
+
+    async fn delete(&self, exchange: &mut Exchange, asked: &Asked) -> io::Result<After> {
+        self.server.log.seen(json!({"http": "DELETE"}));
+        match self.sessions.close(asked) {
+            _ if self.server.options.eras == Eras::Modern => say(exchange, 405, "no DELETE in this revision").await,
+            true => exchange.respond(200, &[], b"").await.map(|()| After::Keep),
+            false => say(exchange, 404, "no such session").await,
+        }
+    }
+}
+
+/// The next frame; `None` when the client left first.
+async fn next(exchange: &mut Exchange, frames: &mut mpsc::Receiver<Frame>) -> Option<Frame> {
+    tokio::select! {
+        frame = frames.recv() => frame,
+        () = exchange.gone() => None,
+    }
+}
+
+/// Answers with a sentence.
+pub(super) async fn say(exchange: &mut Exchange, status: u16, text: &str) -> io::Result<After> {
+    exchange.respond(status, &[("content-type", "text/plain")], text.as_bytes()).await?;
+    Ok(After::Keep)
+}
+
+/// Answers with nothing, as MCP asks for notifications and responses.
+pub(super) async fn accepted(exchange: &mut Exchange) -> io::Result<After> {
+    exchange.respond(202, &[], b"").await?;
+    Ok(After::Keep)
+}
+
+/// Answers with a JSON-RPC error.
+async fn refuse(exchange: &mut Exchange, status: u16, id: &serde_json::Value, refusal: &Refusal) -> io::Result<After> {
+    let body = refusal.answer(id).to_string();
+    exchange.respond(status, &[("content-type", "application/json")], body.as_bytes()).await?;
+    Ok(After::Keep)
+}
+
+/// What the TypeScript SDK's servers say to a request without a session that they know.
+fn no_valid_session() -> Refusal {
+    Refusal::new(code::SERVER, "Bad Request: No valid session ID provided")
+}

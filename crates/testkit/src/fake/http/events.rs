@@ -1,0 +1,157 @@
+//! Answers that are event streams, and what can go wrong with one.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::super::faults::{Fault, Struck};
+use super::super::process::Death;
+use super::super::server::Server;
+use super::super::wire::Frame;
+use super::exchange::Exchange;
+use super::{After, next};
+
+/// What one event stream is written with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stream<'a> {
+    pub(super) server: &'a Arc<Server>,
+    pub(super) struck: &'a Struck,
+    /// The session that this answer opens.
+    pub(super) session: Option<&'a str>,
+}
+
+/// Whether a fault makes an event stream of an answer that could be a plain body.
+pub(super) fn wanted(struck: &Struck) -> bool {
+    struck.iter().any(spoils_events)
+}
+
+fn resumes(fault: Fault) -> bool {
+    matches!(fault, Fault::SseResume | Fault::SseResetLoop | Fault::SseEmptyLoop)
+}
+
+fn spoils_events(fault: Fault) -> bool {
+    matches!(
+        fault,
+        Fault::CutSse
+            | Fault::SseUnknownField
+            | Fault::SseBadJson
+            | Fault::SseHugeEvent
+            | Fault::SseEndless
+            | Fault::SseWrongId
+            | Fault::SseSplit
+    )
+}
+
+impl Stream<'_> {
+    /// Begins the stream.
+    pub(super) async fn open(&self, exchange: &mut Exchange) -> io::Result<()> {
+        let mut fields = vec![("content-type", "text/event-stream"), ("cache-control", "no-cache, no-transform")];
+        fields.extend(self.session.map(|id| ("mcp-session-id", id)));
+        exchange.respond_in_chunks(200, &fields).await
+    }
+
+    /// After how many milliseconds a client is to come back for the rest, if the stream is to be cut for that.
+    pub(super) fn resumed_after(&self) -> Option<u64> {
+        self.struck.iter().find(|fault| resumes(*fault)).and_then(|fault| self.server.options.faults.number(fault))
+    }
+
+    /// Writes a stream that ends after an event id.
+    pub(super) async fn cut(&self, exchange: &mut Exchange, event: &str, retry: u64) -> io::Result<After> {
+        self.open(exchange).await?;
+        exchange.chunk(format!("id: {event}\nretry: {retry}\ndata: \n\n").as_bytes()).await?;
+        exchange.chunk(b"").await?;
+        Ok(After::Keep)
+    }
+
+    /// Opens a stream and writes it to its end; `None` when the client left first.
+    pub(super) async fn whole(
+        &self,
+        exchange: &mut Exchange,
+        first: Option<Frame>,
+        frames: &mut mpsc::Receiver<Frame>,
+    ) -> io::Result<Option<After>> {
+        self.open(exchange).await?;
+        self.run(exchange, first, frames).await
+    }
+
+    /// Writes frames until the answer; `None` when the client left first.
+    pub(super) async fn run(
+        &self,
+        exchange: &mut Exchange,
+        first: Option<Frame>,
+        frames: &mut mpsc::Receiver<Frame>,
+    ) -> io::Result<Option<After>> {
+        let mut frame = first;
+        loop {
+            let current = match frame.take() {
+                Some(frame) => frame,
+                None => match next(exchange, frames).await {
+                    Some(frame) => frame,
+                    None => return Ok(None),
+                },
+            };
+            match current {
+                Frame::Message(bytes) => exchange.chunk(&event(&bytes)).await?,
+                Frame::Answer { bytes, .. } => return self.finish(exchange, &bytes).await.map(Some),
+                Frame::Torn(bytes) => {
+                    exchange.chunk(&[b"data: ", bytes.as_slice()].concat()).await?;
+                    Death::Exit(7).die();
+                }
+                Frame::Die(death) => death.die(),
+                Frame::CloseStdout | Frame::End => return Ok(Some(After::Close)),
+            }
+        }
+    }
+
+    /// Writes the event of the answer, as the faults have it, and ends the stream.
+    async fn finish(&self, exchange: &mut Exchange, answer: &[u8]) -> io::Result<After> {
+        match self.struck.iter().find(|fault| spoils_events(*fault)) {
+            Some(Fault::CutSse) => return Ok(After::Close),
+            Some(Fault::SseBadJson) => exchange.chunk(b"event: message\ndata: {\"jsonrpc\": oops\n\n").await?,
+            Some(Fault::SseEndless) => endless(exchange).await?,
+            Some(Fault::SseSplit) => byte_by_byte(exchange, &on_many_lines(answer)).await?,
+            Some(Fault::SseUnknownField) => exchange.chunk(&with_oddities(answer)).await?,
+            _ => exchange.chunk(&event(answer)).await?,
+        }
+        if self.struck.by(Fault::ResetAfterEffect) {
+            return Ok(After::Reset);
+        }
+        exchange.chunk(b"").await?;
+        Ok(After::Keep)
+    }
+}
+
+/// One event that holds a message.
+pub(crate) fn event(message: &[u8]) -> Vec<u8> {
+    [b"event: message\ndata: ", message, b"\n\n"].concat()
+}
+
+/// Fields that no standard knows, comments, an event of another kind, one without data, lines that end in a bare CR.
+fn with_oddities(message: &[u8]) -> Vec<u8> {
+    let before = b": a comment\nfoo: bar\nfoo\n:\nretry: soon\nid: \0\nevent: ping\ndata: {}\n\nid: 7\n\n";
+    [before.as_slice(), b"unknown: 1\revent:message\rdata:", message, b"\r\r"].concat()
+}
+
+/// The message as pretty JSON, a data field for each line, CR LF after each.
+fn on_many_lines(message: &[u8]) -> Vec<u8> {
+    let value: serde_json::Value = serde_json::from_slice(message).unwrap_or_default();
+    let pretty = serde_json::to_string_pretty(&value).unwrap_or_default();
+    let mut lines: String = pretty.lines().map(|line| format!("data: {line}\r\n")).collect();
+    lines.push_str("\r\n");
+    lines.into_bytes()
+}
+
+async fn byte_by_byte(exchange: &mut Exchange, bytes: &[u8]) -> io::Result<()> {
+    for byte in bytes {
+        exchange.chunk(&[*byte]).await?;
+    }
+    Ok(())
+}
+
+async fn endless(exchange: &mut Exchange) -> io::Result<()> {
+    let lines = format!("data: {}\n", "x".repeat(80)).repeat(500);
+    loop {
+        exchange.chunk(lines.as_bytes()).await?;
+    }
+}

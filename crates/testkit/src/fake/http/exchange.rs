@@ -1,0 +1,180 @@
+//! HTTP/1.1 by hand: enough to read what a client sends, and free to write anything back.
+
+use std::io;
+
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+
+/// Longest request body that is read, in bytes.
+const MAX_BODY: usize = 256 * 1024 * 1024;
+
+/// What a client asked.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) method: String,
+    /// The path without its query.
+    pub(crate) path: String,
+    pub(crate) query: String,
+    /// Names in lower case, in the order of the wire.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Asked {
+    /// The value of the first header field of this name, given in lower case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        header(&self.headers, name)
+    }
+}
+
+/// The value of the first header field of this name, given in lower case.
+pub(crate) fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+}
+
+/// Header fields of an answer.
+pub(crate) type Fields<'a> = &'a [(&'a str, &'a str)];
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    stream: BufReader<TcpStream>,
+}
+
+impl Exchange {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        let _slower = stream.set_nodelay(true);
+        Self { stream: BufReader::new(stream) }
+    }
+
+    /// The next request; `None` when the client closed.
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Asked>> {
+        let Some(first) = self.line().await? else { return Ok(None) };
+        let mut words = first.split(' ');
+        let (Some(method), Some(target)) = (words.next(), words.next()) else {
+            return Err(io::Error::other(format!("not a request line: {first}")));
+        };
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let mut headers = Vec::new();
+        while let Some(line) = self.line().await?.filter(|line| !line.is_empty()) {
+            let (name, value) = line.split_once(':').unwrap_or((&line, ""));
+            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+        let body = self.body(&headers).await?;
+        Ok(Some(Asked { method: method.to_owned(), path: path.to_owned(), query: query.to_owned(), headers, body }))
+    }
+
+    async fn line(&mut self) -> io::Result<Option<String>> {
+        let mut line = Vec::new();
+        if self.stream.read_until(b'\n', &mut line).await? == 0 {
+            return Ok(None);
+        }
+        let text = String::from_utf8_lossy(&line);
+        Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
+    }
+
+    async fn body(&mut self, headers: &[(String, String)]) -> io::Result<Vec<u8>> {
+        if header(headers, "expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue")) {
+            self.write(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+        }
+        if header(headers, "transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
+            return self.chunked_body().await;
+        }
+        let length = header(headers, "content-length").and_then(|value| value.parse().ok()).unwrap_or(0);
+        self.exactly(length).await
+    }
+
+    async fn exactly(&mut self, length: usize) -> io::Result<Vec<u8>> {
+        if length > MAX_BODY {
+            return Err(io::Error::other("request body too large"));
+        }
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body).await?;
+        Ok(body)
+    }
+
+    async fn chunked_body(&mut self) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let line = self.line().await?.unwrap_or_default();
+            let length = usize::from_str_radix(line.trim(), 16).map_err(io::Error::other)?;
+            if body.len() + length > MAX_BODY {
+                return Err(io::Error::other("request body too large"));
+            }
+            body.extend(self.exactly(length).await?);
+            self.line().await?;
+            if length == 0 {
+                return Ok(body);
+            }
+        }
+    }
+
+    /// Writes these bytes, whatever they are.
+    pub(crate) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.get_mut().write_all(bytes).await
+    }
+
+    /// Writes a status line and header fields, without the empty line that ends them.
+    async fn head(&mut self, status: u16, fields: Fields<'_>) -> io::Result<()> {
+        let reason = reason(status);
+        let mut head = format!("HTTP/1.1 {status} {reason}\r\n");
+        for (name, value) in fields {
+            head.push_str(name);
+            head.push_str(": ");
+            head.push_str(value);
+            head.push_str("\r\n");
+        }
+        self.write(head.as_bytes()).await
+    }
+
+    /// Writes a whole answer with its length.
+    pub(crate) async fn respond(&mut self, status: u16, fields: Fields<'_>, body: &[u8]) -> io::Result<()> {
+        self.respond_in_part(status, fields, body, body.len()).await
+    }
+
+    /// Writes an answer that promises `length` bytes of body, and this body.
+    pub(crate) async fn respond_in_part(
+        &mut self,
+        status: u16,
+        fields: Fields<'_>,
+        body: &[u8],
+        length: usize,
+    ) -> io::Result<()> {
+        self.head(status, fields).await?;
+        // 202 and 204 go without a body here, as MCP asks.
+        self.write(format!("content-length: {length}\r\n\r\n").as_bytes()).await?;
+        self.write(body).await
+    }
+
+    /// Begins an answer of unknown length.
+    pub(crate) async fn respond_in_chunks(&mut self, status: u16, fields: Fields<'_>) -> io::Result<()> {
+        self.head(status, fields).await?;
+        self.write(b"transfer-encoding: chunked\r\n\r\n").await
+    }
+
+    /// Writes one chunk. An empty one ends the answer.
+    pub(crate) async fn chunk(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
+        chunk.extend_from_slice(bytes);
+        chunk.extend_from_slice(b"\r\n");
+        self.write(&chunk).await
+    }
+
+    /// Completes when the client has closed its side, or broken the connection.
+    pub(crate) async fn gone(&mut self) {
+        match self.stream.fill_buf().await {
+            Ok([]) | Err(_) => {}
+            // The next request is already here: the client is not gone, and nothing more can be learnt.
+            Ok(_) => std::future::pending().await,
+        }
+    }
+
+    /// Ends the connection with a reset instead of a close.
+    pub(crate) fn reset(self) {
+        let _closed = self.stream.get_ref().set_zero_linger();
+    }
+}
+
+fn reason(status: u16) -> &'static str {
+    http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("Unknown")
+}

@@ -1,0 +1,81 @@
+//! The header fields that mirror a request of 2026-07-28: `MCP-Protocol-Version`, `Mcp-Method`, `Mcp-Name`, `Mcp-Param-*`.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use super::super::offers;
+use super::super::server::{Request, Server};
+use super::super::wire::{META_VERSION, Refusal, code};
+use super::exchange::header;
+
+/// Checks them against the body, as the revision's "server validation" does.
+pub(super) fn check(server: &Server, request: &Request) -> Result<(), Refusal> {
+    let params = &request.params;
+    if let Some(version) = params["_meta"][META_VERSION].as_str() {
+        same(request, "mcp-protocol-version", version)?;
+    }
+    same(request, "mcp-method", &request.method)?;
+    let name = match request.method.as_str() {
+        "tools/call" | "prompts/get" => &params["name"],
+        "resources/read" => &params["uri"],
+        _ => return Ok(()),
+    };
+    same(request, "mcp-name", name.as_str().unwrap_or_default())?;
+    if request.method != "tools/call" {
+        return Ok(());
+    }
+    let tools = offers::tools(server);
+    let tool = tools.iter().find(|tool| tool["name"] == *name);
+    tool.map_or(Ok(()), |tool| mirrored(request, tool))
+}
+
+fn mirrored(request: &Request, tool: &Value) -> Result<(), Refusal> {
+    let Some(properties) = tool["inputSchema"]["properties"].as_object() else { return Ok(()) };
+    for (property, schema) in properties {
+        let Some(named) = schema["x-mcp-header"].as_str() else { continue };
+        let field = format!("mcp-param-{}", named.to_ascii_lowercase());
+        match &request.params["arguments"][property] {
+            Value::Null if header(&request.headers, &field).is_none() => {}
+            Value::Null => return Err(mismatch(format!("{field} is there, its value is not"))),
+            Value::String(text) => same(request, &field, text)?,
+            other => same(request, &field, &other.to_string())?,
+        }
+    }
+    Ok(())
+}
+
+fn same(request: &Request, field: &str, wanted: &str) -> Result<(), Refusal> {
+    let Some(given) = header(&request.headers, field) else {
+        return Err(mismatch(format!("{field} is missing")));
+    };
+    if decoded(given).as_deref() == Some(wanted) {
+        return Ok(());
+    }
+    Err(mismatch(format!("{field} is {given:?}, the body says {wanted:?}")))
+}
+
+/// A value as it was before the Base64 sentinel; `None` if the sentinel holds no Base64 text.
+fn decoded(value: &str) -> Option<String> {
+    match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
+        None => Some(value.to_owned()),
+        Some(encoded) => String::from_utf8(STANDARD.decode(encoded).ok()?).ok(),
+    }
+}
+
+fn mismatch(what: String) -> Refusal {
+    Refusal::new(code::HEADER_MISMATCH, format!("Header mismatch: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sentinel_of_the_specification_is_decoded() {
+        assert_eq!(decoded("us-west1").as_deref(), Some("us-west1"));
+        assert_eq!(decoded("=?base64?SGVsbG8sIOS4lueVjA==?=").as_deref(), Some("Hello, 世界"));
+        assert_eq!(decoded("=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=").as_deref(), Some("=?base64?literal?="));
+        assert_eq!(decoded("=?base64?***?="), None);
+    }
+}

@@ -1,0 +1,272 @@
+//! From a reply to the bytes that say so — or that say something else.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::eras::{Reply, silence};
+use super::faults::{Fault, Faults, Struck};
+use super::process::{self, Death};
+use super::server::{Era, Request, Server};
+use super::tools;
+use super::wire::{self, Frame, code};
+
+/// Sends the answer to a request, with everything that comes before and after it.
+pub(crate) async fn send(server: &Arc<Server>, request: &Request, reply: Reply) {
+    flood(server, request).await;
+    if let Some(bytes) = server.options.faults.number(Fault::FillStderr) {
+        process::fill_stderr(bytes);
+    }
+    if request.struck.by(Fault::NoAnswer) {
+        return silence().await;
+    }
+    let (message, status) = match reply {
+        Ok(result) => (wire::result(&request.id, &result), 200),
+        Err(refusal) => {
+            let status = if request.era == Era::Modern { refusal.modern_status() } else { 200 };
+            (refusal.answer(&request.id), status)
+        }
+    };
+    if request.struck.by(Fault::Freeze) {
+        process::freeze();
+    }
+    if let Some(last) = death(server, request, &message) {
+        request.out.send(last).await;
+        return silence().await;
+    }
+    for frame in shape(&server.options.faults, &request.struck, message, status) {
+        request.out.send(frame).await;
+    }
+    if request.struck.by(Fault::StrayProgress) {
+        request.out.send(progress(&request.params["_meta"]["progressToken"])).await;
+    }
+    if request.method == "tools/list" {
+        let times = server.options.faults.number(Fault::ListChangedStorm).unwrap_or(0);
+        for _ in 0..times {
+            server.tools_changed().await;
+        }
+    }
+}
+
+async fn flood(server: &Arc<Server>, request: &Request) {
+    let count = |fault| if request.struck.by(fault) { server.options.faults.number(fault).unwrap_or(0) } else { 0 };
+    tools::notify(request, count(Fault::NotifyFlood)).await;
+    for n in 0..count(Fault::PingFlood) {
+        let ping = wire::request(&json!(format!("ping-{n}")), "ping", &json!({}));
+        request.out.send(Frame::message(&ping)).await;
+    }
+    if request.struck.by(Fault::StrayProgress) {
+        request.out.send(progress(&json!("nobody-gave-this"))).await;
+    }
+    if request.struck.by(Fault::OddMessages) {
+        for odd in ODD_MESSAGES {
+            request.out.send(Frame::Message(odd.as_bytes().to_vec())).await;
+        }
+    }
+    let message = json!({"role": "user", "content": {"type": "text", "text": "flood"}});
+    let params = json!({"messages": [message], "maxTokens": 1});
+    for n in 0..count(Fault::RequestFlood) {
+        let sample = wire::request(&json!(format!("flood-{n}")), "sampling/createMessage", &params);
+        request.out.send(Frame::message(&sample)).await;
+    }
+}
+
+/// Messages that a client may ignore or refuse, but must survive.
+const ODD_MESSAGES: &[&str] = &[
+    r#"{"jsonrpc":"2.0","method":"notifications/unheard-of","params":{"x":1}}"#,
+    r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":[1,2]}"#,
+    r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":"much"}}"#,
+    r#"{"jsonrpc":"2.0","id":"odd-1","method":"unheard/of","params":{}}"#,
+    r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
+    r#"{"jsonrpc":"2.0","id":"odd-2","method":"sampling/createMessage","params":7}"#,
+    r#"{"jsonrpc":"2.0","id":"odd-3","method":"elicitation/create"}"#,
+    r#"{"jsonrpc":"2.0","id":"never-asked","result":{}}"#,
+    r#"{"jsonrpc":"1.0","id":9007199254740993,"result":{}}"#,
+    r#"{"jsonrpc":"2.0","id":1.5,"result":{}}"#,
+    r#"{"jsonrpc":"2.0","id":{"a":1},"result":{}}"#,
+    r#"{"jsonrpc":"2.0","method":42}"#,
+    "{}",
+    "[]",
+    "null",
+    "\"text\"",
+];
+
+fn progress(token: &Value) -> Frame {
+    let params = json!({"progressToken": token, "progress": 1, "total": 2});
+    Frame::message(&wire::notification("notifications/progress", &params))
+}
+
+/// The frame that ends the process, or its stdout, instead of an answer.
+fn death(server: &Server, request: &Request, message: &Value) -> Option<Frame> {
+    let struck = &request.struck;
+    if struck.by(Fault::CrashOnCall) {
+        super::complain("fake-server: about to crash on a call, as told\n");
+        let told = server.options.faults.text(Fault::CrashOnCall).and_then(Death::parse);
+        return Some(Frame::Die(told.unwrap_or(Death::Exit(1))));
+    }
+    if struck.by(Fault::CrashHoldingPipe) {
+        if let Err(error) = process::grandchild(false, false) {
+            super::complain(&format!("fake-server: no grandchild: {error}\n"));
+        }
+        return Some(Frame::Die(Death::Exit(7)));
+    }
+    if struck.by(Fault::HalfLineThenCrash) {
+        let mut half = message.to_string().into_bytes();
+        half.truncate(half.len() / 2);
+        return Some(Frame::Torn(half));
+    }
+    struck.by(Fault::CloseStdout).then_some(Frame::CloseStdout)
+}
+
+/// The frames of one answer.
+fn shape(faults: &Faults, struck: &Struck, mut message: Value, status: u16) -> Vec<Frame> {
+    let id = message["id"].clone();
+    for fault in struck.iter() {
+        bend(faults, fault, &id, &mut message);
+    }
+    let bytes = struck
+        .iter()
+        .find_map(|fault| garble(faults, fault, &id, &message))
+        .unwrap_or_else(|| message.to_string().into_bytes());
+    let mut frames = Vec::new();
+    if struck.by(Fault::ForgedFirst) || struck.by(Fault::SseWrongId) {
+        let forged =
+            json!({"content": [{"type": "text", "text": "forged"}], "isError": false, "resultType": "complete"});
+        frames.push(Frame::message(&wire::result(&another(&id), &forged)));
+    }
+    if struck.by(Fault::DuplicateAnswer) {
+        frames.push(Frame::Message(bytes.clone()));
+    }
+    frames.push(Frame::Answer { bytes, status });
+    frames
+}
+
+/// An id that was not asked for.
+fn another(id: &Value) -> Value {
+    match id.as_u64() {
+        Some(number) => json!(number + 1_000_000),
+        None => json!(format!("{}-forged", id.as_str().unwrap_or_default())),
+    }
+}
+
+/// Changes the message, which stays JSON.
+fn bend(faults: &Faults, fault: Fault, id: &Value, message: &mut Value) {
+    match fault {
+        Fault::WrongId => message["id"] = another(id),
+        Fault::ErrorWithoutId => {
+            let error = json!({"code": code::INTERNAL, "message": "something went wrong"});
+            *message = json!({"jsonrpc": "2.0", "id": null, "error": error});
+        }
+        Fault::Result42 => message["result"] = json!(42),
+        Fault::ResultNull => message["result"] = Value::Null,
+        Fault::ResultAndError => message["error"] = json!({"code": code::INTERNAL, "message": "and an error"}),
+        Fault::NeitherResultNorError => *message = json!({"jsonrpc": "2.0", "id": id}),
+        Fault::Batch => *message = json!([message.clone()]),
+        Fault::UnknownResultType if message["result"].is_object() => {
+            message["result"]["resultType"] = json!(faults.text(fault).unwrap_or("banana"));
+        }
+        Fault::BadContent => {
+            if let Some(content) = message["result"]["content"].as_array_mut() {
+                content.insert(0, json!({"type": "hologram", "beam": 3}));
+                content.insert(0, json!(7));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Bytes that no JSON library of this program would write.
+fn garble(faults: &Faults, fault: Fault, id: &Value, message: &Value) -> Option<Vec<u8>> {
+    let number = || usize::try_from(faults.number(fault).unwrap_or(0)).unwrap_or(usize::MAX);
+    let around = |text: &[u8]| {
+        let mut bytes =
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":""#).into_bytes();
+        bytes.extend_from_slice(text);
+        bytes.extend_from_slice(br#""}],"isError":false,"resultType":"complete"}}"#);
+        bytes
+    };
+    let bytes = match fault {
+        Fault::UnparsableAnswer => around(br"half of a pair: \ud800"),
+        Fault::BadUtf8 => around(b"not UTF-8: \xff\xfe\x80"),
+        Fault::HugeLine | Fault::BodyHuge | Fault::SseHugeEvent => {
+            let frame = around(b"").len();
+            around(&vec![b'x'; number().saturating_sub(frame)])
+        }
+        Fault::HugeNumber => {
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[],"score":1e400}}}}"#).into_bytes()
+        }
+        Fault::DeepJson => {
+            let (open, close) = ("[".repeat(number()), "]".repeat(number()));
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[],"deep":{open}{close}}}}}"#).into_bytes()
+        }
+        Fault::DuplicateKey => {
+            message.to_string().replacen('{', &format!(r#"{{"id":{},"#, another(id)), 1).into_bytes()
+        }
+        Fault::Truncated => {
+            let mut bytes = message.to_string().into_bytes();
+            bytes.truncate(bytes.len() - 3);
+            bytes
+        }
+        _ => return None,
+    };
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer_with(fault: &str) -> Vec<Vec<u8>> {
+        let mut faults = Faults::default();
+        faults.add(fault).unwrap();
+        let struck = faults.strike("tools/call", 0);
+        let good = json!({"content": [{"type": "text", "text": "hello"}]});
+        let frames = shape(&faults, &struck, wire::result(&json!(5), &good), 200);
+        frames
+            .into_iter()
+            .map(|frame| match frame {
+                Frame::Message(bytes) | Frame::Answer { bytes, .. } => bytes,
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    }
+
+    fn only(fault: &str) -> Value {
+        let mut all = answer_with(fault);
+        assert_eq!(all.len(), 1, "{fault}");
+        serde_json::from_slice(&all.remove(0)).unwrap()
+    }
+
+    #[test]
+    fn each_lie_that_stays_json_says_what_its_name_says() {
+        assert_eq!(only("wrong-id")["id"], 1_000_005);
+        assert_eq!(only("result-42")["result"], 42);
+        assert!(only("result-null")["result"].is_null());
+        assert!(only("batch").is_array());
+        let both = only("result-and-error");
+        assert!(both.get("result").is_some() && both.get("error").is_some());
+        assert_eq!(only("neither"), json!({"jsonrpc": "2.0", "id": 5}));
+        assert!(only("error-without-id")["id"].is_null());
+        assert_eq!(only("unknown-result-type=banana")["result"]["resultType"], "banana");
+        assert_eq!(only("bad-content")["result"]["content"].as_array().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn each_garbled_answer_is_refused_by_a_json_reader() {
+        for fault in ["unparsable-answer", "bad-utf8", "huge-number", "deep-json=1000", "truncated"] {
+            let bytes = answer_with(fault).remove(0);
+            assert!(serde_json::from_slice::<Value>(&bytes).is_err(), "{fault}");
+        }
+        assert_eq!(answer_with("huge-line=5000")[0].len(), 5000);
+    }
+
+    #[test]
+    fn the_lies_that_say_two_things_end_with_the_right_one() {
+        for fault in ["forged-first", "duplicate-answer"] {
+            let all = answer_with(fault);
+            assert_eq!(all.len(), 2, "{fault}");
+            let last: Value = serde_json::from_slice(&all[1]).unwrap();
+            assert_eq!(last["id"], 5);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The file of effects: one JSON line for each tool that really ran, each cancellation, and each message with `--log-all`.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use super::server::locked;
+
+#[derive(Debug)]
+pub(crate) struct Log {
+    file: Option<Mutex<File>>,
+    all: bool,
+}
+
+impl Log {
+    pub(crate) fn open(path: Option<&Path>, all: bool) -> std::io::Result<Self> {
+        let file = match path {
+            Some(path) => Some(Mutex::new(OpenOptions::new().create(true).append(true).open(path)?)),
+            None => None,
+        };
+        Ok(Self { file, all })
+    }
+
+    /// A tool ran: the side effect that no client may repeat by itself.
+    pub(crate) fn effect(&self, tool: &str, args: &Value) {
+        self.line(json!({"tool": tool, "args": args}));
+    }
+
+    /// A request was cancelled.
+    pub(crate) fn cancelled(&self, id: &Value, by: &str) {
+        self.line(json!({"cancelled": id, "by": by}));
+    }
+
+    /// Something else that came in; written only with `--log-all`.
+    pub(crate) fn seen(&self, what: Value) {
+        if self.all {
+            self.line(what);
+        }
+    }
+
+    fn line(&self, mut entry: Value) {
+        let Some(file) = &self.file else { return };
+        entry["pid"] = json!(std::process::id());
+        entry["at_ms"] = json!(now_ms());
+        // One write for the whole line, so that the lines of several servers do not mix in one file.
+        let line = format!("{entry}\n");
+        let mut file = locked(file);
+        if let Err(error) = file.write_all(line.as_bytes()).and_then(|()| file.flush()) {
+            super::complain(&format!("fake-server: log: {error}\n"));
+        }
+    }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,222 @@
+//! What the fake offers: tools, resources, prompts. The plain definitions are data, in `offers.json`.
+
+use std::sync::{Arc, LazyLock};
+
+use serde_json::{Value, json};
+
+use super::asks;
+use super::eras::Reply;
+use super::faults::Fault;
+use super::options::Options;
+use super::server::{Era, Request, Server, locked};
+use super::wire::{Refusal, code};
+
+pub(crate) const INSTRUCTIONS: &str = "A server for tests. It does what its script says.";
+
+/// Terminal escapes (a window title, a colour, a hyperlink), a bidi override and a tag character.
+pub(crate) const ESCAPES: &str = "\u{1b}]0;owned\u{7}\u{1b}[31mred\u{1b}[0m\u{202e}txt.exe\u{202c}\u{e0041}";
+
+static OFFERS: LazyLock<Value> =
+    LazyLock::new(|| serde_json::from_str(include_str!("offers.json")).unwrap_or_default());
+
+pub(crate) fn capabilities() -> Value {
+    json!({
+        "tools": {"listChanged": true},
+        "resources": {"subscribe": true, "listChanged": true},
+        "prompts": {"listChanged": true},
+        "completions": {},
+    })
+}
+
+pub(crate) fn server_info(options: &Options) -> Value {
+    json!({"name": options.name, "title": "Fake server", "version": env!("CARGO_PKG_VERSION")})
+}
+
+/// The form that `elicit` shows: one field of each type, with defaults.
+pub(crate) fn form() -> Value {
+    OFFERS["form"].clone()
+}
+
+/// All tools, as the faults have them.
+pub(crate) fn tools(server: &Server) -> Vec<Value> {
+    let mut tools = OFFERS["tools"].as_array().cloned().unwrap_or_default();
+    spoil(server, &mut tools);
+    let generated = (1..=server.options.tools).map(|n| simple_tool(&format!("tool_{n:04}")));
+    tools.extend(generated);
+    tools.extend(locked(&server.added).iter().map(|name| simple_tool(name)));
+    tools
+}
+
+fn simple_tool(name: &str) -> Value {
+    let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+    json!({"name": name, "description": format!("Returns the name {name}."), "inputSchema": schema})
+}
+
+fn spoil(server: &Server, tools: &mut Vec<Value>) {
+    let faults = &server.options.faults;
+    if let Some(depth) = faults.number(Fault::ExpensiveSchema) {
+        named(tools, "structured", |tool| tool["outputSchema"] = doubling_schema(depth));
+    }
+    if let Some(address) = faults.text(Fault::RemoteRefSchema) {
+        let refers = json!({"type": "object", "properties": {"label": {"$ref": address}}});
+        named(tools, "structured", |tool| {
+            tool["inputSchema"] = refers.clone();
+            tool["outputSchema"] = refers.clone();
+        });
+    }
+    if faults.has(Fault::EscapeText) {
+        named(tools, "echo", |tool| tool["description"] = json!(format!("Echoes. {ESCAPES}")));
+    }
+    if faults.has(Fault::DuplicateTool) {
+        tools.push(simple_tool("echo"));
+    }
+    if faults.has(Fault::BadTool) {
+        tools.insert(1, json!({"name": "bad_schema", "inputSchema": null}));
+        tools.insert(2, json!({"description": "has no name", "inputSchema": {"type": "object"}}));
+        tools.insert(3, json!(7));
+    }
+    if faults.has(Fault::BadHeaderName) {
+        tools.extend(OFFERS["badHeaders"].as_array().cloned().unwrap_or_default());
+    }
+}
+
+fn named(tools: &mut [Value], name: &str, change: impl Fn(&mut Value)) {
+    tools.iter_mut().filter(|tool| tool["name"] == name).for_each(change);
+}
+
+/// A schema of a few lines whose validation doubles with each level: `d0` is tried 2^depth times.
+fn doubling_schema(depth: u64) -> Value {
+    let mut levels: serde_json::Map<String, Value> =
+        (0..depth).map(|level| (format!("d{level}"), twice(&format!("#/$defs/d{}", level + 1)))).collect();
+    levels.insert(format!("d{depth}"), json!({"type": "object", "required": ["never"]}));
+    json!({"type": "object", "anyOf": [{"$ref": "#/$defs/d0"}, true], "$defs": levels})
+}
+
+fn twice(reference: &str) -> Value {
+    json!({"anyOf": [{"$ref": reference}, {"$ref": reference}]})
+}
+
+/// One page of tools. Cursors are `page-N`, unless a fault has others.
+pub(crate) fn list_tools(server: &Server, params: &Value) -> Reply {
+    let cursor = params["cursor"].as_str();
+    let all = tools(server);
+    if server.has(Fault::SameCursor) {
+        return Ok(json!({"tools": all, "nextCursor": "again"}));
+    }
+    if server.has(Fault::EndlessCursor) {
+        let page: u64 = cursor.and_then(|cursor| cursor.strip_prefix("endless-")?.parse().ok()).unwrap_or(0);
+        let tools = if page == 0 { all } else { vec![simple_tool(&format!("endless_{page}"))] };
+        return Ok(json!({"tools": tools, "nextCursor": format!("endless-{}", page + 1)}));
+    }
+    if server.has(Fault::EmptyCursor) {
+        let (first, second) = all.split_at(all.len() / 2);
+        return Ok(match cursor {
+            None => json!({"tools": first, "nextCursor": ""}),
+            Some(_) => json!({"tools": second}),
+        });
+    }
+    page_of(&all, server.options.page_size, cursor)
+}
+
+fn page_of(all: &[Value], size: usize, cursor: Option<&str>) -> Reply {
+    let page = match cursor {
+        None => 0,
+        Some(cursor) => cursor
+            .strip_prefix("page-")
+            .and_then(|number| number.parse::<usize>().ok())
+            .ok_or_else(|| Refusal::new(code::INVALID_PARAMS, format!("Invalid cursor: {cursor}")))?,
+    };
+    let size = if size == 0 { all.len().max(1) } else { size };
+    let mut pages = all.chunks(size).skip(page);
+    let tools = pages.next().unwrap_or_default();
+    let mut result = json!({"tools": tools});
+    if pages.next().is_some() {
+        result["nextCursor"] = json!(format!("page-{}", page + 1));
+    }
+    Ok(result)
+}
+
+pub(crate) fn resources() -> Value {
+    OFFERS["resources"].clone()
+}
+
+pub(crate) fn resource_templates() -> Value {
+    OFFERS["resourceTemplates"].clone()
+}
+
+pub(crate) fn prompts() -> Value {
+    OFFERS["prompts"].clone()
+}
+
+pub(crate) async fn read_resource(server: &Arc<Server>, request: &Request) -> Reply {
+    let uri = request.params["uri"].as_str().unwrap_or_default();
+    let contents = match uri {
+        "fake://note" => json!({"uri": uri, "mimeType": "text/plain", "text": "a note"}),
+        "fake://blob" => json!({"uri": uri, "mimeType": "application/octet-stream", "blob": "AAEC"}),
+        "fake://asked" => match asks::form(server, request).await? {
+            asks::Asked::Answered(answer) => json!({"uri": uri, "mimeType": "text/plain", "text": answer.to_string()}),
+            asks::Asked::Needed(result) => return Ok(result),
+        },
+        other => match other.strip_prefix("fake://note/") {
+            Some(name) => json!({"uri": uri, "mimeType": "text/plain", "text": format!("a note about {name}")}),
+            None => return Err(not_found(request.era, uri)),
+        },
+    };
+    Ok(json!({"contents": [contents]}))
+}
+
+/// 2026-07-28 answers invalid params where older revisions had a code of their own.
+fn not_found(era: Era, uri: &str) -> Refusal {
+    let code = if era == Era::Modern { code::INVALID_PARAMS } else { -32002 };
+    Refusal::new(code, format!("Resource not found: {uri}")).with_data(json!({"uri": uri}))
+}
+
+pub(crate) async fn get_prompt(server: &Arc<Server>, request: &Request) -> Reply {
+    let text = match request.params["name"].as_str().unwrap_or_default() {
+        "greet" => format!("Say hello to {}.", request.params["arguments"]["name"].as_str().unwrap_or("nobody")),
+        "asked" => match asks::form(server, request).await? {
+            asks::Asked::Answered(answer) => answer.to_string(),
+            asks::Asked::Needed(result) => return Ok(result),
+        },
+        other => return Err(Refusal::new(code::INVALID_PARAMS, format!("Unknown prompt: {other}"))),
+    };
+    Ok(json!({"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}))
+}
+
+pub(crate) fn complete(params: &Value) -> Value {
+    let typed = params["argument"]["value"].as_str().unwrap_or_default();
+    let values: Vec<&str> = ["ada", "alan", "grace"].into_iter().filter(|name| name.starts_with(typed)).collect();
+    json!({"completion": {"values": values, "total": values.len(), "hasMore": false}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_data_file_is_read_and_each_tool_has_a_name_and_a_schema() {
+        let tools = OFFERS["tools"].as_array().unwrap();
+        assert_eq!(tools.len(), 22);
+        assert!(tools.iter().all(|tool| tool["name"].is_string() && tool["inputSchema"]["type"] == "object"));
+        assert_eq!(OFFERS["badHeaders"].as_array().unwrap().len(), 5);
+        assert!(form()["properties"]["name"].is_object());
+    }
+
+    #[test]
+    fn pages_follow_each_other_until_there_is_no_next() {
+        let all: Vec<Value> = (0..5).map(|n| json!(n)).collect();
+        let first = page_of(&all, 2, None).unwrap();
+        assert_eq!((&first["tools"], &first["nextCursor"]), (&json!([0, 1]), &json!("page-1")));
+        let last = page_of(&all, 2, Some("page-2")).unwrap();
+        assert_eq!((&last["tools"], &last["nextCursor"]), (&json!([4]), &Value::Null));
+        assert_eq!(page_of(&all, 2, Some("x")).unwrap_err().code, code::INVALID_PARAMS);
+        assert_eq!(page_of(&all, 0, None).unwrap()["tools"], json!([0, 1, 2, 3, 4]));
+    }
+
+    #[test]
+    fn an_expensive_schema_is_small_to_write() {
+        let schema = doubling_schema(30);
+        assert!(schema.to_string().len() < 4_000);
+        assert_eq!(schema["$defs"].as_object().unwrap().len(), 31);
+    }
+}

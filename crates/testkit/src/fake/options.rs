@@ -1,0 +1,200 @@
+//! The command line of `fake-server`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::faults::Faults;
+
+/// How the server is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Lines on stdin and stdout.
+    Stdio,
+    /// Streamable HTTP, of both eras, at `/mcp`.
+    Http,
+    /// HTTP+SSE of 2024-11-05, at `/sse` and `/messages`.
+    Sse,
+}
+
+/// Which eras the server answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eras {
+    /// 2025-11-25 and older: `initialize` first.
+    Legacy,
+    /// 2026-07-28: no handshake, `_meta` on every request.
+    Modern,
+    /// Whichever a request speaks.
+    Both,
+}
+
+/// When HTTP answers with an event stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// Only when something is sent before the answer.
+    Auto,
+    /// Always.
+    Sse,
+}
+
+/// Everything that a script may choose.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How the server is reached.
+    pub transport: Transport,
+    /// Which eras it answers.
+    pub eras: Eras,
+    /// What it does wrong.
+    pub faults: Faults,
+    /// How many generated tools (`tool_0001`, …) follow the named ones.
+    pub tools: usize,
+    /// Tools on one page of a list; 0 is all on one page.
+    pub page_size: usize,
+    /// Time before each answer to a request.
+    pub delay: Duration,
+    /// Time before anything is read.
+    pub start_delay: Duration,
+    /// The file that each effect is written to.
+    pub log: Option<PathBuf>,
+    /// Whether every message is written to `log` as well.
+    pub log_all: bool,
+    /// `ttlMs` of modern lists.
+    pub ttl_ms: i64,
+    /// When HTTP answers with an event stream.
+    pub answers: Answers,
+    /// The name that the server gives itself.
+    pub name: String,
+    /// The port of an HTTP server; 0 is any free one.
+    pub port: u16,
+    /// Whether an HTTP server ends with its stdin, so that it does not outlive the test that started it.
+    pub until_eof: bool,
+}
+
+/// What `fake-server help` prints.
+pub const USAGE: &str = "\
+usage: fake-server stdio|http|sse [--era legacy|modern|both] [--fault NAME[=ARG]]… [--fault-on METHOD|*]
+                   [--fault-after N] [--fault-times N] [--tools N] [--page-size N] [--delay-ms N]
+                   [--start-delay-ms N] [--log FILE] [--log-all] [--ttl-ms N] [--answers auto|sse] [--name NAME]
+                   [--port N] [--until-eof]
+       fake-server faults      lists the faults
+";
+
+impl Options {
+    /// Reads the arguments that follow the program's name.
+    ///
+    /// # Errors
+    /// A sentence that says which argument is wrong.
+    pub fn parse(args: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut args = args;
+        let transport = match args.next().as_deref() {
+            Some("stdio") => Transport::Stdio,
+            Some("http") => Transport::Http,
+            Some("sse") => Transport::Sse,
+            other => return Err(format!("expected stdio, http or sse, not {other:?}")),
+        };
+        let mut options = Self::new(transport);
+        while let Some(flag) = args.next() {
+            options.take(&flag, &mut args)?;
+        }
+        Ok(options)
+    }
+
+    fn new(transport: Transport) -> Self {
+        Self {
+            transport,
+            eras: Eras::Legacy,
+            faults: Faults::default(),
+            tools: 0,
+            page_size: 0,
+            delay: Duration::ZERO,
+            start_delay: Duration::ZERO,
+            log: None,
+            log_all: false,
+            ttl_ms: 0,
+            answers: Answers::Auto,
+            name: "fake-server".to_owned(),
+            port: 0,
+            until_eof: false,
+        }
+    }
+
+    fn take(&mut self, flag: &str, args: &mut impl Iterator<Item = String>) -> Result<(), String> {
+        match flag {
+            "--log-all" => {
+                self.log_all = true;
+                return Ok(());
+            }
+            "--until-eof" => {
+                self.until_eof = true;
+                return Ok(());
+            }
+            _ => {}
+        }
+        let value = args.next().ok_or_else(|| format!("`{flag}` is unknown or needs a value"))?;
+        match flag {
+            "--era" => self.eras = eras(&value)?,
+            "--fault" => self.faults.add(&value)?,
+            "--fault-on" => self.faults.on = Some(value),
+            "--fault-after" => self.faults.after = number(flag, &value)?,
+            "--fault-times" => self.faults.times = number(flag, &value)?,
+            "--tools" => self.tools = number(flag, &value)?,
+            "--page-size" => self.page_size = number(flag, &value)?,
+            "--delay-ms" => self.delay = Duration::from_millis(number(flag, &value)?),
+            "--start-delay-ms" => self.start_delay = Duration::from_millis(number(flag, &value)?),
+            "--log" => self.log = Some(value.into()),
+            "--ttl-ms" => self.ttl_ms = number(flag, &value)?,
+            "--answers" => self.answers = answers(&value)?,
+            "--port" => self.port = number(flag, &value)?,
+            "--name" => self.name = value,
+            _ => return Err(format!("unknown option `{flag}`")),
+        }
+        Ok(())
+    }
+}
+
+fn number<N: std::str::FromStr>(flag: &str, value: &str) -> Result<N, String> {
+    value.parse().map_err(|_| format!("`{flag}` takes a number, not `{value}`"))
+}
+
+fn eras(value: &str) -> Result<Eras, String> {
+    match value {
+        "legacy" => Ok(Eras::Legacy),
+        "modern" => Ok(Eras::Modern),
+        "both" => Ok(Eras::Both),
+        _ => Err(format!("`--era` is legacy, modern or both, not `{value}`")),
+    }
+}
+
+fn answers(value: &str) -> Result<Answers, String> {
+    match value {
+        "auto" => Ok(Answers::Auto),
+        "sse" => Ok(Answers::Sse),
+        _ => Err(format!("`--answers` is auto or sse, not `{value}`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        Options::parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn a_whole_script_is_read() {
+        let options = parse("http --era both --fault batch --tools 3 --log-all --delay-ms 5 --ttl-ms -1").unwrap();
+        assert_eq!(options.transport, Transport::Http);
+        assert_eq!(options.eras, Eras::Both);
+        assert!(options.faults.has(super::super::faults::Fault::Batch));
+        assert_eq!((options.tools, options.ttl_ms), (3, -1));
+        assert!(options.log_all);
+    }
+
+    #[test]
+    fn a_wrong_script_says_what_is_wrong() {
+        assert!(parse("").unwrap_err().contains("stdio"));
+        assert!(parse("stdio --tools many").unwrap_err().contains("--tools"));
+        assert!(parse("stdio --era old").unwrap_err().contains("legacy"));
+        assert!(parse("stdio --what 1").unwrap_err().contains("--what"));
+    }
+}

@@ -1,0 +1,176 @@
+//! What the fake does as a process: descriptors, signals, children, deaths.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
+use serde::Serialize;
+
+use super::faults::{Fault, Faults};
+
+/// One open file descriptor.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Descriptor {
+    pub(crate) fd: i32,
+    pub(crate) target: String,
+}
+
+/// The descriptors that are open now, without the one that lists them.
+pub(crate) fn open_descriptors() -> Vec<Descriptor> {
+    let own = format!("/proc/{}/fd", std::process::id());
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
+    let mut found: Vec<Descriptor> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let fd = entry.file_name().to_str()?.parse().ok()?;
+            let target = std::fs::read_link(entry.path()).ok()?.display().to_string();
+            (target != own).then_some(Descriptor { fd, target })
+        })
+        .collect();
+    found.sort_by_key(|descriptor| descriptor.fd);
+    found
+}
+
+/// How a process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Death {
+    /// With this exit status.
+    Exit(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl Death {
+    /// Reads `exit:N` or `signal:N`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (kind, number) = text.split_once(':')?;
+        let number = number.parse().ok()?;
+        match kind {
+            "exit" => Some(Self::Exit(number)),
+            "signal" => Some(Self::Signal(number)),
+            _ => None,
+        }
+    }
+
+    /// Ends this process.
+    pub(crate) fn die(self) -> ! {
+        match self {
+            Self::Exit(code) => std::process::exit(code),
+            Self::Signal(number) => die_by(number),
+        }
+    }
+}
+
+fn die_by(number: i32) -> ! {
+    let Ok(signal) = Signal::try_from(number) else { std::process::exit(255) };
+    // More than once: the first SIGSEGV ends in the runtime's stack guard, which restores the default and returns.
+    for _ in 0..20 {
+        let _sent = kill(Pid::this(), signal);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::process::exit(255)
+}
+
+/// Stops this process, with all its threads, until somebody continues it.
+pub(crate) fn freeze() {
+    let _sent = kill(Pid::this(), Signal::SIGSTOP);
+}
+
+/// Blocks the signals that ask a process to end. To be called before any thread is started: threads inherit the mask.
+pub(crate) fn block_termination() {
+    let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect();
+    if let Err(error) = signals.thread_block() {
+        super::complain(&format!("fake-server: cannot block signals: {error}\n"));
+    }
+}
+
+/// The faults of the first moment.
+pub(crate) fn misbehave_at_start(faults: &Faults) -> io::Result<()> {
+    if let Some(kind) = faults.text(Fault::Grandchild) {
+        grandchild(kind.contains("setsid"), kind.contains("ignore-term"))?;
+    }
+    if let Some(bytes) = faults.number(Fault::FillStderr) {
+        fill_stderr(bytes);
+    }
+    if let Some(bytes) = faults.number(Fault::StderrLine) {
+        let _closed = io::stderr().write_all(&vec![b'e'; usize::try_from(bytes).unwrap_or(usize::MAX)]);
+    }
+    if let Some(code) = faults.number(Fault::ExitAtStart) {
+        super::complain("fake-server: reading the configuration\nfake-server: fatal: told to exit at start\n");
+        Death::Exit(i32::try_from(code).unwrap_or(1)).die();
+    }
+    if let Some(signal) = faults.number(Fault::SignalAtStart) {
+        Death::Signal(i32::try_from(signal).unwrap_or(9)).die();
+    }
+    Ok(())
+}
+
+/// Writes this many bytes of lines to stderr. Blocks while nobody reads: that is the point.
+pub(crate) fn fill_stderr(bytes: u64) {
+    let line = format!("fake-server: {}\n", "noise ".repeat(20));
+    let lines = bytes / line.len() as u64 + 1;
+    let mut stderr = io::stderr().lock();
+    for _ in 0..lines {
+        if stderr.write_all(line.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// Starts a child that sleeps for an hour with this process's stdout and stderr; its process id, once it is in its place.
+pub(crate) fn grandchild(setsid: bool, ignore_term: bool) -> io::Result<u32> {
+    let (mut ours, theirs) = UnixStream::pair()?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("sleeper").stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)));
+    if setsid {
+        command.arg("setsid");
+    }
+    if ignore_term {
+        command.arg("ignore-term");
+    }
+    let child = command.spawn()?;
+    // The command keeps their end of the pair open.
+    drop(command);
+    ours.set_read_timeout(Some(Duration::from_secs(10)))?;
+    ours.read_exact(&mut [0])?;
+    Ok(child.id())
+}
+
+/// The life of a grandchild: `fake-server sleeper [setsid] [ignore-term]`.
+pub(crate) fn sleep_as_told(args: &[String]) -> ! {
+    let told = |what: &str| args.iter().any(|arg| arg == what);
+    if told("ignore-term") {
+        block_termination();
+    }
+    if told("setsid") {
+        let _leader_already = nix::unistd::setsid();
+    }
+    // Its stdin is a socket to the parent, which waits for this byte.
+    let _gone = nix::unistd::write(io::stdin(), b"!");
+    std::thread::sleep(Duration::from_secs(3_600));
+    std::process::exit(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_death_is_read_from_its_name_and_number() {
+        assert_eq!(Death::parse("exit:3"), Some(Death::Exit(3)));
+        assert_eq!(Death::parse("signal:11"), Some(Death::Signal(11)));
+        assert_eq!(Death::parse("exit"), None);
+        assert_eq!(Death::parse("leave:1"), None);
+    }
+
+    #[test]
+    fn the_first_three_descriptors_are_among_the_open_ones() {
+        let open = open_descriptors();
+        for fd in 0..3 {
+            assert!(open.iter().any(|descriptor| descriptor.fd == fd), "{fd} in {open:?}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! JSON lines on stdin and stdout.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::io::{AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::sync::mpsc;
+
+use super::eras::silence;
+use super::faults::Fault;
+use super::process::Death;
+use super::server::{Peer, Server};
+use super::wire::{self, Frame, Incoming, Outbox};
+
+/// Lines that are not messages: text, JSON that is not JSON-RPC, a broken beginning.
+const BANNER: &str = "Starting the fake server…\n\n{\"level\":30,\"msg\":\"ready\"}\n[info] { not JSON\n42\n";
+
+/// Serves until stdin ends, unless a fault has it otherwise.
+pub(crate) async fn serve(server: Arc<Server>) -> io::Result<()> {
+    let (out, frames) = Outbox::new();
+    let style = Style::of(&server);
+    server.spawn(async move {
+        if let Err(error) = write(frames, style).await {
+            super::complain(&format!("fake-server: stdout: {error}\n"));
+        }
+    });
+    read(&server, &out).await?;
+    if server.has(Fault::IgnoreEof) {
+        silence::<()>().await;
+    }
+    Ok(())
+}
+
+async fn read(server: &Arc<Server>, out: &Outbox) -> io::Result<()> {
+    let peer = Peer::new("stdio");
+    let stop = server.options.faults.text(Fault::StopReadingStdin);
+    if stop == Some("start") {
+        silence::<()>().await;
+    }
+    let mut stdin = BufReader::new(tokio::io::stdin());
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if stdin.read_until(b'\n', &mut line).await? == 0 {
+            return Ok(());
+        }
+        let method = take(server, &peer, out, &line);
+        if method.is_some() && method.as_deref() == stop {
+            silence::<()>().await;
+        }
+    }
+}
+
+/// Handles one line; the method of a request.
+fn take(server: &Arc<Server>, peer: &Arc<Peer>, out: &Outbox, line: &[u8]) -> Option<String> {
+    match wire::parse(line) {
+        Incoming::Request { id, method, params } => {
+            let request = server.admit((id, method.clone(), params), peer, out.clone(), Vec::new());
+            server.start(request);
+            Some(method)
+        }
+        Incoming::Notification { method, params } => {
+            if method == "notifications/initialized" {
+                server.listen(peer, out.clone(), None);
+            }
+            server.notice(peer, &method, &params);
+            None
+        }
+        Incoming::Response { id, body } => {
+            server.answered(&id, body);
+            None
+        }
+        Incoming::Invalid(reason) => {
+            server.log.seen(serde_json::json!({"invalid": reason}));
+            None
+        }
+    }
+}
+
+/// How lines are written.
+#[derive(Clone, Copy, Debug)]
+struct Style {
+    bom: bool,
+    banner: bool,
+    empty_lines: bool,
+    end: &'static [u8],
+    split: bool,
+}
+
+impl Style {
+    fn of(server: &Server) -> Self {
+        Self {
+            bom: server.has(Fault::Bom),
+            banner: server.has(Fault::Banner),
+            empty_lines: server.has(Fault::EmptyLines),
+            end: if server.has(Fault::Crlf) { b"\r\n" } else { b"\n" },
+            split: server.has(Fault::SplitWrites),
+        }
+    }
+}
+
+async fn write(mut frames: mpsc::Receiver<Frame>, style: Style) -> io::Result<()> {
+    let mut stdout = tokio::io::stdout();
+    if style.bom {
+        stdout.write_all(b"\xef\xbb\xbf").await?;
+    }
+    if style.banner {
+        stdout.write_all(BANNER.as_bytes()).await?;
+        stdout.flush().await?;
+    }
+    while let Some(frame) = frames.recv().await {
+        match frame {
+            Frame::Message(bytes) | Frame::Answer { bytes, .. } => write_line(&mut stdout, style, bytes).await?,
+            Frame::Torn(bytes) => {
+                stdout.write_all(&bytes).await?;
+                stdout.flush().await?;
+                Death::Exit(7).die();
+            }
+            Frame::Die(death) => death.die(),
+            Frame::CloseStdout => {
+                nix::unistd::close(1)?;
+            }
+            Frame::End => {}
+        }
+    }
+    Ok(())
+}
+
+async fn write_line(stdout: &mut (impl AsyncWrite + Unpin), style: Style, mut bytes: Vec<u8>) -> io::Result<()> {
+    if style.banner {
+        stdout.write_all(BANNER.as_bytes()).await?;
+    }
+    if style.empty_lines {
+        stdout.write_all(b"\n\r\n\0\0\n").await?;
+    }
+    bytes.extend_from_slice(style.end);
+    if style.split {
+        for piece in bytes.chunks(7) {
+            stdout.write_all(piece).await?;
+            stdout.flush().await?;
+        }
+    } else {
+        stdout.write_all(&bytes).await?;
+    }
+    stdout.flush().await
+}

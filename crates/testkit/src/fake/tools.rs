@@ -1,0 +1,188 @@
+//! Running the tools.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::asks::{self, Asked};
+use super::eras::{Reply, silence};
+use super::faults::Fault;
+use super::offers::{self, ESCAPES};
+use super::process::{self, Death};
+use super::server::{Request, Server, locked};
+use super::wire::{self, Frame, Refusal, code};
+
+/// A picture of one pixel.
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+/// Runs `tools/call`.
+pub(crate) async fn call(server: &Arc<Server>, request: &Request) -> Reply {
+    let name = request.params["name"].as_str().unwrap_or_default();
+    let args = &request.params["arguments"];
+    if !offers::tools(server).iter().any(|tool| tool["name"] == name) {
+        return Err(Refusal::new(code::INVALID_PARAMS, format!("Unknown tool: {name}")));
+    }
+    match name {
+        "elicit" => return asked(server, name, args, asks::elicit(server, request).await?),
+        "sample" => return asked(server, name, args, asks::sample(server, request).await?),
+        "roots" => return asked(server, name, args, asks::roots(server, request).await?),
+        _ => {}
+    }
+    server.log.effect(name, args);
+    match name {
+        "sleep" => sleep(request, args).await,
+        "crash" => crash(request, args).await,
+        "flood" => flood(request, args).await,
+        "tools_changed" => tools_changed(server, args).await,
+        "touch" => touch(server, args).await,
+        "protocol_error" => Err(protocol_error(args)),
+        "spawn" => spawn(args),
+        _ => Ok(at_once(server, request, name, args)),
+    }
+}
+
+/// A result of one text.
+fn text(text: impl Into<String>) -> Value {
+    json!({"content": [{"type": "text", "text": text.into()}], "isError": false})
+}
+
+fn failed(message: impl Into<String>) -> Value {
+    json!({"content": [{"type": "text", "text": message.into()}], "isError": true})
+}
+
+fn str_of<'a>(args: &'a Value, name: &str, default: &'a str) -> &'a str {
+    args[name].as_str().unwrap_or(default)
+}
+
+/// The tools that neither wait nor break anything.
+fn at_once(server: &Server, request: &Request, name: &str, args: &Value) -> Value {
+    let escapes = if server.has(Fault::EscapeText) { ESCAPES } else { "" };
+    match name {
+        "echo" => text(format!("{}{escapes}", str_of(args, "text", ""))),
+        "add" => text((args["a"].as_f64().unwrap_or(0.0) + args["b"].as_f64().unwrap_or(0.0)).to_string()),
+        "big" => text(big(args)),
+        "write" => text("written"),
+        "fail" => failed(format!("{}{escapes}", str_of(args, "message", "told to fail"))),
+        "structured" => structured(server, args),
+        "image" => every_kind_of_content(),
+        "env" => text(env(args).to_string()),
+        "cwd" => text(std::env::current_dir().map_or_else(|error| error.to_string(), |dir| dir.display().to_string())),
+        "fds" => text(json!({"inherited": server.inherited, "now": process::open_descriptors()}).to_string()),
+        "headers" => text(json!(request.headers).to_string()),
+        "region" => text(str_of(args, "region", "")),
+        generated => text(generated),
+    }
+}
+
+fn big(args: &Value) -> String {
+    let bytes = usize::try_from(args["bytes"].as_u64().unwrap_or(0)).unwrap_or(usize::MAX);
+    let fill = str_of(args, "fill", "x");
+    let mut filled = fill.repeat(bytes / fill.len().max(1));
+    filled.extend(std::iter::repeat_n('.', bytes.saturating_sub(filled.len())));
+    filled
+}
+
+fn env(args: &Value) -> Value {
+    match args["name"].as_str() {
+        Some(name) => json!(std::env::var(name).ok()),
+        None => std::env::vars_os().map(|(name, _)| json!(name.to_string_lossy())).collect(),
+    }
+}
+
+fn structured(server: &Server, args: &Value) -> Value {
+    let mut value = json!({"label": str_of(args, "label", "answer"), "value": 42});
+    if server.has(Fault::WrongStructured) {
+        value = json!({"label": 42});
+    }
+    let mut result = text(value.to_string());
+    result["structuredContent"] = value;
+    result
+}
+
+fn every_kind_of_content() -> Value {
+    json!({"content": [
+        {"type": "text", "text": "one of each", "annotations": {"audience": ["user"], "priority": 0.5}},
+        {"type": "image", "data": PNG, "mimeType": "image/png"},
+        {"type": "audio", "data": "AAEC", "mimeType": "audio/wav"},
+        {"type": "resource", "resource": {"uri": "fake://note", "mimeType": "text/plain", "text": "a note"}},
+        {"type": "resource", "resource": {"uri": "fake://blob", "mimeType": "application/octet-stream", "blob": "AAEC"}},
+        {"type": "resource_link", "uri": "fake://note", "name": "note", "mimeType": "text/plain"}
+    ], "isError": false})
+}
+
+fn protocol_error(args: &Value) -> Refusal {
+    let code = args["code"].as_i64().unwrap_or(code::INTERNAL);
+    Refusal::new(code, str_of(args, "message", "told to fail")).with_data(json!({"why": "told to"}))
+}
+
+/// Waits. A cancellation ends it by dropping this future.
+async fn sleep(request: &Request, args: &Value) -> Reply {
+    let total = args["ms"].as_u64().unwrap_or(0);
+    let token = &request.params["_meta"]["progressToken"];
+    if args["progress"] == true && !token.is_null() {
+        let mut slept = 0;
+        while slept < total {
+            let step = (total - slept).min(100);
+            tokio::time::sleep(Duration::from_millis(step)).await;
+            slept += step;
+            let params = json!({"progressToken": token, "progress": slept, "total": total, "message": "sleeping"});
+            request.out.send(Frame::message(&wire::notification("notifications/progress", &params))).await;
+        }
+    } else {
+        tokio::time::sleep(Duration::from_millis(total)).await;
+    }
+    Ok(text(format!("slept {total} ms")))
+}
+
+async fn crash(request: &Request, args: &Value) -> Reply {
+    let number = |name: &str| args[name].as_i64().and_then(|number| i32::try_from(number).ok());
+    let death = number("signal").map_or_else(|| Death::Exit(number("code").unwrap_or(1)), Death::Signal);
+    super::complain("fake-server: about to crash, as told\n");
+    request.out.send(Frame::Die(death)).await;
+    silence().await
+}
+
+fn spawn(args: &Value) -> Reply {
+    match process::grandchild(args["setsid"] == true, args["ignore_term"] == true) {
+        Ok(pid) => Ok(text(pid.to_string())),
+        Err(error) => Ok(failed(error.to_string())),
+    }
+}
+
+async fn tools_changed(server: &Server, args: &Value) -> Reply {
+    locked(&server.added).push(str_of(args, "add", "added").to_owned());
+    server.tools_changed().await;
+    Ok(text("changed"))
+}
+
+async fn touch(server: &Server, args: &Value) -> Reply {
+    server.resource_updated(str_of(args, "uri", "fake://note")).await;
+    Ok(text("touched"))
+}
+
+async fn flood(request: &Request, args: &Value) -> Reply {
+    let count = args["n"].as_u64().unwrap_or(0);
+    notify(request, count).await;
+    Ok(text(format!("sent {count}")))
+}
+
+/// Sends this many log notifications.
+pub(crate) async fn notify(request: &Request, count: u64) {
+    for n in 0..count {
+        let params = json!({"level": "info", "logger": "flood", "data": format!("message {n}")});
+        request.out.send(Frame::message(&wire::notification("notifications/message", &params))).await;
+    }
+}
+
+/// The outcome of a tool that asks. It has run only when it was answered.
+fn asked(server: &Server, name: &str, args: &Value, asked: Asked) -> Reply {
+    match asked {
+        Asked::Answered(answer) if answer.get("refused").is_some() => Ok(failed(answer["refused"].to_string())),
+        Asked::Answered(answer) => {
+            server.log.effect(name, args);
+            Ok(text(answer.to_string()))
+        }
+        Asked::Needed(result) => Ok(result),
+    }
+}

@@ -1,0 +1,30 @@
+//! Servers that lie, stall and crash, and the other things that Toolrack's tests stand on.
+//!
+//! * [`fake`]: a scripted MCP server of both eras, with a [table of faults](fake::faults::FAULTS). As a program it is
+//!   [`fake_server_path`] (over stdio) or [`FakeHttp`] (over HTTP, ended when dropped).
+//! * [`SideEffects`]: what tools that server really ran, so that a test can prove that nothing ran twice.
+//! * [`Home`]: a temporary home in which a binary sees nothing of the machine it runs on.
+//! * [`processes`] and [`memory`]: what is left of a process tree, and how large a process is (Linux only).
+//!
+//! Only ever a dev-dependency: everything here panics, with a reason, when a test cannot go on.
+//!
+//! ```no_run
+//! use toolrack_testkit::{FakeHttp, SideEffects};
+//!
+//! let effects = SideEffects::new();
+//! let server = FakeHttp::start(&["--era", "both", "--fault", "cut-sse", "--log", effects.path_str()]);
+//! // … call the tool `write` at `server.url()`, then:
+//! assert_eq!(effects.read().runs_of("write"), 1);
+//! ```
+
+pub mod fake;
+pub mod memory;
+pub mod processes;
+
+mod effects;
+mod home;
+mod launch;
+
+pub use effects::{Effect, Effects, SideEffects};
+pub use home::Home;
+pub use launch::{FakeHttp, fake_server_path};

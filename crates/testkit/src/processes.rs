@@ -1,0 +1,104 @@
+//! What runs and what is left, as `/proc` tells (Linux only).
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// How often a process is looked at while it is waited for.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Whether a process runs. A zombie does not: it has ended and waits to be reaped.
+#[must_use]
+pub fn alive(pid: u32) -> bool {
+    stat(pid).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'))
+}
+
+/// Every live process below this one, children first. A process whose parent died is below whoever adopted it.
+#[must_use]
+pub fn descendants(pid: u32) -> Vec<u32> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for (child, stat) in all() {
+        children.entry(stat.parent).or_default().push(child);
+    }
+    let mut found = Vec::new();
+    let mut level = vec![pid];
+    while !level.is_empty() {
+        level = level.iter().flat_map(|pid| children.get(pid).cloned().unwrap_or_default()).collect();
+        found.extend(level.iter().copied().filter(|pid| alive(*pid)));
+    }
+    found
+}
+
+/// Every live process whose environment holds `name=value`, wherever it stands in the tree.
+///
+/// The environment is the one that the process was started with; processes of other users are not seen.
+#[must_use]
+pub fn with_env(name: &str, value: &str) -> Vec<u32> {
+    let wanted = format!("{name}={value}");
+    let holds = |pid: &u32| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
+    };
+    all().into_iter().map(|(pid, _)| pid).filter(holds).filter(|pid| alive(*pid)).collect()
+}
+
+/// Waits until a process is gone; whether it is, within `limit`.
+#[must_use]
+pub fn wait_gone(pid: u32, limit: Duration) -> bool {
+    wait_all_gone(&[pid], limit)
+}
+
+/// Waits until all of these are gone; whether they are, within `limit`.
+#[must_use]
+pub fn wait_all_gone(pids: &[u32], limit: Duration) -> bool {
+    let end = Instant::now() + limit;
+    while pids.iter().any(|pid| alive(*pid)) {
+        if Instant::now() >= end {
+            return false;
+        }
+        std::thread::sleep(LOOK);
+    }
+    true
+}
+
+#[derive(Debug)]
+struct Stat {
+    state: char,
+    parent: u32,
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in brackets, may itself hold spaces and brackets.
+    let mut fields = text.rsplit_once(')')?.1.split_whitespace();
+    Some(Stat { state: fields.next()?.chars().next()?, parent: fields.next()?.parse().ok()? })
+}
+
+fn all() -> Vec<(u32, Stat)> {
+    let entries = std::fs::read_dir("/proc").unwrap_or_else(|error| panic!("cannot list /proc: {error}"));
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(|pid| Some((pid, stat(pid)?)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_child_is_seen_until_it_ends_and_a_zombie_counts_as_gone() {
+        let mut child = Command::new("cat").env("TESTKIT_MARK", "a b").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = child.id();
+        assert!(alive(pid));
+        assert!(descendants(std::process::id()).contains(&pid));
+        assert!(!wait_gone(pid, Duration::from_millis(30)));
+        // `spawn` returns once the child runs its own program, so its environment is already its own.
+        assert_eq!(with_env("TESTKIT_MARK", "a b"), [pid]);
+        drop(child.stdin.take());
+        assert!(wait_gone(pid, Duration::from_secs(10)), "nobody has reaped it, yet it has ended");
+        child.wait().unwrap();
+        assert!(descendants(pid).is_empty());
+    }
+}

@@ -1,0 +1,98 @@
+//! Event streams that are cut, resumed, garbled.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use toolrack_testkit::{FakeHttp, SideEffects};
+
+use crate::plain_http::{Answer, End, handshake, open_get, open_post};
+use crate::plain_stdio::LONG;
+use crate::{call, text};
+
+fn struck(fault: &str) -> (Answer, usize) {
+    let effects = SideEffects::new();
+    let server = FakeHttp::start(&["--fault", fault, "--log", effects.path_str()]);
+    let answer = open_post(&server, &[], &call(5, "write", json!({}))).read(LONG);
+    let effects = effects.wait_until(LONG, |effects| effects.runs_of("write") > 0);
+    (answer, effects.runs_of("write"))
+}
+
+#[test]
+fn streams_break_as_told_after_the_effect() {
+    for (fault, end, events) in [
+        ("cut-sse", End::Cut, 0),
+        ("sse-bad-json", End::Whole, 0),
+        ("sse-huge-event=300000", End::Whole, 1),
+        ("sse-endless", End::Endless, 0),
+        ("sse-wrong-id", End::Whole, 2),
+    ] {
+        let (answer, runs) = struck(fault);
+        let seen = if end == End::Endless { 0 } else { answer.events().len() };
+        assert_eq!((answer.end, seen, runs), (end, events, 1), "{fault}");
+        assert_eq!(answer.header("content-type"), Some("text/event-stream"), "{fault}");
+    }
+    assert!(struck("sse-huge-event=300000").0.body.len() > 300_000);
+    let forged = struck("sse-wrong-id").0.events();
+    assert_eq!((text(&forged[0]), text(&forged[1])), ("forged", "written"));
+}
+
+#[test]
+fn a_stream_of_oddities_still_holds_its_answer() {
+    let (answer, _) = struck("sse-unknown-field");
+    let all = answer.text();
+    assert!(all.contains("foo: bar\n") && all.contains("unknown: 1\r"));
+    let data = all.split(['\r', '\n']).filter_map(|line| line.strip_prefix("data:"));
+    let messages: Vec<Value> = data.filter_map(|data| serde_json::from_str(data).ok()).collect();
+    assert_eq!(messages.iter().filter(|message| message["id"] == 5).count(), 1);
+}
+
+#[test]
+fn a_split_event_is_one_message_on_many_lines() {
+    let (answer, _) = struck("sse-split");
+    let joined: String = answer.text().lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+    assert_eq!(serde_json::from_str::<Value>(&joined).unwrap()["id"], 5);
+}
+
+#[test]
+fn a_cut_stream_is_resumed_by_its_event_id_once() {
+    let effects = SideEffects::new();
+    let server = FakeHttp::start(&["--fault", "sse-resume=250", "--log", effects.path_str(), "--log-all"]);
+    let session = handshake(&server);
+    let session: &[(&str, &str)] = &[("mcp-session-id", &session)];
+    let cut = open_post(&server, session, &call(5, "write", json!({}))).read(LONG);
+    assert_eq!(cut.end, End::Whole);
+    let all = cut.text();
+    assert!(all.contains("retry: 250\n") && all.contains("data: \n\n"));
+    let id = all.lines().find_map(|line| line.strip_prefix("id: ")).unwrap();
+    let resumed = open_get(&server, &[session, &[("last-event-id", id)]].concat()).read(LONG);
+    assert_eq!(text(&resumed.events()[0]), "written");
+    assert_eq!(open_get(&server, &[("last-event-id", id)]).read(LONG).status, 404, "there is nothing left");
+    assert_eq!(effects.read().runs_of("write"), 1);
+    assert_eq!(effects.read().http_count_of("GET"), 2);
+}
+
+#[test]
+fn loops_of_resumption_never_give_the_answer() {
+    for (fault, end) in [("sse-reset-loop", End::Reset), ("sse-empty-loop", End::Whole)] {
+        let server = FakeHttp::start(&["--fault", fault]);
+        let cut = open_post(&server, &[], &call(5, "write", json!({}))).read(LONG).text();
+        assert!(cut.contains("retry: 0\n"), "{fault}");
+        let id = cut.lines().find_map(|line| line.strip_prefix("id: ")).unwrap();
+        for _ in 0..3 {
+            let again = open_get(&server, &[("last-event-id", id)]).read(LONG);
+            assert_eq!((again.end, again.events().len()), (end, 0), "{fault}");
+        }
+    }
+}
+
+#[test]
+fn progress_comes_on_the_stream_while_the_call_runs() {
+    let server = FakeHttp::start::<&str>(&[]);
+    let mut asked = call(1, "sleep", json!({"ms": 300, "progress": true}));
+    asked["params"]["_meta"] = json!({"progressToken": 1});
+    let begun = Instant::now();
+    let mut stream = open_post(&server, &[], &asked);
+    assert_eq!(stream.event()["params"]["progress"], 100);
+    assert!(begun.elapsed() < Duration::from_millis(280), "not only at the end");
+    assert_eq!(stream.event()["params"]["progress"], 200);
+}

@@ -1,0 +1,38 @@
+//! What can be said of the code without running it.
+
+use std::env;
+
+use crate::report::{Report, Step, Stop};
+use crate::run::{cargo, show};
+use crate::tools::DENY;
+
+/// Formatting, lints and documentation.
+pub(crate) fn all(report: &mut Report) {
+    report.step("format", || show(&mut cargo(["fmt", "--all", "--check"])));
+    report.step("lints", || {
+        let mut clippy = cargo(["clippy", "--workspace", "--all-targets", "--all-features", "--locked"]);
+        show(clippy.args(["--", "-D", "warnings"]))
+    });
+    report.step("documentation", || {
+        show(cargo(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))
+    });
+}
+
+/// Licences, sources and forbidden dependencies. Installs cargo-deny if it is not there.
+pub(crate) fn deny(report: &mut Report) {
+    report.step("dependencies", || judge(DENY.installed()?));
+}
+
+/// The same, as a part of all tests: where cargo-deny is not there, only CI takes the minutes to build it.
+pub(crate) fn deny_where_it_is(report: &mut Report) {
+    report.step("dependencies", || match DENY.found() {
+        Some(command) => judge(command),
+        None if env::var_os("CI").is_some() => judge(DENY.installed()?),
+        None => Err(Stop::Skipped("cargo-deny is not installed (`cargo xtask deny` installs it)".into())),
+    });
+}
+
+/// Not the advisories: their database comes from outside of the registries.
+fn judge(mut deny: std::process::Command) -> Step {
+    show(deny.args(["--locked", "--all-features", "check", "bans", "licenses", "sources"]))
+}

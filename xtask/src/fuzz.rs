@@ -1,0 +1,135 @@
+//! Short runs of the fuzz targets in `fuzz/`, on the stable toolchain and without cargo-fuzz.
+//!
+//! The instrumentation is LLVM's, which every rustc carries; only the address sanitizer is nightly's, and code that forbids
+//! `unsafe` can do without. For long runs with it: `cargo +nightly fuzz run TARGET`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::report::{Report, Step, Stop};
+use crate::run::{cargo, content, failed, output, program, root, show};
+
+/// What `cargo fuzz` passes too, less the sanitizer.
+const FLAGS: &str = "--cfg fuzzing -Ccodegen-units=1 -Cpasses=sancov-module \
+    -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+    -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
+    -Cllvm-args=-simplifycfg-branch-fold-threshold=0";
+
+/// How long a target runs when nobody says.
+const SECONDS: u32 = 10;
+
+/// What to fuzz, and how long.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    target: Option<String>,
+    input: Option<PathBuf>,
+    seconds: u32,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self { target: None, input: None, seconds: SECONDS }
+    }
+}
+
+impl Plan {
+    /// Reads `[TARGET [INPUT]] [--seconds N]`.
+    ///
+    /// # Errors
+    /// What cannot be understood.
+    pub(crate) fn parse(arguments: &[String]) -> Result<Self, String> {
+        let mut plan = Self::default();
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            if argument == "--seconds" {
+                let seconds = arguments.next().and_then(|seconds| seconds.parse().ok());
+                plan.seconds = seconds.ok_or("--seconds wants a number")?;
+            } else if plan.target.is_none() {
+                plan.target = Some(argument.clone());
+            } else if plan.input.is_none() {
+                plan.input = Some(argument.into());
+            } else {
+                return Err(format!("what is {argument}?"));
+            }
+        }
+        match plan.target.as_ref().filter(|target| !targets().contains(target)) {
+            Some(unknown) => Err(format!("no target {unknown}; there are {}", targets().join(", "))),
+            None => Ok(plan),
+        }
+    }
+}
+
+/// The targets: one file each.
+fn targets() -> Vec<String> {
+    let files = fs::read_dir(root().join("fuzz/fuzz_targets")).into_iter().flatten().flatten();
+    let name = |file: fs::DirEntry| Some(file.path().file_stem()?.to_str()?.to_owned());
+    let mut targets: Vec<_> = files.filter_map(name).collect();
+    targets.sort();
+    targets
+}
+
+/// Builds the targets and runs them one after the other.
+pub(crate) fn run(report: &mut Report, plan: &Plan) {
+    let mut built = None;
+    report.step("fuzz targets", || {
+        built = Some(build()?);
+        Ok(())
+    });
+    let Some(folder) = built else { return };
+    for target in targets().into_iter().filter(|target| plan.target.as_ref().is_none_or(|only| only == target)) {
+        report.step(&format!("fuzz {target}"), || match &plan.input {
+            Some(input) => show(program(folder.join(&target)).arg(input)),
+            None => search(&folder, &target, plan.seconds),
+        });
+    }
+}
+
+/// Gives back the folder of the programs.
+fn build() -> Result<PathBuf, Stop> {
+    let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    if output(program(&compiler).arg("--version")).is_none() {
+        return Err(Stop::Skipped("libFuzzer needs a C++ compiler, and there is none".into()));
+    }
+    let version = output(program("rustc").arg("-vV")).unwrap_or_default();
+    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
+    // With a target named, even if it is the host, build scripts and macros are built without the flags.
+    let mut cargo = cargo(["build", "--release", "--locked", "--manifest-path", "fuzz/Cargo.toml"]);
+    cargo.args(["--target", host, "--target-dir", "target/fuzz"]);
+    show(cargo.env("RUSTFLAGS", FLAGS).env_remove("CARGO_ENCODED_RUSTFLAGS"))?;
+    Ok(root().join("target/fuzz").join(host).join("release"))
+}
+
+/// Looks for an input that makes the target panic.
+fn search(folder: &Path, target: &str, seconds: u32) -> Step {
+    let fuzz = root().join("fuzz");
+    // What it learns stays for the next time; what it finds is kept where `cargo fuzz` would keep it.
+    let (corpus, artifacts) = (fuzz.join("corpus").join(target), fuzz.join("artifacts").join(target));
+    for folder in [&corpus, &artifacts] {
+        fs::create_dir_all(folder).map_err(failed("make", folder))?;
+    }
+    let log = root().join("target/fuzz").join(format!("{target}.log"));
+    let output = fs::File::create(&log).map_err(failed("write", &log))?;
+    let mut command = program(folder.join(target));
+    command.arg(corpus).arg(fuzz.join("seeds").join(target));
+    command.arg(format!("-max_total_time={seconds}")).arg(format!("-artifact_prefix={}/", artifacts.display()));
+    command.args(["-timeout=10", "-rss_limit_mb=2048", "-max_len=4096", "-print_final_stats=1"]);
+    let dictionary = fuzz.join("dictionaries").join(format!("{target}.dict"));
+    if dictionary.is_file() {
+        command.arg(format!("-dict={}", dictionary.display()));
+    }
+    judge(command.stdout(Stdio::null()).stderr(output), &log, target)
+}
+
+fn judge(command: &mut Command, log: &Path, target: &str) -> Step {
+    let status = command.status().map_err(failed("run", Path::new(target)))?;
+    let log = content(log);
+    if status.success() {
+        let runs = log.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
+        println!("   {} inputs, no panic", runs.unwrap_or("?").trim());
+        return Ok(());
+    }
+    let tail = log.lines().count().saturating_sub(30);
+    log.lines().skip(tail).for_each(|line| println!("   {line}"));
+    Err(Stop::Failed(format!("an input makes it panic: `cargo xtask fuzz {target} INPUT` shows it again")))
+}

@@ -1,0 +1,67 @@
+//! The chores of this workspace, in Rust, so that they run wherever it builds: `cargo xtask help`.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line talks to its terminal")]
+
+use std::env;
+use std::process::ExitCode;
+
+mod check;
+mod fuzz;
+mod peers;
+mod report;
+mod run;
+mod test;
+mod tools;
+
+use report::Report;
+
+const HELP: &str = "\
+Usage: cargo xtask <COMMAND>
+
+  test [--quick] [NEXTEST ARGS]  everything: installs what tests need, checks, fuzzes briefly, runs all tests
+                                 --quick: only the tests, with what is installed already
+  check                          formatting, lints, documentation; no tests
+  install                        the real MCP servers that tests talk to, into .cache/
+  fuzz [TARGET [INPUT]] [--seconds N]
+                                 each target (or one) for N seconds (10), or one target on one input
+  deny                           licences, sources and forbidden dependencies (installs cargo-deny if need be)
+  help                           this
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let (command, rest) = match arguments.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", [].as_slice()),
+    };
+    let mut report = Report::default();
+    let understood = match (command, rest) {
+        ("test", rest) => {
+            test::all(&mut report, rest);
+            Ok(())
+        }
+        ("check", []) => {
+            check::all(&mut report);
+            Ok(())
+        }
+        ("install", []) => {
+            peers::install(&mut report);
+            Ok(())
+        }
+        ("deny", []) => {
+            check::deny(&mut report);
+            Ok(())
+        }
+        ("fuzz", rest) => fuzz::Plan::parse(rest).map(|plan| fuzz::run(&mut report, &plan)),
+        ("help" | "--help" | "-h", _) => {
+            print!("{HELP}");
+            Ok(())
+        }
+        _ => Err(format!("no such command: {}", arguments.join(" "))),
+    };
+    if let Err(problem) = understood {
+        eprint!("error: {problem}\n\n{HELP}");
+        return ExitCode::from(2);
+    }
+    report.finish()
+}

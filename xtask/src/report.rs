@@ -1,0 +1,73 @@
+//! What was done, how it went, and what was left out and why: nothing is left out silently.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// How a step went, if not well.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// It could not run here. Said and counted, and no failure.
+    Skipped(String),
+    /// It failed.
+    Failed(String),
+}
+
+/// How a step went: done, or why not.
+pub(crate) type Step = Result<(), Stop>;
+
+/// The steps so far, in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    passed: usize,
+    skipped: Vec<String>,
+    failed: Vec<String>,
+    told: bool,
+}
+
+impl Report {
+    /// Runs one step under a headline and remembers how it went. The steps after it run in any case.
+    pub(crate) fn step(&mut self, name: &str, step: impl FnOnce() -> Step) {
+        println!("── {name}");
+        let started = Instant::now();
+        let outcome = step();
+        let seconds = started.elapsed().as_secs();
+        match outcome {
+            Ok(()) => {
+                println!("── {name}: passed in {seconds} s\n");
+                self.passed += 1;
+            }
+            Err(Stop::Skipped(why)) => {
+                println!("── {name}: SKIPPED, {why}\n");
+                self.skipped.push(format!("{name}: {why}"));
+            }
+            Err(Stop::Failed(why)) => {
+                println!("── {name}: FAILED after {seconds} s, {why}\n");
+                self.failed.push(format!("{name}: {why}"));
+            }
+        }
+    }
+
+    /// Prints the sum so far.
+    pub(crate) fn tell(&mut self) {
+        let (passed, failed, skipped) = (self.passed, self.failed.len(), self.skipped.len());
+        println!("── steps: {passed} passed, {failed} failed, {skipped} skipped");
+        self.failed.iter().for_each(|step| println!("   failed   {step}"));
+        self.skipped.iter().for_each(|step| println!("   skipped  {step}"));
+        println!();
+        self.told = true;
+    }
+
+    /// Whether all went well; says so if it has not been said.
+    pub(crate) fn finish(mut self) -> ExitCode {
+        if !self.told && self.passed + self.failed.len() + self.skipped.len() > 0 {
+            self.tell();
+        }
+        if self.failed.is_empty() {
+            return ExitCode::SUCCESS;
+        }
+        for step in &self.failed {
+            eprintln!("error: {step}");
+        }
+        ExitCode::FAILURE
+    }
+}

@@ -1,0 +1,61 @@
+//! Running other programs: never with our standard input, and never by way of a shell.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+use crate::report::{Step, Stop};
+
+/// The root of the workspace.
+pub(crate) fn root() -> PathBuf {
+    // Cargo says where this crate is now; where it was built is only the second best, since folders are moved.
+    let here = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    here.parent().map_or(here.clone(), Path::to_path_buf)
+}
+
+/// A program, to be run in the root of the workspace.
+pub(crate) fn program(name: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(name);
+    command.current_dir(root()).stdin(Stdio::null());
+    command
+}
+
+/// The cargo that runs us.
+pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Command {
+    let mut command = program(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments);
+    command
+}
+
+/// Runs a program, its output shown.
+pub(crate) fn show(command: &mut Command) -> Step {
+    println!("   {}", line(command));
+    let status = command.status().map_err(|error| Stop::Failed(format!("{} cannot run: {error}", line(command))))?;
+    if status.success() { Ok(()) } else { Err(Stop::Failed(format!("`{}` ended with {status}", line(command)))) }
+}
+
+/// Runs a program and gives back what it wrote to its standard output; `None` if it cannot run or fails.
+pub(crate) fn output(command: &mut Command) -> Option<String> {
+    let output = command.stderr(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The command as one would type it in the root of the workspace.
+fn line(command: &Command) -> String {
+    let name = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let root = format!("{}/", root().display());
+    let words = command.get_args().map(|word| word.to_string_lossy().replace(&root, ""));
+    std::iter::once(name.to_string_lossy().into_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// The content of a file; empty if there is none.
+pub(crate) fn content(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// Says of a file what went wrong with it.
+pub(crate) fn failed(what: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Stop {
+    let text = format!("cannot {what} {}", path.display());
+    move |error| Stop::Failed(format!("{text}: {error}"))
+}

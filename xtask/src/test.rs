@@ -1,0 +1,45 @@
+//! All tests, in one command.
+
+use crate::peers::{self, Peers};
+use crate::report::{Report, Step};
+use crate::run::{cargo, output, show};
+use crate::tools::NEXTEST;
+use crate::{check, fuzz};
+
+/// Installs, checks, fuzzes and tests; the tests come last, so that their summary ends the output.
+pub(crate) fn all(report: &mut Report, arguments: &[String]) {
+    let quick = arguments.iter().any(|argument| argument == "--quick");
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).filter(|argument| *argument != "--quick").collect();
+    let peers = if quick { Peers::found() } else { peers::install(report) };
+    if !quick {
+        check::all(report);
+        check::deny_where_it_is(report);
+        fuzz::run(report, &fuzz::Plan::default());
+        report.step("tests in the documentation", || show(&mut cargo(["test", "--workspace", "--doc", "--locked"])));
+    }
+    report.tell();
+    report.step("tests", || run(&peers, &arguments));
+}
+
+/// Runs all tests but those that lack what they need, and names those.
+///
+/// Such tests are in modules whose name says so. They are left out by a filter, which the test runner counts as skipped.
+/// Run by hand, without the variables, they fail and say what is missing.
+fn run(peers: &Peers, arguments: &[&str]) -> Step {
+    let nextest = || NEXTEST.installed();
+    let missing: Vec<_> = peers.missing().collect();
+    let without: Vec<_> = missing.iter().map(|(module, _)| format!("test(/(^|::){module}::/)")).collect();
+    let mut run = nextest()?;
+    run.args(["run", "--workspace", "--locked", "--profile", "ci"]).args(arguments).envs(peers.variables());
+    if !without.is_empty() {
+        run.args(["-E", &format!("not ({})", without.join(" | "))]);
+    }
+    for ((module, why), filter) in missing.iter().zip(&without) {
+        let mut list = nextest()?;
+        list.args(["list", "--workspace", "--locked", "--profile", "ci", "-T", "oneline", "-E", filter]);
+        let names = output(&mut list).unwrap_or_default();
+        println!("   skipped, {} tests in modules {module}: {why}", names.lines().count());
+        names.lines().for_each(|name| println!("      SKIP {name}"));
+    }
+    show(&mut run)
+}

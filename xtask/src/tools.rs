@@ -1,0 +1,89 @@
+//! Tools that cargo installs: taken where they are, and built into `.cache/tools` where they are not.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::report::Stop;
+use crate::run::{cargo, output, program, root, show};
+
+/// A cargo subcommand.
+#[derive(Debug)]
+pub(crate) struct Tool {
+    /// The name after `cargo`.
+    name: &'static str,
+    /// What is installed when there is none.
+    version: &'static str,
+    /// The oldest that will do.
+    oldest: (u64, u64, u64),
+}
+
+/// The test runner.
+pub(crate) const NEXTEST: Tool = Tool { name: "nextest", version: "0.9.143", oldest: (0, 9, 100) };
+
+/// The judge of dependencies.
+pub(crate) const DENY: Tool = Tool { name: "deny", version: "0.20.2", oldest: (0, 18, 0) };
+
+impl Tool {
+    /// The tool, if it is there and new enough.
+    pub(crate) fn found(&self) -> Option<Command> {
+        let cargo = env::var_os("CARGO").map_or_else(|| "cargo".into(), PathBuf::from);
+        [cargo, self.own()].into_iter().find(|place| self.is_new_enough(place)).map(|place| self.command(&place))
+    }
+
+    /// The tool, installed if need be. Builds it from source, which takes minutes.
+    ///
+    /// # Errors
+    /// What cargo says of the installation.
+    pub(crate) fn installed(&self) -> Result<Command, Stop> {
+        if let Some(command) = self.found() {
+            return Ok(command);
+        }
+        let package = format!("cargo-{}@{}", self.name, self.version);
+        let to = root().join(".cache/tools");
+        show(cargo(["install", "--locked", "--root"]).arg(&to).arg(&package))?;
+        self.found().ok_or_else(|| Stop::Failed(format!("{package} was installed, but does not run")))
+    }
+
+    /// The one that [`installed`](Self::installed) builds.
+    fn own(&self) -> PathBuf {
+        root().join(".cache/tools/bin").join(format!("cargo-{}", self.name))
+    }
+
+    fn is_new_enough(&self, place: &Path) -> bool {
+        let said = output(self.command(place).arg("--version"));
+        said.and_then(|said| version(&said)).is_some_and(|version| version >= self.oldest)
+    }
+
+    /// Cargo hands a subcommand its own name as the first argument, and so do we where we call it directly.
+    fn command(&self, place: &Path) -> Command {
+        let mut command = program(place);
+        command.arg(self.name);
+        command
+    }
+}
+
+/// The first three numbers in what a program says of its version.
+fn version(said: &str) -> Option<(u64, u64, u64)> {
+    let word = said.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
+    let mut numbers = word.split(['.', '-', '+']).map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??, numbers.next()??))
+}
+
+/// The major version of a Node.
+pub(crate) fn node_major(node: &Path) -> Option<u64> {
+    version(output(program(node).arg("--version"))?.trim_start_matches('v')).map(|(major, ..)| major)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn versions_are_found_in_what_programs_say() {
+        assert_eq!(version("cargo-nextest 0.9.143 (60fa45f63 2026-08-04)\nrelease: 0.9.143"), Some((0, 9, 143)));
+        assert_eq!(version("22.23.3\n"), Some((22, 23, 3)));
+        assert_eq!(version("1.0.0-rc.1"), Some((1, 0, 0)));
+        assert_eq!(version("cargo-deny"), None);
+    }
+}

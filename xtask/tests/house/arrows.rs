@@ -1,0 +1,101 @@
+//! Who may know whom. ARCHITECTURE.md draws it; a new arrow is a decision, made there and here together.
+
+use std::collections::BTreeSet;
+
+use crate::{metadata, none_of};
+
+/// Each room and the rooms that it may use. Arrows point down.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("toolrack-host", &[]),
+    ("toolrack-agent", &["toolrack-host"]),
+    ("toolrack-config", &["toolrack-host"]),
+    ("toolrack-store", &["toolrack-host", "toolrack-agent"]),
+    ("toolrack-daemon", &["toolrack-host", "toolrack-agent", "toolrack-config", "toolrack-store"]),
+    ("toolrack", &["toolrack-host", "toolrack-agent", "toolrack-config", "toolrack-store", "toolrack-daemon"]),
+    ("toolrack-testkit", &["toolrack-host"]),
+    ("xtask", &[]),
+];
+
+/// Only for tests: nobody's dependency but a dev-dependency.
+const ONLY_FOR_TESTS: &str = "toolrack-testkit";
+
+/// Crates from outside that only some rooms may use, tests included.
+const OWNED: &[(&str, &[&str])] = &[
+    ("axum", &["toolrack-daemon", "toolrack-testkit"]),
+    ("clap", &["toolrack"]),
+    ("command-fds", &["toolrack-host"]),
+    ("jsonc-parser", &["toolrack-config"]),
+    ("notify", &["toolrack-config"]),
+    ("reqwest", &["toolrack-host", "toolrack-agent", "toolrack-testkit"]),
+    ("rmcp", &["toolrack-host", "toolrack", "toolrack-daemon", "toolrack-testkit"]),
+    ("sqlx", &["toolrack-store"]),
+    ("toml_edit", &["toolrack-config", "xtask"]),
+];
+
+struct Arrow {
+    from: String,
+    to: String,
+    only_for_tests: bool,
+}
+
+fn arrows() -> Vec<Arrow> {
+    let metadata = metadata();
+    let mut arrows = Vec::new();
+    for package in metadata["packages"].as_array().unwrap() {
+        let from = package["name"].as_str().unwrap();
+        for dependency in package["dependencies"].as_array().unwrap() {
+            arrows.push(Arrow {
+                from: from.to_owned(),
+                to: dependency["name"].as_str().unwrap().to_owned(),
+                only_for_tests: dependency["kind"] == "dev",
+            });
+        }
+    }
+    arrows
+}
+
+fn may_use(from: &str) -> &'static [&'static str] {
+    ROOMS.iter().find(|(room, _)| *room == from).map_or(&[], |(_, may)| may)
+}
+
+#[test]
+fn every_crate_is_a_room_of_the_house() {
+    let metadata = metadata();
+    let names = metadata["packages"].as_array().unwrap().iter().map(|package| package["name"].as_str().unwrap());
+    let strangers: Vec<_> =
+        names.filter(|name| !ROOMS.iter().any(|(room, _)| room == name)).map(ToOwned::to_owned).collect();
+    none_of(&strangers, "a new crate needs a place in ARCHITECTURE.md and in this test:");
+}
+
+#[test]
+fn arrows_point_down() {
+    let rooms: BTreeSet<_> = ROOMS.iter().map(|(room, _)| *room).collect();
+    let wrong: Vec<_> = arrows()
+        .into_iter()
+        .filter(|arrow| rooms.contains(arrow.to.as_str()) && !may_use(&arrow.from).contains(&arrow.to.as_str()))
+        .filter(|arrow| !(arrow.only_for_tests && arrow.to == ONLY_FOR_TESTS))
+        .map(|arrow| format!("{} -> {}", arrow.from, arrow.to))
+        .collect();
+    none_of(&wrong, "these arrows do not point down (ARCHITECTURE.md):");
+}
+
+#[test]
+fn crates_from_outside_stay_in_the_rooms_that_own_them() {
+    let owners = |name: &str| OWNED.iter().find(|(owned, _)| *owned == name).map(|(_, owners)| *owners);
+    let wrong: Vec<_> = arrows()
+        .into_iter()
+        .filter(|arrow| owners(&arrow.to).is_some_and(|owners| !owners.contains(&arrow.from.as_str())))
+        .map(|arrow| format!("{} -> {} (only {:?} may)", arrow.from, arrow.to, owners(&arrow.to).unwrap_or_default()))
+        .collect();
+    none_of(&wrong, "these crates are not for everybody:");
+}
+
+#[test]
+fn the_arrows_of_the_rooms_make_no_circle() {
+    for (at, (room, may)) in ROOMS.iter().enumerate().filter(|(_, (room, _))| *room != ONLY_FOR_TESTS) {
+        for lower in *may {
+            let lower_at = ROOMS.iter().position(|(other, _)| other == lower).unwrap();
+            assert!(lower_at < at, "{lower} must stand above {room} in the table");
+        }
+    }
+}

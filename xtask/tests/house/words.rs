@@ -1,0 +1,81 @@
+//! Words that do not occur in code, everywhere or outside of the room that owns them.
+
+use crate::none_of;
+use crate::source::{Source, sources};
+
+/// Every line of code in which `is_bad` finds something.
+fn offences(those: impl Fn(&Source) -> bool, is_bad: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut offences = Vec::new();
+    for source in sources().into_iter().filter(those) {
+        let code = source.code();
+        let bad = code.lines().zip(source.text.lines()).enumerate().filter(|(_, (code, _))| is_bad(code));
+        offences.extend(bad.map(|(number, (_, line))| format!("{}:{}: {}", source.path, number + 1, line.trim())));
+    }
+    offences
+}
+
+/// Whether the code mentions the word, and not only one that contains it.
+fn mentions(code: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    code.match_indices(word)
+        .any(|(at, _)| !code[..at].ends_with(is_part) && !code[at + word.len()..].starts_with(is_part))
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let later = ["todo!", "unimplemented!", "dbg!"];
+    let found = offences(
+        |_| true,
+        |code| {
+            later.iter().any(|word| code.contains(word))
+                || code.contains("#[ignore")
+                || code.contains("#[should_panic]")
+        },
+    );
+    none_of(&found, "finish it, or leave it out (and say with what message a test should panic):");
+}
+
+#[test]
+fn lints_are_expected_with_a_reason_and_never_allowed() {
+    let found = offences(|_| true, |code| code.contains("[allow("));
+    none_of(&found, "write #[expect(lint, reason = \"…\")], which tells when it is no longer needed:");
+    // An attribute may take several lines, so its text is looked at as a whole.
+    let without: Vec<_> = sources()
+        .iter()
+        .flat_map(|source| {
+            let code = source.code();
+            let attributes =
+                code.match_indices("[expect(").map(|(at, _)| code[at..].split(']').next().unwrap_or_default());
+            attributes
+                .filter(|attribute| !attribute.contains("reason ="))
+                .map(|attribute| format!("{}: #{attribute}]", source.path))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    none_of(&without, "say why:");
+}
+
+#[test]
+fn only_the_links_of_the_host_know_what_servers_speak_through() {
+    let is_host = |source: &Source| source.path.starts_with("crates/host/src/");
+    let is_link = |source: &Source| source.path.starts_with("crates/host/src/link");
+    let found = offences(
+        |source| is_host(source) && !is_link(source),
+        |code| mentions(code, "rmcp") || mentions(code, "reqwest"),
+    );
+    none_of(&found, "only crates/host/src/link knows rmcp and reqwest; give the others types of our own:");
+}
+
+#[test]
+fn types_are_named_after_things() {
+    let kinds = ["struct", "enum", "trait", "type", "union"];
+    let is_vague = |code: &str| {
+        let words: Vec<_> =
+            code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()).collect();
+        words.windows(2).any(|pair| {
+            kinds.contains(&pair[0])
+                && ["Manager", "Service", "Helper", "Util", "Utils"].iter().any(|bad| pair[1].ends_with(bad))
+        })
+    };
+    none_of(&offences(|_| true, is_vague), "a thing has a name of its own (what does it manage?):");
+}
