@@ -47,19 +47,33 @@ impl Report {
         }
     }
 
-    /// Prints the sum so far.
-    pub(crate) fn tell(&mut self) {
+    /// Runs the last step, whose own words end the output: first prints the sum of those before it.
+    pub(crate) fn last_step(&mut self, name: &str, step: impl FnOnce() -> Step) {
+        self.tell();
+        println!("── {name}");
+        match step() {
+            Ok(()) => self.passed += 1,
+            Err(Stop::Skipped(why)) => self.skipped.push(format!("{name}: {why}")),
+            Err(Stop::Failed(why)) => self.failed.push(format!("{name}: {why}")),
+        }
+    }
+
+    /// Prints the sum so far, if there is anything to sum.
+    fn tell(&mut self) {
+        self.told = true;
+        if self.passed + self.failed.len() + self.skipped.len() == 0 {
+            return;
+        }
         let (passed, failed, skipped) = (self.passed, self.failed.len(), self.skipped.len());
         println!("── steps: {passed} passed, {failed} failed, {skipped} skipped");
         self.failed.iter().for_each(|step| println!("   failed   {step}"));
         self.skipped.iter().for_each(|step| println!("   skipped  {step}"));
         println!();
-        self.told = true;
     }
 
     /// Whether all went well; says so if it has not been said.
     pub(crate) fn finish(mut self) -> ExitCode {
-        if !self.told && self.passed + self.failed.len() + self.skipped.len() > 0 {
+        if !self.told {
             self.tell();
         }
         if self.failed.is_empty() {

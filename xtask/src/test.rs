@@ -17,8 +17,7 @@ pub(crate) fn all(report: &mut Report, arguments: &[String]) {
         fuzz::run(report, &fuzz::Plan::default());
         report.step("tests in the documentation", || show(&mut cargo(["test", "--workspace", "--doc", "--locked"])));
     }
-    report.tell();
-    report.step("tests", || run(&peers, &arguments));
+    report.last_step("tests", || run(&peers, &arguments));
 }
 
 /// Runs all tests but those that lack what they need, and names those.

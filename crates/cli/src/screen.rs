@@ -55,8 +55,7 @@ enum Status {
 
 impl Screen {
     pub(crate) fn new(global: &Global, environment: &Environment) -> Self {
-        let width =
-            terminal_size::terminal_size_of(io::stdout()).map_or(USUAL_WIDTH, |(width, _)| usize::from(width.0));
+        let width = columns_of(io::stdout());
         let on_terminal = io::stderr().is_terminal() && environment.get("CI").is_none();
         let dumb = environment.get("TERM").is_some_and(|terminal| terminal == "dumb");
         let shows_status = on_terminal && !dumb && !global.quiet;

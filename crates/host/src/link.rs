@@ -27,7 +27,7 @@ mod rounds;
 mod sse;
 pub mod supervisor;
 mod tasks;
-pub(crate) mod validate;
+mod validate;
 mod wire;
 
 use std::{

@@ -40,6 +40,8 @@ const RESTFUL: u32 = 5;
 const STREAM_OPENS: Duration = Duration::from_secs(1);
 /// Before a failed listing is tried again.
 const LIST_RETRY: Duration = Duration::from_secs(10);
+/// The longest `Retry-After` that is honoured.
+const LONGEST_ASKED: Duration = Duration::from_secs(60);
 /// A call can cut a back-off short, but not more often than this.
 const SHORTEST_NUDGE: Duration = Duration::from_secs(1);
 
@@ -454,7 +456,12 @@ impl Task {
         let text = error.to_string();
         self.tell(Event::McpServerError { server: self.name.clone(), error: text.clone() });
         let needs_auth = matches!(error, LinkError::NeedsAuth { .. });
-        let wait = (!needs_auth && *failures <= attempts).then(|| backoff(*failures, first, longest, self.jitter(*failures)));
+        let asked = match error {
+            LinkError::RateLimited { retry_after } => retry_after.unwrap_or_default().min(LONGEST_ASKED),
+            _ => Duration::ZERO,
+        };
+        let wait = || backoff(*failures, first, longest, self.jitter(*failures)).max(asked);
+        let wait = (!needs_auth && *failures <= attempts).then(wait);
         let state = match wait {
             _ if needs_auth => State::NeedsAuth { how: text },
             None => State::Failed { error: text },

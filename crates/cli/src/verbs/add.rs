@@ -9,7 +9,7 @@ use toolrack_config::{
     project_root,
     trust::content_hash,
 };
-use toolrack_host::{ServerName, ServerStatus};
+use toolrack_host::ServerName;
 
 use crate::{
     args::{AddArgs, AddOptions, Scope, Target, TransportKind},
@@ -49,22 +49,24 @@ pub(super) async fn run(args: AddArgs, after_dashes: bool, world: &World) -> Res
     for problem in &edited.warnings {
         world.screen.problem(problem);
     }
-    let status = if options.no_test { None } else { try_it(&name, &edited, world).await? };
-    let failure = status.as_ref().and_then(super::unusable);
-    let server = status.map(Server::from);
+    let tried = if options.no_test { None } else { try_it(&name, &edited, world).await? };
+    let (server, failure) = tried.map_or((None, None), |tried| (Some(tried.server), tried.failure));
     if world.screen.json() {
         let document =
             Document { name: name.as_str(), scope: word(scope), path: edited.path, created: edited.created, server };
         world.screen.document(&document).await?;
-    } else if let Some(server) = server {
+    } else if let (Some(server), None) = (server, &failure) {
         let page = list::page(&[server], world.screen.look());
         world.screen.page(page).await?;
     }
-    match failure {
-        // It is written all the same: the message says what to do next, and the exit code that it is needed.
-        Some(failure) => Err(failure),
-        None => Ok(Exit::Ok),
-    }
+    // It is written all the same: the failure says what to do next, and its exit code that something is to be done.
+    failure.map_or(Ok(Exit::Ok), Err)
+}
+
+/// How a new server turned out.
+struct Tried {
+    server: Server,
+    failure: Option<Failure>,
 }
 
 /// The words after a URL that are no options.
@@ -165,17 +167,20 @@ async fn approve(name: &ServerName, hash: &str, world: &World) -> Result<(), Fai
     }
 }
 
-/// How the new server is, when it is connected as every other command would connect it.
-async fn try_it(name: &ServerName, edited: &Edited, world: &World) -> Result<Option<ServerStatus>, Failure> {
+/// How the new server turns out when it is connected as every other command would connect it.
+async fn try_it(name: &ServerName, edited: &Edited, world: &World) -> Result<Option<Tried>, Failure> {
     let loaded = world.load().await?;
-    let counts = loaded.entry(name.as_str()).is_some_and(|entry| entry.source.path.as_ref() == Some(&edited.path));
-    if !counts {
-        let entry = loaded.entry(name.as_str());
+    let entry = loaded.entry(name.as_str());
+    if entry.and_then(|entry| entry.source.path.as_ref()) != Some(&edited.path) {
         let other = entry.map_or_else(|| "nothing".to_owned(), |entry| entry.source.to_string());
         world.screen.warning(&format!("it is not used here: what counts for `{name}` is {other}"));
         return Ok(None);
     }
     let desired = super::only(&loaded, &[name.to_string()])?;
     let host = world.connect(desired).await?;
-    Ok(host.status().into_iter().find(|server| server.name == *name))
+    let Some(status) = host.status().into_iter().find(|server| server.name == *name) else {
+        return Ok(None);
+    };
+    let failure = super::unusable(&host, &status).await;
+    Ok(Some(Tried { server: status.into(), failure }))
 }

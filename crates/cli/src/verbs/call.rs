@@ -3,13 +3,14 @@
 use std::{io::Read, sync::Arc};
 
 use serde_json::{Map, Value};
-use toolrack_host::{Call, Catalog, CatalogTool, Host, ServerName, ToolOutcome, mcp::Progress};
+use toolrack_host::{Call, Host, ServerName, ToolOutcome, Unknown, mcp::Progress};
 
 use crate::{
     args::CallArgs,
     arguments::{self, BadArguments},
     error::{Exit, Failure},
     render::{call, size},
+    suggest,
     wire::World,
 };
 
@@ -29,7 +30,10 @@ pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     }
     let host = world.connect(desired).await?;
     let catalog = host.catalog();
-    let found = find(&host, &catalog, &args.selector, named.as_ref())?;
+    let found = match catalog.select(&args.selector) {
+        Ok(found) => found,
+        Err(unknown) => return Err(missing(&host, &unknown, named.as_ref()).await),
+    };
     let (server, tool) = (&found.server, found.tool());
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
     let of_tool = |failure: Failure| {
@@ -70,34 +74,28 @@ fn in_words(progress: &Progress) -> String {
     }
 }
 
-/// The tool that `selector` means.
-fn find<'a>(
-    host: &Host,
-    catalog: &'a Catalog,
-    selector: &str,
-    named: Option<&ServerName>,
-) -> Result<&'a CatalogTool, Failure> {
-    catalog.select(selector).map_err(|unknown| {
-        // A server that is not there has no tools: that is the better reason.
-        let absent = host
-            .status()
-            .into_iter()
-            .filter(|server| Some(&server.name) == named)
-            .find_map(|server| super::unusable(&server));
-        if let Some(absent) = absent {
-            return absent;
+/// Why no tool is meant by `selector`. A server that is not there has no tools: that is the better reason.
+async fn missing(host: &Host, unknown: &Unknown, named: Option<&ServerName>) -> Failure {
+    for server in host.status() {
+        if Some(&server.name) == named
+            && let Some(failure) = super::unusable(host, &server).await
+        {
+            return failure;
         }
-        let hint = match (unknown.suggestions.as_slice(), named) {
-            ([], Some(server)) => format!("`toolrack tools {server}` shows its tools"),
-            ([], None) => "`toolrack tools` shows all tools".to_owned(),
-            (names, _) => format!("did you mean `{}`?", names.join("` or `")),
-        };
-        let message = format!("there is no tool `{selector}`");
-        let mut failure = Failure::new(Exit::Tool, "UNKNOWN_TOOL", message).hint(hint);
-        failure.server = named.map(ToString::to_string);
-        failure.tool = Some(selector.split_once('/').map_or(selector, |(_, tool)| tool).to_owned());
-        failure
-    })
+    }
+    let selector = unknown.selector.as_str();
+    let tool = named.and_then(|server| selector.get(server.as_str().len() + 1..)).unwrap_or(selector);
+    let catalog = host.catalog();
+    let of_server = catalog.tools().filter(|entry| Some(&entry.server) == named);
+    let meant = suggest::closest(tool, of_server.map(|entry| entry.tool().name.as_str()));
+    let hint = match (meant, named, unknown.suggestions.as_slice()) {
+        (Some(meant), Some(server), _) => format!("did you mean `{server}/{meant}`?"),
+        (_, Some(server), _) => format!("`toolrack tools {server}` shows its tools"),
+        (_, None, []) => "`toolrack tools` shows all tools".to_owned(),
+        (_, None, names) => format!("did you mean `{}`?", names.join("` or `")),
+    };
+    let failure = Failure::new(Exit::Tool, "UNKNOWN_TOOL", format!("there is no tool `{selector}`"));
+    Failure { server: named.map(ToString::to_string), ..failure.hint(hint).tool(tool) }
 }
 
 /// The object of `--args`: JSON as typed, `@FILE`, or `-` for stdin.
@@ -146,9 +144,10 @@ async fn show(outcome: ToolOutcome, world: &World) -> Result<Exit, Failure> {
         for warning in &outcome.warnings {
             world.screen.warning(warning);
         }
-        for artifact in &outcome.artifacts {
-            let size = size(artifact.bytes as u64);
-            world.screen.note(&format!("the whole result ({size}) is in {}", artifact.handle));
+        // Where a text was cut it says itself where the whole is.
+        for artifact in outcome.artifacts.iter().filter(|artifact| !outcome.text.contains(&artifact.handle)) {
+            let (bytes, media_type) = (size(artifact.bytes as u64), &artifact.media_type);
+            world.screen.note(&format!("{media_type} of {bytes} is kept as {}", artifact.handle));
         }
     }
     if outcome.is_error {

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::shape::guard;
 use crate::{
     catalog::CatalogTool,
-    link::{decode::CallResult, validate::Validator},
+    link::decode::CallResult,
     mcp::Content,
     resolve::Artifacts,
     spec::ServerName,
@@ -92,20 +92,16 @@ impl Shape<'_> {
     /// Structured content that does not match its schema is passed on with a warning: the server broke its promise,
     /// but the model can still use what it said.
     async fn validate(&self, outcome: &mut ToolOutcome) {
-        let Some(schema) = &self.tool.tool().output_schema else {
+        if self.tool.tool().output_schema.is_none() {
             return;
-        };
+        }
         let Some(structured) = outcome.structured.clone() else {
             outcome.warnings.push("the tool promises structured content and gave none".into());
             return;
         };
-        let schema = schema.get().to_owned();
+        let listed = self.tool.listed.clone();
         // Foreign schema, foreign data: on a thread that may take its time, with a bound on how long we wait.
-        let check = tokio::task::spawn_blocking(move || {
-            let schema: Value = serde_json::from_str(&schema).map_err(|error| error.to_string())?;
-            let validator = Validator::compile(&schema).map_err(|problem| problem.to_string())?;
-            validator.validate(&structured).map_err(|unfit| unfit.to_string())
-        });
+        let check = tokio::task::spawn_blocking(move || listed.check_output(&structured));
         match timeout(VALIDATION_TIME, check).await {
             Ok(Ok(Ok(()))) => {}
             Ok(Ok(Err(problem))) => outcome.warnings.push(crate::link::quote(&problem)),

@@ -110,8 +110,5 @@ async fn off_the_runtime<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SpawnError> + Send + 'static,
 ) -> Result<T, SpawnError> {
     // The work does not panic and is not aborted: if it does not finish, the runtime is shutting down.
-    tasks
-        .spawn_blocking(work)
-        .await
-        .unwrap_or(Err(SpawnError::ShuttingDown))
+    tasks.spawn_blocking(work).await.unwrap_or(Err(SpawnError::ShuttingDown))
 }

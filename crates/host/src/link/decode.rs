@@ -108,8 +108,8 @@ where
 
 /// The answer to `tools/call`, `prompts/get` or `resources/read`: done, or more input is wanted.
 #[derive(Debug)]
-pub(crate) enum Answer<'a> {
-    Complete(&'a [u8]),
+pub(crate) enum Answer {
+    Complete,
     /// 2026-07-28: answer these requests and send the call again.
     InputRequired(InputRequired),
     /// 2025-11-25 tasks: the result comes later.
@@ -127,7 +127,7 @@ pub(crate) struct InputRequired {
 }
 
 /// Tells the kinds of answers apart by `resultType`.
-pub(crate) fn answer(result: &[u8]) -> Result<Answer<'_>, LinkError> {
+pub(crate) fn answer(result: &[u8]) -> Result<Answer, LinkError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Kind<'a> {
@@ -152,7 +152,7 @@ pub(crate) fn answer(result: &[u8]) -> Result<Answer<'_>, LinkError> {
                     quote(other)
                 )));
             }
-            Ok(Answer::Complete(result))
+            Ok(Answer::Complete)
         }
     }
 }

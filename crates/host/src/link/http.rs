@@ -354,7 +354,7 @@ impl Endpoint {
                     .and_then(|seconds| seconds.trim().parse().ok())
                     .map(Duration::from_secs),
             }),
-            300..400 => Err(LinkError::Redirect {
+            300..=399 => Err(LinkError::Redirect {
                 to: text_header(&response, &header::LOCATION)
                     .and_then(|to| self.url.join(&to).ok())
                     .map_or_else(|| "nowhere".into(), |to| to.origin().ascii_serialization()),

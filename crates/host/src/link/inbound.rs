@@ -153,13 +153,8 @@ impl Inbound {
 
     /// Registers a request for progress and questions until the guard is dropped.
     pub(crate) fn takeoff(self: &Arc<Self>, id: i64, flight: Flight) -> Airborne {
-        let flight = Arc::new(flight);
-        self.flights().insert(id, flight.clone());
-        Airborne {
-            id,
-            flight,
-            inbound: self.clone(),
-        }
+        self.flights().insert(id, Arc::new(flight));
+        Airborne { id, inbound: self.clone() }
     }
 
     /// Takes a notification or a request of the server. `from` is the request of ours on whose stream it came, where
@@ -346,7 +341,6 @@ fn respond<R: serde::Serialize>(outlet: &Arc<dyn Outlet>, id: &Id, answer: Resul
 #[derive(Debug)]
 pub(crate) struct Airborne {
     id: i64,
-    pub(crate) flight: Arc<Flight>,
     inbound: Arc<Inbound>,
 }
 
@@ -418,10 +412,6 @@ impl Closed {
     pub(crate) async fn wait(&self) -> LinkError {
         self.token.cancelled().await;
         self.why()
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.token.is_cancelled()
     }
 
     pub(crate) fn why(&self) -> LinkError {

@@ -1,13 +1,13 @@
 //! Listings: all pages, bounded in pages, items and time; a cursor that comes twice is an error; never silently partial.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, sync::OnceLock, time::Duration};
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::{Link, channel::Ask, decode, error::LinkError, param_headers::ParamHeaders};
+use super::{Link, channel::Ask, decode, error::LinkError, param_headers::ParamHeaders, validate::Validator};
 use crate::{
     mcp::Tool,
     spec::Era,
@@ -19,6 +19,30 @@ pub(crate) struct ListedTool {
     pub(crate) tool: Tool,
     /// How its arguments go into headers (2026-07-28, Streamable HTTP).
     pub(crate) headers: ParamHeaders,
+    /// Its output schema, compiled when it is first needed.
+    validator: OnceLock<Result<Validator, String>>,
+}
+
+impl ListedTool {
+    fn new(tool: Tool, headers: ParamHeaders) -> Self {
+        Self { tool, headers, validator: OnceLock::new() }
+    }
+
+    /// Checks structured content against the output schema. Takes its time: not for an async thread.
+    ///
+    /// # Errors
+    /// Why the content does not fit, or why that cannot be told.
+    pub(crate) fn check_output(&self, structured: &Value) -> Result<(), String> {
+        let Some(schema) = &self.tool.output_schema else {
+            return Ok(());
+        };
+        let compile = || {
+            let schema = serde_json::from_str(schema.get()).map_err(|error| error.to_string())?;
+            Validator::compile(&schema).map_err(|problem| problem.to_string())
+        };
+        let validator = self.validator.get_or_init(compile).as_ref().map_err(Clone::clone)?;
+        validator.validate(structured).map_err(|unfit| unfit.to_string())
+    }
 }
 
 /// All tools of a server.
@@ -58,14 +82,14 @@ impl Link {
 
     fn one_tool(&self, raw: &serde_json::value::RawValue) -> Result<ListedTool, String> {
         let tool = decode::tool(raw)?;
-        let headers = if self.needs_param_headers() {
+        let headers = if self.needs_param_headers() && ParamHeaders::may_be_in(tool.input_schema.get()) {
             let schema: Value = serde_json::from_str(tool.input_schema.get())
                 .map_err(|error| format!("its inputSchema cannot be read: {error}"))?;
             ParamHeaders::from_schema(&schema).map_err(|error| error.to_string())?
         } else {
             ParamHeaders::default()
         };
-        Ok(ListedTool { tool, headers })
+        Ok(ListedTool::new(tool, headers))
     }
 
     /// Lists anything else, item by item; items that cannot be read are left out and counted in the second value.

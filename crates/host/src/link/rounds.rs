@@ -93,7 +93,7 @@ impl Link {
                 return Ok(result);
             }
             match decode::answer(&result)? {
-                Answer::Complete(_) => return Ok(result),
+                Answer::Complete => return Ok(result),
                 Answer::InputRequired(wanted) => self.give_input(wanted, &mut request, clock).await?,
                 Answer::Task(task) => return self.follow(task, clock).await,
             }

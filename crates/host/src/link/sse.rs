@@ -143,6 +143,7 @@ impl SseParser {
     }
 
     /// Whether an event has begun and not ended. If the stream ends now, it is lost: the standard says to discard it.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn has_partial(&self) -> bool {
         !self.line.is_empty() || self.skip_line || self.pending.data.is_some() || self.pending.too_large
     }

@@ -25,10 +25,10 @@
 //! | the host is gone (end of file on fd 3) | `SIGTERM` to every descendant, 1 s, `SIGKILL` |
 //! | `SIGTERM`, `SIGINT`, `SIGHUP`, `SIGQUIT` to the supervisor | the same |
 //!
-//! A process that cannot die (uninterruptible sleep) is waited for 4 s at most and then reported as left behind.
+//! A process that cannot die (uninterruptible sleep) is waited for 3 s at most and then reported as left behind.
 //!
 //! Only Linux has subreapers. On other systems [`run_if_asked`] does nothing and servers are started without a
-//! supervisor; see [`child`](super::child).
+//! supervisor, as leaders of process groups.
 //!
 //! The supervisor is plain, single-threaded and synchronous: it shares no code with the async side but the words of the
 //! protocol, and works when the host does not.
@@ -48,8 +48,8 @@ pub(super) use protocol::Order;
 #[cfg(target_os = "linux")]
 pub(super) use protocol::{ORDERS_FD, REPORTS_FD, Report};
 
-/// The first argument that turns a program into a supervisor. The full command line is
-/// `PROGRAM __toolrack-supervise FOLDER -- COMMAND ARGS…`; it is internal and may change in any release.
+/// The first argument that turns a program into a supervisor. The full command line is `PROGRAM __toolrack-supervise
+/// FOLDER -- COMMAND ARGS…`; it is internal and may change in any release.
 pub const MARKER: &str = "__toolrack-supervise";
 
 /// Which program to start as the supervisor of a server.
@@ -66,9 +66,7 @@ impl Supervisor {
     /// upgrade. The program must call [`run_if_asked`].
     #[must_use]
     pub fn this_program() -> Self {
-        Self {
-            program: PathBuf::from("/proc/self/exe"),
-        }
+        Self { program: PathBuf::from("/proc/self/exe") }
     }
 }
 
@@ -81,7 +79,7 @@ impl Supervisor {
 /// use std::process::ExitCode;
 ///
 /// fn main() -> ExitCode {
-///     if let Some(code) = toolrack_host::link::supervisor::run_if_asked() {
+///     if let Some(code) = toolrack_host::supervisor::run_if_asked() {
 ///         return code;
 ///     }
 ///     // … build the runtime, connect servers …
@@ -89,8 +87,8 @@ impl Supervisor {
 /// }
 /// ```
 ///
-/// A program that does not call it must not name itself as a [`Supervisor`]: it would start once more, in full, for each
-/// server. (The host notices and refuses, see [`child::SpawnError`](super::child::SpawnError).)
+/// A program that does not call it must not name itself as a [`Supervisor`]: it would start once more, in full, for
+/// each server. (The host notices and refuses: the server does not start, and the error says why.)
 ///
 /// As a supervisor, this function blocks until the server and everything it started are gone. The exit code is the
 /// server's, or 128 plus the number of the signal that killed it.
@@ -110,7 +108,5 @@ pub fn run_if_asked() -> Option<ExitCode> {
 
 /// Whether this process was started to be a supervisor.
 pub(super) fn is_asked() -> bool {
-    std::env::args_os()
-        .nth(1)
-        .is_some_and(|word| word == MARKER)
+    std::env::args_os().nth(1).is_some_and(|word| word == MARKER)
 }

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
 use super::super::supervisor::{Exit, Order};
 
-/// How long ending the remains of a server may take: what the supervisor allows itself, and some.
-const SWEEP_LIMIT: Duration = Duration::from_secs(5);
+/// How long a process and what it left behind may take to disappear once it has ended or was told to be killed: what
+/// the supervisor allows itself (at most 3.5 s), and some. Then the watching task takes matters into its own hands.
+pub(super) const SWEEP_LIMIT: Duration = Duration::from_secs(4);
 
-/// How long to wait for the system after a supervisor that did not end in time was killed.
-const LAST_WAIT: Duration = Duration::from_millis(500);
+/// How long that may take.
+const LAST_WAIT: Duration = Duration::from_millis(1500);
 
 /// How long a server may take for each step of an orderly end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +28,7 @@ pub struct Grace {
 /// Two seconds each.
 impl Default for Grace {
     fn default() -> Self {
-        Self {
-            stdin: Duration::from_secs(2),
-            term: Duration::from_secs(2),
-        }
+        Self { stdin: Duration::from_secs(2), term: Duration::from_secs(2) }
     }
 }
 
@@ -56,8 +53,9 @@ impl Life {
     }
 }
 
-/// Passes an order on to whatever carries it out; must not block.
+/// Passes an order on to whatever carries it out.
 pub(super) trait Carrier: Send + Sync {
+    /// Must not block. After [`Order::Kill`] everything is gone within [`SWEEP_LIMIT`], if it can be killed at all.
     fn carry(&self, order: Order);
 }
 
@@ -68,32 +66,17 @@ pub struct Handle {
     pid: u32,
     life: watch::Receiver<Life>,
     carrier: Box<dyn Carrier>,
-    give_up: CancellationToken,
 }
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle")
-            .field("pid", &self.pid)
-            .field("life", &*self.life.borrow())
-            .finish_non_exhaustive()
+        f.debug_struct("Handle").field("pid", &self.pid).field("life", &*self.life.borrow()).finish_non_exhaustive()
     }
 }
 
 impl Handle {
-    /// `give_up` makes the watching task abandon the orderly way.
-    pub(super) fn new(
-        pid: u32,
-        life: watch::Receiver<Life>,
-        carrier: Box<dyn Carrier>,
-        give_up: CancellationToken,
-    ) -> Self {
-        Self {
-            pid,
-            life,
-            carrier,
-            give_up,
-        }
+    pub(super) fn new(pid: u32, life: watch::Receiver<Life>, carrier: Box<dyn Carrier>) -> Self {
+        Self { pid, life, carrier }
     }
 
     /// The process id of the program. It may be used again once the program has ended.
@@ -110,16 +93,16 @@ impl Handle {
 
     /// Completes as soon as the program has ended. The future is independent of the handle; there can be many.
     ///
-    /// It says nothing about stdout, which may still hold what the program wrote last, or be held open by a process that
-    /// the program started.
+    /// It says nothing about stdout, which may still hold what the program wrote last, or be held open by a process
+    /// that the program started.
     pub fn exited(&self) -> impl Future<Output = Exit> + Send + use<> {
         let mut life = self.life.clone();
         async move { wait(&mut life, Life::exit).await }
     }
 
-    /// Ends the process, and everything below it, in the order that the protocol asks for: the caller has dropped stdin;
-    /// after [`Grace::stdin`] comes `SIGTERM`, after [`Grace::term`] comes `SIGKILL`. Each step is skipped once the program
-    /// has ended by itself, and what it left behind gets `SIGTERM` and 500 ms before `SIGKILL`.
+    /// Ends the process, and everything below it, in the order that the protocol asks for: the caller has dropped
+    /// stdin; after [`Grace::stdin`] comes `SIGTERM`, after [`Grace::term`] comes `SIGKILL`. Each step is skipped once
+    /// the program has ended by itself, and what it left behind gets `SIGTERM` and 500 ms before `SIGKILL`.
     ///
     /// Returns when nothing is left, or after both graces and 5.5 s at the latest: only a process in uninterruptible
     /// sleep can take that long.
@@ -135,17 +118,9 @@ impl Handle {
             }
         }
         let gone = |life| {
-            if let Life::Gone(exit) = life {
-                Some(exit)
-            } else {
-                None
-            }
+            if let Life::Gone(exit) = life { Some(exit) } else { None }
         };
-        if let Ok(exit) = timeout(SWEEP_LIMIT, wait(&mut self.life, gone)).await {
-            return exit;
-        }
-        self.give_up.cancel();
-        let last = timeout(LAST_WAIT, wait(&mut self.life, gone)).await;
+        let last = timeout(SWEEP_LIMIT + LAST_WAIT, wait(&mut self.life, gone)).await;
         last.ok().or_else(|| self.exit()).unwrap_or(Exit::Unknown)
     }
 }
@@ -162,9 +137,7 @@ impl Drop for Handle {
 /// nothing is known.
 async fn wait(life: &mut watch::Receiver<Life>, pick: impl Fn(Life) -> Option<Exit>) -> Exit {
     let seen = life.wait_for(|life| pick(*life).is_some()).await;
-    seen.ok()
-        .and_then(|life| pick(*life))
-        .unwrap_or(Exit::Unknown)
+    seen.ok().and_then(|life| pick(*life)).unwrap_or(Exit::Unknown)
 }
 
 /// Completes when nothing of the process is left.

@@ -49,11 +49,7 @@ pub(super) struct Launched {
 }
 
 /// Starts `supervisor`, to start `command` as `resolved`. Blocking until the supervisor's program runs.
-pub(super) fn launch(
-    command: &ChildCommand,
-    resolved: &Resolved,
-    supervisor: &Path,
-) -> io::Result<Launched> {
+pub(super) fn launch(command: &ChildCommand, resolved: &Resolved, supervisor: &Path) -> io::Result<Launched> {
     // All ends are close-on-exec from the moment they exist: nothing else that is started meanwhile inherits one.
     let (stdin_theirs, stdin) = io::pipe()?;
     let (stdout, stdout_theirs) = io::pipe()?;
@@ -85,15 +81,7 @@ pub(super) fn launch(
         &arguments(command, resolved)?,
         &environment(&command.env)?,
     )?;
-    Ok(Launched {
-        process: Process {
-            pid,
-            is_collected: false,
-        },
-        streams,
-        orders,
-        reports,
-    })
+    Ok(Launched { process: Process { pid, is_collected: false }, streams, orders, reports })
 }
 
 /// The same file by a descriptor that none of the five targets overwrites.
@@ -110,9 +98,7 @@ fn clean_signals() -> Result<PosixSpawnAttr, Errno> {
     let mut attributes = PosixSpawnAttr::init()?;
     attributes.set_sigmask(&SigSet::empty())?;
     attributes.set_sigdefault(&SigSet::all())?;
-    attributes.set_flags(
-        PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF,
-    )?;
+    attributes.set_flags(PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF)?;
     Ok(attributes)
 }
 
@@ -124,26 +110,15 @@ fn arguments(command: &ChildCommand, resolved: &Resolved) -> io::Result<Vec<CStr
         OsStr::new("--"),
         resolved.program.as_os_str(),
     ];
-    let all = ours
-        .into_iter()
-        .chain(command.args.iter().map(OsString::as_os_str));
+    let all = ours.into_iter().chain(command.args.iter().map(OsString::as_os_str));
     all.map(|word| Ok(CString::new(word.as_bytes())?)).collect()
 }
 
 /// `NAME=VALUE` for each name; of several values the last counts.
 fn environment(env: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
-    let unique: BTreeMap<&OsStr, &OsStr> = env
-        .iter()
-        .map(|(name, value)| (name.as_os_str(), value.as_os_str()))
-        .collect();
-    unique
-        .into_iter()
-        .map(|(name, value)| {
-            Ok(CString::new(
-                [name.as_bytes(), value.as_bytes()].join(&b'='),
-            )?)
-        })
-        .collect()
+    let unique: BTreeMap<&OsStr, &OsStr> =
+        env.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str())).collect();
+    unique.into_iter().map(|(name, value)| Ok(CString::new([name.as_bytes(), value.as_bytes()].join(&b'='))?)).collect()
 }
 
 /// A supervisor's process. Its id is nobody else's until it is collected.
@@ -179,10 +154,7 @@ impl Process {
     fn collect(&mut self) -> bool {
         if !self.is_collected {
             // An error means that somebody else has collected it: a host that ignores SIGCHLD, for one.
-            self.is_collected = !matches!(
-                waitpid(self.pid, Some(WaitPidFlag::WNOHANG)),
-                Ok(WaitStatus::StillAlive)
-            );
+            self.is_collected = !matches!(waitpid(self.pid, Some(WaitPidFlag::WNOHANG)), Ok(WaitStatus::StillAlive));
         }
         self.is_collected
     }
@@ -194,9 +166,7 @@ impl Drop for Process {
         if !self.collect() {
             let pid = self.pid;
             // Without the thread it stays a zombie until this process ends.
-            let _ = std::thread::Builder::new()
-                .name("reap supervisor".to_owned())
-                .spawn(move || waitpid(pid, None));
+            let _ = std::thread::Builder::new().name("reap supervisor".to_owned()).spawn(move || waitpid(pid, None));
         }
     }
 }

@@ -151,10 +151,7 @@ pub(super) fn refused(path: &Path, errno: i32) -> SpawnError {
         Errno::ENOENT => SpawnError::NoInterpreter { path },
         Errno::ENOEXEC => SpawnError::BadFormat { path },
         Errno::E2BIG => SpawnError::TooLong,
-        _ => SpawnError::System {
-            path,
-            source: io::Error::from_raw_os_error(errno),
-        },
+        _ => SpawnError::System { path, source: io::Error::from_raw_os_error(errno) },
     }
 }
 
@@ -164,32 +161,20 @@ fn refuse_nul(command: &ChildCommand) -> Result<(), SpawnError> {
         "the command".to_owned()
     } else if let Some(index) = command.args.iter().position(|arg| has_nul(arg)) {
         format!("argument {}", index + 1)
-    } else if let Some((name, _)) = command
-        .env
-        .iter()
-        .find(|(name, value)| has_nul(name) || has_nul(value))
-    {
-        format!(
-            "environment variable {}",
-            name.to_string_lossy().replace('\0', "?")
-        )
+    } else if let Some((name, _)) = command.env.iter().find(|(name, value)| has_nul(name) || has_nul(value)) {
+        format!("environment variable {}", name.to_string_lossy().replace('\0', "?"))
     } else {
         return Ok(());
     };
     Err(SpawnError::NulByte { part })
 }
 
+#[expect(clippy::disallowed_methods, reason = "a program and a working folder are files")]
 fn resolve_cwd(cwd: Option<&Path>) -> Result<PathBuf, SpawnError> {
     let cwd = cwd.unwrap_or(Path::new("."));
-    let bad = |source| SpawnError::BadCwd {
-        cwd: cwd.to_path_buf(),
-        source,
-    };
+    let bad = |source| SpawnError::BadCwd { cwd: cwd.to_path_buf(), source };
     let absolute = path::absolute(cwd).map_err(bad)?;
-    let bad = |source| SpawnError::BadCwd {
-        cwd: absolute.clone(),
-        source,
-    };
+    let bad = |source| SpawnError::BadCwd { cwd: absolute.clone(), source };
     if !absolute.metadata().map_err(bad)?.is_dir() {
         return Err(bad(io::ErrorKind::NotADirectory.into()));
     }
@@ -200,10 +185,7 @@ fn resolve_cwd(cwd: Option<&Path>) -> Result<PathBuf, SpawnError> {
 /// Looks a name up in the `PATH` of `env`, as a shell would, except that an empty entry means nothing: to take it for
 /// the working folder would run whatever a repository puts there.
 fn search(name: &OsStr, env: &[(OsString, OsString)], cwd: &Path) -> Result<PathBuf, SpawnError> {
-    let not_found = |searched| SpawnError::NotFound {
-        program: name.to_string_lossy().into_owned(),
-        searched,
-    };
+    let not_found = |searched| SpawnError::NotFound { program: name.to_string_lossy().into_owned(), searched };
     // The last one counts, as it does for `Command::env`.
     let Some((_, folders)) = env.iter().rev().find(|(name, _)| name == "PATH") else {
         return Err(not_found("no PATH is set for it".to_owned()));
@@ -219,10 +201,7 @@ fn search(name: &OsStr, env: &[(OsString, OsString)], cwd: &Path) -> Result<Path
     }
     match not_executable {
         Some(path) => Err(SpawnError::NotExecutable { path }),
-        None => Err(not_found(format!(
-            "looked in PATH: {}",
-            folders.to_string_lossy()
-        ))),
+        None => Err(not_found(format!("looked in PATH: {}", folders.to_string_lossy()))),
     }
 }
 
@@ -232,11 +211,10 @@ enum Candidate {
     Missing,
 }
 
+#[expect(clippy::disallowed_methods, reason = "a program and a working folder are files")]
 fn inspect(path: &Path) -> Candidate {
     match path.metadata() {
-        Ok(metadata) if metadata.is_file() && access(path, AccessFlags::X_OK).is_ok() => {
-            Candidate::Executable
-        }
+        Ok(metadata) if metadata.is_file() && access(path, AccessFlags::X_OK).is_ok() => Candidate::Executable,
         Ok(_) => Candidate::NotExecutable,
         // A file that may not be looked at exists, perhaps; the shell passes over it as well.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Candidate::NotExecutable,

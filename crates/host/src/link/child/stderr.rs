@@ -18,13 +18,13 @@ const KEPT: usize = 64 * 1024;
 /// How many bytes of one line a hook gets.
 const LINE: usize = 4 * 1024;
 
-/// How long the pipe is read on when the process and everything below it are gone. It is at its end then, unless a process
-/// that could not be ended holds it open.
+/// How long the pipe is read on when the process and everything below it are gone. It is at its end then, unless a
+/// process that could not be ended holds it open.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
-/// Gets each line, without its end, as text: bytes that are not UTF-8 are replaced, and of a line over 4 KiB it gets the
-/// first 4 KiB. It runs on the draining task and must neither block nor panic. The text comes from the program: it may
-/// hold control characters.
+/// Gets each line, without its end, as text: bytes that are not UTF-8 are replaced, and of a line over 4 KiB it gets
+/// the first 4 KiB. It runs on the draining task and must neither block nor panic. The text comes from the program: it
+/// may hold control characters.
 pub type LineHook = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The last 64 KiB of a program's stderr. Clones share it; it can be read during and after the program's life.
@@ -37,20 +37,14 @@ pub struct StderrTail {
 impl fmt::Debug for StderrTail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ring = self.lock();
-        f.debug_struct("StderrTail")
-            .field("total", &ring.total)
-            .field("kept", &ring.bytes.len())
-            .finish()
+        f.debug_struct("StderrTail").field("total", &ring.total).field("kept", &ring.bytes.len()).finish()
     }
 }
 
 impl StderrTail {
     pub(super) fn new() -> Self {
         Self {
-            ring: Arc::new(Mutex::new(Ring {
-                bytes: VecDeque::new(),
-                total: 0,
-            })),
+            ring: Arc::new(Mutex::new(Ring { bytes: VecDeque::new(), total: 0 })),
             drained: CancellationToken::new(),
         }
     }
@@ -83,9 +77,9 @@ impl StderrTail {
 
     /// Completes when nothing more will come.
     ///
-    /// A program that has just ended may have left its last words in the pipe: wait for this, with a time-out of some tenths
-    /// of a second, before quoting [`Self::tail`] in an error. Without a time-out it can take as long as anything that the
-    /// program started is still being ended.
+    /// A program that has just ended may have left its last words in the pipe: wait for this, with a time-out of some
+    /// tenths of a second, before quoting [`Self::tail`] in an error. Without a time-out it can take as long as
+    /// anything that the program started is still being ended.
     pub async fn drained(&self) {
         self.drained.cancelled().await;
     }
@@ -118,10 +112,7 @@ pub(super) async fn drain(
 ) {
     // Also when the task is dropped with its runtime.
     let _drained = tail.drained.clone().drop_guard();
-    let mut lines = Lines {
-        hook,
-        line: Vec::new(),
-    };
+    let mut lines = Lines { hook, line: Vec::new() };
     {
         let mut reading = std::pin::pin!(read_to_end(&mut stderr, &tail, &mut lines));
         tokio::select! {
@@ -190,10 +181,7 @@ mod tests {
     fn collector() -> (LineHook, Arc<Mutex<Vec<String>>>) {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&seen);
-        (
-            Arc::new(move |line: &str| sink.lock().unwrap().push(line.to_owned())),
-            seen,
-        )
+        (Arc::new(move |line: &str| sink.lock().unwrap().push(line.to_owned())), seen)
     }
 
     #[test]
@@ -216,11 +204,7 @@ mod tests {
         assert_eq!(tail.total(), 120_000);
         assert_eq!(tail.lock().bytes.len(), KEPT);
         assert_eq!(lines.last().unwrap(), "line 009999");
-        assert!(
-            lines.iter().all(|line| line.len() == 11),
-            "{:?}",
-            lines.first()
-        );
+        assert!(lines.iter().all(|line| line.len() == 11), "{:?}", lines.first());
     }
 
     #[test]
@@ -243,15 +227,7 @@ mod tests {
         let text = format!("first\r\n{}\n\nlast", "x".repeat(LINE * 3));
         let (_life, watched) = watch::channel(Life::Running);
         drain(text.as_bytes(), StderrTail::new(), Some(hook), watched).await;
-        assert_eq!(
-            *seen.lock().unwrap(),
-            [
-                "first".to_owned(),
-                "x".repeat(LINE),
-                String::new(),
-                "last".to_owned()
-            ]
-        );
+        assert_eq!(*seen.lock().unwrap(), ["first".to_owned(), "x".repeat(LINE), String::new(), "last".to_owned()]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -261,9 +237,7 @@ mod tests {
         let (life, watched) = watch::channel(Life::Running);
         let drained = drain(pipe, tail.clone(), None, watched);
         let ended = async {
-            tokio::io::AsyncWriteExt::write_all(&mut held, b"last words")
-                .await
-                .unwrap();
+            tokio::io::AsyncWriteExt::write_all(&mut held, b"last words").await.unwrap();
             life.send_replace(Life::Gone(super::super::Exit::Code(0)));
         };
         tokio::join!(drained, ended);

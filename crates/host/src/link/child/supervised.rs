@@ -1,6 +1,9 @@
 //! The host's side of a supervised server.
 
-use std::io::{PipeWriter, Write};
+use std::collections::HashSet;
+use std::io::{self, PipeWriter, Write};
+use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,19 +12,20 @@ use nix::sys::signal::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines, Take};
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::super::supervisor::{self, Order, Report, Supervisor, table};
-use super::handle::{Carrier, Handle, Life};
+use super::handle::{Carrier, Handle, Life, SWEEP_LIMIT};
 use super::launch::{Launched, Process, launch};
-use super::resolve::{SpawnError, refused, resolve};
+use super::resolve::{Resolved, SpawnError, refused, resolve};
 use super::stderr::{LineHook, StderrTail, drain};
 use super::{Child, ChildCommand, Exit, off_the_runtime};
 
-/// How long a supervisor may take to say that the server was started. It is a fork and an exec of a program that runs
-/// already; only a machine at its limits takes more than some milliseconds.
+/// How long a supervisor may take to say that the server was started. It is a program that runs already, so that only a
+/// machine at its limits takes more than some milliseconds; or a working folder that does not answer.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// How many bytes of reports are read in all. There are three reports, of some 20 bytes each.
@@ -44,91 +48,66 @@ pub(super) async fn spawn(
     if supervisor::is_asked() {
         // This process should be a supervisor and is running its ordinary program: without this it would start itself
         // again and again.
-        return Err(SpawnError::NotASupervisor {
-            program,
-            said: String::new(),
-        });
+        return Err(SpawnError::NotASupervisor { program, said: String::new() });
     }
     let (launched, resolved) = off_the_runtime(tasks, move || {
         let resolved = resolve(&command)?;
-        let launched = launch(&command, &resolved, &supervisor.program).map_err(|source| {
-            if source.raw_os_error() == Some(Errno::E2BIG as i32) {
-                SpawnError::TooLong
-            } else {
-                SpawnError::Supervisor {
-                    program: supervisor.program,
-                    source,
-                }
-            }
-        })?;
+        let launched = launch(&command, &resolved, &supervisor.program)
+            .map_err(|source| not_launched(supervisor.program, source))?;
         Ok((launched, resolved))
     })
     .await?;
-    let Launched {
-        process,
-        streams,
-        orders,
-        reports,
-    } = launched;
+    let Launched { process, streams, orders, reports } = launched;
 
     let (life, watched) = watch::channel(Life::Running);
     let stderr = StderrTail::new();
-    tasks.spawn(drain(
-        streams.stderr,
-        stderr.clone(),
-        on_stderr,
-        watched.clone(),
-    ));
+    tasks.spawn(drain(streams.stderr, stderr.clone(), on_stderr, watched.clone()));
 
     let mut reports = BufReader::new(reports.take(REPORTS_LIMIT)).lines();
     let first = timeout(START_LIMIT, next_report(&mut reports)).await;
-    let pid = match first {
-        Ok(Some(Report::Started(pid))) => pid,
-        other => {
-            process.end().await;
-            life.send_replace(Life::Gone(Exit::SupervisorLost));
-            return Err(match other {
-                Ok(Some(Report::SpawnFailed(errno))) => refused(&resolved.program, errno),
-                Ok(Some(Report::FolderFailed(errno))) => SpawnError::BadCwd {
-                    cwd: resolved.cwd,
-                    source: std::io::Error::from_raw_os_error(errno),
-                },
-                Ok(_) => SpawnError::NotASupervisor {
-                    program,
-                    said: last_words(&stderr).await,
-                },
-                Err(_) => SpawnError::SilentSupervisor { program },
-            });
-        }
+    let Ok(Some(Report::Started(pid))) = first else {
+        process.end().await;
+        life.send_replace(Life::Gone(Exit::SupervisorLost));
+        stderr.drained().await;
+        return Err(not_started(resolved, program, first, &stderr));
     };
 
     let orders = Arc::new(orders);
-    let give_up = CancellationToken::new();
-    let watch = Watch {
-        process,
-        reports,
-        life,
-        give_up: give_up.clone(),
-        _lifeline: Arc::clone(&orders),
-    };
+    let ending = CancellationToken::new();
+    let watch = Watch { process, reports, life, ending: ending.clone(), _lifeline: Arc::clone(&orders) };
     tasks.spawn(watch.run());
-    let handle = Handle::new(pid, watched, Box::new(Orders(orders)), give_up);
-    Ok(Child {
-        stdin: streams.stdin,
-        stdout: streams.stdout,
-        stderr,
-        handle,
-    })
+    let handle = Handle::new(pid, watched, Box::new(Orders { pipe: orders, ending }));
+    Ok(Child { stdin: streams.stdin, stdout: streams.stdout, stderr, handle })
 }
 
-/// The last line of a supervisor that is gone, to be put into an error.
-async fn last_words(stderr: &StderrTail) -> String {
-    stderr.drained().await;
-    stderr
-        .tail(1)
-        .pop()
-        .map(|line| format!(" (it said {line:?})"))
-        .unwrap_or_default()
+/// Why there is no supervisor.
+fn not_launched(program: PathBuf, source: io::Error) -> SpawnError {
+    if source.raw_os_error() == Some(Errno::E2BIG as i32) {
+        SpawnError::TooLong
+    } else {
+        SpawnError::Supervisor { program, source }
+    }
+}
+
+/// Why a supervisor, which is gone, did not start the server: by its first report, if there was one in time.
+fn not_started(
+    resolved: Resolved,
+    supervisor: PathBuf,
+    first: Result<Option<Report>, Elapsed>,
+    stderr: &StderrTail,
+) -> SpawnError {
+    match first {
+        Ok(Some(Report::SpawnFailed(errno))) => refused(&resolved.program, errno),
+        Ok(Some(Report::FolderFailed(errno))) => {
+            SpawnError::BadCwd { cwd: resolved.cwd, source: io::Error::from_raw_os_error(errno) }
+        }
+        Ok(_) => {
+            let last = stderr.tail(1).pop();
+            let said = last.map(|line| format!(" (it said {line:?})")).unwrap_or_default();
+            SpawnError::NotASupervisor { program: supervisor, said }
+        }
+        Err(_) => SpawnError::SilentSupervisor { program: supervisor },
+    }
 }
 
 type Reports = Lines<BufReader<Take<pipe::Receiver>>>;
@@ -139,13 +118,19 @@ async fn next_report(reports: &mut Reports) -> Option<Report> {
 }
 
 /// The writing end of a supervisor's orders.
-struct Orders(Arc<PipeWriter>);
+struct Orders {
+    pipe: Arc<PipeWriter>,
+    ending: CancellationToken,
+}
 
 impl Carrier for Orders {
     fn carry(&self, order: Order) {
-        // Does not block: the pipe has room for thousands of orders and there are two at most. Fails when the supervisor is
-        // gone, and then there is nothing to order.
-        let _ = (&*self.0).write_all(&[order as u8]);
+        // Does not block: the pipe has room for thousands of orders and there are three at most. Fails when the
+        // supervisor is gone, and then there is nothing to order.
+        let _ = (&*self.pipe).write_all(&[order as u8]);
+        if order == Order::Kill {
+            self.ending.cancel();
+        }
     }
 }
 
@@ -154,34 +139,20 @@ struct Watch {
     process: Process,
     reports: Reports,
     life: watch::Sender<Life>,
-    give_up: CancellationToken,
+    /// The supervisor is ending what there is, and must finish in time.
+    ending: CancellationToken,
     /// Keeps the orders open until the supervisor is gone, also when the handle was dropped.
     _lifeline: Arc<PipeWriter>,
 }
 
 impl Watch {
     async fn run(mut self) {
-        let mut left = None;
-        let given_up = self.give_up.clone();
-        loop {
-            tokio::select! {
-                report = next_report(&mut self.reports) => match report {
-                    Some(Report::Ended(exit)) => { self.life.send_replace(Life::Ended(exit)); }
-                    Some(Report::Finished { left: count }) => left = Some(count),
-                    Some(Report::Started(_) | Report::FolderFailed(_) | Report::SpawnFailed(_)) => {}
-                    None => break,
-                },
-                () = given_up.cancelled() => {
-                    self.process.kill();
-                    break;
-                }
-            }
-        }
+        let left = self.listen().await;
         match left {
             Some(0) => {}
             Some(count) => tracing::warn!(count, "processes of a server could not be ended"),
             None => {
-                tracing::warn!("the supervisor of a server was killed; killing the server");
+                tracing::warn!("the supervisor of a server was killed or hangs; killing the server");
                 hunt(self.process.pid()).await;
             }
         }
@@ -190,19 +161,60 @@ impl Watch {
         let exit = self.life.borrow().exit().unwrap_or(Exit::SupervisorLost);
         self.life.send_replace(Life::Gone(exit));
     }
+
+    /// Passes the reports on until they end; tells how many processes are left, by the last one. A supervisor that
+    /// takes too long is killed.
+    async fn listen(&mut self) -> Option<u32> {
+        let mut left = None;
+        let ending = self.ending.clone();
+        let mut overdue = pin!(async move {
+            ending.cancelled().await;
+            sleep(SWEEP_LIMIT).await;
+        });
+        loop {
+            let report = tokio::select! {
+                report = next_report(&mut self.reports) => report,
+                () = &mut overdue => {
+                    self.process.kill();
+                    return None;
+                }
+            };
+            match report {
+                Some(Report::Ended(exit)) => {
+                    self.life.send_replace(Life::Ended(exit));
+                    self.ending.cancel();
+                }
+                Some(Report::Finished { left: count }) => left = Some(count),
+                Some(Report::Started(_) | Report::FolderFailed(_) | Report::SpawnFailed(_)) => {}
+                None => return left,
+            }
+        }
+    }
 }
 
 /// Kills what is left of a supervisor's session until nothing is, or for 2 s.
+///
+/// Everything is stopped first and killed when nothing new is found: a stopped process starts no other, and one whose
+/// parent has died could not be found any more.
 async fn hunt(session: u32) {
     let deadline = Instant::now() + HUNT_LIMIT;
+    let mut found = HashSet::new();
     loop {
-        let remains = table::remains_of_session(session);
-        if remains.is_empty() || Instant::now() >= deadline {
+        let is_late = Instant::now() >= deadline;
+        let new = table::remains_of_session(session).into_iter().filter(|process| found.insert(process.id)).count();
+        found.retain(|id| id.is_alive());
+        if found.is_empty() {
             return;
         }
-        for process in remains {
-            process.id.signal(Signal::SIGKILL);
+        let must_stop = new > 0 && !is_late;
+        for id in &found {
+            id.signal(if must_stop { Signal::SIGSTOP } else { Signal::SIGKILL });
         }
-        sleep(HUNT_PAUSE).await;
+        if is_late {
+            return;
+        }
+        if !must_stop {
+            sleep(HUNT_PAUSE).await;
+        }
     }
 }

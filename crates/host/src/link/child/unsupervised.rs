@@ -24,7 +24,7 @@ use super::{Child, ChildCommand, off_the_runtime};
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 
 /// How long the group may take to disappear after `SIGKILL`.
-const KILL_LIMIT: Duration = Duration::from_secs(4);
+const KILL_LIMIT: Duration = Duration::from_secs(3);
 
 /// How often the group is looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -36,30 +36,17 @@ pub(super) async fn spawn(
     tasks: &TaskTracker,
 ) -> Result<Child, SpawnError> {
     let (mut process, group) = off_the_runtime(tasks, move || launch(&command)).await?;
-    let (Some(stdin), Some(stdout), Some(pipe)) = (
-        process.stdin.take(),
-        process.stdout.take(),
-        process.stderr.take(),
-    ) else {
+    let (Some(stdin), Some(stdout), Some(pipe)) = (process.stdin.take(), process.stdout.take(), process.stderr.take())
+    else {
         return Err(SpawnError::ShuttingDown);
     };
     let (life, watched) = watch::channel(Life::Running);
     let stderr = StderrTail::new();
     tasks.spawn(drain(pipe, stderr.clone(), on_stderr, watched.clone()));
-    let give_up = CancellationToken::new();
-    tasks.spawn(watch_group(process, group, life, give_up.clone()));
-    let handle = Handle::new(
-        group.0.as_raw().unsigned_abs(),
-        watched,
-        Box::new(group),
-        give_up,
-    );
-    Ok(Child {
-        stdin,
-        stdout,
-        stderr,
-        handle,
-    })
+    let killed = CancellationToken::new();
+    tasks.spawn(watch_group(process, group, life, killed.clone()));
+    let handle = Handle::new(group.id(), watched, Box::new(Orders { group, killed }));
+    Ok(Child { stdin, stdout, stderr, handle })
 }
 
 /// Blocking: looks at files, forks, and waits for the exec.
@@ -76,34 +63,37 @@ fn launch(command: &ChildCommand) -> Result<(Process, Group), SpawnError> {
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true);
-    let system = |source| SpawnError::System {
-        path: resolved.program.clone(),
-        source,
-    };
-    let process = process
-        .spawn()
-        .map_err(|error| match error.raw_os_error() {
-            Some(errno) => refused(&resolved.program, errno),
-            None => system(error),
-        })?;
+    let system = |source| SpawnError::System { path: resolved.program.clone(), source };
+    let process = process.spawn().map_err(|error| match error.raw_os_error() {
+        Some(errno) => refused(&resolved.program, errno),
+        None => system(error),
+    })?;
     let pid = process.id().and_then(|pid| i32::try_from(pid).ok());
-    let group = pid
-        .map(|pid| Group(Pid::from_raw(pid)))
-        .ok_or_else(|| system(io::ErrorKind::NotFound.into()))?;
+    let group = pid.map(|pid| Group(Pid::from_raw(pid))).ok_or_else(|| system(io::ErrorKind::NotFound.into()))?;
     Ok((process, group))
 }
 
 /// A process group, by the process id of its leader.
 ///
-/// The leader is collected before the rest of the group is ended. The id stays taken as long as the group has members; if
-/// it has none it is looked at once more, microseconds later.
+/// The leader is collected before the rest of the group is ended. The id stays taken as long as the group has members;
+/// if it has none it is looked at once more, microseconds later.
 #[derive(Clone, Copy)]
 struct Group(Pid);
 
 impl Group {
+    fn id(self) -> u32 {
+        self.0.as_raw().unsigned_abs()
+    }
+
     fn signal(self, signal: Signal) {
         // Fails if the group is empty, which is what it should become.
         let _ = killpg(self.0, signal);
+    }
+
+    fn terminate(self) {
+        self.signal(Signal::SIGTERM);
+        // A stopped process must go on to hear it.
+        self.signal(Signal::SIGCONT);
     }
 
     fn lives(self) -> bool {
@@ -128,35 +118,40 @@ impl Group {
     }
 }
 
-impl Carrier for Group {
+/// What a handle does to a group.
+struct Orders {
+    group: Group,
+    killed: CancellationToken,
+}
+
+impl Carrier for Orders {
     fn carry(&self, order: Order) {
         match order {
-            Order::Terminate => {
-                self.signal(Signal::SIGTERM);
-                self.signal(Signal::SIGCONT);
+            Order::Terminate => self.group.terminate(),
+            Order::Kill => {
+                self.group.signal(Signal::SIGKILL);
+                self.killed.cancel();
             }
-            Order::Kill => self.signal(Signal::SIGKILL),
         }
     }
 }
 
 /// Waits for the leader, then ends what is left of its group.
-async fn watch_group(
-    mut process: Process,
-    group: Group,
-    life: watch::Sender<Life>,
-    give_up: CancellationToken,
-) {
+async fn watch_group(mut process: Process, group: Group, life: watch::Sender<Life>, killed: CancellationToken) {
+    let overdue = async {
+        killed.cancelled().await;
+        sleep(KILL_LIMIT).await;
+    };
     let status = tokio::select! {
         status = process.wait() => status.ok(),
-        () = give_up.cancelled() => None,
+        () = overdue => None,
     };
     let exit = status.map_or(Exit::Unknown, exit_of);
     life.send_replace(Life::Ended(exit));
     if !group.is_empty_within(Duration::ZERO).await {
-        group.carry(Order::Terminate);
+        group.terminate();
         if !group.is_empty_within(LEFTOVER_GRACE).await {
-            group.carry(Order::Kill);
+            group.signal(Signal::SIGKILL);
             if !group.is_empty_within(KILL_LIMIT).await {
                 tracing::warn!("processes of a server could not be ended");
             }

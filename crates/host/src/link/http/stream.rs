@@ -42,12 +42,12 @@ impl Position {
         }
     }
 
-    fn saw(&mut self, event: &Event) {
-        self.barren = 0;
-        if let Some(id) = &event.id {
-            self.last_event = HeaderValue::from_str(id).ok().filter(|id| !id.is_empty());
+    /// Takes over from a stream that ended: where to go on, and when.
+    fn after(&mut self, parser: &SseParser) {
+        if let Some(id) = parser.last_event_id() {
+            self.last_event = HeaderValue::from_bytes(id.as_bytes()).ok().filter(|id| !id.is_empty());
         }
-        if let Some(retry) = event.retry {
+        if let Some(retry) = parser.retry() {
             self.retry = Duration::from_millis(retry).clamp(SHORTEST_WAIT, LONGEST_WAIT);
         }
     }
@@ -111,11 +111,12 @@ impl HttpWire {
         loop {
             let mut events = self.events(response);
             while let Some(event) = events.next().await? {
-                position.saw(&event);
+                position.barren = 0;
                 if let Some(answer) = self.event(&event, id) {
                     return answer;
                 }
             }
+            position.after(&events.parser);
             response = self.resume(&mut position).await?;
         }
     }
@@ -176,12 +177,19 @@ impl HttpWire {
             }
             if let Ok(response) = response {
                 let mut events = self.events(response);
-                while let Ok(Some(event)) = events.next().await {
-                    position.saw(&event);
-                    // A stream that works gets its whole budget back.
-                    position.reconnects_left = self.0.spec.sse_max_reconnects;
-                    self.unasked(&event, outlet);
+                loop {
+                    match events.next().await {
+                        Ok(None) => break,
+                        Ok(Some(event)) => {
+                            // A stream that works gets its whole budget back.
+                            position.barren = 0;
+                            position.reconnects_left = self.0.spec.sse_max_reconnects;
+                            self.unasked(&event, outlet);
+                        }
+                        Err(error) => self.0.inbound.warn(error.to_string()),
+                    }
                 }
+                position.after(&events.parser);
             }
             if !position.may_reconnect().await {
                 return self.0.inbound.warn("the standing event stream broke too often and is given up");
@@ -203,7 +211,7 @@ impl HttpWire {
 fn unreadable(error: SseError) -> LinkError {
     match error {
         SseError::EventTooLarge { limit, seen } => LinkError::TooLarge {
-            code: "SSE_EVENT_DATA_TOO_LARGE",
+            code: error.code(),
             what: "the data of an event",
             limit,
             seen: seen as u64,

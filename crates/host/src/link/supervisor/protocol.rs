@@ -28,9 +28,7 @@ impl Order {
     /// The order that `byte` stands for.
     #[cfg(target_os = "linux")]
     pub(super) fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Terminate, Self::Kill]
-            .into_iter()
-            .find(|order| *order as u8 == byte)
+        [Self::Terminate, Self::Kill].into_iter().find(|order| *order as u8 == byte)
     }
 }
 
@@ -150,15 +148,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_line_that_is_no_report_is_refused() {
-        for line in [
-            "",
-            "started",
-            "started x",
-            "exited 1 2",
-            "started -1",
-            "Exited 1",
-            "hello 1",
-        ] {
+        for line in ["", "started", "started x", "exited 1 2", "started -1", "Exited 1", "hello 1"] {
             assert_eq!(line.parse::<Report>(), Err(UnknownReport), "{line:?}");
         }
     }
@@ -166,9 +156,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn only_the_two_orders_are_orders() {
-        let known: Vec<u8> = (0..=u8::MAX)
-            .filter(|byte| Order::from_byte(*byte).is_some())
-            .collect();
+        let known: Vec<u8> = (0..=u8::MAX).filter(|byte| Order::from_byte(*byte).is_some()).collect();
         assert_eq!(known, [b'K', b'T']);
     }
 }

@@ -1,6 +1,8 @@
 //! The process table, as `/proc` shows it: who descends from whom.
 
-use std::collections::HashMap;
+#![expect(clippy::disallowed_methods, reason = "the process table is a folder of files")]
+
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -31,12 +33,17 @@ pub(in crate::link) struct Identity {
 }
 
 impl Identity {
+    /// Whether the process has not ended.
+    pub(in crate::link) fn is_alive(self) -> bool {
+        Process::read(self.pid).is_some_and(|now| now.id == self && !now.zombie)
+    }
+
     /// Sends `signal` to the process unless it has ended in the meantime.
     ///
     /// Looking again just before leaves a window of microseconds in which the process could end and its id be given to
     /// another one, which takes the system a full turn through all ids.
     pub(in crate::link) fn signal(self, signal: Signal) {
-        if Process::read(self.pid).is_some_and(|now| now.id == self) {
+        if self.is_alive() {
             // Failing means that it ended just now, or that it belongs to another user: neither can be helped.
             let _ = kill(Pid::from_raw(self.pid), signal);
         }
@@ -59,10 +66,7 @@ impl Process {
         let rest = std::str::from_utf8(line.get(end_of_name + 1..)?).ok()?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
         Some(Self {
-            id: Identity {
-                pid,
-                started: fields.get(19)?.parse().ok()?,
-            },
+            id: Identity { pid, started: fields.get(19)?.parse().ok()? },
             parent: fields.get(1)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
             session: fields.get(3)?.parse().ok()?,
@@ -71,8 +75,8 @@ impl Process {
     }
 }
 
-/// Whether `/proc` is mounted and shows the process ids that this process can use. In a process namespace of its own with
-/// the `/proc` of another one, it shows ids that mean something else here.
+/// Whether `/proc` is mounted and shows the process ids that this process can use. In a process namespace of its own
+/// with the `/proc` of another one, it shows ids that mean something else here.
 pub(in crate::link) fn is_usable() -> bool {
     let shown = Path::new("/proc/self").read_link().ok();
     shown.is_some_and(|name| name.to_str() == Some(&std::process::id().to_string()))
@@ -86,17 +90,12 @@ fn read() -> Vec<Process> {
     let Ok(folder) = Path::new("/proc").read_dir() else {
         return Vec::new();
     };
-    folder
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter_map(Process::read)
-        .collect()
+    folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter_map(Process::read).collect()
 }
 
 /// The living processes below the process `root`, without itself.
 pub(in crate::link) fn descendants_of(root: u32) -> Vec<Process> {
-    below(&read(), |process| {
-        i64::from(process.parent) == i64::from(root)
-    })
+    below(&read(), |process| i64::from(process.parent) == i64::from(root))
 }
 
 /// The living processes of the session `leader`, and all below them, without the leader itself.
@@ -105,35 +104,31 @@ pub(in crate::link) fn descendants_of(root: u32) -> Vec<Process> {
 /// left the session is found as long as one of its ancestors has not.
 pub(in crate::link) fn remains_of_session(leader: u32) -> Vec<Process> {
     let is_leader = |pid: i32| i64::from(pid) == i64::from(leader);
-    below(&read(), |process| {
-        (is_leader(process.session) || is_leader(process.parent)) && !is_leader(process.id.pid)
-    })
+    below(&read(), |process| (is_leader(process.session) || is_leader(process.parent)) && !is_leader(process.id.pid))
 }
 
 /// Whether a living process belongs to this process group.
 pub(in crate::link) fn group_lives(group: i32) -> bool {
-    read()
-        .iter()
-        .any(|process| process.group == group && !process.zombie)
+    read().iter().any(|process| process.group == group && !process.zombie)
 }
 
-/// The living ones of the processes that are roots or descend from one.
+/// The living ones of the processes that are roots or descend from one, parents before their children: a parent that is
+/// signalled first does not mistake the end of its child for a failure.
 fn below(table: &[Process], is_root: impl Fn(&Process) -> bool) -> Vec<Process> {
     let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
     for process in table {
         children.entry(process.parent).or_default().push(*process);
     }
-    let mut found = HashMap::new();
-    let mut open: Vec<Process> = table.iter().copied().filter(is_root).collect();
-    while let Some(process) = open.pop() {
-        if found.insert(process.id, process).is_none() {
-            open.extend(children.get(&process.id.pid).into_iter().flatten());
-        }
+    let mut found: Vec<Process> = Vec::new();
+    let mut seen = HashSet::new();
+    let mut level: Vec<Process> = table.iter().copied().filter(is_root).collect();
+    while !level.is_empty() {
+        level.retain(|process| seen.insert(process.id));
+        let next = level.iter().filter_map(|process| children.get(&process.id.pid)).flatten().copied().collect();
+        found.extend(std::mem::replace(&mut level, next));
     }
+    found.retain(|process| !process.zombie);
     found
-        .into_values()
-        .filter(|process| !process.zombie)
-        .collect()
 }
 
 #[cfg(test)]
@@ -143,19 +138,11 @@ mod tests {
     const LINE: &str = "77 (x) S 5 77 3 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 9001 2 3";
 
     fn process(pid: i32, parent: i32, session: i32) -> Process {
-        Process {
-            id: Identity { pid, started: 1 },
-            parent,
-            group: session,
-            session,
-            zombie: false,
-        }
+        Process { id: Identity { pid, started: 1 }, parent, group: session, session, zombie: false }
     }
 
     fn pids(found: &[Process]) -> Vec<i32> {
-        let mut pids: Vec<i32> = found.iter().map(|process| process.id.pid).collect();
-        pids.sort_unstable();
-        pids
+        found.iter().map(|process| process.id.pid).collect()
     }
 
     #[test]
@@ -163,16 +150,8 @@ mod tests {
         for name in ["x", "a b", "a) S 9 9 9", "", "(((", "\u{fffd}"] {
             let line = LINE.replacen("(x)", &format!("({name})"), 1);
             let read = Process::parse(77, line.as_bytes());
-            let expected = Process {
-                id: Identity {
-                    pid: 77,
-                    started: 9001,
-                },
-                parent: 5,
-                group: 77,
-                session: 3,
-                zombie: false,
-            };
+            let expected =
+                Process { id: Identity { pid: 77, started: 9001 }, parent: 5, group: 77, session: 3, zombie: false };
             assert_eq!(read, Some(expected), "{name:?}");
         }
     }
@@ -193,19 +172,11 @@ mod tests {
 
     #[test]
     fn descendants_are_found_through_any_depth_but_zombies_are_not_counted() {
-        let mut table = vec![
-            process(1, 0, 1),
-            process(2, 1, 2),
-            process(3, 2, 3),
-            process(4, 3, 4),
-            process(9, 1, 9),
-        ];
+        let mut table = vec![process(4, 3, 4), process(1, 0, 1), process(3, 2, 3), process(2, 1, 2)];
+        assert_eq!(pids(&below(&table, |process| process.parent == 1)), [2, 3, 4]);
         table[2].zombie = true;
-        assert_eq!(
-            pids(&below(&table, |process| process.parent == 1)),
-            [2, 4, 9]
-        );
-        assert_eq!(pids(&below(&table, |process| process.parent == 2)), [4]);
+        assert_eq!(pids(&below(&table, |process| process.parent == 1)), [2, 4]);
+        assert_eq!(pids(&below(&table, |process| process.parent == 3)), [4]);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What a supervisor process does, from its start to its exit. Single-threaded and synchronous.
 
+#![expect(clippy::disallowed_methods, reason = "a program of its own: it owns its descriptors and its environment")]
+
 use std::collections::HashSet;
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
@@ -31,7 +33,7 @@ const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 const ORPHAN_GRACE: Duration = Duration::from_secs(1);
 
 /// How long killed processes may take to disappear; one in uninterruptible sleep does not.
-const KILL_LIMIT: Duration = Duration::from_secs(4);
+const KILL_LIMIT: Duration = Duration::from_secs(3);
 
 /// How often the process table is read while the tree is being killed, besides each time that a child ends.
 const RESCAN: Duration = Duration::from_millis(20);
@@ -44,16 +46,11 @@ const COULD_NOT_START: u8 = 127;
 
 /// Runs `command` in `folder` as this process's server until it and all its descendants are gone.
 pub(super) fn supervise(folder: &OsStr, command: &[OsString]) -> ExitCode {
-    let Prepared {
-        orders,
-        mut reports,
-        signals,
-    } = match Prepared::new() {
+    let Prepared { orders, mut reports, signals } = match Prepared::new() {
         Ok(prepared) => prepared,
         Err(error) => {
             // Still the server's stderr, hence in the host's ring.
-            let message =
-                format!("cannot supervise (only its host can start a supervisor): {error}\n");
+            let message = format!("cannot supervise (only its host can start a supervisor): {error}\n");
             let _ = io::stderr().write_all(message.as_bytes());
             return ExitCode::from(COULD_NOT_SUPERVISE);
         }
@@ -70,10 +67,7 @@ pub(super) fn supervise(folder: &OsStr, command: &[OsString]) -> ExitCode {
         }
     };
     release_streams();
-    tell(
-        &mut reports,
-        Report::Started(server.as_raw().unsigned_abs()),
-    );
+    tell(&mut reports, Report::Started(server.as_raw().unsigned_abs()));
 
     let mut tree = Tree::new(server, reports);
     let left = tree.watch(orders, &signals);
@@ -97,34 +91,23 @@ impl Prepared {
     fn new() -> io::Result<Self> {
         let orders = File::open(pipe(ORDERS_FD)?)?;
         let reports = File::options().write(true).open(pipe(REPORTS_FD)?)?;
-        
+        close_all_but(&[&orders, &reports])?;
 
-        // Every signal, so that a stray one cannot end this process and orphan the tree. SIGPIPE is one of them: writing
-        // to a host that is gone is an error then, not the end.
+        // Every signal, so that a stray one cannot end this process and orphan the tree. SIGPIPE is one of them:
+        // writing to a host that is gone is an error then, not the end.
         SigSet::all().thread_block()?;
         let mut awaited = SigSet::empty();
-        for signal in [
-            Signal::SIGCHLD,
-            Signal::SIGTERM,
-            Signal::SIGINT,
-            Signal::SIGHUP,
-            Signal::SIGQUIT,
-        ] {
+        for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
             awaited.add(signal);
         }
-        let signals =
-            SignalFd::with_flags(&awaited, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        let signals = SignalFd::with_flags(&awaited, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
 
         // Out of the terminal's session: Ctrl-C is for the host to handle. Fails only if this is a session already.
         let _ = setsid();
         prctl::set_child_subreaper(true)?;
         // `ps` would say "exe" otherwise.
         let _ = prctl::set_name(c"toolrack-superv");
-        Ok(Self {
-            orders,
-            reports,
-            signals,
-        })
+        Ok(Self { orders, reports, signals })
     }
 }
 
@@ -133,11 +116,7 @@ impl Prepared {
 /// (Taking over the descriptor itself would need `unsafe`.)
 fn pipe(fd: i32) -> io::Result<std::path::PathBuf> {
     let path = Path::new("/proc/self/fd").join(fd.to_string());
-    if path.metadata()?.file_type().is_fifo() {
-        Ok(path)
-    } else {
-        Err(io::ErrorKind::InvalidInput.into())
-    }
+    if path.metadata()?.file_type().is_fifo() { Ok(path) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
 /// Closes every file descriptor above the standard three but those of `keep`.
@@ -162,10 +141,7 @@ fn close_all_but(keep: &[&File]) -> io::Result<()> {
 ///
 /// `posix_spawn` because, unlike `std::process::Command`, it can unblock the signals that are blocked here.
 fn start(command: &[OsString]) -> Result<Pid, Errno> {
-    let command: Vec<CString> = command
-        .iter()
-        .map(|word| c_string(word.as_bytes()))
-        .collect::<Result<_, _>>()?;
+    let command: Vec<CString> = command.iter().map(|word| c_string(word.as_bytes())).collect::<Result<_, _>>()?;
     let program = command.first().ok_or(Errno::EINVAL)?;
     let mut environment = Vec::new();
     for (name, value) in env::vars_os() {
@@ -182,13 +158,7 @@ fn start(command: &[OsString]) -> Result<Pid, Errno> {
             | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF
             | PosixSpawnFlags::POSIX_SPAWN_SETPGROUP,
     )?;
-    posix_spawn(
-        program.as_c_str(),
-        &PosixSpawnFileActions::init()?,
-        &attributes,
-        &command,
-        &environment,
-    )
+    posix_spawn(program.as_c_str(), &PosixSpawnFileActions::init()?, &attributes, &command, &environment)
 }
 
 fn c_string(bytes: &[u8]) -> Result<CString, Errno> {
@@ -200,9 +170,7 @@ fn c_string(bytes: &[u8]) -> Result<CString, Errno> {
 fn release_streams() {
     match File::options().read(true).write(true).open("/dev/null") {
         Ok(null) => {
-            let _ = dup2_stdin(&null)
-                .and(dup2_stdout(&null))
-                .and(dup2_stderr(&null));
+            let _ = dup2_stdin(&null).and(dup2_stdout(&null)).and(dup2_stderr(&null));
         }
         Err(_) => {
             for fd in 0..=2 {
@@ -235,13 +203,7 @@ struct Tree {
 
 impl Tree {
     fn new(server: Pid, reports: File) -> Self {
-        Self {
-            server,
-            exit: None,
-            stage: Stage::Watching,
-            terminated: HashSet::new(),
-            reports,
-        }
+        Self { server, exit: None, stage: Stage::Watching, terminated: HashSet::new(), reports }
     }
 
     /// Watches until no descendant is left, or until those that are cannot be ended; tells how many that are.
@@ -265,16 +227,12 @@ impl Tree {
         loop {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::StillAlive) => return false,
-                Ok(WaitStatus::Exited(pid, code)) if pid == self.server => {
-                    self.server_ended(Exit::Code(code))
-                }
+                Ok(WaitStatus::Exited(pid, code)) if pid == self.server => self.server_ended(Exit::Code(code)),
                 Ok(WaitStatus::Signaled(pid, signal, _)) if pid == self.server => {
                     self.server_ended(Exit::Signal(signal as i32));
                 }
                 // Somebody was collected whose signal has no name here: a real-time signal.
-                Err(Errno::EINVAL)
-                    if self.exit.is_none() && kill(self.server, None) == Err(Errno::ESRCH) =>
-                {
+                Err(Errno::EINVAL) if self.exit.is_none() && kill(self.server, None) == Err(Errno::ESRCH) => {
                     self.server_ended(Exit::Unknown);
                 }
                 Ok(_) | Err(Errno::EINVAL | Errno::EINTR) => {}
@@ -296,15 +254,13 @@ impl Tree {
 
     /// Sends `SIGTERM` to every descendant that had none yet, and kills after `grace` if there is one.
     ///
-    /// Once each, because to many programs a second one means "at once"; and not to those that are started later, because
-    /// they may be how a program cleans up.
+    /// Once each, because to many programs a second one means "at once"; and not to those that are started later,
+    /// because they may be how a program cleans up.
     fn terminate(&mut self, grace: Option<Duration>) {
         let asked = grace.map(|grace| Instant::now() + grace);
         match &mut self.stage {
             Stage::Watching => self.stage = Stage::Terminating { kill_at: asked },
-            Stage::Terminating { kill_at } => {
-                *kill_at = [*kill_at, asked].into_iter().flatten().min()
-            }
+            Stage::Terminating { kill_at } => *kill_at = [*kill_at, asked].into_iter().flatten().min(),
             Stage::Killing { .. } => return,
         }
         for process in table::descendants_of(std::process::id()) {
@@ -317,8 +273,8 @@ impl Tree {
         self.signal_what_cannot_be_seen(Signal::SIGTERM);
     }
 
-    /// The next best without a table of processes: the server's own group, whose id is taken as long as the server was not
-    /// collected.
+    /// The next best without a table of processes: the server's own group, whose id is taken as long as the server was
+    /// not collected.
     fn signal_what_cannot_be_seen(&self, signal: Signal) {
         if self.exit.is_none() && !table::is_usable() {
             let _ = killpg(self.server, signal);
@@ -327,17 +283,13 @@ impl Tree {
 
     fn kill(&mut self) {
         if !matches!(self.stage, Stage::Killing { .. }) {
-            self.stage = Stage::Killing {
-                give_up_at: Instant::now() + KILL_LIMIT,
-            };
+            self.stage = Stage::Killing { give_up_at: Instant::now() + KILL_LIMIT };
         }
     }
 
     /// Does the work of the stage. Tells how many are left if they cannot be ended.
     fn advance(&mut self, now: Instant) -> Option<u32> {
-        if let Stage::Terminating {
-            kill_at: Some(kill_at),
-        } = self.stage
+        if let Stage::Terminating { kill_at: Some(kill_at) } = self.stage
             && now >= kill_at
         {
             self.kill();
@@ -361,9 +313,7 @@ impl Tree {
     fn next_look(&self, now: Instant) -> Option<Duration> {
         match self.stage {
             Stage::Watching | Stage::Terminating { kill_at: None } => None,
-            Stage::Terminating {
-                kill_at: Some(kill_at),
-            } => Some(kill_at.saturating_duration_since(now)),
+            Stage::Terminating { kill_at: Some(kill_at) } => Some(kill_at.saturating_duration_since(now)),
             Stage::Killing { .. } => Some(RESCAN),
         }
     }
@@ -407,9 +357,7 @@ impl Tree {
     fn exit_code(&self) -> ExitCode {
         match self.exit {
             Some(Exit::Code(code)) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
-            Some(Exit::Signal(number)) => {
-                ExitCode::from(u8::try_from(128 + number).unwrap_or(u8::MAX))
-            }
+            Some(Exit::Signal(number)) => ExitCode::from(u8::try_from(128 + number).unwrap_or(u8::MAX)),
             _ => ExitCode::FAILURE,
         }
     }

@@ -1,0 +1,70 @@
+//! `toolrack add`
+
+use insta::assert_snapshot;
+use toolrack_testkit::{FakeHttp, fake_server_path};
+
+use crate::rack::{Rack, work_file};
+
+fn fake() -> &'static str {
+    fake_server_path().to_str().unwrap()
+}
+
+#[test]
+fn three_habits_write_what_they_mean_and_try_it() {
+    let rack = Rack::new();
+    assert_snapshot!(rack.run(&["add", "dashes", "--", fake(), "stdio"]), @"");
+    assert_snapshot!(rack.run(&["add", "plain", "-e", "A=1", fake(), "stdio", "--era", "both"]), @"");
+    let server = FakeHttp::start::<&str>(&[]);
+    let ran = rack.run(&["add", "url", server.url(), "-H", "X-Key: ${KEY:-k}"]).ends_with(0);
+    assert!(ran.stdout.contains("added the http server url"), "{ran}");
+    let written = rack.home.read("toolrack/mcp.json").replace(fake(), "[FAKE]").replace(server.url(), "[URL]");
+    assert_snapshot!(written, @"");
+}
+
+#[test]
+fn a_server_that_does_not_work_is_written_all_the_same() {
+    let rack = Rack::new();
+    assert_snapshot!(rack.run(&["add", "gone", "--", "/nonexistent/server"]), @"");
+    assert_snapshot!(rack.run(&["add", "later", "--no-test", "--", "/nonexistent/server"]), @"");
+    assert_snapshot!(rack.run(&["list", "gone", "later"]), @"");
+}
+
+#[test]
+fn a_name_that_is_taken_is_refused_and_nothing_is_lost() {
+    let rack = Rack::new();
+    let before = "{\n  // mine\n  \"mcpServers\": { \"fs\": { \"command\": \"x\" } }, // keep\n}\n";
+    rack.home.write("toolrack/mcp.json", before);
+    assert_snapshot!(rack.run(&["add", "fs", "--", "y"]), @"");
+    assert_eq!(rack.home.read("toolrack/mcp.json"), before);
+    let _ = rack.run(&["add", "other", "--no-test", "--", "y"]).ends_with(0);
+    let after = rack.home.read("toolrack/mcp.json");
+    assert!(after.contains("// mine") && after.contains("// keep") && after.contains("\"other\""), "{after}");
+}
+
+#[test]
+fn an_entry_for_the_project_may_run_for_the_one_who_added_it() {
+    let rack = Rack::new();
+    assert_snapshot!(rack.run(&["add", "-s", "project", "ours", "--", fake(), "stdio"]), @"");
+    let changed = rack.home.read("work/.mcp.json").replace("\"stdio\"]", "\"stdio\", \"--era\", \"both\"]");
+    work_file(&rack, ".mcp.json", &changed);
+    let _ = rack.run(&["call", "ours/echo", "text=x"]).ends_with(7);
+}
+
+#[test]
+fn an_entry_for_this_project_only_lies_with_the_users_own_files() {
+    let rack = Rack::new();
+    let ran = rack.run(&["--json", "add", "-s", "local", "mine", "--", fake(), "stdio"]).ends_with(0).json();
+    assert!(ran["path"].as_str().unwrap().starts_with("[HOME]/toolrack/projects/"), "{ran}");
+    assert_eq!(ran["server"]["state"], "connected");
+    assert_eq!(ran["scope"], "local");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let rack = Rack::new();
+    assert_snapshot!(rack.run(&["add", "a/b", "--", "x"]), @"");
+    assert_snapshot!(rack.run(&["add", "url", "https://example.com", "-e", "A=1"]), @"");
+    assert_snapshot!(rack.run(&["add", "url", "https://example.com", "more"]), @"");
+    assert_snapshot!(rack.run(&["add", "x", "--tpyo", "y"]), @"");
+    assert!(!rack.home.toolrack_home().join("mcp.json").exists());
+}

@@ -1,0 +1,71 @@
+//! Configurations that are broken, half or hostile.
+
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::rack::{Rack, fake, mcp_json, work_file};
+
+#[test]
+fn a_file_that_cannot_be_read_is_shown_with_the_place() {
+    let rack = Rack::new();
+    rack.home.write(
+        "toolrack/mcp.json",
+        "{\n  \"mcpServers\": {\n    \"fs\": { \"command\": \"x\" \"args\": [] }\n  }\n}\n",
+    );
+    assert_snapshot!(rack.run(&["list"]), @"");
+    let _ = rack.run(&["call", "fs/x"]).ends_with(5);
+}
+
+#[test]
+fn one_bad_entry_costs_only_itself() {
+    let rack = Rack::with(&[("good", fake(&[])), ("bad", json!({ "command": "x", "url": "http://x" }))]);
+    let ran = rack.run(&["call", "good/echo", "text=x"]).ends_with(0);
+    assert_eq!(ran.stdout, "x\n");
+    assert!(ran.stderr.contains("mcp.json:1:"), "{ran}");
+    assert_snapshot!(rack.run(&["-q", "call", "bad/x"]).ends_with(2).stderr.lines().last().unwrap(), @"");
+}
+
+#[test]
+fn a_file_that_was_named_must_be_usable() {
+    let rack = Rack::new();
+    work_file(&rack, "broken.json", "{");
+    assert_snapshot!(rack.run(&["--mcp-config", "nope.json", "list"]), @"");
+    let error = rack.run(&["--json", "--mcp-config", "broken.json", "list"]).ends_with(2).error();
+    assert_eq!(error["code"], "CONFIG");
+    assert!(error["message"].as_str().unwrap().contains("broken.json:1:2"), "{error}");
+}
+
+#[test]
+fn files_that_are_named_add_to_the_others() {
+    let rack = Rack::with(&[("fake", fake(&[]))]);
+    work_file(&rack, "more.json", &mcp_json(&[("more", fake(&[]))]));
+    assert_snapshot!(rack.run(&["--mcp-config", "more.json", "list"]), @"");
+}
+
+#[test]
+fn a_variable_without_a_value_is_named_and_ends_with_2() {
+    let rack = Rack::with(&[("fs", json!({ "command": "x", "env": { "KEY": "${NO_SUCH_VARIABLE}" } }))]);
+    assert_snapshot!(rack.run(&["call", "fs/x"]), @"");
+}
+
+#[test]
+fn secrets_of_a_configuration_appear_nowhere() {
+    let server = json!({ "command": "/nonexistent/server", "args": ["--token", "canary"], "env": { "KEY": "canary" } });
+    let rack =
+        Rack::with(&[("fs", server), ("web", json!({ "url": "http://127.0.0.1:9/", "headers": { "A": "canary" } }))]);
+    for args in
+        [["list"].as_slice(), &["list", "--json"], &["-vv", "list"], &["tools"], &["why", "fs/x"], &["call", "web/x"]]
+    {
+        let ran = rack.run(args);
+        assert!(!ran.stdout.contains("canary") && !ran.stderr.contains("canary"), "{ran}");
+    }
+}
+
+#[test]
+fn a_store_that_cannot_be_opened_is_a_warning() {
+    let rack = Rack::new();
+    rack.home.write("toolrack/toolrack.db", "no database");
+    let ran = rack.run(&["call", "builtin/list_directory"]).ends_with(0);
+    assert!(ran.stderr.contains("toolrack.db is damaged"), "{ran}");
+    assert_eq!(rack.run(&["-q", "call", "builtin/list_directory"]).stderr, "");
+}

@@ -1,0 +1,157 @@
+//! A home with the binary in it.
+
+use std::{
+    fmt::{self, Write as _},
+    io::Write as _,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::{Map, Value, json};
+use toolrack_testkit::{Home, fake_server_path};
+
+/// A fresh home in which the binary runs.
+pub(crate) struct Rack {
+    pub(crate) home: Home,
+    environment: Vec<(&'static str, String)>,
+}
+
+impl Rack {
+    pub(crate) fn new() -> Self {
+        Self { home: Home::new(), environment: Vec::new() }
+    }
+
+    /// A home whose user has configured these servers.
+    pub(crate) fn with(servers: &[(&str, Value)]) -> Self {
+        let rack = Self::new();
+        rack.configure(servers);
+        rack
+    }
+
+    /// The user configures these servers, and no others.
+    pub(crate) fn configure(&self, servers: &[(&str, Value)]) {
+        self.home.write("toolrack/mcp.json", mcp_json(servers));
+    }
+
+    pub(crate) fn env(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.environment.push((name, value.into()));
+        self
+    }
+
+    /// The command, not yet started.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.home.command(env!("CARGO_BIN_EXE_toolrack"));
+        command.args(args).envs(self.environment.iter().map(|(name, value)| (*name, value))).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the binary to its end.
+    #[must_use]
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        let output = self.command(args).output().unwrap();
+        Ran::new(args, &output, self)
+    }
+
+    /// Runs the binary with this on stdin.
+    #[must_use]
+    pub(crate) fn run_with_stdin(&self, args: &[&str], stdin: &str) -> Ran {
+        let mut command = self.command(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(stdin.as_bytes()).unwrap();
+        Ran::new(args, &child.wait_with_output().unwrap(), self)
+    }
+
+    fn scrub(&self, text: &str) -> String {
+        let real = self.home.root().canonicalize().unwrap();
+        let mut scrubbed = text.to_owned();
+        for (path, name) in
+            [(fake_server_path().to_owned(), "[FAKE]"), (real, "[HOME]"), (self.home.root().to_owned(), "[HOME]")]
+        {
+            scrubbed = scrubbed.replace(path.to_str().unwrap(), name);
+        }
+        without_durations(&scrubbed)
+    }
+}
+
+/// A configuration file with these servers.
+pub(crate) fn mcp_json(servers: &[(&str, Value)]) -> String {
+    let servers: Map<_, _> = servers.iter().map(|(name, entry)| ((*name).to_owned(), entry.clone())).collect();
+    json!({ "mcpServers": servers }).to_string()
+}
+
+/// The entry of a fake server with these options.
+pub(crate) fn fake(options: &[&str]) -> Value {
+    json!({ "command": fake_server_path(), "args": [&["stdio"], options].concat() })
+}
+
+/// How a run went.
+pub(crate) struct Ran {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) code: Option<i32>,
+    shown: String,
+}
+
+impl Ran {
+    fn new(args: &[&str], output: &Output, rack: &Rack) -> Self {
+        let text = |bytes: &[u8]| rack.scrub(std::str::from_utf8(bytes).unwrap());
+        let mut ran = Self {
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+            code: output.status.code(),
+            shown: String::new(),
+        };
+        let words: Vec<_> = args.iter().map(|word| rack.scrub(word)).collect();
+        let _ = writeln!(ran.shown, "$ toolrack {}", words.join(" "));
+        ran.shown += &ran.stdout;
+        if !ran.stderr.is_empty() {
+            let _ = writeln!(ran.shown, "--- stderr ---\n{}", ran.stderr.trim_end());
+        }
+        let _ = write!(ran.shown, "[{}]", ran.code.map_or_else(|| "signal".to_owned(), |code| code.to_string()));
+        ran
+    }
+
+    /// Stdout as the one JSON document that it is.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self}"))
+    }
+
+    /// The last line of stderr as the error that it is.
+    pub(crate) fn error(&self) -> Value {
+        let line = self.stderr.lines().last().unwrap_or_default();
+        let mut line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {self}"));
+        line["error"].take()
+    }
+
+    /// Fails the test unless the run ended with this code.
+    pub(crate) fn ends_with(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self}");
+        self
+    }
+}
+
+/// What was typed, what came back, and the exit code: one transcript.
+impl fmt::Display for Ran {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+/// `"duration_ms":12` becomes `"duration_ms":0`.
+fn without_durations(text: &str) -> String {
+    const KEY: &str = "\"duration_ms\":";
+    let mut parts = text.split(KEY);
+    let mut scrubbed = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        scrubbed += KEY;
+        scrubbed += "0";
+        scrubbed += part.trim_start_matches(|c: char| c.is_ascii_digit());
+    }
+    scrubbed
+}
+
+/// A file in the working folder of `rack`.
+pub(crate) fn work_file(rack: &Rack, name: &str, content: &str) -> PathBuf {
+    rack.home.write(PathBuf::from("work").join(name), content)
+}

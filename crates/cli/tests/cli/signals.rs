@@ -1,0 +1,56 @@
+//! Ctrl-C and SIGTERM during a call.
+
+use std::{
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use toolrack_testkit::{SideEffects, processes};
+
+use crate::rack::{Rack, fake};
+
+/// Enough for a loaded machine; nothing here takes a tenth of it on an idle one.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A call that hangs, its log, and the home it runs in.
+struct Hanging {
+    child: Child,
+    effects: SideEffects,
+    _rack: Rack,
+}
+
+fn hanging_call() -> Hanging {
+    let effects = SideEffects::new();
+    let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]);
+    let mut command = rack.command(&["call", "fake/sleep", "ms=600000"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let _running = effects.wait_until(LIMIT, |effects| effects.runs_of("sleep") == 1);
+    Hanging { child, effects, _rack: rack }
+}
+
+fn send(signal: &str, child: &Child) {
+    let status = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+fn ends_cleanly(signal: &str, code: i32) {
+    let Hanging { child, effects, _rack } = hanging_call();
+    let started = processes::descendants(child.id());
+    assert!(!started.is_empty(), "the server runs");
+    send(signal, &child);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(code));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    assert!(processes::wait_all_gone(&started, LIMIT), "something was left running");
+    assert_eq!(effects.read().runs_of("sleep"), 1);
+}
+
+#[test]
+fn an_interrupt_ends_with_130_and_leaves_nothing_running() {
+    ends_cleanly("INT", 130);
+}
+
+#[test]
+fn a_termination_ends_with_143_and_leaves_nothing_running() {
+    ends_cleanly("TERM", 143);
+}

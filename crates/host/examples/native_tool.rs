@@ -1,0 +1,41 @@
+//! A tool of this program, as an MCP server in this process: behind the same door as everybody else's tools.
+//!
+//! `cargo run -p toolrack-host --example native_tool`
+
+use std::error::Error;
+
+use rmcp::{ServerHandler, handler::server::wrapper::Parameters, tool, tool_handler, tool_router};
+use serde_json::json;
+use toolrack_host::{Call, Desired, Host, Native, ServerName, ServerSpec};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Numbers {
+    a: f64,
+    b: f64,
+}
+
+#[derive(Clone)]
+struct Calculator;
+
+#[tool_router]
+impl Calculator {
+    #[tool(description = "Adds two numbers", annotations(read_only_hint = true))]
+    fn add(&self, Parameters(Numbers { a, b }): Parameters<Numbers>) -> String {
+        (a + b).to_string()
+    }
+}
+
+#[tool_handler]
+impl ServerHandler for Calculator {}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let host = Host::builder().build();
+    let spec = ServerSpec::native(Native::rmcp("calculator", || Calculator));
+    host.apply(Desired::from([(ServerName::new("calculator")?, spec)])).await;
+    host.settled().await;
+    let arguments = json!({"a": 17, "b": 25}).as_object().cloned().unwrap_or_default();
+    println!("{}", host.call(Call::new("calculator/add", arguments)).await?.text);
+    host.shutdown().await;
+    Ok(())
+}

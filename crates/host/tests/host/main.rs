@@ -1,0 +1,28 @@
+//! The host as its users meet it: real servers of both eras, and stories of what happens to them.
+//!
+//! One binary, for linking is what costs most. The rooms:
+//!
+//! * `story`: what a host promises, told with servers in this process and with the testkit's fake one;
+//! * `modern`: a real server of 2026-07-28, the official Rust SDK's own;
+//! * `needs_node`, `needs_python`: real servers from npm and PyPI, and the official conformance suite. `cargo xtask test`
+//!   installs them, and leaves these modules out, counted, where Node or Python is missing.
+//!
+//! The rest are the props: `askers` (people), `programs` (what is started), `scripted` (servers in this process that say
+//! exactly what a test wants) and `worlds` (shorthands).
+
+#[cfg(test)]
+mod askers;
+#[cfg(test)]
+mod modern;
+#[cfg(test)]
+mod needs_node;
+#[cfg(test)]
+mod needs_python;
+#[cfg(test)]
+mod programs;
+#[cfg(test)]
+mod scripted;
+#[cfg(test)]
+mod story;
+#[cfg(test)]
+mod worlds;

@@ -1,0 +1,121 @@
+//! A real server of the modern era (2026-07-28), over both transports: the official Rust SDK's own.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use tokio::time::{Duration, sleep};
+use toolrack_host::{Era, Host, OnProgress, ServerSpec, mcp::Progress};
+
+use crate::{
+    askers::Person,
+    programs::{Listening, testkit_program},
+    worlds::{call, catalog_has, host_of, selectors, settle, soon, status, text, to_call, world},
+};
+
+/// A server of its own for one test.
+struct Real {
+    spec: ServerSpec,
+    _listening: Option<Listening>,
+}
+
+fn over_stdio() -> Real {
+    let program = testkit_program("rmcp-server");
+    Real { spec: ServerSpec::stdio(program.to_str().unwrap(), ["stdio"]), _listening: None }
+}
+
+fn over_http() -> Real {
+    let listening = Listening::rmcp();
+    Real { spec: listening.spec(), _listening: Some(listening) }
+}
+
+async fn is_connected_listed_and_called(real: Real) {
+    let host = host_of([("real", real.spec.clone())]).await;
+    let status = status(&host, "real");
+    assert_eq!(status.era, Some(Era::Modern));
+    assert_eq!(status.protocol_version.as_deref(), Some("2026-07-28"));
+    assert_eq!(status.server_info.unwrap().name, "rmcp-server");
+    assert_eq!(status.instructions.as_deref(), Some("The official Rust SDK's own server."));
+    let tools = ["ask", "cancellations", "count", "greet", "grow", "wait"].map(|tool| format!("real/{tool}"));
+    assert_eq!(selectors(&host), tools);
+    // Over HTTP the name travels in a header, too, which the server compares.
+    assert_eq!(text(&host, "real/greet", json!({"name": "Zoë \u{1f44b}"})).await, "hello, Zoë \u{1f44b}");
+    let unknown = host.read_resource("real", "file:///nowhere").await.unwrap_err();
+    assert_eq!(unknown.code(), "RPC_ERROR", "{unknown}");
+    host.shutdown().await;
+}
+
+async fn progress_arrives_in_order(real: Real) {
+    let host = host_of([("real", real.spec.clone())]).await;
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let on_progress: OnProgress = {
+        let reports = reports.clone();
+        Arc::new(move |report: Progress| reports.lock().unwrap().push((report.progress, report.message.unwrap())))
+    };
+    let outcome = host.call(to_call("real/count", json!({"to": 3})).on_progress(on_progress)).await.unwrap();
+    assert_eq!(outcome.text, "counted to 3");
+    let all = [(1.0, "step 1"), (2.0, "step 2"), (3.0, "step 3")].map(|(step, said)| (step, said.to_owned()));
+    assert_eq!(*reports.lock().unwrap(), all);
+    host.shutdown().await;
+}
+
+async fn a_question_is_answered_in_a_second_round(real: Real) {
+    let person = Person::eager().shared();
+    let host = Host::builder().asker(person.clone()).build();
+    settle(&host, world([("real", real.spec.clone())])).await;
+    assert_eq!(text(&host, "real/ask", json!({})).await, "you are Ada");
+    assert_eq!(person.asked(), ["form Who are you?"]);
+    host.shutdown().await;
+}
+
+async fn a_tool_that_is_added_shows_up_in_the_next_catalog(real: Real) {
+    let host = host_of([("real", real.spec.clone())]).await;
+    let before = host.catalog();
+    text(&host, "real/grow", json!({"tool": "branch"})).await;
+    catalog_has(&host, "real/branch", true).await;
+    assert_eq!(text(&host, "real/branch", json!({})).await, "branch");
+    assert!(before.select("real/branch").is_err(), "a catalog never changes");
+    assert!(host.catalog().version() > before.version());
+    host.shutdown().await;
+}
+
+async fn a_call_that_is_dropped_is_cancelled_at_the_server(real: Real) {
+    let host = host_of([("real", real.spec.clone())]).await;
+    let wait = call(&host, "real/wait", json!({}));
+    tokio::select! {
+        outcome = wait => panic!("it answered: {outcome:?}"),
+        // Long enough to have been sent; the server answers the next question only when nobody waits any more.
+        () = sleep(Duration::from_millis(300)) => {}
+    }
+    assert_eq!(soon("cancellation", text(&host, "real/cancellations", json!({}))).await, "1");
+    host.shutdown().await;
+}
+
+macro_rules! over_both_transports {
+    ($($test:ident,)*) => {
+        mod stdio {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    super::$test(super::over_stdio()).await;
+                }
+            )*
+        }
+
+        mod http {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    super::$test(super::over_http()).await;
+                }
+            )*
+        }
+    };
+}
+
+over_both_transports! {
+    is_connected_listed_and_called,
+    progress_arrives_in_order,
+    a_question_is_answered_in_a_second_round,
+    a_tool_that_is_added_shows_up_in_the_next_catalog,
+    a_call_that_is_dropped_is_cancelled_at_the_server,
+}

@@ -1,0 +1,32 @@
+# Short names for what is done every day; `cargo xtask help` tells what is behind them.
+
+# This list.
+default:
+    @just --list
+
+# Everything CI does: install, check, fuzz, test.
+all *ARGS:
+    cargo xtask test {{ARGS}}
+
+# The tests, with what is installed already.
+test *ARGS:
+    cargo xtask test --quick {{ARGS}}
+
+# Formatting, lints, documentation.
+check:
+    cargo xtask check
+
+fmt:
+    cargo fmt --all
+
+# Fuzz all targets, or one: just fuzz framer --seconds 600
+fuzz *ARGS:
+    cargo xtask fuzz {{ARGS}}
+
+# Licences, sources, forbidden dependencies.
+deny:
+    cargo xtask deny
+
+# The command line, in release: just run list
+run *ARGS:
+    cargo run --release -- {{ARGS}}
