@@ -7,7 +7,9 @@ use std::{
 };
 
 use toolrack_config::{Entry, Environment, Interpolate, Loaded, Places, Problem, Request, Unset, trust::Candidate};
-use toolrack_host::{Desired, Host, Native, ServerName, ServerSpec, State, ask::Root, spec::Source};
+use toolrack_host::{
+    Desired, Host, Native, ServerName, ServerSpec, State, ask::Root, spec::Source, supervisor::Supervisor,
+};
 use toolrack_store::{Approval, ArtifactBounds, ArtifactFolder, Store};
 use url::Url;
 
@@ -140,7 +142,7 @@ impl World {
             // A command is over before a second attempt: the first failure is the answer.
             spec.retry.attempts = 0;
         }
-        let host = self.host()?;
+        let host = self.host();
         host.apply(desired).await;
         tokio::select! {
             () = host.settled() => {}
@@ -160,22 +162,18 @@ impl World {
         }
     }
 
-    fn host(&self) -> Result<Host, Failure> {
-        let this_program = std::env::current_exe().map_err(|error| {
-            let message = format!("the path of this program is not known: {error}");
-            Failure::new(Exit::Other, "INTERNAL", message)
-        })?;
+    fn host(&self) -> Host {
         let artifacts = ArtifactFolder::new(self.places.data().join("artifacts"), ArtifactBounds::default());
         let mut builder = Host::builder()
             .client("toolrack", env!("CARGO_PKG_VERSION"))
-            .supervisor(this_program)
+            .supervisor(Supervisor::this_program())
             .resolver(Arc::new(Interpolate::new(self.environment.clone(), Unset::Error)))
             .asker(Arc::new(Terminal::new(Arc::clone(&self.screen), self.roots.clone())))
             .artifacts(Arc::new(artifacts));
         if let Some(store) = &self.store {
             builder = builder.memory(Arc::new(store.clone()));
         }
-        Ok(self.host.get_or_init(|| builder.build()).clone())
+        self.host.get_or_init(|| builder.build()).clone()
     }
 
     /// Stops everything that [`Self::connect`] started, and waits for it.

@@ -29,7 +29,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     if let Transport::Stdio(stdio) = &mut spec.transport {
         stdio.env.insert("PATH".into(), env::var("PATH")?);
     }
-    let host = Host::builder().supervisor(env::current_exe()?).build();
+    let host = Host::builder().supervisor(supervisor::Supervisor::this_program()).build();
     host.apply(Desired::from([(ServerName::new("stubborn")?, spec)])).await;
     println!("process {}: kill me, or wait", std::process::id());
     host.settled().await;

@@ -10,10 +10,10 @@ use std::str::FromStr;
 use globset::{GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 
 /// Longest glob in bytes.
-pub const GLOB_BYTES: usize = 512;
+const GLOB_BYTES: usize = 512;
 
 /// Most globs in one list.
-pub const LIST_MAX: usize = 1_000;
+const LIST_MAX: usize = 1_000;
 
 /// Why a glob or a list of them was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -318,7 +318,9 @@ mod tests {
 
     #[test]
     fn a_bad_pattern_is_named_in_the_error() {
-        for (written, problem) in [("fs/[a", "unclosed"), ("a{b", "unclosed"), ("", "empty"), ("fs/", "empty"), ("/x", "empty")] {
+        for (written, problem) in
+            [("fs/[a", "unclosed"), ("a{b", "unclosed"), ("", "empty"), ("fs/", "empty"), ("/x", "empty")]
+        {
             let error = written.parse::<Pattern>().unwrap_err().to_string();
             assert!(error.contains(&format!("{written:?}")) && error.contains(problem), "{error}");
         }

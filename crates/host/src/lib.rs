@@ -48,6 +48,8 @@ pub use host::{Host, HostBuilder, ServerStatus, Why, WhyStep};
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use link::fuzzing;
+#[doc(hidden)]
+pub use link::child;
 pub use link::{LinkError, OnProgress, RpcError, native::Native, supervisor};
 pub use mcp::{Content, Tool};
 pub use resolve::{Artifacts, ChildPlan, KeepError, Memory, ResolveError, Resolver, Verbatim};

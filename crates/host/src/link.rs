@@ -20,7 +20,7 @@ mod legacy_sse;
 mod lines;
 mod listen;
 mod listing;
-pub mod native;
+pub(crate) mod native;
 mod param_headers;
 mod process;
 mod rounds;
@@ -30,11 +30,7 @@ mod tasks;
 mod validate;
 mod wire;
 
-use std::{
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     io::split,
@@ -75,8 +71,8 @@ pub(crate) struct Connector {
     pub(crate) asker: SharedAsker,
     pub(crate) events: Events,
     pub(crate) client: ClientInfo,
-    /// The program to re-execute as supervisor of child processes.
-    pub(crate) supervisor: Option<PathBuf>,
+    /// Who watches over child processes.
+    pub(crate) supervisor: Option<Supervisor>,
     pub(crate) clients: Clients,
     /// Tasks of all connections.
     pub(crate) tracker: TaskTracker,
@@ -255,7 +251,7 @@ impl Connector {
             Ok(answer) => answer,
             Err(_) => Err(LinkError::SlowStart {
                 after: spec.timeouts.startup,
-                stderr: process.as_ref().map(Process::last_words).unwrap_or_default(),
+                stderr: process.as_ref().map(Process::words_so_far).unwrap_or_default(),
             }),
         }
     }
@@ -364,7 +360,7 @@ impl Attempt<'_> {
             args: plan.args.into_iter().map(Into::into).collect(),
             env: plan.env,
             cwd: plan.cwd,
-            supervisor: self.connector.supervisor.clone().map(|program| Supervisor { program }),
+            supervisor: self.connector.supervisor.clone(),
         };
         let child = child::spawn(command, self.connector.on_stderr(self.name), &self.connector.tracker)
             .await

@@ -82,7 +82,8 @@ pub(crate) fn mcp_json(servers: &[(&str, Value)]) -> String {
 
 /// The entry of a fake server with these options.
 pub(crate) fn fake(options: &[&str]) -> Value {
-    json!({ "command": fake_server_path(), "args": [&["stdio"], options].concat() })
+    let args = [&["stdio"], options].concat();
+    json!({ "command": fake_server_path(), "args": args })
 }
 
 /// How a run went.

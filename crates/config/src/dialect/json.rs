@@ -61,6 +61,7 @@ pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
 
 /// The value of the file; `None` when there is nothing but comments.
 pub(crate) fn parse(document: &Document) -> Result<Option<Node>, Box<Problem>> {
+    check_texts(document)?;
     let parsed = parse_to_ast(&document.text, &CollectOptions::default(), &OPTIONS).map_err(|error| {
         let range = error.range();
         let reason = lower_first(&error.kind().to_string());
@@ -136,6 +137,52 @@ fn member(document: &Document, property: ast::ObjectProp<'_>) -> Result<Member, 
     })
 }
 
+/// Refuses raw control characters in strings, which the parser lets pass (RFC 8259, section 7). A line break among them
+/// is nearly always a quote that was forgotten, and the parser would only stumble over what follows.
+fn check_texts(document: &Document) -> Result<(), Box<Problem>> {
+    let Some(at) = control_in_text(&document.text) else {
+        return Ok(());
+    };
+    let problem = match document.text.as_bytes()[at] {
+        b'\n' | b'\r' => {
+            Problem::error("this is not JSON: the line ends inside a text").hint("is a closing `\"` missing?")
+        }
+        _ => Problem::error("this is not JSON: a control character inside a text")
+            .hint("write it as an escape, such as `\\t` for a tab"),
+    };
+    Err(Box::new(document.locate(problem, at..at + 1)))
+}
+
+/// The first control character between double quotes, comments aside.
+fn control_in_text(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let (mut at, mut in_text) = (0, false);
+    while let Some(&byte) = bytes.get(at) {
+        at += match (byte, in_text) {
+            (0..b' ', true) => return Some(at),
+            (b'\\', true) if bytes.get(at + 1).is_some_and(|next| *next >= b' ') => 2,
+            (b'"', _) => {
+                in_text = !in_text;
+                1
+            }
+            (b'/', false) => comment_length(&text[at..]).unwrap_or(1),
+            _ => 1,
+        };
+    }
+    None
+}
+
+/// The length of the comment at the beginning of `text`, when there is one.
+pub(crate) fn comment_length(text: &str) -> Option<usize> {
+    if text.starts_with("//") {
+        Some(text.find(['\n', '\r']).unwrap_or(text.len()))
+    } else if text.starts_with("/*") {
+        Some(text[2..].find("*/").map_or(text.len(), |end| end + 4))
+    } else {
+        None
+    }
+}
+
 fn span(node: &impl Ranged) -> Range<usize> {
     let range = node.range();
     range.start..range.end
@@ -183,6 +230,12 @@ mod tests {
             ("[]", "f.json:1:1: error: the file must be an object of servers, not a list"),
             ("{\"mcpServers\": []}", "f.json:1:16: error: `mcpServers` must be"),
             ("{'a': 1}", "f.json:1:2: "),
+            ("{ \"a\": \"x,\n \"b\": 1 }", "f.json:1:11: error: this is not JSON: the line ends inside a text"),
+            (
+                "// \"\n/* \" */ { \"a\": \"\\\"\r\" }",
+                "f.json:2:19: error: this is not JSON: the line ends inside a text",
+            ),
+            ("{ \"a\tb\": 1 }", "f.json:1:5: error: this is not JSON: a control character"),
         ] {
             assert!(broken(text).starts_with(place), "{}", broken(text));
         }

@@ -5,7 +5,10 @@ use std::ops::Range;
 use serde_json::Value as Json;
 
 use super::render::{Layout, Style, property, value as render};
-use crate::node::{Member, Node};
+use crate::{
+    dialect::json::comment_length,
+    node::{Member, Node},
+};
 
 /// A text for a file that holds at most comments.
 pub(super) fn create(text: &str, value: &Json) -> String {
@@ -181,13 +184,8 @@ fn comma_in(text: &str, gap: Range<usize>) -> Option<usize> {
         if rest.starts_with(',') {
             return Some(at);
         }
-        at += if rest.starts_with("//") {
-            rest.find(['\n', '\r']).unwrap_or(rest.len())
-        } else if rest.starts_with("/*") {
-            rest.find("*/").map_or(rest.len(), |end| end + 2)
-        } else {
-            rest.chars().next().map_or(1, char::len_utf8)
-        };
+        let character = rest.chars().next().map_or(1, char::len_utf8);
+        at += comment_length(rest).unwrap_or(character);
     }
     None
 }

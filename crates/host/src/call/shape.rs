@@ -4,18 +4,11 @@ use std::borrow::Cow;
 
 /// What a model gets of a text, by [`guard`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Guarded<'a> {
+pub(crate) struct Guarded<'a> {
     /// The whole text, or its beginning and the marker line; at most the budget in bytes.
-    pub text: Cow<'a, str>,
+    pub(crate) text: Cow<'a, str>,
     /// How many bytes of the original are missing; 0 if it is whole.
-    pub omitted_bytes: usize,
-}
-
-impl Guarded<'_> {
-    /// Whether something is missing.
-    pub fn is_truncated(&self) -> bool {
-        self.omitted_bytes > 0
-    }
+    pub(crate) omitted_bytes: usize,
 }
 
 /// Fits a text into `max_bytes` bytes.
@@ -23,7 +16,7 @@ impl Guarded<'_> {
 /// A longer one is cut between two characters and ends in a line of its own that says so to the model: how much is
 /// shown of how much and, if `kept_at` names it, where the whole is kept. The line counts towards the budget. Where it
 /// does not fit, a shorter one takes its place, and none where not even that fits.
-pub fn guard<'a>(text: &'a str, max_bytes: usize, kept_at: Option<&str>) -> Guarded<'a> {
+pub(crate) fn guard<'a>(text: &'a str, max_bytes: usize, kept_at: Option<&str>) -> Guarded<'a> {
     if text.len() <= max_bytes {
         return Guarded { text: Cow::Borrowed(text), omitted_bytes: 0 };
     }
@@ -65,10 +58,11 @@ mod tests {
         ) {
             let guarded = guard(&text, max, handle.as_deref());
             prop_assert!(guarded.text.len() <= max);
-            prop_assert_eq!(guarded.is_truncated(), text.len() > max);
+            let is_cut = guarded.omitted_bytes > 0;
+            prop_assert_eq!(is_cut, text.len() > max);
             let shown = text.len() - guarded.omitted_bytes;
             prop_assert!(guarded.text.starts_with(&text[..shown]));
-            if guarded.is_truncated() && max >= 160 {
+            if is_cut && max >= 160 {
                 prop_assert!(guarded.text.ends_with(']'));
                 prop_assert!(max - guarded.text.len() <= 8, "a character and the digits at most are wasted");
             }

@@ -199,7 +199,7 @@ impl NameCap {
 ///
 /// Every name is of `[A-Za-z0-9_-]`, begins with a letter or `_`, is not longer than `cap`, and belongs to one pair
 /// only. The order of `pairs` does not matter. See the module for which names carry a suffix.
-pub fn assign<'a>(
+pub(crate) fn assign<'a>(
     style: &NameStyle,
     cap: NameCap,
     pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -375,6 +375,10 @@ mod tests {
         ]
     }
 
+    fn stable_style() -> impl Strategy<Value = NameStyle> {
+        style().prop_map(|style| if style.is_stable() { style } else { NameStyle::ServerTool })
+    }
+
     fn cap() -> impl Strategy<Value = NameCap> {
         prop::sample::select(vec![NameCap::Chars64, NameCap::Chars128])
     }
@@ -384,7 +388,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(500))]
+        #![proptest_config(ProptestConfig::with_cases(256))]
 
         #[test]
         fn two_pairs_never_share_a_name(style in style(), cap in cap(), pairs in pairs()) {
@@ -409,8 +413,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_added_renames_anything(style in style(), cap in cap(), old in pairs(), new in pairs()) {
-            prop_assume!(style.is_stable());
+        fn nothing_added_renames_anything(style in stable_style(), cap in cap(), old in pairs(), new in pairs()) {
             let before = assign(&style, cap, borrowed(&old));
             let after = assign(&style, cap, borrowed(&old).chain(borrowed(&new)));
             for (pair, name) in &before {
@@ -441,7 +444,8 @@ mod tests {
 
     #[test]
     fn a_name_that_another_pair_could_have_carries_the_suffix() {
-        for (server, tool) in [("a__b", "c"), ("a_", "c"), ("a.b", "c"), ("a", "c d"), ("", "c"), ("a", ""), ("é", "c")] {
+        for (server, tool) in [("a__b", "c"), ("a_", "c"), ("a.b", "c"), ("a", "c d"), ("", "c"), ("a", ""), ("é", "c")]
+        {
             let name = name(&NameStyle::McpServerTool, server, tool);
             assert!(is_suffixed(&name), "{server}/{tool} is {name}");
         }

@@ -1,6 +1,6 @@
 //! How a host is put together.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, broadcast, mpsc};
@@ -14,7 +14,7 @@ use crate::{
         gate::{AllowAll, Gate},
     },
     catalog::{NameCap, NameStyle},
-    link::{ClientInfo, Connector, inbound::Events},
+    link::{ClientInfo, Connector, inbound::Events, supervisor::Supervisor},
     resolve::{Artifacts, Memory, Resolver, Verbatim},
     server::Surroundings,
 };
@@ -34,7 +34,7 @@ pub struct HostBuilder {
     gate: Option<Arc<dyn Gate>>,
     style: NameStyle,
     cap: NameCap,
-    supervisor: Option<PathBuf>,
+    supervisor: Option<Supervisor>,
     client: Option<ClientInfo>,
     jitter: Option<u64>,
 }
@@ -83,11 +83,12 @@ impl HostBuilder {
         self
     }
 
-    /// The program to re-execute as the supervisor of child processes, usually
-    /// [`std::env::current_exe`]. Its `main` must begin with [`supervisor::run_if_asked`](crate::supervisor). Without
-    /// one, a server's process group is ended with it, and what left the group survives.
-    pub fn supervisor(mut self, program: PathBuf) -> Self {
-        self.supervisor = Some(program);
+    /// Who watches over child processes, so that nothing of them survives this program: usually
+    /// [`Supervisor::this_program`], whose `main` must then begin with
+    /// [`supervisor::run_if_asked`](crate::supervisor::run_if_asked). Without one, a server's process group is ended with
+    /// it, and what left the group survives.
+    pub fn supervisor(mut self, supervisor: impl Into<Supervisor>) -> Self {
+        self.supervisor = Some(supervisor.into());
         self
     }
 

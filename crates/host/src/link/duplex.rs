@@ -272,7 +272,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                 exit = &mut exited => {
                     // What it wrote before it ended still counts; a grandchild may hold the pipe open for ever.
                     let _ = timeout(LAST_OUTPUT, self.rest()).await;
-                    return self.desk.exited(&exit);
+                    return self.desk.exited(&exit).await;
                 }
             }
         }
@@ -348,22 +348,25 @@ impl Desk {
         if let Some(process) = &self.process
             && let Ok(exit) = timeout(LAST_BREATH, process.exited()).await
         {
-            return self.exited(&exit);
+            return self.exited(&exit).await;
         }
         LinkError::Closed {
             why: why.to_owned(),
-            stderr: self.last_words(),
+            stderr: self.last_words().await,
         }
     }
 
-    fn exited(&self, exit: &Exit) -> LinkError {
+    async fn exited(&self, exit: &Exit) -> LinkError {
         LinkError::Exited {
             exit: exit.to_string(),
-            stderr: self.last_words(),
+            stderr: self.last_words().await,
         }
     }
 
-    fn last_words(&self) -> String {
-        self.process.as_ref().map(Process::last_words).unwrap_or_default()
+    async fn last_words(&self) -> String {
+        match &self.process {
+            Some(process) => process.last_words().await,
+            None => String::new(),
+        }
     }
 }

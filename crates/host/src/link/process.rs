@@ -1,17 +1,20 @@
 //! What a connection sees of the child process behind it: its end and its last words.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use futures::{
     FutureExt as _,
     future::{BoxFuture, Shared},
 };
+use tokio::time::timeout;
 
 use super::{
     child::{Exit, Handle, StderrTail},
     error::quote,
 };
 
+/// How long stderr of a process that has ended is waited for; something that it started may hold it open.
+const STILL_COMING: Duration = Duration::from_millis(200);
 /// Lines of stderr that go into an error.
 const LAST_LINES: usize = 4;
 
@@ -41,8 +44,14 @@ impl Process {
         self.exited.clone().await
     }
 
-    /// The last of its stderr as one safe line.
-    pub(crate) fn last_words(&self) -> String {
+    /// The last of its stderr so far, as one safe line.
+    pub(crate) fn words_so_far(&self) -> String {
         quote(&self.stderr.tail(LAST_LINES).join(" | "))
+    }
+
+    /// The last of its stderr after its end, as one safe line: waits a moment for what is still in the pipe.
+    pub(crate) async fn last_words(&self) -> String {
+        let _ = timeout(STILL_COMING, self.stderr.drained()).await;
+        self.words_so_far()
     }
 }

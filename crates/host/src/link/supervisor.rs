@@ -70,6 +70,13 @@ impl Supervisor {
     }
 }
 
+/// A program whose `main` begins with [`run_if_asked`].
+impl From<PathBuf> for Supervisor {
+    fn from(program: PathBuf) -> Self {
+        Self { program }
+    }
+}
+
 /// The hook for programs that embed this library: becomes a supervisor if this process was started as one.
 ///
 /// Call it first thing in `main`, before a runtime or a thread is started, a file is opened or an argument is parsed,

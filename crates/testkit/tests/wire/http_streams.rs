@@ -1,7 +1,5 @@
 //! Event streams that are cut, resumed, garbled.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 use toolrack_testkit::{FakeHttp, SideEffects};
 
@@ -88,11 +86,9 @@ fn loops_of_resumption_never_give_the_answer() {
 #[test]
 fn progress_comes_on_the_stream_while_the_call_runs() {
     let server = FakeHttp::start::<&str>(&[]);
-    let mut asked = call(1, "sleep", json!({"ms": 300, "progress": true}));
+    let mut asked = call(1, "sleep", json!({"ms": 600_000, "progress": true}));
     asked["params"]["_meta"] = json!({"progressToken": 1});
-    let begun = Instant::now();
     let mut stream = open_post(&server, &[], &asked);
     assert_eq!(stream.event()["params"]["progress"], 100);
-    assert!(begun.elapsed() < Duration::from_millis(280), "not only at the end");
     assert_eq!(stream.event()["params"]["progress"], 200);
 }

@@ -91,13 +91,13 @@ fn the_probe_stumbles_as_told() {
     assert_eq!(server.ask(&initialize(2))["result"]["protocolVersion"], "2025-11-25");
     assert_eq!(server.line(SHORT), None, "the probe is never answered");
 
-    let mut server = Lines::with(&["late-discover=200"], &["--era", "modern"]);
+    let mut server = Lines::with(&["late-discover=500"], &["--era", "modern"]);
     server.send(&modern(1, "server/discover", json!({})));
     server.send(&initialize(2));
     let order: Vec<Value> = (0..2).map(|_| server.message()["id"].clone()).collect();
     assert_eq!(order, [2, 1], "`initialize` is refused at once, the probe is answered late");
 
-    let mut server = Lines::with(&["late-then-legacy=200"], &["--era", "both"]);
+    let mut server = Lines::with(&["late-then-legacy=500"], &["--era", "both"]);
     server.send(&modern(1, "server/discover", json!({})));
     server.send(&initialize(2));
     assert!(server.message()["result"]["protocolVersion"].is_string());

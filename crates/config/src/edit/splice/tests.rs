@@ -118,8 +118,18 @@ fn a_member_is_removed_with_its_comma_and_nothing_else() {
 
 /// A JSON object in a random style, with comments and values that look like grammar.
 fn any_file(least: usize) -> impl Strategy<Value = (String, Vec<String>)> {
-    let space =
-        prop::sample::select(vec!["", " ", "\n", "\n  ", "\r\n\t", " // c, }\n", " // d\r", " /* , { */ ", "\n\n    "]);
+    let space = prop::sample::select(vec![
+        "",
+        " ",
+        "\n",
+        "\n  ",
+        "\r\n\t",
+        " // c, }\n",
+        " // d\r",
+        " /* , { */ ",
+        " /*/ , */ ",
+        "\n\n    ",
+    ]);
     let value = prop::sample::select(vec![
         "1",
         "\"x\"",

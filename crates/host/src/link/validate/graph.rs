@@ -75,7 +75,8 @@ impl Graph {
             graph.may_backtrack |= node.may_backtrack;
             graph.nodes.push(node);
         }
-        let states: u64 = graph.nodes.iter().fold(0, |sum, node| sum.saturating_add(node.text_states + node.name_states));
+        let states: u64 =
+            graph.nodes.iter().fold(0, |sum, node| sum.saturating_add(node.text_states + node.name_states));
         if states > MAX_PATTERN_STATES {
             return Err(SchemaProblem::PatternsTooLarge);
         }
@@ -265,7 +266,10 @@ fn find_anchor<'s>(root: &'s Value, anchor: &str) -> Option<&'s Value> {
     while let Some(value) = open.pop() {
         match value {
             Value::Object(map) => {
-                if ["$anchor", "$dynamicAnchor"].iter().any(|name| map.get(*name).and_then(Value::as_str) == Some(anchor)) {
+                if ["$anchor", "$dynamicAnchor"]
+                    .iter()
+                    .any(|name| map.get(*name).and_then(Value::as_str) == Some(anchor))
+                {
                     return Some(value);
                 }
                 open.extend(map.values());

@@ -1,0 +1,398 @@
+//! Any dialect as well-formed JSON Schema 2020-12 without references.
+
+use serde_json::{Map, Value};
+
+use super::merge;
+use super::report::Report;
+
+/// Most subschemas that definitions are written out to; what is beyond takes anything.
+const MAX_NODES: usize = 10_000;
+
+/// Deepest nesting of subschemas.
+const MAX_DEPTH: usize = 64;
+
+/// Most bytes of text and values copied out of definitions, each copy counted.
+const MAX_COPIED: usize = 1 << 20;
+
+/// What kind of value a keyword must have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Names the schema or parts of it, and has no meaning once references are inlined.
+    Identifier,
+    Schema,
+    Schemas,
+    NamedSchemas,
+    Text,
+    Number,
+    Count,
+    Flag,
+    Names,
+    Types,
+    Values,
+    /// As in 2020-12 or in an older way.
+    Bound,
+    Items,
+    Dependencies,
+    /// Removed with what it belongs to.
+    AdditionalItems,
+}
+
+/// The keywords with a meaning. All others may have any value.
+const KEYWORDS: &[(&str, Kind)] = &[
+    ("$schema", Kind::Identifier),
+    ("$id", Kind::Identifier),
+    ("$anchor", Kind::Identifier),
+    ("$dynamicAnchor", Kind::Identifier),
+    ("$recursiveAnchor", Kind::Identifier),
+    ("$dynamicRef", Kind::Identifier),
+    ("$recursiveRef", Kind::Identifier),
+    ("$vocabulary", Kind::Identifier),
+    ("$comment", Kind::Identifier),
+    ("$defs", Kind::Identifier),
+    ("definitions", Kind::Identifier),
+    ("additionalProperties", Kind::Schema),
+    ("unevaluatedProperties", Kind::Schema),
+    ("propertyNames", Kind::Schema),
+    ("unevaluatedItems", Kind::Schema),
+    ("contains", Kind::Schema),
+    ("not", Kind::Schema),
+    ("if", Kind::Schema),
+    ("then", Kind::Schema),
+    ("else", Kind::Schema),
+    ("contentSchema", Kind::Schema),
+    ("allOf", Kind::Schemas),
+    ("anyOf", Kind::Schemas),
+    ("oneOf", Kind::Schemas),
+    ("prefixItems", Kind::Schemas),
+    ("properties", Kind::NamedSchemas),
+    ("patternProperties", Kind::NamedSchemas),
+    ("dependentSchemas", Kind::NamedSchemas),
+    ("title", Kind::Text),
+    ("description", Kind::Text),
+    ("format", Kind::Text),
+    ("pattern", Kind::Text),
+    ("contentEncoding", Kind::Text),
+    ("contentMediaType", Kind::Text),
+    ("minimum", Kind::Number),
+    ("maximum", Kind::Number),
+    ("multipleOf", Kind::Number),
+    ("minLength", Kind::Count),
+    ("maxLength", Kind::Count),
+    ("minItems", Kind::Count),
+    ("maxItems", Kind::Count),
+    ("minContains", Kind::Count),
+    ("maxContains", Kind::Count),
+    ("minProperties", Kind::Count),
+    ("maxProperties", Kind::Count),
+    ("uniqueItems", Kind::Flag),
+    ("deprecated", Kind::Flag),
+    ("readOnly", Kind::Flag),
+    ("writeOnly", Kind::Flag),
+    ("nullable", Kind::Flag),
+    ("required", Kind::Names),
+    ("type", Kind::Types),
+    ("enum", Kind::Values),
+    ("exclusiveMinimum", Kind::Bound),
+    ("exclusiveMaximum", Kind::Bound),
+    ("items", Kind::Items),
+    ("additionalItems", Kind::AdditionalItems),
+    ("dependencies", Kind::Dependencies),
+];
+
+/// Writes the schema out without references, in 2020-12, dropping what is malformed.
+pub(super) fn normalise(schema: &Value, report: &mut Report) -> Value {
+    Writer { root: schema, report, open: Vec::new(), nodes: 0, copied: 0 }.schema(schema)
+}
+
+/// Calls `act` on each subschema that is an object, one level down.
+pub(super) fn for_each_subschema(
+    schema: &mut Map<String, Value>,
+    report: &mut Report,
+    act: &mut dyn FnMut(&mut Map<String, Value>, &mut Report),
+) {
+    for (keyword, value) in schema.iter_mut() {
+        report.enter(keyword);
+        match (kind(keyword), value) {
+            (Some(Kind::Schema | Kind::Items), Value::Object(child)) => act(child, report),
+            (Some(Kind::Schemas), Value::Array(children)) => {
+                for (at, child) in children.iter_mut().enumerate() {
+                    if let Value::Object(child) = child {
+                        report.within(&at.to_string(), |report| act(child, report));
+                    }
+                }
+            }
+            (Some(Kind::NamedSchemas), Value::Object(children)) => {
+                for (name, child) in children.iter_mut() {
+                    if let Value::Object(child) = child {
+                        report.within(name, |report| act(child, report));
+                    }
+                }
+            }
+            _ => {}
+        }
+        report.leave();
+    }
+}
+
+fn kind(keyword: &str) -> Option<Kind> {
+    KEYWORDS.iter().find(|(name, _)| *name == keyword).map(|&(_, kind)| kind)
+}
+
+struct Writer<'s, 'r> {
+    root: &'s Value,
+    report: &'r mut Report,
+    /// The definitions being written out, outermost first.
+    open: Vec<&'s Value>,
+    nodes: usize,
+    copied: usize,
+}
+
+impl<'s> Writer<'s, '_> {
+    fn schema(&mut self, schema: &'s Value) -> Value {
+        self.nodes += 1;
+        if self.nodes > MAX_NODES || self.report.depth() > 2 * MAX_DEPTH || self.open.len() > MAX_DEPTH {
+            self.report.note("cut here, for the schema is too large");
+            return Value::Object(Map::new());
+        }
+        match schema {
+            Value::Bool(_) => schema.clone(),
+            Value::Object(keywords) => self.object(keywords),
+            _ => {
+                self.report.note("is not a schema; replaced by one that takes anything");
+                Value::Object(Map::new())
+            }
+        }
+    }
+
+    /// A schema with a reference is the target and what stands beside the reference, both at once.
+    fn object(&mut self, keywords: &'s Map<String, Value>) -> Value {
+        let own = self.keywords(keywords);
+        let Some(reference) = keywords.get("$ref") else {
+            return Value::Object(own);
+        };
+        let mut written = self.definition(reference);
+        merge::both(&mut written, Value::Object(own));
+        written
+    }
+
+    fn definition(&mut self, reference: &Value) -> Value {
+        let text = reference.as_str().unwrap_or_default();
+        let target = text.strip_prefix('#').and_then(|place| self.root.pointer(&percent_decoded(place)));
+        match target {
+            None => {
+                self.report.note("removed a `$ref` that leads to nothing in the schema");
+                Value::Object(Map::new())
+            }
+            Some(target)
+                if self.open.iter().any(|open| std::ptr::eq(*open, target)) || std::ptr::eq(self.root, target) =>
+            {
+                self.report.note("cut a recursive `$ref` here");
+                Value::Object(Map::new())
+            }
+            Some(target) => {
+                self.open.push(target);
+                let written = self.schema(target);
+                self.open.pop();
+                written
+            }
+        }
+    }
+
+    fn keywords(&mut self, keywords: &'s Map<String, Value>) -> Map<String, Value> {
+        let mut out = Map::new();
+        for (keyword, value) in keywords {
+            self.report.enter(keyword);
+            match kind(keyword) {
+                _ if keyword == "$ref" => {}
+                Some(Kind::Bound | Kind::Items | Kind::Dependencies | Kind::AdditionalItems) => {
+                    self.modernise(&mut out, keywords, keyword, value);
+                }
+                kind => {
+                    if let Some(value) = self.value(kind, value) {
+                        out.entry(keyword.as_str()).or_insert(value);
+                    }
+                }
+            }
+            self.report.leave();
+        }
+        out
+    }
+
+    /// The value of a keyword that is written in 2020-12 as in every dialect, or `None` with a note.
+    fn value(&mut self, kind: Option<Kind>, value: &'s Value) -> Option<Value> {
+        if kind == Some(Kind::Identifier) {
+            self.report.note("removed, for references are written out");
+            return None;
+        }
+        let written = match (kind, value) {
+            (Some(Kind::Schema), Value::Object(_) | Value::Bool(_)) => Some(self.schema(value)),
+            (Some(Kind::Schemas), Value::Array(list)) if !list.is_empty() => Some(self.list(list)),
+            (Some(Kind::NamedSchemas), Value::Object(map)) => Some(self.map(map)),
+            (Some(Kind::Names), Value::Array(_)) => distinct(value, Value::is_string),
+            (Some(Kind::Values), Value::Array(_)) => {
+                distinct(value, |_| true).filter(|list| *list != Value::Array(vec![]))
+            }
+            (Some(Kind::Types), _) => types(value),
+            (Some(Kind::Text), Value::String(_))
+            | (Some(Kind::Number), Value::Number(_))
+            | (Some(Kind::Flag), Value::Bool(_))
+            | (None, _) => Some(value.clone()),
+            (Some(Kind::Count), _) => value.as_u64().map(Value::from),
+            _ => None,
+        };
+        let is_data = !matches!(kind, Some(Kind::Schema | Kind::Schemas | Kind::NamedSchemas));
+        if written.is_none() {
+            self.report.note("removed, for its value makes no sense");
+        } else if is_data && written.as_ref() != Some(value) {
+            self.report.note("rid of members that are double or make no sense");
+        }
+        if is_data && !self.open.is_empty() {
+            self.copied += written.as_ref().map_or(0, weight);
+            if self.copied > MAX_COPIED {
+                self.report.note("removed, for the definitions copy too much");
+                return None;
+            }
+        }
+        written
+    }
+
+    /// Keywords whose form has changed since the drafts.
+    fn modernise(
+        &mut self,
+        out: &mut Map<String, Value>,
+        keywords: &'s Map<String, Value>,
+        keyword: &str,
+        value: &'s Value,
+    ) {
+        match (keyword, value) {
+            ("exclusiveMinimum" | "exclusiveMaximum", Value::Number(_)) => {
+                drop(out.insert(keyword.into(), value.clone()))
+            }
+            ("exclusiveMinimum", Value::Bool(true)) => self.move_bound(out, keywords, "minimum", keyword),
+            ("exclusiveMaximum", Value::Bool(true)) => self.move_bound(out, keywords, "maximum", keyword),
+            ("items", Value::Array(places)) => {
+                self.report.note("written as `prefixItems`, as a list of schemas is called today");
+                if !places.is_empty() {
+                    let places = self.list(places);
+                    out.insert("prefixItems".into(), places);
+                }
+                if let Some(rest @ (Value::Object(_) | Value::Bool(_))) = keywords.get("additionalItems") {
+                    let rest = self.schema(rest);
+                    out.insert("items".into(), rest);
+                }
+            }
+            ("items", Value::Object(_) | Value::Bool(_)) => {
+                let items = self.schema(value);
+                out.insert("items".into(), items);
+            }
+            ("dependencies", Value::Object(map)) => self.split_dependencies(out, map),
+            ("additionalItems", _) if keywords.get("items").is_some_and(Value::is_array) => {}
+            _ => self.report.note("removed, for its value makes no sense"),
+        }
+    }
+
+    /// Draft 4: `exclusiveMinimum: true` makes the `minimum` beside it exclusive.
+    fn move_bound(
+        &mut self,
+        out: &mut Map<String, Value>,
+        keywords: &Map<String, Value>,
+        inclusive: &str,
+        exclusive: &str,
+    ) {
+        self.report.note(format!("written as the number that `{inclusive}` was"));
+        if let Some(Value::Number(bound)) = keywords.get(inclusive) {
+            out.insert(exclusive.into(), Value::Number(bound.clone()));
+        }
+    }
+
+    fn split_dependencies(&mut self, out: &mut Map<String, Value>, map: &'s Map<String, Value>) {
+        self.report.note("written as `dependentRequired` and `dependentSchemas`");
+        let (mut names, mut schemas) = (Map::new(), Map::new());
+        for (name, value) in map {
+            match value {
+                Value::Array(_) => names.extend(distinct(value, Value::is_string).map(|list| (name.clone(), list))),
+                Value::Object(_) | Value::Bool(_) => drop(schemas.insert(name.clone(), self.schema(value))),
+                _ => {}
+            }
+        }
+        for (keyword, map) in [("dependentRequired", names), ("dependentSchemas", schemas)] {
+            if !map.is_empty() {
+                out.insert(keyword.into(), Value::Object(map));
+            }
+        }
+    }
+
+    fn list(&mut self, list: &'s [Value]) -> Value {
+        let mut written = Vec::with_capacity(list.len());
+        for (at, schema) in list.iter().enumerate() {
+            self.report.enter(&at.to_string());
+            written.push(self.schema(schema));
+            self.report.leave();
+        }
+        Value::Array(written)
+    }
+
+    fn map(&mut self, map: &'s Map<String, Value>) -> Value {
+        let mut written = Map::new();
+        for (name, schema) in map {
+            if !self.open.is_empty() {
+                self.copied += name.len();
+            }
+            self.report.enter(name);
+            written.insert(name.clone(), self.schema(schema));
+            self.report.leave();
+        }
+        Value::Object(written)
+    }
+}
+
+/// The members of a list that pass, each once.
+fn distinct(list: &Value, passes: impl Fn(&Value) -> bool) -> Option<Value> {
+    let mut seen = std::collections::HashSet::new();
+    let members = list.as_array()?.iter().filter(|member| passes(member) && seen.insert(member.to_string()));
+    Some(members.cloned().collect())
+}
+
+/// A `type` that JSON Schema knows, or a list of such.
+fn types(value: &Value) -> Option<Value> {
+    const TYPES: [&str; 7] = ["null", "boolean", "object", "array", "number", "string", "integer"];
+    let is_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
+    match value {
+        Value::Array(_) => match distinct(value, is_type)? {
+            Value::Array(mut only) if only.len() == 1 => only.pop(),
+            Value::Array(none) if none.is_empty() => None,
+            some => Some(some),
+        },
+        only => is_type(only).then(|| only.clone()),
+    }
+}
+
+/// Bytes of a value, roughly.
+fn weight(value: &Value) -> usize {
+    8 + match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(weight).sum(),
+        Value::Object(map) => map.iter().map(|(name, value)| name.len() + weight(value)).sum(),
+        _ => 0,
+    }
+}
+
+/// RFC 3986 decoding; what is not UTF-8 then, or not an escape, stays as it is.
+fn percent_decoded(fragment: &str) -> std::borrow::Cow<'_, str> {
+    let mut parts = fragment.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let digits = part.get(..2).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                bytes.extend_from_slice(&part.as_bytes()[2..]);
+            }
+            None => {
+                bytes.push(b'%');
+                bytes.extend_from_slice(part.as_bytes());
+            }
+        }
+    }
+    String::from_utf8(bytes).map_or(fragment.into(), Into::into)
+}

@@ -1,0 +1,361 @@
+//! Gemini's `Schema` type: one `type` each, `nullable` instead of null, `anyOf` as the only combination, `enum` for
+//! strings only, few keywords, and each only beside the type that it is for. A field that it does not know fails the
+//! request, as does `anyOf` next to other fields.
+//! Source: <https://ai.google.dev/api/caching#Schema>, and the errors that MCP servers have run into.
+
+use serde_json::{Map, Value};
+
+use super::report::Report;
+use super::{add_hint, keep_defined_required, merge, root, soften_exclusive_bounds, unroll_tuple};
+
+type Schema = Map<String, Value>;
+
+/// Longest list of values in a hint, in bytes.
+const HINT_BYTES: usize = 400;
+
+/// What may stand beside every type.
+const COMMON: &[&str] = &["title", "description", "default"];
+
+/// Keywords that give a schema inner structure. Beside them alternatives are given up rather than copied.
+const STRUCTURE: [&str; 4] = ["properties", "items", "prefixItems", "enum"];
+
+/// Converts a root that [`root::flatten`] made; it stays an object with `properties`, be they empty.
+pub(super) fn convert_root(mut schema: Schema, report: &mut Report) -> Schema {
+    if schema.remove("nullable").is_some() {
+        report.within("nullable", |report| report.note("removed, for arguments are never null"));
+    }
+    let mut converted = typed("object", schema, false, report);
+    converted.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+    converted
+}
+
+fn convert_value(schema: Value, report: &mut Report) -> Value {
+    Value::Object(match schema {
+        Value::Object(schema) => convert(schema, report),
+        _ => anything(Map::new(), false),
+    })
+}
+
+fn convert(mut schema: Schema, report: &mut Report) -> Schema {
+    root::merge_all_of(&mut schema, report);
+    if let Some(only) = schema.remove("const") {
+        report.note("replaced `const` by an `enum` of one");
+        schema.insert("enum".into(), Value::Array(vec![only]));
+    }
+    soften_exclusive_bounds(&mut schema, report);
+    unroll_tuple(&mut schema, report);
+    let mut nullable = take_null(&mut schema, report);
+    let alternatives = take_alternatives(&mut schema, &mut nullable, report);
+    if alternatives.len() > 1 {
+        return any_of(schema, alternatives, nullable, report);
+    }
+    if let Some(only) = alternatives.into_iter().next() {
+        return with_only(schema, only, nullable, report);
+    }
+    let mut types = take_types(&mut schema);
+    match types.len() {
+        0 if nullable && !has_structure(&schema) => typed("string", schema, true, report),
+        0 => {
+            report.note("given alternatives of type, for this provider asks for one");
+            anything(schema, nullable)
+        }
+        1 => typed(types.swap_remove(0), schema, nullable, report),
+        _ => {
+            report.note("made alternatives of the list of types");
+            let one = |kind| Value::Object(typed(kind, schema.clone(), nullable, report));
+            let alternatives = types.into_iter().map(one).collect();
+            Map::from_iter([("anyOf".into(), Value::Array(alternatives))])
+        }
+    }
+}
+
+/// Takes every mention of null out and returns whether there was one.
+fn take_null(schema: &mut Schema, report: &mut Report) -> bool {
+    let is_nullable = schema.remove("nullable") == Some(Value::Bool(true));
+    let mut found = schema.get("type").is_some_and(|only| only == "null");
+    if found {
+        schema.remove("type");
+    }
+    for keyword in ["type", "enum"] {
+        let Some(Value::Array(members)) = schema.get_mut(keyword) else { continue };
+        let before = members.len();
+        members.retain(|member| !(member.is_null() || keyword == "type" && member == "null"));
+        found |= members.len() < before;
+        if members.is_empty() {
+            schema.remove(keyword);
+        }
+    }
+    if found {
+        report.note("wrote null as `nullable`");
+    }
+    is_nullable || found
+}
+
+/// Takes `anyOf` and `oneOf` out. Returns the alternatives that must stay such, none where the schema can do without.
+fn take_alternatives(schema: &mut Schema, nullable: &mut bool, report: &mut Report) -> Vec<Schema> {
+    let keyword = if schema.contains_key("anyOf") { "anyOf" } else { "oneOf" };
+    let alternatives = match schema.remove(keyword) {
+        Some(Value::Array(alternatives)) => alternatives,
+        _ => return Vec::new(),
+    };
+    if keyword == "oneOf" {
+        report.within("oneOf", |report| report.note("written as `anyOf`"));
+    }
+    let is_null = |one: &Value| one.get("type").is_some_and(|only| only == "null");
+    *nullable |= alternatives.iter().any(is_null);
+    let mut rest: Vec<Value> = alternatives.into_iter().filter(|one| one.is_object() && !is_null(one)).collect();
+    if schema.contains_key("properties") {
+        report.within(keyword, |report| root::unite(schema, rest, keyword == "oneOf", report));
+        return Vec::new();
+    }
+    if has_structure(schema) {
+        report.within(keyword, |report| report.note("removed, for the schema is definite without"));
+        return Vec::new();
+    }
+    rest.truncate(MAX_ALTERNATIVES);
+    rest.into_iter().filter_map(|one| if let Value::Object(one) = one { Some(one) } else { None }).collect()
+}
+
+/// Most alternatives of one schema; the rest is dropped.
+const MAX_ALTERNATIVES: usize = 100;
+
+fn has_structure(schema: &Schema) -> bool {
+    STRUCTURE.iter().any(|keyword| schema.contains_key(*keyword))
+}
+
+/// One alternative is none: it and what stood beside it are one schema.
+fn with_only(schema: Schema, mut only: Schema, nullable: bool, report: &mut Report) -> Schema {
+    report.note("merged with its only alternative");
+    note_conflicts(&merge::into(&mut only, schema), report);
+    if nullable {
+        only.insert("nullable".into(), Value::Bool(true));
+    }
+    convert(only, report)
+}
+
+fn note_conflicts(conflicts: &Schema, report: &mut Report) {
+    for keyword in conflicts.keys() {
+        report.note(format!("left out the `{keyword}` that stood beside the alternatives"));
+    }
+}
+
+/// What goes into each alternative from the schema that holds them. Nothing large: it is copied.
+fn take_shared(schema: Schema, report: &mut Report) -> Schema {
+    const SHARED: [&str; 12] = [
+        "type",
+        "format",
+        "pattern",
+        "minimum",
+        "maximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "required",
+        "description",
+    ];
+    let mut shared = Map::new();
+    for (keyword, value) in schema {
+        let is_small = value.as_str().is_none_or(|text| text.len() <= SHARED_BYTES);
+        if SHARED.contains(&keyword.as_str()) && is_small {
+            shared.insert(keyword, value);
+        } else {
+            report.within(&keyword, |report| report.note("removed, for it cannot stand beside alternatives"));
+        }
+    }
+    shared
+}
+
+/// Longest text that is copied into each alternative, in bytes.
+const SHARED_BYTES: usize = 1_024;
+
+/// `anyOf` and nothing else: what stood beside it goes into each alternative.
+fn any_of(schema: Schema, alternatives: Vec<Schema>, nullable: bool, report: &mut Report) -> Schema {
+    let shared = take_shared(schema, report);
+    let mut converted = Vec::new();
+    report.enter("anyOf");
+    for (at, mut one) in alternatives.into_iter().enumerate() {
+        report.enter(&at.to_string());
+        let described = one.get("description").cloned();
+        note_conflicts(&merge::into(&mut one, shared.clone()), report);
+        // The alternative's own words say more than those for all of them.
+        one.extend(described.map(|text| ("description".to_owned(), text)));
+        if nullable {
+            one.insert("nullable".into(), Value::Bool(true));
+        }
+        let mut one = convert(one, report);
+        match one.remove("anyOf") {
+            Some(Value::Array(inner)) => converted.extend(inner),
+            _ => converted.push(Value::Object(one)),
+        }
+        report.leave();
+    }
+    report.leave();
+    Map::from_iter([("anyOf".into(), Value::Array(converted))])
+}
+
+/// The types that a schema allows, from `type` or else from what only makes sense for one.
+fn take_types(schema: &mut Schema) -> Vec<&'static str> {
+    const NAMES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
+    let named: Vec<Value> = match schema.remove("type") {
+        Some(Value::Array(types)) => types,
+        Some(only) => vec![only],
+        None => Vec::new(),
+    };
+    if !named.is_empty() {
+        return NAMES.into_iter().filter(|name| named.iter().any(|given| given == name)).collect();
+    }
+    if let Some(Value::Array(values)) = schema.get("enum") {
+        return NAMES.into_iter().filter(|kind| values.iter().any(|value| type_of(value) == *kind)).collect();
+    }
+    let hints: [(&str, &[&str]); 4] = [
+        ("object", &["properties", "required", "additionalProperties", "patternProperties", "minProperties"]),
+        ("array", &["items", "minItems", "maxItems", "uniqueItems", "contains"]),
+        ("string", &["pattern", "format", "minLength", "maxLength"]),
+        ("number", &["minimum", "maximum", "multipleOf"]),
+    ];
+    let inferred = hints.into_iter().find(|(_, keywords)| keywords.iter().any(|keyword| schema.contains_key(*keyword)));
+    inferred.map(|(kind, _)| kind).into_iter().collect()
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// A schema of one type, with what Gemini takes beside that type.
+fn typed(kind: &str, mut schema: Schema, nullable: bool, report: &mut Report) -> Schema {
+    let taken: &[&str] = match kind {
+        "string" => &["minLength", "maxLength", "pattern", "format", "enum"],
+        "integer" | "number" => &["minimum", "maximum", "format"],
+        "array" => &["items", "minItems", "maxItems"],
+        "object" => &["properties", "required", "minProperties", "maxProperties"],
+        _ => &[],
+    };
+    schema.remove("type");
+    fit_values(kind, &mut schema, report);
+    fit_format(kind, &mut schema, report);
+    hint_at_lost(kind, &mut schema);
+    let mut out = Map::from_iter([("type".to_owned(), Value::from(kind))]);
+    if nullable {
+        out.insert("nullable".into(), Value::Bool(true));
+    }
+    for (keyword, value) in schema {
+        let keep = (COMMON.contains(&keyword.as_str()) || taken.contains(&keyword.as_str())) && !value.is_null();
+        if keep {
+            out.insert(keyword, value);
+        } else {
+            report.within(&keyword, |report| report.note("removed, which this provider does not take here"));
+        }
+    }
+    match kind {
+        "array" => fit_items(&mut out, report),
+        "object" => fit_properties(&mut out, report),
+        _ => {}
+    }
+    out
+}
+
+/// `enum` stays on strings; for other types it becomes a hint, for making strings of numbers would change the calls.
+fn fit_values(kind: &str, schema: &mut Schema, report: &mut Report) {
+    let Some(Value::Array(mut values)) = schema.remove("enum") else { return };
+    let before = values.len();
+    values.retain(|value| type_of(value) == kind || kind == "number" && value.is_number());
+    if kind == "string" {
+        values.retain(|value| value != "");
+        if values.len() < before {
+            report.within("enum", |report| report.note("left with the texts in it that are not empty"));
+        }
+        if !values.is_empty() {
+            schema.insert("enum".into(), Value::Array(values));
+        }
+    } else if !values.is_empty() {
+        let mut list = values.iter().map(Value::to_string).collect::<Vec<_>>().join(", ");
+        if list.len() > HINT_BYTES {
+            list.truncate(list.floor_char_boundary(HINT_BYTES));
+            list.push('…');
+        }
+        add_hint(schema, &format!("One of: {list}."));
+        report.within("enum", |report| report.note("replaced by a hint, for this provider takes it on strings only"));
+    }
+}
+
+fn fit_format(kind: &str, schema: &mut Schema, report: &mut Report) {
+    let known: &[&str] = match kind {
+        "string" => &["date-time", "enum"],
+        "number" => &["float", "double"],
+        "integer" => &["int32", "int64"],
+        _ => &[],
+    };
+    let Some(Value::String(format)) = schema.get("format") else { return };
+    if !known.contains(&format.as_str()) {
+        let hint = format!("Format: {}.", &format[..format.floor_char_boundary(64)]);
+        schema.remove("format");
+        add_hint(schema, &hint);
+        report.within("format", |report| report.note("replaced by a hint in the description"));
+    }
+}
+
+/// Says in words what [`typed`] is about to drop, where the model would otherwise get it wrong.
+fn hint_at_lost(kind: &str, schema: &mut Schema) {
+    if let Some(factor) = schema.get("multipleOf").cloned() {
+        add_hint(schema, &format!("Must be a multiple of {factor}."));
+    }
+    if kind == "array" && schema.get("uniqueItems") == Some(&Value::Bool(true)) {
+        add_hint(schema, "Items must be distinct.");
+    }
+    let free_form =
+        |schema: &Schema| schema.get("additionalProperties").is_some_and(|rest| *rest != Value::Bool(false));
+    if kind == "object" && free_form(schema) && !schema.contains_key("properties") {
+        add_hint(schema, "Property names are free.");
+    }
+}
+
+fn fit_items(schema: &mut Schema, report: &mut Report) {
+    let items = schema.remove("items").unwrap_or(Value::Bool(true));
+    let items = report.within("items", |report| convert_value(items, report));
+    schema.insert("items".into(), items);
+}
+
+fn fit_properties(schema: &mut Schema, report: &mut Report) {
+    if let Some(Value::Object(properties)) = schema.remove("properties") {
+        let mut converted = Map::new();
+        for (name, property) in properties {
+            report.within("properties", |report| {
+                report.within(&name, |report| match property {
+                    Value::Bool(false) => report.note("removed, for no value is allowed there"),
+                    property => {
+                        let property = convert_value(property, report);
+                        converted.insert(name.clone(), property);
+                    }
+                });
+            });
+        }
+        if !converted.is_empty() {
+            schema.insert("properties".into(), Value::Object(converted));
+        }
+    }
+    keep_defined_required(schema, report);
+}
+
+/// A schema for any JSON value: Gemini has none, so the types that a model may want are listed.
+fn anything(mut schema: Schema, nullable: bool) -> Schema {
+    let description = schema.remove("description");
+    let one = |kind: &str| {
+        let mut one = Map::from_iter([("type".to_owned(), Value::from(kind))]);
+        one.extend(description.clone().map(|text| ("description".to_owned(), text)));
+        if nullable {
+            one.insert("nullable".into(), Value::Bool(true));
+        }
+        Value::Object(one)
+    };
+    Map::from_iter([("anyOf".into(), ["string", "number", "boolean", "object"].map(one).into_iter().collect())])
+}

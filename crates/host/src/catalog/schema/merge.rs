@@ -1,0 +1,146 @@
+//! Two schemas as one: both at once (`allOf`), or either (`anyOf`).
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+/// Adds to `base` what `extra` demands as well. Returns the keywords that cannot be expressed together in one schema;
+/// `base` then keeps its own. Of annotations such as `description`, those of `extra` win.
+pub(super) fn into(base: &mut Map<String, Value>, extra: Map<String, Value>) -> Map<String, Value> {
+    let mut conflicts = Map::new();
+    for (keyword, new) in extra {
+        let Some(old) = base.get_mut(&keyword) else {
+            base.insert(keyword, new);
+            continue;
+        };
+        if *old == new {
+            continue;
+        }
+        match (keyword.as_str(), old, new) {
+            ("properties" | "patternProperties" | "dependentSchemas", Value::Object(old), Value::Object(new)) => {
+                for (name, schema) in new {
+                    match old.get_mut(&name) {
+                        Some(old) => both(old, schema),
+                        None => drop(old.insert(name, schema)),
+                    }
+                }
+            }
+            ("required", Value::Array(old), Value::Array(new)) => {
+                let known: HashSet<String> = old.iter().map(Value::to_string).collect();
+                old.extend(new.into_iter().filter(|name| !known.contains(&name.to_string())));
+            }
+            ("allOf", Value::Array(old), Value::Array(new)) => old.extend(new),
+            ("title" | "description" | "default" | "examples" | "deprecated" | "readOnly" | "writeOnly", old, new) => {
+                *old = new;
+            }
+            ("minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties", old, new) => {
+                if new.as_f64() > old.as_f64() {
+                    *old = new;
+                }
+            }
+            ("maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties", old, new) => {
+                if new.as_f64() < old.as_f64() {
+                    *old = new;
+                }
+            }
+            ("type", old, new) => match common_types(old, &new) {
+                Some(types) => *old = types,
+                None => drop(conflicts.insert(keyword, new)),
+            },
+            (_, _, new) => drop(conflicts.insert(keyword, new)),
+        }
+    }
+    conflicts
+}
+
+/// Makes `schema` demand what `extra` demands as well, with `allOf` where nothing simpler says it.
+pub(super) fn both(schema: &mut Value, extra: Value) {
+    if *schema == Value::Bool(false) || is_open(&extra) {
+        return;
+    }
+    match (is_open(schema), &mut *schema, extra) {
+        (false, Value::Object(base), Value::Object(extra)) => {
+            let conflicts = into(base, extra);
+            if !conflicts.is_empty() {
+                let all = base.entry("allOf").or_insert_with(|| Value::Array(Vec::new()));
+                if let Value::Array(all) = all {
+                    all.push(Value::Object(conflicts));
+                }
+            }
+        }
+        (_, schema, extra) => *schema = extra,
+    }
+}
+
+/// One schema for whatever fits at least one of these; without any, a schema that takes everything.
+pub(super) fn any_of(schemas: Vec<Value>) -> Value {
+    if schemas.iter().any(is_open) {
+        return Value::Object(Map::new());
+    }
+    let mut seen = HashSet::new();
+    let mut distinct: Vec<Value> =
+        schemas.into_iter().filter(|schema| *schema != Value::Bool(false) && seen.insert(schema.to_string())).collect();
+    match distinct.len() {
+        0 => Value::Object(Map::new()),
+        1 => distinct.swap_remove(0),
+        _ => listed(&distinct)
+            .unwrap_or_else(|| Value::Object(Map::from_iter([("anyOf".into(), Value::Array(distinct))]))),
+    }
+}
+
+/// Alternatives that are all single values, as one `enum`: what a tag that tells objects apart becomes.
+fn listed(schemas: &[Value]) -> Option<Value> {
+    let mut values: Vec<Value> = Vec::new();
+    let mut kind = None;
+    for schema in schemas {
+        let schema = schema.as_object()?;
+        for (keyword, value) in schema {
+            match (keyword.as_str(), value) {
+                ("const", value) => values.push(value.clone()),
+                ("enum", Value::Array(more)) => values.extend(more.iter().cloned()),
+                ("type", value) if kind.is_none_or(|kind| kind == value) => kind = Some(value),
+                _ => return None,
+            }
+        }
+        if !schema.contains_key("const") && !schema.contains_key("enum") {
+            return None;
+        }
+    }
+    let mut seen = HashSet::new();
+    values.retain(|value| seen.insert(value.to_string()));
+    let mut list = Map::from_iter([("enum".into(), Value::Array(values))]);
+    list.extend(kind.map(|kind| ("type".to_owned(), kind.clone())));
+    Some(Value::Object(list))
+}
+
+/// Whether a schema says nothing.
+pub(super) fn is_open(schema: &Value) -> bool {
+    match schema {
+        Value::Bool(open) => *open,
+        Value::Object(keywords) => keywords.is_empty(),
+        _ => false,
+    }
+}
+
+/// The types that both allow, or `None` if there are none.
+fn common_types(one: &Value, other: &Value) -> Option<Value> {
+    let list = |types: &Value| match types {
+        Value::Array(types) => types.clone(),
+        only => vec![only.clone()],
+    };
+    let other = list(other);
+    let mut common: Vec<Value> = Vec::new();
+    for name in list(one) {
+        if other.contains(&name) || name == "integer" && other.iter().any(|other| other == "number") {
+            common.push(name);
+        } else if name == "number" && other.iter().any(|other| other == "integer") {
+            common.push("integer".into());
+        }
+    }
+    common.dedup();
+    match common.len() {
+        0 => None,
+        1 => common.pop(),
+        _ => Some(Value::Array(common)),
+    }
+}

@@ -1,0 +1,79 @@
+//! What cleaning changed, and where.
+
+/// One thing that cleaning changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Where, as a JSON Pointer (RFC 6901) from the root, through inlined definitions; at most [`Change::PATH_BYTES`].
+    pub path: String,
+    /// What, as a clause in lower case. Names in it come from the schema: show it through the sanitiser.
+    pub what: String,
+}
+
+impl Change {
+    /// Most changes that are listed; one more entry, with an empty path, then counts the rest.
+    pub const MAX: usize = 100;
+
+    /// Longest path in bytes; a longer one ends in `…`.
+    pub const PATH_BYTES: usize = 256;
+}
+
+/// The list being written, and the place in the schema that the walk has come to.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    place: Vec<String>,
+    changes: Vec<Change>,
+    omitted: usize,
+}
+
+impl Report {
+    /// Does something one level deeper.
+    pub(super) fn within<T>(&mut self, name: &str, act: impl FnOnce(&mut Self) -> T) -> T {
+        self.enter(name);
+        let result = act(self);
+        self.leave();
+        result
+    }
+
+    /// Goes one level deeper, until [`Self::leave`].
+    pub(super) fn enter(&mut self, name: &str) {
+        let end = name.floor_char_boundary(Change::PATH_BYTES);
+        self.place.push(name[..end].replace('~', "~0").replace('/', "~1"));
+    }
+
+    /// Goes back up.
+    pub(super) fn leave(&mut self) {
+        self.place.pop();
+    }
+
+    /// How many levels deep the walk is.
+    pub(super) fn depth(&self) -> usize {
+        self.place.len()
+    }
+
+    /// Notes a change at the present place.
+    pub(super) fn note(&mut self, what: impl Into<String>) {
+        if self.changes.len() == Change::MAX {
+            self.omitted += 1;
+            return;
+        }
+        let mut path = String::new();
+        for name in &self.place {
+            path.push('/');
+            path.push_str(name);
+            if path.len() > Change::PATH_BYTES {
+                path.truncate(path.floor_char_boundary(Change::PATH_BYTES - '…'.len_utf8()));
+                path.push('…');
+                break;
+            }
+        }
+        self.changes.push(Change { path, what: what.into() });
+    }
+
+    /// The list.
+    pub(super) fn into_changes(mut self) -> Vec<Change> {
+        if self.omitted > 0 {
+            self.changes.push(Change { path: String::new(), what: format!("{} more changes", self.omitted) });
+        }
+        self.changes
+    }
+}

@@ -1,0 +1,127 @@
+//! The root of an input schema: one plain object, for no provider takes alternatives there.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde_json::{Map, Value};
+
+use super::report::Report;
+use super::{add_hint, has_type, merge};
+
+/// Longest hint on alternatives, in bytes.
+const HINT_BYTES: usize = 400;
+
+/// Makes the root an object with `properties`, and without `allOf`, `anyOf`, `oneOf`, `not`, `enum`, `const`.
+pub(super) fn flatten(schema: Value, report: &mut Report) -> Map<String, Value> {
+    let Value::Object(mut root) = schema else {
+        report.note("replaced by an object, as the arguments of a tool are one");
+        return empty_object();
+    };
+    merge_all_of(&mut root, report);
+    for keyword in ["anyOf", "oneOf"] {
+        if let Some(Value::Array(alternatives)) = root.remove(keyword) {
+            report.within(keyword, |report| unite(&mut root, alternatives, keyword == "oneOf", report));
+        }
+    }
+    for keyword in ["enum", "const", "not"] {
+        if root.remove(keyword).is_some() {
+            report.within(keyword, |report| report.note("removed, which providers do not take at the root"));
+        }
+    }
+    if !root.contains_key("type") {
+        report.note("added `type`: object");
+    } else if !has_type(&root, "object") {
+        report.note("replaced by an object, as the arguments of a tool are one");
+        root.retain(|keyword, _| keyword == "description" || keyword == "title");
+    } else if root.get("type").is_some_and(Value::is_array) {
+        report.note("reduced `type` to object");
+    }
+    root.insert("type".into(), "object".into());
+    if !root.contains_key("properties") {
+        report.note("added empty `properties`");
+        root.insert("properties".into(), Value::Object(Map::new()));
+    }
+    root
+}
+
+fn empty_object() -> Map<String, Value> {
+    Map::from_iter([("type".into(), "object".into()), ("properties".into(), Value::Object(Map::new()))])
+}
+
+/// Merges the parts of `allOf`, and of `allOf` within them, into the schema that holds it.
+pub(super) fn merge_all_of(schema: &mut Map<String, Value>, report: &mut Report) {
+    let Some(Value::Array(parts)) = schema.remove("allOf") else { return };
+    report.enter("allOf");
+    report.note("merged into the schema that held it");
+    let own = std::mem::take(schema);
+    let parts = parts.into_iter().filter_map(|part| match part {
+        Value::Object(part) => Some(part),
+        _ => None,
+    });
+    for mut part in parts.chain([own]) {
+        merge_all_of(&mut part, report);
+        for keyword in merge::into(schema, part).keys() {
+            report.note(format!("left out the `{keyword}` of one part, for another part has its own"));
+        }
+    }
+    report.leave();
+}
+
+/// Turns alternatives into one object: every property of any of them, and required what all of them require.
+pub(super) fn unite(schema: &mut Map<String, Value>, alternatives: Vec<Value>, only_one: bool, report: &mut Report) {
+    report.note(format!("made one object of {} alternatives", alternatives.len()));
+    let mut properties: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    let mut required: Option<Vec<Value>> = None;
+    let mut choices = Vec::new();
+    for alternative in alternatives {
+        let may_be_object = |one: &Map<String, Value>| !one.contains_key("type") || has_type(one, "object");
+        if !alternative.as_object().is_some_and(may_be_object) {
+            continue;
+        }
+        let mut alternative = flatten(alternative, &mut Report::default());
+        let Some(Value::Object(own)) = alternative.remove("properties") else { continue };
+        let names = match alternative.remove("required") {
+            Some(Value::Array(names)) => names,
+            _ => Vec::new(),
+        };
+        choices.push(choice(&names, &own));
+        let own_names: HashSet<&Value> = names.iter().collect();
+        required = Some(match required {
+            Some(shared) => shared.into_iter().filter(|name| own_names.contains(name)).collect(),
+            None => names,
+        });
+        for (name, schema) in own {
+            properties.entry(name).or_default().push(schema);
+        }
+    }
+    let properties: Map<_, _> = properties.into_iter().map(|(name, schemas)| (name, merge::any_of(schemas))).collect();
+    let mut united = Map::from_iter([("properties".to_owned(), Value::Object(properties))]);
+    united.extend(required.filter(|names| !names.is_empty()).map(|names| ("required".to_owned(), Value::Array(names))));
+    merge::into(schema, united);
+    hint_at(schema, choices, only_one);
+}
+
+/// How one alternative is told from the others: by what it requires, or else by what it has.
+fn choice(required: &[Value], properties: &Map<String, Value>) -> String {
+    let required: Vec<&str> = required.iter().filter_map(Value::as_str).collect();
+    if required.is_empty() {
+        properties.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+    } else {
+        required.join(", ")
+    }
+}
+
+fn hint_at(schema: &mut Map<String, Value>, mut choices: Vec<String>, only_one: bool) {
+    choices.retain(|choice| !choice.is_empty());
+    choices.dedup();
+    if choices.len() > 1 {
+        let how = if only_one { "exactly" } else { "at least" };
+        let mut hint = format!("Give {how} one of these sets of properties: {}", choices.join(" | "));
+        if hint.len() > HINT_BYTES {
+            hint.truncate(hint.floor_char_boundary(HINT_BYTES));
+            hint.push('…');
+        } else {
+            hint.push('.');
+        }
+        add_hint(schema, &hint);
+    }
+}
