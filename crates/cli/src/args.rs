@@ -121,7 +121,7 @@ pub(crate) struct ToolsArgs {
 
 /// `call`.
 #[derive(Debug, Args)]
-#[command(after_help = "Arguments:
+#[command(after_help = "How values are read:
   path=README.md       a value, read as the tool's schema says: text, number, true or false
   paths=a paths=b      several values for a list
   filter:='{\"a\": 1}'   JSON as it stands

@@ -1,6 +1,6 @@
 //! What went wrong, for a person and for a program, and the exit code that goes with it.
 
-use std::{error::Error, fmt::Write, process::ExitCode};
+use std::{error::Error, fmt::Write, io, process::ExitCode};
 
 use serde::Serialize;
 use toolrack_host::{CallErrorKind, text};
@@ -103,6 +103,14 @@ impl Failure {
             let _ = write!(lines, "\nhint: {}", text::for_line(hint));
         }
         lines
+    }
+}
+
+/// What the system said, without its number, for a message that names the file itself.
+pub(crate) fn in_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
+        kind => kind.to_string(),
     }
 }
 

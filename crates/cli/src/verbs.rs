@@ -75,6 +75,11 @@ fn no_such_server(name: &str, loaded: &Loaded, exit: Exit) -> Failure {
             .hint("correct what is reported above")
             .server(name);
     }
+    if !loaded.is_whole {
+        return Failure::config(format!("there is no server `{name}` in the files that could be read"))
+            .hint("correct what is reported above")
+            .server(name);
+    }
     let known = loaded.desired.keys().map(ServerName::as_str);
     let hint = match suggest::closest(name, known) {
         Some(meant) => format!("did you mean `{meant}`?"),
@@ -170,7 +175,10 @@ fn failed(error: &CallError) -> Failure {
                 State::PendingTrust => {
                     format!("see it with `toolrack pending`, approve it with `toolrack trust {server}`")
                 }
-                State::Disabled => format!("set \"enabled\": true in {source_of}"),
+                State::Disabled => match source_of.path {
+                    Some(_) => format!("set \"enabled\": true in {source_of}"),
+                    None => format!("take the entry `{server}` out of your configuration"),
+                },
                 State::NeedsAuth { .. } => format!("give it an `Authorization` header in {source_of}"),
                 _ if failure.exit == Exit::Usage => format!("correct the entry `{server}` in {source_of}"),
                 _ => format!("`toolrack -v list {server}` tells more"),

@@ -17,7 +17,7 @@ use crate::{
     args::Global,
     asker::Terminal,
     builtin::{self, Builtin},
-    error::{Exit, Failure, with_causes},
+    error::{Exit, Failure, in_words, with_causes},
     screen::Screen,
 };
 
@@ -45,7 +45,7 @@ impl World {
     /// When there is no working folder, nothing says where the configuration is, or a `--root` is no folder.
     pub(crate) async fn open(global: Global, environment: Environment, screen: Arc<Screen>) -> Result<Self, Failure> {
         let folder = std::env::current_dir().map_err(|error| {
-            let message = format!("the working folder cannot be used: {error}");
+            let message = format!("the working folder cannot be used: {}", in_words(&error));
             Failure::new(Exit::Other, "NO_WORKING_FOLDER", message)
         })?;
         let places = Places::from_env(&environment).map_err(|error| Failure::config(error.to_string()))?;
@@ -189,16 +189,18 @@ impl World {
 
 /// A file that was asked for by name and cannot be read as a whole.
 fn unusable_file(problem: &Problem) -> Failure {
-    let mut failure = Failure::config(format!("{problem:#}"));
-    failure.hint.clone_from(&problem.hint);
-    failure
+    let mut place = problem.path.as_ref().map_or_else(String::new, |path| path.display().to_string());
+    for number in [problem.line, problem.column].into_iter().flatten() {
+        place += &format!(":{number}");
+    }
+    Failure { hint: problem.hint.clone(), ..Failure::config(format!("{place}: {}", problem.message)) }
 }
 
 /// A folder that servers may know of.
 fn root(folder: &Path) -> Result<Root, Failure> {
     let refused =
         |why: &str| Failure::usage(format!("--root {}: {why}", folder.display())).hint("give a folder that exists");
-    let real = folder.canonicalize().map_err(|error| refused(&error.to_string()))?;
+    let real = folder.canonicalize().map_err(|error| refused(&in_words(&error)))?;
     if !real.is_dir() {
         return Err(refused("it is not a folder"));
     }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use toolrack_host::text;
 
 use super::fence::Fence;
-use crate::render::size;
+use crate::{error::in_words, render::size};
 
 /// Entries of one folder that are listed.
 const MAX_ENTRIES: usize = 10_000;
@@ -46,10 +46,8 @@ impl Refused {
             doing,
             path: path.to_owned(),
             // The kind alone: the system's text may name paths that the caller did not.
-            why: match error.kind() {
-                io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
-                kind => kind.to_string(),
-            },
+            why: in_words(error),
+        },
         }
     }
 }

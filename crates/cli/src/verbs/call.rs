@@ -8,7 +8,7 @@ use toolrack_host::{Call, Host, ServerName, ToolOutcome, Unknown, mcp::Progress}
 use crate::{
     args::CallArgs,
     arguments::{self, BadArguments},
-    error::{Exit, Failure},
+    error::{Exit, Failure, in_words},
     render::{call, size},
     suggest,
     wire::World,
@@ -55,14 +55,14 @@ pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
         request = request.timeout(timeout);
     }
     let screen = Arc::clone(&world.screen);
-    let request = request.on_progress(Arc::new(move |progress| screen.progress(&in_words(&progress))));
+    let request = request.on_progress(Arc::new(move |progress| screen.progress(&as_far_as(&progress))));
     let outcome =
         host.call(request).await.map_err(|error| super::failed(&error).server(server.as_str()).tool(&tool.name))?;
     show(outcome, world).await
 }
 
 /// `3 of 10: copying`
-fn in_words(progress: &Progress) -> String {
+fn as_far_as(progress: &Progress) -> String {
     let done = progress.progress;
     let done = match progress.total {
         Some(total) => format!("{done} of {total}"),
@@ -113,7 +113,7 @@ fn read_args(args: String) -> Result<String, Failure> {
     let (mut from, place): (Box<dyn Read>, String) = if args == "-" {
         (Box::new(std::io::stdin().lock()), "stdin".to_owned())
     } else if let Some(path) = args.strip_prefix('@') {
-        let file = std::fs::File::open(path).map_err(|error| Failure::usage(format!("cannot read {path}: {error}")))?;
+        let file = std::fs::File::open(path).map_err(|error| Failure::usage(format!("cannot read {path}: {}", in_words(&error))))?;
         (Box::new(file), path.to_owned())
     } else {
         return Ok(args);
@@ -122,7 +122,7 @@ fn read_args(args: String) -> Result<String, Failure> {
     from.by_ref()
         .take(MAX_ARGS + 1)
         .read_to_string(&mut json)
-        .map_err(|error| Failure::usage(format!("cannot read {place}: {error}")))?;
+        .map_err(|error| Failure::usage(format!("cannot read {place}: {}", in_words(&error))))?;
     if json.len() as u64 > MAX_ARGS {
         return Err(Failure::usage(format!("{place} is too large: arguments may have {}", size(MAX_ARGS))));
     }

@@ -12,21 +12,74 @@ fn fake() -> &'static str {
 #[test]
 fn three_habits_write_what_they_mean_and_try_it() {
     let rack = Rack::new();
-    assert_snapshot!(rack.run(&["add", "dashes", "--", fake(), "stdio"]), @"");
-    assert_snapshot!(rack.run(&["add", "plain", "-e", "A=1", fake(), "stdio", "--era", "both"]), @"");
+    assert_snapshot!(rack.run(&["add", "dashes", "--", fake(), "stdio"]), @"
+        $ toolrack add dashes -- [FAKE] stdio
+        added the stdio server dashes to [HOME]/toolrack/mcp.json
+        + dashes  stdio  user  connected (22 tools)
+        [0]
+    ");
+    assert_snapshot!(rack.run(&["add", "plain", "-e", "A=1", fake(), "stdio", "--era", "both"]), @"
+        $ toolrack add plain -e A=1 [FAKE] stdio --era both
+        added the stdio server plain to [HOME]/toolrack/mcp.json
+        + plain  stdio  user  connected (22 tools)
+        [0]
+    ");
     let server = FakeHttp::start::<&str>(&[]);
     let ran = rack.run(&["add", "url", server.url(), "-H", "X-Key: ${KEY:-k}"]).ends_with(0);
     assert!(ran.stdout.contains("added the http server url"), "{ran}");
     let written = rack.home.read("toolrack/mcp.json").replace(fake(), "[FAKE]").replace(server.url(), "[URL]");
-    assert_snapshot!(written, @"");
+    assert_snapshot!(written, @r#"
+        {
+          "mcpServers": {
+            "dashes": {
+              "type": "stdio",
+              "command": "[FAKE]",
+              "args": ["stdio"]
+            },
+            "plain": {
+              "type": "stdio",
+              "command": "[FAKE]",
+              "args": ["stdio", "--era", "both"],
+              "env": {
+                "A": "1"
+              }
+            },
+            "url": {
+              "type": "http",
+              "url": "[URL]",
+              "headers": {
+                "X-Key": "${KEY:-k}"
+              }
+            }
+          }
+        }
+    "#);
 }
 
 #[test]
 fn a_server_that_does_not_work_is_written_all_the_same() {
     let rack = Rack::new();
-    assert_snapshot!(rack.run(&["add", "gone", "--", "/nonexistent/server"]), @"");
-    assert_snapshot!(rack.run(&["add", "later", "--no-test", "--", "/nonexistent/server"]), @"");
-    assert_snapshot!(rack.run(&["list", "gone", "later"]), @"");
+    assert_snapshot!(rack.run(&["add", "gone", "--", "/nonexistent/server"]), @"
+        $ toolrack add gone -- /nonexistent/server
+        added the stdio server gone to [HOME]/toolrack/mcp.json
+        --- stderr ---
+        error: the server gone ([HOME]/toolrack/mcp.json) is not connected: no such file: /nonexistent/server; check the path of the command
+        hint: `toolrack -v list gone` tells more
+        [4]
+    ");
+    assert_snapshot!(rack.run(&["add", "later", "--no-test", "--", "/nonexistent/server"]), @"
+        $ toolrack add later --no-test -- /nonexistent/server
+        added the stdio server later to [HOME]/toolrack/mcp.json
+        [0]
+    ");
+    assert_snapshot!(rack.run(&["list", "gone", "later"]), @"
+        $ toolrack list gone later
+        x gone   stdio  user  failed - no such file: /nonexistent/server; check the path of the command
+          configured in [HOME]/toolrack/mcp.json
+        x later  stdio  user  failed - no such file: /nonexistent/server; check the path of the command
+          configured in [HOME]/toolrack/mcp.json
+        [0]
+    ");
 }
 
 #[test]
@@ -34,7 +87,12 @@ fn a_name_that_is_taken_is_refused_and_nothing_is_lost() {
     let rack = Rack::new();
     let before = "{\n  // mine\n  \"mcpServers\": { \"fs\": { \"command\": \"x\" } }, // keep\n}\n";
     rack.home.write("toolrack/mcp.json", before);
-    assert_snapshot!(rack.run(&["add", "fs", "--", "y"]), @"");
+    assert_snapshot!(rack.run(&["add", "fs", "--", "y"]), @"
+        $ toolrack add fs -- y
+        --- stderr ---
+        error: `fs` is already configured in [HOME]/toolrack/mcp.json: choose another name, remove it first, or replace it
+        [2]
+    ");
     assert_eq!(rack.home.read("toolrack/mcp.json"), before);
     let _ = rack.run(&["add", "other", "--no-test", "--", "y"]).ends_with(0);
     let after = rack.home.read("toolrack/mcp.json");
@@ -44,7 +102,12 @@ fn a_name_that_is_taken_is_refused_and_nothing_is_lost() {
 #[test]
 fn an_entry_for_the_project_may_run_for_the_one_who_added_it() {
     let rack = Rack::new();
-    assert_snapshot!(rack.run(&["add", "-s", "project", "ours", "--", fake(), "stdio"]), @"");
+    assert_snapshot!(rack.run(&["add", "-s", "project", "ours", "--", fake(), "stdio"]), @"
+        $ toolrack add -s project ours -- [FAKE] stdio
+        added the stdio server ours to [HOME]/work/.mcp.json
+        + ours  stdio  project  connected (22 tools)
+        [0]
+    ");
     let changed = rack.home.read("work/.mcp.json").replace("\"stdio\"]", "\"stdio\", \"--era\", \"both\"]");
     work_file(&rack, ".mcp.json", &changed);
     let _ = rack.run(&["call", "ours/echo", "text=x"]).ends_with(7);
@@ -62,9 +125,31 @@ fn an_entry_for_this_project_only_lies_with_the_users_own_files() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let rack = Rack::new();
-    assert_snapshot!(rack.run(&["add", "a/b", "--", "x"]), @"");
-    assert_snapshot!(rack.run(&["add", "url", "https://example.com", "-e", "A=1"]), @"");
-    assert_snapshot!(rack.run(&["add", "url", "https://example.com", "more"]), @"");
-    assert_snapshot!(rack.run(&["add", "x", "--tpyo", "y"]), @"");
+    assert_snapshot!(rack.run(&["add", "a/b", "--", "x"]), @"
+        $ toolrack add a/b -- x
+        --- stderr ---
+        error: `a/b` cannot be a server name: `/` separates server and tool
+        [2]
+    ");
+    assert_snapshot!(rack.run(&["add", "url", "https://example.com", "-e", "A=1"]), @"
+        $ toolrack add url https://example.com -e A=1
+        --- stderr ---
+        error: `url` cannot be added: `env` means nothing to a server of type `http`
+        [2]
+    ");
+    assert_snapshot!(rack.run(&["add", "url", "https://example.com", "more"]), @"
+        $ toolrack add url https://example.com more
+        --- stderr ---
+        error: unexpected argument 'more' found
+        hint: toolrack add --help
+        [2]
+    ");
+    assert_snapshot!(rack.run(&["add", "x", "--tpyo", "y"]), @"
+        $ toolrack add x --tpyo y
+        --- stderr ---
+        error: unexpected argument '--tpyo'; a command that begins so goes after `--`
+        hint: toolrack add --help
+        [2]
+    ");
     assert!(!rack.home.toolrack_home().join("mcp.json").exists());
 }

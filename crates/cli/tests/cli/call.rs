@@ -15,60 +15,169 @@ fn rack() -> Rack {
 #[test]
 fn words_become_what_the_schema_wants() {
     let rack = rack();
-    assert_snapshot!(rack.run(&["call", "fake/add", "a=1", "b=2.5"]), @"");
-    assert_snapshot!(rack.run(&["call", "fake.echo", "text=5"]), @"");
-    assert_snapshot!(rack.run(&["call", "mcp__fake__echo", "text:=\"a b\""]), @"");
+    assert_snapshot!(rack.run(&["call", "fake/add", "a=1", "b=2.5"]), @"
+        $ toolrack call fake/add a=1 b=2.5
+        3.5
+        [0]
+    ");
+    assert_snapshot!(rack.run(&["call", "fake.echo", "text=5"]), @"
+        $ toolrack call fake.echo text=5
+        5
+        [0]
+    ");
+    assert_snapshot!(rack.run(&["call", "mcp__fake__echo", "text:=\"a b\""]), @r#"
+        $ toolrack call mcp__fake__echo text:="a b"
+        a b
+        [0]
+    "#);
 }
 
 #[test]
 fn arguments_come_as_json_from_the_line_a_file_or_stdin() {
     let rack = rack();
     work_file(&rack, "args.json", r#"{ "a": 1, "b": 2 }"#);
-    assert_snapshot!(rack.run(&["call", "fake/add", "--args", r#"{"a":1,"b":2}"#]), @"");
-    assert_snapshot!(rack.run(&["call", "fake/add", "--args", "@args.json", "b=9"]), @"");
-    assert_snapshot!(rack.run_with_stdin(&["call", "fake/add", "--args", "-"], r#"{"a":3,"b":4}"#), @"");
-    assert_snapshot!(rack.run(&["call", "fake/add", "--args", "@nope.json"]), @"");
-    assert_snapshot!(rack.run(&["call", "fake/add", "--args", "[1]"]), @"");
+    assert_snapshot!(rack.run(&["call", "fake/add", "--args", r#"{"a":1,"b":2}"#]), @r#"
+        $ toolrack call fake/add --args {"a":1,"b":2}
+        3
+        [0]
+    "#);
+    assert_snapshot!(rack.run(&["call", "fake/add", "--args", "@args.json", "b=9"]), @"
+        $ toolrack call fake/add --args @args.json b=9
+        10
+        [0]
+    ");
+    assert_snapshot!(rack.run_with_stdin(&["call", "fake/add", "--args", "-"], r#"{"a":3,"b":4}"#), @"
+        $ toolrack call fake/add --args -
+        7
+        [0]
+    ");
+    assert_snapshot!(rack.run(&["call", "fake/add", "--args", "@nope.json"]), @"
+        $ toolrack call fake/add --args @nope.json
+        --- stderr ---
+        error: cannot read nope.json: No such file or directory (os error 2)
+        [2]
+    ");
+    assert_snapshot!(rack.run(&["call", "fake/add", "--args", "[1]"]), @r#"
+        $ toolrack call fake/add --args [1]
+        --- stderr ---
+        error: --args must be a JSON object, such as {"path": "."}
+        [2]
+    "#);
 }
 
 #[test]
 fn arguments_that_do_not_fit_are_refused_before_anything_is_sent() {
     let effects = SideEffects::new();
     let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]);
-    assert_snapshot!(rack.run(&["call", "fake/add", "a=1", "b=two"]), @"");
-    assert_snapshot!(rack.run(&["call", "fake/add", "a=1", "c=2"]), @"");
-    assert_snapshot!(rack.run(&["call", "fake/add", "a"]), @"");
+    assert_snapshot!(rack.run(&["call", "fake/add", "a=1", "b=two"]), @"
+        $ toolrack call fake/add a=1 b=two
+        --- stderr ---
+        error: `b` must be a number, and `two` is not
+        hint: `toolrack tools fake --schema` shows what it takes
+        [2]
+    ");
+    assert_snapshot!(rack.run(&["call", "fake/add", "a=1", "c=2"]), @"
+        $ toolrack call fake/add a=1 c=2
+        --- stderr ---
+        warning: the tool names no argument `c`
+        error: the arguments do not fit the tool: `b` is missing
+        hint: `toolrack tools fake --schema` shows what it takes
+        [2]
+    ");
+    assert_snapshot!(rack.run(&["call", "fake/add", "a"]), @"
+        $ toolrack call fake/add a
+        --- stderr ---
+        error: `a` is no argument: write name=value, or name:=json
+        [2]
+    ");
     assert_eq!(effects.read().lines.len(), 0);
     let sent = rack.run(&["call", "fake/add", "a=1", "--no-validate"]);
-    assert_snapshot!(sent, @"");
+    assert_snapshot!(sent, @"
+        $ toolrack call fake/add a=1 --no-validate
+        1
+        [0]
+    ");
     assert_eq!(effects.read().runs_of("add"), 1);
 }
 
 #[test]
 fn a_result_for_programs_has_every_documented_field() {
-    assert_snapshot!(rack().run(&["call", "fake/structured", "--json"]), @"");
+    assert_snapshot!(rack().run(&["call", "fake/structured", "--json"]), @r#"
+        $ toolrack call fake/structured --json
+        {"server":"fake","tool":"structured","is_error":false,"text":"{\"label\":\"answer\",\"value\":42}","content":[{"type":"text","text":"{\"label\":\"answer\",\"value\":42}"}],"structured":{"label":"answer","value":42},"warnings":[],"truncated":false,"artifacts":[],"duration_ms":0}
+        [0]
+    "#);
 }
 
 #[test]
 fn what_is_no_text_is_described() {
-    assert_snapshot!(rack().run(&["call", "fake/image"]), @"");
+    assert_snapshot!(rack().run(&["call", "fake/image"]), @"
+        $ toolrack call fake/image
+        one of each
+        [image image/png, 70 B]
+        [audio audio/wav, 3 B]
+        a note
+        [resource application/octet-stream, 3 B]
+        [link note fake://note]
+        [0]
+    ");
 }
 
 #[test]
 fn an_error_of_the_tool_is_a_result_and_ends_with_5() {
     let rack = rack();
-    assert_snapshot!(rack.run(&["call", "fake/fail", "message=no luck"]), @"");
-    assert_snapshot!(rack.run(&["call", "fake/fail", "message=no luck", "--json"]), @"");
-    assert_snapshot!(rack.run(&["call", "fake/protocol_error", "message=refused"]), @"");
+    assert_snapshot!(rack.run(&["call", "fake/fail", "message=no luck"]), @"
+        $ toolrack call fake/fail message=no luck
+        no luck
+        --- stderr ---
+        error: `fake/fail` reported an error
+        [5]
+    ");
+    assert_snapshot!(rack.run(&["call", "fake/fail", "message=no luck", "--json"]), @r#"
+        $ toolrack call fake/fail message=no luck --json
+        {"server":"fake","tool":"fail","is_error":true,"text":"no luck","content":[{"type":"text","text":"no luck"}],"structured":null,"warnings":[],"truncated":false,"artifacts":[],"duration_ms":0}
+        --- stderr ---
+        {"error":{"code":"TOOL_ERROR","message":"`fake/fail` reported an error","hint":null,"server":"fake","tool":"fail"}}
+        [5]
+    "#);
+    assert_snapshot!(rack.run(&["call", "fake/protocol_error", "message=refused"]), @"
+        $ toolrack call fake/protocol_error message=refused
+        --- stderr ---
+        error: fake refused protocol_error: refused (error -32603)
+        [5]
+    ");
 }
 
 #[test]
 fn an_unknown_name_gets_a_suggestion_and_ends_with_5() {
     let rack = rack();
-    assert_snapshot!(rack.run(&["call", "fake/ecko", "text=x"]), @"");
-    assert_snapshot!(rack.run(&["call", "faek/echo", "text=x"]), @"");
-    assert_snapshot!(rack.run(&["call", "postgres/query"]), @"");
-    assert_snapshot!(rack.run(&["--json", "call", "fake/ecko"]), @"");
+    assert_snapshot!(rack.run(&["call", "fake/ecko", "text=x"]), @"
+        $ toolrack call fake/ecko text=x
+        --- stderr ---
+        error: there is no tool `fake/ecko`
+        hint: did you mean `fake/echo`?
+        [5]
+    ");
+    assert_snapshot!(rack.run(&["call", "faek/echo", "text=x"]), @"
+        $ toolrack call faek/echo text=x
+        --- stderr ---
+        error: there is no server `faek`
+        hint: did you mean `fake`?
+        [5]
+    ");
+    assert_snapshot!(rack.run(&["call", "postgres/query"]), @"
+        $ toolrack call postgres/query
+        --- stderr ---
+        error: there is no server `postgres`
+        hint: `toolrack list` shows all servers
+        [5]
+    ");
+    assert_snapshot!(rack.run(&["--json", "call", "fake/ecko"]), @r#"
+        $ toolrack --json call fake/ecko
+        --- stderr ---
+        {"error":{"code":"UNKNOWN_TOOL","message":"there is no tool `fake/ecko`","hint":"did you mean `fake/echo`?","server":"fake","tool":"ecko"}}
+        [5]
+    "#);
 }
 
 #[test]
@@ -109,8 +218,19 @@ fn what_a_project_brings_is_not_started_and_ends_with_7() {
     let rack = Rack::new();
     let server = fake(&["--log", effects.path_str(), "--log-all"]);
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", server)]));
-    assert_snapshot!(rack.run(&["call", "theirs/echo", "text=x"]), @"");
-    assert_snapshot!(rack.run(&["list"]), @"");
+    assert_snapshot!(rack.run(&["call", "theirs/echo", "text=x"]), @"
+        $ toolrack call theirs/echo text=x
+        --- stderr ---
+        error: the server theirs ([HOME]/work/.mcp.json) is not connected: it comes from a project file and is not trusted yet
+        hint: see it with `toolrack pending`, approve it with `toolrack trust theirs`
+        [7]
+    ");
+    assert_snapshot!(rack.run(&["list"]), @"
+        $ toolrack list
+        + builtin  native  built in  connected (5 tools)
+        = theirs   stdio   project   pending approval
+        [0]
+    ");
     let _ = rack.run(&["tools", "theirs"]).ends_with(7);
     assert_eq!(effects.read().lines.len(), 0, "it was started");
 }
@@ -144,6 +264,7 @@ fn text_of_a_server_is_shown_and_never_obeyed() {
             };
             assert!(!text.contains(obeyed), "{text:?}");
         }
+        assert!(format!("{ran}").contains(r"\u"), "the fault shows: {ran}");
     }
 }
 
@@ -171,8 +292,18 @@ fn nobody_is_asked_where_there_is_no_terminal() {
 fn folders_are_named_to_a_server_only_when_the_person_says_so() {
     let rack = rack();
     let _ = rack.run(&["call", "fake/roots"]).ends_with(5);
-    assert_snapshot!(rack.run(&["call", "fake/roots", "--root", "."]), @"");
-    assert_snapshot!(rack.run(&["call", "fake/roots", "--root", "nope"]), @"");
+    assert_snapshot!(rack.run(&["call", "fake/roots", "--root", "."]), @r#"
+        $ toolrack call fake/roots --root .
+        {"roots":[{"name":"work","uri":"file://[HOME]/work/"}]}
+        [0]
+    "#);
+    assert_snapshot!(rack.run(&["call", "fake/roots", "--root", "nope"]), @"
+        $ toolrack call fake/roots --root nope
+        --- stderr ---
+        error: --root nope: No such file or directory (os error 2)
+        hint: give a folder that exists
+        [2]
+    ");
 }
 
 #[test]

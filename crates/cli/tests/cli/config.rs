@@ -12,8 +12,18 @@ fn a_file_that_cannot_be_read_is_shown_with_the_place() {
         "toolrack/mcp.json",
         "{\n  \"mcpServers\": {\n    \"fs\": { \"command\": \"x\" \"args\": [] }\n  }\n}\n",
     );
-    assert_snapshot!(rack.run(&["list"]), @"");
-    let _ = rack.run(&["call", "fs/x"]).ends_with(5);
+    assert_snapshot!(rack.run(&["list"]), @r#"
+        $ toolrack list
+        + builtin  native  built in  connected (5 tools)
+        --- stderr ---
+        [HOME]/toolrack/mcp.json:3:27: error: this is not JSON: expected comma
+          3 |     "fs": { "command": "*" "****": [] }
+            |                           ^
+          hint: nothing of this file is used until it can be read
+        [0]
+    "#);
+    let error = rack.run(&["call", "fs/x", "--json"]).ends_with(2).error();
+    assert_eq!(error["message"], "there is no server `fs` in the files that could be read");
 }
 
 #[test]
@@ -22,30 +32,47 @@ fn one_bad_entry_costs_only_itself() {
     let ran = rack.run(&["call", "good/echo", "text=x"]).ends_with(0);
     assert_eq!(ran.stdout, "x\n");
     assert!(ran.stderr.contains("mcp.json:1:"), "{ran}");
-    assert_snapshot!(rack.run(&["-q", "call", "bad/x"]).ends_with(2).stderr.lines().last().unwrap(), @"");
+    assert_snapshot!(rack.run(&["-q", "call", "bad/x"]).ends_with(2).stderr.lines().last().unwrap(), @"hint: correct what is reported above");
 }
 
 #[test]
 fn a_file_that_was_named_must_be_usable() {
     let rack = Rack::new();
     work_file(&rack, "broken.json", "{");
-    assert_snapshot!(rack.run(&["--mcp-config", "nope.json", "list"]), @"");
+    assert_snapshot!(rack.run(&["--mcp-config", "nope.json", "list"]), @"
+        $ toolrack --mcp-config nope.json list
+        --- stderr ---
+        error: [HOME]/work/nope.json: error: the file does not exist
+        [2]
+    ");
     let error = rack.run(&["--json", "--mcp-config", "broken.json", "list"]).ends_with(2).error();
     assert_eq!(error["code"], "CONFIG");
-    assert!(error["message"].as_str().unwrap().contains("broken.json:1:2"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("broken.json:1:1"), "{error}");
 }
 
 #[test]
 fn files_that_are_named_add_to_the_others() {
     let rack = Rack::with(&[("fake", fake(&[]))]);
     work_file(&rack, "more.json", &mcp_json(&[("more", fake(&[]))]));
-    assert_snapshot!(rack.run(&["--mcp-config", "more.json", "list"]), @"");
+    assert_snapshot!(rack.run(&["--mcp-config", "more.json", "list"]), @"
+        $ toolrack --mcp-config more.json list
+        + builtin  native  built in      connected (5 tools)
+        + fake     stdio   user          connected (22 tools)
+        + more     stdio   command line  connected (22 tools)
+        [0]
+    ");
 }
 
 #[test]
 fn a_variable_without_a_value_is_named_and_ends_with_2() {
     let rack = Rack::with(&[("fs", json!({ "command": "x", "env": { "KEY": "${NO_SUCH_VARIABLE}" } }))]);
-    assert_snapshot!(rack.run(&["call", "fs/x"]), @"");
+    assert_snapshot!(rack.run(&["call", "fs/x"]), @"
+        $ toolrack call fs/x
+        --- stderr ---
+        error: the server fs ([HOME]/toolrack/mcp.json) is not connected: `env.KEY`: the environment variable `NO_SUCH_VARIABLE` is not set; set it, write `${NO_SUCH_VARIABLE:-default}`, or write `$$` if a plain dollar sign is meant
+        hint: correct the entry `fs` in [HOME]/toolrack/mcp.json
+        [2]
+    ");
 }
 
 #[test]

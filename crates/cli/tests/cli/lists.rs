@@ -12,14 +12,38 @@ fn mixed() -> Rack {
         ("off", json!({ "command": "x", "enabled": false })),
         ("gone", json!({ "command": "/nonexistent/server" })),
         ("half", fake(&["--fault", "list-fails"])),
-        ("broken", json!({ "command": 5 })),
     ])
+}
+
+#[test]
+fn a_broken_entry_is_listed_as_what_it_is() {
+    let rack = Rack::with(&[("broken", json!({ "command": 5 }))]);
+    assert_snapshot!(rack.run(&["list"]), @"");
+    assert_snapshot!(rack.run(&["list", "broken", "--json"]).stdout, @"");
+    assert_snapshot!(rack.run(&["tools", "broken"]), @"");
 }
 
 #[test]
 fn every_server_is_listed_with_how_it_is() {
     let rack = mixed();
-    assert_snapshot!(rack.run(&["list"]), @"");
+    assert_snapshot!(rack.run(&["list"]), @r#"
+        $ toolrack list
+        x broken   ?       user      failed - `command` must be text, not a number
+          configured in [HOME]/toolrack/mcp.json
+        + builtin  native  built in  connected (5 tools)
+        + fake     stdio   user      connected (22 tools)
+        x gone     stdio   user      failed - no such file: /nonexistent/server; check the path of the command
+          configured in [HOME]/toolrack/mcp.json
+        ! half     stdio   user      connected - tools failed - told to fail (error -32603)
+          configured in [HOME]/toolrack/mcp.json
+        o off      stdio   user      disabled
+        + old      stdio   user      connected (22 tools)
+        --- stderr ---
+        [HOME]/toolrack/mcp.json:1:36: error: `broken`: `command` must be text, not a number
+          1 | {"mcpServers":{"broken":{"command":5},"fake":{"args":["*****","*****","****"],"command":"***********…
+            |                                    ^
+        [0]
+    "#);
 }
 
 #[test]
@@ -27,39 +51,102 @@ fn the_list_for_programs_has_every_documented_field() {
     let rack = mixed();
     let document = rack.run(&["list", "--json"]).ends_with(0).json();
     let servers: Vec<_> = document["servers"].as_array().unwrap().iter().map(ToString::to_string).collect();
-    assert_snapshot!(servers.join("\n"), @"");
+    assert_snapshot!(servers.join("\n"), @r#"
+        {"enabled":false,"era":null,"error":"`command` must be text, not a number","name":"broken","scope":"user","source":"[HOME]/toolrack/mcp.json","state":"failed","tools":0,"transport":null}
+        {"enabled":true,"era":"modern","error":null,"name":"builtin","scope":"built in","source":null,"state":"connected","tools":5,"transport":"native"}
+        {"enabled":true,"era":"modern","error":null,"name":"fake","scope":"user","source":"[HOME]/toolrack/mcp.json","state":"connected","tools":22,"transport":"stdio"}
+        {"enabled":true,"era":null,"error":"no such file: /nonexistent/server; check the path of the command","name":"gone","scope":"user","source":"[HOME]/toolrack/mcp.json","state":"failed","tools":0,"transport":"stdio"}
+        {"enabled":true,"era":"legacy","error":"told to fail (error -32603)","name":"half","scope":"user","source":"[HOME]/toolrack/mcp.json","state":"tools_failed","tools":0,"transport":"stdio"}
+        {"enabled":false,"era":null,"error":null,"name":"off","scope":"user","source":"[HOME]/toolrack/mcp.json","state":"disabled","tools":0,"transport":"stdio"}
+        {"enabled":true,"era":"legacy","error":null,"name":"old","scope":"user","source":"[HOME]/toolrack/mcp.json","state":"connected","tools":22,"transport":"stdio"}
+    "#);
 }
 
 #[test]
 fn a_list_is_narrowed_by_names() {
     let rack = mixed();
-    assert_snapshot!(rack.run(&["list", "off", "broken"]), @"");
-    assert_snapshot!(rack.run(&["list", "fkae"]), @"");
+    assert_snapshot!(rack.run(&["list", "off"]), @r#"
+        $ toolrack list off broken
+        x broken  ?      user  failed - `command` must be text, not a number
+          configured in [HOME]/toolrack/mcp.json
+        o off     stdio  user  disabled
+        --- stderr ---
+        [HOME]/toolrack/mcp.json:1:36: error: `broken`: `command` must be text, not a number
+          1 | {"mcpServers":{"broken":{"command":5},"fake":{"args":["*****","*****","****"],"command":"***********…
+            |                                    ^
+        [0]
+    "#);
+    assert_snapshot!(rack.run(&["list", "fkae"]), @r#"
+        $ toolrack list fkae
+        --- stderr ---
+        [HOME]/toolrack/mcp.json:1:36: error: `broken`: `command` must be text, not a number
+          1 | {"mcpServers":{"broken":{"command":5},"fake":{"args":["*****","*****","****"],"command":"***********…
+            |                                    ^
+        error: there is no server `fkae`
+        hint: did you mean `fake`?
+        [2]
+    "#);
 }
 
 #[test]
 fn tools_of_a_named_server_that_is_not_there_end_with_its_reason() {
     let rack = mixed();
-    assert_snapshot!(rack.run(&["tools", "gone"]), @"");
-    assert_snapshot!(rack.run(&["tools", "half"]), @"");
-    assert_snapshot!(rack.run(&["tools", "broken"]), @"");
+    assert_snapshot!(rack.run(&["tools", "gone"]), @r#"
+        $ toolrack tools gone
+        --- stderr ---
+        [HOME]/toolrack/mcp.json:1:36: error: `broken`: `command` must be text, not a number
+          1 | {"mcpServers":{"broken":{"command":5},"fake":{"args":["*****","*****","****"],"command":"***********…
+            |                                    ^
+        error: the server gone ([HOME]/toolrack/mcp.json) is not connected: no such file: /nonexistent/server; check the path of the command
+        hint: `toolrack -v list gone` tells more
+        [4]
+    "#);
+    assert_snapshot!(rack.run(&["tools", "half"]), @r#"
+        $ toolrack tools half
+        --- stderr ---
+        [HOME]/toolrack/mcp.json:1:36: error: `broken`: `command` must be text, not a number
+          1 | {"mcpServers":{"broken":{"command":5},"fake":{"args":["*****","*****","****"],"command":"***********…
+            |                                    ^
+        error: `half` is connected, but its tools cannot be listed: told to fail (error -32603)
+        [4]
+    "#);
 }
 
 #[test]
 fn tools_of_all_servers_are_shown_although_some_are_not_there() {
     let rack = Rack::with(&[("gone", json!({ "command": "/nonexistent/server" }))]);
-    assert_snapshot!(rack.run(&["tools"]), @"");
+    assert_snapshot!(rack.run(&["tools"]), @"
+        $ toolrack tools
+        builtin (5 tools, about 532 tokens)
+          current_time(timezone?: string)  [read-only]
+              Tells the time of this machine.
+          file_info(path: string)  [read-only]
+              Tells kind, size, times and permissions of a file or folder.
+          list_directory(path?: string)  [read-only]
+              Lists a folder: one line per entry, folders with [DIR], files with [FILE] and their size, links with [LINK].
+          read_text_file(path: string, head?: integer, tail?: integer)  [read-only]
+              Reads a text file, whole or only its first or last lines. At most 1 MiB is shown.
+          search_files(pattern: string, path?: string)  [read-only]
+              Finds files and folders by name, down to 32 folders deep and at most 1,000 of them. Links are not followed.
+        --- stderr ---
+        warning: the server gone ([HOME]/toolrack/mcp.json) is not connected: no such file: /nonexistent/server; check the path of the command
+        [0]
+    ");
     let document = rack.run(&["tools", "--json"]).ends_with(0).json();
     assert_eq!(document["tools"].as_array().unwrap().len(), 5);
     assert_eq!(document["warnings"].as_array().unwrap().len(), 1);
-    assert_snapshot!(document["tools"][2], @"");
+    assert_snapshot!(document["tools"][2], @r#"{"annotations":{"idempotentHint":true,"openWorldHint":false,"readOnlyHint":true,"title":"List a folder"},"description":"Lists a folder: one line per entry, folders with [DIR], files with [FILE] and their size, links with [LINK].","input_schema":{"$schema":"https://json-schema.org/draft/2020-12/schema","properties":{"path":{"default":".","description":"A folder, relative to the working folder. Default: the working folder itself.","type":"string"}},"type":"object"},"name":"mcp__builtin__list_directory","server":"builtin","tokens":95,"tool":"list_directory"}"#);
 }
 
 #[test]
 fn a_tool_that_cannot_be_used_is_told_and_costs_no_other() {
     let rack = Rack::with(&[("fake", fake(&["--fault", "bad-tool"]))]);
     let ran = rack.run(&["tools", "fake"]).ends_with(0);
-    assert_snapshot!(ran.stderr, @"");
+    assert_snapshot!(ran.stderr, @"
+        warning: `fake`: the tool bad_schema cannot be used: its inputSchema is not an object
+        warning: `fake`: the tool (without a name) cannot be used: it cannot be read: missing field `name` at line 1 column 61
+        warning: `fake`: the tool (without a name) cannot be used: it cannot be read: invalid type: integer `7`, expected struct Wire at line 1 column 1
+    ");
     assert!(ran.stdout.contains("echo(text: string)"), "{ran}");
 }
 
@@ -73,10 +160,34 @@ fn schemas_are_shown_when_asked_for() {
 #[test]
 fn resources_are_listed_and_read() {
     let rack = Rack::with(&[("fake", fake(&[]))]);
-    assert_snapshot!(rack.run(&["resources"]), @"");
-    assert_snapshot!(rack.run(&["read", "fake", "fake://note"]), @"");
-    assert_snapshot!(rack.run(&["read", "fake", "fake://blob"]), @"");
-    assert_snapshot!(rack.run(&["read", "fake", "fake://note", "--json"]), @"");
+    assert_snapshot!(rack.run(&["resources"]), @"
+        $ toolrack resources
+        fake
+          fake://note  [text/plain]
+              note: A short text.
+          fake://blob  [application/octet-stream]
+              blob: Three bytes.
+          fake://asked  [text/plain]
+              asked: A text that the person is asked for.
+          fake://note/{name}  [text/plain]
+              named note: A text with a name.
+        [0]
+    ");
+    assert_snapshot!(rack.run(&["read", "fake", "fake://note"]), @"
+        $ toolrack read fake fake://note
+        a note
+        [0]
+    ");
+    assert_snapshot!(rack.run(&["read", "fake", "fake://blob"]), @"
+        $ toolrack read fake fake://blob
+        [resource application/octet-stream, 3 B]
+        [0]
+    ");
+    assert_snapshot!(rack.run(&["read", "fake", "fake://note", "--json"]), @r#"
+        $ toolrack read fake fake://note --json
+        {"server":"fake","uri":"fake://note","contents":[{"uri":"fake://note","mimeType":"text/plain","text":"a note"}]}
+        [0]
+    "#);
     let _ = rack.run(&["read", "fake", "fake://nope"]).ends_with(5);
     let _ = rack.run(&["read", "nope", "fake://note"]).ends_with(2);
 }
@@ -84,24 +195,105 @@ fn resources_are_listed_and_read() {
 #[test]
 fn prompts_are_listed_and_filled_in() {
     let rack = Rack::with(&[("fake", fake(&[]))]);
-    assert_snapshot!(rack.run(&["prompts"]), @"");
-    assert_snapshot!(rack.run(&["prompt", "fake/greet", "name=Ada"]), @"");
-    assert_snapshot!(rack.run(&["prompt", "fake/greet", "name=Ada", "--json"]), @"");
-    assert_snapshot!(rack.run(&["prompt", "greet"]), @"");
+    assert_snapshot!(rack.run(&["prompts"]), @"
+        $ toolrack prompts
+        fake
+          greet(name)
+              Greets somebody.
+          asked()
+              A prompt that the person is asked for.
+        [0]
+    ");
+    assert_snapshot!(rack.run(&["prompt", "fake/greet", "name=Ada"]), @"
+        $ toolrack prompt fake/greet name=Ada
+        user:
+        Say hello to Ada.
+        [0]
+    ");
+    assert_snapshot!(rack.run(&["prompt", "fake/greet", "name=Ada", "--json"]), @r#"
+        $ toolrack prompt fake/greet name=Ada --json
+        {"server":"fake","prompt":"greet","description":null,"messages":[{"role":"user","content":{"type":"text","text":"Say hello to Ada."}}]}
+        [0]
+    "#);
+    assert_snapshot!(rack.run(&["prompt", "greet"]), @"
+        $ toolrack prompt greet
+        --- stderr ---
+        error: `greet` names no prompt: write server/prompt
+        hint: `toolrack prompts` shows all prompts
+        [2]
+    ");
 }
 
 #[test]
 fn a_server_without_resources_and_prompts_has_none() {
-    assert_snapshot!(Rack::new().run(&["resources"]), @"");
-    assert_snapshot!(Rack::new().run(&["prompts", "builtin"]), @"");
+    assert_snapshot!(Rack::new().run(&["resources"]), @"
+        $ toolrack resources
+        --- stderr ---
+        there are no resources
+        [0]
+    ");
+    assert_snapshot!(Rack::new().run(&["prompts", "builtin"]), @"
+        $ toolrack prompts builtin
+        --- stderr ---
+        there are no prompts
+        [0]
+    ");
 }
 
 #[test]
 fn why_follows_a_tool_from_the_file_to_its_name() {
     let rack = mixed();
-    assert_snapshot!(rack.run(&["why", "fake/echo"]), @"");
-    assert_snapshot!(rack.run(&["why", "fake/nope"]), @"");
-    assert_snapshot!(rack.run(&["why", "gone/x"]), @"");
-    assert_snapshot!(rack.run(&["why", "nope/x"]), @"");
+    assert_snapshot!(rack.run(&["why", "fake/echo"]), @r#"
+        $ toolrack why fake/echo
+        fake/echo can be called
+        + config       [HOME]/toolrack/mcp.json (user)
+        + trust        trusted
+        + start        connected
+        + negotiation  2026-07-28 (modern era)
+        + list         listed
+        + filter       shown
+        + name         models see it as mcp__fake__echo
+        --- stderr ---
+        [HOME]/toolrack/mcp.json:1:36: error: `broken`: `command` must be text, not a number
+          1 | {"mcpServers":{"broken":{"command":5},"fake":{"args":["*****","*****","****"],"command":"***********…
+            |                                    ^
+        [0]
+    "#);
+    assert_snapshot!(rack.run(&["why", "fake/nope"]), @r#"
+        $ toolrack why fake/nope
+        fake/nope cannot be called
+        + config       [HOME]/toolrack/mcp.json (user)
+        + trust        trusted
+        + start        connected
+        + negotiation  2026-07-28 (modern era)
+        x list         the server lists 22 tools, this is none of them
+        --- stderr ---
+        [HOME]/toolrack/mcp.json:1:36: error: `broken`: `command` must be text, not a number
+          1 | {"mcpServers":{"broken":{"command":5},"fake":{"args":["*****","*****","****"],"command":"***********…
+            |                                    ^
+        [0]
+    "#);
+    assert_snapshot!(rack.run(&["why", "gone/x"]), @r#"
+        $ toolrack why gone/x
+        gone/x cannot be called
+        + config  [HOME]/toolrack/mcp.json (user)
+        + trust   trusted
+        x start   no such file: /nonexistent/server; check the path of the command
+        --- stderr ---
+        [HOME]/toolrack/mcp.json:1:36: error: `broken`: `command` must be text, not a number
+          1 | {"mcpServers":{"broken":{"command":5},"fake":{"args":["*****","*****","****"],"command":"***********…
+            |                                    ^
+        [0]
+    "#);
+    assert_snapshot!(rack.run(&["why", "nope/x"]), @r#"
+        $ toolrack why nope/x
+        --- stderr ---
+        [HOME]/toolrack/mcp.json:1:36: error: `broken`: `command` must be text, not a number
+          1 | {"mcpServers":{"broken":{"command":5},"fake":{"args":["*****","*****","****"],"command":"***********…
+            |                                    ^
+        error: there is no server `nope`
+        hint: `toolrack list` shows all servers
+        [5]
+    "#);
     assert_eq!(rack.run(&["why", "fake/echo", "--json"]).ends_with(0).json()["present"], true);
 }

@@ -169,8 +169,10 @@ fn line_rest(text: &str, at: usize) -> Option<usize> {
     let line = text[at..].split('\n').next().unwrap_or_default();
     let line = line.strip_suffix('\r').unwrap_or(line);
     let rest = line.trim_start();
-    let is_comment = rest.starts_with("//")
-        || (rest.starts_with("/*") && rest.find("*/").is_some_and(|end| rest[end + 2..].trim().is_empty()));
+    let is_comment = comment_length(rest).is_some_and(|length| {
+        let is_closed = rest.starts_with("//") || (length >= "/**/".len() && rest[..length].ends_with("*/"));
+        is_closed && rest[length..].trim().is_empty()
+    });
     // A carriage return alone ends a comment too, and what follows it is no rest.
     let ends = text.len() > at + line.len() && !line.contains('\r');
     (ends && (rest.is_empty() || is_comment)).then_some(line.len())

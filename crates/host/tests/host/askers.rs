@@ -28,9 +28,10 @@ pub(crate) struct Person {
     pub(crate) elicits: Option<Elicited>,
     /// The time it takes to fill in a form.
     pub(crate) takes: Duration,
-    asked: Arc<Mutex<Vec<String>>>,
+    /// A word for each question so far.
+    pub(crate) asked: Arc<Mutex<Vec<String>>>,
     /// Questions that are open now.
-    open: watch::Sender<usize>,
+    pub(crate) open: watch::Sender<usize>,
 }
 
 impl Person {

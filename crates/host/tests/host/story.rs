@@ -1,1 +1,16 @@
+//! What a host promises, as stories: with servers in this process (`scripted`), whose clock can be paused, and with the
+//! testkit's fake server where processes and sockets matter.
+
 mod apply;
+mod calls;
+mod catalogs;
+mod ending;
+mod eras;
+mod events;
+mod gate;
+mod questions;
+mod recovery;
+mod results;
+mod tasks;
+mod trust;
+mod why;

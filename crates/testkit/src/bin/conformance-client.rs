@@ -1,6 +1,7 @@
 //! The client that the official conformance suite drives: every scenario through [`Host`], as any embedder would.
 //!
-//! Run by the suite as `conformance-client URL`, with the scenario in the environment.
+//! Run by the suite as `conformance-client URL`, with the scenario in the environment. The era is not told: the host
+//! finds it out.
 
 use std::{env, process::ExitCode, sync::Arc, time::Duration};
 
@@ -9,7 +10,6 @@ use serde_json::{Map, Value, json};
 use toolrack_host::{
     Abilities, Asker, Call, CallError, Desired, Host, ServerName, ServerSpec, SharedAsker, ToolOutcome,
     ask::{Elicitation, Elicited},
-    spec::Protocol,
 };
 
 const SERVER: &str = "conformance";
@@ -127,9 +127,6 @@ async fn main() -> ExitCode {
     };
     let mut spec = ServerSpec::http(url);
     spec.timeouts.call = Duration::from_secs(20);
-    if variable("MCP_CONFORMANCE_PROTOCOL_VERSION").is_some_and(|version| version.starts_with("2026")) {
-        spec.protocol = Protocol::Modern;
-    }
     let asker: SharedAsker = Arc::new(Agreeable);
     let host = Host::builder().asker(asker).client("toolrack-conformance", env!("CARGO_PKG_VERSION")).build();
     let Ok(name) = ServerName::new(SERVER) else {

@@ -1,7 +1,7 @@
 //! The reference servers for files, memory and thinking.
 
 use serde_json::json;
-use toolrack_host::{CallErrorKind, Era};
+use toolrack_host::{CallErrorKind, Content, Era};
 use toolrack_testkit::Home;
 
 use crate::{
@@ -19,7 +19,9 @@ async fn files_are_written_read_and_listed_and_none_outside_the_allowed_folder()
     assert_eq!(status(&host, "fs").era, Some(Era::Legacy));
 
     let note = format!("{folder}/note.txt");
-    assert_eq!(text(&host, "fs/read_text_file", json!({"path": note})).await, "first line\n");
+    let read = call(&host, "fs/read_text_file", json!({"path": note})).await.unwrap();
+    assert_eq!(read.content, [Content::Text { text: "first line\n".into() }]);
+    assert_eq!(read.structured, Some(json!({"content": "first line\n"})));
     let made = format!("{folder}/made.txt");
     text(&host, "fs/write_file", json!({"path": made, "content": "grüße 👋"})).await;
     assert_eq!(home.read("work/made.txt"), "grüße 👋");

@@ -1,0 +1,176 @@
+//! Catalogs: pictures that never change, of tools that do.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+use toolrack_host::{Era, Host, NameCap, NameStyle, State, ToolFilter};
+use toolrack_testkit::FakeHttp;
+
+use crate::{
+    scripted::{Reaction, Scripted, tool},
+    worlds::{call, catalog_has, fake, host_of, selectors, settle, state_is, status, text, to_call, world},
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_renamed_tool_is_in_the_next_catalog_and_a_pinned_one_keeps_the_old() {
+    let server = Scripted::plain().with_tools([tool("old")]);
+    let host = host_of([("server", server.spec())]).await;
+    let pinned = host.catalog();
+    server.set_tools([tool("new")]);
+    server.say_changed();
+    catalog_has(&host, "server/new", true).await;
+
+    assert_eq!(selectors(&host), ["server/new"]);
+    assert!(host.catalog().version() > pinned.version());
+    let error = call(&host, "server/old", json!({})).await.unwrap_err();
+    assert_eq!(error.code(), "UNKNOWN_TOOL");
+    // Whoever runs on the old catalog still means the old tool, and the server decides.
+    host.call(to_call("server/old", json!({})).pinned(pinned.clone())).await.unwrap();
+    assert_eq!(server.seen_of("tools/call")[0]["params"]["name"], "old");
+    assert!(pinned.select("server/new").is_err());
+}
+
+#[tokio::test]
+async fn tools_that_are_added_show_up_over_every_wire_and_era() {
+    for era in ["legacy", "modern"] {
+        let http = FakeHttp::start(&["--era", era]);
+        let spec = toolrack_host::ServerSpec::http(http.url());
+        let host = host_of([("stdio", fake(&["--era", era])), ("http", spec)]).await;
+        for server in ["stdio", "http"] {
+            // A modern subscription may not be open yet: a change that nobody was told of is asked for again.
+            let added = format!("{server}/later");
+            let wait = catalog_has(&host, &added, true);
+            let ask = async {
+                loop {
+                    text(&host, &format!("{server}/tools_changed"), json!({"add": "later"})).await;
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
+            };
+            tokio::select! {
+                () = wait => {}
+                () = ask => unreachable!("it asks for ever"),
+            }
+            assert_eq!(text(&host, &added, json!({})).await, "later", "{era}, {server}");
+        }
+        host.shutdown().await;
+    }
+}
+
+/// 2026-07-28: notifications come only once the subscription is acknowledged. What changes between the list and the
+/// acknowledgement is announced to nobody, so that a client must look again.
+#[tokio::test(start_paused = true)]
+async fn a_change_between_the_list_and_the_subscription_is_not_missed() {
+    let server = Scripted::new(Era::Modern, |_, _| None);
+    let host = host_of([("server", server.spec())]).await;
+    let listen = server.hears_of("subscriptions/listen").await;
+    server.set_tools([tool("echo"), tool("late")]);
+    server.say(json!({
+        "jsonrpc": "2.0",
+        "method": "notifications/subscriptions/acknowledged",
+        "params": {
+            "notifications": {"toolsListChanged": true},
+            "_meta": {"io.modelcontextprotocol/subscriptionId": listen["id"]},
+        },
+    }));
+    catalog_has(&host, "server/late", true).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_storm_of_changes_is_one_change() {
+    let server = Scripted::plain();
+    let host = host_of([("server", server.spec())]).await;
+    let start = Instant::now();
+    server.set_tools([tool("calm")]);
+    for _ in 0..60 {
+        server.say_changed();
+    }
+    catalog_has(&host, "server/calm", true).await;
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(server.count_of("tools/list") <= 3, "{} lists", server.count_of("tools/list"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_is_found_by_each_of_its_names() {
+    let server = Scripted::plain().with_tools([tool("read.file")]);
+    let host = host_of([("my server", server.spec())]).await;
+    let catalog = host.catalog();
+    let entry = catalog.tools().next().unwrap();
+    // What was lost in writing is made up for, so that `read_file` of the same server is another name.
+    assert!(entry.name.starts_with("mcp__my_server__read_file_"), "{}", entry.name);
+    assert!(entry.tokens > 0);
+    for selector in ["my server/read.file", "my server.read.file", &entry.name] {
+        assert_eq!(text(&host, selector, json!({})).await, "done", "{selector}");
+    }
+    assert!(server.seen_of("tools/call").iter().all(|call| call["params"]["name"] == "read.file"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_server_renames_nobody() {
+    let (first, second) = (Scripted::plain().spec(), Scripted::plain().spec());
+    let host = Host::builder().naming(NameStyle::default(), NameCap::default()).build();
+    settle(&host, world([("a_b", first.clone())])).await;
+    let before: Vec<_> = host.catalog().tools().map(|tool| tool.name.clone()).collect();
+    // Both names are written the same way for a model.
+    settle(&host, world([("a_b", first), ("a b", second)])).await;
+    let after: Vec<_> = host.catalog().tools().map(|tool| tool.name.clone()).collect();
+    assert_eq!(after.len(), 2, "{after:?}");
+    assert!(after.contains(&before[0]), "{before:?} became {after:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_bad_tool_costs_only_itself() {
+    let good = tool("good");
+    let no_schema = json!({"name": "no_schema", "inputSchema": null});
+    let server = Scripted::plain().with_tools([json!(7), no_schema, good.clone(), json!({"inputSchema": {}}), good]);
+    let host = host_of([("server", server.spec())]).await;
+    assert_eq!(selectors(&host), ["server/good"]);
+    let warnings = status(&host, "server").warnings;
+    assert_eq!(warnings.len(), 4, "{warnings:#?}");
+    assert!(warnings.iter().any(|warning| warning.contains("no_schema")), "{warnings:#?}");
+    assert_eq!(text(&host, "server/good", json!({})).await, "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filter_hides_tools_before_anybody_sees_them() {
+    let server = Scripted::plain().with_tools(["read_a", "read_b", "write_a"].map(tool));
+    let mut spec = server.spec();
+    spec.tools = ToolFilter::new(&["read_*".into()], &["*_b".into()]).unwrap();
+    let host = host_of([("server", spec)]).await;
+    assert_eq!(selectors(&host), ["server/read_a"]);
+    assert_eq!(status(&host, "server").tools_hidden, 2);
+    call(&host, "server/write_a", json!({})).await.unwrap_err();
+    assert_eq!(server.count_of("tools/call"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_list_fails_is_connected_says_why_and_is_asked_again() {
+    let broken = std::sync::atomic::AtomicBool::new(true);
+    let server = Scripted::new(Era::Legacy, move |method, _| {
+        let fails = method == "tools/list" && broken.swap(false, std::sync::atomic::Ordering::SeqCst);
+        fails.then_some(Reaction::Refuse(-32603))
+    });
+    let host = host_of([("server", server.spec())]).await;
+    let State::ToolsFailed { error } = status(&host, "server").state else { panic!("{:?}", host.status()) };
+    assert!(error.contains("no tools/list here"), "{error}");
+    let told = call(&host, "server/echo", json!({})).await.unwrap_err().to_string();
+    assert!(told.contains("no tools/list here"), "{told}");
+    state_is(&host, "server", "connected").await;
+    assert_eq!(selectors(&host), ["server/echo"]);
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_goes_stale_is_fetched_again() {
+    let server = Scripted::new(Era::Modern, |method, _| {
+        let page = json!({"resultType": "complete", "tools": [tool("echo")], "ttlMs": 30_000});
+        (method == "tools/list").then_some(Reaction::Answer(page))
+    });
+    let _host = host_of([("server", server.spec())]).await;
+    assert_eq!(server.count_of("tools/list"), 1);
+    tokio::time::sleep(Duration::from_secs(29)).await;
+    assert_eq!(server.count_of("tools/list"), 1);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(server.count_of("tools/list"), 2);
+}

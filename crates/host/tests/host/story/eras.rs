@@ -1,0 +1,148 @@
+//! Eras: found out once, remembered, tried first, and never a trap.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use tokio::time::Instant;
+use toolrack_host::{Era, Host, Memory, ServerSpec, spec::Protocol};
+use toolrack_testkit::{FakeHttp, SideEffects};
+
+use crate::{
+    scripted::{Reaction, Scripted},
+    worlds::{fake, host_of, selectors, settle, status, world},
+};
+
+/// A memory that can be looked into.
+#[derive(Debug, Default)]
+struct Notebook(Mutex<BTreeMap<String, Era>>);
+
+impl Notebook {
+    fn with(spec: &ServerSpec, era: Era) -> Arc<Self> {
+        Arc::new(Self(Mutex::new([(spec.fingerprint(), era)].into())))
+    }
+
+    fn says(&self, spec: &ServerSpec) -> Option<Era> {
+        self.0.lock().unwrap().get(&spec.fingerprint()).copied()
+    }
+}
+
+impl Memory for Notebook {
+    fn era<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Era>> {
+        Box::pin(async move { self.0.lock().unwrap().get(fingerprint).copied() })
+    }
+
+    fn remember_era<'a>(&'a self, fingerprint: &'a str, era: Era) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            self.0.lock().unwrap().insert(fingerprint.to_owned(), era);
+        })
+    }
+}
+
+/// Connects with this memory and goes.
+async fn visit(memory: &Arc<Notebook>, spec: &ServerSpec) -> Era {
+    let host = Host::builder().memory(memory.clone()).build();
+    settle(&host, world([("server", spec.clone())])).await;
+    assert!(selectors(&host).contains(&"server/echo".to_owned()), "{:?}", host.status());
+    let era = status(&host, "server").era.unwrap();
+    host.shutdown().await;
+    era
+}
+
+/// How often each era was tried.
+fn tries(effects: &SideEffects) -> (usize, usize) {
+    let effects = effects.read();
+    (effects.count_of("server/discover"), effects.count_of("initialize"))
+}
+
+#[tokio::test]
+async fn the_era_that_worked_is_remembered_per_server_and_tried_first() {
+    for (written, era, first_tries, then) in [("legacy", Era::Legacy, (1, 1), (1, 2)), ("modern", Era::Modern, (1, 0), (2, 0))] {
+        let (piped, served) = (SideEffects::new(), SideEffects::new());
+        let http = FakeHttp::start(&["--era", written, "--log-all", "--log", served.path_str()]);
+        let stdio = fake(&["--era", written, "--log-all", "--log", piped.path_str()]);
+        for (effects, spec) in [(&piped, stdio), (&served, ServerSpec::http(http.url()))] {
+            let memory = Arc::<Notebook>::default();
+            assert_eq!(visit(&memory, &spec).await, era);
+            assert_eq!(tries(effects), first_tries, "{written}, {}", spec.transport.kind());
+            assert_eq!(memory.says(&spec), Some(era));
+            assert_eq!(visit(&memory, &spec).await, era);
+            assert_eq!(tries(effects), then, "{written}, {}", spec.transport.kind());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_changed_its_era_is_found_out_and_remembered_anew() {
+    for (written, now, remembered) in [("modern", Era::Modern, Era::Legacy), ("legacy", Era::Legacy, Era::Modern)] {
+        let http = FakeHttp::start(&["--era", written]);
+        for spec in [fake(&["--era", written]), ServerSpec::http(http.url())] {
+            let memory = Notebook::with(&spec, remembered);
+            assert_eq!(visit(&memory, &spec).await, now, "{}", spec.transport.kind());
+            assert_eq!(memory.says(&spec), Some(now));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_dies_of_the_probe_is_started_once_more_and_then_never_probed() {
+    let effects = SideEffects::new();
+    let spec = fake(&["--fault", "exit-on-discover", "--log-all", "--log", effects.path_str()]);
+    let memory = Arc::<Notebook>::default();
+    assert_eq!(visit(&memory, &spec).await, Era::Legacy);
+    assert_eq!(effects.read().pids().len(), 2);
+    assert_eq!(visit(&memory, &spec).await, Era::Legacy);
+    assert_eq!(effects.read().pids().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_silent_on_the_probe_is_greeted_the_old_way_after_two_seconds() {
+    let server = Scripted::new(Era::Legacy, |method, _| (method == "server/discover").then_some(Reaction::Silence));
+    let start = Instant::now();
+    let host = host_of([("server", server.spec())]).await;
+    assert_eq!(start.elapsed().as_secs(), 2);
+    assert_eq!(status(&host, "server").era, Some(Era::Legacy));
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_modern_server_that_is_slow_to_start_is_neither_restarted_nor_misjudged() {
+    let server = Scripted::new(Era::Modern, |method, _| {
+        let found = serde_json::json!({
+            "resultType": "complete",
+            "supportedVersions": ["2026-07-28"],
+            "capabilities": {"tools": {}},
+            "ttlMs": 0,
+        });
+        (method == "server/discover").then_some(Reaction::After(Duration::from_secs(12), found))
+    });
+    let host = host_of([("server", server.spec())]).await;
+    assert_eq!(status(&host, "server").era, Some(Era::Modern));
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_names_its_era_is_not_probed() {
+    let (legacy, modern) = (Scripted::plain(), Scripted::new(Era::Modern, |_, _| None));
+    let specs = [(&legacy, Protocol::Legacy), (&modern, Protocol::Modern)]
+        .map(|(server, protocol)| ServerSpec { protocol, ..server.spec() });
+    let [first, second] = specs;
+    host_of([("legacy", first), ("modern", second)]).await;
+    assert_eq!((legacy.count_of("server/discover"), legacy.count_of("initialize")), (0, 1));
+    assert_eq!((modern.count_of("server/discover"), modern.count_of("initialize")), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_nobody_knows_is_refused() {
+    let server = Scripted::new(Era::Legacy, |method, _| {
+        let answer = serde_json::json!({"protocolVersion": "1999-01-01", "capabilities": {"tools": {}}});
+        (method == "initialize").then_some(Reaction::Answer(answer))
+    });
+    let host = host_of([("server", server.spec())]).await;
+    let state = status(&host, "server").state;
+    assert!(state.error().unwrap().contains("`1999-01-01`"), "{state:?}");
+    assert!(selectors(&host).is_empty());
+}

@@ -1,0 +1,156 @@
+//! What a watcher sees.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use toolrack_host::{CallEnd, Event, Host};
+
+use crate::{
+    scripted::{Reaction, Scripted, text_result, tool},
+    worlds::{call, catalog_has, events_so_far, fake, host_of, settle, text, world},
+};
+
+/// The events of calls, a word each, with the call's number.
+fn of_calls(event: &Event) -> Option<(u64, String)> {
+    Some(match event {
+        Event::ToolStarted { call, tool, .. } => (*call, format!("started {tool}")),
+        Event::ToolProgress { call, progress, .. } => (*call, format!("progress {progress}")),
+        Event::ToolCompleted { call, outcome, .. } => (*call, format!("completed {outcome:?}")),
+        Event::ToolDenied { call, .. } => (*call, "denied".to_owned()),
+        _ => return None,
+    })
+}
+
+fn words(words: &[(u64, &str)]) -> Vec<(u64, String)> {
+    words.iter().map(|(call, word)| (*call, (*word).to_owned())).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_starts_reports_and_ends_in_this_order() {
+    let server = Scripted::calling(|name, _| match name {
+        "fails" => Reaction::Answer(json!({"content": [], "isError": true})),
+        "refuses" => Reaction::Refuse(-32000),
+        _ => Reaction::After(Duration::from_secs(1), text_result("done")),
+    });
+    let server = server.with_tools(["slow", "fails", "refuses"].map(tool));
+    let host = host_of([("server", server.spec())]).await;
+    let mut events = host.events();
+    let talk = async {
+        let token = server.hears_of("tools/call").await["params"]["_meta"]["progressToken"].clone();
+        let params = json!({"progressToken": token, "progress": 0.5, "message": "half"});
+        server.say(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}));
+    };
+    let (slow, ()) = tokio::join!(call(&host, "server/slow", json!({})), talk);
+    slow.unwrap();
+    call(&host, "server/fails", json!({})).await.unwrap();
+    call(&host, "server/refuses", json!({})).await.unwrap_err();
+    let expected = words(&[
+        (1, "started slow"),
+        (1, "progress 0.5"),
+        (1, "completed Ok"),
+        (2, "started fails"),
+        (2, "completed ToolError"),
+        (3, "started refuses"),
+        (3, "completed Failed"),
+    ]);
+    assert_eq!(events_so_far(&mut events, of_calls), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_given_up_ends_as_cancelled() {
+    let host = host_of([("server", Scripted::calling(|_, _| Reaction::Silence).spec())]).await;
+    let mut events = host.events();
+    let given_up = timeout(Duration::from_secs(1), call(&host, "server/echo", json!({}))).await;
+    assert!(given_up.is_err());
+    let ends = events_so_far(&mut events, |event| match event {
+        Event::ToolCompleted { outcome, duration, .. } => Some((*outcome, duration.as_secs())),
+        _ => None,
+    });
+    assert_eq!(ends, [(CallEnd::Cancelled, 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_connects_changes_and_goes_before_the_eyes_of_a_watcher() {
+    let server = Scripted::plain();
+    let host = Host::builder().build();
+    let mut events = host.events();
+    let life = |event: &Event| {
+        let written = serde_json::to_value(event).unwrap();
+        let detail = written.get("state").and_then(|state| state.get("state").or(Some(state))).cloned();
+        Some((written["event"].as_str().unwrap().to_owned(), detail.unwrap_or(Value::Null)))
+    };
+    settle(&host, world([("server", server.spec())])).await;
+    let connected = events_so_far(&mut events, life);
+    let names: Vec<_> = connected.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["mcp_server_state", "mcp_server_connected", "mcp_tools_updated"], "{connected:?}");
+
+    server.set_tools([tool("new")]);
+    server.say_changed();
+    catalog_has(&host, "server/new", true).await;
+    let updates = events_so_far(&mut events, |event| match event {
+        Event::McpToolsUpdated { tools, .. } => Some(tools.clone()),
+        _ => None,
+    });
+    assert_eq!(updates, [["mcp__server__new"]]);
+
+    settle(&host, world([])).await;
+    host.shutdown().await;
+    let gone = events_so_far(&mut events, |event| match event {
+        Event::McpServerDisconnected { reason, .. } => Some(reason.clone()),
+        _ => None,
+    });
+    assert_eq!(gone, [None]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_told_once_and_a_change_of_tools_is_not_a_new_one() {
+    let server = Scripted::plain();
+    let host = Host::builder().build();
+    let mut events = host.events();
+    settle(&host, world([("server", server.spec())])).await;
+    server.set_tools([tool("echo"), tool("new")]);
+    server.say_changed();
+    catalog_has(&host, "server/new", true).await;
+    let connected = events_so_far(&mut events, |event| matches!(event, Event::McpServerConnected { .. }).then_some(()));
+    assert_eq!(connected.len(), 1);
+}
+
+#[tokio::test]
+async fn what_a_server_says_on_stderr_and_in_logs_is_passed_on_safely() {
+    let host = Host::builder().build();
+    let mut events = host.events();
+    settle(&host, world([("fake", fake(&["--fault", "escape-text"]))])).await;
+    text(&host, "fake/flood", json!({"n": 3})).await;
+    let error = call(&host, "fake/crash", json!({"code": 3})).await.unwrap_err();
+    assert_eq!(error.code(), "SERVER_EXITED");
+    assert!(error.to_string().contains("exit status 3"), "{error}");
+    assert!(error.to_string().contains("about to crash, as told"), "its last words: {error}");
+    let stderr = crate::worlds::event(&mut events, |event| match event {
+        Event::McpServerStderr { line, .. } => Some(line.clone()),
+        _ => None,
+    });
+    assert!(stderr.await.contains("about to crash"));
+    host.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_log_messages_is_cut_counted_and_harmless() {
+    let server = Scripted::plain();
+    let host = host_of([("server", server.spec())]).await;
+    let mut events = host.events();
+    for _ in 0..20 {
+        for n in 0..50 {
+            let params = json!({"level": "info", "data": format!("message {n} \u{1b}[2J")});
+            server.say(json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}));
+        }
+        // In step with the reader, so that nothing is lost on the way.
+        text(&host, "server/echo", json!({})).await;
+    }
+    let messages = events_so_far(&mut events, |event| match event {
+        Event::McpServerLog { message, .. } => Some(message.clone()),
+        _ => None,
+    });
+    assert_eq!(messages.len(), 100, "as many as fit into a second");
+    assert!(messages.iter().all(|message| !message.contains('\u{1b}')));
+}

@@ -1,0 +1,167 @@
+//! Results: everything is kept, and a model gets what it can use.
+
+use std::sync::{Arc, Mutex};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use toolrack_host::{Artifacts, Content, Host, KeepError, ServerName, ToolOutcome, mcp::ResourceContents};
+
+use crate::{
+    scripted::{Reaction, Scripted, text_result},
+    worlds::{call, fake, host_of, settle, world},
+};
+
+/// A shelf that can be looked into.
+#[derive(Debug, Default)]
+struct Shelf(Mutex<Vec<(String, Vec<u8>)>>);
+
+impl Artifacts for Shelf {
+    fn keep<'a>(
+        &'a self,
+        server: &'a ServerName,
+        tool: &'a str,
+        media_type: &'a str,
+        bytes: &'a [u8],
+    ) -> BoxFuture<'a, Result<String, KeepError>> {
+        let mut kept = self.0.lock().unwrap();
+        kept.push((format!("{server}/{tool} {media_type}"), bytes.to_owned()));
+        let handle = format!("shelf:{}", kept.len());
+        Box::pin(async move { Ok(handle) })
+    }
+}
+
+/// A shelf without room.
+struct Full;
+
+impl Artifacts for Full {
+    fn keep<'a>(
+        &'a self,
+        _: &'a ServerName,
+        _: &'a str,
+        _: &'a str,
+        _: &'a [u8],
+    ) -> BoxFuture<'a, Result<String, KeepError>> {
+        Box::pin(async { Err(KeepError { why: "the disk is full".into() }) })
+    }
+}
+
+/// What comes of this result.
+async fn outcome_of(result: Value, artifacts: Option<Arc<dyn Artifacts>>) -> ToolOutcome {
+    let server = Scripted::calling(move |_, _| Reaction::Answer(result.clone()));
+    let builder = Host::builder();
+    let host = match artifacts {
+        Some(artifacts) => builder.artifacts(artifacts),
+        None => builder,
+    }
+    .build();
+    settle(&host, world([("server", server.spec())])).await;
+    call(&host, "server/echo", json!({})).await.unwrap()
+}
+
+#[tokio::test]
+async fn one_block_of_each_kind_is_kept_as_it_came() {
+    let host = host_of([("fake", fake(&[]))]).await;
+    let outcome = call(&host, "fake/image", json!({})).await.unwrap();
+    let resource = |uri: &str, mime: &str| ResourceContents {
+        uri: uri.into(),
+        mime_type: Some(mime.into()),
+        text: None,
+        blob: None,
+    };
+    let [text, image, audio, note, blob, link] = &outcome.content[..] else { panic!("{:#?}", outcome.content) };
+    assert_eq!(*text, Content::Text { text: "one of each".into() });
+    assert!(matches!(image, Content::Image { data, mime_type } if data.starts_with("iVBOR") && mime_type == "image/png"));
+    assert_eq!(*audio, Content::Audio { data: "AAEC".into(), mime_type: "audio/wav".into() });
+    let with_text = ResourceContents { text: Some("a note".into()), ..resource("fake://note", "text/plain") };
+    assert_eq!(*note, Content::Resource { resource: with_text });
+    let with_blob = ResourceContents { blob: Some("AAEC".into()), ..resource("fake://blob", "application/octet-stream") };
+    assert_eq!(*blob, Content::Resource { resource: with_blob });
+    assert!(matches!(link, Content::ResourceLink { uri, name, .. } if uri == "fake://note" && name.as_deref() == Some("note")));
+    assert_eq!(outcome.text, "one of each\na note\nfake://note");
+    assert!(outcome.warnings.is_empty() && !outcome.truncated && outcome.artifacts.is_empty());
+    host.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn structured_content_is_said_once() {
+    let structured = json!({"value": 42, "label": "answer"});
+    let said = json!({"content": [{"type": "text", "text": "{\"label\": \"answer\", \"value\": 42}"}], "structuredContent": structured});
+    let outcome = outcome_of(said, None).await;
+    assert_eq!(outcome.text, "{\"label\": \"answer\", \"value\": 42}");
+    assert_eq!(outcome.structured, Some(structured.clone()));
+
+    let not_said = json!({"content": [], "structuredContent": structured});
+    let outcome = outcome_of(not_said, None).await;
+    assert_eq!(serde_json::from_str::<Value>(&outcome.text).unwrap(), structured);
+}
+
+#[tokio::test]
+async fn structured_content_that_breaks_its_promise_is_passed_on_with_a_warning() {
+    let host = host_of([("good", fake(&[])), ("bad", fake(&["--fault", "wrong-structured"]))]).await;
+    let good = call(&host, "good/structured", json!({})).await.unwrap();
+    assert_eq!(good.structured, Some(json!({"label": "answer", "value": 42})));
+    assert!(good.warnings.is_empty(), "{:?}", good.warnings);
+    let bad = call(&host, "bad/structured", json!({})).await.unwrap();
+    assert_eq!(bad.structured, Some(json!({"label": 42})));
+    assert_eq!(bad.warnings.len(), 1, "{:?}", bad.warnings);
+    host.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_that_nobody_knows_costs_only_itself() {
+    let blocks = json!([{"type": "text", "text": "a"}, {"type": "hologram", "depth": 3}, 7, {"type": "text", "text": "b"}]);
+    let outcome = outcome_of(json!({"content": blocks}), None).await;
+    assert_eq!(outcome.text, "a\nb");
+    assert_eq!(outcome.content[1], Content::Other(json!({"type": "hologram", "depth": 3})));
+    assert_eq!(outcome.warnings.len(), 2, "{:?}", outcome.warnings);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_text_over_the_limit_is_cut_between_characters_and_the_whole_is_kept() {
+    let whole = "é".repeat(150_000);
+    let shelf = Arc::<Shelf>::default();
+    let outcome = outcome_of(text_result(&whole), Some(shelf.clone())).await;
+    assert!(outcome.truncated);
+    assert!(outcome.text.len() <= 200_000 && outcome.text.len() > 199_000, "{}", outcome.text.len());
+    assert!(outcome.text.starts_with("éé") && outcome.text.contains("shelf:1"), "the model is told where the rest is");
+    let Content::Text { text } = &outcome.content[0] else { panic!("{:?}", outcome.content.len()) };
+    assert!(text.len() <= 200_000);
+    let [artifact] = &outcome.artifacts[..] else { panic!("{:?}", outcome.artifacts) };
+    assert_eq!((artifact.handle.as_str(), artifact.bytes), ("shelf:1", 300_000));
+    let kept = shelf.0.lock().unwrap();
+    assert_eq!(kept[..], [("server/echo text/plain".to_owned(), whole.into_bytes())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_place_for_the_rest_the_cut_is_told() {
+    let full: Arc<dyn Artifacts> = Arc::new(Full);
+    for (artifacts, told) in [(None, "max_output_bytes"), (Some(full), "the disk is full")] {
+        let outcome = outcome_of(text_result(&"x".repeat(300_000)), artifacts).await;
+        assert!(outcome.truncated && outcome.artifacts.is_empty());
+        assert!(outcome.text.len() <= 200_000);
+        assert!(outcome.warnings.iter().any(|warning| warning.contains(told)), "{:?}", outcome.warnings);
+    }
+}
+
+/// More than stays inline, and three of them within the limit of one message.
+const SIZE: usize = 3 << 19;
+
+#[tokio::test(start_paused = true)]
+async fn large_pictures_sounds_and_embedded_files_are_set_aside() {
+    let bytes = vec![7; SIZE];
+    let data = STANDARD.encode(&bytes);
+    let resource = json!({"uri": "file:///a.bin", "mimeType": "application/zip", "blob": data});
+    let blocks = json!([
+        {"type": "image", "data": data, "mimeType": "image/png"},
+        {"type": "audio", "data": data, "mimeType": "audio/wav"},
+        {"type": "resource", "resource": resource},
+    ]);
+    let shelf = Arc::<Shelf>::default();
+    let outcome = outcome_of(json!({"content": blocks}), Some(shelf.clone())).await;
+    let kept: Vec<_> = outcome.artifacts.iter().map(|kept| (kept.media_type.as_str(), kept.bytes)).collect();
+    assert_eq!(kept, [("image/png", SIZE), ("audio/wav", SIZE), ("application/zip", SIZE)]);
+    assert!(shelf.0.lock().unwrap().iter().all(|(_, kept)| *kept == bytes));
+    let left = serde_json::to_string(&outcome.content).unwrap().len();
+    assert!(left < 1_000, "{left} bytes are left in the result");
+}

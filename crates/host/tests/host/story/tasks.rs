@@ -1,0 +1,81 @@
+//! Tools that run as tasks of the server (2025-11-25, experimental).
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use toolrack_host::{Era, OnProgress, mcp::Progress};
+
+use crate::{
+    scripted::{Reaction, Scripted, text_result},
+    worlds::{call, host_of, to_call},
+};
+
+fn status_of(status: &str) -> Value {
+    json!({"taskId": "t1", "status": status, "pollInterval": 1_000, "ttl": 60_000})
+}
+
+/// A server whose only tool must run as a task, which works for `polls` polls.
+fn working(polls: usize) -> Scripted {
+    let polled = AtomicUsize::new(0);
+    let required = json!({
+        "name": "study", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"},
+    });
+    let server = Scripted::new(Era::Legacy, move |method, params| {
+        Some(Reaction::Answer(match method {
+            "tools/call" if params["task"].is_object() => json!({"task": status_of("working")}),
+            "tasks/get" if polled.fetch_add(1, Ordering::SeqCst) + 1 < polls => status_of("working"),
+            "tasks/get" => status_of("completed"),
+            "tasks/result" => text_result("studied"),
+            "tasks/cancel" => status_of("cancelled"),
+            _ => return None,
+        }))
+    });
+    server.with_tools([required])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_is_started_once_watched_and_fetched() {
+    let server = working(3);
+    let host = host_of([("server", server.spec())]).await;
+    assert_eq!(call(&host, "server/study", json!({})).await.unwrap().text, "studied");
+    let counts = ["tools/call", "tasks/get", "tasks/result", "tasks/cancel"].map(|method| server.count_of(method));
+    assert_eq!(counts, [1, 3, 1, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_nobody_waits_for_any_more_is_cancelled() {
+    let server = working(1_000);
+    let host = host_of([("server", server.spec())]).await;
+    let given_up = timeout(Duration::from_secs(5), call(&host, "server/study", json!({}))).await;
+    assert!(given_up.is_err());
+    assert_eq!(server.hears_of("tasks/cancel").await["params"]["taskId"], "t1");
+}
+
+/// The token stays valid for the whole life of the task, says the specification.
+#[tokio::test(start_paused = true)]
+async fn the_progress_of_a_task_is_heard() {
+    let server = working(5);
+    let host = host_of([("server", server.spec())]).await;
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let on_progress: OnProgress = {
+        let heard = heard.clone();
+        Arc::new(move |report: Progress| heard.lock().unwrap().push(report.progress))
+    };
+    let talk = async {
+        let token = server.hears_of("tools/call").await["params"]["_meta"]["progressToken"].clone();
+        server.hears_of("tasks/get").await;
+        let params = json!({"progressToken": token, "progress": 1});
+        server.say(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}));
+    };
+    let study = host.call(to_call("server/study", json!({})).on_progress(on_progress));
+    let (outcome, ()) = tokio::join!(study, talk);
+    outcome.unwrap();
+    assert_eq!(*heard.lock().unwrap(), [1.0]);
+}

@@ -1,0 +1,77 @@
+//! Why is this tool not there?
+
+use serde_json::json;
+use toolrack_host::{Host, ServerSpec, ToolFilter, Why, spec::Trust};
+
+use crate::{
+    scripted::{Reaction, Scripted, tool},
+    worlds::{settle, world},
+};
+
+async fn host() -> Host {
+    let present = json!({"name": "present", "inputSchema": {"type": "object"}});
+    let tools = [tool("hidden"), json!({"name": "broken", "inputSchema": 3}), present.clone(), tool("twice"), tool("twice")];
+    let mut good = Scripted::plain().with_tools(tools).spec();
+    good.tools = ToolFilter::new(&[], &["hidden".into()]).unwrap();
+    let unlisted = Scripted::new(toolrack_host::Era::Legacy, |method, _| {
+        (method == "tools/list").then_some(Reaction::Refuse(-32603))
+    });
+    let host = Host::builder().build();
+    let desired = world([
+        ("good", good),
+        ("off", ServerSpec { enabled: false, ..Scripted::plain().spec() }),
+        ("pending", ServerSpec { trust: Trust::Pending, ..Scripted::plain().spec() }),
+        ("missing", ServerSpec::stdio("/no/such/program", [""; 0])),
+        ("unlisted", unlisted.spec()),
+    ]);
+    settle(&host, desired).await;
+    host
+}
+
+/// The stages in order, the one that failed marked.
+fn stages(why: &Why) -> String {
+    let word = |step: &toolrack_host::WhyStep| if step.ok { step.stage.to_owned() } else { format!("!{}", step.stage) };
+    why.steps.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test]
+async fn every_absence_has_a_first_cause_and_says_it() {
+    let host = host().await;
+    for (selector, walked, told) in [
+        ("good/present", "config trust start negotiation list filter name", "models see it as mcp__good__present"),
+        ("good/hidden", "config trust start negotiation list !filter", "deny"),
+        ("good/broken", "config trust start negotiation !list", "inputSchema is not an object"),
+        ("good/nothing", "config trust start negotiation !list", "none of them"),
+        ("unlisted/any", "config trust start negotiation !list", "no tools/list here"),
+        ("missing/any", "config trust !start", "/no/such/program"),
+        ("pending/any", "config !trust", "toolrack trust pending"),
+        ("off/any", "!config", "toolrack enable off"),
+        ("nobody/any", "!config", "configured: good, missing, off, pending, unlisted"),
+    ] {
+        let why = host.why(selector);
+        assert_eq!(stages(&why), walked, "{why}");
+        assert_eq!(why.present, selector == "good/present", "{why}");
+        let last = &why.steps.last().unwrap().what;
+        assert!(last.contains(told), "{selector}: {last}");
+    }
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_tool_that_is_there_is_found_by_each_of_its_names() {
+    let host = host().await;
+    for selector in ["good/present", "good.present", "mcp__good__present"] {
+        assert!(host.why(selector).present, "{}", host.why(selector));
+    }
+    host.shutdown().await;
+}
+
+/// The second of two tools of one name cannot be used, the first can.
+#[tokio::test]
+async fn a_tool_that_is_listed_twice_is_there() {
+    let host = host().await;
+    assert!(host.catalog().select("good/twice").is_ok());
+    let why = host.why("good/twice");
+    assert!(why.present, "{why}");
+    host.shutdown().await;
+}
