@@ -57,7 +57,7 @@ pub(crate) struct Failure {
     #[serde(skip)]
     pub(crate) exit: Exit,
     /// A stable word for programs.
-    pub(crate) code: String,
+    pub(crate) code: &'static str,
     /// What failed, where, and why; in lower case, without a full stop.
     pub(crate) message: String,
     /// The next step.
@@ -67,8 +67,8 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn new(exit: Exit, code: &str, message: impl Into<String>) -> Self {
-        Self { exit, code: code.to_owned(), message: message.into(), hint: None, server: None, tool: None }
+    pub(crate) fn new(exit: Exit, code: &'static str, message: impl Into<String>) -> Self {
+        Self { exit, code, message: message.into(), hint: None, server: None, tool: None }
     }
 
     /// A mistake in what was typed.

@@ -168,27 +168,13 @@ fn connected(host: &Host) -> Vec<ServerName> {
 
 /// A failure of the host, complete.
 fn failed(error: &CallError) -> Failure {
-    let failure = Failure::new(error.kind().into(), error.code(), with_causes(error));
+    let mut failure = Failure::new(error.kind().into(), error.code(), with_causes(error));
+    failure.hint = error.hint();
     match error {
-        CallError::NotReady { server, state, source_of, .. } => {
-            let hint = match state {
-                State::PendingTrust => {
-                    format!("see it with `toolrack pending`, approve it with `toolrack trust {server}`")
-                }
-                State::Disabled => match source_of.path {
-                    Some(_) => format!("set \"enabled\": true in {source_of}"),
-                    None => format!("take the entry `{server}` out of your configuration"),
-                },
-                State::NeedsAuth { .. } => format!("give it an `Authorization` header in {source_of}"),
-                _ if failure.exit == Exit::Usage => format!("correct the entry `{server}` in {source_of}"),
-                _ => format!("`toolrack -v list {server}` tells more"),
-            };
-            failure.hint(hint).server(server.as_str())
-        }
-        CallError::Link { server, .. } => {
-            failure.hint(format!("`toolrack -v list {server}` tells more")).server(server.as_str())
-        }
-        CallError::Denied { server, .. } | CallError::Remote { server, .. } => failure.server(server.as_str()),
+        CallError::NotReady { server, .. }
+        | CallError::Link { server, .. }
+        | CallError::Denied { server, .. }
+        | CallError::Remote { server, .. } => failure.server(server.as_str()),
         _ => failure,
     }
 }

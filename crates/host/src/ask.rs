@@ -29,21 +29,9 @@ pub struct Abilities {
 
 impl Abilities {
     /// Nothing at all: the default.
-    pub const NONE: Self = Self {
-        confirm: false,
-        forms: false,
-        urls: false,
-        sampling: false,
-        roots: false,
-    };
+    pub const NONE: Self = Self { confirm: false, forms: false, urls: false, sampling: false, roots: false };
     /// Everything.
-    pub const ALL: Self = Self {
-        confirm: true,
-        forms: true,
-        urls: true,
-        sampling: true,
-        roots: true,
-    };
+    pub const ALL: Self = Self { confirm: true, forms: true, urls: true, sampling: true, roots: true };
 
     /// What either of the two can do.
     #[must_use]
@@ -83,11 +71,7 @@ pub trait Asker: Send + Sync {
 
     /// A server wants an answer from the host's model (MCP sampling). `request` holds the parameters of
     /// `sampling/createMessage`; the answer is its result object.
-    fn sample(
-        &self,
-        server: ServerName,
-        request: Value,
-    ) -> BoxFuture<'_, Result<Value, AskRefused>> {
+    fn sample(&self, server: ServerName, request: Value) -> BoxFuture<'_, Result<Value, AskRefused>> {
         drop((server, request));
         Box::pin(async { Err(AskRefused::new("sampling is not available")) })
     }

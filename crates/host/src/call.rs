@@ -1,6 +1,7 @@
 //! The one door: route, gate, send, ask, shape, tell. There is no other way to run a tool.
 
 pub(crate) mod gate;
+mod hint;
 pub(crate) mod shape;
 
 mod outcome;
@@ -54,14 +55,7 @@ impl fmt::Debug for Call {
 impl Call {
     /// A call of the tool `selector`: `server/tool`, `server.tool` or a model-visible name.
     pub fn new(selector: impl Into<String>, arguments: Map<String, Value>) -> Self {
-        Self {
-            selector: selector.into(),
-            arguments,
-            asker: None,
-            on_progress: None,
-            timeout: None,
-            catalog: None,
-        }
+        Self { selector: selector.into(), arguments, asker: None, on_progress: None, timeout: None, catalog: None }
     }
 
     /// The tool as it was given.
@@ -255,27 +249,13 @@ pub(crate) struct Door {
 
 impl Door {
     /// Runs a call through the door.
-    pub(crate) async fn call(
-        &self,
-        call: Call,
-        tool: &CatalogTool,
-        server: &Server,
-    ) -> Result<ToolOutcome, CallError> {
+    pub(crate) async fn call(&self, call: Call, tool: &CatalogTool, server: &Server) -> Result<ToolOutcome, CallError> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let asker = call.asker.clone().unwrap_or_else(|| self.asker.clone());
         let arguments = self.pass(number, &call, tool, &asker).await?;
-        (self.events)(Event::ToolStarted {
-            call: number,
-            server: tool.server.clone(),
-            tool: tool.tool().name.clone(),
-        });
-        let mut running = Running {
-            events: &self.events,
-            number,
-            tool,
-            started: Instant::now(),
-            end: CallEnd::Cancelled,
-        };
+        (self.events)(Event::ToolStarted { call: number, server: tool.server.clone(), tool: tool.tool().name.clone() });
+        let mut running =
+            Running { events: &self.events, number, tool, started: Instant::now(), end: CallEnd::Cancelled };
         let result = self.send(number, &call, arguments, tool, server, asker).await;
         running.end = match &result {
             Ok(outcome) if outcome.is_error => CallEnd::ToolError,
@@ -337,12 +317,7 @@ impl Door {
             tool: definition.name.clone(),
             why: why.clone(),
         });
-        Err(CallError::Denied {
-            server: tool.server.clone(),
-            tool: definition.name.clone(),
-            why,
-            unasked,
-        })
+        Err(CallError::Denied { server: tool.server.clone(), tool: definition.name.clone(), why, unasked })
     }
 
     async fn send(
@@ -377,11 +352,8 @@ impl Door {
         };
         let result = link.run(request).await.map_err(|error| target.failed(error))?;
         let decoded = call_result(&result).map_err(|error| target.failed(error))?;
-        let shape = outcome::Shape {
-            tool,
-            max_bytes: server.spec.limits.output_bytes,
-            artifacts: self.artifacts.as_deref(),
-        };
+        let shape =
+            outcome::Shape { tool, max_bytes: server.spec.limits.output_bytes, artifacts: self.artifacts.as_deref() };
         Ok(shape.outcome(decoded).await)
     }
 
@@ -458,12 +430,7 @@ impl Target<'_> {
         let (server, what) = (self.name.clone(), quote(self.what));
         match error {
             LinkError::Rpc(error) => CallError::Remote { server, what, error },
-            error => CallError::Link {
-                server,
-                what,
-                source_of: self.server.spec.source.clone(),
-                error,
-            },
+            error => CallError::Link { server, what, source_of: self.server.spec.source.clone(), error },
         }
     }
 }

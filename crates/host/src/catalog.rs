@@ -7,23 +7,14 @@ pub(crate) mod names;
 pub(crate) mod schema;
 pub(crate) mod tokens;
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Serialize;
 
 pub use names::{BadNameStyle, NameCap, NameStyle};
 pub use schema::{Change, Cleaned, Provider, clean};
 
-use crate::{
-    link::ListedTool,
-    mcp::Tool,
-    server::ToolSet,
-    spec::ServerName,
-    text,
-};
+use crate::{link::ListedTool, mcp::Tool, server::ToolSet, spec::ServerName, text};
 
 /// Suggestions for an unknown name.
 const SUGGESTIONS: usize = 3;
@@ -94,12 +85,8 @@ impl Catalog {
                     continue;
                 };
                 catalog.by_pair.insert((server.clone(), tool.to_owned()), name.clone());
-                let entry = CatalogTool {
-                    name: name.clone(),
-                    server: server.clone(),
-                    tokens: *tokens,
-                    listed: listed.clone(),
-                };
+                let entry =
+                    CatalogTool { name: name.clone(), server: server.clone(), tokens: *tokens, listed: listed.clone() };
                 catalog.tools.insert(name.clone(), entry);
             }
         }

@@ -141,10 +141,7 @@ pub enum CallEnd {
     Cancelled,
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "a call does not take 600 million years"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "a call does not take 600 million years")]
 pub(crate) fn millis<S: serde::Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(duration.as_millis() as u64)
 }

@@ -50,9 +50,7 @@ pub struct Host {
 
 impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Host")
-            .field("servers", &self.servers.load().keys().collect::<Vec<_>>())
-            .finish_non_exhaustive()
+        f.debug_struct("Host").field("servers", &self.servers.load().keys().collect::<Vec<_>>()).finish_non_exhaustive()
     }
 }
 
@@ -218,9 +216,11 @@ impl Host {
     }
 
     fn server(&self, name: &str) -> Result<Arc<Server>, CallError> {
-        self.servers.load().get(name).cloned().ok_or_else(|| CallError::UnknownServer {
-            server: text::for_line(&text::clip(name, 200)).into_owned(),
-        })
+        self.servers
+            .load()
+            .get(name)
+            .cloned()
+            .ok_or_else(|| CallError::UnknownServer { server: text::for_line(&text::clip(name, 200)).into_owned() })
     }
 
     async fn list<T: serde::de::DeserializeOwned + Send>(

@@ -45,11 +45,11 @@ pub use catalog::{BadNameStyle, Catalog, CatalogTool, Change, Cleaned, NameCap, 
 pub use event::{CallEnd, Event};
 pub use glob::{BadGlob, Pattern, ToolFilter};
 pub use host::{Host, HostBuilder, ServerStatus, Why, WhyStep};
+#[doc(hidden)]
+pub use link::child;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use link::fuzzing;
-#[doc(hidden)]
-pub use link::child;
 pub use link::{LinkError, OnProgress, RpcError, native::Native, supervisor};
 pub use mcp::{Content, Tool};
 pub use resolve::{Artifacts, ChildPlan, KeepError, Memory, ResolveError, Resolver, Verbatim};

@@ -40,8 +40,8 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use error::{LinkError, RpcError};
 pub(crate) use error::quote;
+pub use error::{LinkError, RpcError};
 pub(crate) use handshake::{ClientInfo, Session};
 pub(crate) use http::Clients;
 pub use inbound::OnProgress;
@@ -231,12 +231,7 @@ impl Connector {
         spec: &ServerSpec,
         first: Era,
     ) -> Result<Connection, LinkError> {
-        let mut attempt = Attempt {
-            connector: self,
-            name,
-            spec,
-            first,
-        };
+        let mut attempt = Attempt { connector: self, name, spec, first };
         let mut process = None;
         let connect = async {
             match attempt.run(&mut process).await {
@@ -291,12 +286,7 @@ impl Attempt<'_> {
             runtime: Handle::current(),
         }));
         guard.disarm();
-        Ok(Connection {
-            link,
-            child,
-            stop,
-            grace: self.spec.timeouts.shutdown,
-        })
+        Ok(Connection { link, child, stop, grace: self.spec.timeouts.shutdown })
     }
 
     fn protocol(&self) -> Protocol {

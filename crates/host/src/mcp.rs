@@ -281,10 +281,6 @@ impl Capabilities {
             "prompts" => &self.prompts,
             _ => return false,
         };
-        section
-            .as_ref()
-            .and_then(|section| section.get("listChanged"))
-            .and_then(Value::as_bool)
-            .unwrap_or(false)
+        section.as_ref().and_then(|section| section.get("listChanged")).and_then(Value::as_bool).unwrap_or(false)
     }
 }

@@ -29,10 +29,7 @@ mod tests {
     use super::*;
 
     fn world(entries: &[(&str, &str)]) -> Desired {
-        entries
-            .iter()
-            .map(|(name, url)| (ServerName::new(*name).unwrap(), ServerSpec::http(*url)))
-            .collect()
+        entries.iter().map(|(name, url)| (ServerName::new(*name).unwrap(), ServerSpec::http(*url))).collect()
     }
 
     fn names(desired: Desired, actual: &Desired) -> Vec<String> {
@@ -48,10 +45,7 @@ mod tests {
     fn only_what_changed_moves() {
         let actual = world(&[("same", "1"), ("changed", "2"), ("gone", "3")]);
         let desired = world(&[("same", "1"), ("changed", "9"), ("new", "4")]);
-        assert_eq!(
-            names(desired.clone(), &actual),
-            ["stop changed", "stop gone", "start changed", "start new"]
-        );
+        assert_eq!(names(desired.clone(), &actual), ["stop changed", "stop gone", "start changed", "start new"]);
         assert!(names(desired.clone(), &desired).is_empty(), "applying twice changes nothing");
     }
 }

@@ -66,9 +66,7 @@ pub struct ResolveError {
 impl ResolveError {
     /// `message` names field and variable and never a value.
     pub fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-        }
+        Self { message: message.into() }
     }
 }
 
@@ -81,11 +79,7 @@ impl Resolver for Verbatim {
         Ok(ChildPlan {
             command: spec.command.clone(),
             args: spec.args.clone(),
-            env: spec
-                .env
-                .iter()
-                .map(|(name, value)| (name.into(), value.into()))
-                .collect(),
+            env: spec.env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
             cwd: spec.cwd.clone(),
         })
     }

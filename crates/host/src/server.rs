@@ -209,14 +209,7 @@ impl Server {
         } else {
             gone.cancel();
         }
-        Self {
-            spec,
-            published,
-            again,
-            _end: stop.clone().drop_guard(),
-            stop,
-            gone,
-        }
+        Self { spec, published, again, _end: stop.clone().drop_guard(), stop, gone }
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -364,10 +357,7 @@ impl Task {
             return Next::Stop;
         };
         let Some(error) = why else { return Next::Now };
-        self.tell(Event::McpServerDisconnected {
-            server: self.name.clone(),
-            reason: Some(error.to_string()),
-        });
+        self.tell(Event::McpServerDisconnected { server: self.name.clone(), reason: Some(error.to_string()) });
         match error {
             // The server forgot us, which is no fault of its health: begin a new session at once.
             LinkError::SessionNotFound => Next::Now,

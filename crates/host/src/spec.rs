@@ -49,10 +49,7 @@ impl ServerName {
         } else {
             return Ok(Self(name));
         };
-        Err(BadServerName {
-            name: crate::text::for_line(&name).into_owned(),
-            why,
-        })
+        Err(BadServerName { name: crate::text::for_line(&name).into_owned(), why })
     }
 
     /// The name as text.
@@ -131,10 +128,7 @@ impl ServerSpec {
     }
 
     /// A child process that speaks MCP on its stdin and stdout.
-    pub fn stdio(
-        command: impl Into<String>,
-        args: impl IntoIterator<Item = impl Into<String>>,
-    ) -> Self {
+    pub fn stdio(command: impl Into<String>, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self::new(Transport::Stdio(Stdio {
             command: command.into(),
             args: args.into_iter().map(Into::into).collect(),
@@ -144,10 +138,7 @@ impl ServerSpec {
 
     /// A Streamable HTTP endpoint.
     pub fn http(url: impl Into<String>) -> Self {
-        Self::new(Transport::Http(Http {
-            url: url.into(),
-            ..Http::default()
-        }))
+        Self::new(Transport::Http(Http { url: url.into(), ..Http::default() }))
     }
 
     /// A server in this process; see [`Native`].
@@ -162,10 +153,7 @@ impl ServerSpec {
     pub fn fingerprint(&self) -> String {
         let mut hash = Sha256::new();
         hash.update(format!("{:?}", self.transport));
-        hash.finalize()[..16]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
@@ -273,18 +261,12 @@ impl Source {
     /// An entry made by code.
     #[must_use]
     pub fn program() -> Self {
-        Self {
-            scope: "program".into(),
-            path: None,
-        }
+        Self { scope: "program".into(), path: None }
     }
 
     /// An entry of the file `path` in the layer `scope`.
     pub fn file(scope: impl Into<String>, path: impl AsRef<Path>) -> Self {
-        Self {
-            scope: scope.into(),
-            path: Some(path.as_ref().to_owned()),
-        }
+        Self { scope: scope.into(), path: Some(path.as_ref().to_owned()) }
     }
 }
 
@@ -399,10 +381,6 @@ pub struct Retry {
 
 impl Default for Retry {
     fn default() -> Self {
-        Self {
-            attempts: 12,
-            first: Duration::from_secs(1),
-            longest: Duration::from_secs(60),
-        }
+        Self { attempts: 12, first: Duration::from_secs(1), longest: Duration::from_secs(60) }
     }
 }

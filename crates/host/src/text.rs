@@ -349,6 +349,27 @@ mod tests {
     }
 
     #[test]
+    fn everything_that_acts_or_hides_is_escaped() {
+        let acting = [
+            0x00..=0x1f,
+            0x7f..=0x9f,
+            0x61c..=0x61c,
+            0x200b..=0x200f,
+            0x2028..=0x202e,
+            0x2060..=0x206f,
+            0xfe00..=0xfe0f,
+            0xfeff..=0xfeff,
+            0xfff9..=0xfffb,
+            0xe0000..=0xe007f,
+            0xe0100..=0xe01ef,
+        ];
+        for c in acting.into_iter().flatten().filter_map(char::from_u32) {
+            let line = for_line(&format!("a{c}b")).into_owned();
+            assert!(line.is_ascii() && line.starts_with(r"a\") && !line.contains(c), "{:x} in {line}", u32::from(c));
+        }
+    }
+
+    #[test]
     fn joiners_stay_where_people_see_them() {
         for text in
             ["👨\u{200d}👩\u{200d}👧", "❤\u{fe0f}\u{200d}🔥", "می\u{200c}خواهم", "क्\u{200d}ष", "1\u{fe0f}\u{20e3}"]
@@ -385,6 +406,9 @@ mod tests {
         let clipped = clip(&zalgo, 1_000);
         assert!(clipped.len() > 900 && clipped.len() <= 1_000);
         let joiners = format!("👩{}", "\u{200d}👩".repeat(1_000));
-        assert!(clip(&joiners, 1_000).len() > 900);
+        for max in 900..1_000 {
+            let clipped = clip(&joiners, max);
+            assert!(clipped.len() + 10 > max && !clipped.contains("\u{200d}…"), "{max}");
+        }
     }
 }

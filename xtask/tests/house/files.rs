@@ -79,9 +79,15 @@ fn no_file_knows_the_machine_it_was_written_on() {
     visit(&root(), &mut |path| {
         let Ok(text) = fs::read_to_string(path) else { return };
         for (number, line) in text.lines().enumerate() {
-            let known = places.iter().find(|place| line.contains(place.as_str()));
+            let known = places.iter().find(|place| begins_in(line, place));
             offences.extend(known.map(|place| format!("{}:{}: {place}", relative(path), number + 1)));
         }
     });
     none_of(&offences, "paths of one machine mean nothing on another:");
+}
+
+/// Whether the line has a path that begins with the place, and not one that has the same words further down.
+fn begins_in(line: &str, place: &str) -> bool {
+    let goes_before = |c: char| c.is_alphanumeric() || matches!(c, ']' | '}' | ')' | '.' | '-' | '_' | '~' | '*');
+    line.match_indices(place).any(|(at, _)| !line[..at].ends_with(goes_before))
 }

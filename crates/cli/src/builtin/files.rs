@@ -42,13 +42,8 @@ pub(super) enum Refused {
 
 impl Refused {
     pub(super) fn io(doing: &'static str, path: &str, error: &io::Error) -> Self {
-        Self::Io {
-            doing,
-            path: path.to_owned(),
-            // The kind alone: the system's text may name paths that the caller did not.
-            why: in_words(error),
-        },
-        }
+        // The kind alone: the system's text may name paths that the caller did not.
+        Self::Io { doing, path: path.to_owned(), why: in_words(error) }
     }
 }
 

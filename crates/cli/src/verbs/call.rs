@@ -113,7 +113,8 @@ fn read_args(args: String) -> Result<String, Failure> {
     let (mut from, place): (Box<dyn Read>, String) = if args == "-" {
         (Box::new(std::io::stdin().lock()), "stdin".to_owned())
     } else if let Some(path) = args.strip_prefix('@') {
-        let file = std::fs::File::open(path).map_err(|error| Failure::usage(format!("cannot read {path}: {}", in_words(&error))))?;
+        let file = std::fs::File::open(path)
+            .map_err(|error| Failure::usage(format!("cannot read {path}: {}", in_words(&error))))?;
         (Box::new(file), path.to_owned())
     } else {
         return Ok(args);

@@ -71,13 +71,13 @@ fn a_configuration_switches_the_built_in_server_off() {
         o builtin  native  built in  disabled
         [0]
     ");
-    assert_snapshot!(rack.run(&["call", "builtin/current_time"]), @r#"
+    assert_snapshot!(rack.run(&["call", "builtin/current_time"]), @"
         $ toolrack call builtin/current_time
         --- stderr ---
         error: the server builtin (built in) is not connected: it is disabled
-        hint: set "enabled": true in built in
+        hint: take the entry `builtin` out of your configuration
         [2]
-    "#);
+    ");
     assert_eq!(rack.run(&["tools", "--json"]).ends_with(0).json()["tools"], json!([]));
 }
 

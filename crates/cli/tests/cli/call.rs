@@ -54,7 +54,7 @@ fn arguments_come_as_json_from_the_line_a_file_or_stdin() {
     assert_snapshot!(rack.run(&["call", "fake/add", "--args", "@nope.json"]), @"
         $ toolrack call fake/add --args @nope.json
         --- stderr ---
-        error: cannot read nope.json: No such file or directory (os error 2)
+        error: cannot read nope.json: there is no such file or folder
         [2]
     ");
     assert_snapshot!(rack.run(&["call", "fake/add", "--args", "[1]"]), @r#"
@@ -253,7 +253,7 @@ fn text_of_a_server_is_shown_and_never_obeyed() {
         ["call", "fake/echo", "text=x"].as_slice(),
         &["call", "fake/echo", "text=x", "--json"],
         &["call", "fake/fail"],
-        &["call", "fake/protocol_error"],
+        &["call", "fake/protocol_error", "message=\u{1b}[31m"],
         &["tools"],
         &["tools", "--json"],
     ] {
@@ -300,7 +300,7 @@ fn folders_are_named_to_a_server_only_when_the_person_says_so() {
     assert_snapshot!(rack.run(&["call", "fake/roots", "--root", "nope"]), @"
         $ toolrack call fake/roots --root nope
         --- stderr ---
-        error: --root nope: No such file or directory (os error 2)
+        error: --root nope: there is no such file or folder
         hint: give a folder that exists
         [2]
     ");

@@ -42,7 +42,7 @@ fn a_file_that_was_named_must_be_usable() {
     assert_snapshot!(rack.run(&["--mcp-config", "nope.json", "list"]), @"
         $ toolrack --mcp-config nope.json list
         --- stderr ---
-        error: [HOME]/work/nope.json: error: the file does not exist
+        error: [HOME]/work/nope.json: the file does not exist
         [2]
     ");
     let error = rack.run(&["--json", "--mcp-config", "broken.json", "list"]).ends_with(2).error();

@@ -2,11 +2,19 @@
 //!
 //! Outputs are snapshots. What differs from run to run (folders, times) is replaced before they are compared.
 
+#[cfg(test)]
 mod add;
+#[cfg(test)]
 mod builtin;
+#[cfg(test)]
 mod call;
+#[cfg(test)]
 mod config;
+#[cfg(test)]
 mod lists;
+#[cfg(test)]
 mod output;
+#[cfg(test)]
 mod rack;
+#[cfg(test)]
 mod signals;

@@ -109,7 +109,7 @@ fn wrong_usage_ends_with_2_and_help_with_0() {
               --root <DIR>         Tell servers that ask for it about this folder; may be given more than
                                    once
 
-        Arguments:
+        How values are read:
           path=README.md       a value, read as the tool's schema says: text, number, true or false
           paths=a paths=b      several values for a list
           filter:='{"a": 1}'   JSON as it stands

@@ -8,13 +8,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::shape::guard;
-use crate::{
-    catalog::CatalogTool,
-    link::decode::CallResult,
-    mcp::Content,
-    resolve::Artifacts,
-    spec::ServerName,
-};
+use crate::{catalog::CatalogTool, link::decode::CallResult, mcp::Content, resolve::Artifacts, spec::ServerName};
 
 /// For checking structured content against its schema.
 const VALIDATION_TIME: Duration = Duration::from_millis(50);
@@ -119,10 +113,9 @@ impl Shape<'_> {
         outcome.text = guard(&whole, self.max_bytes, handle.as_deref()).text.into_owned();
         outcome.truncated = true;
         let total = whole.len();
-        outcome.warnings.push(format!(
-            "the text has {total} bytes, {} were passed on (max_output_bytes)",
-            self.max_bytes
-        ));
+        outcome
+            .warnings
+            .push(format!("the text has {total} bytes, {} were passed on (max_output_bytes)", self.max_bytes));
         for block in &mut outcome.content {
             if let Content::Text { text } = block
                 && text.len() > self.max_bytes
@@ -135,7 +128,9 @@ impl Shape<'_> {
     async fn set_media_aside(&self, outcome: &mut ToolOutcome) {
         for at in 0..outcome.content.len() {
             let (data, media_type) = match &mut outcome.content[at] {
-                Content::Image { data, mime_type } | Content::Audio { data, mime_type } if data.len() > INLINE_MEDIA => {
+                Content::Image { data, mime_type } | Content::Audio { data, mime_type }
+                    if data.len() > INLINE_MEDIA =>
+                {
                     (std::mem::take(data), mime_type.clone())
                 }
                 _ => continue,

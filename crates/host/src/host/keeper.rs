@@ -44,14 +44,7 @@ impl Keeper {
         catalog: Arc<ArcSwap<Catalog>>,
         naming: (NameStyle, NameCap),
     ) -> Self {
-        Self {
-            around,
-            servers,
-            catalog,
-            naming,
-            published: BTreeMap::new(),
-            ending: BTreeMap::new(),
-        }
+        Self { around, servers, catalog, naming, published: BTreeMap::new(), ending: BTreeMap::new() }
     }
 
     /// Runs until it is told to shut down or the last handle is gone.

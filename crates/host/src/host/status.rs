@@ -119,11 +119,7 @@ pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
         }
     };
     let present = trail.follow(&server, &tool, servers, catalog).is_some() && known.is_some();
-    Why {
-        selector: text::for_line(selector).into_owned(),
-        present,
-        steps: trail.0,
-    }
+    Why { selector: text::for_line(selector).into_owned(), present, steps: trail.0 }
 }
 
 struct Trail(Vec<WhyStep>);
@@ -143,14 +139,24 @@ impl Trail {
             return self.step("config", false, format!("no server is called `{name}`; configured: {known}"));
         };
         let (spec, snapshot) = (&server.spec, server.snapshot());
-        self.step("config", spec.enabled, match spec.enabled {
-            true => format!("{} ({})", spec.source, spec.source.scope),
-            false => format!("disabled in {}; enable it with `toolrack enable {name}`", spec.source),
-        })?;
-        self.step("trust", spec.trust == Trust::Trusted, match spec.trust {
-            Trust::Trusted => "trusted".to_owned(),
-            Trust::Pending => format!("waits for approval; see it with `toolrack pending`, approve it with `toolrack trust {name}`"),
-        })?;
+        self.step(
+            "config",
+            spec.enabled,
+            match spec.enabled {
+                true => format!("{} ({})", spec.source, spec.source.scope),
+                false => format!("disabled in {}; enable it with `toolrack enable {name}`", spec.source),
+            },
+        )?;
+        self.step(
+            "trust",
+            spec.trust == Trust::Trusted,
+            match spec.trust {
+                Trust::Trusted => "trusted".to_owned(),
+                Trust::Pending => format!(
+                    "waits for approval; see it with `toolrack pending`, approve it with `toolrack trust {name}`"
+                ),
+            },
+        )?;
         self.connection(&snapshot)?;
         self.tool(tool, &snapshot, catalog, name)
     }
@@ -164,10 +170,14 @@ impl Trail {
             None => self.step("start", false, snapshot.state.error().unwrap_or(snapshot.state.word()))?,
             Some(session) => {
                 let live = snapshot.link.is_some();
-                self.step("start", live, match snapshot.state.error() {
-                    Some(error) if !live => error,
-                    _ => "connected",
-                })?;
+                self.step(
+                    "start",
+                    live,
+                    match snapshot.state.error() {
+                        Some(error) if !live => error,
+                        _ => "connected",
+                    },
+                )?;
                 self.step("negotiation", true, format!("{} ({} era)", session.version, session.era))?;
             }
         }

@@ -41,14 +41,7 @@ pub(crate) struct Ask<'a, P> {
 
 impl<'a, P: Serialize> Ask<'a, P> {
     pub(crate) fn new(method: &'static str, params: P) -> Self {
-        Self {
-            method,
-            name: None,
-            params,
-            headers: Vec::new(),
-            meta: "",
-            cancellable: true,
-        }
+        Self { method, name: None, params, headers: Vec::new(), meta: "", cancellable: true }
     }
 
     pub(crate) fn meta(self, meta: &'a str) -> Self {
@@ -58,12 +51,7 @@ impl<'a, P: Serialize> Ask<'a, P> {
 
 impl Channel {
     pub(crate) fn new(wire: Wire, inbound: Arc<Inbound>, closed: Arc<Closed>) -> Self {
-        Self {
-            wire,
-            inbound,
-            closed,
-            next_id: AtomicI64::new(1),
-        }
+        Self { wire, inbound, closed, next_id: AtomicI64::new(1) }
     }
 
     /// Sends a request and waits for its answer, or for the end of the connection. Has no time bound; dropping the

@@ -39,12 +39,7 @@ impl Clock {
             idle,
             total,
             what,
-            state: Mutex::new(State {
-                heard: now,
-                started: now,
-                pauses: 0,
-                paused_at: now,
-            }),
+            state: Mutex::new(State { heard: now, started: now, pauses: 0, paused_at: now }),
             resumed: Notify::new(),
         }
     }
@@ -70,11 +65,7 @@ impl Clock {
             let resumed = self.resumed.notified();
             let (idle_end, total_end, paused) = {
                 let state = self.lock();
-                (
-                    state.heard + self.idle,
-                    state.started + self.total,
-                    state.pauses > 0,
-                )
+                (state.heard + self.idle, state.started + self.total, state.pauses > 0)
             };
             if paused {
                 resumed.await;
@@ -95,11 +86,7 @@ impl Clock {
     }
 
     fn error(&self, after: Duration, setting: &'static str) -> LinkError {
-        LinkError::TimedOut {
-            what: self.what,
-            after,
-            setting,
-        }
+        LinkError::TimedOut { what: self.what, after, setting }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {

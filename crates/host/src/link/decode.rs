@@ -4,10 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
 use super::error::{LinkError, quote};
-use crate::mcp::{
-    Annotations, Content, Progress, PromptMessage, PromptResult, ResourceContents, TaskSupport,
-    Tool,
-};
+use crate::mcp::{Annotations, Content, Progress, PromptMessage, PromptResult, ResourceContents, TaskSupport, Tool};
 
 /// The longest tool name that is taken: more than any provider could use.
 const MAX_TOOL_NAME: usize = 512;
@@ -22,18 +19,14 @@ pub(crate) struct Page<'a> {
 /// Takes the array `field` of a list result apart, without looking at its elements.
 pub(crate) fn page<'a>(result: &'a [u8], field: &str) -> Result<Page<'a>, LinkError> {
     let mut members: std::collections::BTreeMap<String, &'a RawValue> =
-        serde_json::from_slice(result)
-            .map_err(|error| LinkError::unparsable(format!("the list result: {error}")))?;
+        serde_json::from_slice(result).map_err(|error| LinkError::unparsable(format!("the list result: {error}")))?;
     complete(members.get("resultType").copied())?;
-    let items = members
-        .remove(field)
-        .ok_or_else(|| LinkError::unparsable(format!("the list result has no `{field}`")))?;
-    let items = serde_json::from_str(items.get())
-        .map_err(|_| LinkError::unparsable(format!("`{field}` is not an array")))?;
-    let next_cursor = members
-        .get("nextCursor")
-        .and_then(|raw| serde_json::from_str::<Option<String>>(raw.get()).ok())
-        .flatten();
+    let items =
+        members.remove(field).ok_or_else(|| LinkError::unparsable(format!("the list result has no `{field}`")))?;
+    let items =
+        serde_json::from_str(items.get()).map_err(|_| LinkError::unparsable(format!("`{field}` is not an array")))?;
+    let next_cursor =
+        members.get("nextCursor").and_then(|raw| serde_json::from_str::<Option<String>>(raw.get()).ok()).flatten();
     Ok(Page { items, next_cursor })
 }
 
@@ -41,10 +34,7 @@ pub(crate) fn page<'a>(result: &'a [u8], field: &str) -> Result<Page<'a>, LinkEr
 fn complete(result_type: Option<&RawValue>) -> Result<(), LinkError> {
     match result_type.map(RawValue::get) {
         None | Some("\"complete\"") => Ok(()),
-        Some(other) => Err(LinkError::protocol(format!(
-            "unknown resultType {}",
-            quote(other)
-        ))),
+        Some(other) => Err(LinkError::protocol(format!("unknown resultType {}", quote(other)))),
     }
 }
 
@@ -73,8 +63,7 @@ pub(crate) fn tool(raw: &RawValue) -> Result<Tool, String> {
         #[serde(default)]
         task_support: TaskSupport,
     }
-    let wire: Wire<'_> =
-        serde_json::from_str(raw.get()).map_err(|error| format!("it cannot be read: {error}"))?;
+    let wire: Wire<'_> = serde_json::from_str(raw.get()).map_err(|error| format!("it cannot be read: {error}"))?;
     if wire.name.is_empty() || wire.name.len() > MAX_TOOL_NAME {
         return Err(format!("its name has {} bytes", wire.name.len()));
     }
@@ -87,10 +76,7 @@ pub(crate) fn tool(raw: &RawValue) -> Result<Tool, String> {
         title: wire.title,
         description: wire.description,
         input_schema: input_schema.to_owned(),
-        output_schema: wire
-            .output_schema
-            .filter(|schema| object(schema))
-            .map(ToOwned::to_owned),
+        output_schema: wire.output_schema.filter(|schema| object(schema)).map(ToOwned::to_owned),
         annotations: wire.annotations.unwrap_or_default(),
         task: wire.execution.unwrap_or(Execution { task_support: TaskSupport::Forbidden }).task_support,
     })
@@ -138,8 +124,8 @@ pub(crate) fn answer(result: &[u8]) -> Result<Answer, LinkError> {
         #[serde(borrow, default)]
         content: Option<&'a RawValue>,
     }
-    let kind: Kind<'_> = serde_json::from_slice(result)
-        .map_err(|error| LinkError::unparsable(format!("the result: {error}")))?;
+    let kind: Kind<'_> =
+        serde_json::from_slice(result).map_err(|error| LinkError::unparsable(format!("the result: {error}")))?;
     match (kind.result_type.map(RawValue::get), kind.task) {
         (Some("\"input_required\""), _) => serde_json::from_slice(result)
             .map(Answer::InputRequired)
@@ -147,10 +133,7 @@ pub(crate) fn answer(result: &[u8]) -> Result<Answer, LinkError> {
         (None, Some(task)) if kind.content.is_none() => Ok(Answer::Task(task)),
         (result_type, _) => {
             if let Some(other) = result_type.filter(|kind| *kind != "\"complete\"") {
-                return Err(LinkError::protocol(format!(
-                    "unknown resultType {}",
-                    quote(other)
-                )));
+                return Err(LinkError::protocol(format!("unknown resultType {}", quote(other))));
             }
             Ok(Answer::Complete)
         }
@@ -181,24 +164,19 @@ pub(crate) fn call_result(result: &[u8]) -> Result<CallResult, LinkError> {
         #[serde(default)]
         tool_result: Option<Value>,
     }
-    let wire: Wire<'_> = serde_json::from_slice(result)
-        .map_err(|error| LinkError::unparsable(format!("the result: {error}")))?;
+    let wire: Wire<'_> =
+        serde_json::from_slice(result).map_err(|error| LinkError::unparsable(format!("the result: {error}")))?;
     if wire.content.is_none() && wire.structured_content.is_none() && wire.tool_result.is_none() {
-        return Err(LinkError::unparsable(
-            "the result has neither `content` nor `structuredContent`",
-        ));
+        return Err(LinkError::unparsable("the result has neither `content` nor `structuredContent`"));
     }
     let mut decoded = CallResult {
-        structured: wire
-            .structured_content
-            .or(wire.tool_result)
-            .filter(|value| !value.is_null()),
+        structured: wire.structured_content.or(wire.tool_result).filter(|value| !value.is_null()),
         is_error: wire.is_error.unwrap_or(false),
         ..CallResult::default()
     };
     if let Some(raw) = wire.content.filter(|raw| raw.get() != "null") {
-        let blocks: Vec<&RawValue> = serde_json::from_str(raw.get())
-            .map_err(|_| LinkError::unparsable("`content` is not an array"))?;
+        let blocks: Vec<&RawValue> =
+            serde_json::from_str(raw.get()).map_err(|_| LinkError::unparsable("`content` is not an array"))?;
         for (index, block) in blocks.into_iter().enumerate() {
             let block = content(block);
             if let Content::Other(other) = &block {
@@ -248,17 +226,9 @@ pub(crate) fn content(raw: &RawValue) -> Content {
         Ok(Wire::Image { data, mime_type }) => Content::Image { data, mime_type },
         Ok(Wire::Audio { data, mime_type }) => Content::Audio { data, mime_type },
         Ok(Wire::Resource { resource }) => Content::Resource { resource },
-        Ok(Wire::ResourceLink {
-            uri,
-            name,
-            description,
-            mime_type,
-        }) => Content::ResourceLink {
-            uri,
-            name,
-            description,
-            mime_type,
-        },
+        Ok(Wire::ResourceLink { uri, name, description, mime_type }) => {
+            Content::ResourceLink { uri, name, description, mime_type }
+        }
         Err(_) => Content::Other(serde_json::from_str(raw.get()).unwrap_or(Value::Null)),
     }
 }
@@ -269,8 +239,7 @@ pub(crate) fn resource_contents(result: &[u8]) -> Result<Vec<ResourceContents>, 
         .items
         .into_iter()
         .map(|raw| {
-            serde_json::from_str(raw.get())
-                .map_err(|error| LinkError::unparsable(format!("the contents: {error}")))
+            serde_json::from_str(raw.get()).map_err(|error| LinkError::unparsable(format!("the contents: {error}")))
         })
         .collect()
 }
@@ -290,17 +259,14 @@ pub(crate) fn prompt_result(result: &[u8]) -> Result<PromptResult, LinkError> {
         #[serde(borrow)]
         content: &'a RawValue,
     }
-    let wire: Wire<'_> = serde_json::from_slice(result)
-        .map_err(|error| LinkError::unparsable(format!("the prompt: {error}")))?;
+    let wire: Wire<'_> =
+        serde_json::from_slice(result).map_err(|error| LinkError::unparsable(format!("the prompt: {error}")))?;
     Ok(PromptResult {
         description: wire.description,
         messages: wire
             .messages
             .into_iter()
-            .map(|message| PromptMessage {
-                role: message.role,
-                content: content(message.content),
-            })
+            .map(|message| PromptMessage { role: message.role, content: content(message.content) })
             .collect(),
     })
 }

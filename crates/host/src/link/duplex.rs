@@ -158,11 +158,7 @@ impl Duplex {
     /// A connection whose messages are taken from the other end of `queue`, and whose answers are settled in
     /// `pending`, by somebody else.
     pub(crate) fn over(queue: mpsc::Sender<Bytes>, pending: Arc<Pending>) -> Self {
-        Self {
-            outlet: Arc::new(Queue(queue.clone())),
-            queue,
-            pending,
-        }
+        Self { outlet: Arc::new(Queue(queue.clone())), queue, pending }
     }
 
     pub(crate) fn pending(&self) -> &Arc<Pending> {
@@ -176,12 +172,7 @@ impl Duplex {
     /// Sends a request and waits for its answer. Dropping the future tells the server that nobody waits any more.
     pub(crate) async fn exchange(&self, request: Outgoing) -> Result<Bytes, LinkError> {
         let answer = self.pending.expect(request.id);
-        let mut waiting = Waiting {
-            duplex: self,
-            id: request.id,
-            sent: false,
-            cancellable: request.cancellable,
-        };
+        let mut waiting = Waiting { duplex: self, id: request.id, sent: false, cancellable: request.cancellable };
         self.send(request.body).await?;
         waiting.sent = true;
         let answer = answer.await;
@@ -313,12 +304,7 @@ impl Desk {
     }
 
     fn too_large(&self, seen: u64) -> LinkError {
-        LinkError::TooLarge {
-            code: "STDIO_LINE_TOO_LARGE",
-            what: "a line of the server",
-            limit: self.max_line,
-            seen,
-        }
+        LinkError::TooLarge { code: "STDIO_LINE_TOO_LARGE", what: "a line of the server", limit: self.max_line, seen }
     }
 
     /// One line, or one event, of the server.
@@ -350,17 +336,11 @@ impl Desk {
         {
             return self.exited(&exit).await;
         }
-        LinkError::Closed {
-            why: why.to_owned(),
-            stderr: self.last_words().await,
-        }
+        LinkError::Closed { why: why.to_owned(), stderr: self.last_words().await }
     }
 
     async fn exited(&self, exit: &Exit) -> LinkError {
-        LinkError::Exited {
-            exit: exit.to_string(),
-            stderr: self.last_words().await,
-        }
+        LinkError::Exited { exit: exit.to_string(), stderr: self.last_words().await }
     }
 
     async fn last_words(&self) -> String {

@@ -97,16 +97,9 @@ pub(crate) fn whole(number: f64) -> Option<i64> {
 #[derive(Debug)]
 pub(crate) enum Envelope<'a> {
     /// The server asks something and waits for an answer with this id.
-    Request {
-        id: Id,
-        method: Cow<'a, str>,
-        params: Option<&'a RawValue>,
-    },
+    Request { id: Id, method: Cow<'a, str>, params: Option<&'a RawValue> },
     /// The server tells something. A request whose id is null counts as one, as it did in JSON-RPC 1.0.
-    Notification {
-        method: Cow<'a, str>,
-        params: Option<&'a RawValue>,
-    },
+    Notification { method: Cow<'a, str>, params: Option<&'a RawValue> },
     /// The answer to a request.
     Response { id: Id, outcome: Outcome<'a> },
     /// An error that names no request (its id is null or missing): the server could not read what we sent,
@@ -183,10 +176,7 @@ pub(crate) enum Reason {
 /// # Errors
 /// [`Bad`] if the bytes are not a JSON-RPC message, with the id of the call that they were probably meant for.
 pub(crate) fn peek(bytes: &[u8]) -> Result<Envelope<'_>, Bad> {
-    read(bytes).map_err(|reason| Bad {
-        reason,
-        salvaged: salvage(bytes),
-    })
+    read(bytes).map_err(|reason| Bad { reason, salvaged: salvage(bytes) })
 }
 
 /// Whether arrays and objects nest deeper than `max` in this JSON. Brackets inside of strings do not count.
@@ -239,23 +229,15 @@ fn read(bytes: &[u8]) -> Result<Envelope<'_>, Reason> {
     if !matches!(first, Some(b'{' | b'[')) {
         return Err(Reason::OtherText);
     }
-    let text = std::str::from_utf8(bytes).map_err(|error| Reason::NotUtf8 {
-        at: error.valid_up_to(),
-    })?;
+    let text = std::str::from_utf8(bytes).map_err(|error| Reason::NotUtf8 { at: error.valid_up_to() })?;
     if depth_exceeds(bytes, MAX_DEPTH) {
         return Err(Reason::TooDeep { limit: MAX_DEPTH });
     }
-    if first == Some(&b'[') {
-        read_batch(text)
-    } else {
-        read_one(text)
-    }
+    if first == Some(&b'[') { read_batch(text) } else { read_one(text) }
 }
 
 fn read_one(text: &str) -> Result<Envelope<'_>, Reason> {
-    serde_json::from_str::<Members<'_>>(text)
-        .map_err(|error| not_json(&error))?
-        .classify()
+    serde_json::from_str::<Members<'_>>(text).map_err(|error| not_json(&error))?.classify()
 }
 
 fn read_batch(text: &str) -> Result<Envelope<'_>, Reason> {
@@ -269,15 +251,9 @@ fn read_batch(text: &str) -> Result<Envelope<'_>, Reason> {
 
 fn read_element(raw: &RawValue) -> Result<Envelope<'_>, Bad> {
     let text = raw.get();
-    let read = if text.starts_with('{') {
-        read_one(text)
-    } else {
-        Err(Reason::Shape("an element of a batch is no object"))
-    };
-    read.map_err(|reason| Bad {
-        reason,
-        salvaged: salvage(text.as_bytes()),
-    })
+    let read =
+        if text.starts_with('{') { read_one(text) } else { Err(Reason::Shape("an element of a batch is no object")) };
+    read.map_err(|reason| Bad { reason, salvaged: salvage(text.as_bytes()) })
 }
 
 /// `serde_json` quotes content in errors about types, never in errors about syntax.
@@ -285,9 +261,7 @@ fn not_json(error: &serde_json::Error) -> Reason {
     if error.is_data() {
         Reason::Shape("a member is repeated or has the wrong type")
     } else {
-        Reason::NotJson {
-            detail: error.to_string(),
-        }
+        Reason::NotJson { detail: error.to_string() }
     }
 }
 
@@ -310,20 +284,10 @@ mod tests {
     fn describe(read: Result<Envelope<'_>, Bad>) -> String {
         let params = |params: Option<&RawValue>| params.map_or(String::new(), |raw| format!(" {}", raw.get()));
         match read {
-            Ok(Envelope::Request {
-                id,
-                method,
-                params: raw,
-            }) => format!("request {id} {method}{}", params(raw)),
+            Ok(Envelope::Request { id, method, params: raw }) => format!("request {id} {method}{}", params(raw)),
             Ok(Envelope::Notification { method, params: raw }) => format!("notification {method}{}", params(raw)),
-            Ok(Envelope::Response {
-                id,
-                outcome: Outcome::Result(raw),
-            }) => format!("result {id} {}", raw.get()),
-            Ok(Envelope::Response {
-                id,
-                outcome: Outcome::Error(raw),
-            }) => format!("error {id} {}", raw.get()),
+            Ok(Envelope::Response { id, outcome: Outcome::Result(raw) }) => format!("result {id} {}", raw.get()),
+            Ok(Envelope::Response { id, outcome: Outcome::Error(raw) }) => format!("error {id} {}", raw.get()),
             Ok(Envelope::Orphan { error }) => format!("orphan {}", error.get()),
             Ok(Envelope::Batch(all)) => all.into_iter().map(describe).collect::<Vec<_>>().join(" + "),
             Err(bad) => format!("bad: {bad}"),
@@ -334,14 +298,8 @@ mod tests {
     fn messages_are_told_apart_by_their_members() {
         let table = [
             (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "request 1 ping"),
-            (
-                r#"{"jsonrpc":"2.0","id":"a","method":"x","params":{"y":[1, 2]}}"#,
-                r#"request "a" x {"y":[1, 2]}"#,
-            ),
-            (
-                r#"{"method":"x","params":null,"jsonrpc":"2.0","id":7.0}"#,
-                "request 7 x",
-            ),
+            (r#"{"jsonrpc":"2.0","id":"a","method":"x","params":{"y":[1, 2]}}"#, r#"request "a" x {"y":[1, 2]}"#),
+            (r#"{"method":"x","params":null,"jsonrpc":"2.0","id":7.0}"#, "request 7 x"),
             (
                 r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{}}"#,
                 "notification notifications/progress {}",
@@ -349,27 +307,15 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":null,"method":"x"}"#, "notification x"),
             (r#"{"jsonrpc":"2.0","method":"a\u002fb"}"#, "notification a/b"),
             (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "result 1 {}"),
-            (
-                r#"{"result":{"content":[]},"jsonrpc":"2.0","id":1}"#,
-                r#"result 1 {"content":[]}"#,
-            ),
+            (r#"{"result":{"content":[]},"jsonrpc":"2.0","id":1}"#, r#"result 1 {"content":[]}"#),
             (r#"{"jsonrpc":"2.0","id":1,"result":42}"#, "result 1 42"),
             (r#"{"jsonrpc":"2.0","id":1,"result":null}"#, "result 1 null"),
             (r#"{"jsonrpc":"2.0","id":1,"result":{},"error":null}"#, "result 1 {}"),
-            (
-                r#"{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":1}}"#,
-                r#"error 1 {"code":1}"#,
-            ),
+            (r#"{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":1}}"#, r#"error 1 {"code":1}"#),
             (r#"{"jsonrpc":"2.0","id":"5","error":"boom"}"#, r#"error "5" "boom""#),
-            (
-                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700}}"#,
-                r#"orphan {"code":-32700}"#,
-            ),
+            (r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700}}"#, r#"orphan {"code":-32700}"#),
             (r#"{"jsonrpc":"2.0","error":{}}"#, "orphan {}"),
-            (
-                r#" {"jsonrpc":"2.0","id":1,"result":{},"_extra":{"id":9}} "#,
-                "result 1 {}",
-            ),
+            (r#" {"jsonrpc":"2.0","id":1,"result":{},"_extra":{"id":9}} "#, "result 1 {}"),
             ("\u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}", "result 1 {}"),
         ];
         for (message, expected) in table {
@@ -381,35 +327,17 @@ mod tests {
     fn a_message_of_the_wrong_shape_says_what_is_wrong() {
         let table = [
             ("", "bad: not a JSON-RPC message but other text"),
-            (
-                "Server listening on port 3000",
-                "bad: not a JSON-RPC message but other text",
-            ),
+            ("Server listening on port 3000", "bad: not a JSON-RPC message but other text"),
             ("42", "bad: not a JSON-RPC message but other text"),
-            (
-                r#"{"level":"info","msg":"started"}"#,
-                "bad: JSON, but not a JSON-RPC 2.0 message",
-            ),
-            (
-                r#"{"jsonrpc":"1.0","id":1,"result":{}}"#,
-                "bad: JSON, but not a JSON-RPC 2.0 message",
-            ),
-            (
-                r#"{"jsonrpc":2.0,"id":1,"result":{}}"#,
-                "bad: JSON, but not a JSON-RPC 2.0 message",
-            ),
-            (
-                r#"{"jsonrpc":"2.0","id":1}"#,
-                "bad: not a JSON-RPC message: neither a method nor a result nor an error",
-            ),
+            (r#"{"level":"info","msg":"started"}"#, "bad: JSON, but not a JSON-RPC 2.0 message"),
+            (r#"{"jsonrpc":"1.0","id":1,"result":{}}"#, "bad: JSON, but not a JSON-RPC 2.0 message"),
+            (r#"{"jsonrpc":2.0,"id":1,"result":{}}"#, "bad: JSON, but not a JSON-RPC 2.0 message"),
+            (r#"{"jsonrpc":"2.0","id":1}"#, "bad: not a JSON-RPC message: neither a method nor a result nor an error"),
             (
                 r#"{"jsonrpc":"2.0","id":1,"error":null}"#,
                 "bad: not a JSON-RPC message: neither a method nor a result nor an error",
             ),
-            (
-                r#"{"jsonrpc":"2.0","result":{}}"#,
-                "bad: not a JSON-RPC message: a result without the id of its request",
-            ),
+            (r#"{"jsonrpc":"2.0","result":{}}"#, "bad: not a JSON-RPC message: a result without the id of its request"),
             (
                 r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,
                 "bad: not a JSON-RPC message: both a result and an error",
@@ -473,25 +401,14 @@ mod tests {
 
     #[test]
     fn what_only_decoding_can_find_is_left_to_the_second_step_where_the_id_is_known() {
-        assert_eq!(
-            word(r#"{"jsonrpc":"2.0","id":1,"result":{"a":1e400}}"#),
-            r#"result 1 {"a":1e400}"#
-        );
-        assert_eq!(
-            word(r#"{"jsonrpc":"2.0","id":1,"result":{"a":"\ud800"}}"#),
-            r#"result 1 {"a":"\ud800"}"#
-        );
+        assert_eq!(word(r#"{"jsonrpc":"2.0","id":1,"result":{"a":1e400}}"#), r#"result 1 {"a":1e400}"#);
+        assert_eq!(word(r#"{"jsonrpc":"2.0","id":1,"result":{"a":"\ud800"}}"#), r#"result 1 {"a":"\ud800"}"#);
     }
 
     #[test]
     fn the_method_and_the_raw_parts_are_borrowed() {
         let message = br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}"#;
-        let Ok(Envelope::Request {
-            method: Cow::Borrowed(method),
-            params: Some(params),
-            ..
-        }) = peek(message)
-        else {
+        let Ok(Envelope::Request { method: Cow::Borrowed(method), params: Some(params), .. }) = peek(message) else {
             panic!("not a borrowed request");
         };
         let within = |part: &str| message.as_ptr_range().contains(&part.as_ptr());
@@ -506,18 +423,9 @@ mod tests {
             "result 1 {} + bad: not a JSON-RPC message: an element of a batch is no object \
              + bad: not a JSON-RPC message: both a result and an error + notification x"
         );
-        let Ok(Envelope::Batch(all)) = peek(batch.as_bytes()) else {
-            panic!("not a batch")
-        };
+        let Ok(Envelope::Batch(all)) = peek(batch.as_bytes()) else { panic!("not a batch") };
         let Err(bad) = &all[2] else { panic!("not bad") };
-        assert_eq!(
-            bad.salvaged,
-            Salvaged {
-                id: Some(number(2)),
-                certain: true,
-                answer: true
-            }
-        );
+        assert_eq!(bad.salvaged, Salvaged { id: Some(number(2)), certain: true, answer: true });
     }
 
     #[test]
@@ -549,38 +457,19 @@ mod tests {
 
     #[test]
     fn a_message_nested_too_deep_is_refused_but_its_id_is_known() {
-        let deep = |depth: usize| {
-            format!(
-                r#"{{"jsonrpc":"2.0","result":{}{},"id":3}}"#,
-                "[".repeat(depth),
-                "]".repeat(depth)
-            )
-        };
+        let deep =
+            |depth: usize| format!(r#"{{"jsonrpc":"2.0","result":{}{},"id":3}}"#, "[".repeat(depth), "]".repeat(depth));
         assert!(peek(deep(MAX_DEPTH - 1).as_bytes()).is_ok());
         let bad = peek(deep(MAX_DEPTH).as_bytes()).unwrap_err();
         assert_eq!(bad.reason, Reason::TooDeep { limit: MAX_DEPTH });
-        assert_eq!(
-            bad.salvaged,
-            Salvaged {
-                id: Some(number(3)),
-                certain: true,
-                answer: true
-            }
-        );
+        assert_eq!(bad.salvaged, Salvaged { id: Some(number(3)), certain: true, answer: true });
     }
 
     #[test]
     fn an_answer_that_is_not_utf8_is_refused_but_its_id_is_known() {
         let bad = peek(b"{\"jsonrpc\":\"2.0\",\"id\":8,\"result\":\"\xff\"}").unwrap_err();
         assert_eq!(bad.reason, Reason::NotUtf8 { at: 34 });
-        assert_eq!(
-            bad.salvaged,
-            Salvaged {
-                id: Some(number(8)),
-                certain: true,
-                answer: true
-            }
-        );
+        assert_eq!(bad.salvaged, Salvaged { id: Some(number(8)), certain: true, answer: true });
     }
 
     #[test]

@@ -189,23 +189,16 @@ impl LinkError {
     }
 
     pub(crate) fn protocol(why: impl AsRef<str>) -> Self {
-        Self::Protocol {
-            why: quote(why.as_ref()),
-        }
+        Self::Protocol { why: quote(why.as_ref()) }
     }
 
     pub(crate) fn unparsable(why: impl AsRef<str>) -> Self {
-        Self::Unparsable {
-            why: quote(why.as_ref()),
-        }
+        Self::Unparsable { why: quote(why.as_ref()) }
     }
 
     pub(crate) fn stalled(after: Duration) -> Self {
         Self::Closed {
-            why: format!(
-                "the server stopped reading its input for {}",
-                Seconds(after)
-            ),
+            why: format!("the server stopped reading its input for {}", Seconds(after)),
             stderr: String::new(),
         }
     }

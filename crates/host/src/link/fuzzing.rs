@@ -213,7 +213,9 @@ fn is_acceptable(name: &str, cap: NameCap) -> bool {
 pub fn text(data: &[u8]) {
     let [room, given @ ..] = data else { return };
     let (given, room) = (String::from_utf8_lossy(given), usize::from(*room));
-    let acts = |c: char| c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let acts = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
     let (terminal, line) = (text::for_terminal(&given), text::for_line(&given));
     let (log, page) = (text::for_log(&given), text::for_html(&given));
     assert!(!terminal.chars().any(|c| acts(c) && !matches!(c, '\n' | '\t')), "acts on a terminal: {terminal:?}");

@@ -183,10 +183,7 @@ impl Greeting<'_> {
             "capabilities": input::capabilities(self.terms.abilities, true),
             "clientInfo": self.terms.client.json(),
         });
-        let ask = Ask {
-            cancellable: false,
-            ..Ask::new("initialize", params)
-        };
+        let ask = Ask { cancellable: false, ..Ask::new("initialize", params) };
         let answer = self.channel.ask(ask, None).await?;
         let answer: Value = serde_json::from_slice(&answer)
             .map_err(|error| LinkError::unparsable(format!("the answer to initialize: {error}")))?;
@@ -195,9 +192,7 @@ impl Greeting<'_> {
             MODERN => Era::Modern,
             known if ALL_LEGACY.contains(&known) => Era::Legacy,
             other => {
-                return Err(LinkError::UnsupportedVersion {
-                    version: super::error::quote(other),
-                });
+                return Err(LinkError::UnsupportedVersion { version: super::error::quote(other) });
             }
         };
         Ok(session(era, version, &answer))
@@ -233,9 +228,7 @@ fn judge(answer: Answered) -> Result<Probe, LinkError> {
         Err(LinkError::Rpc(error)) => match error.code {
             HEADER_MISMATCH | MISSING_CAPABILITY => Err(LinkError::Rpc(error)),
             UNSUPPORTED_VERSION if !supported(&error).iter().any(|known| ALL_LEGACY.contains(known)) => {
-                Err(LinkError::UnsupportedVersion {
-                    version: super::error::quote(&supported(&error).join(", ")),
-                })
+                Err(LinkError::UnsupportedVersion { version: super::error::quote(&supported(&error).join(", ")) })
             }
             _ => Ok(Probe::Legacy(LinkError::Rpc(error))),
         },
@@ -262,16 +255,11 @@ fn supported(error: &RpcError) -> Vec<&str> {
 }
 
 fn session(era: Era, version: &str, answer: &Value) -> Session {
-    let info = [
-        &answer["serverInfo"],
-        &answer["_meta"]["io.modelcontextprotocol/serverInfo"],
-    ];
+    let info = [&answer["serverInfo"], &answer["_meta"]["io.modelcontextprotocol/serverInfo"]];
     Session {
         era,
         version: version.to_owned(),
-        info: info
-            .into_iter()
-            .find_map(|info| serde_json::from_value(info.clone()).ok()),
+        info: info.into_iter().find_map(|info| serde_json::from_value(info.clone()).ok()),
         capabilities: serde_json::from_value(answer["capabilities"].clone()).unwrap_or_default(),
         instructions: answer["instructions"].as_str().map(ToOwned::to_owned),
     }

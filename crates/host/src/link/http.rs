@@ -72,15 +72,8 @@ impl Clients {
 /// Follows 307 and 308 within one origin; everything else would lose the method, or leak headers.
 fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let keeps_method = matches!(attempt.status().as_u16(), 307 | 308);
-    let same_origin = attempt
-        .previous()
-        .first()
-        .is_some_and(|first| first.origin() == attempt.url().origin());
-    if keeps_method && same_origin && attempt.previous().len() <= REDIRECTS {
-        attempt.follow()
-    } else {
-        attempt.stop()
-    }
+    let same_origin = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
+    if keeps_method && same_origin && attempt.previous().len() <= REDIRECTS { attempt.follow() } else { attempt.stop() }
 }
 
 /// How requests are dressed. Changes during the handshake, then never again.
@@ -137,11 +130,7 @@ pub(crate) fn endpoint_url(plan: &HttpPlan<'_>) -> Result<Url, LinkError> {
 
 impl HttpWire {
     /// Nothing is sent yet.
-    pub(crate) fn new(
-        plan: &HttpPlan<'_>,
-        inbound: &Arc<Inbound>,
-        closed: &Arc<Closed>,
-    ) -> Result<Self, LinkError> {
+    pub(crate) fn new(plan: &HttpPlan<'_>, inbound: &Arc<Inbound>, closed: &Arc<Closed>) -> Result<Self, LinkError> {
         Ok(Self(Arc::new(Endpoint {
             client: plan.clients.get(plan.spec.open_timeout)?,
             url: endpoint_url(plan)?,
@@ -210,11 +199,7 @@ impl HttpWire {
     /// Posts a message that has no answer.
     pub(crate) async fn notify(&self, message: Bytes) -> Result<(), LinkError> {
         let response = timeout(SIDE_POST_TIME, self.0.post(None, message)).await.map_err(|_| {
-            LinkError::TimedOut {
-                what: "posting a notification",
-                after: SIDE_POST_TIME,
-                setting: "a fixed bound",
-            }
+            LinkError::TimedOut { what: "posting a notification", after: SIDE_POST_TIME, setting: "a fixed bound" }
         })??;
         self.0.check(response).await.map(drop)
     }
@@ -296,11 +281,7 @@ impl Endpoint {
     }
 
     async fn post(&self, request: Option<&Outgoing>, body: Bytes) -> Result<Response, LinkError> {
-        let builder = self
-            .request(Method::POST, request)
-            .await?
-            .header(header::CONTENT_TYPE, JSON)
-            .body(body);
+        let builder = self.request(Method::POST, request).await?.header(header::CONTENT_TYPE, JSON).body(body);
         builder.send().await.map_err(|error| self.unreachable(error))
     }
 
@@ -311,14 +292,12 @@ impl Endpoint {
         for (name, value) in configured.map_err(LinkError::Resolve)? {
             let name = HeaderName::try_from(&name)
                 .map_err(|_| LinkError::protocol(format!("the configured header name `{name}` is not valid")))?;
-            let value = HeaderValue::try_from(&value)
-                .map_err(|_| LinkError::protocol(format!("the value of the configured header `{name}` is not valid")))?;
+            let value = HeaderValue::try_from(&value).map_err(|_| {
+                LinkError::protocol(format!("the value of the configured header `{name}` is not valid"))
+            })?;
             headers.append(name, sensitive(value));
         }
-        headers.insert(
-            header::ACCEPT,
-            if method == Method::GET { EVENTS } else { JSON_OR_EVENTS },
-        );
+        headers.insert(header::ACCEPT, if method == Method::GET { EVENTS } else { JSON_OR_EVENTS });
         let dress = self.dress().clone();
         if let Some(version) = dress.version {
             headers.insert(VERSION, version);

@@ -22,11 +22,11 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
+    channel::no_params,
     clock::Clock,
     decode,
     envelope::{self, Envelope, Id},
     error::{LinkError, quote},
-    channel::no_params,
     input,
     tasks::OurTasks,
     wire::rpc_error,
@@ -142,11 +142,7 @@ impl Inbound {
             stop,
             flights: Mutex::default(),
             answering: Arc::new(Semaphore::new(server_requests)),
-            talk: Mutex::new(Talk {
-                second: Instant::now(),
-                said: 0,
-                dropped: 0,
-            }),
+            talk: Mutex::new(Talk { second: Instant::now(), said: 0, dropped: 0 }),
             ignored: AtomicU64::new(0),
         })
     }
@@ -159,12 +155,7 @@ impl Inbound {
 
     /// Takes a notification or a request of the server. `from` is the request of ours on whose stream it came, where
     /// the transport tells.
-    pub(crate) fn accept(
-        self: &Arc<Self>,
-        message: Envelope<'_>,
-        from: Option<i64>,
-        outlet: &Arc<dyn Outlet>,
-    ) {
+    pub(crate) fn accept(self: &Arc<Self>, message: Envelope<'_>, from: Option<i64>, outlet: &Arc<dyn Outlet>) {
         match message {
             Envelope::Notification { method, params } => self.notified(&method, params, from),
             Envelope::Request { id, method, params } => {
@@ -181,10 +172,7 @@ impl Inbound {
     /// Tells whoever listens about something odd; bounded by rate.
     pub(crate) fn warn(&self, warning: impl AsRef<str>) {
         if self.may_talk() {
-            (self.events)(Event::McpServerWarning {
-                server: self.server.clone(),
-                warning: quote(warning.as_ref()),
-            });
+            (self.events)(Event::McpServerWarning { server: self.server.clone(), warning: quote(warning.as_ref()) });
         }
     }
 
@@ -252,9 +240,7 @@ impl Inbound {
                 drop(talk);
                 (self.events)(Event::McpServerWarning {
                     server: self.server.clone(),
-                    warning: format!(
-                        "{dropped} messages were dropped: more than {TALK_PER_SECOND} a second"
-                    ),
+                    warning: format!("{dropped} messages were dropped: more than {TALK_PER_SECOND} a second"),
                 });
                 return true;
             }
@@ -276,9 +262,7 @@ impl Inbound {
         outlet: &Arc<dyn Outlet>,
     ) {
         if self.era.get() == Some(&Era::Modern) {
-            self.warn(format!(
-                "the request {method} was ignored: servers of this era send none"
-            ));
+            self.warn(format!("the request {method} was ignored: servers of this era send none"));
             return;
         }
         if method == "ping" {
@@ -290,15 +274,8 @@ impl Inbound {
             respond::<Value>(outlet, &id, Err(&refusal));
             return;
         };
-        let params = params
-            .and_then(|raw| serde_json::from_str(raw.get()).ok())
-            .unwrap_or(Value::Null);
-        let question = Question {
-            inbound: self.clone(),
-            method: method.to_owned(),
-            params,
-            from,
-        };
+        let params = params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
+        let question = Question { inbound: self.clone(), method: method.to_owned(), params, from };
         let (outlet, stop) = (outlet.clone(), self.stop.clone());
         self.tracker.spawn(async move {
             let _permit = permit;

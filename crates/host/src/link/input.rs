@@ -19,10 +19,7 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     pub(crate) fn new(code: i32, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-        }
+        Self { code, message: message.into() }
     }
 
     pub(crate) fn unanswered() -> Self {
@@ -53,10 +50,7 @@ pub(crate) fn capabilities(abilities: Abilities, legacy: bool) -> Value {
         declared.insert("roots".into(), json!({}));
     }
     if legacy && !tasks.is_empty() {
-        declared.insert(
-            "tasks".into(),
-            json!({"list": {}, "cancel": {}, "requests": tasks}),
-        );
+        declared.insert("tasks".into(), json!({"list": {}, "cancel": {}, "requests": tasks}));
     }
     Value::Object(declared)
 }
@@ -75,14 +69,9 @@ pub(crate) async fn answer(
             if params.get("tools").is_some_and(|tools| !tools.is_null()) {
                 return Err(Refusal::new(-32602, "sampling with tools is not supported"));
             }
-            asker
-                .sample(server.clone(), params.clone())
-                .await
-                .map_err(|refused| Refusal::new(-1, refused.to_string()))
+            asker.sample(server.clone(), params.clone()).await.map_err(|refused| Refusal::new(-1, refused.to_string()))
         }
-        "roots/list" if abilities.roots => {
-            Ok(json!({"roots": asker.roots(server.clone()).await}))
-        }
+        "roots/list" if abilities.roots => Ok(json!({"roots": asker.roots(server.clone()).await})),
         _ => Err(Refusal::new(-32601, format!("{} is not supported", quote(method)))),
     }
 }
@@ -96,10 +85,7 @@ async fn elicit(asker: &SharedAsker, server: &ServerName, params: &Value) -> Res
             if !schema["properties"].is_object() {
                 return Err(Refusal::new(-32602, "requestedSchema has no properties"));
             }
-            let question = Elicitation::Form {
-                message,
-                schema: schema.clone(),
-            };
+            let question = Elicitation::Form { message, schema: schema.clone() };
             (question, Some(schema))
         }
         "url" if abilities.urls => {
@@ -159,10 +145,7 @@ mod tests {
     fn fields_left_out_get_the_defaults_and_given_ones_stay() {
         let schema = json!({"properties": {"name": {"default": "John"}, "age": {"default": 30}, "x": {}}});
         let given = json!({"age": 7}).as_object().cloned().unwrap();
-        assert_eq!(
-            Value::Object(with_defaults(given, &schema)),
-            json!({"name": "John", "age": 7})
-        );
+        assert_eq!(Value::Object(with_defaults(given, &schema)), json!({"name": "John", "age": 7}));
     }
 
     #[test]

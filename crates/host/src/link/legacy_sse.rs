@@ -77,10 +77,7 @@ async fn read(down: &HttpWire, desk: &Desk, found: oneshot::Sender<String>) -> L
             Ok(Some(event)) if !event.data.is_empty() => desk.message(&Bytes::from(event.data)),
             Ok(Some(_)) => {}
             Ok(None) => {
-                return LinkError::Closed {
-                    why: "the event stream ended".into(),
-                    stderr: String::new(),
-                };
+                return LinkError::Closed { why: "the event stream ended".into(), stderr: String::new() };
             }
             Err(error) => desk.inbound.warn(error.to_string()),
         }

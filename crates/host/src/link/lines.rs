@@ -90,22 +90,12 @@ struct Overlong {
 impl<R: AsyncRead + Unpin> Lines<R> {
     /// Lines of at most `limit` bytes each, line feed not counted.
     pub(crate) fn new(reader: R, limit: usize) -> Self {
-        Self {
-            reader,
-            buffer: BytesMut::new(),
-            searched: 0,
-            largest: 0,
-            limit,
-            at_start: true,
-            overlong: None,
-        }
+        Self { reader, buffer: BytesMut::new(), searched: 0, largest: 0, limit, at_start: true, overlong: None }
     }
 
     /// The length so far of the line that has begun and not ended, dropped bytes included.
     fn unfinished(&self) -> u64 {
-        self.overlong
-            .as_ref()
-            .map_or(self.buffer.len() as u64, |line| line.bytes)
+        self.overlong.as_ref().map_or(self.buffer.len() as u64, |line| line.bytes)
     }
 
     /// The next line; `None` at the end of the stream, and from then on.
@@ -138,11 +128,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             }
         }
         self.searched = self.buffer.len();
-        if self.overlong.is_some() || self.buffer.len() > self.limit {
-            self.drop_buffer()
-        } else {
-            None
-        }
+        if self.overlong.is_some() || self.buffer.len() > self.limit { self.drop_buffer() } else { None }
     }
 
     /// Makes a line of what came up to and with a line feed; nothing of a blank one.
@@ -155,10 +141,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         if self.overlong.is_some() || line.len() > self.limit {
             let mut overlong = self.overlong.take().unwrap_or_default();
             overlong.take_in(&line);
-            return Some(Line::TooLong {
-                bytes: overlong.bytes,
-                salvaged: overlong.scanner.salvaged(),
-            });
+            return Some(Line::TooLong { bytes: overlong.bytes, salvaged: overlong.scanner.salvaged() });
         }
         if at_start && line.starts_with(BOM) {
             line.advance(BOM.len());
@@ -175,10 +158,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         overlong.take_in(&self.buffer);
         let endless = overlong.bytes > ENDLESS.saturating_mul(self.limit as u64) && !overlong.told;
         overlong.told |= endless;
-        let line = endless.then(|| Line::Endless {
-            bytes: overlong.bytes,
-            salvaged: overlong.scanner.salvaged(),
-        });
+        let line = endless.then(|| Line::Endless { bytes: overlong.bytes, salvaged: overlong.scanner.salvaged() });
         self.searched = 0;
         self.buffer.clear();
         if self.largest > MOST_KEPT {
@@ -296,10 +276,7 @@ mod tests {
     }
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
-        tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap()
-            .block_on(future)
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
     }
 
     fn full(text: &'static str) -> Line {
@@ -308,22 +285,12 @@ mod tests {
 
     fn too_long(bytes: u64, id: impl Into<Option<i64>>) -> Line {
         let id: Option<Id> = id.into().map(Id::Number);
-        Line::TooLong {
-            bytes,
-            salvaged: Salvaged {
-                certain: id.is_some(),
-                answer: id.is_some(),
-                id,
-            },
-        }
+        Line::TooLong { bytes, salvaged: Salvaged { certain: id.is_some(), answer: id.is_some(), id } }
     }
 
     #[test]
     fn lines_come_out_one_by_one_however_they_came_in() {
-        assert_eq!(
-            all(99, &[b"one\ntwo\n", b"th", b"r", b"ee\n"]),
-            [full("one"), full("two"), full("three")]
-        );
+        assert_eq!(all(99, &[b"one\ntwo\n", b"th", b"r", b"ee\n"]), [full("one"), full("two"), full("three")]);
         assert_eq!(all(99, &[]), []);
     }
 
@@ -333,28 +300,14 @@ mod tests {
             all(99, &[b"\xef\xbb", b"\xbfone\r\n", b"\r\n\n  \t\n", b"\n\n two \r\n"]),
             [full("one"), full(" two ")]
         );
-        assert_eq!(
-            all(99, &[b"one\n\xef\xbb\xbftwo\n"]),
-            [full("one"), full("\u{feff}two")],
-            "only at the start"
-        );
-        assert_eq!(
-            all(99, &[b"a\rb\r\r\n"]),
-            [full("a\rb\r")],
-            "only the last one belongs to the line feed"
-        );
+        assert_eq!(all(99, &[b"one\n\xef\xbb\xbftwo\n"]), [full("one"), full("\u{feff}two")], "only at the start");
+        assert_eq!(all(99, &[b"a\rb\r\r\n"]), [full("a\rb\r")], "only the last one belongs to the line feed");
     }
 
     #[test]
     fn a_line_over_the_limit_fails_only_that_line() {
-        assert_eq!(
-            all(5, &[b"12345\n123456\n12", b"345\n"]),
-            [full("12345"), too_long(6, None), full("12345")]
-        );
-        assert_eq!(
-            all(5, &[b"1234", b"5678", b"9012", b"34\nok\n"]),
-            [too_long(14, None), full("ok")]
-        );
+        assert_eq!(all(5, &[b"12345\n123456\n12", b"345\n"]), [full("12345"), too_long(6, None), full("12345")]);
+        assert_eq!(all(5, &[b"1234", b"5678", b"9012", b"34\nok\n"]), [too_long(14, None), full("ok")]);
     }
 
     #[test]
@@ -381,11 +334,7 @@ mod tests {
         let text = "x".repeat(300_000);
         let first = format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"{text}\"}}\n");
         let last = format!("{{\"result\":\"{text}\",\"jsonrpc\":\"2.0\",\"id\":8}}\n");
-        let expected = [
-            too_long(first.len() as u64 - 1, 7),
-            too_long(last.len() as u64 - 1, 8),
-            full("ok"),
-        ];
+        let expected = [too_long(first.len() as u64 - 1, 7), too_long(last.len() as u64 - 1, 8), full("ok")];
         assert_eq!(all(10_000, &[first.as_bytes(), last.as_bytes(), b"ok\n"]), expected);
         assert_eq!(all(200_000, &[first.as_bytes(), last.as_bytes(), b"ok\n"]), expected);
     }
@@ -400,9 +349,7 @@ mod tests {
     fn an_endless_line_is_told_and_kept_nowhere() {
         block_on(async {
             let mut lines = Lines::new(Forever(0), 100_000);
-            let Some(Line::Endless { bytes, .. }) = lines.next().await.unwrap() else {
-                panic!("not endless")
-            };
+            let Some(Line::Endless { bytes, .. }) = lines.next().await.unwrap() else { panic!("not endless") };
             assert!((6_400_000..6_600_000).contains(&bytes), "{bytes}");
             assert_eq!(lines.unfinished(), lines.reader.0);
             assert!(lines.buffer.capacity() <= MOST_KEPT);
@@ -478,11 +425,7 @@ mod tests {
             fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
                 self.0 = !self.0;
                 out.put_slice(if self.0 { b"hal" } else { b"f\n" });
-                Poll::Ready(if self.0 {
-                    Ok(())
-                } else {
-                    Err(io::ErrorKind::ConnectionReset.into())
-                })
+                Poll::Ready(if self.0 { Ok(()) } else { Err(io::ErrorKind::ConnectionReset.into()) })
             }
         }
         block_on(async {

@@ -9,12 +9,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{
-    Link,
-    channel::Ask,
-    error::LinkError,
-    wire::Wire,
-};
+use super::{Link, channel::Ask, error::LinkError, wire::Wire};
 use crate::spec::Era;
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);

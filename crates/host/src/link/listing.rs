@@ -8,10 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{Link, channel::Ask, decode, error::LinkError, param_headers::ParamHeaders, validate::Validator};
-use crate::{
-    mcp::Tool,
-    spec::Era,
-};
+use crate::{mcp::Tool, spec::Era};
 
 /// A tool as listed on this connection.
 #[derive(Debug)]

@@ -31,17 +31,11 @@ impl Native {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        Self {
-            name: name.into(),
-            serve: Arc::new(move |io, stop| Box::pin(serve(io, stop))),
-        }
+        Self { name: name.into(), serve: Arc::new(move |io, stop| Box::pin(serve(io, stop))) }
     }
 
     /// A server made with `rmcp`; `handler` makes a fresh handler for each connection.
-    pub fn rmcp<H: ServerHandler>(
-        name: impl Into<Arc<str>>,
-        handler: impl Fn() -> H + Send + Sync + 'static,
-    ) -> Self {
+    pub fn rmcp<H: ServerHandler>(name: impl Into<Arc<str>>, handler: impl Fn() -> H + Send + Sync + 'static) -> Self {
         Self::new(name, move |io, stop| {
             let handler = handler();
             async move {

@@ -106,19 +106,14 @@ impl ParamHeaders {
     ///
     /// The values are marked sensitive: arguments belong in no log.
     pub(crate) fn apply(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, HeaderValue)> {
-        self.0
-            .iter()
-            .filter_map(|header| Some((header.name.clone(), header.value(arguments)?)))
-            .collect()
+        self.0.iter().filter_map(|header| Some((header.name.clone(), header.value(arguments)?))).collect()
     }
 }
 
 impl ParamHeader {
     fn value(&self, arguments: &Map<String, Value>) -> Option<HeaderValue> {
         let (first, rest) = self.path.split_first()?;
-        let argument = rest
-            .iter()
-            .try_fold(arguments.get(&**first)?, |value, name| value.get(&**name))?;
+        let argument = rest.iter().try_fold(arguments.get(&**first)?, |value, name| value.get(&**name))?;
         let mut value = match argument {
             Value::String(text) => encode_header_value(text),
             Value::Bool(flag) => HeaderValue::from_static(if *flag { "true" } else { "false" }),
@@ -192,27 +187,18 @@ impl Search {
         };
         let name = HeaderName::from_bytes(format!("{PREFIX}{header}").as_bytes());
         let Some(name) = name.ok().filter(|_| !header.is_empty()) else {
-            return Err(BadAnnotation::NotAToken {
-                property,
-                header: header.clone(),
-            });
+            return Err(BadAnnotation::NotAToken { property, header: header.clone() });
         };
         if !matches!(kind.and_then(Value::as_str), Some("string" | "integer" | "boolean")) {
             return Err(BadAnnotation::NotPrimitive { property });
         }
         if !self.names.insert(name.clone()) {
-            return Err(BadAnnotation::Repeated {
-                property,
-                header: header.clone(),
-            });
+            return Err(BadAnnotation::Repeated { property, header: header.clone() });
         }
         if self.found.len() == MOST_HEADERS {
             return Err(BadAnnotation::TooMany { limit: MOST_HEADERS });
         }
-        self.found.push(ParamHeader {
-            name,
-            path: path.iter().map(|name| (*name).into()).collect(),
-        });
+        self.found.push(ParamHeader { name, path: path.iter().map(|name| (*name).into()).collect() });
         Ok(())
     }
 }
@@ -228,9 +214,7 @@ fn no_annotation_under(keyword: &str, value: &Value) -> Result<(), BadAnnotation
         (
             "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" | "dependencies",
             Value::Object(schemas),
-        ) => schemas
-            .values()
-            .try_for_each(|schema| no_annotation_in(keyword, schema)),
+        ) => schemas.values().try_for_each(|schema| no_annotation_in(keyword, schema)),
         // A schema, a list of schemas, or nothing of interest.
         _ => no_annotation_in(keyword, value),
     }
@@ -238,12 +222,10 @@ fn no_annotation_under(keyword: &str, value: &Value) -> Result<(), BadAnnotation
 
 fn no_annotation_in(place: &str, value: &Value) -> Result<(), BadAnnotation> {
     match value {
-        Value::Object(schema) if schema.contains_key(KEYWORD) => Err(BadAnnotation::Misplaced {
-            place: place.to_owned(),
-        }),
-        Value::Object(schema) => schema
-            .iter()
-            .try_for_each(|(keyword, value)| no_annotation_under(keyword, value)),
+        Value::Object(schema) if schema.contains_key(KEYWORD) => {
+            Err(BadAnnotation::Misplaced { place: place.to_owned() })
+        }
+        Value::Object(schema) => schema.iter().try_for_each(|(keyword, value)| no_annotation_under(keyword, value)),
         Value::Array(schemas) => schemas.iter().try_for_each(|schema| no_annotation_in(place, schema)),
         _ => Ok(()),
     }
@@ -265,10 +247,7 @@ mod tests {
     }
 
     fn decoded(value: &str) -> String {
-        match value
-            .strip_prefix(ENCODED_START)
-            .and_then(|inner| inner.strip_suffix(ENCODED_END))
-        {
+        match value.strip_prefix(ENCODED_START).and_then(|inner| inner.strip_suffix(ENCODED_END)) {
             Some(inner) => String::from_utf8(BASE64_STANDARD.decode(inner).unwrap()).unwrap(),
             None => value.to_owned(),
         }
@@ -295,17 +274,9 @@ mod tests {
 
     #[test]
     fn only_what_must_be_encoded_is() {
-        for plain in [
-            "",
-            "us west 1",
-            "a=b",
-            "=?base64?",
-            "=?base64?x",
-            "x?=",
-            "=?BASE64?x?=",
-            "~!\"#'\\",
-            "file:///a%20b.txt",
-        ] {
+        for plain in
+            ["", "us west 1", "a=b", "=?base64?", "=?base64?x", "x?=", "=?BASE64?x?=", "~!\"#'\\", "file:///a%20b.txt"]
+        {
             assert_eq!(encoded(plain), plain);
         }
         for unsafe_text in [
@@ -359,13 +330,7 @@ mod tests {
     #[test]
     fn what_is_absent_or_null_has_no_header() {
         let headers = with(json!({"a": {"type": "string", "x-mcp-header": "A"}})).unwrap();
-        for arguments in [
-            json!({}),
-            json!({"a": null}),
-            json!({"b": "x"}),
-            json!({"a": []}),
-            json!({"a": {}}),
-        ] {
+        for arguments in [json!({}), json!({"a": null}), json!({"b": "x"}), json!({"a": []}), json!({"a": {}})] {
             assert_eq!(applied(&headers, &arguments), [""; 0], "{arguments}");
         }
     }
@@ -374,10 +339,7 @@ mod tests {
     fn a_nested_argument_is_taken_from_its_exact_place() {
         let place = json!({"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}});
         let headers = with(json!({"a": {"type": "string"}, "place": place})).unwrap();
-        assert_eq!(
-            applied(&headers, &json!({"a": "x", "place": {"region": "eu"}})),
-            ["mcp-param-region: eu"]
-        );
+        assert_eq!(applied(&headers, &json!({"a": "x", "place": {"region": "eu"}})), ["mcp-param-region: eu"]);
         for arguments in [
             json!({"region": "eu"}),
             json!({"place": "eu"}),
@@ -412,10 +374,7 @@ mod tests {
         let string = |header: Value| json!({"type": "string", "x-mcp-header": header});
         let table = [
             // as in the conformance suite's `http-invalid-tool-headers`
-            (
-                json!({"v": string(json!(""))}),
-                r#"x-mcp-header of "v" is "", which cannot be part of a header name"#,
-            ),
+            (json!({"v": string(json!(""))}), r#"x-mcp-header of "v" is "", which cannot be part of a header name"#),
             (
                 json!({"v": string(json!("My Region"))}),
                 r#"x-mcp-header of "v" is "My Region", which cannot be part of a header name"#,
@@ -446,21 +405,14 @@ mod tests {
             ),
             // and beyond
             (json!({"v": string(json!(7))}), r#"x-mcp-header of "v" is not a string"#),
-            (
-                json!({"v": string(json!(null))}),
-                r#"x-mcp-header of "v" is not a string"#,
-            ),
+            (json!({"v": string(json!(null))}), r#"x-mcp-header of "v" is not a string"#),
             (
                 json!({"a": string(json!("R")), "b": {"properties": {"c": string(json!("r"))}}}),
                 r#"x-mcp-header of "b.c" is "r", which another property has already"#,
             ),
         ];
         for (properties, expected) in table {
-            assert_eq!(
-                with(properties.clone()).unwrap_err().to_string(),
-                expected,
-                "{properties}"
-            );
+            assert_eq!(with(properties.clone()).unwrap_err().to_string(), expected, "{properties}");
         }
     }
 
@@ -479,13 +431,7 @@ mod tests {
             json!("String"),
         ] {
             let error = with(json!({"v": {"type": kind, "x-mcp-header": "V"}})).unwrap_err();
-            assert_eq!(
-                error,
-                BadAnnotation::NotPrimitive {
-                    property: "v".to_owned()
-                },
-                "{kind}"
-            );
+            assert_eq!(error, BadAnnotation::NotPrimitive { property: "v".to_owned() }, "{kind}");
         }
         assert!(with(json!({"v": {"enum": ["a"], "x-mcp-header": "V"}})).is_err());
     }
@@ -496,26 +442,14 @@ mod tests {
         let table = [
             (json!({"x-mcp-header": "V"}), ""),
             (json!({"properties": {"v": {"items": marked}}}), "items"),
-            (
-                json!({"properties": {"v": {"items": {"properties": {"w": marked}}}}}),
-                "properties",
-            ),
-            (
-                json!({"properties": {"v": {"prefixItems": [{}, marked]}}}),
-                "prefixItems",
-            ),
-            (
-                json!({"properties": {"v": {"additionalProperties": marked}}}),
-                "additionalProperties",
-            ),
+            (json!({"properties": {"v": {"items": {"properties": {"w": marked}}}}}), "properties"),
+            (json!({"properties": {"v": {"prefixItems": [{}, marked]}}}), "prefixItems"),
+            (json!({"properties": {"v": {"additionalProperties": marked}}}), "additionalProperties"),
             (json!({"properties": {"v": {"oneOf": [marked]}}}), "oneOf"),
             (json!({"allOf": [{"properties": {"v": marked}}]}), "properties"),
             (json!({"not": marked}), "not"),
             (json!({"if": {}, "then": {"properties": {"v": marked}}}), "properties"),
-            (
-                json!({"properties": {"v": {"$ref": "#/$defs/v"}}, "$defs": {"v": marked}}),
-                "$defs",
-            ),
+            (json!({"properties": {"v": {"$ref": "#/$defs/v"}}, "$defs": {"v": marked}}), "$defs"),
             (json!({"definitions": {"default": marked}}), "definitions"),
             (json!({"patternProperties": {"^v": marked}}), "patternProperties"),
             (json!({"dependentSchemas": {"v": marked}}), "dependentSchemas"),
@@ -523,13 +457,7 @@ mod tests {
         ];
         for (schema, place) in table {
             let error = ParamHeaders::from_schema(&schema).unwrap_err();
-            assert_eq!(
-                error,
-                BadAnnotation::Misplaced {
-                    place: place.to_owned()
-                },
-                "{schema}"
-            );
+            assert_eq!(error, BadAnnotation::Misplaced { place: place.to_owned() }, "{schema}");
         }
     }
 
@@ -546,11 +474,7 @@ mod tests {
             json!(true),
         ];
         for schema in schemas {
-            assert_eq!(
-                ParamHeaders::from_schema(&schema),
-                Ok(ParamHeaders::default()),
-                "{schema}"
-            );
+            assert_eq!(ParamHeaders::from_schema(&schema), Ok(ParamHeaders::default()), "{schema}");
         }
         let property_of_that_name =
             json!({"properties": {"default": marked, "x-mcp-header": {"type": "string", "x-mcp-header": "W"}}});
@@ -560,32 +484,18 @@ mod tests {
     #[test]
     fn a_schema_cannot_ask_for_endless_headers() {
         let many = |count: usize| -> Value {
-            (0..count)
-                .map(|n| {
-                    (
-                        format!("p{n}"),
-                        json!({"type": "string", "x-mcp-header": format!("H{n}")}),
-                    )
-                })
-                .collect()
+            (0..count).map(|n| (format!("p{n}"), json!({"type": "string", "x-mcp-header": format!("H{n}")}))).collect()
         };
         assert!(with(many(MOST_HEADERS)).is_ok());
-        assert_eq!(
-            with(many(MOST_HEADERS + 1)),
-            Err(BadAnnotation::TooMany { limit: MOST_HEADERS })
-        );
+        assert_eq!(with(many(MOST_HEADERS + 1)), Err(BadAnnotation::TooMany { limit: MOST_HEADERS }));
         assert!(with(json!({"v": {"type": "string", "x-mcp-header": "V".repeat(100_000)}})).is_err());
     }
 
     #[test]
     fn a_schema_without_marks_need_not_be_parsed() {
-        assert!(!ParamHeaders::may_be_in(
-            r#"{"type":"object","properties":{"a":{"type":"string"}}}"#
-        ));
+        assert!(!ParamHeaders::may_be_in(r#"{"type":"object","properties":{"a":{"type":"string"}}}"#));
         assert!(ParamHeaders::may_be_in(r#"{"properties":{"a":{"x-mcp-header":"A"}}}"#));
-        assert!(ParamHeaders::may_be_in(
-            r#"{"properties":{"a":{"x-mcp-heade\u0072":"A"}}}"#
-        ));
+        assert!(ParamHeaders::may_be_in(r#"{"properties":{"a":{"x-mcp-heade\u0072":"A"}}}"#));
     }
 
     proptest! {

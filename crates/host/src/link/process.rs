@@ -33,10 +33,7 @@ impl fmt::Debug for Process {
 
 impl Process {
     pub(crate) fn of(handle: &Handle, stderr: StderrTail) -> Self {
-        Self {
-            exited: handle.exited().boxed().shared(),
-            stderr,
-        }
+        Self { exited: handle.exited().boxed().shared(), stderr }
     }
 
     /// Waits for the end of the process.

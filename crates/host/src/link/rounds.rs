@@ -72,11 +72,8 @@ impl Link {
                 meta: &meta,
                 cancellable: true,
             };
-            let flight = Flight {
-                clock: clock.clone(),
-                asker: request.asker.clone(),
-                on_progress: request.on_progress.clone(),
-            };
+            let flight =
+                Flight { clock: clock.clone(), asker: request.asker.clone(), on_progress: request.on_progress.clone() };
             let result = match self.channel().ask(ask, Some(flight)).await {
                 Err(LinkError::Rpc(error)) if error.code == URL_ELICITATION_REQUIRED => {
                     self.visit_urls(error, &request, clock).await?;
@@ -102,12 +99,7 @@ impl Link {
     }
 
     /// Answers what a round wants and prepares the next: both fields are replaced, never merged.
-    async fn give_input(
-        &self,
-        wanted: InputRequired,
-        request: &mut Request,
-        clock: &Clock,
-    ) -> Result<(), LinkError> {
+    async fn give_input(&self, wanted: InputRequired, request: &mut Request, clock: &Clock) -> Result<(), LinkError> {
         if wanted.input_requests.is_empty() && wanted.request_state.is_none() {
             return Err(LinkError::protocol("input_required without a question"));
         }
@@ -119,10 +111,9 @@ impl Link {
                 Ok(answer) => Ok((key.clone(), answer)),
                 // An answer cannot be an error: a refused form is declined, anything else ends the call.
                 Err(_) if method == "elicitation/create" => Ok((key.clone(), json!({"action": "decline"}))),
-                Err(refusal) => Err(LinkError::protocol(format!(
-                    "it needs {method}, which is not available: {}",
-                    refusal.message
-                ))),
+                Err(refusal) => {
+                    Err(LinkError::protocol(format!("it needs {method}, which is not available: {}", refusal.message)))
+                }
             }
         });
         let answers: Map<String, Value> = try_join_all(answers).await?.into_iter().collect();
@@ -158,10 +149,7 @@ impl Link {
 
     /// Waits for the result of a task, and cancels the task when nobody waits any more.
     async fn follow(&self, task: Value, clock: &Clock) -> Result<Bytes, LinkError> {
-        let id = task["taskId"]
-            .as_str()
-            .ok_or_else(|| LinkError::protocol("a task without an id"))?
-            .to_owned();
+        let id = task["taskId"].as_str().ok_or_else(|| LinkError::protocol("a task without an id"))?.to_owned();
         let params = json!({ "taskId": id });
         let mut abandoned = AbandonedTask { link: self, task: Some(id) };
         let mut poll = task["pollInterval"].as_u64();

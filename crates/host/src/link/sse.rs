@@ -213,10 +213,7 @@ impl SseParser {
         if seen > self.limit && !self.pending.too_large {
             self.pending.too_large = true;
             self.pending.data = None;
-            out.push_back(Err(SseError::EventTooLarge {
-                limit: self.limit,
-                seen,
-            }));
+            out.push_back(Err(SseError::EventTooLarge { limit: self.limit, seen }));
         }
         !self.pending.too_large
     }
@@ -241,12 +238,7 @@ impl SseParser {
         self.last_event_id.clone_from(&self.id);
         let Some(data) = data else { return };
         out.push_back(match String::from_utf8(data) {
-            Ok(data) => Ok(Event {
-                event: event.filter(|name| !name.is_empty()),
-                data,
-                id: self.id.clone(),
-                retry,
-            }),
+            Ok(data) => Ok(Event { event: event.filter(|name| !name.is_empty()), data, id: self.id.clone(), retry }),
             Err(_) => Err(SseError::InvalidData),
         });
     }
@@ -299,10 +291,7 @@ mod tests {
             ("data\n\ndata\ndata\n\ndata:", &["|||", "|\n||"]),
             ("data:test\n\ndata: test\n\n", &["|test||", "|test||"]),
             // line ends, alone and mixed
-            (
-                "data:a\r\rdata:b\r\n\r\ndata:c\n\ndata:d\r\n\n",
-                &["|a||", "|b||", "|c||", "|d||"],
-            ),
+            ("data:a\r\rdata:b\r\n\r\ndata:c\n\ndata:d\r\n\n", &["|a||", "|b||", "|c||", "|d||"]),
             ("data:a\n\rdata:b\r\ndata:c\r\r\n", &["|a||", "|b\nc||"]),
             // the byte order mark: one, in front of everything
             ("\u{feff}data:a\n\n\u{feff}data:b\n\n", &["|a||"]),
@@ -322,19 +311,13 @@ mod tests {
             ("event: a\nevent\ndata: x\n\n", &["|x||"]),
             ("event: a\n\ndata: x\n\n", &["|x||"]),
             // the id: stays in force, may be empty, never holds NULL
-            (
-                "id: 1\ndata: x\n\ndata: y\n\nid: 2\n\ndata: z\n\n",
-                &["|x|#1|", "|y|#1|", "|z|#2|"],
-            ),
+            ("id: 1\ndata: x\n\ndata: y\n\nid: 2\n\ndata: z\n\n", &["|x|#1|", "|y|#1|", "|z|#2|"]),
             ("id: 1\nid: a\0b\ndata: x\n\n", &["|x|#1|"]),
             ("data: x\nid: 1\n\nid\ndata: y\n\n", &["|x|#1|", "|y|#|"]),
             // the time to wait: digits only
             ("retry: 500\ndata: x\n\ndata: y\n\n", &["|x||500", "|y||"]),
             ("retry: 5s\nretry: -1\nretry:\nretry: +1\ndata: x\n\n", &["|x||"]),
-            (
-                "retry: 99999999999999999999999\ndata: x\n\n",
-                &["|x||18446744073709551615"],
-            ),
+            ("retry: 99999999999999999999999\ndata: x\n\n", &["|x||18446744073709551615"]),
             // what is never finished is never an event
             ("data: x\n", &[]),
             ("data: x", &[]),
@@ -358,13 +341,7 @@ mod tests {
     fn an_event_over_the_limit_fails_only_that_event() {
         let stream = b"data: 12345\n\ndata: 123456\n\n\
             data: 12\ndata: 34\nid: 7\n\ndata: 12\ndata: 3\ndata: 456\ndata: 7\nid: 8\n\ndata: ok\n\n";
-        let expected = [
-            "|12345||",
-            "SSE_EVENT_DATA_TOO_LARGE",
-            "|12\n34|#7|",
-            "SSE_EVENT_DATA_TOO_LARGE",
-            "|ok|#8|",
-        ];
+        let expected = ["|12345||", "SSE_EVENT_DATA_TOO_LARGE", "|12\n34|#7|", "SSE_EVENT_DATA_TOO_LARGE", "|ok|#8|"];
         assert_eq!(words(5, &[stream]), expected);
         assert_eq!(words(5, &stream.chunks(1).collect::<Vec<_>>()), expected);
     }
@@ -375,13 +352,7 @@ mod tests {
         let piece = [b'x'; 1_000];
         assert_eq!(feed(&mut parser, &[b"data: ", &[b'x'; 100_000]]), []);
         let told = feed(&mut parser, &[&piece]);
-        assert_eq!(
-            told,
-            [Err(SseError::EventTooLarge {
-                limit: 100_000,
-                seen: 101_000
-            })]
-        );
+        assert_eq!(told, [Err(SseError::EventTooLarge { limit: 100_000, seen: 101_000 })]);
         for _ in 0..10_000 {
             assert_eq!(feed(&mut parser, &[&piece]), []);
         }
@@ -401,12 +372,7 @@ mod tests {
                 assert!(parser.line.capacity() <= 2 * LONGEST_FIELD + 1_000);
             }
             let out = feed(&mut parser, &[b"\n\n"]);
-            let expected = Event {
-                event: None,
-                data: "x".to_owned(),
-                id: Some("1".into()),
-                retry: None,
-            };
+            let expected = Event { event: None, data: "x".to_owned(), id: Some("1".into()), retry: None };
             assert_eq!(out, [Ok(expected)], "{:?}", String::from_utf8_lossy(start));
         }
     }
@@ -414,13 +380,7 @@ mod tests {
     #[test]
     fn data_that_is_not_utf8_fails_only_that_event() {
         assert_eq!(
-            words(
-                99,
-                &[
-                    b"data: \xff\nid: 1\n\ndata: \xc3",
-                    b"\xa4\n\n:\xff\nevent: \xff\ndata: x\n\n"
-                ]
-            ),
+            words(99, &[b"data: \xff\nid: 1\n\ndata: \xc3", b"\xa4\n\n:\xff\nevent: \xff\ndata: x\n\n"]),
             ["INVALID_SSE_EVENT_DATA", "|\u{e4}|#1|", "\u{fffd}|x|#1|"]
         );
     }
@@ -465,19 +425,11 @@ mod tests {
         let mut parser = SseParser::new(99);
         assert_eq!((parser.last_event_id(), parser.retry()), (None, None));
         assert_eq!(feed(&mut parser, &[b"retry: 500\nid: event-1\n"]), []);
-        assert_eq!(
-            (parser.last_event_id(), parser.retry()),
-            (None, Some(500)),
-            "an id waits for the end of its event"
-        );
+        assert_eq!((parser.last_event_id(), parser.retry()), (None, Some(500)), "an id waits for the end of its event");
         assert_eq!(feed(&mut parser, &[b"\n"]), []);
         assert_eq!(parser.last_event_id().map(AsRef::as_ref), Some("event-1"));
         assert!(!parser.has_partial());
-        assert_eq!(
-            feed(&mut parser, &[b"id: event-2\ndata: \n\n"]).len(),
-            1,
-            "data may be empty"
-        );
+        assert_eq!(feed(&mut parser, &[b"id: event-2\ndata: \n\n"]).len(), 1, "data may be empty");
         assert_eq!(parser.last_event_id().map(AsRef::as_ref), Some("event-2"));
     }
 
@@ -501,12 +453,8 @@ mod tests {
             3 => Just(Vec::new()),
         ];
         let end = prop_oneof![Just("\n"), Just("\r"), Just("\r\n"), Just("\n\n"), Just("")];
-        proptest::collection::vec((line, end), 0..20).prop_map(|lines| {
-            lines
-                .into_iter()
-                .flat_map(|(line, end)| [line, end.into()].concat())
-                .collect()
-        })
+        proptest::collection::vec((line, end), 0..20)
+            .prop_map(|lines| lines.into_iter().flat_map(|(line, end)| [line, end.into()].concat()).collect())
     }
 
     proptest! {

@@ -13,7 +13,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::input::Refusal;
 
-
 /// Tasks kept at once; the oldest finished one makes room.
 const MOST_TASKS: usize = 64;
 /// Asked of the server between two looks.
@@ -39,11 +38,7 @@ struct Task {
 
 impl OurTasks {
     pub(crate) fn new(tracker: TaskTracker, stop: CancellationToken) -> Self {
-        Self {
-            tracker,
-            stop,
-            tasks: Mutex::default(),
-        }
+        Self { tracker, stop, tasks: Mutex::default() }
     }
 
     /// Starts `work` and answers with its task.
@@ -63,12 +58,7 @@ impl OurTasks {
         let id = tasks.last_key_value().map_or(1, |(id, _)| id + 1);
         let (tell, outcome) = watch::channel(None);
         let cancel = self.stop.child_token();
-        let task = Task {
-            created: SystemTime::now(),
-            ttl,
-            outcome,
-            cancel: cancel.clone(),
-        };
+        let task = Task { created: SystemTime::now(), ttl, outcome, cancel: cancel.clone() };
         let answer = json!({"task": task.describe(id)});
         tasks.insert(id, task);
         self.tracker.spawn(async move {

@@ -96,10 +96,6 @@ pub(crate) fn rpc_error(raw: &RawValue) -> RpcError {
             message: quote(message.as_deref().unwrap_or("the server gave no reason")),
             data,
         },
-        Err(_) => RpcError {
-            code: -32603,
-            message: quote(raw.get()),
-            data: None,
-        },
+        Err(_) => RpcError { code: -32603, message: quote(raw.get()), data: None },
     }
 }

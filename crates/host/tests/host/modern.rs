@@ -1,10 +1,21 @@
-//! A real server of the modern era (2026-07-28), over both transports: the official Rust SDK's own.
+//! A real server of the modern era (2026-07-28): the official Rust SDK's own, as a process, over HTTP, and in this process.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    borrow::Cow,
+    sync::{Arc, Mutex},
+};
 
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ListToolsResult, PaginatedRequestParams,
+        ProtocolVersion, ServerCapabilities, ServerConfig, Tool,
+    },
+    service::RequestContext,
+};
 use serde_json::json;
-use tokio::time::{Duration, sleep};
-use toolrack_host::{Era, Host, OnProgress, ServerSpec, mcp::Progress};
+use tokio::runtime::Handle;
+use toolrack_host::{Era, Host, Native, OnProgress, ServerSpec, mcp::Progress};
 
 use crate::{
     askers::Person,
@@ -35,7 +46,8 @@ async fn is_connected_listed_and_called(real: Real) {
     assert_eq!(status.protocol_version.as_deref(), Some("2026-07-28"));
     assert_eq!(status.server_info.unwrap().name, "rmcp-server");
     assert_eq!(status.instructions.as_deref(), Some("The official Rust SDK's own server."));
-    let tools = ["ask", "cancellations", "count", "greet", "grow", "wait"].map(|tool| format!("real/{tool}"));
+    let tools =
+        ["ask", "cancellations", "count", "greet", "grow", "wait", "waiters"].map(|tool| format!("real/{tool}"));
     assert_eq!(selectors(&host), tools);
     // Over HTTP the name travels in a header, too, which the server compares.
     assert_eq!(text(&host, "real/greet", json!({"name": "Zoë \u{1f44b}"})).await, "hello, Zoë \u{1f44b}");
@@ -80,14 +92,65 @@ async fn a_tool_that_is_added_shows_up_in_the_next_catalog(real: Real) {
 
 async fn a_call_that_is_dropped_is_cancelled_at_the_server(real: Real) {
     let host = host_of([("real", real.spec.clone())]).await;
-    let wait = call(&host, "real/wait", json!({}));
     tokio::select! {
-        outcome = wait => panic!("it answered: {outcome:?}"),
-        // Long enough to have been sent; the server answers the next question only when nobody waits any more.
-        () = sleep(Duration::from_millis(300)) => {}
+        outcome = call(&host, "real/wait", json!({})) => panic!("it answered: {outcome:?}"),
+        waits = text(&host, "real/waiters", json!({})) => assert_eq!(waits, "somebody waits"),
     }
+    // The server answers this only when nobody waits any more.
     assert_eq!(soon("cancellation", text(&host, "real/cancellations", json!({}))).await, "1");
     host.shutdown().await;
+}
+
+/// A native tool: what an embedder writes.
+#[derive(Clone, Debug)]
+struct Adder {
+    versions: &'static [ProtocolVersion],
+}
+
+impl ServerHandler for Adder {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Borrowed(self.versions)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}});
+        Ok(ListToolsResult::with_all_items(vec![Tool::new("add", "Adds", schema.as_object().cloned().unwrap())]))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let number = |name: &str| request.arguments.as_ref()?.get(name)?.as_i64();
+        let sum = number("a").zip(number("b")).map(|(a, b)| a + b);
+        let sum = sum.ok_or_else(|| ErrorData::invalid_params("two numbers are needed", None))?;
+        Ok(CallToolResult::success(vec![ContentBlock::text(sum.to_string())]).into())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_of_this_process_is_one_like_any_other_in_both_eras() {
+    let (old, new) = (&[ProtocolVersion::V_2025_11_25], &[ProtocolVersion::V_2026_07_28]);
+    let adder =
+        |versions: &'static [ProtocolVersion]| ServerSpec::native(Native::rmcp("adder", move || Adder { versions }));
+    let host = host_of([("old", adder(old)), ("new", adder(new))]).await;
+    for (server, era) in [("old", Era::Legacy), ("new", Era::Modern)] {
+        assert_eq!(status(&host, server).era, Some(era));
+        assert_eq!(text(&host, &format!("{server}/add"), json!({"a": 2, "b": 3})).await, "5");
+        let error = call(&host, &format!("{server}/add"), json!({})).await.unwrap_err();
+        assert!(error.to_string().contains("two numbers are needed"), "{error}");
+    }
+    host.shutdown().await;
+    assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
 }
 
 macro_rules! over_both_transports {

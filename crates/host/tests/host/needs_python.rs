@@ -67,7 +67,8 @@ async fn time_is_told_and_converted() {
     let home = Home::new();
     let host = host_of([("time", server("mcp-server-time", &["--local-timezone", "Europe/Zurich"], &home))]).await;
     assert_eq!(selectors(&host), ["time/convert_time", "time/get_current_time"]);
-    let now: Value = serde_json::from_str(&text(&host, "time/get_current_time", json!({"timezone": "UTC"})).await).unwrap();
+    let now: Value =
+        serde_json::from_str(&text(&host, "time/get_current_time", json!({"timezone": "UTC"})).await).unwrap();
     assert_eq!(now["timezone"], "UTC");
     let question = json!({"source_timezone": "Asia/Tokyo", "time": "12:00", "target_timezone": "Asia/Kolkata"});
     let converted: Value = serde_json::from_str(&text(&host, "time/convert_time", question).await).unwrap();

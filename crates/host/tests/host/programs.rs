@@ -70,7 +70,11 @@ fn changed(path: &Path) -> Option<SystemTime> {
 #[expect(clippy::disallowed_methods, reason = "a stale program would test yesterday's code")]
 fn newest(folder: &Path) -> Option<SystemTime> {
     let entries = std::fs::read_dir(folder).ok()?.flatten();
-    entries.filter_map(|entry| if entry.file_type().ok()?.is_dir() { newest(&entry.path()) } else { changed(&entry.path()) }).max()
+    entries
+        .filter_map(
+            |entry| if entry.file_type().ok()?.is_dir() { newest(&entry.path()) } else { changed(&entry.path()) },
+        )
+        .max()
 }
 
 #[expect(clippy::disallowed_methods, reason = "cargo says in its environment which cargo it is")]

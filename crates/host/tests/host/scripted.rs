@@ -9,11 +9,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{
-    FutureExt as _, StreamExt as _,
-    future::BoxFuture,
-    stream::FuturesUnordered,
-};
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, WriteHalf, split},
@@ -31,12 +27,20 @@ pub(crate) enum Reaction {
     Answer(Value),
     /// Answers with this result after a while. Other requests do not wait for it.
     After(Duration, Value),
+    /// Sends these messages, then answers with this result.
+    Tell(Vec<Value>, Value),
     /// Answers with an error of this code.
     Refuse(i64),
     /// Never answers.
     Silence,
     /// Closes the connection.
     HangUp,
+}
+
+/// A report of progress on the call that these parameters belong to.
+pub(crate) fn progress(call: &Value, progress: usize) -> Value {
+    let params = json!({"progressToken": call["_meta"]["progressToken"], "progress": progress});
+    json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
 }
 
 type Script = Box<dyn Fn(&str, &Value) -> Option<Reaction> + Send + Sync>;
@@ -75,10 +79,7 @@ pub(crate) fn text_result(text: &str) -> Value {
 impl Scripted {
     /// A server with the tool `echo`, which answers `done`; `script` says what it does otherwise. It is handed the method
     /// and the parameters of each request; `None` leaves the answer to the server.
-    pub(crate) fn new(
-        era: Era,
-        script: impl Fn(&str, &Value) -> Option<Reaction> + Send + Sync + 'static,
-    ) -> Self {
+    pub(crate) fn new(era: Era, script: impl Fn(&str, &Value) -> Option<Reaction> + Send + Sync + 'static) -> Self {
         Self(Arc::new(Stage {
             era,
             script: Box::new(script),
@@ -218,6 +219,12 @@ impl Scripted {
             let answer = move |result: Value| json!({"jsonrpc": "2.0", "id": id, "result": result});
             match self.react(method, &message["params"]) {
                 Reaction::Answer(result) => send(&mut write, &answer(result)).await,
+                Reaction::Tell(messages, result) => {
+                    for message in messages {
+                        send(&mut write, &message).await;
+                    }
+                    send(&mut write, &answer(result)).await;
+                }
                 Reaction::After(wait, result) => later.push(
                     async move {
                         sleep(wait).await;

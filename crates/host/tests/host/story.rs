@@ -11,6 +11,8 @@ mod gate;
 mod questions;
 mod recovery;
 mod results;
+mod standing_stream;
+mod starting;
 mod tasks;
 mod trust;
 mod why;

@@ -59,6 +59,7 @@ impl Demo {
             ("ask", "Asks the person for a name", json!({})),
             ("grow", "Adds a tool, once somebody listens", json!({"tool": {"type": "string"}})),
             ("wait", "Waits until it is cancelled", json!({})),
+            ("waiters", "Waits until `wait` waits", json!({})),
             ("cancellations", "How often `wait` was cancelled, once none waits any more", json!({})),
         ];
         let grown = self.0.grown.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -106,8 +107,7 @@ impl Demo {
 
     async fn grow(&self, tool: &str) -> CallToolResponse {
         let mut listening = self.0.listening.subscribe();
-        let _open = listening.wait_for(|open| *open > 0).await;
-        drop(_open);
+        let _open = listening.wait_for(|open| *open > 0).await.is_ok();
         self.0.grown.lock().unwrap_or_else(PoisonError::into_inner).push(tool.to_owned());
         self.0.changes.send_modify(|changes| *changes += 1);
         text(format!("grew {tool}"))
@@ -115,18 +115,21 @@ impl Demo {
 
     async fn wait(&self, context: &RequestContext<RoleServer>) -> CallToolResponse {
         let _counted = Counted::in_(&self.0.waiting);
-        // Over HTTP the SDK drops this future with the stream; over stdio it cancels the token.
-        let mut given_up = GivenUp(&self.0.cancelled, true);
+        // Over stdio the SDK cancels the token, over HTTP it drops this future with the stream.
+        let _given_up = GivenUp(&self.0.cancelled);
         context.ct.cancelled().await;
-        given_up.1 = false;
-        self.0.cancelled.fetch_add(1, Ordering::SeqCst);
         text("cancelled")
+    }
+
+    async fn waiters(&self) -> CallToolResponse {
+        let mut waiting = self.0.waiting.subscribe();
+        let _some = waiting.wait_for(|waiting| *waiting > 0).await.is_ok();
+        text("somebody waits")
     }
 
     async fn cancellations(&self) -> CallToolResponse {
         let mut waiting = self.0.waiting.subscribe();
-        let _none = waiting.wait_for(|waiting| *waiting == 0).await;
-        drop(_none);
+        let _none = waiting.wait_for(|waiting| *waiting == 0).await.is_ok();
         text(self.0.cancelled.load(Ordering::SeqCst).to_string())
     }
 }
@@ -147,14 +150,12 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Counts a future that was dropped.
-struct GivenUp<'a>(&'a AtomicUsize, bool);
+/// Counts the end of a call that can only end by being given up.
+struct GivenUp<'a>(&'a AtomicUsize);
 
 impl Drop for GivenUp<'_> {
     fn drop(&mut self) {
-        if self.1 {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
+        self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -201,6 +202,7 @@ impl ServerHandler for Demo {
             "ask" => Self::ask(&request)?,
             "grow" => self.grow(word(arguments, "tool")).await,
             "wait" => self.wait(&context).await,
+            "waiters" => self.waiters().await,
             "cancellations" => self.cancellations().await,
             other if self.tools().iter().any(|tool| tool.name == other) => text(other),
             other => return Err(ErrorData::invalid_params(format!("unknown tool {other}"), None)),

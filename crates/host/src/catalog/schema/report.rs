@@ -3,7 +3,7 @@
 /// One thing that cleaning changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Where, as a JSON Pointer (RFC 6901) from the root, through inlined definitions; at most [`Change::PATH_BYTES`].
+    /// Where, as a JSON Pointer (RFC 6901) from the root, through inlined definitions.
     pub path: String,
     /// What, as a clause in lower case. Names in it come from the schema: show it through the sanitiser.
     pub what: String,
@@ -13,8 +13,8 @@ impl Change {
     /// Most changes that are listed; one more entry, with an empty path, then counts the rest.
     pub const MAX: usize = 100;
 
-    /// Longest path in bytes; a longer one ends in `…`.
-    pub const PATH_BYTES: usize = 256;
+    /// Longest text of either field in bytes; a longer one ends in `…`.
+    pub const TEXT_BYTES: usize = 256;
 }
 
 /// The list being written, and the place in the schema that the walk has come to.
@@ -36,7 +36,7 @@ impl Report {
 
     /// Goes one level deeper, until [`Self::leave`].
     pub(super) fn enter(&mut self, name: &str) {
-        let end = name.floor_char_boundary(Change::PATH_BYTES);
+        let end = name.floor_char_boundary(Change::TEXT_BYTES);
         self.place.push(name[..end].replace('~', "~0").replace('/', "~1"));
     }
 
@@ -60,13 +60,11 @@ impl Report {
         for name in &self.place {
             path.push('/');
             path.push_str(name);
-            if path.len() > Change::PATH_BYTES {
-                path.truncate(path.floor_char_boundary(Change::PATH_BYTES - '…'.len_utf8()));
-                path.push('…');
+            if path.len() > Change::TEXT_BYTES {
                 break;
             }
         }
-        self.changes.push(Change { path, what: what.into() });
+        self.changes.push(Change { path: shortened(path), what: shortened(what.into()) });
     }
 
     /// The list.
@@ -76,4 +74,14 @@ impl Report {
         }
         self.changes
     }
+}
+
+/// The text, cut to [`Change::TEXT_BYTES`].
+fn shortened(mut text: String) -> String {
+    const ELLIPSIS: char = '…';
+    if text.len() > Change::TEXT_BYTES {
+        text.truncate(text.floor_char_boundary(Change::TEXT_BYTES - ELLIPSIS.len_utf8()));
+        text.push(ELLIPSIS);
+    }
+    text
 }

@@ -348,6 +348,8 @@ fn a_recursion_is_cut_and_told() {
         "properties": {"tree": {"$ref": "#/$defs/node"}},
         "$defs": {"node": {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}},
     });
+    let itself = json!({"type": "object", "properties": {"again": {"$ref": "#"}}});
+    assert_eq!(cleaned(&itself, Provider::Anthropic), json!({"type": "object", "properties": {"again": {}}}));
     assert_eq!(
         cleaned(&schema, Provider::OpenAi)["properties"]["tree"]["properties"]["children"],
         json!({"type": "array", "items": {}})
@@ -411,6 +413,23 @@ fn the_root_becomes_one_object() {
     assert_eq!(
         cleaned(&all, Provider::Anthropic),
         json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}, "required": ["a"]})
+    );
+}
+
+#[test]
+fn parts_of_one_schema_are_merged_without_loss() {
+    let base = json!({"type": ["integer", "null"], "minimum": 1, "maximum": 9, "pattern": "a", "description": "base"});
+    let schema = json!({
+        "type": "object",
+        "properties": {"n": {"$ref": "#/$defs/base", "type": "number", "minimum": 3, "maximum": 20, "pattern": "b"}},
+        "$defs": {"base": base},
+    });
+    assert_eq!(
+        cleaned(&schema, Provider::Anthropic)["properties"]["n"],
+        json!({
+            "type": "integer", "minimum": 3, "maximum": 9, "pattern": "a", "description": "base",
+            "allOf": [{"pattern": "b"}],
+        })
     );
 }
 
@@ -543,6 +562,17 @@ fn gemini_gets_alternatives_of_objects_as_one_object() {
             "description": "Give at least one of these sets of properties: id | name.",
         })
     );
+}
+
+#[test]
+fn the_report_is_bounded_however_long_the_names_are() {
+    let long = "é/".repeat(10_000);
+    let keywords: Map<String, Value> = (0..300).map(|i| (format!("{i}{long}"), json!(1))).collect();
+    let schema = json!({"type": "object", "properties": {long.clone(): keywords, "p": {"allOf": [{long.clone(): 1}, {long: 2}]}}});
+    for change in clean(&schema, Provider::Gemini).changes {
+        assert!(change.path.len() <= Change::TEXT_BYTES && change.what.len() <= Change::TEXT_BYTES);
+    }
+    assert_eq!(clean(&schema, Provider::Gemini).changes.len(), Change::MAX + 1);
 }
 
 #[test]

@@ -88,10 +88,7 @@ mod tests {
     #[test]
     fn raw_json_written_over_several_lines_becomes_one() {
         let raw: Box<RawValue> = serde_json::from_str("{\r\n  \"a\": \"x\\n\"\n}").unwrap();
-        assert_eq!(
-            response(&Id::Number(1), &raw).unwrap(),
-            r#"{"jsonrpc":"2.0","id":1,"result":{    "a": "x\n" }}"#
-        );
+        assert_eq!(response(&Id::Number(1), &raw).unwrap(), r#"{"jsonrpc":"2.0","id":1,"result":{    "a": "x\n" }}"#);
     }
 
     #[test]

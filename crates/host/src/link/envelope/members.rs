@@ -40,15 +40,8 @@ impl<'a> Members<'a> {
                 Err(Reason::Shape("both a method and a result or an error"))
             }
             Some(Text(method)) => Ok(match self.id {
-                IdMember::Id(id) => Envelope::Request {
-                    id,
-                    method,
-                    params: self.params,
-                },
-                IdMember::Absent | IdMember::Null => Envelope::Notification {
-                    method,
-                    params: self.params,
-                },
+                IdMember::Id(id) => Envelope::Request { id, method, params: self.params },
+                IdMember::Absent | IdMember::Null => Envelope::Notification { method, params: self.params },
             }),
         }
     }
@@ -94,11 +87,7 @@ enum Version {
 impl<'de> Deserialize<'de> for Version {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = <&RawValue>::deserialize(deserializer)?;
-        Ok(if raw.get() == "\"2.0\"" {
-            Version::Two
-        } else {
-            Version::Other
-        })
+        Ok(if raw.get() == "\"2.0\"" { Version::Two } else { Version::Other })
     }
 }
 
@@ -119,9 +108,7 @@ impl<'de> Deserialize<'de> for IdMember {
         if is_null(raw) {
             return Ok(IdMember::Null);
         }
-        salvage::id(raw.get().as_bytes())
-            .map(IdMember::Id)
-            .ok_or_else(|| D::Error::custom("not an id"))
+        salvage::id(raw.get().as_bytes()).map(IdMember::Id).ok_or_else(|| D::Error::custom("not an id"))
     }
 }
 

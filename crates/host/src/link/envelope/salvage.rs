@@ -47,11 +47,7 @@ pub(crate) fn salvage(bytes: &[u8]) -> Salvaged {
     let mut scanner = Scanner::default();
     scanner.feed(bytes);
     let salvaged = scanner.salvaged();
-    if salvaged.id.is_some() || scanner.closed {
-        salvaged
-    } else {
-        guess(bytes, salvaged)
-    }
+    if salvaged.id.is_some() || scanner.closed { salvaged } else { guess(bytes, salvaged) }
 }
 
 /// Rule 2: looks for members anywhere, inside of strings too.
@@ -279,25 +275,15 @@ mod tests {
     use super::*;
 
     fn found(id: impl Into<Option<i64>>, certain: bool, answer: bool) -> Salvaged {
-        Salvaged {
-            id: id.into().map(Id::Number),
-            certain,
-            answer,
-        }
+        Salvaged { id: id.into().map(Id::Number), certain, answer }
     }
 
     #[test]
     fn the_id_of_a_broken_answer_is_found_wherever_it_stands() {
         let table: &[(&str, Salvaged)] = &[
             // damage inside of one value
-            (
-                r#"{"jsonrpc":"2.0","id":7,"result":{"text":"\uZZZZ"}}"#,
-                found(7, true, true),
-            ),
-            (
-                r#"{"result":{"text":"\uZZZZ","id":3},"jsonrpc":"2.0","id":7}"#,
-                found(7, true, true),
-            ),
+            (r#"{"jsonrpc":"2.0","id":7,"result":{"text":"\uZZZZ"}}"#, found(7, true, true)),
+            (r#"{"result":{"text":"\uZZZZ","id":3},"jsonrpc":"2.0","id":7}"#, found(7, true, true)),
             (r#"{"result": tru, "id" : -7 , "jsonrpc":"2.0"}"#, found(-7, true, true)),
             (r#"{"error":{"code":01,"message":'x'},"id":7}"#, found(7, true, true)),
             (r#"{"id":7e0,"result":1e400}"#, found(7, true, true)),
@@ -306,10 +292,7 @@ mod tests {
             (r#"{"id":7,"id":8,"result":{}}"#, found(8, false, true)),
             (r#"{"id":7,"method":"x","result":{}}"#, found(7, true, false)),
             // a cut
-            (
-                r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"ty"#,
-                found(7, true, true),
-            ),
+            (r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"ty"#, found(7, true, true)),
             (r#"{"jsonrpc":"2.0","id":7,"#, found(7, true, false)),
             (r#"{"jsonrpc":"2.0","result":{},"id":7"#, found(None, false, true)),
             // what disturbs the scanner: a stray quote, a missing bracket, a batch
@@ -317,10 +300,7 @@ mod tests {
             (r#"{"result":[[1],"id":7}"#, found(7, false, true)),
             (r#"[{"id":6,"result":{}},{"id":7,"result":{]"#, found(7, false, true)),
             // nothing to find, so nothing is taken from the values
-            (
-                r#"{"jsonrpc":"2.0","method":"x","params":{"id":7},}"#,
-                found(None, false, false),
-            ),
+            (r#"{"jsonrpc":"2.0","method":"x","params":{"id":7},}"#, found(None, false, false)),
             (r#"{"result":{"id":7},"error":{"id":8}}"#, found(None, false, true)),
             (r#"{"id":null,"error":{"id":8},}"#, found(None, false, true)),
             (r#"{"id":1.5,"result":{}}"#, found(None, false, true)),

@@ -34,12 +34,7 @@ struct Position {
 
 impl Position {
     fn new(reconnects: u32) -> Self {
-        Self {
-            last_event: None,
-            retry: SHORTEST_WAIT,
-            barren: 0,
-            reconnects_left: reconnects,
-        }
+        Self { last_event: None, retry: SHORTEST_WAIT, barren: 0, reconnects_left: reconnects }
     }
 
     /// Takes over from a stream that ended: where to go on, and when.
@@ -96,11 +91,7 @@ impl HttpWire {
     }
 
     fn events(&self, response: Response) -> Events {
-        Events {
-            response,
-            parser: SseParser::new(self.0.max_message),
-            ready: VecDeque::new(),
-        }
+        Events { response, parser: SseParser::new(self.0.max_message), ready: VecDeque::new() }
     }
 
     /// The answer in the event stream of a POST. A stream that breaks is resumed where the era and the server allow
@@ -210,12 +201,9 @@ impl HttpWire {
 
 fn unreadable(error: SseError) -> LinkError {
     match error {
-        SseError::EventTooLarge { limit, seen } => LinkError::TooLarge {
-            code: error.code(),
-            what: "the data of an event",
-            limit,
-            seen: seen as u64,
-        },
+        SseError::EventTooLarge { limit, seen } => {
+            LinkError::TooLarge { code: error.code(), what: "the data of an event", limit, seen: seen as u64 }
+        }
         SseError::InvalidData => LinkError::InvalidEvent { why: error.to_string() },
     }
 }

@@ -39,12 +39,16 @@ fn cases() -> Vec<Case> {
         ("get-tiny-image", json!({}), |it| {
             it.content.iter().any(|block| matches!(block, Content::Image { mime_type, .. } if mime_type == "image/png"))
         }),
-        ("gzip-file-as-resource", json!({"name": "a.gz", "data": "data:text/plain,hello", "outputType": "resource"}), |it| {
-            let is_gzip = |blob: &String| blob.starts_with("H4sI");
-            it.content.iter().any(
+        (
+            "gzip-file-as-resource",
+            json!({"name": "a.gz", "data": "data:text/plain,hello", "outputType": "resource"}),
+            |it| {
+                let is_gzip = |blob: &String| blob.starts_with("H4sI");
+                it.content.iter().any(
                 |block| matches!(block, Content::Resource { resource } if resource.blob.as_ref().is_some_and(is_gzip)),
             )
-        }),
+            },
+        ),
         // A task of the server: it is started, watched and fetched.
         ("simulate-research-query", json!({"topic": "tests"}), |it| it.text.contains("# Research Report: tests")),
         ("toggle-simulated-logging", json!({}), |it| it.text.contains("Started")),

@@ -8,11 +8,11 @@ use std::{
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
-use toolrack_host::{CallErrorKind, Host, OnProgress, ServerSpec, mcp::Progress};
+use toolrack_host::{CallErrorKind, Era, Host, OnProgress, ServerSpec, mcp::Progress};
 use toolrack_testkit::{FakeHttp, SideEffects};
 
 use crate::{
-    scripted::{Reaction, Scripted, text_result},
+    scripted::{Reaction, Scripted, progress, text_result, tool},
     worlds::{call, fake, host_of, soon, text, to_call},
 };
 
@@ -53,7 +53,8 @@ async fn calls_over_the_limit_wait_for_their_turn_within_their_own_time() {
     spec.timeouts.call = Duration::from_secs(5);
     let host = host_of([("server", spec)]).await;
     let results = join_all((0..5).map(|_| call(&host, "server/echo", json!({})))).await;
-    let ended: Vec<_> = results.iter().map(|result| result.as_ref().map_or_else(|error| error.code(), |_| "ok")).collect();
+    let ended: Vec<_> =
+        results.iter().map(|result| result.as_ref().map_or_else(|error| error.code(), |_| "ok")).collect();
     assert_eq!(ended, ["ok", "ok", "ok", "ok", "TIMED_OUT"], "the fifth would have ended after six seconds");
 }
 
@@ -137,7 +138,7 @@ async fn progress_keeps_a_call_alive_and_is_heard_in_order_and_not_after_the_end
         "slow" => Reaction::After(Duration::from_secs(205), text_result("done")),
         _ => Reaction::Answer(text_result("at once")),
     });
-    let server = server.with_tools(["slow", "quick"].map(crate::scripted::tool));
+    let server = server.with_tools(["slow", "quick"].map(tool));
     let host = host_of([("server", server.spec())]).await;
     let heard = Arc::new(Mutex::new(Vec::new()));
     let on_progress: OnProgress = {
@@ -145,11 +146,10 @@ async fn progress_keeps_a_call_alive_and_is_heard_in_order_and_not_after_the_end
         Arc::new(move |report: Progress| heard.lock().unwrap().push(report.progress))
     };
     let talk = async {
-        let token = server.hears_of("tools/call").await["params"]["_meta"]["progressToken"].clone();
+        let called = server.hears_of("tools/call").await;
         for step in 1..=5 {
             tokio::time::sleep(Duration::from_secs(50)).await;
-            let params = json!({"progressToken": token, "progress": step});
-            server.say(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}));
+            server.say(progress(&called["params"], step));
         }
     };
     let slow = host.call(to_call("server/slow", json!({})).on_progress(on_progress));
@@ -166,11 +166,10 @@ async fn progress_keeps_a_call_alive_up_to_its_whole_time() {
     spec.timeouts.call_total = Duration::from_secs(130);
     let host = host_of([("server", spec)]).await;
     let talk = async {
-        let token = server.hears_of("tools/call").await["params"]["_meta"]["progressToken"].clone();
+        let called = server.hears_of("tools/call").await;
         loop {
             tokio::time::sleep(Duration::from_secs(20)).await;
-            let params = json!({"progressToken": token, "progress": 1});
-            server.say(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}));
+            server.say(progress(&called["params"], 1));
         }
     };
     let start = Instant::now();
@@ -182,13 +181,28 @@ async fn progress_keeps_a_call_alive_up_to_its_whole_time() {
     assert!(error.to_string().contains("max_call_time"), "{error}");
 }
 
+/// The embedder's own mistake, on the task that reads the connection: it must not become a hang.
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_panics_hangs_nobody() {
+    let server = Scripted::new(Era::Legacy, |method, params| {
+        (method == "tools/call").then(|| Reaction::Tell(vec![progress(params, 1)], text_result("done")))
+    });
+    let host = host_of([("server", server.spec())]).await;
+    let start = Instant::now();
+    let panics: OnProgress = Arc::new(|_| panic!("told to panic"));
+    let _ended_somehow = host.call(to_call("server/echo", json!({})).on_progress(panics)).await;
+    let _ended_somehow = call(&host, "server/echo", json!({})).await;
+    assert_eq!(text(&host, "server/echo", json!({})).await, "done");
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
 #[tokio::test(start_paused = true)]
 async fn errors_of_tools_and_errors_of_the_protocol_are_told_apart() {
     let server = Scripted::calling(|name, _| match name {
         "fails" => Reaction::Answer(json!({"content": [{"type": "text", "text": "disk full"}], "isError": true})),
         _ => Reaction::Refuse(-32602),
     });
-    let server = server.with_tools(["fails", "refuses"].map(crate::scripted::tool));
+    let server = server.with_tools(["fails", "refuses"].map(tool));
     let host = host_of([("server", server.spec())]).await;
     let outcome = call(&host, "server/fails", json!({})).await.unwrap();
     assert!(outcome.is_error);

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::Instant;
-use toolrack_host::{Era, Host, NameCap, NameStyle, State, ToolFilter};
+use toolrack_host::{Era, Event, Host, NameCap, NameStyle, State, ToolFilter};
 use toolrack_testkit::FakeHttp;
 
 use crate::{
     scripted::{Reaction, Scripted, tool},
-    worlds::{call, catalog_has, fake, host_of, selectors, settle, state_is, status, text, to_call, world},
+    worlds::{
+        call, catalog_has, events_so_far, fake, host_of, selectors, settle, state_is, status, text, to_call, world,
+    },
 };
 
 #[tokio::test(start_paused = true)]
@@ -145,6 +147,26 @@ async fn a_filter_hides_tools_before_anybody_sees_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_without_tools_is_connected_all_the_same() {
+    for (era, opening) in [(Era::Legacy, "initialize"), (Era::Modern, "server/discover")] {
+        let server = Scripted::new(era, move |method, _| match method {
+            "tools/list" => Some(Reaction::Refuse(-32601)),
+            _ if method == opening => Some(Reaction::Answer(json!({
+                "resultType": "complete",
+                "supportedVersions": ["2026-07-28"],
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"resources": {}},
+                "serverInfo": {"name": "shelf", "version": "1"},
+                "ttlMs": 0,
+            }))),
+            _ => None,
+        });
+        let host = host_of([("server", server.spec())]).await;
+        assert_eq!(status(&host, "server").state, State::Connected { tools: 0 }, "{era}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_whose_list_fails_is_connected_says_why_and_is_asked_again() {
     let broken = std::sync::atomic::AtomicBool::new(true);
     let server = Scripted::new(Era::Legacy, move |method, _| {
@@ -161,12 +183,29 @@ async fn a_server_whose_list_fails_is_connected_says_why_and_is_asked_again() {
     assert_eq!(server.connections(), 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_list_that_goes_stale_is_fetched_again() {
-    let server = Scripted::new(Era::Modern, |method, _| {
+/// A modern server whose list of tools is fresh for half a minute.
+fn aging() -> Scripted {
+    Scripted::new(Era::Modern, |method, _| {
         let page = json!({"resultType": "complete", "tools": [tool("echo")], "ttlMs": 30_000});
         (method == "tools/list").then_some(Reaction::Answer(page))
-    });
+    })
+}
+
+/// Whoever sends the tools to a model pays for each change of them.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_says_the_same_again_is_no_change() {
+    let server = aging();
+    let host = host_of([("server", server.spec())]).await;
+    let (before, mut events) = (host.catalog(), host.events());
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert!(server.count_of("tools/list") >= 9);
+    let told = events_so_far(&mut events, |event| matches!(event, Event::McpToolsUpdated { .. }).then_some(()));
+    assert_eq!((host.catalog().version(), told.len()), (before.version(), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_goes_stale_is_fetched_again() {
+    let server = aging();
     let _host = host_of([("server", server.spec())]).await;
     assert_eq!(server.count_of("tools/list"), 1);
     tokio::time::sleep(Duration::from_secs(29)).await;

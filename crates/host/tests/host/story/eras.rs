@@ -60,7 +60,9 @@ fn tries(effects: &SideEffects) -> (usize, usize) {
 
 #[tokio::test]
 async fn the_era_that_worked_is_remembered_per_server_and_tried_first() {
-    for (written, era, first_tries, then) in [("legacy", Era::Legacy, (1, 1), (1, 2)), ("modern", Era::Modern, (1, 0), (2, 0))] {
+    for (written, era, first_tries, then) in
+        [("legacy", Era::Legacy, (1, 1), (1, 2)), ("modern", Era::Modern, (1, 0), (2, 0))]
+    {
         let (piped, served) = (SideEffects::new(), SideEffects::new());
         let http = FakeHttp::start(&["--era", written, "--log-all", "--log", served.path_str()]);
         let stdio = fake(&["--era", written, "--log-all", "--log", piped.path_str()]);

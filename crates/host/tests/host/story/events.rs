@@ -1,14 +1,14 @@
 //! What a watcher sees.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::time::timeout;
-use toolrack_host::{CallEnd, Event, Host};
+use toolrack_host::{CallEnd, Era, Event, Host, Otherwise, Rules};
 
 use crate::{
-    scripted::{Reaction, Scripted, text_result, tool},
-    worlds::{call, catalog_has, events_so_far, fake, host_of, settle, text, world},
+    scripted::{Reaction, Scripted, progress, text_result, tool},
+    worlds::{call, catalog_has, events_so_far, fake, host_of, settle, status, text, world},
 };
 
 /// The events of calls, a word each, with the call's number.
@@ -37,9 +37,8 @@ async fn a_call_starts_reports_and_ends_in_this_order() {
     let host = host_of([("server", server.spec())]).await;
     let mut events = host.events();
     let talk = async {
-        let token = server.hears_of("tools/call").await["params"]["_meta"]["progressToken"].clone();
-        let params = json!({"progressToken": token, "progress": 0.5, "message": "half"});
-        server.say(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}));
+        let called = server.hears_of("tools/call").await;
+        server.say(progress(&called["params"], 1));
     };
     let (slow, ()) = tokio::join!(call(&host, "server/slow", json!({})), talk);
     slow.unwrap();
@@ -47,7 +46,7 @@ async fn a_call_starts_reports_and_ends_in_this_order() {
     call(&host, "server/refuses", json!({})).await.unwrap_err();
     let expected = words(&[
         (1, "started slow"),
-        (1, "progress 0.5"),
+        (1, "progress 1"),
         (1, "completed Ok"),
         (2, "started fails"),
         (2, "completed ToolError"),
@@ -92,7 +91,7 @@ async fn a_server_connects_changes_and_goes_before_the_eyes_of_a_watcher() {
         Event::McpToolsUpdated { tools, .. } => Some(tools.clone()),
         _ => None,
     });
-    assert_eq!(updates, [["mcp__server__new"]]);
+    assert_eq!(updates, [["mcp__server__new"]], "one change is told once");
 
     settle(&host, world([])).await;
     host.shutdown().await;
@@ -153,4 +152,41 @@ async fn a_flood_of_log_messages_is_cut_counted_and_harmless() {
     });
     assert_eq!(messages.len(), 100, "as many as fit into a second");
     assert!(messages.iter().all(|message| !message.contains('\u{1b}')));
+}
+
+/// Everybody watches the same events: one server's flood must not wash away the end of another's call.
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_progress_washes_nothing_away() {
+    let flooding = Scripted::new(Era::Legacy, |method, params| {
+        let flood = || (1..=5_000).map(|step| progress(params, step)).collect();
+        (method == "tools/call").then(|| Reaction::Tell(flood(), text_result("done")))
+    });
+    let host = host_of([("flooding", flooding.spec()), ("steady", Scripted::plain().spec())]).await;
+    let mut events = host.events();
+    text(&host, "steady/echo", json!({})).await;
+    text(&host, "flooding/echo", json!({})).await;
+    let watched = events_so_far(&mut events, of_calls);
+    let ends: Vec<_> = watched.iter().filter(|(_, word)| word.starts_with("completed")).collect();
+    assert_eq!(ends.len(), 2);
+}
+
+/// Names of tools come from servers, and a name can be anything.
+#[tokio::test(start_paused = true)]
+async fn the_name_of_a_tool_cannot_act_on_a_terminal() {
+    let evil = "wipe\u{1b}[2J\u{202e}";
+    let server = Scripted::plain().with_tools([tool(evil), tool(evil)]);
+    let rules = Rules { otherwise: Otherwise::Deny, ..Rules::default() };
+    let host = Host::builder().gate(Arc::new(rules)).build();
+    let mut events = host.events();
+    settle(&host, world([("server", server.spec())])).await;
+    let warnings = events_so_far(&mut events, |event| match event {
+        Event::McpServerWarning { warning, .. } => Some(warning.clone()),
+        _ => None,
+    });
+    let selector = host.catalog().tools().next().unwrap().name.clone();
+    let denied = call(&host, &selector, json!({})).await.unwrap_err().to_string();
+    let why = host.why(&selector).to_string();
+    let shown = [warnings.concat(), denied, why, status(&host, "server").warnings.concat()];
+    let unsafe_ones: Vec<_> = shown.iter().filter(|text| text.contains(['\u{1b}', '\u{202e}'])).collect();
+    assert!(unsafe_ones.is_empty(), "{unsafe_ones:#?}");
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 use toolrack_host::{
-    Abilities, CallError, CallErrorKind, Event, Gate, GateRequest, Host, Nobody, Otherwise, Rules, SharedAsker, Verdict,
-    ask::Confirmed,
+    Abilities, CallError, CallErrorKind, Event, Gate, GateRequest, Host, Nobody, Otherwise, Rules, SharedAsker,
+    Verdict, ask::Confirmed,
 };
 
 use crate::{

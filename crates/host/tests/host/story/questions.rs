@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use toolrack_host::{Abilities, Era, Host, Nobody, SharedAsker, ask::Elicited};
 
 use crate::{
@@ -142,6 +142,24 @@ async fn while_a_person_thinks_the_clocks_of_the_call_stand_still() {
         };
         let (outcome, ()) = tokio::join!(call(&host, "server/echo", json!({})), ask);
         assert!(outcome.is_ok(), "{outcome:?}");
+    }
+}
+
+/// The clocks stand still, but not for ever.
+#[tokio::test(start_paused = true)]
+async fn a_person_who_never_answers_holds_no_call_for_ever() {
+    for server in [asking(), Scripted::calling(|_, _| Reaction::Silence)] {
+        let person = Person { takes: Duration::from_secs(86_400), ..Person::eager() }.shared();
+        let host = host_with(person, &server).await;
+        let start = Instant::now();
+        let ask = async {
+            server.hears_of("tools/call").await;
+            if server.count_of("initialize") > 0 {
+                server.say(question(0));
+            }
+        };
+        let (_ended, ()) = tokio::join!(call(&host, "server/echo", json!({})), ask);
+        assert!(start.elapsed() < Duration::from_secs(3_600), "{server:?}: {:?}", start.elapsed());
     }
 }
 

@@ -123,8 +123,8 @@ async fn a_call_of_a_server_that_is_still_starting_does_not_say_that_it_was_stop
 /// HTTP 404 to a session: listing and reading are repeated in a new session, a call is not.
 #[tokio::test]
 async fn a_lost_session_is_opened_anew_and_only_harmless_requests_are_repeated() {
-    // In the session come `initialized` and the list of tools, then what is asked for here.
-    for lost_after in [2, 3] {
+    // The first request of the session is the list of tools, then comes what is asked for here.
+    for lost_after in [1, 2] {
         let effects = SideEffects::new();
         let fault = format!("http-404-after={lost_after}");
         let server = FakeHttp::start(&["--fault", &fault, "--log-all", "--log", effects.path_str()]);
@@ -142,7 +142,7 @@ async fn a_lost_session_is_opened_anew_and_only_harmless_requests_are_repeated()
 #[tokio::test]
 async fn a_call_in_a_lost_session_is_not_repeated_and_the_next_one_works() {
     let effects = SideEffects::new();
-    let server = FakeHttp::start(&["--fault", "http-404-after=2", "--log-all", "--log", effects.path_str()]);
+    let server = FakeHttp::start(&["--fault", "http-404-after=1", "--log-all", "--log", effects.path_str()]);
     let host = host_of([("fake", ServerSpec::http(server.url()))]).await;
     let first = soon("the first call", call(&host, "fake/write", json!({}))).await;
     assert_eq!(first.unwrap_err().code(), "MCP_SESSION_NOT_FOUND");

@@ -71,13 +71,18 @@ async fn one_block_of_each_kind_is_kept_as_it_came() {
     };
     let [text, image, audio, note, blob, link] = &outcome.content[..] else { panic!("{:#?}", outcome.content) };
     assert_eq!(*text, Content::Text { text: "one of each".into() });
-    assert!(matches!(image, Content::Image { data, mime_type } if data.starts_with("iVBOR") && mime_type == "image/png"));
+    assert!(
+        matches!(image, Content::Image { data, mime_type } if data.starts_with("iVBOR") && mime_type == "image/png")
+    );
     assert_eq!(*audio, Content::Audio { data: "AAEC".into(), mime_type: "audio/wav".into() });
     let with_text = ResourceContents { text: Some("a note".into()), ..resource("fake://note", "text/plain") };
     assert_eq!(*note, Content::Resource { resource: with_text });
-    let with_blob = ResourceContents { blob: Some("AAEC".into()), ..resource("fake://blob", "application/octet-stream") };
+    let with_blob =
+        ResourceContents { blob: Some("AAEC".into()), ..resource("fake://blob", "application/octet-stream") };
     assert_eq!(*blob, Content::Resource { resource: with_blob });
-    assert!(matches!(link, Content::ResourceLink { uri, name, .. } if uri == "fake://note" && name.as_deref() == Some("note")));
+    assert!(
+        matches!(link, Content::ResourceLink { uri, name, .. } if uri == "fake://note" && name.as_deref() == Some("note"))
+    );
     assert_eq!(outcome.text, "one of each\na note\nfake://note");
     assert!(outcome.warnings.is_empty() && !outcome.truncated && outcome.artifacts.is_empty());
     host.shutdown().await;
@@ -110,7 +115,8 @@ async fn structured_content_that_breaks_its_promise_is_passed_on_with_a_warning(
 
 #[tokio::test(start_paused = true)]
 async fn a_block_that_nobody_knows_costs_only_itself() {
-    let blocks = json!([{"type": "text", "text": "a"}, {"type": "hologram", "depth": 3}, 7, {"type": "text", "text": "b"}]);
+    let blocks =
+        json!([{"type": "text", "text": "a"}, {"type": "hologram", "depth": 3}, 7, {"type": "text", "text": "b"}]);
     let outcome = outcome_of(json!({"content": blocks}), None).await;
     assert_eq!(outcome.text, "a\nb");
     assert_eq!(outcome.content[1], Content::Other(json!({"type": "hologram", "depth": 3})));

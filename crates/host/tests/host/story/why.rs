@@ -10,7 +10,8 @@ use crate::{
 
 async fn host() -> Host {
     let present = json!({"name": "present", "inputSchema": {"type": "object"}});
-    let tools = [tool("hidden"), json!({"name": "broken", "inputSchema": 3}), present.clone(), tool("twice"), tool("twice")];
+    let tools =
+        [tool("hidden"), json!({"name": "broken", "inputSchema": 3}), present.clone(), tool("twice"), tool("twice")];
     let mut good = Scripted::plain().with_tools(tools).spec();
     good.tools = ToolFilter::new(&[], &["hidden".into()]).unwrap();
     let unlisted = Scripted::new(toolrack_host::Era::Legacy, |method, _| {

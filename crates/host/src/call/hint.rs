@@ -1,0 +1,58 @@
+//! What to do next, for each way in which something can fail.
+
+use super::CallError;
+use crate::{link::LinkError, server::State, spec::Source};
+
+impl CallError {
+    /// What a person can do about it, as one line; `None` where the error itself says it all.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unknown(_) | Self::UnknownServer { .. } | Self::Remote { .. } => None,
+            Self::Denied { unasked, .. } => {
+                unasked.then(|| "allow it by a rule, or call it where a person can be asked".to_owned())
+            }
+            Self::NotReady { server, state, source_of, error } => match state {
+                State::PendingTrust => Some(format!("look at the entry `{server}` in {source_of}, then trust it")),
+                State::Disabled => Some(enable(server.as_str(), source_of)),
+                _ => error.as_deref().and_then(|error| about(error, source_of)),
+            },
+            Self::Link { error, source_of, .. } => about(error, source_of),
+        }
+    }
+}
+
+fn enable(server: &str, source: &Source) -> String {
+    match source.path {
+        Some(_) => format!("set \"enabled\": true in {source}"),
+        None => format!("take the entry that disables `{server}` out of the configuration"),
+    }
+}
+
+fn about(error: &LinkError, source: &Source) -> Option<String> {
+    let hint = match error {
+        LinkError::Spawn(_) | LinkError::Resolve(_) => format!("correct the entry in {source}"),
+        LinkError::Exited { .. } | LinkError::Closed { .. } => {
+            "start its command by hand to see what it says; the next call starts it again".to_owned()
+        }
+        LinkError::SlowStart { .. } => {
+            format!("if it is only slow, raise `startup_timeout` in {source}; if not, start its command by hand")
+        }
+        LinkError::TimedOut { setting, .. } if setting.contains('_') => {
+            format!("if it is only slow, raise `{setting}` in {source}; the call was not repeated")
+        }
+        LinkError::TooLarge { .. } => format!("ask for less, or raise `max_response_bytes` in {source}"),
+        LinkError::UnsupportedVersion { .. } => "install another version of the server".to_owned(),
+        LinkError::Unreachable { .. } | LinkError::Http { .. } => {
+            format!("check that the server runs and that the url in {source} is right")
+        }
+        LinkError::Redirect { .. } => format!("if you trust that place, put its url into {source}"),
+        LinkError::NeedsAuth { .. } => format!("give the entry in {source} an `Authorization` header"),
+        LinkError::SessionNotFound | LinkError::Broken { .. } => {
+            "it is not known whether the call was carried out; it was not repeated".to_owned()
+        }
+        LinkError::RateLimited { .. } => "call again later".to_owned(),
+        _ => return None,
+    };
+    Some(hint)
+}
