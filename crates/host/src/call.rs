@@ -130,7 +130,7 @@ pub enum CallError {
         /// Its state.
         state: State,
         /// Where it is configured.
-        source_of: Source,
+        source_of: Box<Source>,
         /// Why the last attempt failed.
         error: Option<Arc<LinkError>>,
     },
@@ -152,7 +152,7 @@ pub enum CallError {
         /// The tool, prompt or resource.
         what: String,
         /// Where the server is configured.
-        source_of: Source,
+        source_of: Box<Source>,
         /// What went wrong.
         error: LinkError,
     },
@@ -256,7 +256,8 @@ impl Door {
         (self.events)(Event::ToolStarted { call: number, server: tool.server.clone(), tool: tool.tool().name.clone() });
         let mut running =
             Running { events: &self.events, number, tool, started: Instant::now(), end: CallEnd::Cancelled };
-        let result = self.send(number, &call, arguments, tool, server, asker).await;
+        let passed = Passed { number, tool, server, arguments, asker };
+        let result = self.send(&call, passed).await;
         running.end = match &result {
             Ok(outcome) if outcome.is_error => CallEnd::ToolError,
             Ok(_) => CallEnd::Ok,
@@ -320,15 +321,8 @@ impl Door {
         Err(CallError::Denied { server: tool.server.clone(), tool: definition.name.clone(), why, unasked })
     }
 
-    async fn send(
-        &self,
-        number: u64,
-        call: &Call,
-        arguments: Map<String, Value>,
-        tool: &CatalogTool,
-        server: &Server,
-        asker: SharedAsker,
-    ) -> Result<ToolOutcome, CallError> {
+    async fn send(&self, call: &Call, passed: Passed<'_>) -> Result<ToolOutcome, CallError> {
+        let Passed { number, tool, server, arguments, asker } = passed;
         let target = Target { name: &tool.server, what: &tool.tool().name, server };
         let began = Instant::now();
         let idle = call.timeout.unwrap_or(server.spec.timeouts.call);
@@ -374,6 +368,16 @@ impl Door {
     }
 }
 
+/// A call that passed the gate.
+struct Passed<'a> {
+    number: u64,
+    tool: &'a CatalogTool,
+    server: &'a Server,
+    /// Exactly what is sent.
+    arguments: Map<String, Value>,
+    asker: SharedAsker,
+}
+
 /// Tells how a call ended, also when its future is dropped.
 struct Running<'a> {
     events: &'a Events,
@@ -414,7 +418,7 @@ impl Target<'_> {
         Err(CallError::NotReady {
             server: self.name.clone(),
             state: snapshot.state,
-            source_of: self.server.spec.source.clone(),
+            source_of: Box::new(self.server.spec.source.clone()),
             error: snapshot.error,
         })
     }
@@ -430,7 +434,7 @@ impl Target<'_> {
         let (server, what) = (self.name.clone(), quote(self.what));
         match error {
             LinkError::Rpc(error) => CallError::Remote { server, what, error },
-            error => CallError::Link { server, what, source_of: self.server.spec.source.clone(), error },
+            error => CallError::Link { server, what, source_of: Box::new(self.server.spec.source.clone()), error },
         }
     }
 }

@@ -56,7 +56,6 @@ impl fmt::Debug for Host {
 
 impl Host {
     /// A host is built, then told what to run with [`apply`](Self::apply).
-    #[must_use]
     pub fn builder() -> HostBuilder {
         HostBuilder::default()
     }
@@ -134,7 +133,7 @@ impl Host {
         CallError::NotReady {
             server: name.clone(),
             state: snapshot.state,
-            source_of: server.spec.source.clone(),
+            source_of: Box::new(server.spec.source.clone()),
             error: snapshot.error,
         }
     }

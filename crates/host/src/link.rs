@@ -262,8 +262,7 @@ impl Attempt<'_> {
             self.connector.asker.clone(),
             self.connector.events.clone(),
             self.spec.limits.server_requests,
-            self.connector.tracker.clone(),
-            stop.clone(),
+            (self.connector.tracker.clone(), stop.clone()),
         );
         let closed = Arc::<Closed>::default();
         let (wire, child) = self.open(&inbound, &closed, started).await?;

@@ -8,7 +8,7 @@ use crate::spec::{Desired, ServerName, ServerSpec};
 #[derive(Debug, PartialEq)]
 pub(crate) enum Action {
     Stop(ServerName),
-    Start(ServerName, ServerSpec),
+    Start(ServerName, Box<ServerSpec>),
 }
 
 /// What to stop, then what to start. A server whose spec is unchanged is in neither.
@@ -20,7 +20,7 @@ pub(crate) fn plan(desired: Desired, actual: &BTreeMap<ServerName, &ServerSpec>)
         .map(|(name, _)| Action::Stop(name.clone()))
         .collect();
     let start = desired.into_iter().filter(|(name, spec)| !unchanged(name, spec));
-    actions.extend(start.map(|(name, spec)| Action::Start(name, spec)));
+    actions.extend(start.map(|(name, spec)| Action::Start(name, Box::new(spec))));
     actions
 }
 

@@ -203,7 +203,7 @@ impl Server {
                 if let Some(predecessor) = predecessor {
                     predecessor.cancelled().await;
                 }
-                task.run().await;
+                Box::pin(task.run()).await;
                 drop(ended);
             });
         } else {
@@ -295,7 +295,7 @@ impl Task {
         let mut era = None;
         loop {
             self.publish(|snapshot| snapshot.state = State::Connecting);
-            let connecting = self.connect(&mut era);
+            let connecting = Box::pin(self.connect(&mut era));
             let next = match stop.run_until_cancelled(connecting).await {
                 None => Next::Stop,
                 Some(Err(error)) => Next::Later(error),

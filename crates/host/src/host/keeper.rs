@@ -91,7 +91,7 @@ impl Keeper {
                 }
                 Action::Start(name, spec) => {
                     let before = self.ending.get(&name).cloned();
-                    let server = Server::start(name.clone(), spec, &self.around, before);
+                    let server = Server::start(name.clone(), *spec, &self.around, before);
                     servers.insert(name, Arc::new(server));
                 }
             }

@@ -263,8 +263,8 @@ impl fmt::Display for Seconds {
         let millis = self.0.as_millis();
         match millis {
             0..1_000 => write!(f, "{millis} ms"),
-            _ if millis % 60_000 == 0 => write!(f, "{} min", millis / 60_000),
-            _ if millis % 1_000 == 0 => write!(f, "{} s", millis / 1_000),
+            _ if millis.is_multiple_of(60_000) => write!(f, "{} min", millis / 60_000),
+            _ if millis.is_multiple_of(1_000) => write!(f, "{} s", millis / 1_000),
             _ => write!(f, "{:.1} s", self.0.as_secs_f64()),
         }
     }

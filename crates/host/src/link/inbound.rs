@@ -127,8 +127,7 @@ impl Inbound {
         asker: SharedAsker,
         events: Events,
         server_requests: usize,
-        tracker: TaskTracker,
-        stop: CancellationToken,
+        (tracker, stop): (TaskTracker, CancellationToken),
     ) -> Arc<Self> {
         Arc::new(Self {
             server,
@@ -159,7 +158,9 @@ impl Inbound {
         match message {
             Envelope::Notification { method, params } => self.notified(&method, params, from),
             Envelope::Request { id, method, params } => {
-                self.asked(id, &method, params, from, outlet);
+                let params = params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
+                let question = Question { inbound: self.clone(), method: method.into_owned(), params, from };
+                self.asked(id, question, outlet);
             }
             Envelope::Response { .. } => self.warn("an answer to no waiting request was ignored"),
             Envelope::Orphan { error } => {
@@ -253,19 +254,12 @@ impl Inbound {
         fits
     }
 
-    fn asked(
-        self: &Arc<Self>,
-        id: Id,
-        method: &str,
-        params: Option<&RawValue>,
-        from: Option<i64>,
-        outlet: &Arc<dyn Outlet>,
-    ) {
+    fn asked(&self, id: Id, question: Question, outlet: &Arc<dyn Outlet>) {
         if self.era.get() == Some(&Era::Modern) {
-            self.warn(format!("the request {method} was ignored: servers of this era send none"));
+            self.warn(format!("the request {} was ignored: servers of this era send none", question.method));
             return;
         }
-        if method == "ping" {
+        if question.method == "ping" {
             respond(outlet, &id, Ok(&no_params()));
             return;
         }
@@ -274,8 +268,6 @@ impl Inbound {
             respond::<Value>(outlet, &id, Err(&refusal));
             return;
         };
-        let params = params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
-        let question = Question { inbound: self.clone(), method: method.to_owned(), params, from };
         let (outlet, stop) = (outlet.clone(), self.stop.clone());
         self.tracker.spawn(async move {
             let _permit = permit;

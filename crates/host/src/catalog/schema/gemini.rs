@@ -32,7 +32,7 @@ pub(super) fn convert_root(mut schema: Schema, report: &mut Report) -> Schema {
 fn convert_value(schema: Value, report: &mut Report) -> Value {
     Value::Object(match schema {
         Value::Object(schema) => convert(schema, report),
-        _ => anything(Map::new(), false),
+        _ => anything(Map::new(), false, report),
     })
 }
 
@@ -55,10 +55,7 @@ fn convert(mut schema: Schema, report: &mut Report) -> Schema {
     let mut types = take_types(&mut schema);
     match types.len() {
         0 if nullable && !has_structure(&schema) => typed("string", schema, true, report),
-        0 => {
-            report.note("given alternatives of type, for this provider asks for one");
-            anything(schema, nullable)
-        }
+        0 => anything(schema, nullable, report),
         1 => typed(types.swap_remove(0), schema, nullable, report),
         _ => {
             report.note("made alternatives of the list of types");
@@ -347,7 +344,8 @@ fn fit_properties(schema: &mut Schema, report: &mut Report) {
 }
 
 /// A schema for any JSON value: Gemini has none, so the types that a model may want are listed.
-fn anything(mut schema: Schema, nullable: bool) -> Schema {
+fn anything(mut schema: Schema, nullable: bool, report: &mut Report) -> Schema {
+    report.note("given alternatives of type, for this provider asks for one");
     let description = schema.remove("description");
     let one = |kind: &str| {
         let mut one = Map::from_iter([("type".to_owned(), Value::from(kind))]);
