@@ -93,14 +93,28 @@ fn build() -> Result<PathBuf, Stop> {
     }
     let version = output(program("rustc").arg("-vV")).unwrap_or_default();
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
-    // The versions are those of the workspace; cargo adds the fuzzer's, which its manifest fixes.
-    let (ours, theirs) = (root().join("Cargo.lock"), root().join("fuzz/Cargo.lock"));
-    fs::copy(&ours, &theirs).map_err(failed("copy", &ours))?;
+    lock()?;
     // With a target named, even if it is the host, build scripts and macros are built without the flags.
     let mut cargo = cargo(["build", "--release", "--manifest-path", "fuzz/Cargo.toml"]);
     cargo.args(["--target", host, "--target-dir", "target/fuzz"]);
     show(cargo.env("RUSTFLAGS", FLAGS).env_remove("CARGO_ENCODED_RUSTFLAGS"))?;
     Ok(root().join("target/fuzz").join(host).join("release"))
+}
+
+/// Gives the targets the versions of the workspace; cargo adds the fuzzer's, which its manifest fixes.
+///
+/// Only when the workspace's have changed, since cargo asks the registry each time that it adds something.
+fn lock() -> Step {
+    let (ours, theirs, seen) = (root().join("Cargo.lock"), root().join("fuzz/Cargo.lock"), root().join("target/fuzz"));
+    fs::create_dir_all(&seen).map_err(failed("make", &seen))?;
+    let seen = seen.join("workspace.lock");
+    if theirs.is_file() && content(&seen) == content(&ours) {
+        return Ok(());
+    }
+    for copy in [&theirs, &seen] {
+        fs::copy(&ours, copy).map_err(failed("copy", &ours))?;
+    }
+    Ok(())
 }
 
 /// Looks for an input that makes the target panic.

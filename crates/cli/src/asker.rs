@@ -206,10 +206,82 @@ fn url_page(server: &ServerName, message: &str, url: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use toolrack_config::Environment;
+
     use super::*;
+    use crate::args::Global;
 
     fn server() -> ServerName {
         ServerName::new("fs").unwrap()
+    }
+
+    /// A terminal at which these lines are typed; then its input ends.
+    fn typed(lines: &[&str]) -> Terminal {
+        let mut lines: std::collections::VecDeque<_> = lines.iter().map(|line| (*line).to_owned()).collect();
+        let screen = Screen::new(&Global::default(), &Environment::default());
+        let lines = Lines::new(move || lines.pop_front());
+        Terminal { lines, ..Terminal::new(Arc::new(screen), Vec::new()) }
+    }
+
+    fn form() -> Elicitation {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "age": { "type": "integer", "minimum": 0 },
+                "city": { "type": "string", "default": "Bonn" },
+                "note": { "type": "string" },
+            },
+            "required": ["age"],
+        });
+        Elicitation::Form { message: "Who are you?".to_owned(), schema }
+    }
+
+    #[tokio::test]
+    async fn a_form_is_filled_in_field_by_field() {
+        let terminal = typed(&["old", "36", "", "", "y"]);
+        let answers = json!({ "age": 36, "city": "Bonn" });
+        let expected = Elicited::Accept(answers.as_object().unwrap().clone());
+        assert_eq!(terminal.elicit(server(), form()).await, expected);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_sent_before_the_person_agreed_to_all_of_it() {
+        assert_eq!(typed(&["36", "", "", "n"]).elicit(server(), form()).await, Elicited::Decline);
+        assert_eq!(typed(&["36", "", "", ""]).elicit(server(), form()).await, Elicited::Decline);
+        assert_eq!(typed(&["36", "", ""]).elicit(server(), form()).await, Elicited::Cancel);
+        assert_eq!(typed(&[]).elicit(server(), form()).await, Elicited::Cancel);
+    }
+
+    #[tokio::test]
+    async fn a_form_that_gets_no_sense_is_given_up() {
+        let nonsense = ["old"; MAX_TRIES + 1];
+        assert_eq!(typed(&nonsense).elicit(server(), form()).await, Elicited::Cancel);
+    }
+
+    #[tokio::test]
+    async fn a_url_is_agreed_to_or_not() {
+        let url = || Elicitation::Url { message: String::new(), url: "https://example.com/".to_owned(), id: None };
+        assert_eq!(typed(&["y"]).elicit(server(), url()).await, Elicited::Accept(Map::new()));
+        assert_eq!(typed(&["n"]).elicit(server(), url()).await, Elicited::Decline);
+        assert_eq!(typed(&[]).elicit(server(), url()).await, Elicited::Cancel);
+    }
+
+    #[tokio::test]
+    async fn two_questions_are_asked_one_after_the_other() {
+        let terminal = typed(&["36", "", "", "y", "n"]);
+        let url = Elicitation::Url { message: String::new(), url: "https://example.com/".to_owned(), id: None };
+        let (first, second) = tokio::join!(terminal.elicit(server(), form()), terminal.elicit(server(), url));
+        assert!(matches!(first, Elicited::Accept(_)));
+        assert_eq!(second, Elicited::Decline);
+    }
+
+    #[test]
+    fn without_a_terminal_there_is_nobody_to_ask() {
+        let screen = Arc::new(Screen::new(&Global { no_input: true, ..Global::default() }, &Environment::default()));
+        assert_eq!(Terminal::new(Arc::clone(&screen), Vec::new()).abilities(), Abilities::NONE);
+        let roots = vec![Root { uri: "file:///x/".to_owned(), name: None }];
+        assert!(Terminal::new(screen, roots).abilities().roots);
     }
 
     fn plain(page: &str) -> String {

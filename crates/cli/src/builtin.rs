@@ -108,7 +108,7 @@ fn here() -> String {
 
 #[tool_router]
 impl Builtin {
-    /// Lists a folder: one line per entry, folders with [DIR], files with [FILE] and their size, links with [LINK].
+    /// Lists a folder: one line per entry, as `[DIR] name`, `[FILE] name  size` or `[LINK] name`.
     #[tool(
         output_schema = schema_for_output::<files::Listing>(),
         annotations(title = "List a folder", read_only_hint = true, idempotent_hint = true, open_world_hint = false)

@@ -80,7 +80,7 @@ async fn to_the_end(
         exit = stop.requested() => Ok(exit),
         result = Box::pin(verbs::run(cli.verb, &words, &world)) => result,
     };
-    screen.clear();
+    screen.settle();
     if let Err(failure) = &result {
         screen.failure(failure);
     }

@@ -163,10 +163,20 @@ impl Screen {
     }
 
     /// Takes away what [`Self::progress`] showed.
-    pub(crate) fn clear(&self) {
+    fn clear(&self) {
         let mut status = self.status();
         if *status == Status::Shown {
             write_to_stderr(&format!("\r{ERASE_REST}"), ColorChoice::AlwaysAnsi);
+            *status = Status::Clear;
+        }
+    }
+
+    /// Leaves the terminal at the start of a line, whatever was interrupted.
+    pub(crate) fn settle(&self) {
+        self.clear();
+        let mut status = self.status();
+        if *status == Status::Question {
+            write_to_stderr("\n", ColorChoice::Never);
             *status = Status::Clear;
         }
     }

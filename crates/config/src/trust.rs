@@ -108,8 +108,8 @@ mod tests {
     #[test]
     fn the_hash_never_changes_between_versions() {
         assert_eq!(
-            content_hash(&json!({ "command": "x" })),
-            "308a6ec9f7ee0c4f3a769941ca85dbf7e062067a2857a2c42790298702e656bf"
+            content_hash(&json!({ "env": { "A": "1" }, "command": "x", "args": ["a"] })),
+            "1c34a35dcdb8dc289d275cf31750302c9eb1f3cd0653e139d74ca84f3299f03d"
         );
     }
 }

@@ -9,7 +9,7 @@ mod outcome;
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -31,9 +31,6 @@ use crate::{
     server::{Server, State},
     spec::{ServerName, Source},
 };
-
-/// How long a lost session may go unnoticed.
-const FRESH_LINK: Duration = Duration::from_secs(1);
 
 /// A call of a tool.
 #[derive(Clone)]
@@ -165,6 +162,7 @@ impl fmt::Display for NotReady<'_> {
         match self.0 {
             State::Disabled => f.write_str("it is disabled"),
             State::PendingTrust => f.write_str("it comes from a project file and is not trusted yet"),
+            State::Connecting => f.write_str("it is still starting"),
             state => f.write_str(state.error().unwrap_or("it was stopped")),
         }
     }
@@ -228,7 +226,7 @@ impl CallError {
 fn kind_of(error: &LinkError) -> CallErrorKind {
     match error {
         LinkError::NeedsAuth { .. } => CallErrorKind::NeedsAuth,
-        LinkError::Resolve(_) => CallErrorKind::Config,
+        LinkError::Resolve(_) | LinkError::Config { .. } => CallErrorKind::Config,
         LinkError::Rpc(_) => CallErrorKind::Refused,
         LinkError::Unparsable { .. }
         | LinkError::InvalidEvent { .. }
@@ -318,7 +316,7 @@ impl Door {
             tool: definition.name.clone(),
             why: why.clone(),
         });
-        Err(CallError::Denied { server: tool.server.clone(), tool: definition.name.clone(), why, unasked })
+        Err(CallError::Denied { server: tool.server.clone(), tool: quote(&definition.name), why, unasked })
     }
 
     async fn send(&self, call: &Call, passed: Passed<'_>) -> Result<ToolOutcome, CallError> {
@@ -351,16 +349,21 @@ impl Door {
         Ok(shape.outcome(decoded).await)
     }
 
-    /// Progress is an event of the host and told to the caller, in that order.
+    /// Progress is told to the caller, all of it, and is an event of the host now and then.
     fn on_progress(&self, number: u64, told: Option<OnProgress>) -> OnProgress {
-        let events = self.events.clone();
+        let (events, last) = (self.events.clone(), Mutex::new(None::<Instant>));
         Arc::new(move |progress| {
-            events(Event::ToolProgress {
-                call: number,
-                progress: progress.progress,
-                total: progress.total,
-                message: progress.message.as_deref().map(quote),
-            });
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.is_none_or(|last| last.elapsed() >= PROGRESS_EVENTS) {
+                *last = Some(Instant::now());
+                events(Event::ToolProgress {
+                    call: number,
+                    progress: progress.progress,
+                    total: progress.total,
+                    message: progress.message.as_deref().map(quote),
+                });
+            }
+            drop(last);
             if let Some(told) = &told {
                 told(progress);
             }
@@ -377,6 +380,9 @@ struct Passed<'a> {
     arguments: Map<String, Value>,
     asker: SharedAsker,
 }
+
+/// Between two events about the progress of one call: a flood of them would wash other events away.
+const PROGRESS_EVENTS: Duration = Duration::from_millis(100);
 
 /// Tells how a call ended, also when its future is dropped.
 struct Running<'a> {
@@ -421,13 +427,6 @@ impl Target<'_> {
             source_of: Box::new(self.server.spec.source.clone()),
             error: snapshot.error,
         })
-    }
-
-    /// A link that is not the one whose session was just lost.
-    pub(crate) async fn fresh_link(&self, longest: Duration) -> Result<Link, CallError> {
-        // The server's task notices the loss and connects anew.
-        let _ = timeout(FRESH_LINK, self.server.disconnected()).await;
-        self.link(longest).await
     }
 
     pub(crate) fn failed(&self, error: LinkError) -> CallError {

@@ -274,7 +274,7 @@ impl Host {
         let target = Target { name: &name, what, server: &server };
         match work(target.link(server.spec.timeouts.call).await?).await {
             Err(LinkError::SessionNotFound) => {
-                work(target.fresh_link(server.spec.timeouts.call).await?).await.map_err(|error| target.failed(error))
+                work(target.link(server.spec.timeouts.call).await?).await.map_err(|error| target.failed(error))
             }
             answer => answer.map_err(|error| target.failed(error)),
         }

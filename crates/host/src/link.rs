@@ -23,6 +23,7 @@ mod listing;
 pub(crate) mod native;
 mod param_headers;
 mod process;
+mod rate;
 mod rounds;
 mod sse;
 pub mod supervisor;
@@ -54,8 +55,9 @@ use self::{
     duplex::{Duplex, Streams},
     handshake::{Terms, died_of_the_probe, modern_meta, shake_hands},
     http::{HttpPlan, HttpWire},
-    inbound::{Closed, Events, Inbound},
+    inbound::{Closed, Events, Inbound, TALK_PER_SECOND},
     process::Process,
+    rate::Rate,
     wire::Wire,
 };
 use crate::{
@@ -148,6 +150,10 @@ impl Link {
         self.0.channel.closed.wait().await
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.channel.closed.is_closed()
+    }
+
     /// Waits until the server says that its tools have changed.
     pub(crate) async fn tools_changed(&self) {
         self.0.channel.inbound.changed.tools().await;
@@ -188,7 +194,7 @@ impl Link {
     fn meta_for(&self, asker: &SharedAsker) -> String {
         match self.0.session.era {
             Era::Legacy => String::new(),
-            Era::Modern => modern_meta(&self.0.client, asker.abilities().or(self.0.asker.abilities())),
+            Era::Modern => modern_meta(&self.0.client, asker.abilities()),
         }
     }
 
@@ -207,8 +213,11 @@ impl Link {
 impl Connector {
     /// Each line that a child process writes to stderr is an event.
     fn on_stderr(&self, server: &ServerName) -> Option<child::LineHook> {
-        let (events, server) = (self.events.clone(), server.clone());
+        let (events, server, rate) = (self.events.clone(), server.clone(), Rate::new(TALK_PER_SECOND));
         Some(Arc::new(move |line| {
+            if rate.allow().is_none() {
+                return;
+            }
             events(crate::Event::McpServerStderr { server: server.clone(), line: quote(line) });
         }))
     }

@@ -29,6 +29,20 @@ pub struct Tool {
     pub task: TaskSupport,
 }
 
+/// Byte for byte.
+impl PartialEq for Tool {
+    fn eq(&self, other: &Self) -> bool {
+        let output = |schema: &Option<Box<RawValue>>| schema.as_ref().map(|raw| raw.get().to_owned());
+        self.name == other.name
+            && self.title == other.title
+            && self.description == other.description
+            && self.annotations == other.annotations
+            && self.task == other.task
+            && self.input_schema.get() == other.input_schema.get()
+            && output(&self.output_schema) == output(&other.output_schema)
+    }
+}
+
 /// A server's claims about a tool (MCP `ToolAnnotations`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Annotations {

@@ -121,7 +121,7 @@ async fn schema(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
     sqlx::query_scalar("PRAGMA user_version").fetch_one(connection).await
 }
 
-/// Switches the file to WAL mode, for good. SQLite does not wait for other processes here, so we do.
+/// Switches the file to WAL mode, for good. SQLite does not always wait for other processes here, so we do.
 async fn use_write_ahead_log(
     connection: &mut SqliteConnection,
     path: &Path,

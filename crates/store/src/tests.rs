@@ -164,6 +164,23 @@ async fn what_is_in_the_way_is_named_and_left_as_it_is() {
 }
 
 #[tokio::test]
+async fn a_new_file_that_another_process_holds_is_waited_for() {
+    for hold in ["BEGIN EXCLUSIVE", "BEGIN; SELECT count(*) FROM sqlite_schema"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.db");
+        let mut other = raw(&path).await;
+        sqlx::raw_sql(hold).execute(&mut other).await.unwrap();
+        assert!(matches!(refused(&path).await, StoreError::Locked { .. }), "{hold}");
+        let release = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
+        };
+        let (opened, ()) = futures::join!(Store::open(&path), release);
+        opened.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_damaged_page_is_an_error_and_no_panic() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.db");
@@ -232,22 +249,17 @@ async fn processes_that_open_and_write_at_once_lose_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_open_at_once_all_succeed() {
+async fn connections_that_open_and_write_at_once_lose_nothing() {
     for _ in 0..10 {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.db");
-        let opening = (0..CHILDREN).map(|index| {
-            let path = path.clone();
-            async move {
-                let store = Store::open(path).await.unwrap();
-                store.remember_era(&index.to_string(), Era::Modern).await;
-                store.close().await;
-            }
+        let writing = (0..CHILDREN).map(async |index| {
+            let store = Store::open(&path).await.unwrap();
+            store.approve(&approval(&index.to_string(), "h")).await.unwrap();
+            store.close().await;
         });
-        futures::future::join_all(opening).await;
+        futures::future::join_all(writing).await;
         let store = Store::open(&path).await.unwrap();
-        for index in 0..CHILDREN {
-            assert_eq!(store.era(&index.to_string()).await, Some(Era::Modern));
-        }
+        assert_eq!(store.approvals().await.unwrap().len(), CHILDREN);
     }
 }

@@ -1,11 +1,18 @@
 //! Lines from stdin, without blocking an async thread and without reading more than is asked for.
 
-use std::{io, sync::mpsc, thread};
+use std::{
+    fmt, io,
+    sync::{Mutex, PoisonError, mpsc},
+    thread,
+};
 
 use tokio::sync::oneshot;
 
 /// A line without its end; `None` at the end of input.
 type Line = Option<String>;
+
+/// Who waits for a line.
+type Asked = oneshot::Sender<Line>;
 
 /// Reads one line for each that is asked for, on a thread that starts with the first.
 ///
@@ -13,22 +20,38 @@ type Line = Option<String>;
 /// the next one who asks, if somebody waits by then, and is dropped otherwise.
 #[derive(Debug)]
 pub(super) struct Lines {
-    wanted: mpsc::Sender<oneshot::Sender<Line>>,
-    start: std::sync::Mutex<Option<mpsc::Receiver<oneshot::Sender<Line>>>>,
+    wanted: mpsc::Sender<Asked>,
+    thread: Mutex<Option<Reader>>,
+}
+
+/// The thread before it starts.
+struct Reader {
+    requests: mpsc::Receiver<Asked>,
+    read: Box<dyn FnMut() -> Line + Send>,
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").finish_non_exhaustive()
+    }
 }
 
 impl Lines {
     pub(super) fn of_stdin() -> Self {
-        let (wanted, start) = mpsc::channel();
-        Self { wanted, start: std::sync::Mutex::new(Some(start)) }
+        Self::new(read_line)
+    }
+
+    pub(super) fn new(read: impl FnMut() -> Line + Send + 'static) -> Self {
+        let (wanted, requests) = mpsc::channel();
+        Self { wanted, thread: Mutex::new(Some(Reader { requests, read: Box::new(read) })) }
     }
 
     /// The next line that is typed.
     pub(super) async fn next(&self) -> Line {
-        let first = self.start.lock().ok().and_then(|mut start| start.take());
-        if let Some(requests) = first {
+        let reader = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Reader { requests, read }) = reader {
             // It ends with the process: nothing can wake a thread that waits for a terminal.
-            thread::Builder::new().name("stdin".to_owned()).spawn(move || serve(&requests, read_line)).ok()?;
+            thread::Builder::new().name("stdin".to_owned()).spawn(move || serve(&requests, read)).ok()?;
         }
         let (answer, line) = oneshot::channel();
         self.wanted.send(answer).ok()?;
@@ -44,7 +67,7 @@ fn read_line() -> Line {
     }
 }
 
-fn serve(requests: &mpsc::Receiver<oneshot::Sender<Line>>, mut read: impl FnMut() -> Line) {
+fn serve(requests: &mpsc::Receiver<Asked>, mut read: impl FnMut() -> Line) {
     while let Ok(mut request) = requests.recv() {
         if request.is_closed() {
             continue;

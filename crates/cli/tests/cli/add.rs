@@ -64,7 +64,7 @@ fn a_server_that_does_not_work_is_written_all_the_same() {
         added the stdio server gone to [HOME]/toolrack/mcp.json
         --- stderr ---
         error: the server gone ([HOME]/toolrack/mcp.json) is not connected: no such file: /nonexistent/server; check the path of the command
-        hint: `toolrack -v list gone` tells more
+        hint: correct the entry in [HOME]/toolrack/mcp.json
         [4]
     ");
     assert_snapshot!(rack.run(&["add", "later", "--no-test", "--", "/nonexistent/server"]), @"

@@ -54,7 +54,7 @@ fn the_built_in_tools_are_shown_with_signature_and_badge() {
           file_info(path: string)  [read-only]
               Tells kind, size, times and permissions of a file or folder.
           list_directory(path?: string)  [read-only]
-              Lists a folder: one line per entry, folders with [DIR], files with [FILE] and their size, links with [LINK].
+              Lists a folder: one line per entry, as `[DIR] name`, `[FILE] name  size` or `[LINK] name`.
           read_text_file(path: string, head?: integer, tail?: integer)  [read-only]
               Reads a text file, whole or only its first or last lines. At most 1 MiB is shown.
           search_files(pattern: string, path?: string)  [read-only]
@@ -75,7 +75,7 @@ fn a_configuration_switches_the_built_in_server_off() {
         $ toolrack call builtin/current_time
         --- stderr ---
         error: the server builtin (built in) is not connected: it is disabled
-        hint: take the entry `builtin` out of your configuration
+        hint: take the entry that disables `builtin` out of the configuration
         [2]
     ");
     assert_eq!(rack.run(&["tools", "--json"]).ends_with(0).json()["tools"], json!([]));

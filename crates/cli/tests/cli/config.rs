@@ -70,7 +70,7 @@ fn a_variable_without_a_value_is_named_and_ends_with_2() {
         $ toolrack call fs/x
         --- stderr ---
         error: the server fs ([HOME]/toolrack/mcp.json) is not connected: `env.KEY`: the environment variable `NO_SUCH_VARIABLE` is not set; set it, write `${NO_SUCH_VARIABLE:-default}`, or write `$$` if a plain dollar sign is meant
-        hint: correct the entry `fs` in [HOME]/toolrack/mcp.json
+        hint: correct the entry in [HOME]/toolrack/mcp.json
         [2]
     ");
 }

@@ -98,7 +98,7 @@ fn tools_of_a_named_server_that_is_not_there_end_with_its_reason() {
         $ toolrack tools gone
         --- stderr ---
         error: the server gone ([HOME]/toolrack/mcp.json) is not connected: no such file: /nonexistent/server; check the path of the command
-        hint: `toolrack -v list gone` tells more
+        hint: correct the entry in [HOME]/toolrack/mcp.json
         [4]
     ");
     assert_snapshot!(rack.run(&["tools", "half"]), @"
@@ -120,7 +120,7 @@ fn tools_of_all_servers_are_shown_although_some_are_not_there() {
           file_info(path: string)  [read-only]
               Tells kind, size, times and permissions of a file or folder.
           list_directory(path?: string)  [read-only]
-              Lists a folder: one line per entry, folders with [DIR], files with [FILE] and their size, links with [LINK].
+              Lists a folder: one line per entry, as `[DIR] name`, `[FILE] name  size` or `[LINK] name`.
           read_text_file(path: string, head?: integer, tail?: integer)  [read-only]
               Reads a text file, whole or only its first or last lines. At most 1 MiB is shown.
           search_files(pattern: string, path?: string)  [read-only]
@@ -132,7 +132,7 @@ fn tools_of_all_servers_are_shown_although_some_are_not_there() {
     let document = rack.run(&["tools", "--json"]).ends_with(0).json();
     assert_eq!(document["tools"].as_array().unwrap().len(), 5);
     assert_eq!(document["warnings"].as_array().unwrap().len(), 1);
-    assert_snapshot!(document["tools"][2], @r#"{"annotations":{"idempotentHint":true,"openWorldHint":false,"readOnlyHint":true,"title":"List a folder"},"description":"Lists a folder: one line per entry, folders with [DIR], files with [FILE] and their size, links with [LINK].","input_schema":{"$schema":"https://json-schema.org/draft/2020-12/schema","properties":{"path":{"default":".","description":"A folder, relative to the working folder. Default: the working folder itself.","type":"string"}},"type":"object"},"name":"mcp__builtin__list_directory","server":"builtin","tokens":95,"tool":"list_directory"}"#);
+    assert_snapshot!(document["tools"][2], @r#"{"annotations":{"idempotentHint":true,"openWorldHint":false,"readOnlyHint":true,"title":"List a folder"},"description":"Lists a folder: one line per entry, as `[DIR] name`, `[FILE] name  size` or `[LINK] name`.","input_schema":{"$schema":"https://json-schema.org/draft/2020-12/schema","properties":{"path":{"default":".","description":"A folder, relative to the working folder. Default: the working folder itself.","type":"string"}},"type":"object"},"name":"mcp__builtin__list_directory","server":"builtin","tokens":95,"tool":"list_directory"}"#);
 }
 
 #[test]

@@ -190,3 +190,18 @@ fn a_folder_that_cannot_be_made_is_named() {
     assert!(error.to_string().contains("mcp.json"), "{error}");
     assert!(matches!(error, EditError::Io { .. } | EditError::Unreadable(_)), "{error:?}");
 }
+
+#[test]
+fn a_change_beyond_one_entry_is_refused() {
+    let parsed = |text: &str| File::of(Document::new(None, text)).unwrap();
+    let file = parsed(r#"{ "inputs": [], "mcpServers": { "a": { "command": "x" }, "b": { "command": "x" } } }"#);
+    for (text, is_safe) in [
+        (r#"{ "inputs": [], "mcpServers": { "b": { "command": "x" } } }"#, true),
+        (r#"{ "inputs": [], "mcpServers": {} }"#, false),
+        (r#"{ "inputs": [], "mcpServers": { "a": { "command": "y" }, "b": { "command": "y" } } }"#, false),
+        (r#"{ "inputs": [1], "mcpServers": { "b": { "command": "x" } } }"#, false),
+        (r#"{ "inputs": [], "mcpServers": { "a": "#, false),
+    ] {
+        assert_eq!(ensure_safe(&file, text).is_ok(), is_safe, "{text}");
+    }
+}

@@ -31,7 +31,9 @@ fn enable(server: &str, source: &Source) -> String {
 
 fn about(error: &LinkError, source: &Source) -> Option<String> {
     let hint = match error {
-        LinkError::Spawn(_) | LinkError::Resolve(_) => format!("correct the entry in {source}"),
+        LinkError::Spawn(_) | LinkError::Resolve(_) | LinkError::Config { .. } => {
+            format!("correct the entry in {source}")
+        }
         LinkError::Exited { .. } | LinkError::Closed { .. } => {
             "start its command by hand to see what it says; the next call starts it again".to_owned()
         }

@@ -11,7 +11,7 @@ use super::shape::guard;
 use crate::{catalog::CatalogTool, link::decode::CallResult, mcp::Content, resolve::Artifacts, spec::ServerName};
 
 /// For checking structured content against its schema.
-const VALIDATION_TIME: Duration = Duration::from_millis(50);
+const VALIDATION_TIME: Duration = Duration::from_millis(500);
 /// Base64 of a picture or sound that stays in the result; more goes to an artifact.
 const INLINE_MEDIA: usize = 1024 * 1024;
 
@@ -133,6 +133,12 @@ impl Shape<'_> {
                 {
                     (std::mem::take(data), mime_type.clone())
                 }
+                Content::Resource { resource } => match resource.blob.take_if(|blob| blob.len() > INLINE_MEDIA) {
+                    Some(blob) => {
+                        (blob, resource.mime_type.clone().unwrap_or_else(|| "application/octet-stream".into()))
+                    }
+                    None => continue,
+                },
                 _ => continue,
             };
             let bytes = STANDARD.decode(&data).unwrap_or_else(|_| data.into_bytes());

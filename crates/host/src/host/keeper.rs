@@ -1,6 +1,9 @@
 //! The task that owns the set of servers: applies worlds, publishes catalogs. No call passes through it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use arc_swap::ArcSwap;
 use tokio::sync::{mpsc, oneshot};
@@ -108,7 +111,7 @@ impl Keeper {
             .map(|(name, server)| (name.clone(), server.snapshot().tools))
             .filter(|(_, set)| !set.tools.is_empty())
             .collect();
-        let touched: Vec<_> = sets
+        let touched: BTreeSet<_> = sets
             .keys()
             .chain(self.published.keys())
             .filter(|name| match (sets.get(*name), self.published.get(*name)) {

@@ -189,14 +189,15 @@ impl Trail {
 
     fn tool(&mut self, tool: &str, snapshot: &Snapshot, catalog: &Catalog, server: &str) -> Option<()> {
         let set = &snapshot.tools;
-        if let Some((_, why)) = set.quarantined.iter().find(|(name, _)| name == tool) {
+        let listed = set.tools.iter().any(|(listed, _)| listed.tool.name == tool);
+        if let Some((_, why)) = set.quarantined.iter().find(|(name, _)| name == tool && !listed) {
             return self.step("list", false, format!("listed, but it cannot be used: {why}"));
         }
         if set.hidden.iter().any(|name| name == tool) {
             self.step("list", true, "listed")?;
             return self.step("filter", false, "hidden by the entry's `tools` allow and deny lists");
         }
-        if !set.tools.iter().any(|(listed, _)| listed.tool.name == tool) {
+        if !listed {
             let count = set.tools.len();
             return self.step("list", false, format!("the server lists {count} tools, this is none of them"));
         }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::{
     error::LinkError,
-    inbound::{Closed, Flight, Inbound},
+    inbound::{Airborne, Closed, Flight, Inbound},
     wire::{Answered, Outgoing, Wire},
 };
 
@@ -57,9 +57,29 @@ impl Channel {
     /// Sends a request and waits for its answer, or for the end of the connection. Has no time bound; dropping the
     /// future cancels the request.
     pub(crate) async fn ask<P: Serialize>(&self, ask: Ask<'_, P>, flight: Option<Flight>) -> Answered {
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let token = flight.is_some().then_some(id);
-        let _airborne = flight.map(|flight| self.inbound.takeoff(id, flight));
+        match flight {
+            Some(flight) => self.fly(ask, &mut self.takeoff(flight)).await,
+            None => self.send(self.next_id(), ask, None).await,
+        }
+    }
+
+    /// Registers a request that is about to be sent, for progress and questions; they reach it until it is dropped.
+    pub(crate) fn takeoff(&self, flight: Flight) -> Airborne {
+        self.inbound.takeoff(self.next_id(), flight)
+    }
+
+    /// Sends a registered request; otherwise like [`Self::ask`].
+    pub(crate) async fn fly<P: Serialize>(&self, ask: Ask<'_, P>, airborne: &mut Airborne) -> Answered {
+        let answer = self.send(airborne.id, ask, Some(airborne.id)).await;
+        airborne.answered();
+        answer
+    }
+
+    fn next_id(&self) -> i64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    async fn send<P: Serialize>(&self, id: i64, ask: Ask<'_, P>, token: Option<i64>) -> Answered {
         let request = Outgoing {
             id,
             method: ask.method,

@@ -178,7 +178,7 @@ pub(crate) fn call_result(result: &[u8]) -> Result<CallResult, LinkError> {
         let blocks: Vec<&RawValue> =
             serde_json::from_str(raw.get()).map_err(|_| LinkError::unparsable("`content` is not an array"))?;
         for (index, block) in blocks.into_iter().enumerate() {
-            let block = content(block);
+            let block = content(block)?;
             if let Content::Other(other) = &block {
                 let kind = other.get("type").and_then(Value::as_str).unwrap_or("?");
                 decoded.warnings.push(format!(
@@ -193,7 +193,7 @@ pub(crate) fn call_result(result: &[u8]) -> Result<CallResult, LinkError> {
 }
 
 /// One content block; what is not understood is kept as it came.
-pub(crate) fn content(raw: &RawValue) -> Content {
+pub(crate) fn content(raw: &RawValue) -> Result<Content, LinkError> {
     #[derive(Deserialize)]
     #[serde(tag = "type", rename_all = "snake_case")]
     enum Wire {
@@ -221,7 +221,7 @@ pub(crate) fn content(raw: &RawValue) -> Content {
             mime_type: Option<String>,
         },
     }
-    match serde_json::from_str(raw.get()) {
+    Ok(match serde_json::from_str(raw.get()) {
         Ok(Wire::Text { text }) => Content::Text { text },
         Ok(Wire::Image { data, mime_type }) => Content::Image { data, mime_type },
         Ok(Wire::Audio { data, mime_type }) => Content::Audio { data, mime_type },
@@ -229,8 +229,12 @@ pub(crate) fn content(raw: &RawValue) -> Content {
         Ok(Wire::ResourceLink { uri, name, description, mime_type }) => {
             Content::ResourceLink { uri, name, description, mime_type }
         }
-        Err(_) => Content::Other(serde_json::from_str(raw.get()).unwrap_or(Value::Null)),
-    }
+        // JSON that says nothing to us is kept; what is no text at all (half of an escape, say) cannot be.
+        Err(_) => {
+            let other = serde_json::from_str(raw.get());
+            Content::Other(other.map_err(|error| LinkError::unparsable(format!("a content block: {error}")))?)
+        }
+    })
 }
 
 /// The result object of `resources/read`.
@@ -266,8 +270,8 @@ pub(crate) fn prompt_result(result: &[u8]) -> Result<PromptResult, LinkError> {
         messages: wire
             .messages
             .into_iter()
-            .map(|message| PromptMessage { role: message.role, content: content(message.content) })
-            .collect(),
+            .map(|message| Ok(PromptMessage { role: message.role, content: content(message.content)? }))
+            .collect::<Result<_, LinkError>>()?,
     })
 }
 

@@ -2,13 +2,14 @@
 //! with a sender of its own, legacy HTTP+SSE. Two tasks own it: one reads, one writes.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use bytes::Bytes;
+use memchr::memmem::find;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     sync::{mpsc, oneshot},
@@ -17,7 +18,7 @@ use tokio::{
 
 use super::{
     child::Exit,
-    envelope::Envelope,
+    envelope::{Bad, Envelope},
     error::LinkError,
     inbound::{Closed, Inbound, Outlet},
     lines::{Line, Lines},
@@ -56,6 +57,8 @@ pub(crate) struct Pending(Mutex<Requests>);
 #[derive(Debug, Default)]
 struct Requests {
     waiting: HashMap<i64, oneshot::Sender<Answered>>,
+    /// Subscriptions: they wait all the time, for nothing in particular.
+    listening: HashSet<i64>,
     given_up: VecDeque<i64>,
 }
 
@@ -64,14 +67,19 @@ impl Pending {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn expect(&self, id: i64) -> oneshot::Receiver<Answered> {
+    fn expect(&self, request: &Outgoing) -> oneshot::Receiver<Answered> {
         let (tell, answer) = oneshot::channel();
-        self.lock().waiting.insert(id, tell);
+        let mut requests = self.lock();
+        requests.waiting.insert(request.id, tell);
+        if request.method == "subscriptions/listen" {
+            requests.listening.insert(request.id);
+        }
         answer
     }
 
     fn give_up(&self, id: i64) {
         let mut requests = self.lock();
+        requests.listening.remove(&id);
         if requests.waiting.remove(&id).is_some() {
             if requests.given_up.len() == GIVEN_UP {
                 requests.given_up.pop_front();
@@ -93,11 +101,16 @@ impl Pending {
         at.is_some_and(|at| given_up.remove(at).is_some())
     }
 
-    /// The only request that waits, if there is exactly one.
+    fn is_waiting(&self, id: i64) -> bool {
+        self.lock().waiting.contains_key(&id)
+    }
+
+    /// The only request that waits, subscriptions aside, if there is exactly one.
     fn only(&self) -> Option<i64> {
         let requests = self.lock();
-        match requests.waiting.len() {
-            1 => requests.waiting.keys().next().copied(),
+        let mut waiting = requests.waiting.keys().filter(|id| !requests.listening.contains(id));
+        match (waiting.next(), waiting.next()) {
+            (Some(only), None) => Some(*only),
             _ => None,
         }
     }
@@ -149,6 +162,8 @@ impl Duplex {
         };
         let (stop, closed) = (inbound.stop.clone(), closed.clone());
         inbound.tracker.spawn(async move {
+            // Whatever ends this task, nobody waits for it any more.
+            let _end = closed.on_drop();
             let why = stop.run_until_cancelled(reader.run()).await;
             closed.close(why.unwrap_or(LinkError::Stopped));
         });
@@ -171,7 +186,7 @@ impl Duplex {
 
     /// Sends a request and waits for its answer. Dropping the future tells the server that nobody waits any more.
     pub(crate) async fn exchange(&self, request: Outgoing) -> Result<Bytes, LinkError> {
-        let answer = self.pending.expect(request.id);
+        let answer = self.pending.expect(&request);
         let mut waiting = Waiting { duplex: self, id: request.id, sent: false, cancellable: request.cancellable };
         self.send(request.body).await?;
         waiting.sent = true;
@@ -316,11 +331,27 @@ impl Desk {
                 self.answer(self.pending.only(), Err(LinkError::Rpc(rpc_error(error))));
             }
             Ok(other) => self.inbound.accept(other, None, &self.outlet),
-            Err(bad) => match bad.salvaged.call() {
-                Some(id) if self.pending.settle(id, Err(LinkError::unparsable(bad.to_string()))) => {}
-                _ => self.inbound.noise("output that is no MCP message", bytes),
+            Err(bad) => match self.meant_by(&bad, bytes) {
+                Some(id) => self.answer(Some(id), Err(LinkError::unparsable(bad.to_string()))),
+                None => self.inbound.noise("output that is no MCP message", bytes),
             },
         });
+    }
+
+    /// The waiting request that broken bytes seem to answer.
+    fn meant_by(&self, bad: &Bad, bytes: &[u8]) -> Option<i64> {
+        let salvaged = &bad.salvaged;
+        let named = || salvaged.id.as_ref().filter(|_| salvaged.certain && find(bytes, b"\"method\"").is_none());
+        let id = salvaged.call().or_else(|| named()?.number())?;
+        self.pending.is_waiting(id).then_some(id)
+    }
+
+    /// Something came that is too large to tell whom it answers: the request that waits alone, or nobody.
+    pub(crate) fn unreadable(&self, error: LinkError) {
+        match self.pending.only() {
+            Some(id) => self.answer(Some(id), Err(error)),
+            None => self.inbound.warn(error.to_string()),
+        }
     }
 
     fn answer(&self, id: Option<i64>, answer: Answered) {

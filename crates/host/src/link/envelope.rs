@@ -130,6 +130,13 @@ pub(crate) struct Bad {
     pub(crate) salvaged: Salvaged,
 }
 
+impl Bad {
+    /// Whether the bytes are JSON at all, though no message.
+    pub(crate) fn is_json(&self) -> bool {
+        matches!(self.reason, Reason::NotJsonRpc | Reason::Shape(_))
+    }
+}
+
 /// Why bytes are not a JSON-RPC message. No variant repeats content of the message, which may hold a secret.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum Reason {

@@ -22,6 +22,14 @@ pub enum LinkError {
     /// A placeholder has no value.
     #[error("{0}")]
     Resolve(ResolveError),
+    /// What is configured cannot be used.
+    #[error("{why}")]
+    Config {
+        /// The stable code of this case.
+        code: &'static str,
+        /// What cannot be used.
+        why: String,
+    },
     /// The child process ended.
     #[error("the server process ended ({exit}){}", Stderr(.stderr))]
     Exited {
@@ -159,7 +167,7 @@ impl LinkError {
             Self::Closed { .. } => "CONNECTION_CLOSED",
             Self::Stopped => "SERVER_STOPPED",
             Self::SlowStart { .. } | Self::TimedOut { .. } => "TIMED_OUT",
-            Self::TooLarge { code, .. } => code,
+            Self::Config { code, .. } | Self::TooLarge { code, .. } => code,
             Self::Unparsable { .. } => "UNPARSABLE_ANSWER",
             Self::InvalidEvent { .. } => "INVALID_SSE_EVENT_DATA",
             Self::Protocol { .. } => "PROTOCOL_ERROR",
@@ -190,6 +198,10 @@ impl LinkError {
 
     pub(crate) fn protocol(why: impl AsRef<str>) -> Self {
         Self::Protocol { why: quote(why.as_ref()) }
+    }
+
+    pub(crate) fn config(code: &'static str, why: impl AsRef<str>) -> Self {
+        Self::Config { code, why: quote(why.as_ref()) }
     }
 
     pub(crate) fn unparsable(why: impl AsRef<str>) -> Self {

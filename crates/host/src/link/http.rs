@@ -15,7 +15,11 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use reqwest::{Client, Method, RequestBuilder, Response, redirect};
-use tokio::{runtime::Handle, sync::Semaphore, time::timeout};
+use tokio::{
+    runtime::Handle,
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
 use url::Url;
 
 use super::{
@@ -45,6 +49,8 @@ const SIDE_POSTS: usize = 16;
 /// For a message without an answer, and for the farewell.
 const SIDE_POST_TIME: Duration = Duration::from_secs(5);
 const FAREWELL_TIME: Duration = Duration::from_secs(1);
+/// For what is still being posted when the connection ends.
+const LAST_POST_TIME: Duration = Duration::from_millis(200);
 
 /// One pooled client per connect time-out, made when first needed and shared by all servers of a host.
 #[derive(Clone, Debug, Default)]
@@ -121,9 +127,9 @@ pub(crate) struct HttpPlan<'a> {
 pub(crate) fn endpoint_url(plan: &HttpPlan<'_>) -> Result<Url, LinkError> {
     let text = plan.resolver.url(plan.server, plan.spec).map_err(LinkError::Resolve)?;
     let url = Url::parse(text.trim())
-        .map_err(|error| LinkError::protocol(format!("the configured url is not a URL: {error}")))?;
+        .map_err(|error| LinkError::config("BAD_URL", format!("the configured url is not a URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-        return Err(LinkError::protocol("the configured url is neither http nor https"));
+        return Err(LinkError::config("BAD_URL", "the configured url is neither http nor https"));
     }
     Ok(url)
 }
@@ -189,7 +195,8 @@ impl HttpWire {
             Media::None if response.status() == StatusCode::ACCEPTED => {
                 Err(LinkError::protocol("the request was accepted (HTTP 202) and never answered"))
             }
-            Media::None => Err(LinkError::protocol("the answer is empty")),
+            // Without a Content-Type it can only be JSON, or nothing.
+            Media::None => self.json_answer(response, request.id).await,
             Media::Other(kind) => Err(LinkError::protocol(format!(
                 "the answer is {kind}, neither JSON nor an event stream; is this the MCP endpoint's URL?"
             ))),
@@ -253,8 +260,15 @@ impl Outlet for HttpWire {
         let wire = self.clone();
         let task = async move {
             let _permit = permit;
-            if let Err(error) = wire.notify(message).await {
-                wire.0.inbound.warn(format!("a message could not be delivered: {error}"));
+            let stopped = async {
+                wire.0.inbound.stop.cancelled().await;
+                sleep(LAST_POST_TIME).await;
+            };
+            tokio::select! {
+                delivered = wire.notify(message) => if let Err(error) = delivered {
+                    wire.0.inbound.warn(format!("a message could not be delivered: {error}"));
+                },
+                () = stopped => {}
             }
         };
         self.0.inbound.tracker.spawn_on(task, &self.0.runtime);
@@ -290,10 +304,11 @@ impl Endpoint {
         let mut headers = HeaderMap::new();
         let configured = self.resolver.headers(&self.server, &self.spec).await;
         for (name, value) in configured.map_err(LinkError::Resolve)? {
-            let name = HeaderName::try_from(&name)
-                .map_err(|_| LinkError::protocol(format!("the configured header name `{name}` is not valid")))?;
+            let name = HeaderName::try_from(&name).map_err(|_| {
+                LinkError::config("BAD_HEADER", format!("the configured header name `{name}` is not valid"))
+            })?;
             let value = HeaderValue::try_from(&value).map_err(|_| {
-                LinkError::protocol(format!("the value of the configured header `{name}` is not valid"))
+                LinkError::config("BAD_HEADER", format!("the value of the configured header `{name}` is not valid"))
             })?;
             headers.append(name, sensitive(value));
         }

@@ -6,20 +6,20 @@
 use std::{
     collections::HashMap,
     fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use bytes::Bytes;
 use serde_json::{Value, value::RawValue};
-use tokio::{
-    sync::{Notify, Semaphore},
-    time::Instant,
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     channel::no_params,
@@ -28,6 +28,7 @@ use super::{
     envelope::{self, Envelope, Id},
     error::{LinkError, quote},
     input,
+    rate::Rate,
     tasks::OurTasks,
     wire::rpc_error,
 };
@@ -42,10 +43,7 @@ use crate::{
 pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
 /// Log messages and warnings of one server per second; more are counted and dropped.
-const TALK_PER_SECOND: u32 = 100;
-
-/// The longest time a person may take to answer one question.
-const LONGEST_ANSWER: Duration = Duration::from_secs(600);
+pub(crate) const TALK_PER_SECOND: u32 = 100;
 
 /// Where answers to a server's requests go. Never waits: what does not fit is dropped.
 pub(crate) trait Outlet: Send + Sync {
@@ -60,6 +58,14 @@ pub(crate) struct Flight {
     pub(crate) clock: Arc<Clock>,
     pub(crate) asker: SharedAsker,
     pub(crate) on_progress: Option<OnProgress>,
+    /// Cancelled when nobody waits for the answer any more.
+    given_up: CancellationToken,
+}
+
+impl Flight {
+    pub(crate) fn new(clock: Arc<Clock>, asker: SharedAsker, on_progress: Option<OnProgress>) -> Self {
+        Self { clock, asker, on_progress, given_up: CancellationToken::new() }
+    }
 }
 
 impl fmt::Debug for Flight {
@@ -73,12 +79,33 @@ impl fmt::Debug for Flight {
 pub(crate) struct Changed {
     tools: AtomicBool,
     wake: Notify,
+    /// Listing has begun: a subscription that begins later has missed something, perhaps.
+    listed: AtomicBool,
+    subscribed: Notify,
 }
 
 impl Changed {
     pub(crate) fn raise(&self) {
         self.tools.store(true, Ordering::Release);
         self.wake.notify_one();
+    }
+
+    /// The tools are being listed.
+    pub(crate) fn listing(&self) {
+        self.listed.store(true, Ordering::Release);
+    }
+
+    /// A subscription to changes has begun.
+    fn subscribe(&self) {
+        self.subscribed.notify_one();
+        if self.listed.load(Ordering::Acquire) {
+            self.raise();
+        }
+    }
+
+    /// Ends when a subscription begins.
+    pub(crate) async fn subscribed(&self) {
+        self.subscribed.notified().await;
     }
 
     /// Ends when the tools have changed since the last call; any number of notifications is one change.
@@ -103,8 +130,10 @@ pub(crate) struct Inbound {
     pub(crate) stop: CancellationToken,
     flights: Mutex<HashMap<i64, Arc<Flight>>>,
     answering: Arc<Semaphore>,
+    /// Questions of the server that are being answered, by their id as JSON.
+    questions: Mutex<HashMap<String, CancellationToken>>,
     our_tasks: OurTasks,
-    talk: Mutex<Talk>,
+    talk: Rate,
     ignored: AtomicU64,
 }
 
@@ -112,13 +141,6 @@ impl fmt::Debug for Inbound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inbound").field("server", &self.server).finish_non_exhaustive()
     }
-}
-
-#[derive(Debug)]
-struct Talk {
-    second: Instant,
-    said: u32,
-    dropped: u64,
 }
 
 impl Inbound {
@@ -141,15 +163,17 @@ impl Inbound {
             stop,
             flights: Mutex::default(),
             answering: Arc::new(Semaphore::new(server_requests)),
-            talk: Mutex::new(Talk { second: Instant::now(), said: 0, dropped: 0 }),
+            questions: Mutex::default(),
+            talk: Rate::new(TALK_PER_SECOND),
             ignored: AtomicU64::new(0),
         })
     }
 
     /// Registers a request for progress and questions until the guard is dropped.
     pub(crate) fn takeoff(self: &Arc<Self>, id: i64, flight: Flight) -> Airborne {
+        let given_up = flight.given_up.clone();
         self.flights().insert(id, Arc::new(flight));
-        Airborne { id, inbound: self.clone() }
+        Airborne { id, inbound: self.clone(), given_up: Some(given_up) }
     }
 
     /// Takes a notification or a request of the server. `from` is the request of ours on whose stream it came, where
@@ -190,7 +214,9 @@ impl Inbound {
             "notifications/progress" => self.progress(params, from),
             "notifications/tools/list_changed" => self.changed.raise(),
             "notifications/message" => self.log(params),
+            "notifications/subscriptions/acknowledged" => self.changed.subscribe(),
             "notifications/cancelled" if self.era.get() == Some(&Era::Modern) => self.unsubscribed.notify_waiters(),
+            "notifications/cancelled" => self.withdraw(params),
             // Resources and prompts are listed when they are asked for: there is nothing to refresh.
             _ => {}
         }
@@ -208,9 +234,32 @@ impl Inbound {
         if let Some(flight) = flight {
             flight.clock.touch();
             if let Some(on_progress) = &flight.on_progress {
-                on_progress(progress);
+                // Foreign code on the task that reads: its panic must not be the end of the connection.
+                let told = catch_unwind(AssertUnwindSafe(|| on_progress(progress)));
+                if told.is_err() {
+                    tracing::warn!("a listener for progress panicked");
+                }
             }
         }
+    }
+
+    /// The server takes a question back.
+    fn withdraw(&self, params: Option<&RawValue>) {
+        #[derive(serde::Deserialize)]
+        struct Cancelled {
+            #[serde(rename = "requestId")]
+            id: Value,
+        }
+        let Some(Cancelled { id }) = params.and_then(|raw| serde_json::from_str(raw.get()).ok()) else {
+            return;
+        };
+        if let Some(question) = self.questions().remove(&id.to_string()) {
+            question.cancel();
+        }
+    }
+
+    fn questions(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn log(&self, params: Option<&RawValue>) {
@@ -232,26 +281,16 @@ impl Inbound {
     }
 
     fn may_talk(&self) -> bool {
-        let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
-        if talk.second.elapsed() >= Duration::from_secs(1) {
-            let dropped = std::mem::take(&mut talk.dropped);
-            talk.second = Instant::now();
-            talk.said = 0;
-            if dropped > 0 {
-                drop(talk);
-                (self.events)(Event::McpServerWarning {
-                    server: self.server.clone(),
-                    warning: format!("{dropped} messages were dropped: more than {TALK_PER_SECOND} a second"),
-                });
-                return true;
-            }
+        let Some(dropped) = self.talk.allow() else {
+            return false;
+        };
+        if dropped > 0 {
+            (self.events)(Event::McpServerWarning {
+                server: self.server.clone(),
+                warning: format!("{dropped} messages were dropped: more than {TALK_PER_SECOND} a second"),
+            });
         }
-        talk.said += 1;
-        let fits = talk.said <= TALK_PER_SECOND;
-        if !fits {
-            talk.dropped += 1;
-        }
-        fits
+        true
     }
 
     fn asked(&self, id: Id, question: Question, outlet: &Arc<dyn Outlet>) {
@@ -268,12 +307,15 @@ impl Inbound {
             respond::<Value>(outlet, &id, Err(&refusal));
             return;
         };
-        let (outlet, stop) = (outlet.clone(), self.stop.clone());
+        let (outlet, inbound, withdrawn) = (outlet.clone(), question.inbound.clone(), self.stop.child_token());
+        let key = serde_json::to_string(&id).unwrap_or_default();
+        self.questions().insert(key.clone(), withdrawn.clone());
         self.tracker.spawn(async move {
             let _permit = permit;
-            if let Some(answer) = stop.run_until_cancelled(question.answer()).await {
+            if let Some(answer) = withdrawn.run_until_cancelled(question.answer()).await {
                 respond(&outlet, &id, answer.as_ref());
             }
+            inbound.questions().remove(&key);
         });
     }
 
@@ -309,13 +351,24 @@ fn respond<R: serde::Serialize>(outlet: &Arc<dyn Outlet>, id: &Id, answer: Resul
 /// A request that is in the air; landing removes it.
 #[derive(Debug)]
 pub(crate) struct Airborne {
-    id: i64,
+    pub(crate) id: i64,
     inbound: Arc<Inbound>,
+    given_up: Option<CancellationToken>,
+}
+
+impl Airborne {
+    /// The answer has come.
+    pub(crate) fn answered(&mut self) {
+        self.given_up = None;
+    }
 }
 
 impl Drop for Airborne {
     fn drop(&mut self) {
         self.inbound.flights().remove(&self.id);
+        if let Some(given_up) = &self.given_up {
+            given_up.cancel();
+        }
     }
 }
 
@@ -349,6 +402,7 @@ impl Question {
             }
             _ => self.inbound.asker.clone(),
         };
+        let given_up = flight.as_ref().map(|flight| flight.given_up.clone()).unwrap_or_default();
         // Without a stream of its own it may belong to any call: none of them may run out meanwhile.
         let waiting = match (self.from, flight) {
             (Some(_), Some(flight)) => vec![flight],
@@ -356,9 +410,10 @@ impl Question {
         };
         let _paused: Vec<_> = waiting.iter().map(|flight| flight.clock.pause()).collect();
         let answer = input::answer(&asker, &self.inbound.server, &self.method, &self.params);
-        match tokio::time::timeout(LONGEST_ANSWER, answer).await {
-            Ok(answer) => answer,
-            Err(_) => Err(input::Refusal::unanswered()),
+        tokio::select! {
+            answer = answer => answer,
+            // The call that it belongs to was given up.
+            () = given_up.cancelled() => Err(input::Refusal::unanswered()),
         }
     }
 }
@@ -377,10 +432,19 @@ impl Closed {
         self.token.cancel();
     }
 
+    /// Ends the connection, without a better reason, when the guard is dropped.
+    pub(crate) fn on_drop(&self) -> DropGuard {
+        self.token.clone().drop_guard()
+    }
+
     /// Waits for the end and tells why.
     pub(crate) async fn wait(&self) -> LinkError {
         self.token.cancelled().await;
         self.why()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.token.is_cancelled()
     }
 
     pub(crate) fn why(&self) -> LinkError {

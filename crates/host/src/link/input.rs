@@ -1,7 +1,10 @@
 //! Answers to what a server wants to know: elicitation, sampling, roots. The same for requests of the legacy era and
 //! for the input rounds of the modern one.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
+use tokio::time::timeout;
 use url::Url;
 
 use super::error::quote;
@@ -9,6 +12,9 @@ use crate::{
     ask::{Abilities, Elicitation, Elicited, SharedAsker},
     spec::ServerName,
 };
+
+/// The longest time that one answer may take.
+const LONGEST_ANSWER: Duration = Duration::from_secs(600);
 
 /// A request that was not answered, as a JSON-RPC error.
 #[derive(Debug)]
@@ -55,13 +61,17 @@ pub(crate) fn capabilities(abilities: Abilities, legacy: bool) -> Value {
     Value::Object(declared)
 }
 
-/// Answers one request for input. What the asker did not declare is refused, not asked.
+/// Answers one request for input, within ten minutes. What the asker did not declare is refused, not asked.
 pub(crate) async fn answer(
     asker: &SharedAsker,
     server: &ServerName,
     method: &str,
     params: &Value,
 ) -> Result<Value, Refusal> {
+    timeout(LONGEST_ANSWER, ask(asker, server, method, params)).await.unwrap_or_else(|_| Err(Refusal::unanswered()))
+}
+
+async fn ask(asker: &SharedAsker, server: &ServerName, method: &str, params: &Value) -> Result<Value, Refusal> {
     let abilities = asker.abilities();
     match method {
         "elicitation/create" => elicit(asker, server, params).await,

@@ -79,7 +79,7 @@ async fn read(down: &HttpWire, desk: &Desk, found: oneshot::Sender<String>) -> L
             Ok(None) => {
                 return LinkError::Closed { why: "the event stream ended".into(), stderr: String::new() };
             }
-            Err(error) => desk.inbound.warn(error.to_string()),
+            Err(error) => desk.unreadable(error),
         }
     }
 }

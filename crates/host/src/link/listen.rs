@@ -20,20 +20,25 @@ const METHOD_NOT_FOUND: i64 = -32601;
 
 impl Link {
     /// Begins to listen, for as long as the connection lives. The future ends when the standing stream of legacy HTTP is
-    /// open, or cannot be; at once for everything else.
+    /// open, or cannot be, or when the subscription is acknowledged; at once where there is neither.
     pub(crate) fn listen(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut opened: Option<oneshot::Receiver<()>> = None;
+        let mut subscribed = None;
         match (&self.channel().wire, self.session().era) {
             (Wire::Http(http), Era::Legacy) if http.has_session() => opened = Some(http.listen()),
             (_, Era::Modern) if self.session().capabilities.list_changed("tools") => {
                 let link = self.clone();
                 self.spawn(async move { link.subscribe().await });
+                subscribed = Some(self.channel().inbound.clone());
             }
             _ => {}
         }
         async move {
             if let Some(opened) = opened {
                 let _ = opened.await;
+            }
+            if let Some(inbound) = subscribed {
+                inbound.changed.subscribed().await;
             }
         }
     }
@@ -58,8 +63,6 @@ impl Link {
             }
             wait = if born.elapsed() >= PROVEN { FIRST_WAIT } else { (wait * 2).min(LONGEST_WAIT) };
             sleep(wait).await;
-            // Whatever changed while nobody listened is found by listing again.
-            self.channel().inbound.changed.raise();
         }
     }
 }

@@ -10,6 +10,8 @@ use tokio::time::timeout;
 use super::{Link, channel::Ask, decode, error::LinkError, param_headers::ParamHeaders, validate::Validator};
 use crate::{mcp::Tool, spec::Era};
 
+const METHOD_NOT_FOUND: i64 = -32601;
+
 /// A tool as listed on this connection.
 #[derive(Debug)]
 pub(crate) struct ListedTool {
@@ -18,6 +20,13 @@ pub(crate) struct ListedTool {
     pub(crate) headers: ParamHeaders,
     /// Its output schema, compiled when it is first needed.
     validator: OnceLock<Result<Validator, String>>,
+}
+
+/// By what the server said of it.
+impl PartialEq for ListedTool {
+    fn eq(&self, other: &Self) -> bool {
+        self.tool == other.tool
+    }
 }
 
 impl ListedTool {
@@ -56,12 +65,14 @@ impl Link {
     /// Lists all tools. A tool that cannot be read is quarantined alone.
     pub(crate) async fn list_tools(&self) -> Result<Listed, LinkError> {
         let mut listed = Listed::default();
-        if self.session().era == Era::Legacy && self.session().capabilities.tools.is_none() {
+        let promised = self.session().capabilities.tools.is_some();
+        if self.session().era == Era::Legacy && !promised {
             return Ok(listed);
         }
+        self.channel().inbound.changed.listing();
         let mut seen = HashSet::new();
         let mut fresh_for = None;
-        self.pages("tools/list", "tools", |page, items| {
+        let pages = self.pages("tools/list", "tools", |page, items| {
             let ttl = ttl(page);
             fresh_for = Some(fresh_for.map_or(ttl, |fresh: Duration| fresh.min(ttl)));
             for raw in items {
@@ -71,8 +82,12 @@ impl Link {
                     Err(why) => listed.quarantined.push((name_of(raw), why)),
                 }
             }
-        })
-        .await?;
+        });
+        match pages.await {
+            // It promised no tools and has none.
+            Err(LinkError::Rpc(error)) if !promised && error.code == METHOD_NOT_FOUND => {}
+            pages => pages?,
+        }
         listed.fresh_for = fresh_for.unwrap_or_default();
         Ok(listed)
     }

@@ -72,9 +72,9 @@ impl Link {
                 meta: &meta,
                 cancellable: true,
             };
-            let flight =
-                Flight { clock: clock.clone(), asker: request.asker.clone(), on_progress: request.on_progress.clone() };
-            let result = match self.channel().ask(ask, Some(flight)).await {
+            let flight = || Flight::new(clock.clone(), request.asker.clone(), request.on_progress.clone());
+            let mut airborne = self.channel().takeoff(flight());
+            let result = match self.channel().fly(ask, &mut airborne).await {
                 Err(LinkError::Rpc(error)) if error.code == URL_ELICITATION_REQUIRED => {
                     self.visit_urls(error, &request, clock).await?;
                     continue;
@@ -92,7 +92,8 @@ impl Link {
             match decode::answer(&result)? {
                 Answer::Complete => return Ok(result),
                 Answer::InputRequired(wanted) => self.give_input(wanted, &mut request, clock).await?,
-                Answer::Task(task) => return self.follow(task, clock).await,
+                // Progress of the task comes under the token of the call, which stays in the air.
+                Answer::Task(task) => return self.follow(task, flight()).await,
             }
         }
         Err(LinkError::protocol(format!("it asked for input more than {MOST_ROUNDS} times")))
@@ -148,7 +149,7 @@ impl Link {
     }
 
     /// Waits for the result of a task, and cancels the task when nobody waits any more.
-    async fn follow(&self, task: Value, clock: &Clock) -> Result<Bytes, LinkError> {
+    async fn follow(&self, task: Value, flight: Flight) -> Result<Bytes, LinkError> {
         let id = task["taskId"].as_str().ok_or_else(|| LinkError::protocol("a task without an id"))?.to_owned();
         let params = json!({ "taskId": id });
         let mut abandoned = AbandonedTask { link: self, task: Some(id) };
@@ -158,13 +159,13 @@ impl Link {
             let wait = Duration::from_millis(poll.unwrap_or(1_000)).clamp(SHORTEST_POLL, LONGEST_POLL);
             sleep(wait).await;
             let seen = self.channel().ask(Ask::new("tasks/get", &params), None).await?;
-            clock.touch();
+            flight.clock.touch();
             let seen: Value = serde_json::from_slice(&seen).unwrap_or(Value::Null);
             status = seen["status"].as_str().unwrap_or_default().to_owned();
             poll = seen["pollInterval"].as_u64().or(poll);
         }
         // `tasks/result` waits for the end; a task that wants input asks for it meanwhile.
-        let result = self.channel().ask(Ask::new("tasks/result", &params), None).await;
+        let result = self.channel().ask(Ask::new("tasks/result", &params), Some(flight)).await;
         abandoned.task = None;
         result
     }

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The tools of one server. Immutable; shared by every catalog that shows them.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct ToolSet {
     /// Those that exist for us, in the server's order, with what each costs a model in tokens.
     pub(crate) tools: Vec<(Arc<ListedTool>, usize)>,

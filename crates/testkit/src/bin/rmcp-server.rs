@@ -26,11 +26,7 @@ use rmcp::{
     },
 };
 use serde_json::{Value, json};
-use tokio::{
-    io::AsyncReadExt as _,
-    net::TcpListener,
-    sync::watch,
-};
+use tokio::{io::AsyncReadExt as _, net::TcpListener, sync::watch};
 
 /// The `requestState` of the one question that is asked, with what must survive an echo byte for byte.
 const STATE: &str = "st.ate/with+special=chars and \"quotes\"";
@@ -231,11 +227,8 @@ impl ServerHandler for Demo {
 
 async fn over_http() -> std::io::Result<()> {
     let demo = Demo::default();
-    let service: StreamableHttpService<Demo, LocalSessionManager> = StreamableHttpService::new(
-        move || Ok(demo.clone()),
-        Arc::default(),
-        StreamableHttpServerConfig::default(),
-    );
+    let service: StreamableHttpService<Demo, LocalSessionManager> =
+        StreamableHttpService::new(move || Ok(demo.clone()), Arc::default(), StreamableHttpServerConfig::default());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/mcp", listener.local_addr()?);
     writeln!(std::io::stdout(), "listening {url}")?;

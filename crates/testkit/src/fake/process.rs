@@ -77,6 +77,8 @@ fn die_by(number: i32) -> ! {
 /// Stops this process, with all its threads, until somebody continues it.
 pub(crate) fn freeze() {
     let _sent = kill(Pid::this(), Signal::SIGSTOP);
+    // It takes a moment until every thread has stopped: nothing may be answered meanwhile.
+    std::thread::sleep(Duration::from_millis(50));
 }
 
 /// Blocks the signals that ask a process to end. To be called before any thread is started: threads inherit the mask.

@@ -24,9 +24,7 @@ pub(super) fn convert_root(mut schema: Schema, report: &mut Report) -> Schema {
     if schema.remove("nullable").is_some() {
         report.within("nullable", |report| report.note("removed, for arguments are never null"));
     }
-    let mut converted = typed("object", schema, false, report);
-    converted.entry("properties").or_insert_with(|| Value::Object(Map::new()));
-    converted
+    typed("object", schema, false, report)
 }
 
 fn convert_value(schema: Value, report: &mut Report) -> Value {
@@ -44,17 +42,20 @@ fn convert(mut schema: Schema, report: &mut Report) -> Schema {
     }
     soften_exclusive_bounds(&mut schema, report);
     unroll_tuple(&mut schema, report);
-    let mut nullable = take_null(&mut schema, report);
-    let alternatives = take_alternatives(&mut schema, &mut nullable, report);
+    let is_marked = schema.remove("nullable") == Some(Value::Bool(true));
+    let mut has_null = take_null(&mut schema, report);
+    let alternatives = take_alternatives(&mut schema, &mut has_null, report);
+    let nullable = is_marked || has_null;
     if alternatives.len() > 1 {
         return any_of(schema, alternatives, nullable, report);
     }
     if let Some(only) = alternatives.into_iter().next() {
         return with_only(schema, only, nullable, report);
     }
-    let mut types = take_types(&mut schema);
+    let mut types = take_types(&mut schema, report);
     match types.len() {
-        0 if nullable && !has_structure(&schema) => typed("string", schema, true, report),
+        // Null and nothing else.
+        0 if has_null && !has_structure(&schema) => typed("string", schema, true, report),
         0 => anything(schema, nullable, report),
         1 => typed(types.swap_remove(0), schema, nullable, report),
         _ => {
@@ -68,7 +69,6 @@ fn convert(mut schema: Schema, report: &mut Report) -> Schema {
 
 /// Takes every mention of null out and returns whether there was one.
 fn take_null(schema: &mut Schema, report: &mut Report) -> bool {
-    let is_nullable = schema.remove("nullable") == Some(Value::Bool(true));
     let mut found = schema.get("type").is_some_and(|only| only == "null");
     if found {
         schema.remove("type");
@@ -85,11 +85,11 @@ fn take_null(schema: &mut Schema, report: &mut Report) -> bool {
     if found {
         report.note("wrote null as `nullable`");
     }
-    is_nullable || found
+    found
 }
 
 /// Takes `anyOf` and `oneOf` out. Returns the alternatives that must stay such, none where the schema can do without.
-fn take_alternatives(schema: &mut Schema, nullable: &mut bool, report: &mut Report) -> Vec<Schema> {
+fn take_alternatives(schema: &mut Schema, has_null: &mut bool, report: &mut Report) -> Vec<Schema> {
     let keyword = if schema.contains_key("anyOf") { "anyOf" } else { "oneOf" };
     let alternatives = match schema.remove(keyword) {
         Some(Value::Array(alternatives)) => alternatives,
@@ -99,7 +99,7 @@ fn take_alternatives(schema: &mut Schema, nullable: &mut bool, report: &mut Repo
         report.within("oneOf", |report| report.note("written as `anyOf`"));
     }
     let is_null = |one: &Value| one.get("type").is_some_and(|only| only == "null");
-    *nullable |= alternatives.iter().any(is_null);
+    *has_null |= alternatives.iter().any(is_null);
     let mut rest: Vec<Value> = alternatives.into_iter().filter(|one| one.is_object() && !is_null(one)).collect();
     if schema.contains_key("properties") {
         report.within(keyword, |report| root::unite(schema, rest, keyword == "oneOf", report));
@@ -192,19 +192,30 @@ fn any_of(schema: Schema, alternatives: Vec<Schema>, nullable: bool, report: &mu
     Map::from_iter([("anyOf".into(), Value::Array(converted))])
 }
 
+/// Gemini's types, without null.
+const TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
+
 /// The types that a schema allows, from `type` or else from what only makes sense for one.
-fn take_types(schema: &mut Schema) -> Vec<&'static str> {
-    const NAMES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
+fn take_types(schema: &mut Schema, report: &mut Report) -> Vec<&'static str> {
     let named: Vec<Value> = match schema.remove("type") {
         Some(Value::Array(types)) => types,
         Some(only) => vec![only],
         None => Vec::new(),
     };
     if !named.is_empty() {
-        return NAMES.into_iter().filter(|name| named.iter().any(|given| given == name)).collect();
+        return TYPES.into_iter().filter(|name| named.iter().any(|given| given == name)).collect();
     }
+    let inferred = inferred_types(schema);
+    if !inferred.is_empty() {
+        report.note("added the `type` that the other keywords are for");
+    }
+    inferred
+}
+
+/// The types of the values in `enum`, or else the one that the keywords are for.
+fn inferred_types(schema: &Schema) -> Vec<&'static str> {
     if let Some(Value::Array(values)) = schema.get("enum") {
-        return NAMES.into_iter().filter(|kind| values.iter().any(|value| type_of(value) == *kind)).collect();
+        return TYPES.into_iter().filter(|kind| values.iter().any(|value| type_of(value) == *kind)).collect();
     }
     let hints: [(&str, &[&str]); 4] = [
         ("object", &["properties", "required", "additionalProperties", "patternProperties", "minProperties"]),
@@ -336,8 +347,11 @@ fn fit_properties(schema: &mut Schema, report: &mut Report) {
                 });
             });
         }
-        if !converted.is_empty() {
+        let is_root = report.depth() == 0;
+        if is_root || !converted.is_empty() {
             schema.insert("properties".into(), Value::Object(converted));
+        } else {
+            report.within("properties", |report| report.note("removed, for there are none"));
         }
     }
     keep_defined_required(schema, report);

@@ -507,6 +507,8 @@ fn gemini_gets_one_type_and_nullable() {
         gemini(json!({"properties": {"a": {"type": "boolean"}}})),
         json!({"type": "object", "properties": {"a": {"type": "boolean"}}})
     );
+    assert_eq!(gemini(json!({"type": "null"})), json!({"type": "string", "nullable": true}));
+    assert_eq!(gemini(json!({"nullable": true}))["anyOf"][3], json!({"type": "object", "nullable": true}));
     assert_eq!(gemini(json!({"type": "array"}))["items"]["anyOf"].as_array().unwrap().len(), 4);
 }
 

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::{
     super::{
-        envelope::Envelope,
+        envelope::{Envelope, Id},
         error::{LinkError, quote},
         wire::{Answered, answered, messages, rpc_error},
     },
@@ -25,12 +25,16 @@ impl HttpWire {
     /// The answer in a JSON body.
     pub(super) async fn json_answer(&self, response: Response, id: i64) -> Answered {
         let body = self.read(response).await?;
-        self.find_answer(&body, id)
+        if body.is_empty() {
+            return Err(LinkError::protocol("the answer is empty"));
+        }
+        self.find_answer(&body, id, true)
             .unwrap_or_else(|| Err(LinkError::protocol("the body holds no answer to this request")))
     }
 
-    /// Our answer in these bytes, or that it cannot be read; everything else in them is handed on.
-    pub(super) fn find_answer(&self, bytes: &Bytes, id: i64) -> Option<Answered> {
+    /// Our answer in these bytes, or that it cannot be read; everything else in them is handed on. If they are not the
+    /// `whole` of what comes, JSON that is no message and not ours is passed over.
+    pub(super) fn find_answer(&self, bytes: &Bytes, id: i64, whole: bool) -> Option<Answered> {
         let mut found = None;
         messages(bytes, |message| match message {
             Ok(Envelope::Response { id: named, outcome }) if named.number() == Some(id) => {
@@ -39,6 +43,9 @@ impl HttpWire {
             // On a stream of its own, an error without an id is the answer.
             Ok(Envelope::Orphan { error }) => found = Some(Err(LinkError::Rpc(rpc_error(error)))),
             Ok(other) => self.0.inbound.accept(other, Some(id), &self.outlet()),
+            Err(bad) if !whole && bad.is_json() && bad.salvaged.id.as_ref().and_then(Id::number) != Some(id) => {
+                self.0.inbound.noise("an event that is no MCP message", bytes);
+            }
             Err(bad) => found = Some(Err(LinkError::unparsable(bad.to_string()))),
         });
         found

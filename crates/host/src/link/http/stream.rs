@@ -146,7 +146,7 @@ impl HttpWire {
         if event.data.is_empty() || !is_message(event) {
             return None;
         }
-        let answer = self.find_answer(&Bytes::copy_from_slice(event.data.as_bytes()), id)?;
+        let answer = self.find_answer(&Bytes::copy_from_slice(event.data.as_bytes()), id, false)?;
         Some(answer.map_err(|error| match error {
             LinkError::Unparsable { why } => LinkError::InvalidEvent { why },
             error => error,

@@ -1,0 +1,365 @@
+//! The task that owns one connection after the other.
+
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{Again, Snapshot, State, Surroundings, ToolSet};
+use crate::{
+    event::Event,
+    link::{Connection, Link, LinkError, quote},
+    spec::{Era, Protocol, Retry, ServerName, ServerSpec},
+};
+
+/// A connection that lived this long has proven itself: attempts are counted anew.
+const PROVEN: Duration = Duration::from_secs(30);
+/// Between two listings of a server whose tools change all the time.
+const SHORTEST_RELIST: Duration = Duration::from_millis(250);
+const LONGEST_RELIST: Duration = Duration::from_secs(30);
+/// Listings per minute up to which a server is not called restless.
+const RESTFUL: u32 = 5;
+/// How long the first listing waits for the server's standing stream to open.
+const STREAM_OPENS: Duration = Duration::from_secs(3);
+/// Before a failed listing is tried again.
+const LIST_RETRY: Duration = Duration::from_secs(10);
+/// The longest `Retry-After` that is honoured.
+const LONGEST_ASKED: Duration = Duration::from_secs(60);
+/// A call can cut a back-off short, but not more often than this.
+const SHORTEST_NUDGE: Duration = Duration::from_secs(1);
+
+/// See the module.
+pub(super) struct Task {
+    pub(super) name: ServerName,
+    pub(super) spec: Arc<ServerSpec>,
+    pub(super) around: Surroundings,
+    pub(super) publish: watch::Sender<Snapshot>,
+    pub(super) again: Arc<Again>,
+    pub(super) stop: CancellationToken,
+}
+
+/// What to do after a connection.
+enum Next {
+    /// Connect again, at once.
+    Now,
+    /// Wait, then connect again.
+    Later {
+        error: LinkError,
+        /// Whether an attempt to connect ended so, rather than a connection.
+        attempt: bool,
+    },
+    Stop,
+}
+
+impl Task {
+    /// Runs until it is told to stop; nothing of the server is left then.
+    pub(super) async fn run(self) {
+        let stop = self.stop.clone();
+        let mut failures = 0;
+        let mut era = None;
+        loop {
+            self.publish(|snapshot| snapshot.state = State::Connecting);
+            let connecting = Box::pin(self.connect(&mut era));
+            let next = match stop.run_until_cancelled(connecting).await {
+                None => Next::Stop,
+                Some(Err(error)) => Next::Later { error, attempt: true },
+                Some(Ok(connection)) => {
+                    let born = Instant::now();
+                    let next = self.live(connection).await;
+                    if born.elapsed() >= PROVEN {
+                        failures = 0;
+                    }
+                    next
+                }
+            };
+            match next {
+                Next::Stop => break,
+                Next::Now => {}
+                Next::Later { error, attempt } => {
+                    let wait = self.wait_after(error, attempt, &mut failures);
+                    if stop.run_until_cancelled(wait).await.is_none() {
+                        break;
+                    }
+                }
+            }
+        }
+        self.publish(|snapshot| {
+            snapshot.state = State::Disconnected;
+            snapshot.link = None;
+            snapshot.attempts += 1;
+        });
+    }
+
+    async fn connect(&self, era: &mut Option<Era>) -> Result<Connection, LinkError> {
+        let fingerprint = self.spec.fingerprint();
+        if era.is_none()
+            && self.spec.protocol == Protocol::Auto
+            && let Some(memory) = &self.around.memory
+        {
+            *era = memory.era(&fingerprint).await;
+        }
+        let first = era.unwrap_or(Era::Modern);
+        let connection = self.around.connector.connect(&self.name, &self.spec, first).await?;
+        let found = connection.link.session().era;
+        if *era != Some(found) {
+            *era = Some(found);
+            if let Some(memory) = &self.around.memory {
+                memory.remember_era(&fingerprint, found).await;
+            }
+        }
+        Ok(connection)
+    }
+
+    /// Uses a connection until it ends; tells what to do then.
+    async fn live(&self, connection: Connection) -> Next {
+        let link = connection.link.clone();
+        let stopped = self.stop.run_until_cancelled(self.serve(&link)).await;
+        self.publish(|snapshot| {
+            snapshot.link = None;
+            snapshot.state = State::Connecting;
+        });
+        connection.shutdown().await;
+        let Some(why) = stopped else {
+            self.tell(Event::McpServerDisconnected { server: self.name.clone(), reason: None });
+            return Next::Stop;
+        };
+        let Some(error) = why else { return Next::Now };
+        self.tell(Event::McpServerDisconnected { server: self.name.clone(), reason: Some(error.to_string()) });
+        match error {
+            // The server forgot us, which is no fault of its health: begin a new session at once.
+            LinkError::SessionNotFound => Next::Now,
+            error => Next::Later { error, attempt: false },
+        }
+    }
+
+    /// Lists, publishes and watches; ends with the connection, or with `None` when a fresh one is wanted.
+    async fn serve(&self, link: &Link) -> Option<LinkError> {
+        let mut pace = Pace::new();
+        // First listen, then list: nothing that changes in between is missed, and no question comes to a stream that is
+        // not open yet.
+        tokio::select! {
+            why = link.closed() => return Some(why),
+            _ = timeout(STREAM_OPENS, link.listen()) => {}
+        }
+        let mut listed = self.list(link).await;
+        loop {
+            pace.listed();
+            let refresh = match &listed {
+                Ok(fresh_for) if fresh_for.is_zero() => None,
+                Ok(fresh_for) => Some(*fresh_for),
+                Err(error) if error.ends_the_connection() => return Some(error.clone()),
+                Err(_) => Some(LIST_RETRY),
+            };
+            let refresh = refresh.map(|after| Instant::now() + after.max(SHORTEST_RELIST));
+            tokio::select! {
+                why = link.closed() => return Some(why),
+                () = self.again.now.notified() => return None,
+                () = async { sleep_until(refresh.unwrap_or_else(Instant::now)).await }, if refresh.is_some() => {}
+                () = link.tools_changed() => {
+                    if pace.is_restless() {
+                        self.warn("its tools change all the time; they are listed less often now");
+                    }
+                    tokio::select! {
+                        why = link.closed() => return Some(why),
+                        () = pace.pause() => {}
+                    }
+                }
+            }
+            listed = self.list(link).await;
+        }
+    }
+
+    /// Lists the tools and publishes them; gives the time for which the list is fresh.
+    async fn list(&self, link: &Link) -> Result<Duration, LinkError> {
+        let listed = tokio::select! {
+            listed = link.list_tools() => listed,
+            why = link.closed() => Err(why),
+        };
+        match listed {
+            Ok(listed) => {
+                let fresh_for = listed.fresh_for;
+                self.publish_tools(link, ToolSet::new(listed, &self.spec.tools));
+                Ok(fresh_for)
+            }
+            Err(error) if error.ends_the_connection() => Err(error),
+            Err(error) => {
+                self.publish(|snapshot| {
+                    snapshot.connected(link);
+                    snapshot.state = State::ToolsFailed { error: error.to_string() };
+                    snapshot.error = Some(Arc::new(error.clone()));
+                });
+                self.tell(Event::McpServerError { server: self.name.clone(), error: error.to_string() });
+                Err(error)
+            }
+        }
+    }
+
+    /// Publishes a list of tools. One that says the same again is no change.
+    fn publish_tools(&self, link: &Link, tools: ToolSet) {
+        let before = self.publish.borrow().clone();
+        let same = *before.tools == tools;
+        if !same {
+            for (name, why) in &tools.quarantined {
+                self.warn(&format!("the tool {name} cannot be used: {why}"));
+            }
+        }
+        let tools = if same { before.tools } else { Arc::new(tools) };
+        let count = tools.tools.len();
+        self.publish(|snapshot| {
+            snapshot.connected(link);
+            snapshot.state = State::Connected { tools: count };
+            snapshot.tools = tools;
+            snapshot.error = None;
+        });
+        if before.link.is_none() {
+            self.tell(Event::McpServerConnected { server: self.name.clone(), tool_count: count });
+        }
+    }
+
+    /// Publishes why there is no connection and waits for the next attempt.
+    async fn wait_after(&self, error: LinkError, attempt: bool, failures: &mut u32) {
+        *failures += 1;
+        let Retry { attempts, first, longest } = self.spec.retry;
+        let text = error.to_string();
+        self.tell(Event::McpServerError { server: self.name.clone(), error: text.clone() });
+        let needs_auth = matches!(error, LinkError::NeedsAuth { .. });
+        let asked = match error {
+            LinkError::RateLimited { retry_after } => retry_after.unwrap_or_default().min(LONGEST_ASKED),
+            _ => Duration::ZERO,
+        };
+        let wait = || backoff(*failures, first, longest, self.jitter(*failures)).max(asked);
+        let wait = (!needs_auth && *failures <= attempts).then(wait);
+        let state = match wait {
+            _ if needs_auth => State::NeedsAuth { how: text },
+            None => State::Failed { error: text },
+            Some(wait) => State::Reconnecting {
+                attempt: *failures,
+                attempts,
+                in_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+                error: text,
+            },
+        };
+        self.publish(|snapshot| {
+            snapshot.state = state;
+            snapshot.link = None;
+            snapshot.error = Some(Arc::new(error));
+            snapshot.attempts += u64::from(attempt);
+        });
+        let nudged = async {
+            sleep(SHORTEST_NUDGE.min(wait.unwrap_or(SHORTEST_NUDGE))).await;
+            if needs_auth {
+                std::future::pending::<()>().await;
+            }
+            self.again.nudge.notified().await;
+        };
+        tokio::select! {
+            () = async { sleep(wait.unwrap_or_default()).await }, if wait.is_some() => {}
+            () = nudged => {}
+            () = self.again.now.notified() => *failures = 0,
+        }
+    }
+
+    /// Between 0 and 1, different for every host, server and attempt.
+    fn jitter(&self, failures: u32) -> f64 {
+        let mut hash = DefaultHasher::new();
+        (self.around.jitter, &self.name, failures).hash(&mut hash);
+        f64::from(u32::try_from(hash.finish() >> 32).unwrap_or(0)) / f64::from(u32::MAX)
+    }
+
+    fn publish(&self, change: impl FnOnce(&mut Snapshot)) {
+        let mut told = None;
+        self.publish.send_modify(|snapshot| {
+            let before = snapshot.state.clone();
+            change(snapshot);
+            if snapshot.state != before {
+                told = Some(snapshot.state.clone());
+            }
+        });
+        self.around.changed.notify_one();
+        if let Some(state) = told {
+            self.tell(Event::McpServerState { server: self.name.clone(), state });
+        }
+    }
+
+    fn warn(&self, warning: &str) {
+        self.tell(Event::McpServerWarning { server: self.name.clone(), warning: quote(warning) });
+    }
+
+    fn tell(&self, event: Event) {
+        (self.around.connector.events)(event);
+    }
+}
+
+/// `first` doubled with each failure, at most `longest`, give or take a fifth so that servers do not march in step.
+fn backoff(failures: u32, first: Duration, longest: Duration, jitter: f64) -> Duration {
+    let wait = first.saturating_mul(1 << (failures - 1).min(16)).min(longest);
+    wait.mul_f64(0.8 + 0.4 * jitter)
+}
+
+/// How often a server's changes are followed.
+#[derive(Debug)]
+struct Pace {
+    minute: Instant,
+    lists: u32,
+    last: Instant,
+}
+
+impl Pace {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self { minute: now, lists: 0, last: now }
+    }
+
+    fn listed(&mut self) {
+        self.last = Instant::now();
+        if self.minute.elapsed() >= Duration::from_secs(60) {
+            self.minute = self.last;
+            self.lists /= 2;
+        }
+        self.lists += 1;
+    }
+
+    /// Whether the server has just become restless.
+    fn is_restless(&self) -> bool {
+        self.lists == 4 * RESTFUL
+    }
+
+    /// One refresh now and at most one follow-up: changes meanwhile are one change.
+    async fn pause(&self) {
+        let gap = SHORTEST_RELIST.saturating_mul(1 << (self.lists / RESTFUL).min(10)).min(LONGEST_RELIST);
+        sleep_until(self.last + gap).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest_and_differ_by_a_fifth() {
+        let (first, longest) = (Duration::from_secs(1), Duration::from_secs(60));
+        for (failures, expected) in [(1, 1.0), (2, 2.0), (4, 8.0), (7, 60.0), (40, 60.0)] {
+            for (jitter, factor) in [(0.0, 0.8), (0.5, 1.0), (1.0, 1.2)] {
+                let wait = backoff(failures, first, longest, jitter).as_secs_f64();
+                assert!((wait - expected * factor).abs() < 1e-6, "{failures}: {wait}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_restless_server_is_listed_less_and_less_often() {
+        let (mut pace, start) = (Pace::new(), Instant::now());
+        for _ in 0..100 {
+            pace.listed();
+            pace.pause().await;
+        }
+        assert!(start.elapsed() > Duration::from_secs(300), "{:?}", start.elapsed());
+    }
+}
