@@ -29,9 +29,16 @@ pub enum Unset {
 
 /// Resolves `${NAME}` and its relatives from environment variables; the host's [`Resolver`].
 ///
-/// The forms are those of the crate's documentation of placeholders: `${NAME}`, `${NAME:-default}`, `${env:NAME}`,
-/// bare `$NAME` and `$env:NAME` in values of `env` and `headers`, `$$` for `$`. Every answer is made afresh from the
-/// variables as they are at that moment. Values appear in no error and no `Debug`.
+/// | written | means |
+/// |---|---|
+/// | `${NAME}`, `${env:NAME}` | the variable; an error when it is not set |
+/// | `${NAME:-text}` | the variable, or `text` when it is not set or empty; `text` may hold placeholders |
+/// | `$NAME`, `$env:NAME` | the same as `${NAME}`, only in values of `env` and `headers` |
+/// | `${secret:NAME}` | a stored secret; an error until there is a store for them |
+/// | `$$` | one `$` |
+/// | `${}`, and braces around anything else, such as `${NAME%x}` | themselves |
+///
+/// Every answer is made afresh from the variables as they are at that moment. Values appear in no error and no `Debug`.
 #[derive(Debug)]
 pub struct Interpolate {
     environment: RwLock<Arc<Environment>>,

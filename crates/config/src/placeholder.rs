@@ -1,13 +1,4 @@
-//! The grammar of placeholders.
-//!
-//! | written | means |
-//! |---|---|
-//! | `${NAME}`, `${env:NAME}` | the variable; an error when it is not set |
-//! | `${NAME:-text}` | the variable, or `text` when it is not set or empty; `text` may hold placeholders |
-//! | `$NAME`, `$env:NAME` | the same as `${NAME}`, only in values of `env` and `headers` |
-//! | `${secret:NAME}` | a stored secret |
-//! | `$$` | one `$` |
-//! | `${}`, and braces around anything else, such as `${NAME%x}` | themselves |
+//! The grammar of placeholders, as [`Interpolate`](crate::Interpolate) describes it.
 //!
 //! A `${` without its `}` is an error.
 

@@ -2,6 +2,8 @@
 //!
 //! `cargo run -p toolrack-host --example asker -- npx -y @modelcontextprotocol/server-everything`
 
+#![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "a program of its own, for people to read")]
+
 use std::{env, error::Error, sync::Arc};
 
 use futures::future::BoxFuture;

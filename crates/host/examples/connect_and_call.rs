@@ -2,6 +2,8 @@
 //!
 //! `cargo run -p toolrack-host --example connect_and_call -- npx -y @modelcontextprotocol/server-everything`
 
+#![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "a program of its own, for people to read")]
+
 use std::{env, error::Error};
 
 use serde_json::json;

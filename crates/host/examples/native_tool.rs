@@ -2,6 +2,8 @@
 //!
 //! `cargo run -p toolrack-host --example native_tool`
 
+#![expect(clippy::print_stdout, reason = "a program of its own, for people to read")]
+
 use std::error::Error;
 
 use rmcp::{ServerHandler, handler::server::wrapper::Parameters, tool, tool_handler, tool_router};

@@ -3,6 +3,13 @@
 //!
 //! `cargo run -p toolrack-host --example supervised`
 
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program of its own, for people to read"
+)]
+
 use std::{env, error::Error, process::ExitCode, time::Duration};
 
 use toolrack_host::{Desired, Host, ServerName, ServerSpec, spec::Transport, supervisor};

@@ -2,6 +2,8 @@
 //! from a seed. Whatever the server does, the promises hold; a seed that breaks one is printed and can be run alone:
 //! `TOOLRACK_SIM_SEED=4711 cargo nextest run -p toolrack-host --test simulation --no-capture`.
 
+#![cfg(test)]
+
 use std::{
     collections::BTreeMap,
     fmt::Write as _,

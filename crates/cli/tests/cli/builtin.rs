@@ -48,7 +48,7 @@ fn the_built_in_tools_read_below_the_working_folder_and_nowhere_else() {
 fn the_built_in_tools_are_shown_with_signature_and_badge() {
     assert_snapshot!(Rack::new().run(&["tools"]), @"
         $ toolrack tools
-        builtin (5 tools, about 532 tokens)
+        builtin (5 tools, about 0 tokens)
           current_time(timezone?: string)  [read-only]
               Tells the time of this machine.
           file_info(path: string)  [read-only]

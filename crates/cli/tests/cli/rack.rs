@@ -70,7 +70,7 @@ impl Rack {
         {
             scrubbed = scrubbed.replace(path.to_str().unwrap(), name);
         }
-        without_durations(&scrubbed)
+        without_estimates(&scrubbed)
     }
 }
 
@@ -139,17 +139,19 @@ impl fmt::Display for Ran {
     }
 }
 
-/// `"duration_ms":12` becomes `"duration_ms":0`.
-fn without_durations(text: &str) -> String {
-    const KEY: &str = "\"duration_ms\":";
-    let mut parts = text.split(KEY);
-    let mut scrubbed = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        scrubbed += KEY;
-        scrubbed += "0";
-        scrubbed += part.trim_start_matches(|c: char| c.is_ascii_digit());
-    }
-    scrubbed
+/// Numbers that are no promise, after these words, become 0: times, and what tools are estimated to cost.
+fn without_estimates(text: &str) -> String {
+    ["\"duration_ms\":", "\"tokens\":", ", about "].iter().fold(text.to_owned(), |text, words| {
+        let mut parts = text.split(words);
+        let mut scrubbed = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+            scrubbed += words;
+            scrubbed += if rest.len() < part.len() { "0" } else { "" };
+            scrubbed += rest;
+        }
+        scrubbed
+    })
 }
 
 /// A file in the working folder of `rack`.

@@ -69,12 +69,9 @@ impl Scenario {
             }
             "sse-retry" => drop(self.call("test_reconnection", json!({})).await?),
             "sep-2322-client-request-state" => {
-                for tool in [
-                    "test_mrtr_echo_state",
-                    "test_mrtr_unrelated",
-                    "test_mrtr_no_state",
-                    "test_mrtr_no_result_type",
-                ] {
+                for tool in
+                    ["test_mrtr_echo_state", "test_mrtr_unrelated", "test_mrtr_no_state", "test_mrtr_no_result_type"]
+                {
                     self.call(tool, json!({})).await?;
                 }
             }
@@ -115,7 +112,6 @@ impl Scenario {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the suite speaks to its client through the environment")]
 fn variable(name: &str) -> Option<String> {
     env::var(name).ok()
 }

@@ -54,7 +54,7 @@ async fn every_way_not_to_start_says_what_went_wrong() {
         ("refused", ServerSpec::http("http://127.0.0.1:1/mcp"), "http://127.0.0.1:1", CallErrorKind::Unreachable),
         ("tls", tls, "https://127.0.0.1", CallErrorKind::Unreachable),
         ("not-a-url", ServerSpec::http("no url at all"), "is not a URL", CallErrorKind::Config),
-        ("not-http", ServerSpec::http("ftp://127.0.0.1/mcp"), "neither http nor https", CallErrorKind::Other),
+        ("not-http", ServerSpec::http("ftp://127.0.0.1/mcp"), "neither http nor https", CallErrorKind::Config),
         ("html", ServerSpec::http(html.url()), "text/html", CallErrorKind::Other),
         ("closed", ServerSpec::http(closed.url()), "sign-in", CallErrorKind::NeedsAuth),
     ];
