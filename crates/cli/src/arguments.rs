@@ -304,7 +304,7 @@ fn is_whole(number: &Number) -> bool {
     number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|n| n.fract() == 0.0)
 }
 
-/// Arguments that an open schema does not name, with what was probably meant. A closed one is for [`check`].
+/// Arguments that an open schema does not name, with what was probably meant. A closed one is for [`check()`].
 pub(crate) fn unnamed(arguments: &Map<String, Value>, schema: &Value) -> Vec<String> {
     let open = !matches!(schema.get("additionalProperties"), Some(Value::Bool(false) | Value::Object(_)));
     let Some(known) = schema.get("properties").and_then(Value::as_object) else {

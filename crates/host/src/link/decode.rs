@@ -41,7 +41,7 @@ fn complete(result_type: Option<&RawValue>) -> Result<(), LinkError> {
 /// One tool, or why it cannot be used.
 pub(crate) fn tool(raw: &RawValue) -> Result<Tool, String> {
     #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
+    #[serde(rename_all = "camelCase", expecting = "an object")]
     struct Wire<'a> {
         name: String,
         #[serde(default, deserialize_with = "lenient")]
@@ -58,7 +58,7 @@ pub(crate) fn tool(raw: &RawValue) -> Result<Tool, String> {
         execution: Option<Execution>,
     }
     #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
+    #[serde(rename_all = "camelCase", expecting = "an object")]
     struct Execution {
         #[serde(default)]
         task_support: TaskSupport,
@@ -115,7 +115,7 @@ pub(crate) struct InputRequired {
 /// Tells the kinds of answers apart by `resultType`.
 pub(crate) fn answer(result: &[u8]) -> Result<Answer, LinkError> {
     #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
+    #[serde(rename_all = "camelCase", expecting = "an object")]
     struct Kind<'a> {
         #[serde(borrow, default)]
         result_type: Option<&'a RawValue>,
@@ -152,7 +152,7 @@ pub(crate) struct CallResult {
 /// The result object of `tools/call`.
 pub(crate) fn call_result(result: &[u8]) -> Result<CallResult, LinkError> {
     #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
+    #[serde(rename_all = "camelCase", expecting = "an object")]
     struct Wire<'a> {
         #[serde(borrow, default)]
         content: Option<&'a RawValue>,
@@ -251,6 +251,7 @@ pub(crate) fn resource_contents(result: &[u8]) -> Result<Vec<ResourceContents>, 
 /// The result object of `prompts/get`.
 pub(crate) fn prompt_result(result: &[u8]) -> Result<PromptResult, LinkError> {
     #[derive(Deserialize)]
+    #[serde(expecting = "an object")]
     struct Wire<'a> {
         #[serde(default, deserialize_with = "lenient")]
         description: Option<String>,
@@ -258,6 +259,7 @@ pub(crate) fn prompt_result(result: &[u8]) -> Result<PromptResult, LinkError> {
         messages: Vec<Message<'a>>,
     }
     #[derive(Deserialize)]
+    #[serde(expecting = "an object")]
     struct Message<'a> {
         role: String,
         #[serde(borrow)]
@@ -278,7 +280,7 @@ pub(crate) fn prompt_result(result: &[u8]) -> Result<PromptResult, LinkError> {
 /// The parameters of `notifications/progress`: whose it is, and how far.
 pub(crate) fn progress(params: &RawValue) -> Option<(i64, Progress)> {
     #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
+    #[serde(rename_all = "camelCase", expecting = "an object")]
     struct Wire {
         progress_token: i64,
         #[serde(flatten)]

@@ -148,10 +148,18 @@ impl Greeting<'_> {
                 answer => answer,
             };
         }
-        match timeout(HTTP_PROBE, self.discover()).await {
-            Ok(Ok(Probe::Modern(session))) => Ok(*session),
-            Ok(Err(error)) => Err(error),
-            Ok(Ok(Probe::Legacy(_))) | Err(_) => self.initialize().await,
+        let probe = timeout(HTTP_PROBE, self.discover()).await;
+        let why = match probe {
+            Ok(Ok(Probe::Modern(session))) => return Ok(*session),
+            Ok(Err(error)) => return Err(error),
+            Ok(Ok(Probe::Legacy(why))) => why,
+            Err(_) => LinkError::TimedOut { what: "server/discover", after: HTTP_PROBE, setting: "a fixed bound" },
+        };
+        let refused = |error: &LinkError| matches!(error, LinkError::Rpc(_) | LinkError::Http { .. });
+        match self.initialize().await {
+            // It is a modern server then, and what was wrong with its first answer is what counts.
+            Err(error) if refused(&error) && !refused(&why) => Err(why),
+            answer => answer,
         }
     }
 

@@ -357,6 +357,17 @@ impl Endpoint {
         }
     }
 
+    /// What the HTTP client says when something else than HTTP, or than TLS, answers.
+    fn in_words(&self, why: &str) -> String {
+        if self.url.scheme() == "https" && why.contains("InvalidContentType") {
+            format!("what answers there does not speak TLS ({why}); is it http://?")
+        } else if why.contains("unexpected message") || why.contains("invalid HTTP") {
+            format!("what answers there does not speak HTTP ({why})")
+        } else {
+            why.to_owned()
+        }
+    }
+
     /// An error of the HTTP client, without its URL: that may hold a secret.
     fn unreachable(&self, error: reqwest::Error) -> LinkError {
         let error = error.without_url();
@@ -364,7 +375,7 @@ impl Endpoint {
         while let Some(source) = innermost.source() {
             innermost = source;
         }
-        let why = quote(&innermost.to_string());
+        let why = self.in_words(&quote(&innermost.to_string()));
         if error.is_connect() || error.is_builder() || error.is_timeout() {
             let why = if error.is_timeout() {
                 format!("no connection within {} (open_timeout)", super::error::Seconds(self.spec.open_timeout))

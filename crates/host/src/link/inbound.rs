@@ -397,6 +397,8 @@ impl Question {
     async fn ask(self) -> Result<Value, input::Refusal> {
         let flight = self.inbound.flight_of(self.from);
         let asker = match &flight {
+            // Folders are no matter of one call, unless it comes on that call's stream.
+            _ if self.from.is_none() && self.method == "roots/list" => self.inbound.asker.clone(),
             Some(flight) if self.from.is_some() || flight.asker.abilities() != crate::Abilities::NONE => {
                 flight.asker.clone()
             }
