@@ -144,7 +144,7 @@ impl Trail {
             spec.enabled,
             match spec.enabled {
                 true => format!("{} ({})", spec.source, spec.source.scope),
-                false => format!("disabled in {}; enable it with `toolrack enable {name}`", spec.source),
+                false => format!("disabled in {}", spec.source),
             },
         )?;
         self.step(
@@ -152,9 +152,7 @@ impl Trail {
             spec.trust == Trust::Trusted,
             match spec.trust {
                 Trust::Trusted => "trusted".to_owned(),
-                Trust::Pending => format!(
-                    "waits for approval; see it with `toolrack pending`, approve it with `toolrack trust {name}`"
-                ),
+                Trust::Pending => "a project's file brought it, and nobody has approved it yet".to_owned(),
             },
         )?;
         self.connection(&snapshot)?;

@@ -121,9 +121,13 @@ impl Task {
     async fn live(&self, connection: Connection) -> Next {
         let link = connection.link.clone();
         let stopped = self.stop.run_until_cancelled(self.serve(&link)).await;
+        // It was published, so that it could be used.
+        let was_of_use = self.publish.borrow().link.is_some();
         self.publish(|snapshot| {
             snapshot.link = None;
-            snapshot.state = State::Connecting;
+            if stopped.is_some() {
+                snapshot.state = State::Connecting;
+            }
         });
         connection.shutdown().await;
         let Some(why) = stopped else {
@@ -134,8 +138,8 @@ impl Task {
         self.tell(Event::McpServerDisconnected { server: self.name.clone(), reason: Some(error.to_string()) });
         match error {
             // The server forgot us, which is no fault of its health: begin a new session at once.
-            LinkError::SessionNotFound => Next::Now,
-            error => Next::Later { error, attempt: false },
+            LinkError::SessionNotFound if was_of_use => Next::Now,
+            error => Next::Later { error, attempt: !was_of_use },
         }
     }
 

@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-use serde_json::json;
-use toolrack_host::{CallErrorKind, ServerSpec, spec::Transport};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    time::timeout,
+};
+use toolrack_host::{CallErrorKind, Host, Native, ServerSpec, spec::Transport};
 use toolrack_testkit::{FakeHttp, Home};
 
 use crate::{
@@ -71,4 +75,34 @@ async fn every_way_not_to_start_says_what_went_wrong() {
         assert!(error.to_string().contains(server) && error.to_string().contains(cause), "{error}");
     }
     host.shutdown().await;
+}
+
+/// A host that waits for the first attempt must not wait for ever when that ended between handshake and list.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_ends_before_it_lists_its_tools_has_settled() {
+    let mut spec = ServerSpec::native(Native::new("brief", |io, _| async move {
+        let (read, mut write) = tokio::io::split(io);
+        let mut lines = BufReader::new(read).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            let message: Value = serde_json::from_str(&line).unwrap();
+            let answer = match message["method"].as_str() {
+                Some("initialize") => {
+                    json!({"result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}})
+                }
+                Some("tools/list") => return,
+                _ => json!({"error": {"code": -32601, "message": "no such method"}}),
+            };
+            if let Some(id) = message.get("id") {
+                let mut answer = answer;
+                answer["jsonrpc"] = json!("2.0");
+                answer["id"] = id.clone();
+                write.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+            }
+        }
+    }));
+    spec.retry.attempts = 0;
+    let host = Host::builder().build();
+    host.apply(world([("brief", spec)])).await;
+    timeout(Duration::from_secs(60), host.settled()).await.expect("it has settled");
+    assert_eq!(host.status()[0].state.word(), "failed");
 }
