@@ -61,6 +61,10 @@ impl Call {
         &self.selector
     }
 
+    pub(crate) fn idle(&self) -> Option<Duration> {
+        self.timeout
+    }
+
     pub(crate) fn catalog(&self) -> Option<Arc<Catalog>> {
         self.catalog.clone()
     }

@@ -21,7 +21,7 @@ pub use status::{ServerStatus, Why, WhyStep};
 use self::keeper::{Message, Servers};
 use crate::{
     call::{Call, CallError, Door, Target, ToolOutcome},
-    catalog::Catalog,
+    catalog::{Catalog, CatalogTool, Unknown},
     event::Event,
     link::{Link, LinkError, Request, decode},
     mcp::{Prompt, PromptResult, Resource, ResourceContents, ResourceTemplate},
@@ -75,7 +75,11 @@ impl Host {
     pub async fn settled(&self) {
         let servers = self.servers.load_full();
         join_all(servers.values().map(|server| server.settled())).await;
-        // The catalog is published right after the last of them.
+        self.published().await;
+    }
+
+    /// Waits until the catalog shows what servers have published before.
+    async fn published(&self) {
         let (done, told) = oneshot::channel();
         if self.inbox.send(Message::Publish(done)).await.is_ok() {
             let _ = told.await;
@@ -112,30 +116,24 @@ impl Host {
         let catalog = call.catalog().unwrap_or_else(|| self.catalog());
         let tool = match catalog.select(call.selector()) {
             Ok(tool) => tool.clone(),
-            Err(unknown) => return Err(self.absent(call.selector(), unknown)),
+            Err(unknown) => self.absent(&call, unknown).await?,
         };
         drop(catalog);
         let server = self.server(tool.server.as_str())?;
         self.door.call(call, &tool, &server).await
     }
 
-    /// A tool that is not in the catalog: often because its server is not there.
-    fn absent(&self, selector: &str, unknown: crate::catalog::Unknown) -> CallError {
-        let servers = self.servers.load();
-        let name = selector.split('/').next().filter(|_| selector.contains('/')).unwrap_or_default();
+    /// A tool that is not in the catalog: perhaps because its server has never been there. That one is woken up.
+    async fn absent(&self, call: &Call, unknown: Unknown) -> Result<CatalogTool, CallError> {
+        let servers = self.servers.load_full();
+        let name = call.selector().split_once('/').map_or("", |(server, _)| server);
         let Some((name, server)) = servers.get_key_value(name) else {
-            return CallError::Unknown(unknown);
+            return Err(CallError::Unknown(unknown));
         };
-        let snapshot = server.snapshot();
-        if snapshot.link.is_some() && snapshot.state.error().is_none() {
-            return CallError::Unknown(unknown);
-        }
-        CallError::NotReady {
-            server: name.clone(),
-            state: snapshot.state,
-            source_of: Box::new(server.spec.source.clone()),
-            error: snapshot.error,
-        }
+        let longest = call.idle().unwrap_or(server.spec.timeouts.call);
+        Target { name, what: call.selector(), server }.link(longest).await?;
+        self.published().await;
+        self.catalog().select(call.selector()).cloned().map_err(CallError::Unknown)
     }
 
     /// The resources of a server, all pages.

@@ -132,8 +132,12 @@ pub(crate) struct Bad {
 
 impl Bad {
     /// Whether the bytes are JSON at all, though no message.
-    pub(crate) fn is_json(&self) -> bool {
-        matches!(self.reason, Reason::NotJsonRpc | Reason::Shape(_))
+    pub(crate) fn is_json(&self, bytes: &[u8]) -> bool {
+        match self.reason {
+            Reason::NotJsonRpc | Reason::Shape(_) => true,
+            Reason::OtherText => serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok(),
+            _ => false,
+        }
     }
 }
 

@@ -158,7 +158,7 @@ impl Greeting<'_> {
         let refused = |error: &LinkError| matches!(error, LinkError::Rpc(_) | LinkError::Http { .. });
         match self.initialize().await {
             // It is a modern server then, and what was wrong with its first answer is what counts.
-            Err(error) if refused(&error) && !refused(&why) => Err(why),
+            Err(error) if refused(&error) && !matches!(why, LinkError::Rpc(_)) => Err(why),
             answer => answer,
         }
     }

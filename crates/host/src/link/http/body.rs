@@ -43,7 +43,7 @@ impl HttpWire {
             // On a stream of its own, an error without an id is the answer.
             Ok(Envelope::Orphan { error }) => found = Some(Err(LinkError::Rpc(rpc_error(error)))),
             Ok(other) => self.0.inbound.accept(other, Some(id), &self.outlet()),
-            Err(bad) if !whole && bad.is_json() && bad.salvaged.id.as_ref().and_then(Id::number) != Some(id) => {
+            Err(bad) if !whole && bad.is_json(bytes) && bad.salvaged.id.as_ref().and_then(Id::number) != Some(id) => {
                 self.0.inbound.noise("an event that is no MCP message", bytes);
             }
             Err(bad) => found = Some(Err(LinkError::unparsable(bad.to_string()))),

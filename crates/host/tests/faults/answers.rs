@@ -1,0 +1,206 @@
+//! Answers that lie, over every transport: each costs its own call, at once, and nothing else.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use toolrack_host::Era;
+
+use crate::{
+    row::rows,
+    stage::{Over, SLACK, Stage},
+};
+
+rows! { over_stdio: Stdio in [legacy modern] {
+    half_of_an_escape: "unparsable-answer" => fails("UNPARSABLE_ANSWER").at_once();
+    no_utf8: "bad-utf8" => fails("UNPARSABLE_ANSWER").at_once();
+    a_number_too_large: "huge-number" => answers("").at_once();
+    too_deep: "deep-json" => fails("UNPARSABLE_ANSWER").at_once();
+    an_id_named_twice: "duplicate-key" => fails("UNPARSABLE_ANSWER").at_once();
+    cut_short: "truncated" => fails("UNPARSABLE_ANSWER").at_once();
+    a_result_that_is_a_number: "result-42" => fails("UNPARSABLE_ANSWER").at_once();
+    a_result_that_is_null: "result-null" => fails("UNPARSABLE_ANSWER").at_once();
+    a_result_and_an_error: "result-and-error" => fails("UNPARSABLE_ANSWER").at_once();
+    neither_result_nor_error: "neither" => fails("UNPARSABLE_ANSWER").at_once();
+    an_error_without_an_id: "error-without-id" => fails("RPC_ERROR").at_once().saying("something went wrong");
+    a_line_over_the_limit: "huge-line" => fails("STDIO_LINE_TOO_LARGE").at_once().saying("1048576");
+    a_line_far_over_the_limit: "huge-line=40000000" => fails("STDIO_LINE_TOO_LARGE");
+    a_batch_of_one: "batch" => answers("written").at_once();
+    another_id_only: "wrong-id" => fails("TIMED_OUT").warning("answer to no waiting request");
+    another_id_first: "forged-first" => answers("written").at_once().warning("answer to no waiting request");
+    the_answer_twice: "duplicate-answer" => answers("written").at_once();
+    no_answer: "no-answer" => fails("TIMED_OUT").saying("call took longer than 2 s");
+    blocks_of_unknown_kinds: "bad-content" => answers("written").at_once().warning("hologram");
+    odd_messages_before: "odd-messages" => answers("written").at_once();
+    progress_for_nobody: "stray-progress" => answers("written").at_once();
+}}
+
+rows! { over_http: Http in [legacy modern] {
+    half_of_an_escape: "unparsable-answer" => fails("UNPARSABLE_ANSWER").at_once();
+    no_utf8: "bad-utf8" => fails("UNPARSABLE_ANSWER").at_once();
+    a_number_too_large: "huge-number" => answers("").at_once();
+    too_deep: "deep-json" => fails("UNPARSABLE_ANSWER").at_once();
+    an_id_named_twice: "duplicate-key" => fails("UNPARSABLE_ANSWER").at_once();
+    cut_short: "truncated" => fails("UNPARSABLE_ANSWER").at_once();
+    a_result_that_is_a_number: "result-42" => fails("UNPARSABLE_ANSWER").at_once();
+    a_result_that_is_null: "result-null" => fails("UNPARSABLE_ANSWER").at_once();
+    a_result_and_an_error: "result-and-error" => fails("UNPARSABLE_ANSWER").at_once();
+    neither_result_nor_error: "neither" => fails("UNPARSABLE_ANSWER").at_once();
+    an_error_without_an_id: "error-without-id" => fails("RPC_ERROR").at_once().saying("something went wrong");
+    a_body_over_the_limit: "body-huge" => fails("HTTP_BODY_TOO_LARGE").at_once().saying("1048576");
+    a_batch_of_one: "batch" => answers("written").at_once();
+    another_id_only: "wrong-id" => fails("PROTOCOL_ERROR").at_once();
+    another_id_first: "forged-first" => answers("written").at_once();
+    the_answer_twice: "duplicate-answer" => answers("written").at_once();
+    no_answer: "no-answer" => fails("TIMED_OUT").saying("call took longer than 2 s");
+    blocks_of_unknown_kinds: "bad-content" => answers("written").at_once().warning("hologram");
+    odd_messages_before: "odd-messages" => answers("written").at_once();
+    progress_for_nobody: "stray-progress" => answers("written").at_once();
+}}
+
+rows! { over_events: Http in [legacy modern] {
+    half_of_an_escape: "unparsable-answer --answers sse" => fails("UNPARSABLE_ANSWER").at_once();
+    no_utf8: "bad-utf8 --answers sse" => fails("INVALID_SSE_EVENT_DATA").at_once();
+    too_deep: "deep-json --answers sse" => fails("INVALID_SSE_EVENT_DATA").at_once();
+    cut_short: "truncated --answers sse" => fails("INVALID_SSE_EVENT_DATA").at_once();
+    a_result_that_is_a_number: "result-42 --answers sse" => fails("UNPARSABLE_ANSWER").at_once();
+    an_error_without_an_id: "error-without-id --answers sse" => fails("RPC_ERROR").at_once();
+    another_id_first: "forged-first --answers sse" => answers("written").at_once();
+    another_id_only: "wrong-id --answers sse" => fails("CONNECTION_BROKEN").at_once();
+    odd_messages_before: "odd-messages --answers sse" => answers("written").at_once();
+}}
+
+rows! { over_legacy_sse: Sse in [legacy] {
+    half_of_an_escape: "unparsable-answer" => fails("UNPARSABLE_ANSWER").at_once();
+    too_deep: "deep-json" => fails("UNPARSABLE_ANSWER").at_once();
+    a_result_that_is_null: "result-null" => fails("UNPARSABLE_ANSWER").at_once();
+    an_error_without_an_id: "error-without-id" => fails("RPC_ERROR").at_once();
+    an_event_over_the_limit: "huge-line" => fails("SSE_EVENT_DATA_TOO_LARGE").at_once().saying("1048576");
+    another_id_only: "wrong-id" => fails("TIMED_OUT");
+    another_id_first: "forged-first" => answers("written").at_once();
+    no_answer: "no-answer" => fails("TIMED_OUT");
+    blocks_of_unknown_kinds: "bad-content" => answers("written").at_once().warning("hologram");
+    odd_messages_before: "odd-messages" => answers("written").at_once();
+}}
+
+// Only the modern era has kinds of results; before, the member meant nothing.
+rows! { kinds_of_results_over_stdio: Stdio in [modern] {
+    an_unknown_one: "unknown-result-type" => fails("PROTOCOL_ERROR").at_once().saying("banana");
+}}
+
+rows! { kinds_of_results_over_http: Http in [modern] {
+    an_unknown_one: "unknown-result-type" => fails("PROTOCOL_ERROR").at_once().saying("banana");
+    an_unknown_one_in_an_event: "unknown-result-type --answers sse" => fails("PROTOCOL_ERROR").at_once().saying("banana");
+}}
+
+rows! { kinds_of_results_before: Stdio in [legacy] {
+    one_that_means_nothing: "unknown-result-type" => answers("written").at_once();
+}}
+
+/// One bad answer among many costs one call of many.
+async fn one_bad_answer_among_many(over: Over, era: Era, faults: &[&str]) {
+    for fault in faults {
+        let stage = Stage::new(over, era, &format!("{fault} --fault-after 3 --delay-ms 50")).await;
+        stage.rise().await;
+        let calls = (0..8).map(|_| stage.call("write", json!({})));
+        let called = futures::future::join_all(calls).await;
+        let failed: Vec<_> = called.iter().filter(|called| called.result.is_err()).collect();
+        assert_eq!(failed.len(), 1, "{fault}: {called:#?}");
+        // Some faults strike before the tool runs.
+        assert!((7..=8).contains(&stage.log().runs_of("write")), "{fault}");
+        stage.fall().await;
+    }
+}
+
+const BAD: [&str; 4] = ["unparsable-answer", "result-42", "neither", "truncated"];
+
+#[tokio::test]
+async fn one_bad_answer_among_many_over_legacy_stdio() {
+    one_bad_answer_among_many(Over::Stdio, Era::Legacy, &BAD).await;
+    one_bad_answer_among_many(Over::Stdio, Era::Legacy, &["huge-line", "error-without-id", "wrong-id"]).await;
+}
+
+#[tokio::test]
+async fn one_bad_answer_among_many_over_modern_stdio() {
+    one_bad_answer_among_many(Over::Stdio, Era::Modern, &BAD).await;
+    one_bad_answer_among_many(Over::Stdio, Era::Modern, &["huge-line", "no-answer"]).await;
+}
+
+#[tokio::test]
+async fn one_bad_answer_among_many_over_legacy_http() {
+    one_bad_answer_among_many(Over::Http, Era::Legacy, &BAD).await;
+    one_bad_answer_among_many(Over::Http, Era::Legacy, &["body-huge", "cut-sse", "reset-body", "http-500"]).await;
+}
+
+#[tokio::test]
+async fn one_bad_answer_among_many_over_modern_http() {
+    one_bad_answer_among_many(Over::Http, Era::Modern, &BAD).await;
+    one_bad_answer_among_many(Over::Http, Era::Modern, &["sse-endless", "cut-body", "close-at-once", "http-429"]).await;
+}
+
+/// What was given up is cancelled, and an answer that comes all the same disturbs nobody.
+async fn a_late_answer_is_ignored(over: Over, era: Era) {
+    let stage = Stage::new(over, era, "ignore-cancel").await;
+    stage.rise().await;
+    let called = stage.call("sleep", json!({"ms": 2_600})).await.within(stage.spec.timeouts.call + SLACK);
+    assert_eq!(called.failure().0, "TIMED_OUT");
+    stage.until("the call is cancelled", |log| log.cancelled().len() == 1).await;
+    // The late answer comes while this call waits for its own.
+    assert_eq!(stage.call("sleep", json!({"ms": 1_200})).await.text(), "slept 1200 ms");
+    stage.fall().await;
+}
+
+#[tokio::test]
+async fn a_late_answer_is_ignored_over_stdio() {
+    a_late_answer_is_ignored(Over::Stdio, Era::Legacy).await;
+}
+
+#[tokio::test]
+async fn a_late_answer_is_ignored_over_http() {
+    a_late_answer_is_ignored(Over::Http, Era::Legacy).await;
+}
+
+/// A line that goes on and on is not waited for: the connection is given up, and made anew.
+#[tokio::test]
+async fn a_line_that_does_not_end_ends_the_connection() {
+    let stage = Stage::new(Over::Stdio, Era::Modern, "huge-line=200000000").await;
+    stage.rise().await;
+    let first = stage.processes();
+    let (code, words) = stage.call("write", json!({})).await.failure();
+    assert_eq!(code, "STDIO_LINE_TOO_LARGE", "{words}");
+    let end = Instant::now() + Duration::from_secs(10);
+    while stage.processes().iter().any(|pid| first.contains(pid)) {
+        assert!(Instant::now() < end, "the connection goes on: {:?}", stage.status().state);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let prompt = stage.prompt().await;
+    assert!(prompt.as_ref().is_ok_and(|text| text.contains("Ada")), "{prompt:?}");
+    stage.fall().await;
+}
+
+/// Progress starts the clock of silence anew, never the one that bounds the whole call.
+#[tokio::test]
+async fn progress_cannot_keep_a_call_for_ever() {
+    let stage = Stage::new(Over::Stdio, Era::Modern, "").await;
+    stage.rise().await;
+    let called = stage.call("sleep", json!({"ms": 60_000, "progress": true})).await;
+    let (code, words) = called.failure();
+    assert_eq!(code, "TIMED_OUT");
+    assert!(words.contains("max_call_time"), "{words}");
+    assert!(called.took > stage.spec.timeouts.call, "{:?}", called.took);
+    stage.fall().await;
+}
+
+/// A result that is well-formed and holds what terminals obey: that is for a model, who may have it; but an error is for
+/// people.
+#[tokio::test]
+async fn what_terminals_obey_is_escaped_in_errors() {
+    let stage = Stage::new(Over::Stdio, Era::Legacy, "escape-text").await;
+    stage.rise().await;
+    let message = "\u{1b}]0;owned\u{7}\r\nnext\u{202e}line\u{e0041}";
+    let called = stage.call("protocol_error", json!({"message": message})).await;
+    let (code, words) = called.failure();
+    assert_eq!(code, "RPC_ERROR");
+    assert!(words.contains("owned") && words.contains("next"), "{words}");
+    assert!(stage.call("fail", json!({"message": message})).await.outcome().is_error);
+    stage.fall().await;
+}

@@ -1,0 +1,138 @@
+//! Servers that die, freeze or let go in the middle of a call.
+
+use std::time::Duration;
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::json;
+use toolrack_host::Era;
+
+use crate::{
+    row::rows,
+    stage::{AT_ONCE, Over, SLACK, Stage},
+};
+
+rows! { over_stdio: Stdio in [legacy modern] {
+    an_exit: "crash-on-call=exit:3" => fails("SERVER_EXITED").at_once().saying("exit status 3").saying("as told").and_restarts();
+    a_signal: "crash-on-call=signal:11" => fails("SERVER_EXITED").at_once().saying("SIGSEGV").and_restarts();
+    a_kill: "crash-on-call=signal:9" => fails("SERVER_EXITED").at_once().saying("SIGKILL").and_restarts();
+    an_exit_while_a_grandchild_holds_the_pipe: "crash-holding-pipe" => fails("SERVER_EXITED").at_once().saying("status 7").and_restarts();
+    half_a_line_and_an_exit: "half-line-then-crash" => fails("SERVER_EXITED").at_once().saying("status 7").and_restarts();
+    a_closed_output: "close-stdout" => fails("CONNECTION_CLOSED").saying("closed its output").and_restarts();
+    a_frozen_process: "freeze" => fails("TIMED_OUT").for_good();
+}}
+
+rows! { over_http: Http in [legacy modern] {
+    a_frozen_process: "freeze" => fails("TIMED_OUT").for_good();
+    a_reset_after_the_effect: "reset-after-effect" => fails("CONNECTION_BROKEN").at_once();
+    a_close_before_the_effect: "close-at-once" => fails("CONNECTION_BROKEN").at_once();
+}}
+
+rows! { over_legacy_sse: Sse in [legacy] {
+    a_frozen_process: "freeze" => fails("TIMED_OUT").for_good();
+}}
+
+/// A server over HTTP that dies takes its calls with it, at once; when it is back, the next call finds it.
+async fn a_server_that_dies_and_returns(era: Era) {
+    let mut stage = Stage::new(Over::Http, era, "").await;
+    stage.rise().await;
+    assert_eq!(stage.call("write", json!({})).await.text(), "written");
+    let pid = stage.server.as_ref().unwrap().pid();
+    let (called, ()) = tokio::join!(stage.call("sleep", json!({"ms": 10_000})), async {
+        stage.until("the call arrives", |log| log.runs_of("sleep") == 1).await;
+        kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
+    });
+    let (code, words) = called.within(AT_ONCE).failure();
+    assert_eq!(code, "CONNECTION_BROKEN", "{words}");
+    let (code, words) = stage.call("write", json!({})).await.within(AT_ONCE).failure();
+    assert_eq!(code, "UNREACHABLE", "{words}");
+    stage.restart().await;
+    assert_eq!(stage.call("write", json!({})).await.text(), "written");
+    // Needs the list of this connection: its arguments go into headers.
+    assert_eq!(stage.call("region", json!({"region": "eu west"})).await.text(), "eu west");
+    stage.fall().await;
+}
+
+#[tokio::test]
+async fn a_server_that_dies_and_returns_over_legacy_http() {
+    a_server_that_dies_and_returns(Era::Legacy).await;
+}
+
+#[tokio::test]
+async fn a_server_that_dies_and_returns_over_modern_http() {
+    a_server_that_dies_and_returns(Era::Modern).await;
+}
+
+/// A dead stream takes its calls with it, too.
+#[tokio::test]
+async fn a_server_that_dies_and_returns_over_legacy_sse() {
+    let mut stage = Stage::new(Over::Sse, Era::Legacy, "crash-on-call=exit:3").await;
+    stage.rise().await;
+    let (code, words) = stage.call("write", json!({})).await.within(AT_ONCE).failure();
+    assert_eq!(code, "CONNECTION_CLOSED", "{words}");
+    stage.restart().await;
+    let prompt = stage.prompt().await;
+    assert!(prompt.as_ref().is_ok_and(|text| text.contains("Ada")), "{prompt:?}");
+    stage.fall().await;
+}
+
+/// A server that dies while nobody asks anything of it is noticed and started again, also when something that it has
+/// started holds its output open.
+#[tokio::test]
+async fn a_server_that_dies_in_peace_is_started_again() {
+    for script in ["", "grandchild=setsid"] {
+        let stage = Stage::new(Over::Stdio, Era::Legacy, script).await;
+        stage.rise().await;
+        assert_eq!(stage.call("write", json!({})).await.text(), "written");
+        let server = stage.log().pids()[0];
+        kill(Pid::from_raw(server.cast_signed()), Signal::SIGKILL).unwrap();
+        stage.until("another one is asked for its tools", |log| log.count_of("tools/list") == 2).await;
+        stage.becomes("connected").await;
+        assert_eq!(stage.call("write", json!({})).await.text(), "written");
+        let ended = |event: &serde_json::Value| {
+            event["event"] == "mcp_server_disconnected"
+                && event["reason"].as_str().is_some_and(|why| why.contains("SIGKILL"))
+        };
+        assert!(stage.witness.events().iter().any(ended), "{:#?}", stage.witness.events());
+        stage.fall().await;
+    }
+}
+
+/// Only what reads at all is asked: a server that has stopped reading holds up nobody but those who call it, each until
+/// its own deadline, and then it is ended all the same.
+#[tokio::test]
+async fn a_server_that_stops_reading() {
+    for era in [Era::Legacy, Era::Modern] {
+        let stage = Stage::new(Over::Stdio, era, "stop-reading-stdin").await;
+        stage.rise().await;
+        assert_eq!(stage.call("write", json!({})).await.text(), "written");
+        // More than fits into the pipe, and more calls than fit into the queue.
+        let large = "x".repeat(20_000);
+        let calls = (0..100).map(|_| stage.call("echo", json!({"text": large})));
+        for called in futures::future::join_all(calls).await {
+            let (code, words) = called.within(stage.spec.timeouts.call + SLACK).failure();
+            assert_eq!(code, "TIMED_OUT", "{words}");
+        }
+        stage.fall().await;
+    }
+}
+
+/// A server that takes no more input for long is given up and started again.
+#[tokio::test]
+async fn a_server_that_stops_reading_is_given_up_in_the_end() {
+    let mut stage = Stage::new(Over::Stdio, Era::Legacy, "stop-reading-stdin").await;
+    stage.spec.timeouts.call = Duration::from_secs(15);
+    stage.spec.timeouts.call_total = Duration::from_secs(15);
+    stage.rise().await;
+    assert_eq!(stage.call("write", json!({})).await.text(), "written");
+    let first = stage.processes();
+    let (code, words) = stage.call("echo", json!({"text": "x".repeat(200_000)})).await.failure();
+    assert_eq!(code, "CONNECTION_CLOSED", "{words}");
+    assert!(words.contains("stopped reading"), "{words}");
+    let prompt = stage.prompt().await;
+    assert!(prompt.as_ref().is_ok_and(|text| text.contains("Ada")), "{prompt:?}");
+    assert!(stage.processes().iter().all(|pid| !first.contains(pid)), "it was started again");
+    stage.fall().await;
+}

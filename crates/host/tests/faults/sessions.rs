@@ -1,0 +1,93 @@
+//! Sessions of the legacy era over HTTP: refused, lost, forgotten by a server that was restarted.
+
+use serde_json::json;
+use toolrack_host::Era;
+
+use crate::{
+    row::rows,
+    stage::{AT_ONCE, Over, Stage},
+};
+
+rows! { kept: Http in [legacy] {
+    a_server_that_insists: "session-required" => answers("written").at_once();
+    a_server_that_gives_none: "no-session" => answers("written").at_once();
+}}
+
+/// The session is lost after the list and one call. The call that finds out is not repeated, and says why; the next one
+/// goes through, in a new session.
+async fn a_lost_session(fault: &str) {
+    let stage = Stage::new(Over::Http, Era::Legacy, fault).await;
+    stage.rise().await;
+    assert_eq!(stage.call("write", json!({})).await.text(), "written");
+    let (code, words) = stage.call("write", json!({})).await.within(AT_ONCE).failure();
+    assert_eq!(code, "MCP_SESSION_NOT_FOUND", "{words}");
+    assert_eq!(stage.call("write", json!({})).await.text(), "written");
+    let log = stage.log();
+    assert_eq!(log.runs_of("write"), 2, "{:#?}", log.lines);
+    assert_eq!(log.count_of("initialize"), 2, "one new session: {:?}", log.methods());
+    stage.fall().await;
+}
+
+#[tokio::test]
+async fn a_lost_session_told_as_404() {
+    a_lost_session("http-404-after=2").await;
+}
+
+#[tokio::test]
+async fn a_lost_session_told_as_400() {
+    a_lost_session("http-400-session=2").await;
+}
+
+/// What only reads is simply asked for again, once.
+#[tokio::test]
+async fn a_listing_survives_a_lost_session() {
+    for fault in ["http-404-after=1", "http-400-session=1"] {
+        let stage = Stage::new(Over::Http, Era::Legacy, fault).await;
+        stage.rise().await;
+        let prompts = stage.host.prompts("faulty").await.unwrap();
+        assert_eq!(prompts.len(), 2);
+        let log = stage.log();
+        assert_eq!(log.count_of("prompts/list"), 2, "asked again, once: {:?}", log.methods());
+        assert_eq!(log.count_of("initialize"), 2, "{:?}", log.methods());
+        stage.fall().await;
+    }
+}
+
+/// The first list of tools finds the session lost already: the server is connected all the same.
+#[tokio::test]
+async fn a_session_that_is_lost_before_the_first_list() {
+    let stage = Stage::new(Over::Http, Era::Legacy, "http-404-after=0").await;
+    stage.rise().await;
+    stage.becomes("connected").await;
+    assert_eq!(stage.call("write", json!({})).await.text(), "written");
+    stage.fall().await;
+}
+
+/// A restarted server knows no session. In the legacy era the first call finds out and is not repeated; the modern era
+/// has no sessions, so that nothing is noticed.
+async fn a_restarted_server(era: Era) {
+    let mut stage = Stage::new(Over::Http, era, "session-required").await;
+    stage.rise().await;
+    assert_eq!(stage.call("write", json!({})).await.text(), "written");
+    stage.restart().await;
+    let called = stage.call("write", json!({})).await.within(AT_ONCE);
+    match era {
+        Era::Modern => assert_eq!(called.text(), "written"),
+        Era::Legacy => {
+            let (code, words) = called.failure();
+            assert!(["MCP_SESSION_NOT_FOUND", "CONNECTION_BROKEN"].contains(&code), "{code}: {words}");
+        }
+    }
+    assert_eq!(stage.call("write", json!({})).await.text(), "written");
+    stage.fall().await;
+}
+
+#[tokio::test]
+async fn a_restarted_server_of_the_legacy_era() {
+    a_restarted_server(Era::Legacy).await;
+}
+
+#[tokio::test]
+async fn a_restarted_server_of_the_modern_era() {
+    a_restarted_server(Era::Modern).await;
+}

@@ -1,0 +1,268 @@
+//! From the spawn to the handshake: servers that are slow, noisy, silent, that die, or stumble over the era probe.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use serde_json::json;
+use toolrack_host::{Era, Host, Memory, ServerSpec, State};
+
+use crate::{
+    programs::Canary,
+    row::rows,
+    stage::{AT_ONCE, Over, SLACK, Stage},
+};
+
+/// Is given up soon, over stdio: a little after both eras were tried.
+fn starts_quickly(spec: &mut ServerSpec) {
+    spec.timeouts.startup = Duration::from_millis(2_200);
+    spec.timeouts.call = Duration::from_millis(500);
+}
+
+/// Is given up soon, over HTTP: a little after both eras were tried.
+fn answers_quickly(spec: &mut ServerSpec) {
+    spec.timeouts.startup = Duration::from_millis(3_300);
+    spec.timeouts.call = Duration::from_millis(500);
+}
+
+rows! { noises: Stdio in [legacy modern] {
+    a_banner: "banner" => answers("written").at_once().warning("no MCP message");
+    a_byte_order_mark: "bom" => answers("written").at_once();
+    empty_lines_and_nuls: "empty-lines" => answers("written").at_once();
+    carriage_returns: "crlf" => answers("written").at_once();
+    messages_in_small_pieces: "split-writes" => answers("written").at_once();
+    a_full_stderr: "fill-stderr=2000000" => answers("written");
+    a_line_without_an_end_on_stderr: "stderr-line=8000000" => answers("written").at_once();
+}}
+
+rows! { deaths: Stdio in [legacy modern] {
+    an_exit: "exit-at-start=3" => stays_away("SERVER_EXITED").at_once().saying("exit status 3").saying("told to exit at start");
+    a_signal: "signal-at-start=11" => stays_away("SERVER_EXITED").at_once().saying("SIGSEGV");
+    an_exit_on_any_first_request: "crash-on-call=exit:4 --fault-on * --fault-times 100" => stays_away("SERVER_EXITED").saying("exit status 4");
+}}
+
+rows! { silence: Stdio in [legacy modern] {
+    a_server_that_never_says_a_word: "never-start" => stays_away("TIMED_OUT").with(super::super::starts_quickly).saying("startup_timeout");
+    a_server_that_never_reads: "stop-reading-stdin=start" => stays_away("TIMED_OUT").with(super::super::starts_quickly).saying("startup_timeout");
+}}
+
+rows! { versions: Stdio in [legacy modern] {
+    one_of_the_last_century: "version" => stays_away("UNSUPPORTED_PROTOCOL_VERSION").saying("1999-01-01");
+}}
+
+rows! { versions_over_http: Http in [legacy modern] {
+    one_of_the_last_century: "version" => stays_away("UNSUPPORTED_PROTOCOL_VERSION").saying("1999-01-01");
+}}
+
+rows! { refused_versions: Stdio in [modern] {
+    the_one_that_it_then_names: "refuse-version" => answers("written").at_once();
+    always_the_one_that_it_then_names: "refuse-version --fault-times 100" => stays_away("UNSUPPORTED_PROTOCOL_VERSION");
+}}
+
+rows! { pages: Http in [legacy modern] {
+    a_web_page: "html --fault-times 100" => stays_away("PROTOCOL_ERROR").saying("text/html").saying("MCP endpoint's URL");
+    an_internal_error: "http-500 --fault-times 100" => stays_away("HTTP_ERROR").saying("HTTP 500");
+    a_bad_request: "http-400 --fault-times 100" => stays_away("HTTP_ERROR").saying("HTTP 400");
+    nothing_there: "http-404 --fault-times 100" => stays_away("HTTP_ERROR").saying("HTTP 404");
+    too_many_requests: "http-429=7 --fault-on * --fault-times 100" => stays_away("RATE_LIMITED").saying("7 s");
+    accepted_and_never_answered: "http-202 --fault-on * --fault-times 100" => stays_away("PROTOCOL_ERROR").saying("202");
+    not_a_byte: "hang --fault-on * --fault-times 100" => stays_away("TIMED_OUT").with(super::super::answers_quickly);
+    one_byte_at_a_time: "slow-body --fault-on * --fault-times 100" => stays_away("TIMED_OUT").with(super::super::answers_quickly);
+    a_body_without_an_end: "body-endless --fault-on * --fault-times 100" => stays_away("HTTP_BODY_TOO_LARGE");
+    closed_at_once: "close-at-once --fault-on * --fault-times 100" => stays_away("CONNECTION_BROKEN");
+}}
+
+// An old server may take the probe for anything: whatever it says to it, it is asked in the old way next.
+rows! { probes_over_http: Http in [legacy] {
+    accepted_and_never_answered: "discover-202" => answers("written").at_once();
+    a_web_page: "discover-html" => answers("written").at_once();
+    an_internal_error: "discover-500" => answers("written").at_once();
+    an_empty_result: "discover-empty" => answers("written").at_once();
+    not_a_byte: "hang-discover" => answers("written").at_once();
+    unreadable: "unparsable-answer --fault-on server/discover" => answers("written").at_once();
+    closed_at_once: "close-at-once --fault-on server/discover" => answers("written").at_once();
+    over_the_limit: "body-huge --fault-on server/discover" => answers("written").at_once();
+    reset: "reset-body --fault-on server/discover" => answers("written").at_once();
+}}
+
+// But a modern one that fails on the probe has failed: that it refuses to be asked in the old way is not the reason.
+rows! { probes_over_modern_http: Http in [modern] {
+    not_a_byte: "hang-discover --fault-times 100" => stays_away("TIMED_OUT").saying("server/discover");
+    over_the_limit: "body-huge --fault-on server/discover --fault-times 100" => stays_away("HTTP_BODY_TOO_LARGE");
+    an_internal_error: "discover-500 --fault-times 100" => stays_away("HTTP_ERROR").saying("HTTP 500");
+    a_web_page: "discover-html --fault-times 100" => stays_away("PROTOCOL_ERROR").saying("text/html");
+}}
+
+/// A stumble over the probe that ends well, in so many processes.
+async fn the_probe(era: Era, script: &str, processes: usize) {
+    let stage = Stage::new(Over::Stdio, era, script).await;
+    let status = stage.rise().await;
+    assert_eq!((status.state.word(), status.era), ("connected", Some(era)), "{:?}", status.state);
+    assert_eq!(stage.call("write", json!({})).await.text(), "written");
+    assert_eq!(processes_in(&stage), processes, "{:#?}", stage.log().lines);
+    stage.fall().await;
+}
+
+#[tokio::test]
+async fn a_legacy_server_that_ignores_the_probe_is_asked_again_and_not_restarted() {
+    the_probe(Era::Legacy, "ignore-discover --fault-times 100", 1).await;
+}
+
+#[tokio::test]
+async fn a_legacy_server_that_refuses_the_probe_late_is_used_meanwhile() {
+    the_probe(Era::Legacy, "late-then-legacy=2500", 1).await;
+}
+
+#[tokio::test]
+async fn a_legacy_server_that_dies_of_the_probe_is_started_once_more() {
+    the_probe(Era::Legacy, "exit-on-discover --fault-times 100", 2).await;
+}
+
+#[tokio::test]
+async fn a_legacy_server_that_answers_the_probe_with_nothing() {
+    the_probe(Era::Legacy, "discover-empty --fault-times 100", 1).await;
+}
+
+#[tokio::test]
+async fn a_legacy_server_that_cannot_be_understood_on_the_probe() {
+    the_probe(Era::Legacy, "unparsable-answer --fault-on server/discover", 1).await;
+}
+
+#[tokio::test]
+async fn a_modern_server_that_answers_the_probe_late_is_modern() {
+    the_probe(Era::Modern, "late-discover=2500", 1).await;
+}
+
+#[tokio::test]
+async fn a_legacy_server_that_is_slow_to_start_is_waited_for() {
+    the_probe(Era::Legacy, "--start-delay-ms 2600", 1).await;
+}
+
+#[tokio::test]
+async fn a_modern_server_that_is_slow_to_start_is_waited_for() {
+    the_probe(Era::Modern, "--start-delay-ms 2600", 1).await;
+}
+
+/// What worked last time is only tried first: the server may have become another one since.
+struct Remembers(Era);
+
+impl Memory for Remembers {
+    fn era<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Option<Era>> {
+        Box::pin(async { Some(self.0) })
+    }
+
+    fn remember_era<'a>(&'a self, _: &'a str, _: Era) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
+    }
+}
+
+#[tokio::test]
+async fn an_era_that_is_remembered_wrongly_does_no_harm() {
+    for (remembered, era) in [(Era::Legacy, Era::Modern), (Era::Modern, Era::Legacy)] {
+        for over in [Over::Stdio, Over::Http] {
+            let host = Host::builder().memory(Arc::new(Remembers(remembered)));
+            let stage = Stage::with(host, over, era, "").await;
+            let status = stage.rise().await;
+            assert_eq!((status.state.word(), status.era), ("connected", Some(era)), "{:?}", status.state);
+            assert_eq!(stage.call("write", json!({})).await.within(AT_ONCE).text(), "written");
+            stage.fall().await;
+        }
+    }
+}
+
+/// A server that dies each time is tried again as often as its entry says, at growing distances, and then left alone
+/// until somebody asks for it.
+#[tokio::test]
+async fn a_server_that_dies_each_time_is_left_alone_in_the_end() {
+    let mut stage = Stage::new(Over::Stdio, Era::Legacy, "crash-on-call=exit:4 --fault-on * --fault-times 100").await;
+    stage.spec.retry.attempts = 2;
+    stage.rise().await;
+    let status = stage.becomes("failed").await;
+    assert!(status.state.error().is_some_and(|error| error.contains("exit status 4")), "{:?}", status.state);
+    // Three attempts; in each, one process dies of the probe, and one of what follows.
+    assert_eq!(processes_in(&stage), 6);
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert_eq!(processes_in(&stage), 6, "nobody has asked for it");
+    assert_eq!(stage.call("write", json!({})).await.failure().0, "SERVER_EXITED");
+    assert_eq!(processes_in(&stage), 8, "somebody has");
+    stage.fall().await;
+}
+
+fn processes_in(stage: &Stage) -> usize {
+    let mut pids = stage.log().pids();
+    pids.sort_unstable();
+    pids.dedup();
+    pids.len()
+}
+
+#[tokio::test]
+async fn a_grandchild_started_first_is_ended_with_the_server() {
+    for kind in ["plain", "setsid", "ignore-term", "setsid+ignore-term"] {
+        let stage = Stage::new(Over::Stdio, Era::Legacy, &format!("grandchild={kind}")).await;
+        stage.rise().await;
+        // The supervisor, the server and the grandchild.
+        assert_eq!(stage.processes().len(), 3, "{kind}");
+        stage.fall().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_will_not_end_is_ended() {
+    for faults in ["ignore-eof", "ignore-term", "ignore-eof ignore-term grandchild=setsid+ignore-term"] {
+        let stage = Stage::new(Over::Stdio, Era::Modern, faults).await;
+        stage.rise().await;
+        assert_eq!(stage.call("write", json!({})).await.text(), "written");
+        stage.fall().await;
+    }
+}
+
+/// A shutdown in the middle of a hopeless start does not wait for it.
+#[tokio::test]
+async fn a_start_can_be_given_up() {
+    let mut stage = Stage::new(Over::Stdio, Era::Legacy, "never-start ignore-eof ignore-term").await;
+    stage.spec.timeouts.startup = Duration::from_secs(60);
+    let rising = tokio::time::timeout(Duration::from_millis(500), stage.rise()).await;
+    assert!(rising.is_err());
+    assert_eq!(stage.status().state, State::Connecting);
+    // A call does not wait longer than it would for an answer.
+    let called = stage.call("write", json!({})).await.within(stage.spec.timeouts.call + SLACK);
+    let (_, words) = called.failure();
+    assert!(!words.contains("stopped"), "it is still being started: {words}");
+    stage.fall().await;
+}
+
+/// A server that has no time for the probe says when to come back, and is asked then.
+#[tokio::test]
+async fn a_server_that_is_too_busy_for_the_probe_is_asked_again_when_it_says() {
+    for era in [Era::Legacy, Era::Modern] {
+        let stage = Stage::new(Over::Http, era, "http-429=1 --fault-on server/discover").await;
+        assert_eq!(stage.rise().await.state.word(), "reconnecting");
+        assert_eq!(stage.becomes("connected").await.era, Some(era));
+        let log = stage.log();
+        let probes = log.lines.iter().filter(|line| line["method"] == "server/discover");
+        let times: Vec<u64> = probes.map(|line| line["at_ms"].as_u64().unwrap()).collect();
+        assert!(times.len() == 2 && times[1] - times[0] >= 950, "{times:?}");
+        stage.fall().await;
+    }
+}
+
+#[tokio::test]
+async fn a_legacy_event_stream_that_never_says_where_to_post() {
+    let mut stage = Stage::new(Over::Sse, Era::Legacy, "no-endpoint").await;
+    starts_quickly(&mut stage.spec);
+    stage.rise().await;
+    let (code, words) = stage.call("write", json!({})).await.failure();
+    assert_eq!(code, "TIMED_OUT", "{words}");
+    stage.fall().await;
+}
+
+#[tokio::test]
+async fn a_legacy_event_stream_that_wants_posts_elsewhere() {
+    let canary = Canary::new();
+    let stage = Stage::new(Over::Sse, Era::Legacy, &format!("endpoint-cross={}", canary.url())).await;
+    stage.rise().await;
+    let (code, words) = stage.call("write", json!({})).await.failure();
+    assert_eq!(code, "PROTOCOL_ERROR", "{words}");
+    assert!(words.contains("another origin"), "{words}");
+    canary.is_untouched();
+    stage.fall().await;
+}

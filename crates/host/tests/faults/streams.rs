@@ -1,0 +1,111 @@
+//! Event streams: garbled, cut, resumed, and never in a busy loop.
+
+use std::time::Duration;
+
+use serde_json::json;
+use toolrack_host::Era;
+
+use crate::{
+    row::rows,
+    stage::{AT_ONCE, Over, Stage},
+};
+
+rows! { garbled: Http in [legacy modern] {
+    fields_that_nobody_knows: "sse-unknown-field" => answers("written").at_once();
+    in_single_bytes: "sse-split" => answers("written").at_once();
+    another_id_first: "sse-wrong-id" => answers("written").at_once();
+    an_event_that_is_no_json: "sse-bad-json" => fails("INVALID_SSE_EVENT_DATA").at_once();
+    an_event_over_the_limit: "sse-huge-event" => fails("SSE_EVENT_DATA_TOO_LARGE").at_once().saying("1048576");
+    an_event_without_an_end: "sse-endless" => fails("SSE_EVENT_DATA_TOO_LARGE").at_once().saying("1048576");
+    cut_before_the_answer: "cut-sse" => fails("CONNECTION_BROKEN").at_once().saying("ended before the answer");
+}}
+
+rows! { without_resumption: Http in [modern] {
+    a_cut: "sse-resume" => fails("CONNECTION_BROKEN").at_once();
+    a_stream_that_is_reset: "sse-reset-loop" => fails("CONNECTION_BROKEN").at_once();
+    a_stream_that_is_empty: "sse-empty-loop" => fails("CONNECTION_BROKEN").at_once();
+}}
+
+rows! { with_resumption: Http in [legacy] {
+    a_cut: "sse-resume" => answers("written");
+    a_stream_that_is_reset: "sse-reset-loop" => fails("CONNECTION_BROKEN").saying("sse_max_reconnects");
+    a_stream_that_is_empty: "sse-empty-loop" => fails("CONNECTION_BROKEN").saying("sse_max_reconnects");
+}}
+
+/// Resumed by GET with the last event's id, when the server said; the call itself is not sent again.
+#[tokio::test]
+async fn a_stream_is_resumed_where_it_was_cut() {
+    let stage = Stage::new(Over::Http, Era::Legacy, "sse-resume=700").await;
+    stage.rise().await;
+    let called = stage.call("write", json!({})).await;
+    assert_eq!(called.text(), "written");
+    assert!(called.took > Duration::from_millis(650), "the server asked for 700 ms: {:?}", called.took);
+    let resumed: Vec<_> = resumptions(&stage);
+    assert_eq!(resumed.len(), 1, "{resumed:?}");
+    stage.fall().await;
+}
+
+/// The server may ask for no wait at all, and take and drop each connection: there is half a second between two, and an
+/// end.
+#[tokio::test]
+async fn resuming_never_becomes_a_busy_loop() {
+    for fault in ["sse-reset-loop=0", "sse-empty-loop=0"] {
+        let stage = Stage::new(Over::Http, Era::Legacy, fault).await;
+        stage.rise().await;
+        let (code, words) = stage.call("write", json!({})).await.failure();
+        assert_eq!(code, "CONNECTION_BROKEN", "{words}");
+        let resumed = resumptions(&stage);
+        assert_eq!(resumed.len(), 2, "sse_max_reconnects is 2: {resumed:?}");
+        let sent =
+            stage.log().lines.iter().find(|line| line["method"] == "tools/call").unwrap()["at_ms"].as_u64().unwrap();
+        let gaps: Vec<u64> =
+            [sent].iter().chain(&resumed).zip(&resumed).map(|(before, after)| after - before).collect();
+        assert!(gaps.iter().all(|gap| *gap >= 480), "{fault}: {gaps:?}");
+        stage.fall().await;
+    }
+}
+
+/// The times of the GETs that went on where a stream was cut, in milliseconds.
+fn resumptions(stage: &Stage) -> Vec<u64> {
+    let log = stage.log();
+    let resumed = log.lines.iter().filter(|line| line["http"] == "GET" && line["last_event_id"].is_string());
+    resumed.map(|line| line["at_ms"].as_u64().unwrap()).collect()
+}
+
+/// A modern subscription that ends, however it ends, is opened again, not too often, and is missed by nobody.
+async fn a_subscription_that_ends(over: Over, fault: &str) {
+    let stage = Stage::new(over, Era::Modern, fault).await;
+    stage.rise().await;
+    stage.until("the subscription is opened", |log| log.count_of("subscriptions/listen") >= 1).await;
+    let log = stage.until("it is opened again", |log| log.count_of("subscriptions/listen") >= 2).await;
+    let times: Vec<u64> = log
+        .lines
+        .iter()
+        .filter(|line| line["method"] == "subscriptions/listen")
+        .map(|line| line["at_ms"].as_u64().unwrap())
+        .collect();
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= 500), "{times:?}");
+    assert_eq!(stage.call("write", json!({})).await.within(AT_ONCE).text(), "written");
+    assert!(stage.log().count_of("tools/list") <= 3, "{:?}", stage.log().methods());
+    stage.fall().await;
+}
+
+#[tokio::test]
+async fn a_subscription_that_ends_over_stdio() {
+    a_subscription_that_ends(Over::Stdio, "listen-ends").await;
+}
+
+#[tokio::test]
+async fn a_subscription_that_ends_over_http() {
+    a_subscription_that_ends(Over::Http, "listen-ends").await;
+}
+
+#[tokio::test]
+async fn a_subscription_that_is_cancelled_by_the_server() {
+    a_subscription_that_ends(Over::Stdio, "listen-cancelled").await;
+}
+
+#[tokio::test]
+async fn a_subscription_whose_stream_is_cut() {
+    a_subscription_that_ends(Over::Http, "listen-drops").await;
+}

@@ -1,0 +1,104 @@
+//! A program as somebody writes it who embeds Toolrack: the supervisor hook comes first.
+//!
+//! Tests name it as the supervisor of their own host. And as `supervised host [--polite] NAME=VALUE COMMAND ARGS…` it is
+//! a host to be killed: it connects the one server `victim`, a child process with this one variable, says `connected` (or
+//! the state that it is in), then calls a tool for each line `TOOL ARGUMENTS` on its stdin and says what came of it. It
+//! ends with its stdin. `--polite` ends on `SIGTERM` as a well-behaved program does, by shutting the host down; without it
+//! the signal kills.
+
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    signal::unix::{SignalKind, signal},
+};
+use toolrack_host::{
+    Call, Desired, Host, ServerName, ServerSpec,
+    spec::{Stdio, Timeouts, Transport},
+    supervisor::{Supervisor, run_if_asked},
+};
+
+fn main() -> ExitCode {
+    if let Some(code) = run_if_asked() {
+        return code;
+    }
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
+        let outcome = runtime.block_on(be_a_host(&args));
+        // Without waiting for the thread that reads stdin.
+        runtime.shutdown_background();
+        outcome
+    });
+    if let Err(error) = &outcome {
+        let _closed = io::stderr().write_all(format!("supervised: {error}\n").as_bytes());
+    }
+    ExitCode::from(u8::from(outcome.is_err()))
+}
+
+async fn be_a_host(args: &[String]) -> io::Result<()> {
+    let (polite, spec) = read(args).ok_or_else(|| io::Error::other("host [--polite] NAME=VALUE COMMAND ARGS…"))?;
+    // Before anything is started: a signal that comes while the server connects counts as well.
+    let mut terminated = if polite { Some(signal(SignalKind::terminate())?) } else { None };
+    let asked_to_end = async {
+        match &mut terminated {
+            Some(signal) => signal.recv().await,
+            None => std::future::pending().await,
+        }
+    };
+    let host = Host::builder().supervisor(Supervisor::this_program()).build();
+    let served = tokio::select! {
+        served = serve(&host, spec) => served,
+        _ = asked_to_end => Ok(()),
+    };
+    host.shutdown().await;
+    served
+}
+
+fn read(args: &[String]) -> Option<(bool, ServerSpec)> {
+    let (polite, rest) = match args {
+        [host, polite, rest @ ..] if host == "host" && polite == "--polite" => (true, rest),
+        [host, rest @ ..] if host == "host" => (false, rest),
+        _ => return None,
+    };
+    let [variable, command, args @ ..] = rest else { return None };
+    let (name, value) = variable.split_once('=')?;
+    let stdio = Stdio {
+        command: command.clone(),
+        args: args.to_vec(),
+        env: [(name.to_owned(), value.to_owned())].into(),
+        ..Stdio::default()
+    };
+    let mut spec = ServerSpec::new(Transport::Stdio(stdio));
+    spec.timeouts = Timeouts { shutdown: Duration::from_millis(300), ..Timeouts::default() };
+    Some((polite, spec))
+}
+
+async fn serve(host: &Host, spec: ServerSpec) -> io::Result<()> {
+    let name = ServerName::new("victim").map_err(io::Error::other)?;
+    host.apply(Desired::from([(name, spec)])).await;
+    host.settled().await;
+    for server in host.status() {
+        say(server.state.word())?;
+    }
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    while let Some(line) = lines.next_line().await? {
+        let (tool, arguments) = line.split_once(' ').unwrap_or((&line, "{}"));
+        let arguments = serde_json::from_str(arguments).map_err(io::Error::other)?;
+        match host.call(Call::new(format!("victim/{tool}"), arguments)).await {
+            Ok(outcome) => say(&outcome.text)?,
+            Err(error) => say(error.code())?,
+        }
+    }
+    Ok(())
+}
+
+/// One line on stdout, at once.
+fn say(line: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{line}")?;
+    stdout.flush()
+}
