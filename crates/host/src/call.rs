@@ -61,10 +61,6 @@ impl Call {
         &self.selector
     }
 
-    pub(crate) fn idle(&self) -> Option<Duration> {
-        self.timeout
-    }
-
     pub(crate) fn catalog(&self) -> Option<Arc<Catalog>> {
         self.catalog.clone()
     }

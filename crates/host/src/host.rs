@@ -21,7 +21,7 @@ pub use status::{ServerStatus, Why, WhyStep};
 use self::keeper::{Message, Servers};
 use crate::{
     call::{Call, CallError, Door, Target, ToolOutcome},
-    catalog::{Catalog, CatalogTool, Unknown},
+    catalog::Catalog,
     event::Event,
     link::{Link, LinkError, Request, decode},
     mcp::{Prompt, PromptResult, Resource, ResourceContents, ResourceTemplate},
@@ -75,11 +75,7 @@ impl Host {
     pub async fn settled(&self) {
         let servers = self.servers.load_full();
         join_all(servers.values().map(|server| server.settled())).await;
-        self.published().await;
-    }
-
-    /// Waits until the catalog shows what servers have published before.
-    async fn published(&self) {
+        // The catalog is published right after the last of them.
         let (done, told) = oneshot::channel();
         if self.inbox.send(Message::Publish(done)).await.is_ok() {
             let _ = told.await;
@@ -116,24 +112,30 @@ impl Host {
         let catalog = call.catalog().unwrap_or_else(|| self.catalog());
         let tool = match catalog.select(call.selector()) {
             Ok(tool) => tool.clone(),
-            Err(unknown) => self.absent(&call, unknown).await?,
+            Err(unknown) => return Err(self.absent(call.selector(), unknown)),
         };
         drop(catalog);
         let server = self.server(tool.server.as_str())?;
         self.door.call(call, &tool, &server).await
     }
 
-    /// A tool that is not in the catalog: perhaps because its server has never been there. That one is woken up.
-    async fn absent(&self, call: &Call, unknown: Unknown) -> Result<CatalogTool, CallError> {
-        let servers = self.servers.load_full();
-        let name = call.selector().split_once('/').map_or("", |(server, _)| server);
+    /// A tool that is not in the catalog: often because its server is not there.
+    fn absent(&self, selector: &str, unknown: crate::catalog::Unknown) -> CallError {
+        let servers = self.servers.load();
+        let name = selector.split('/').next().filter(|_| selector.contains('/')).unwrap_or_default();
         let Some((name, server)) = servers.get_key_value(name) else {
-            return Err(CallError::Unknown(unknown));
+            return CallError::Unknown(unknown);
         };
-        let longest = call.idle().unwrap_or(server.spec.timeouts.call);
-        Target { name, what: call.selector(), server }.link(longest).await?;
-        self.published().await;
-        self.catalog().select(call.selector()).cloned().map_err(CallError::Unknown)
+        let snapshot = server.snapshot();
+        if snapshot.link.is_some() && snapshot.state.error().is_none() {
+            return CallError::Unknown(unknown);
+        }
+        CallError::NotReady {
+            server: name.clone(),
+            state: snapshot.state,
+            source_of: Box::new(server.spec.source.clone()),
+            error: snapshot.error,
+        }
     }
 
     /// The resources of a server, all pages.

@@ -28,7 +28,7 @@ rows! { over_stdio: Stdio in [legacy modern] {
     another_id_only: "wrong-id" => fails("TIMED_OUT").warning("answer to no waiting request");
     another_id_first: "forged-first" => answers("written").at_once().warning("answer to no waiting request");
     the_answer_twice: "duplicate-answer" => answers("written").at_once();
-    no_answer: "no-answer" => fails("TIMED_OUT").saying("call took longer than 2 s");
+    no_answer: "no-answer" => fails("TIMED_OUT").saying("call took longer than 1.5 s");
     blocks_of_unknown_kinds: "bad-content" => answers("written").at_once().warning("hologram");
     odd_messages_before: "odd-messages" => answers("written").at_once();
     progress_for_nobody: "stray-progress" => answers("written").at_once();
@@ -51,7 +51,7 @@ rows! { over_http: Http in [legacy modern] {
     another_id_only: "wrong-id" => fails("PROTOCOL_ERROR").at_once();
     another_id_first: "forged-first" => answers("written").at_once();
     the_answer_twice: "duplicate-answer" => answers("written").at_once();
-    no_answer: "no-answer" => fails("TIMED_OUT").saying("call took longer than 2 s");
+    no_answer: "no-answer" => fails("TIMED_OUT").saying("call took longer than 1.5 s");
     blocks_of_unknown_kinds: "bad-content" => answers("written").at_once().warning("hologram");
     odd_messages_before: "odd-messages" => answers("written").at_once();
     progress_for_nobody: "stray-progress" => answers("written").at_once();
@@ -141,11 +141,11 @@ async fn one_bad_answer_among_many_over_modern_http() {
 async fn a_late_answer_is_ignored(over: Over, era: Era) {
     let stage = Stage::new(over, era, "ignore-cancel").await;
     stage.rise().await;
-    let called = stage.call("sleep", json!({"ms": 2_600})).await.within(stage.spec.timeouts.call + SLACK);
+    let called = stage.call("sleep", json!({"ms": 2_000})).await.within(stage.spec.timeouts.call + SLACK);
     assert_eq!(called.failure().0, "TIMED_OUT");
     stage.until("the call is cancelled", |log| log.cancelled().len() == 1).await;
     // The late answer comes while this call waits for its own.
-    assert_eq!(stage.call("sleep", json!({"ms": 1_200})).await.text(), "slept 1200 ms");
+    assert_eq!(stage.call("sleep", json!({"ms": 1_000})).await.text(), "slept 1000 ms");
     stage.fall().await;
 }
 

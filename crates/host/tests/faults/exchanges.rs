@@ -21,7 +21,7 @@ rows! { statuses: Http in [legacy modern] {
     accepted_and_never_answered: "http-202" => fails("PROTOCOL_ERROR").at_once().saying("202");
     no_content_type: "no-content-type" => answers("written").at_once();
     a_giant_header: "headers-giant" => fails("CONNECTION_BROKEN").at_once();
-    not_a_byte: "hang" => fails("TIMED_OUT").saying("call took longer than 2 s");
+    not_a_byte: "hang" => fails("TIMED_OUT").saying("call took longer than 1.5 s");
 }}
 
 rows! { sign_ins: Http in [legacy modern] {
@@ -41,7 +41,7 @@ rows! { redirects: Http in [legacy modern] {
 }}
 
 rows! { bodies: Http in [legacy modern] {
-    one_byte_at_a_time: "slow-body" => fails("TIMED_OUT").saying("call took longer than 2 s");
+    one_byte_at_a_time: "slow-body" => fails("TIMED_OUT").saying("call took longer than 1.5 s");
     cut_off: "cut-body" => fails("CONNECTION_BROKEN").at_once();
     reset: "reset-body" => fails("CONNECTION_BROKEN").at_once();
     in_broken_chunks: "bad-chunks" => fails("CONNECTION_BROKEN").at_once();

@@ -377,8 +377,8 @@ pub(crate) fn endpoint(url: &str) -> Http {
 pub(crate) fn dressed(mut spec: ServerSpec) -> ServerSpec {
     spec.timeouts = Timeouts {
         startup: Duration::from_secs(5),
-        list: Duration::from_secs(2),
-        call: Duration::from_secs(2),
+        list: Duration::from_millis(1_500),
+        call: Duration::from_millis(1_500),
         call_total: Duration::from_secs(4),
         shutdown: Duration::from_millis(300),
     };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use toolrack_host::Era;
+use toolrack_host::{Era, ServerSpec};
 
 use crate::{
     row::rows,
@@ -26,10 +26,15 @@ rows! { without_resumption: Http in [modern] {
     a_stream_that_is_empty: "sse-empty-loop" => fails("CONNECTION_BROKEN").at_once();
 }}
 
+/// Reconnecting twice takes a second and a half.
+fn patient(spec: &mut ServerSpec) {
+    spec.timeouts.call = Duration::from_millis(2_500);
+}
+
 rows! { with_resumption: Http in [legacy] {
     a_cut: "sse-resume" => answers("written");
-    a_stream_that_is_reset: "sse-reset-loop" => fails("CONNECTION_BROKEN").saying("sse_max_reconnects");
-    a_stream_that_is_empty: "sse-empty-loop" => fails("CONNECTION_BROKEN").saying("sse_max_reconnects");
+    a_stream_that_is_reset: "sse-reset-loop" => fails("CONNECTION_BROKEN").saying("sse_max_reconnects").with(super::super::patient);
+    a_stream_that_is_empty: "sse-empty-loop" => fails("CONNECTION_BROKEN").saying("sse_max_reconnects").with(super::super::patient);
 }}
 
 /// Resumed by GET with the last event's id, when the server said; the call itself is not sent again.
@@ -50,7 +55,8 @@ async fn a_stream_is_resumed_where_it_was_cut() {
 #[tokio::test]
 async fn resuming_never_becomes_a_busy_loop() {
     for fault in ["sse-reset-loop=0", "sse-empty-loop=0"] {
-        let stage = Stage::new(Over::Http, Era::Legacy, fault).await;
+        let mut stage = Stage::new(Over::Http, Era::Legacy, fault).await;
+        patient(&mut stage.spec);
         stage.rise().await;
         let (code, words) = stage.call("write", json!({})).await.failure();
         assert_eq!(code, "CONNECTION_BROKEN", "{words}");
