@@ -169,7 +169,12 @@ fn connected(host: &Host) -> Vec<ServerName> {
 /// A failure of the host, complete.
 fn failed(error: &CallError) -> Failure {
     let mut failure = Failure::new(error.kind().into(), error.code(), with_causes(error));
-    failure.hint = error.hint();
+    failure.hint = match error {
+        CallError::NotReady { state: State::PendingTrust, source_of, .. } => {
+            Some(format!("look at it first; a file that you name yourself is trusted: --mcp-config {source_of}"))
+        }
+        _ => error.hint(),
+    };
     match error {
         CallError::NotReady { server, .. }
         | CallError::Link { server, .. }

@@ -222,7 +222,7 @@ fn what_a_project_brings_is_not_started_and_ends_with_7() {
         $ toolrack call theirs/echo text=x
         --- stderr ---
         error: the server theirs ([HOME]/work/.mcp.json) is not connected: it comes from a project file and is not trusted yet
-        hint: look at the entry `theirs` in [HOME]/work/.mcp.json, then trust it
+        hint: look at it first; a file that you name yourself is trusted: --mcp-config [HOME]/work/.mcp.json
         [7]
     ");
     assert_snapshot!(rack.run(&["list"]), @"
