@@ -13,6 +13,7 @@ use memchr::memmem::find;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     sync::{mpsc, oneshot},
+    task::coop::consume_budget,
     time::timeout,
 };
 
@@ -269,7 +270,13 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         loop {
             tokio::select! {
                 line = self.lines.next() => match line {
-                    Ok(Some(line)) => if let Err(end) = self.desk.take(line) { return end },
+                    Ok(Some(line)) => {
+                        if let Err(end) = self.desk.take(line) {
+                            return end;
+                        }
+                        // A buffer holds many lines: without this, a flood of them leaves no time for anybody else.
+                        consume_budget().await;
+                    }
                     Ok(None) => return self.desk.ended("it closed its output").await,
                     Err(error) => {
                         return self.desk.ended(&format!("its output cannot be read: {error}")).await;

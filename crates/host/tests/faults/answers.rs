@@ -89,7 +89,8 @@ rows! { kinds_of_results_over_stdio: Stdio in [modern] {
 
 rows! { kinds_of_results_over_http: Http in [modern] {
     an_unknown_one: "unknown-result-type" => fails("PROTOCOL_ERROR").at_once().saying("banana");
-    an_unknown_one_in_an_event: "unknown-result-type --answers sse" => fails("PROTOCOL_ERROR").at_once().saying("banana");
+    an_unknown_one_in_an_event: "unknown-result-type --answers sse"
+        => fails("PROTOCOL_ERROR").at_once().saying("banana");
 }}
 
 rows! { kinds_of_results_before: Stdio in [legacy] {
@@ -180,7 +181,8 @@ async fn a_line_that_does_not_end_ends_the_connection() {
 /// Progress starts the clock of silence anew, never the one that bounds the whole call.
 #[tokio::test]
 async fn progress_cannot_keep_a_call_for_ever() {
-    let stage = Stage::new(Over::Stdio, Era::Modern, "").await;
+    let mut stage = Stage::new(Over::Stdio, Era::Modern, "").await;
+    stage.spec.timeouts.call_total = Duration::from_millis(2_500);
     stage.rise().await;
     let called = stage.call("sleep", json!({"ms": 60_000, "progress": true})).await;
     let (code, words) = called.failure();
@@ -190,8 +192,8 @@ async fn progress_cannot_keep_a_call_for_ever() {
     stage.fall().await;
 }
 
-/// A result that is well-formed and holds what terminals obey: that is for a model, who may have it; but an error is for
-/// people.
+/// A result that is well-formed and holds what terminals obey: that is for a model, who may have it; but an error is
+/// for people.
 #[tokio::test]
 async fn what_terminals_obey_is_escaped_in_errors() {
     let stage = Stage::new(Over::Stdio, Era::Legacy, "escape-text").await;

@@ -1,4 +1,5 @@
-//! Entries that cannot work: each gets one clear error that says whose it is, what is wrong and, where it can, what to do.
+//! Entries that cannot work: each gets one clear error that says whose it is, what is wrong and, where it can, what to
+//! do.
 
 use std::{io::Write as _, net::TcpListener, os::unix::fs::PermissionsExt as _, path::PathBuf, time::Duration};
 

@@ -15,11 +15,14 @@ use crate::{
 };
 
 rows! { over_stdio: Stdio in [legacy modern] {
-    an_exit: "crash-on-call=exit:3" => fails("SERVER_EXITED").at_once().saying("exit status 3").saying("as told").and_restarts();
+    an_exit: "crash-on-call=exit:3"
+        => fails("SERVER_EXITED").at_once().saying("exit status 3").saying("as told").and_restarts();
     a_signal: "crash-on-call=signal:11" => fails("SERVER_EXITED").at_once().saying("SIGSEGV").and_restarts();
     a_kill: "crash-on-call=signal:9" => fails("SERVER_EXITED").at_once().saying("SIGKILL").and_restarts();
-    an_exit_while_a_grandchild_holds_the_pipe: "crash-holding-pipe" => fails("SERVER_EXITED").at_once().saying("status 7").and_restarts();
-    half_a_line_and_an_exit: "half-line-then-crash" => fails("SERVER_EXITED").at_once().saying("status 7").and_restarts();
+    an_exit_while_a_grandchild_holds_the_pipe: "crash-holding-pipe"
+        => fails("SERVER_EXITED").at_once().saying("status 7").and_restarts();
+    half_a_line_and_an_exit: "half-line-then-crash"
+        => fails("SERVER_EXITED").at_once().saying("status 7").and_restarts();
     a_closed_output: "close-stdout" => fails("CONNECTION_CLOSED").saying("closed its output").and_restarts();
     a_frozen_process: "freeze" => fails("TIMED_OUT").for_good();
 }}
@@ -46,6 +49,8 @@ async fn a_server_that_dies_and_returns(era: Era) {
     });
     let (code, words) = called.within(AT_ONCE).failure();
     assert_eq!(code, "CONNECTION_BROKEN", "{words}");
+    // Until the last of it is gone, its port may take another connection.
+    stage.server.as_mut().unwrap().kill();
     let (code, words) = stage.call("write", json!({})).await.within(AT_ONCE).failure();
     assert_eq!(code, "UNREACHABLE", "{words}");
     stage.restart().await;

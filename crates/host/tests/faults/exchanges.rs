@@ -12,7 +12,8 @@ use crate::{
 };
 
 rows! { statuses: Http in [legacy modern] {
-    a_web_page: "html --fault-on tools/call" => fails("PROTOCOL_ERROR").at_once().saying("text/html").saying("MCP endpoint's URL");
+    a_web_page: "html --fault-on tools/call"
+        => fails("PROTOCOL_ERROR").at_once().saying("text/html").saying("MCP endpoint's URL");
     an_internal_error: "http-500 --fault-on tools/call" => fails("HTTP_ERROR").at_once().saying("HTTP 500");
     a_bad_request: "http-400 --fault-on tools/call" => fails("HTTP_ERROR").at_once().saying("HTTP 400");
     too_many_requests: "http-429=7" => fails("RATE_LIMITED").at_once().saying("7 s");
@@ -25,10 +26,13 @@ rows! { statuses: Http in [legacy modern] {
 }}
 
 rows! { sign_ins: Http in [legacy modern] {
-    a_call_that_needs_one: "http-401 --fault-on tools/call" => fails("AUTH_REQUIRED").at_once().saying("401").for_good();
-    a_call_that_is_forbidden: "http-403 --fault-on tools/call" => fails("AUTH_REQUIRED").at_once().saying("403").for_good();
+    a_call_that_needs_one: "http-401 --fault-on tools/call"
+        => fails("AUTH_REQUIRED").at_once().saying("401").for_good();
+    a_call_that_is_forbidden: "http-403 --fault-on tools/call"
+        => fails("AUTH_REQUIRED").at_once().saying("403").for_good();
     a_server_without_a_challenge: "http-401 --fault-times 100" => stays_away("AUTH_REQUIRED").at_once().saying("401");
-    a_server_with_a_challenge: "http-401=Bearer --fault-times 100" => stays_away("AUTH_REQUIRED").at_once().saying("401");
+    a_server_with_a_challenge: "http-401=Bearer --fault-times 100"
+        => stays_away("AUTH_REQUIRED").at_once().saying("401");
 }}
 
 rows! { redirects: Http in [legacy modern] {

@@ -48,7 +48,8 @@ rows! { over_legacy_sse: Sse in [legacy] {
 /// Of a flood of log messages, a hundred a second are passed on and the rest is counted.
 #[tokio::test]
 async fn a_flood_of_log_messages_is_cut_and_counted() {
-    let stage = Stage::new(Over::Stdio, Era::Legacy, "notify-flood=20000").await;
+    let mut stage = Stage::new(Over::Stdio, Era::Legacy, "notify-flood=20000").await;
+    patient(&mut stage.spec);
     stage.rise().await;
     let called = stage.call("write", json!({})).await;
     assert_eq!(called.text(), "written");
@@ -69,7 +70,9 @@ async fn a_flood_of_log_messages_is_cut_and_counted() {
 /// stderr is drained whatever comes, and the last of it is there when the server dies.
 #[tokio::test]
 async fn a_flood_of_stderr_is_drained() {
-    let stage = Stage::new(Over::Stdio, Era::Modern, "fill-stderr=4000000 crash-on-call=exit:9 --fault-after 1").await;
+    let mut stage =
+        Stage::new(Over::Stdio, Era::Modern, "fill-stderr=4000000 crash-on-call=exit:9 --fault-after 1").await;
+    patient(&mut stage.spec);
     stage.rise().await;
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
     let (code, words) = stage.call("write", json!({})).await.failure();
@@ -89,12 +92,12 @@ async fn a_storm_of_changes(over: Over, era: Era) {
         })
         .await;
     assert_eq!(stage.call("tools_changed", json!({"add": "drop"})).await.text(), "changed");
-    for _ in 0..10 {
+    for _ in 0..6 {
         assert_eq!(stage.call("echo", json!({"text": "calm"})).await.text(), "calm");
         sleep(Duration::from_millis(200)).await;
     }
     let lists = stage.log().count_of("tools/list");
-    assert!((2..=9).contains(&lists), "{lists} lists in two seconds");
+    assert!((2..=7).contains(&lists), "{lists} lists in a good second");
     stage.fall().await;
 }
 
@@ -159,7 +162,8 @@ impl Asker for Busy {
 /// Of a flood of questions, eight are asked at a time and the others are refused.
 async fn a_flood_of_questions(over: Over) {
     let busy = Arc::<Busy>::default();
-    let stage = Stage::with(Host::builder().asker(busy.clone()), over, Era::Legacy, "request-flood=2000").await;
+    let mut stage = Stage::with(Host::builder().asker(busy.clone()), over, Era::Legacy, "request-flood=2000").await;
+    patient(&mut stage.spec);
     stage.rise().await;
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
     let most = busy.most.load(Ordering::Relaxed);

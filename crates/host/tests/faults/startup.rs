@@ -35,14 +35,19 @@ rows! { noises: Stdio in [legacy modern] {
 }}
 
 rows! { deaths: Stdio in [legacy modern] {
-    an_exit: "exit-at-start=3" => stays_away("SERVER_EXITED").at_once().saying("exit status 3").saying("told to exit at start");
+    an_exit: "exit-at-start=3"
+        => stays_away("SERVER_EXITED").at_once().saying("exit status 3").saying("told to exit at start");
     a_signal: "signal-at-start=11" => stays_away("SERVER_EXITED").at_once().saying("SIGSEGV");
-    an_exit_on_any_first_request: "crash-on-call=exit:4 --fault-on * --fault-times 100" => stays_away("SERVER_EXITED").saying("exit status 4");
+    an_exit_on_any_first_request: "crash-on-call=exit:4 --fault-on * --fault-times 100"
+        => stays_away("SERVER_EXITED").saying("exit status 4");
 }}
 
-rows! { silence: Stdio in [legacy modern] {
-    a_server_that_never_says_a_word: "never-start" => stays_away("TIMED_OUT").with(super::super::starts_quickly).saying("startup_timeout");
-    a_server_that_never_reads: "stop-reading-stdin=start" => stays_away("TIMED_OUT").with(super::super::starts_quickly).saying("startup_timeout");
+// Which era such a server is of, nobody will ever know.
+rows! { silence: Stdio in [legacy] {
+    a_server_that_never_says_a_word: "never-start"
+        => stays_away("TIMED_OUT").with(super::super::starts_quickly).saying("startup_timeout");
+    a_server_that_never_reads: "stop-reading-stdin=start"
+        => stays_away("TIMED_OUT").with(super::super::starts_quickly).saying("startup_timeout");
 }}
 
 rows! { versions: Stdio in [legacy modern] {
@@ -59,14 +64,14 @@ rows! { refused_versions: Stdio in [modern] {
 }}
 
 rows! { pages: Http in [legacy modern] {
-    a_web_page: "html --fault-times 100" => stays_away("PROTOCOL_ERROR").saying("text/html").saying("MCP endpoint's URL");
+    a_web_page: "html --fault-times 100"
+        => stays_away("PROTOCOL_ERROR").saying("text/html").saying("MCP endpoint's URL");
     an_internal_error: "http-500 --fault-times 100" => stays_away("HTTP_ERROR").saying("HTTP 500");
     a_bad_request: "http-400 --fault-times 100" => stays_away("HTTP_ERROR").saying("HTTP 400");
     nothing_there: "http-404 --fault-times 100" => stays_away("HTTP_ERROR").saying("HTTP 404");
     too_many_requests: "http-429=7 --fault-on * --fault-times 100" => stays_away("RATE_LIMITED").saying("7 s");
-    accepted_and_never_answered: "http-202 --fault-on * --fault-times 100" => stays_away("PROTOCOL_ERROR").saying("202");
-    not_a_byte: "hang --fault-on * --fault-times 100" => stays_away("TIMED_OUT").with(super::super::answers_quickly);
-    one_byte_at_a_time: "slow-body --fault-on * --fault-times 100" => stays_away("TIMED_OUT").with(super::super::answers_quickly);
+    accepted_and_never_answered: "http-202 --fault-on * --fault-times 100"
+        => stays_away("PROTOCOL_ERROR").saying("202");
     a_body_without_an_end: "body-endless --fault-on * --fault-times 100" => stays_away("HTTP_BODY_TOO_LARGE");
     closed_at_once: "close-at-once --fault-on * --fault-times 100" => stays_away("CONNECTION_BROKEN");
 }}
@@ -86,7 +91,8 @@ rows! { probes_over_http: Http in [legacy] {
 
 // But a modern one that fails on the probe has failed: that it refuses to be asked in the old way is not the reason.
 rows! { probes_over_modern_http: Http in [modern] {
-    not_a_byte: "hang-discover --fault-times 100" => stays_away("TIMED_OUT").with(super::super::answers_quickly).saying("server/discover");
+    not_a_byte: "hang-discover --fault-times 100"
+        => stays_away("TIMED_OUT").with(super::super::answers_quickly).saying("server/discover");
     over_the_limit: "body-huge --fault-on server/discover --fault-times 100" => stays_away("HTTP_BODY_TOO_LARGE");
     an_internal_error: "discover-500 --fault-times 100" => stays_away("HTTP_ERROR").saying("HTTP 500");
     a_web_page: "discover-html --fault-times 100" => stays_away("PROTOCOL_ERROR").saying("text/html");
@@ -213,6 +219,17 @@ async fn a_server_that_will_not_end_is_ended() {
         stage.rise().await;
         assert_eq!(stage.call("write", json!({})).await.text(), "written");
         stage.fall().await;
+    }
+}
+
+/// Whatever a start has come to when the host is shut down, nothing of it is left.
+#[tokio::test]
+async fn a_shutdown_at_any_moment_of_a_start_leaves_nothing() {
+    for moment in 0..40 {
+        let stage = Stage::new(Over::Stdio, Era::Legacy, "").await;
+        let begun = tokio::time::timeout(Duration::from_micros(500 * moment), stage.rise());
+        let _is_connected_or_not = begun.await;
+        stage.fall_at_once().await;
     }
 }
 

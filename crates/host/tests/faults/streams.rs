@@ -33,8 +33,10 @@ fn patient(spec: &mut ServerSpec) {
 
 rows! { with_resumption: Http in [legacy] {
     a_cut: "sse-resume" => answers("written");
-    a_stream_that_is_reset: "sse-reset-loop" => fails("CONNECTION_BROKEN").saying("sse_max_reconnects").with(super::super::patient);
-    a_stream_that_is_empty: "sse-empty-loop" => fails("CONNECTION_BROKEN").saying("sse_max_reconnects").with(super::super::patient);
+    a_stream_that_is_reset: "sse-reset-loop"
+        => fails("CONNECTION_BROKEN").saying("sse_max_reconnects").with(super::super::patient);
+    a_stream_that_is_empty: "sse-empty-loop"
+        => fails("CONNECTION_BROKEN").saying("sse_max_reconnects").with(super::super::patient);
 }}
 
 /// Resumed by GET with the last event's id, when the server said; the call itself is not sent again.

@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines, Take};
 use tokio::net::unix::pipe;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -50,34 +50,74 @@ pub(super) async fn spawn(
         // again and again.
         return Err(SpawnError::NotASupervisor { program, said: String::new() });
     }
-    let (launched, resolved) = off_the_runtime(tasks, move || {
-        let resolved = resolve(&command)?;
-        let launched = launch(&command, &resolved, &supervisor.program)
-            .map_err(|source| not_launched(supervisor.program, source))?;
-        Ok((launched, resolved))
-    })
-    .await?;
-    let Launched { process, streams, orders, reports } = launched;
+    let (tell, told) = oneshot::channel();
+    let start = Start { command, program, on_stderr, tasks: tasks.clone() };
+    tasks.spawn(start.own(tell));
+    // The task tells in any case: if it does not, the runtime is shutting down.
+    told.await.unwrap_or(Err(SpawnError::ShuttingDown))
+}
 
-    let (life, watched) = watch::channel(Life::Running);
-    let stderr = StderrTail::new();
-    tasks.spawn(drain(streams.stderr, stderr.clone(), on_stderr, watched.clone()));
+/// What it takes to start a server.
+struct Start {
+    command: ChildCommand,
+    /// The supervisor's program.
+    program: PathBuf,
+    on_stderr: Option<LineHook>,
+    tasks: TaskTracker,
+}
 
-    let mut reports = BufReader::new(reports.take(REPORTS_LIMIT)).lines();
-    let first = timeout(START_LIMIT, next_report(&mut reports)).await;
-    let Ok(Some(Report::Started(pid))) = first else {
-        process.end().await;
-        life.send_replace(Life::Gone(Exit::SupervisorLost));
-        stderr.drained().await;
-        return Err(not_started(resolved, program, first, &stderr));
-    };
+impl Start {
+    /// Starts a supervisor and owns it until nothing is left, whether anybody waits for the server or not: at no moment
+    /// does a process belong to a future that may be dropped.
+    async fn own(self, mut tell: oneshot::Sender<Result<Child, SpawnError>>) {
+        let Self { command, program, on_stderr, tasks } = self;
+        let supervisor = program.clone();
+        let launched = off_the_runtime(&tasks, move || {
+            let resolved = resolve(&command)?;
+            let launched =
+                launch(&command, &resolved, &supervisor).map_err(|source| not_launched(supervisor, source))?;
+            Ok((launched, resolved))
+        });
+        let (Launched { process, streams, orders, reports }, resolved) = match launched.await {
+            Ok(launched) => launched,
+            Err(error) => {
+                let _ = tell.send(Err(error));
+                return;
+            }
+        };
+        let (life, watched) = watch::channel(Life::Running);
+        let stderr = StderrTail::new();
+        tasks.spawn(drain(streams.stderr, stderr.clone(), on_stderr, watched.clone()));
 
-    let orders = Arc::new(orders);
-    let ending = CancellationToken::new();
-    let watch = Watch { process, reports, life, ending: ending.clone(), _lifeline: Arc::clone(&orders) };
-    tasks.spawn(watch.run());
-    let handle = Handle::new(pid, watched, Box::new(Orders { pipe: orders, ending }));
-    Ok(Child { stdin: streams.stdin, stdout: streams.stdout, stderr, handle })
+        let mut reports = BufReader::new(reports.take(REPORTS_LIMIT)).lines();
+        let first = tokio::select! {
+            first = timeout(START_LIMIT, next_report(&mut reports)) => Some(first),
+            () = tell.closed() => None,
+        };
+        let orders = Arc::new(orders);
+        let ending = CancellationToken::new();
+        let carrier = Orders { pipe: Arc::clone(&orders), ending: ending.clone() };
+        let watch = Watch { process, reports, life, ending, _lifeline: orders };
+        if let Some(Ok(Some(Report::Started(pid)))) = first {
+            let handle = Handle::new(pid, watched, Box::new(carrier));
+            let child = Child { stdin: streams.stdin, stdout: streams.stdout, stderr, handle };
+            // A child that nobody takes is dropped here, which is the order to kill it.
+            drop(tell.send(Ok(child)));
+            return watch.run().await;
+        }
+        if let Some(Ok(Some(_))) = first {
+            watch.nothing_was_started().await;
+        } else {
+            // It may have started the server without our knowing: it must end it, or be hunted.
+            drop((streams.stdin, streams.stdout));
+            carrier.carry(Order::Kill);
+            watch.run().await;
+        }
+        if let Some(first) = first {
+            stderr.drained().await;
+            let _ = tell.send(Err(not_started(resolved, program, first, &stderr)));
+        }
+    }
 }
 
 /// Why there is no supervisor.
@@ -146,6 +186,12 @@ struct Watch {
 }
 
 impl Watch {
+    /// The supervisor said that it could not start the server, and ends.
+    async fn nothing_was_started(self) {
+        self.process.end().await;
+        self.life.send_replace(Life::Gone(Exit::SupervisorLost));
+    }
+
     async fn run(mut self) {
         let left = self.listen().await;
         match left {
