@@ -11,6 +11,8 @@ mod call;
 #[cfg(test)]
 mod config;
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod lists;
 #[cfg(test)]
 mod output;
