@@ -36,6 +36,7 @@ mod environment;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod import;
 mod interpolate;
 mod load;
 mod mask;
