@@ -316,3 +316,17 @@ fn a_call_of_a_slow_server_does_not_wait_for_its_neighbours() {
     let _ = rack.run(&["call", "fake/echo", "text=x"]).ends_with(0);
     assert!(started.elapsed() < Duration::from_secs(20));
 }
+
+#[test]
+fn a_schema_made_to_be_endless_holds_up_nobody() {
+    let rack = Rack::with(&[("fake", fake(&["--fault", "expensive-schema=60"]))]);
+    assert_snapshot!(rack.run(&["call", "fake/structured", "label=x"]), @r#"
+        $ toolrack call fake/structured label=x
+        {"label":"x","value":42}
+        --- stderr ---
+        warning: structured content was not checked against the output schema: the schema is nested deeper than 64 levels
+        [0]
+    "#);
+    let tools = rack.run(&["tools", "fake"]).ends_with(0);
+    assert!(tools.stdout.contains("structured(label?: "), "{tools}");
+}

@@ -11,7 +11,7 @@ fn test_shows_how_far_each_step_came() {
     let rack = Rack::with(&[("good", fake(&["--tools", "2"])), ("gone", json!({ "command": "/nonexistent/server" }))]);
     assert_snapshot!(rack.run(&["test", "good"]), @"
         $ toolrack test good
-        + good  works: 24 tools, about 0 tokens, 50 ms
+        + good  works: 24 tools, about 0 tokens, 0 ms
           says it is fake-server 0.1.0
           + config       [HOME]/toolrack/mcp.json (user)
           + trust        trusted
@@ -22,7 +22,7 @@ fn test_shows_how_far_each_step_came() {
     ");
     assert_snapshot!(rack.run(&["test", "gone"]), @"
         $ toolrack test gone
-        x gone  does not work, 2 ms
+        x gone  does not work, 0 ms
           + config  [HOME]/toolrack/mcp.json (user)
           + trust   trusted
           x start   no such file: /nonexistent/server; check the path of the command
