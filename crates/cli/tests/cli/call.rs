@@ -222,13 +222,15 @@ fn what_a_project_brings_is_not_started_and_ends_with_7() {
         $ toolrack call theirs/echo text=x
         --- stderr ---
         error: the server theirs ([HOME]/work/.mcp.json) is not connected: it comes from a project file and is not trusted yet
-        hint: look at it first; a file that you name yourself is trusted: --mcp-config [HOME]/work/.mcp.json
+        hint: `toolrack pending theirs` shows what it would run, `toolrack trust theirs` agrees to it
         [7]
     ");
     assert_snapshot!(rack.run(&["list"]), @"
         $ toolrack list
         + builtin  native  built in  connected (5 tools)
         = theirs   stdio   project   pending approval
+        --- stderr ---
+        `toolrack pending` shows what waits for you, `toolrack trust` agrees to it
         [0]
     ");
     let _ = rack.run(&["tools", "theirs"]).ends_with(7);
