@@ -8,7 +8,7 @@ use std::{
 
 use toolrack_config::{
     Entry, Environment, Interpolate, Loaded, Places, Problem, Request, Unset,
-    trust::{Candidate, NoLedger},
+    trust::{Candidate, Ledger, NoLedger},
 };
 use toolrack_host::{
     Desired, Host, Native, Resolver, ServerName, ServerSpec, State, ask::Root, spec::Source, supervisor::Supervisor,
@@ -105,21 +105,22 @@ impl World {
             self.screen.warning(&failure.message);
             Vec::new()
         });
-        toolrack_config::load(&request, &|candidate: &Candidate<'_>| {
+        on_a_thread(request, move |candidate: &Candidate<'_>| {
             approvals.iter().any(|approval| {
                 approval.project == candidate.project
                     && approval.name == candidate.name
                     && approval.hash == candidate.hash
             })
         })
+        .await
     }
 
     /// Reads these files and nothing else.
-    pub(crate) fn read_only(&self, files: &[PathBuf]) -> Loaded {
+    pub(crate) async fn read_only(&self, files: &[PathBuf]) -> Loaded {
         let mut request = Request::new(self.places.clone(), &self.folder);
         request.mcp_config = files.to_vec();
         request.strict = true;
-        toolrack_config::load(&request, &NoLedger)
+        on_a_thread(request, NoLedger).await
     }
 
     /// What was agreed to of what projects bring; nothing when there is no database.
@@ -281,6 +282,18 @@ impl World {
 
 fn unusable_store(error: &StoreError) -> Failure {
     Failure::new(Exit::Other, "DATABASE", with_causes(error))
+}
+
+/// Reads files where it disturbs nobody: a pipe may have nobody at its other end, and Ctrl-C must be heard meanwhile.
+async fn on_a_thread(request: Request, ledger: impl Ledger + Send + 'static) -> Loaded {
+    match tokio::task::spawn_blocking(move || toolrack_config::load(&request, &ledger)).await {
+        Ok(loaded) => loaded,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The program is ending; nobody waits for the answer.
+            Err(_) => std::future::pending().await,
+        },
+    }
 }
 
 /// A file that was asked for by name and cannot be read as a whole.
