@@ -1,8 +1,12 @@
 //! What was typed. Nothing here looks at the world; what it means is worked out by the verbs.
 
+mod itself;
+
 use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
+
+pub(crate) use itself::{AboutItself, CompletionsArgs, ManArgs, Shell};
 
 /// Give any AI agent the tools of any set of MCP servers
 #[derive(Debug, Parser)]
@@ -98,6 +102,8 @@ pub(crate) enum Verb {
     Prompt(PromptArgs),
     /// Say why a tool is there, or why not
     Why(WhyArgs),
+    #[command(flatten)]
+    Itself(AboutItself),
 }
 
 /// Verbs that may be narrowed to some servers.

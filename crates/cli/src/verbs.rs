@@ -5,6 +5,7 @@
 
 mod add;
 mod call;
+pub(crate) mod itself;
 mod list;
 mod prompts;
 mod resources;
@@ -39,6 +40,7 @@ pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result
         Verb::Prompts(args) => prompts::list(args, world).await,
         Verb::Prompt(args) => prompts::get(args, world).await,
         Verb::Why(args) => why::run(args, world).await,
+        Verb::Itself(verb) => itself::run(verb, words, &world.screen).await,
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
-use toolrack_config::{Entry, Environment, Interpolate, Loaded, Places, Problem, Request, Unset, trust::Candidate};
+use toolrack_config::{
+    Entry, Environment, Interpolate, Loaded, Places, Problem, Request, Scope, Unset, trust::Candidate,
+};
 use toolrack_host::{
     Desired, Host, Native, ServerName, ServerSpec, State, ask::Root, spec::Source, supervisor::Supervisor,
 };
@@ -17,6 +19,7 @@ use crate::{
     args::Global,
     asker::Terminal,
     builtin::{self, Builtin},
+    completion::notebook::{Configured, Notebook, Tool},
     error::{Exit, Failure, in_words, with_causes},
     screen::Screen,
 };
@@ -36,6 +39,8 @@ pub(crate) struct World {
     roots: Vec<Root>,
     /// `None` when it cannot be opened: everything works without it, only slower and with less remembered.
     store: Option<Store>,
+    /// The servers as they were configured when they were connected.
+    configured: Mutex<Vec<Configured>>,
     /// Set when a verb connects; closed at the end, whatever happened in between.
     host: OnceLock<Host>,
 }
@@ -50,14 +55,24 @@ impl World {
         })?;
         let places = Places::from_env(&environment).map_err(|error| Failure::config(error.to_string()))?;
         let roots = global.root.iter().map(|folder| root(folder)).collect::<Result<_, _>>()?;
-        let store = match Store::open(places.data().join("toolrack.db")).await {
+        let store = match Store::open(database(&places)).await {
             Ok(store) => Some(store),
             Err(error) => {
                 screen.warning(&with_causes(&error));
                 None
             }
         };
-        Ok(Self { screen, places, folder, global, environment, roots, store, host: OnceLock::new() })
+        Ok(Self {
+            screen,
+            places,
+            folder,
+            global,
+            environment,
+            roots,
+            store,
+            configured: Mutex::default(),
+            host: OnceLock::new(),
+        })
     }
 
     /// Reads the configuration and shows what is wrong with it.
@@ -83,7 +98,7 @@ impl World {
         let mut request = Request::new(self.places.clone(), &self.folder);
         request.mcp_config.clone_from(&self.global.mcp_config);
         request.strict = self.global.strict_mcp_config;
-        request.built_in = self.built_in();
+        request.built_in = built_in(&self.folder);
         let approvals = match &self.store {
             Some(store) => store.approvals().await,
             None => Ok(Vec::new()),
@@ -92,13 +107,13 @@ impl World {
             self.screen.warning(&with_causes(&error));
             Vec::new()
         });
-        toolrack_config::load(&request, &|candidate: &Candidate<'_>| {
-            approvals.iter().any(|approval| {
-                approval.project == candidate.project
-                    && approval.name == candidate.name
-                    && approval.hash == candidate.hash
-            })
-        })
+        let loaded = toolrack_config::load(&request, &|candidate: &Candidate<'_>| {
+            approvals.iter().any(|approval| approval.covers(candidate.project, candidate.name, candidate.hash))
+        });
+        if self.host.get().is_none() {
+            *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = configured(&loaded);
+        }
+        loaded
     }
 
     /// Writes down that the person at the terminal agreed to run `entry`.
@@ -120,17 +135,6 @@ impl World {
             .approve(&approval)
             .await
             .map_err(|error| Failure::new(Exit::Other, "NOT_WRITTEN", with_causes(&error)).server(&*entry.name))
-    }
-
-    fn built_in(&self) -> Desired {
-        let Ok(name) = ServerName::new(builtin::NAME) else {
-            return Desired::new();
-        };
-        let folder = self.folder.clone();
-        let server = Native::rmcp(builtin::NAME, move || Builtin::new(folder.clone()));
-        let mut spec = ServerSpec::native(server);
-        spec.source = Source { scope: "built in".to_owned(), path: None };
-        Desired::from([(name, spec)])
     }
 
     /// Connects to the servers of `desired` and waits until each has succeeded or failed once.
@@ -176,15 +180,66 @@ impl World {
         self.host.get_or_init(|| builder.build()).clone()
     }
 
+    /// Writes down what the connected servers offer, so that a shell can complete it.
+    async fn note_tools(&self, host: &Host) {
+        let configured = std::mem::take(&mut *self.configured.lock().unwrap_or_else(PoisonError::into_inner));
+        let status = host.status();
+        let catalog = host.catalog();
+        let is_connected = |name: &str| {
+            let status = status.iter().find(|server| server.name.as_str() == name);
+            status.is_some_and(|server| matches!(server.state, State::Connected { .. }))
+        };
+        let notebook = Notebook::below(self.places.data());
+        let notes: Vec<(Configured, Vec<Tool>)> = configured
+            .into_iter()
+            .filter(|server| is_connected(&server.name))
+            .map(|server| {
+                let tools = catalog.tools().filter(|tool| tool.server.as_str() == server.name);
+                let tools = tools.map(|entry| Tool::of_mcp(entry.tool())).collect();
+                (server, tools)
+            })
+            .collect();
+        let written = tokio::task::spawn_blocking(move || {
+            for (server, tools) in notes {
+                notebook.write(&server, tools);
+            }
+        });
+        // Whether it worked makes no difference to the command.
+        let _ = written.await;
+    }
+
     /// Stops everything that [`Self::connect`] started, and waits for it.
     pub(crate) async fn close(&self) {
         if let Some(host) = self.host.get() {
+            self.note_tools(host).await;
             host.shutdown().await;
         }
         if let Some(store) = &self.store {
             store.close().await;
         }
     }
+}
+
+/// The servers that this program carries, for a person in `folder`.
+pub(crate) fn built_in(folder: &Path) -> Desired {
+    let Ok(name) = ServerName::new(builtin::NAME) else {
+        return Desired::new();
+    };
+    let folder = folder.to_owned();
+    let server = Native::rmcp(builtin::NAME, move || Builtin::new(folder.clone()));
+    let mut spec = ServerSpec::native(server);
+    spec.source = Source { scope: "built in".to_owned(), path: None };
+    Desired::from([(name, spec)])
+}
+
+/// The database of the person whose places these are.
+pub(crate) fn database(places: &Places) -> PathBuf {
+    places.data().join("toolrack.db")
+}
+
+/// What completion may know later of the servers in `loaded`. What the program carries needs no note.
+fn configured(loaded: &Loaded) -> Vec<Configured> {
+    loaded.entries.iter().filter(|entry| entry.scope != Scope::BuiltIn).map(Configured::from).collect()
 }
 
 /// A file that was asked for by name and cannot be read as a whole.
