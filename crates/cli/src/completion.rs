@@ -12,6 +12,7 @@ mod bash;
 pub(crate) mod known;
 pub(crate) mod notebook;
 mod offer;
+mod zsh;
 
 use std::{
     ffi::{OsStr, OsString},
@@ -20,7 +21,7 @@ use std::{
 };
 
 use clap::{CommandFactory, FromArgMatches};
-use clap_complete::env::{Elvish, EnvCompleter, Fish, Powershell, Zsh};
+use clap_complete::env::{Elvish, EnvCompleter, Fish, Powershell};
 use toolrack_config::Environment;
 use toolrack_host::text;
 
@@ -28,6 +29,7 @@ use crate::args::{Cli, Global, Shell};
 use bash::Bash;
 use known::Known;
 use offer::Line;
+use zsh::Zsh;
 
 /// Names the shell that asks what to offer. Set by the scripts, and by nobody else.
 const VARIABLE: &str = "TOOLRACK_COMPLETE";
@@ -83,12 +85,6 @@ pub(crate) fn script(shell: Shell, program: &OsStr, folder: Option<&Path>) -> io
     };
     let mut script = Vec::new();
     shell.writer().write_registration(VARIABLE, COMMAND, COMMAND, &program.to_string_lossy(), &mut script)?;
-    if shell == Shell::Zsh {
-        // So that it works as a file in `fpath` too, which zsh only loads when it first completes.
-        writeln!(script, r#"[[ $funcstack[1] == _{COMMAND} ]] && _clap_dynamic_completer_{COMMAND} "$@""#)?;
-        // The last word of a sourced script is its exit status.
-        writeln!(script, "true")?;
-    }
     String::from_utf8(script).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 

@@ -51,7 +51,7 @@ fn whole() -> Command {
 
 fn page(command: &Command) -> io::Result<Page> {
     let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    let command = command.clone().after_help(None::<&str>).version(env!("CARGO_PKG_VERSION"));
+    let command = command.clone().after_help(None::<&str>);
     let man = Man::new(command).source(concat!("toolrack ", env!("CARGO_PKG_VERSION"))).manual("Toolrack");
     let mut roff = Vec::new();
     man.render(&mut roff)?;
@@ -60,21 +60,19 @@ fn page(command: &Command) -> io::Result<Page> {
     Ok(Page { file: man.get_filename(), roff })
 }
 
-/// What stands below the options: each heading of the help is a section, and its lines stay as they are.
+/// What stands below the options: what has a heading is a section whose lines stay as they are, all else is text.
 fn sections(text: &str) -> Roff {
     let mut roff = Roff::new();
-    for part in text.split("\n\n").filter(|part| !part.trim().is_empty()) {
-        let mut lines = part.lines();
-        let first = lines.next().unwrap_or_default();
-        match first.strip_suffix(':') {
-            Some(heading) => roff.control("SH", [heading.to_uppercase().as_str()]),
-            None => roff.control("PP", []),
+    for part in text.split("\n\n").map(str::trim_end).filter(|part| !part.is_empty()) {
+        let heading = part.split_once('\n').and_then(|(first, lines)| Some((first.strip_suffix(':')?, lines)));
+        let Some((heading, lines)) = heading else {
+            roff.control("PP", []);
+            roff.text([roman(part.replace('\n', " "))]);
+            continue;
         };
+        roff.control("SH", [heading.to_uppercase().as_str()]);
         roff.control("nf", []);
-        if !first.ends_with(':') {
-            roff.text([roman(first)]);
-        }
-        for line in lines {
+        for line in lines.lines() {
             roff.text([roman(line)]);
         }
         roff.control("fi", []);
@@ -104,6 +102,6 @@ mod tests {
         let text = sections("Examples:\n  a b\n  .c\n\nEvery word counts.").to_roff();
         assert!(text.contains(".SH EXAMPLES\n.nf\n  a b\n"), "{text}");
         assert!(!text.contains("\n.c"), "a line is no command of roff: {text}");
-        assert!(text.contains(".PP\n.nf\nEvery word counts."), "{text}");
+        assert!(text.contains(".PP\nEvery word counts."), "{text}");
     }
 }

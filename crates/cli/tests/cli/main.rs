@@ -9,12 +9,18 @@ mod builtin;
 #[cfg(test)]
 mod call;
 #[cfg(test)]
+mod completions;
+#[cfg(test)]
 mod config;
 #[cfg(test)]
 mod lists;
+#[cfg(test)]
+mod on_terminal;
 #[cfg(test)]
 mod output;
 #[cfg(test)]
 mod rack;
 #[cfg(test)]
 mod signals;
+#[cfg(test)]
+mod terminal;
