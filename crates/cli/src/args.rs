@@ -1,11 +1,13 @@
 //! What was typed. Nothing here looks at the world; what it means is worked out by the verbs.
 
-use std::{path::PathBuf, time::Duration};
-
+mod itself;
 mod manage;
+
+use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+pub(crate) use itself::{AboutItself, CompletionsArgs, ManArgs, Shell};
 pub(crate) use manage::{
     AddJsonArgs, ConfigVerb, DoctorArgs, GetArgs, ImportArgs, LogsArgs, PendingArgs, Program, RemoveArgs, SwitchArgs,
     TestArgs, TrustArgs, UntrustArgs,
@@ -132,6 +134,8 @@ pub(crate) enum Verb {
     /// Show which configuration files count, what they add up to, and what is wrong with them
     #[command(subcommand)]
     Config(ConfigVerb),
+    #[command(flatten)]
+    Itself(AboutItself),
 }
 
 /// Verbs that may be narrowed to some servers.

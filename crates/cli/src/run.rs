@@ -6,7 +6,8 @@ use clap::Parser;
 use toolrack_config::Environment;
 
 use crate::{
-    args::{Cli, Color, Global},
+    args::{Cli, Color, Global, Verb},
+    completion,
     error::{Exit, Failure},
     log,
     screen::Screen,
@@ -18,6 +19,9 @@ use crate::{
 /// Runs the command that `words` (with the program's name in front) ask for.
 pub(crate) fn run(words: Vec<OsString>) -> ExitCode {
     let environment = Environment::of_process();
+    if completion::answer_if_asked(&words, &environment) {
+        return Exit::Ok.into();
+    }
     let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
         Err(error) => return misunderstood(&error, &words, &environment).into(),
@@ -59,7 +63,11 @@ fn start(cli: Cli, words: Vec<OsString>, environment: Environment, screen: &Arc<
         .enable_all()
         .build()
         .map_err(|error| Failure::new(Exit::Other, "INTERNAL", format!("cannot start: {error}")))?;
-    let result = runtime.block_on(to_the_end(cli, words, environment, screen));
+    let result = match cli.verb {
+        // It looks at nothing outside of the program, and so it works where nothing else does: in a package's build.
+        Verb::Itself(verb) => runtime.block_on(verbs::itself::run(verb, &words, screen)),
+        _ => runtime.block_on(to_the_end(cli, words, environment, screen)),
+    };
     // A thread that waits for the terminal would hold an orderly shutdown up for ever.
     runtime.shutdown_background();
     result

@@ -95,7 +95,7 @@ fn others_can_read(_: &Path) -> bool {
 
 /// The database.
 async fn data(world: &World) -> Vec<Check> {
-    let path = world.places.data().join("toolrack.db").display().to_string();
+    let path = crate::wire::database(&world.places).display().to_string();
     vec![match world.approvals().await {
         Ok(_) if world.has_store() => Check::good("data", &path, "can be read and written"),
         Ok(_) => Check::bad("data", &path, "cannot be used; agreements, logs and eras are not remembered", Exit::Other),

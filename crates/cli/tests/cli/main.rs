@@ -9,6 +9,8 @@ mod builtin;
 #[cfg(test)]
 mod call;
 #[cfg(test)]
+mod completions;
+#[cfg(test)]
 mod config;
 #[cfg(test)]
 mod diagnose;
@@ -24,5 +26,7 @@ mod output;
 mod rack;
 #[cfg(test)]
 mod signals;
+#[cfg(test)]
+mod terminal;
 #[cfg(test)]
 mod trust;

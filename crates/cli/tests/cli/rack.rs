@@ -3,7 +3,7 @@
 use std::{
     fmt::{self, Write as _},
     io::Write as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
 
@@ -38,11 +38,31 @@ impl Rack {
         self
     }
 
+    /// Other programs find the binary by its name.
+    pub(crate) fn with_binary_on_path(self) -> Self {
+        let folder = Path::new(env!("CARGO_BIN_EXE_toolrack")).parent().unwrap().to_owned();
+        let model = self.home.command("model");
+        let path = model.get_envs().find_map(|(name, value)| value.filter(|_| name == "PATH"));
+        let folders: Vec<_> = std::iter::once(folder).chain(std::env::split_paths(path.unwrap())).collect();
+        self.env("PATH", std::env::join_paths(folders).unwrap().into_string().unwrap())
+    }
+
     /// The command, not yet started.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = self.home.command(env!("CARGO_BIN_EXE_toolrack"));
-        command.args(args).envs(self.environment.iter().map(|(name, value)| (*name, value))).stdin(Stdio::null());
+        command.args(args).envs(self.variables()).stdin(Stdio::null());
         command
+    }
+
+    fn variables(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        self.environment.iter().map(|(name, value)| (*name, value))
+    }
+
+    /// Gives another program the environment and the folder that the binary has here.
+    pub(crate) fn dress(&self, command: &mut Command) {
+        let model = self.home.command("model");
+        let variables = model.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        command.env_clear().envs(variables).envs(self.variables()).current_dir(self.home.work());
     }
 
     /// Runs the binary to its end.
@@ -141,17 +161,20 @@ impl fmt::Display for Ran {
 
 /// Numbers that are no promise, after these words, become 0: times, and what tools are estimated to cost.
 fn without_estimates(text: &str) -> String {
-    ["\"duration_ms\":", "\"tokens\":", ", about ", " tokens, ", "does not work, "].iter().fold(text.to_owned(), |text, words| {
-        let mut parts = text.split(words);
-        let mut scrubbed = parts.next().unwrap_or_default().to_owned();
-        for part in parts {
-            let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
-            scrubbed += words;
-            scrubbed += if rest.len() < part.len() { "0" } else { "" };
-            scrubbed += rest;
-        }
-        scrubbed
-    })
+    ["\"duration_ms\":", "\"tokens\":", ", about ", " tokens, ", "does not work, "].iter().fold(
+        text.to_owned(),
+        |text, words| {
+            let mut parts = text.split(words);
+            let mut scrubbed = parts.next().unwrap_or_default().to_owned();
+            for part in parts {
+                let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+                scrubbed += words;
+                scrubbed += if rest.len() < part.len() { "0" } else { "" };
+                scrubbed += rest;
+            }
+            scrubbed
+        },
+    )
 }
 
 /// A file in the working folder of `rack`.
