@@ -25,6 +25,8 @@ mod output;
 #[cfg(test)]
 mod rack;
 #[cfg(test)]
+mod shapes;
+#[cfg(test)]
 mod signals;
 #[cfg(test)]
 mod terminal;
