@@ -4,6 +4,7 @@
 //! |---|---|
 //! | Claude Code, Claude Desktop, Cursor, Windsurf, ours | `{ "mcpServers": { name: … } }` |
 //! | VS Code | `{ "servers": { name: … } }`, or `"mcp": { "servers": … }` among settings |
+//! | opencode | `{ "mcp": { name: … } }`, or `"mcp": { "servers": … }` in its version 2 |
 //! | bare | `{ name: … }` |
 //! | Codex | `[mcp_servers.name]` in TOML |
 //! | `toolrack.toml` | `[[defaults.mcp]]` with `name = …` |
@@ -11,7 +12,7 @@
 //! JSON may have comments and trailing commas. What an entry means is the same everywhere; see [`crate::entry`].
 
 pub(crate) mod json;
-mod toml;
+pub(crate) mod toml;
 
 use std::{ops::Range, path::Path};
 

@@ -24,7 +24,7 @@ pub(crate) fn parse(document: &Document) -> Result<Node, Box<Problem>> {
     Ok(convert(parsed.as_item(), 0..0))
 }
 
-pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
+pub(crate) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
     let root = parse(document)?;
     let mut servers = Servers::default();
     if let Some(defaults) = root.get("defaults").and_then(|member| member.node.get("mcp")) {
