@@ -9,6 +9,7 @@ mod arguments;
 mod asker;
 mod builtin;
 mod error;
+mod keep;
 mod log;
 mod render;
 mod run;

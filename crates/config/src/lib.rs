@@ -49,7 +49,7 @@ pub mod trust;
 
 pub use environment::Environment;
 pub use interpolate::{Interpolate, Unset};
-pub use load::{Entry, Loaded, Request, Scope, Shadowed, load};
+pub use load::{ConfigFile, Entry, Loaded, Request, Scope, Shadowed, load};
 pub use places::{NoHome, Places, project_root};
 pub use problem::{Problem, Severity, Snippet};
 pub use redact::redact;

@@ -11,10 +11,18 @@ mod call;
 #[cfg(test)]
 mod config;
 #[cfg(test)]
+mod diagnose;
+#[cfg(test)]
+mod import;
+#[cfg(test)]
 mod lists;
+#[cfg(test)]
+mod manage;
 #[cfg(test)]
 mod output;
 #[cfg(test)]
 mod rack;
 #[cfg(test)]
 mod signals;
+#[cfg(test)]
+mod trust;
