@@ -1,12 +1,17 @@
 //! What was typed. Nothing here looks at the world; what it means is worked out by the verbs.
 
 mod itself;
+mod manage;
 
 use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub(crate) use itself::{AboutItself, CompletionsArgs, ManArgs, Shell};
+pub(crate) use manage::{
+    AddJsonArgs, ConfigVerb, DoctorArgs, GetArgs, ImportArgs, LogsArgs, PendingArgs, Program, RemoveArgs, SwitchArgs,
+    TestArgs, TrustArgs, UntrustArgs,
+};
 
 /// Give any AI agent the tools of any set of MCP servers
 #[derive(Debug, Parser)]
@@ -86,8 +91,20 @@ pub(crate) enum Color {
 pub(crate) enum Verb {
     /// Add a server to the configuration and try it
     Add(AddArgs),
+    /// Add a server that is written as JSON
+    AddJson(AddJsonArgs),
+    /// Add servers that other programs on this machine have configured
+    Import(ImportArgs),
     /// Connect to all servers and show how they are
-    List(ServersArgs),
+    List(ListArgs),
+    /// Show how a server is configured, and where
+    Get(GetArgs),
+    /// Remove a server from the configuration
+    Remove(RemoveArgs),
+    /// Switch a server on
+    Enable(SwitchArgs),
+    /// Switch a server off without removing it
+    Disable(SwitchArgs),
     /// Show the tools of the servers
     Tools(ToolsArgs),
     /// Call a tool and print its result
@@ -102,6 +119,21 @@ pub(crate) enum Verb {
     Prompt(PromptArgs),
     /// Say why a tool is there, or why not
     Why(WhyArgs),
+    /// Connect to servers one step at a time and show how far each step came
+    Test(TestArgs),
+    /// Show what servers wrote to stderr and to their log
+    Logs(LogsArgs),
+    /// Show what this project would start, and waits for you
+    Pending(PendingArgs),
+    /// Agree to run what this project's files configure
+    Trust(TrustArgs),
+    /// Take such an agreement back
+    Untrust(UntrustArgs),
+    /// Look for everything that is wrong, and say what to do
+    Doctor(DoctorArgs),
+    /// Show which configuration files count, what they add up to, and what is wrong with them
+    #[command(subcommand)]
+    Config(ConfigVerb),
     #[command(flatten)]
     Itself(AboutItself),
 }
@@ -114,11 +146,34 @@ pub(crate) struct ServersArgs {
     pub(crate) servers: Vec<String>,
 }
 
+/// `list`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack list
+  toolrack list github fs --json
+  toolrack list --exit-code || echo 'something is down'")]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(crate) only: ServersArgs,
+
+    /// Fail when a server that is switched on is not connected
+    #[arg(long)]
+    pub(crate) exit_code: bool,
+}
+
 /// `tools`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack tools
+  toolrack tools github --search 'create issue'
+  toolrack tools fs --schema")]
 pub(crate) struct ToolsArgs {
     #[command(flatten)]
     pub(crate) only: ServersArgs,
+
+    /// Only tools whose name or description holds all of these words
+    #[arg(long, value_name = "WORDS")]
+    pub(crate) search: Option<String>,
 
     /// Show the JSON Schema of the arguments too
     #[arg(long)]
@@ -160,6 +215,8 @@ pub(crate) struct CallArgs {
 
 /// `read`.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:
+  toolrack read docs file:///readme.md")]
 pub(crate) struct ReadArgs {
     /// Which server
     #[arg(value_name = "SERVER")]
@@ -172,6 +229,8 @@ pub(crate) struct ReadArgs {
 
 /// `prompt`.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:
+  toolrack prompt github/summarize_issue number=7")]
 pub(crate) struct PromptArgs {
     /// Which prompt: server/prompt
     #[arg(value_name = "PROMPT")]
@@ -184,6 +243,8 @@ pub(crate) struct PromptArgs {
 
 /// `why`.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:
+  toolrack why github/create_issue")]
 pub(crate) struct WhyArgs {
     /// Which tool: server/tool
     #[arg(value_name = "TOOL")]
@@ -228,17 +289,25 @@ pub(crate) struct AddOptions {
     #[arg(short, long, value_name = "TRANSPORT")]
     pub(crate) transport: Option<TransportKind>,
 
-    /// A variable for the server's environment: NAME=VALUE
-    #[arg(short, long, value_name = "NAME=VALUE", value_parser = env_pair)]
-    pub(crate) env: Vec<(String, String)>,
+    /// A variable for the server's environment: NAME=VALUE, or NAME to be asked for its value
+    #[arg(short, long, value_name = "NAME[=VALUE]", value_parser = env_pair)]
+    pub(crate) env: Vec<(String, Option<String>)>,
 
     /// A header for each request: 'Name: value'
     #[arg(short = 'H', long, value_name = "NAME: VALUE", value_parser = header_pair)]
     pub(crate) header: Vec<(String, String)>,
 
+    /// Send the value of this environment variable as a bearer token
+    #[arg(long, value_name = "VARIABLE", value_parser = variable)]
+    pub(crate) bearer_token_env: Option<String>,
+
     /// The folder to start it in
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
+
+    /// Offer only tools whose names match, such as 'read_*'; may be given more than once
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) tools: Vec<String>,
 
     /// End a call after this long without a sign of life, such as 30s or 2m
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -247,6 +316,14 @@ pub(crate) struct AddOptions {
     /// Only write it, without trying to connect
     #[arg(long)]
     pub(crate) no_test: bool,
+
+    /// Put it in the place of a server of the same name
+    #[arg(long)]
+    pub(crate) replace: bool,
+
+    /// Show what would be written, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 /// Where an entry is written.
@@ -327,14 +404,19 @@ impl AddOptions {
     fn followed_by(mut self, more: Self) -> Self {
         self.env.extend(more.env);
         self.header.extend(more.header);
+        self.tools.extend(more.tools);
         Self {
             scope: more.scope.or(self.scope),
             transport: more.transport.or(self.transport),
             env: self.env,
             header: self.header,
+            bearer_token_env: more.bearer_token_env.or(self.bearer_token_env),
             cwd: more.cwd.or(self.cwd),
+            tools: self.tools,
             timeout: more.timeout.or(self.timeout),
             no_test: self.no_test || more.no_test,
+            replace: self.replace || more.replace,
+            dry_run: self.dry_run || more.dry_run,
         }
     }
 }
@@ -344,11 +426,20 @@ fn looks_like_url(word: &str) -> bool {
     lower.starts_with("http://") || lower.starts_with("https://")
 }
 
-fn env_pair(word: &str) -> Result<(String, String), String> {
+fn env_pair(word: &str) -> Result<(String, Option<String>), String> {
     match word.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(format!("write NAME=VALUE, or {word}='${{{word}}}' for the variable of that name")),
+        Some(("", _)) => Err("write NAME=VALUE".to_owned()),
+        Some((name, value)) => Ok((name.to_owned(), Some(value.to_owned()))),
+        None => variable(word).map(|name| (name, None)),
     }
+}
+
+/// The name of an environment variable.
+fn variable(word: &str) -> Result<String, String> {
+    let is_name = !word.starts_with(|c: char| c.is_ascii_digit())
+        && !word.is_empty()
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if is_name { Ok(word.to_owned()) } else { Err("write the name of an environment variable".to_owned()) }
 }
 
 fn header_pair(word: &str) -> Result<(String, String), String> {

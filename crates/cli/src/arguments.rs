@@ -5,6 +5,8 @@
 
 mod check;
 
+use std::{cell::Cell, collections::HashSet};
+
 use serde_json::{Map, Number, Value};
 
 pub(crate) use self::check::check;
@@ -12,6 +14,11 @@ use crate::suggest;
 
 /// How deep `$ref`, `anyOf` and the like are followed while a value is read.
 const MAX_DEPTH: usize = 16;
+/// Places of a schema that are looked at for one command. A schema is foreign, and a few lines of `anyOf` and `$ref` can
+/// mean 2^60 places; whatever is not looked at, says nothing.
+const MAX_PLACES: usize = 10_000;
+/// Values of an `enum` that are told to somebody who gave another.
+const MAX_CHOICES: usize = 20;
 
 /// Why arguments cannot be sent. Each is the caller's mistake.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -106,8 +113,9 @@ pub(crate) fn fit(
         }
     }
     let mut arguments = base;
+    let left = Cell::new(MAX_PLACES);
     for (name, values) in grouped {
-        let expected = Expected::of_property(schema, &name);
+        let expected = Expected::of_property(schema, &name, &left);
         let value = expected.read_all(&name, values)?;
         arguments.insert(name, value);
     }
@@ -121,12 +129,14 @@ struct Expected<'a> {
     root: &'a Value,
     /// The part for this place; `None` where the schema says nothing.
     here: Option<&'a Value>,
+    /// How many places may still be looked at.
+    left: &'a Cell<usize>,
 }
 
 impl<'a> Expected<'a> {
-    fn of_property(root: &'a Value, name: &str) -> Self {
+    fn of_property(root: &'a Value, name: &str, left: &'a Cell<usize>) -> Self {
         let here = root.get("properties").and_then(|known| known.get(name));
-        Self { root, here }
+        Self { root, here, left }
     }
 
     fn at(self, here: &'a Value) -> Self {
@@ -213,9 +223,11 @@ impl<'a> Expected<'a> {
         here.branches(depth).into_iter().find_map(|branch| branch.list_items(depth + 1))
     }
 
-    /// With `$ref` followed, inside this schema only; `None` where nothing is said, or nested too deep.
+    /// With `$ref` followed, inside this schema only; `None` where nothing is said, nested too deep or looked at too
+    /// much.
     fn resolved(self, depth: usize) -> Option<Self> {
         let mut here = self.here?;
+        self.left.set(self.left.get().checked_sub(1)?);
         for _ in depth..MAX_DEPTH {
             let Some(target) = here.get("$ref").and_then(Value::as_str) else {
                 return Some(self.at(here));
@@ -226,7 +238,7 @@ impl<'a> Expected<'a> {
     }
 
     fn branches(self, depth: usize) -> Vec<Self> {
-        if depth >= MAX_DEPTH {
+        if depth >= MAX_DEPTH || self.left.get() == 0 {
             return Vec::new();
         }
         ["anyOf", "oneOf"]
@@ -266,11 +278,13 @@ impl<'a> Expected<'a> {
             return "text".to_owned();
         };
         if let Some(values) = here.choices() {
-            let values: Vec<_> =
-                values.iter().map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect();
-            return match values.as_slice() {
+            let shown = values.iter().take(MAX_CHOICES);
+            let shown: Vec<_> =
+                shown.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect();
+            return match shown.as_slice() {
                 [only] => only.clone(),
-                values => format!("one of {}", values.join(", ")),
+                shown if shown.len() < values.len() => format!("one of {}, ...", shown.join(", ")),
+                shown => format!("one of {}", shown.join(", ")),
             };
         }
         let branches = here.branches(depth);
@@ -290,7 +304,9 @@ impl<'a> Expected<'a> {
         } else {
             branches.iter().map(|branch| branch.in_words(depth + 1)).collect()
         };
-        words.dedup();
+        let mut seen = HashSet::new();
+        words.retain(|word| seen.insert(word.clone()));
+        words.truncate(MAX_CHOICES);
         if words.is_empty() { "text".to_owned() } else { words.join(" or ") }
     }
 }

@@ -54,6 +54,14 @@ impl Terminal {
         line
     }
 
+    /// Whether the person says a clear yes.
+    pub(crate) async fn agrees(&self, question: &str) -> bool {
+        let Ok(_turn) = self.turn.acquire().await else {
+            return false;
+        };
+        self.yes(question).await == Some(true)
+    }
+
     /// `None` when the person went away without an answer.
     async fn yes(&self, question: &str) -> Option<bool> {
         let answer = self.ask(&format!("{question} [y/N] ")).await?;

@@ -10,6 +10,7 @@ mod asker;
 mod builtin;
 mod completion;
 mod error;
+mod keep;
 mod log;
 mod manual;
 mod render;

@@ -4,10 +4,18 @@
 //! comes from a server passes through [`toolrack_host::text`] on its way.
 
 pub(crate) mod call;
+mod changes;
+pub(crate) mod doctor;
+pub(crate) mod entry;
+pub(crate) mod files;
+pub(crate) mod import;
 pub(crate) mod list;
+pub(crate) mod logs;
+pub(crate) mod pending;
 pub(crate) mod prompts;
 pub(crate) mod resources;
 pub(crate) mod signature;
+pub(crate) mod test;
 pub(crate) mod tools;
 pub(crate) mod why;
 

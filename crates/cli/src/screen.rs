@@ -1,14 +1,15 @@
 //! Where output goes: data to stdout, messages to stderr.
 
 use std::{
+    borrow::Cow,
     io::{self, IsTerminal, Write},
     os::fd::AsFd,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use anstream::{AutoStream, ColorChoice};
 use serde::Serialize;
-use toolrack_config::{Environment, Problem};
+use toolrack_config::{Environment, Interpolate, Problem};
 use toolrack_host::text;
 
 use crate::{
@@ -32,6 +33,8 @@ pub(crate) struct Screen {
     /// Somebody reads stderr and types on stdin.
     interactive: bool,
     status: Mutex<Status>,
+    /// Knows the secrets that servers were given: none of them is ever printed, whoever repeats it.
+    secrets: OnceLock<Arc<Interpolate>>,
 }
 
 /// How a failure looks to a program.
@@ -66,7 +69,17 @@ impl Screen {
             look: Look { unicode: speaks_unicode(environment), width },
             interactive: on_terminal && !global.no_input && io::stdin().is_terminal(),
             status: Mutex::new(if shows_status { Status::Clear } else { Status::Never }),
+            secrets: OnceLock::new(),
         }
+    }
+
+    /// From now on, what `secrets` has handed out is hidden in everything that is printed.
+    pub(crate) fn conceal(&self, secrets: Arc<Interpolate>) {
+        let _ = self.secrets.set(secrets);
+    }
+
+    fn concealed<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.secrets.get().map_or(Cow::Borrowed(text), |secrets| secrets.conceal(text))
     }
 
     /// How pages are to look.
@@ -122,6 +135,15 @@ impl Screen {
         self.to_stdout(visible(&json) + "\n").await
     }
 
+    /// Prints one of many JSON documents, on a line of its own.
+    ///
+    /// # Errors
+    /// As [`Self::page`].
+    pub(crate) async fn record(&self, record: &impl Serialize) -> Result<(), Failure> {
+        let json = serde_json::to_string(record).unwrap_or_default();
+        self.to_stdout(visible(&json) + "\n").await
+    }
+
     /// A message beside the data; dropped by `--quiet`.
     pub(crate) fn note(&self, message: &str) {
         if !self.quiet {
@@ -165,7 +187,7 @@ impl Screen {
         let mut status = self.status();
         if matches!(*status, Status::Clear | Status::Shown) {
             let room = columns_of(io::stderr()).saturating_sub(1);
-            let words = self.look.clip(&text::for_line(words), room);
+            let words = self.look.clip(&text::for_line(&self.concealed(words)), room);
             write_to_stderr(&format!("\r{words}{ERASE_REST}"), ColorChoice::AlwaysAnsi);
             *status = Status::Shown;
         }
@@ -228,6 +250,7 @@ impl Screen {
     /// Written by a thread of its own: a reader that stalls must not keep signals from being heard.
     async fn to_stdout(&self, text: String) -> Result<(), Failure> {
         self.clear();
+        let text = self.concealed(&text).into_owned();
         let choice = self.choice(&io::stdout());
         let written = tokio::task::spawn_blocking(move || {
             let mut stdout = AutoStream::new(io::stdout().lock(), choice);
@@ -246,7 +269,7 @@ impl Screen {
 
     fn to_stderr(&self, text: &str) {
         self.clear();
-        write_to_stderr(text, self.choice(&io::stderr()));
+        write_to_stderr(&self.concealed(text), self.choice(&io::stderr()));
     }
 
     fn choice(&self, stream: &impl anstream::stream::RawStream) -> ColorChoice {

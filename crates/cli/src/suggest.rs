@@ -5,10 +5,18 @@ pub(crate) fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>)
     let typed = typed.to_lowercase();
     known
         .into_iter()
-        .map(|name| (strsim::jaro_winkler(&typed, &name.to_lowercase()), name))
+        .map(|name| (likeness(&typed, &name.to_lowercase()), name))
         .filter(|(likeness, _)| *likeness >= 0.8)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, name)| name)
+}
+
+/// From 0 to 1. Two letters that changed places, or one letter too many or too few, is likely enough even in a short
+/// name.
+fn likeness(typed: &str, name: &str) -> f64 {
+    let likeness = strsim::jaro_winkler(typed, name);
+    let is_slip = typed.chars().count() > 2 && strsim::osa_distance(typed, name) == 1;
+    if is_slip { likeness.max(0.8) } else { likeness }
 }
 
 #[cfg(test)]
@@ -21,6 +29,7 @@ mod tests {
         assert_eq!(closest("filesytem", known), Some("filesystem"));
         assert_eq!(closest("GitHub", known), Some("github"));
         assert_eq!(closest("evrything", known), Some("everything"));
+        assert_eq!(closest("wbe", ["web", "fs"]), Some("web"));
     }
 
     #[test]

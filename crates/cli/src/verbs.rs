@@ -5,11 +5,22 @@
 
 mod add;
 mod call;
+mod config;
+mod doctor;
+mod edits;
+mod get;
+mod import;
+mod input;
 pub(crate) mod itself;
 mod list;
+mod logs;
 mod prompts;
+mod remove;
 mod resources;
+mod switch;
+mod test;
 mod tools;
+mod trust;
 mod why;
 
 use std::{ffi::OsString, sync::Arc};
@@ -32,7 +43,13 @@ pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result
             let after_dashes = follows_dashes(&args, words);
             add::run(args, after_dashes, world).await
         }
+        Verb::AddJson(args) => add::json(args, world).await,
+        Verb::Import(args) => import::run(args, world).await,
         Verb::List(args) => list::run(args, world).await,
+        Verb::Get(args) => get::run(args, world).await,
+        Verb::Remove(args) => remove::run(args, world).await,
+        Verb::Enable(args) => switch::run(args, true, world).await,
+        Verb::Disable(args) => switch::run(args, false, world).await,
         Verb::Tools(args) => tools::run(args, world).await,
         Verb::Call(args) => call::run(args, world).await,
         Verb::Resources(args) => resources::list(args, world).await,
@@ -40,6 +57,13 @@ pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result
         Verb::Prompts(args) => prompts::list(args, world).await,
         Verb::Prompt(args) => prompts::get(args, world).await,
         Verb::Why(args) => why::run(args, world).await,
+        Verb::Test(args) => test::run(args, world).await,
+        Verb::Logs(args) => logs::run(args, world).await,
+        Verb::Pending(args) => trust::pending(args, world).await,
+        Verb::Trust(args) => trust::trust(args, world).await,
+        Verb::Untrust(args) => trust::untrust(args, world).await,
+        Verb::Doctor(args) => doctor::run(args, world).await,
+        Verb::Config(verb) => config::run(verb, world).await,
         Verb::Itself(verb) => itself::run(verb, words, &world.screen).await,
     }
 }
@@ -172,9 +196,10 @@ fn connected(host: &Host) -> Vec<ServerName> {
 fn failed(error: &CallError) -> Failure {
     let mut failure = Failure::new(error.kind().into(), error.code(), with_causes(error));
     failure.hint = match error {
-        CallError::NotReady { state: State::PendingTrust, source_of, .. } => {
-            Some(format!("look at it first; a file that you name yourself is trusted: --mcp-config {source_of}"))
+        CallError::NotReady { state: State::PendingTrust, server, .. } => {
+            Some(format!("`toolrack pending {server}` shows what it would run, `toolrack trust {server}` agrees to it"))
         }
+        CallError::NotReady { state: State::Disabled, server, .. } => Some(format!("toolrack enable {server}")),
         _ => error.hint(),
     };
     match error {

@@ -7,12 +7,13 @@ use std::{
 };
 
 use toolrack_config::{
-    Entry, Environment, Interpolate, Loaded, Places, Problem, Request, Scope, Unset, trust::Candidate,
+    Entry, Environment, Interpolate, Loaded, Places, Problem, Request, Scope, Unset,
+    trust::{Candidate, NoLedger},
 };
 use toolrack_host::{
-    Desired, Host, Native, ServerName, ServerSpec, State, ask::Root, spec::Source, supervisor::Supervisor,
+    Desired, Host, Native, Resolver, ServerName, ServerSpec, State, ask::Root, spec::Source, supervisor::Supervisor,
 };
-use toolrack_store::{Approval, ArtifactBounds, ArtifactFolder, Store};
+use toolrack_store::{Approval, ArtifactBounds, ArtifactFolder, LogLine, LogQuery, Store, StoreError};
 use url::Url;
 
 use crate::{
@@ -21,11 +22,15 @@ use crate::{
     builtin::{self, Builtin},
     completion::notebook::{Configured, Notebook, Tool},
     error::{Exit, Failure, in_words, with_causes},
+    keep::LogKeeper,
     screen::Screen,
 };
 
 /// How long a person waits before it is worth saying what for, and how often it is said anew.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The variables that send HTTP through a proxy.
+const PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
 
 /// Everything a verb works with.
 #[derive(Debug)]
@@ -34,11 +39,17 @@ pub(crate) struct World {
     pub(crate) places: Places,
     /// The working folder.
     pub(crate) folder: PathBuf,
+    pub(crate) environment: Environment,
     global: Global,
-    environment: Environment,
     roots: Vec<Root>,
+    has_proxy: bool,
     /// `None` when it cannot be opened: everything works without it, only slower and with less remembered.
     store: Option<Store>,
+    terminal: OnceLock<Arc<Terminal>>,
+    /// Fills placeholders in, and remembers what of it is a secret.
+    secrets: Arc<Interpolate>,
+    /// Keeps what servers say in the store.
+    log: OnceLock<LogKeeper>,
     /// The servers as they were configured when they were connected.
     configured: Mutex<Vec<Configured>>,
     /// Set when a verb connects; closed at the end, whatever happened in between.
@@ -62,15 +73,22 @@ impl World {
                 None
             }
         };
+        let has_proxy = PROXIES.iter().any(|name| environment.get(name).is_some_and(|value| !value.is_empty()));
+        let secrets = Arc::new(Interpolate::new(environment.clone(), Unset::Error));
+        screen.conceal(Arc::clone(&secrets));
         Ok(Self {
             screen,
             places,
             folder,
-            global,
             environment,
+            global,
             roots,
+            has_proxy,
             store,
+            secrets,
             configured: Mutex::default(),
+            terminal: OnceLock::new(),
+            log: OnceLock::new(),
             host: OnceLock::new(),
         })
     }
@@ -99,12 +117,8 @@ impl World {
         request.mcp_config.clone_from(&self.global.mcp_config);
         request.strict = self.global.strict_mcp_config;
         request.built_in = built_in(&self.folder);
-        let approvals = match &self.store {
-            Some(store) => store.approvals().await,
-            None => Ok(Vec::new()),
-        };
-        let approvals = approvals.unwrap_or_else(|error| {
-            self.screen.warning(&with_causes(&error));
+        let approvals = self.approvals().await.unwrap_or_else(|failure| {
+            self.screen.warning(&failure.message);
             Vec::new()
         });
         let loaded = toolrack_config::load(&request, &|candidate: &Candidate<'_>| {
@@ -116,12 +130,31 @@ impl World {
         loaded
     }
 
+    /// Reads these files and nothing else.
+    pub(crate) fn read_only(&self, files: &[PathBuf]) -> Loaded {
+        let mut request = Request::new(self.places.clone(), &self.folder);
+        request.mcp_config = files.to_vec();
+        request.strict = true;
+        toolrack_config::load(&request, &NoLedger)
+    }
+
+    /// What was agreed to of what projects bring; nothing when there is no database.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub(crate) async fn approvals(&self) -> Result<Vec<Approval>, Failure> {
+        match &self.store {
+            Some(store) => store.approvals().await.map_err(|error| unusable_store(&error)),
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// Writes down that the person at the terminal agreed to run `entry`.
     ///
     /// # Errors
     /// When it cannot be written down; the entry then waits for approval.
     pub(crate) async fn approve(&self, entry: &Entry) -> Result<(), Failure> {
-        let (Some(store), Some(project)) = (&self.store, &entry.project) else {
+        let Some(project) = &entry.project else {
             return Ok(());
         };
         let approval = Approval {
@@ -131,10 +164,53 @@ impl World {
             shown: entry.view.to_string(),
             approved_at: chrono::Utc::now().timestamp(),
         };
-        store
-            .approve(&approval)
-            .await
-            .map_err(|error| Failure::new(Exit::Other, "NOT_WRITTEN", with_causes(&error)).server(&*entry.name))
+        let approved = self.store()?.approve(&approval).await;
+        approved.map_err(|error| unusable_store(&error).server(&*entry.name))
+    }
+
+    /// Takes the agreement to run `name` of `project` back.
+    ///
+    /// # Errors
+    /// When it cannot be written down; the agreement then stands.
+    pub(crate) async fn revoke(&self, project: &Path, name: &str) -> Result<(), Failure> {
+        let revoked = self.store()?.revoke(project, name).await;
+        revoked.map(drop).map_err(|error| unusable_store(&error).server(name))
+    }
+
+    /// What servers wrote, as far as it is kept.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub(crate) async fn log(&self, query: &LogQuery) -> Result<Vec<LogLine>, Failure> {
+        self.store()?.log(query).await.map_err(|error| unusable_store(&error))
+    }
+
+    /// What fills placeholders in.
+    pub(crate) fn resolver(&self) -> &dyn Resolver {
+        &*self.secrets
+    }
+
+    /// Whether HTTP goes through a proxy.
+    pub(crate) fn has_proxy(&self) -> bool {
+        self.has_proxy
+    }
+
+    /// Whether the database could be opened.
+    pub(crate) fn has_store(&self) -> bool {
+        self.store.is_some()
+    }
+
+    /// For what is useless without it.
+    fn store(&self) -> Result<&Store, Failure> {
+        self.store.as_ref().ok_or_else(|| {
+            let message = format!("{} cannot be used", database(&self.places).display());
+            Failure::new(Exit::Other, "NO_DATABASE", message).hint("mend what is reported above")
+        })
+    }
+
+    /// Asks a question that is answered with yes or no; anything but a clear yes is a no.
+    pub(crate) async fn confirm(&self, question: &str) -> bool {
+        self.terminal().agrees(question).await
     }
 
     /// Connects to the servers of `desired` and waits until each has succeeded or failed once.
@@ -147,6 +223,9 @@ impl World {
             spec.retry.attempts = 0;
         }
         let host = self.host();
+        if let Some(log) = self.log.get() {
+            log.expect(&desired);
+        }
         host.apply(desired).await;
         tokio::select! {
             () = host.settled() => {}
@@ -166,18 +245,29 @@ impl World {
         }
     }
 
-    fn host(&self) -> Host {
+    /// The one who asks the person: one reader of stdin for all questions.
+    fn terminal(&self) -> Arc<Terminal> {
+        let terminal = || Arc::new(Terminal::new(Arc::clone(&self.screen), self.roots.clone()));
+        Arc::clone(self.terminal.get_or_init(terminal))
+    }
+
+    /// The host, which runs nothing before [`Self::connect`].
+    pub(crate) fn host(&self) -> Host {
         let artifacts = ArtifactFolder::new(self.places.data().join("artifacts"), ArtifactBounds::default());
         let mut builder = Host::builder()
             .client("toolrack", env!("CARGO_PKG_VERSION"))
             .supervisor(Supervisor::this_program())
-            .resolver(Arc::new(Interpolate::new(self.environment.clone(), Unset::Error)))
-            .asker(Arc::new(Terminal::new(Arc::clone(&self.screen), self.roots.clone())))
+            .resolver(Arc::<Interpolate>::clone(&self.secrets))
+            .asker(self.terminal())
             .artifacts(Arc::new(artifacts));
         if let Some(store) = &self.store {
             builder = builder.memory(Arc::new(store.clone()));
         }
-        self.host.get_or_init(|| builder.build()).clone()
+        let host = self.host.get_or_init(|| builder.build()).clone();
+        if let Some(store) = &self.store {
+            self.log.get_or_init(|| LogKeeper::start(&host, store.clone(), Arc::clone(&self.secrets)));
+        }
+        host
     }
 
     /// Writes down what the connected servers offer, so that a shell can complete it.
@@ -214,10 +304,17 @@ impl World {
             self.note_tools(host).await;
             host.shutdown().await;
         }
+        if let Some(log) = self.log.get() {
+            log.close().await;
+        }
         if let Some(store) = &self.store {
             store.close().await;
         }
     }
+}
+
+fn unusable_store(error: &StoreError) -> Failure {
+    Failure::new(Exit::Other, "DATABASE", with_causes(error))
 }
 
 /// The servers that this program carries, for a person in `folder`.

@@ -50,6 +50,14 @@ pub(crate) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
     if document.path.as_deref().is_some_and(is_toml) { toml::servers(document) } else { json::servers(document) }
 }
 
+/// The value of `document`; `None` when there is nothing in it but comments.
+///
+/// # Errors
+/// The file cannot be parsed.
+pub(crate) fn parse(document: &Document) -> Result<Option<Node>, Box<Problem>> {
+    if document.path.as_deref().is_some_and(is_toml) { toml::parse(document).map(Some) } else { json::parse(document) }
+}
+
 /// Whether the name of the file says that it is TOML.
 pub(crate) fn is_toml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"))

@@ -53,7 +53,16 @@ impl Document {
 
     /// Reads `path`; `None` when there is no such file.
     pub(crate) fn read(path: &Path, kind: Kind) -> Result<Option<Self>, Box<Problem>> {
-        let bytes = match read_bytes(path, kind) {
+        Self::of_bytes(path, read_bytes(path, kind, MAX_BYTES))
+    }
+
+    /// Reads the regular file `path` of up to `max_bytes`; `None` when there is no such file.
+    pub(crate) fn read_up_to(path: &Path, max_bytes: u64) -> Result<Option<Self>, Box<Problem>> {
+        Self::of_bytes(path, read_bytes(path, Kind::Regular, max_bytes))
+    }
+
+    fn of_bytes(path: &Path, bytes: std::io::Result<Vec<u8>>) -> Result<Option<Self>, Box<Problem>> {
+        let bytes = match bytes {
             Ok(bytes) => bytes,
             Err(error) if is_absent(&error) => return Ok(None),
             Err(error) => {
@@ -119,14 +128,14 @@ impl Document {
     }
 }
 
-fn read_bytes(path: &Path, kind: Kind) -> std::io::Result<Vec<u8>> {
+fn read_bytes(path: &Path, kind: Kind, max_bytes: u64) -> std::io::Result<Vec<u8>> {
     if kind == Kind::Regular && !std::fs::metadata(path)?.is_file() {
         return Err(std::io::Error::other("it is not a regular file"));
     }
     let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(std::io::Error::other("it is larger than 4 MiB"));
+    File::open(path)?.take(max_bytes + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max_bytes {
+        return Err(std::io::Error::other(format!("it is larger than {} MiB", max_bytes / (1024 * 1024))));
     }
     Ok(bytes)
 }

@@ -20,7 +20,8 @@ use crate::{
     node::{Node, Value},
     problem::Problem,
 };
-use fields::{Fields, canonical};
+use fields::Fields;
+pub(crate) use fields::canonical;
 
 /// Fields that any server may have.
 const COMMON: &[&str] = &[

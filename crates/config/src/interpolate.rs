@@ -1,9 +1,11 @@
 //! Placeholders become values, at the moment the host connects.
 
 use std::{
-    collections::BTreeMap,
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsString,
-    sync::{Arc, PoisonError, RwLock},
+    fmt,
+    sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
 use futures::future::BoxFuture;
@@ -14,8 +16,15 @@ use toolrack_host::{
 
 use crate::{
     environment::Environment,
+    mask::{HIDDEN, is_secret_name},
     placeholder::{Bare, TemplateError, expand},
 };
+
+/// A shorter value is not looked for in texts: it would be found everywhere.
+const MIN_SECRET: usize = 6;
+
+/// How many values are remembered as secrets. A configuration with more has other problems.
+const MAX_SECRETS: usize = 10_000;
 
 /// What a variable without a value means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,17 +48,46 @@ pub enum Unset {
 /// | `${}`, and braces around anything else, such as `${NAME%x}` | themselves |
 ///
 /// Every answer is made afresh from the variables as they are at that moment. Values appear in no error and no `Debug`.
-#[derive(Debug)]
 pub struct Interpolate {
     environment: RwLock<Arc<Environment>>,
     unset: Unset,
+    /// The values that were handed out and are somebody's business only: see [`Self::conceal`].
+    secrets: Mutex<BTreeSet<String>>,
 }
 
 impl Interpolate {
     /// Resolves from `environment`.
     #[must_use]
     pub fn new(environment: Environment, unset: Unset) -> Self {
-        Self { environment: RwLock::new(Arc::new(environment)), unset }
+        Self { environment: RwLock::new(Arc::new(environment)), unset, secrets: Mutex::default() }
+    }
+
+    /// `text` with `***` for every secret that was handed out so far: what a server was given in a variable, a header or
+    /// a placeholder whose name says that it is a secret (`TOKEN`, `Authorization`, …), also where it stands in JSON.
+    ///
+    /// A server can repeat what it was given, on stderr or in an error. Values of less than 6 bytes are not found.
+    #[must_use]
+    pub fn conceal<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut concealed = Cow::Borrowed(text);
+        for secret in secrets.iter().rev() {
+            if concealed.contains(secret) {
+                concealed = Cow::Owned(concealed.replace(secret, HIDDEN));
+            }
+        }
+        concealed
+    }
+
+    fn remember(&self, found: impl IntoIterator<Item = String>) {
+        let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        for secret in found {
+            if secret.trim().len() < MIN_SECRET || secrets.len() >= MAX_SECRETS {
+                continue;
+            }
+            let in_json = serde_json::Value::from(secret.as_str()).to_string();
+            secrets.insert(in_json.trim_matches('"').to_owned());
+            secrets.insert(secret);
+        }
     }
 
     /// Resolves from `environment` from now on. Servers see it when they connect the next time, and HTTP headers with
@@ -61,7 +99,16 @@ impl Interpolate {
 
     fn scope(&self) -> Values {
         let environment = self.environment.read().unwrap_or_else(PoisonError::into_inner);
-        Values { environment: Arc::clone(&environment), unset: self.unset }
+        Values { environment: Arc::clone(&environment), unset: self.unset, secrets: Mutex::default() }
+    }
+}
+
+impl fmt::Debug for Interpolate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interpolate")
+            .field("environment", &self.environment)
+            .field("unset", &self.unset)
+            .finish_non_exhaustive()
     }
 }
 
@@ -69,18 +116,36 @@ impl Interpolate {
 struct Values {
     environment: Arc<Environment>,
     unset: Unset,
+    /// What was looked up under the name of a secret.
+    secrets: Mutex<Vec<String>>,
 }
 
 impl Values {
     fn get(&self, name: &str) -> Result<Option<String>, TemplateError> {
         match self.environment.get(name) {
             Some(value) => match value.to_str() {
-                Some(value) => Ok(Some(value.to_owned())),
+                Some(value) => {
+                    self.note(name, value);
+                    Ok(Some(value.to_owned()))
+                }
                 None => Err(TemplateError::NotUnicode(name.to_owned())),
             },
             None if self.unset == Unset::Empty => Ok(Some(String::new())),
             None => Ok(None),
         }
+    }
+
+    /// Notes `value` when `name` says that it is a secret.
+    fn note(&self, name: &str, value: &str) {
+        // Two kinds of names that only sound like it; their values are in half of all outputs.
+        let is_harmless = name.ends_with("PWD") || name.to_ascii_lowercase().contains("author_");
+        if is_secret_name(name) && !is_harmless {
+            self.secrets.lock().unwrap_or_else(PoisonError::into_inner).push(value.to_owned());
+        }
+    }
+
+    fn into_secrets(self) -> Vec<String> {
+        self.secrets.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn text(&self, field: &str, text: &str, bare: Bare) -> Result<String, ResolveError> {
@@ -103,6 +168,7 @@ impl Values {
         };
         for (name, value) in &spec.env {
             let value = self.text(&format!("env.{name}"), value, Bare::Names)?;
+            self.note(name, &value);
             child.insert(name.into(), value.into());
         }
         Ok(child.into_iter().collect())
@@ -120,18 +186,23 @@ impl Resolver for Interpolate {
             },
             None => None,
         };
-        Ok(ChildPlan {
+        let plan = ChildPlan {
             command: values.text("command", &spec.command, Bare::Nothing)?,
             args: args
                 .map(|(index, arg)| values.text(&format!("args[{index}]"), arg, Bare::Nothing))
                 .collect::<Result<_, _>>()?,
             env: values.child_environment(spec)?,
             cwd,
-        })
+        };
+        self.remember(values.into_secrets());
+        Ok(plan)
     }
 
     fn url(&self, _: &ServerName, spec: &Http) -> Result<String, ResolveError> {
-        self.scope().text("url", &spec.url, Bare::Nothing)
+        let values = self.scope();
+        let url = values.text("url", &spec.url, Bare::Nothing)?;
+        self.remember(values.into_secrets());
+        Ok(url)
     }
 
     fn headers<'a>(
@@ -145,9 +216,13 @@ impl Resolver for Interpolate {
             .iter()
             .map(|(name, value)| {
                 let value = values.text(&format!("headers.{name}"), value, Bare::Names)?;
+                values.note(name, &value);
+                // Without the word before it, too: `Bearer abc`.
+                values.note(name, value.rsplit(' ').next().unwrap_or_default());
                 Ok((name.clone(), value))
             })
             .collect();
+        self.remember(values.into_secrets());
         Box::pin(std::future::ready(headers))
     }
 }
@@ -175,6 +250,11 @@ mod tests {
             cwd: Some("${DIR}".into()),
             inherit_env,
         }
+    }
+
+    fn stdio_with(env: &[(&str, &str)]) -> Stdio {
+        let env = env.iter().map(|&(name, value)| (name.into(), value.into())).collect();
+        Stdio { command: "x".into(), env, ..Stdio::default() }
     }
 
     #[test]
@@ -223,6 +303,22 @@ mod tests {
         interpolate.set_environment(Environment::new([("TOKEN", "fresh")]));
         assert_eq!(header(), "Bearer fresh");
         assert!(!format!("{interpolate:?}").contains("fresh"));
+    }
+
+    #[test]
+    fn what_was_handed_out_as_a_secret_is_concealed_in_texts() {
+        let environment = Environment::new([("API_TOKEN", "canary-1\"x"), ("DIR", "/data/dir")]);
+        let interpolate = Interpolate::new(environment, Unset::Error);
+        let text = r#"canary-1"x {"t":"canary-1\"x"} canary-2 canary-3 canary-4 /data/dir"#;
+        assert_eq!(interpolate.conceal(text), text, "nothing was handed out yet");
+
+        let spec = stdio_with(&[("A", "${API_TOKEN}"), ("MY_SECRET", "canary-2"), ("ROOT", "${DIR}")]);
+        interpolate.stdio(&name(), &spec).unwrap();
+        let headers = [("Authorization".into(), "Bearer canary-3".into()), ("X-Team".into(), "canary-4".into())].into();
+        let http = Http { url: "https://x".into(), headers, ..Http::default() };
+        interpolate.headers(&name(), &http).now_or_never().unwrap().unwrap();
+        assert_eq!(interpolate.conceal(text), r#"*** {"t":"***"} *** *** canary-4 /data/dir"#);
+        assert!(!format!("{interpolate:?}").contains("canary"));
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod environment;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod import;
 mod interpolate;
 mod load;
 mod mask;
@@ -48,7 +49,7 @@ pub mod trust;
 
 pub use environment::Environment;
 pub use interpolate::{Interpolate, Unset};
-pub use load::{Entry, Loaded, Request, Scope, Shadowed, load};
+pub use load::{ConfigFile, Entry, Loaded, Request, Scope, Shadowed, load};
 pub use places::{NoHome, Places, project_root};
 pub use problem::{Problem, Severity, Snippet};
 pub use redact::redact;

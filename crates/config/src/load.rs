@@ -95,7 +95,7 @@ pub struct Loaded {
     /// What is wrong, file by file from the weakest layer to the strongest.
     pub problems: Vec<Problem>,
     /// The files that count, existing or not, from the weakest layer to the strongest. A watcher watches their folders.
-    pub files: Vec<PathBuf>,
+    pub files: Vec<ConfigFile>,
     /// The project's root.
     pub project: PathBuf,
     /// Whether every file could be read. When not, a running world is better left as it is.
@@ -115,6 +115,15 @@ impl Loaded {
     }
 }
 
+/// A file of one layer, existing or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigFile {
+    /// Its layer.
+    pub scope: Scope,
+    /// Where it is.
+    pub path: PathBuf,
+}
+
 /// One configured name: which entry counts, and where it comes from.
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -130,6 +139,8 @@ pub struct Entry {
     pub is_valid: bool,
     /// Whether it may run, as far as the configuration goes.
     pub enabled: bool,
+    /// What it says of itself about that, whatever another layer says.
+    pub enabled_itself: bool,
     /// The file of another layer that switched it on or off with a lone `enabled`.
     pub switched_by: Option<Source>,
     /// Whether a person agreed to run it.
@@ -175,7 +186,7 @@ pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
     for layer in &layers {
         world.add_file(layer);
     }
-    let files = layers.into_iter().map(|layer| layer.path).collect();
+    let files = layers.into_iter().map(|layer| ConfigFile { scope: layer.scope, path: layer.path }).collect();
     world.into_loaded(files, project)
 }
 
@@ -226,6 +237,7 @@ impl<'a> World<'a> {
                 line: None,
                 is_valid: true,
                 enabled: spec.enabled,
+                enabled_itself: spec.enabled,
                 switched_by: None,
                 trust: spec.trust.clone(),
                 project: None,
@@ -307,6 +319,7 @@ impl<'a> World<'a> {
             line: document.line_of(raw.name_at.start),
             is_valid: spec.is_some(),
             enabled: spec.as_ref().is_some_and(|spec| spec.enabled),
+            enabled_itself: spec.as_ref().is_some_and(|spec| spec.enabled),
             switched_by: None,
             trust,
             project,
@@ -342,7 +355,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn into_loaded(self, files: Vec<PathBuf>, project: PathBuf) -> Loaded {
+    fn into_loaded(self, files: Vec<ConfigFile>, project: PathBuf) -> Loaded {
         let mut desired = Desired::new();
         let mut entries = Vec::with_capacity(self.entries.len());
         for (name, (entry, spec)) in self.entries {

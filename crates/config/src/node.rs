@@ -43,6 +43,19 @@ impl Node {
         self.members()?.iter().rfind(|member| member.name == name)
     }
 
+    /// The text that it is.
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The text of the member `name`.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.get(name)?.node.as_text()
+    }
+
     /// The value without places. Of duplicate members, the last remains.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;

@@ -70,7 +70,8 @@ pub(crate) fn is_name(name: &str) -> bool {
     name_length(name) == name.len() && !name.is_empty()
 }
 
-fn name_length(text: &str) -> usize {
+/// How much of the beginning of `text` can be the name of an environment variable.
+pub(crate) fn name_length(text: &str) -> usize {
     if text.starts_with(|c: char| c.is_ascii_digit()) {
         return 0;
     }
@@ -118,7 +119,7 @@ fn piece(text: &str, bare: Bare) -> Result<(Piece<'_>, usize), TemplateError> {
 }
 
 /// The index of the `}` that closes the `${` at the beginning of `text`.
-fn closing_brace(text: &str) -> Option<usize> {
+pub(crate) fn closing_brace(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     let bytes = text.as_bytes();
     for (index, byte) in bytes.iter().enumerate() {

@@ -186,7 +186,7 @@ impl Host {
         self.decoded(server, name, decode::prompt_result(&result))
     }
 
-    /// Explains why a tool, `server/tool`, is there or is not.
+    /// Explains why a tool, `server/tool`, is there or is not; of a server alone, how far its connection came.
     #[must_use]
     pub fn why(&self, selector: &str) -> Why {
         let servers = self.servers.load();

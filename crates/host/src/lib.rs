@@ -50,7 +50,12 @@ pub use link::child;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use link::fuzzing;
-pub use link::{LinkError, OnProgress, RpcError, native::Native, supervisor};
+pub use link::{
+    LinkError, OnProgress, RpcError,
+    native::Native,
+    supervisor,
+    validate::{Misfit, MisfitKind, SchemaProblem, Unfit, Validator},
+};
 pub use mcp::{Content, Tool};
 pub use resolve::{Artifacts, ChildPlan, KeepError, Memory, ResolveError, Resolver, Verbatim};
 pub use server::State;

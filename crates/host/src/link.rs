@@ -28,7 +28,7 @@ mod rounds;
 mod sse;
 pub mod supervisor;
 mod tasks;
-mod validate;
+pub(crate) mod validate;
 mod wire;
 
 use std::{sync::Arc, time::Duration};

@@ -1,7 +1,8 @@
 //! What Toolrack remembers across restarts.
 //!
 //! [`Store`] is one SQLite file: which era of MCP worked with a server (the host's
-//! [`Memory`](toolrack_host::Memory)), and which entries of a project a person agreed to run ([`Approval`]).
+//! [`Memory`](toolrack_host::Memory)), which entries of a project a person agreed to run ([`Approval`]), and what servers
+//! wrote to their logs ([`LogLine`]).
 //! [`ArtifactFolder`] keeps what is too long for a model as files (the host's [`Artifacts`](toolrack_host::Artifacts)).
 //! Everything is readable by its owner only.
 //!
@@ -25,6 +26,7 @@
 mod approvals;
 mod artifacts;
 mod error;
+mod log;
 mod open;
 mod servers;
 
@@ -35,6 +37,7 @@ use sqlx::SqlitePool;
 pub use approvals::Approval;
 pub use artifacts::{ArtifactBounds, ArtifactFolder};
 pub use error::StoreError;
+pub use log::{LogLine, LogQuery};
 
 /// How long to wait for another process that holds the database.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -149,7 +149,7 @@ async fn what_is_in_the_way_is_named_and_left_as_it_is() {
     sqlx::query("PRAGMA user_version = 999").execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
     let error = refused(&file("new.db")).await;
-    assert!(error.to_string().contains("schema 999, this one knows 1"), "{error}");
+    assert!(error.to_string().contains("schema 999, this one knows 2"), "{error}");
 
     let mut connection = raw(&file("busy.db")).await;
     sqlx::query("BEGIN EXCLUSIVE").execute(&mut connection).await.unwrap();
@@ -161,6 +161,23 @@ async fn what_is_in_the_way_is_named_and_left_as_it_is() {
     assert!(error.to_string().contains("folder.db"), "{error}");
     let error = refused(&file("text.db").join("below.db")).await;
     assert!(matches!(error, StoreError::Make { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_file_of_the_first_schema_keeps_what_is_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    let store = Store::open(&path).await.unwrap();
+    store.approve(&approval("fs", "1")).await.unwrap();
+    store.close().await;
+    let mut connection = raw(&path).await;
+    let back = "DROP TABLE server_log; DELETE FROM _sqlx_migrations WHERE version > 1; PRAGMA user_version = 1;";
+    sqlx::raw_sql(back).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+
+    let store = Store::open(&path).await.unwrap();
+    assert_eq!(store.approvals().await.unwrap().len(), 1);
+    assert!(store.log(&LogQuery { limit: 1, ..LogQuery::default() }).await.unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -158,7 +158,7 @@ async fn arguments_that_do_not_fit_are_told_by_name() {
     );
     assert_eq!(
         misfits(json!({ "path": "a", "head": 0 }), schema).await,
-        "the arguments do not fit the tool: `head`: 0 is less than the minimum of 1"
+        "the arguments do not fit the tool: `head`: value is less than the minimum of 1"
     );
 }
 
@@ -171,5 +171,44 @@ async fn a_schema_that_is_none_refuses_nothing() {
         json!({ "properties": { "x": { "pattern": "(" } } }),
     ] {
         assert_eq!(misfits(json!({ "x": "y" }), schema).await, "fits");
+    }
+}
+
+/// Definitions of which each refers twice to the next: a few lines that mean 2^`depth` checks.
+fn doubling(depth: usize) -> Value {
+    let both = |next: usize| json!({ "anyOf": [{ "$ref": format!("#/$defs/d{next}") }, { "$ref": format!("#/$defs/d{next}") }] });
+    let mut levels: Map<String, Value> = (0..depth).map(|level| (format!("d{level}"), both(level + 1))).collect();
+    levels.insert(format!("d{depth}"), json!({ "type": "integer" }));
+    json!({ "type": "object", "properties": { "x": { "$ref": "#/$defs/d0" } }, "$defs": levels })
+}
+
+/// One definition that is any of itself, many times over.
+fn selves(branches: usize) -> Value {
+    let itself = json!({ "$ref": "#/$defs/a" });
+    let any = json!({ "anyOf": vec![itself; branches] });
+    json!({ "type": "object", "properties": { "x": { "$ref": "#/$defs/a" } }, "$defs": { "a": any } })
+}
+
+#[tokio::test]
+async fn a_schema_made_to_be_endless_costs_no_time_and_leaves_the_value_to_the_server() {
+    for schema in [
+        doubling(64),
+        doubling(5_000),
+        selves(2),
+        selves(1_000),
+        json!({ "properties": { "x": { "type": "string", "pattern": "^(a+)+$" } } }),
+        json!({ "properties": { "x": { "type": "string", "pattern": r"^(a+)\1*(a+)\2*(a+)\3*b" } } }),
+        json!({ "properties": { "x": { "type": "string", "pattern": "((a{100}){100}){100}" } } }),
+    ] {
+        let started = std::time::Instant::now();
+        let value = format!("{}!", "a".repeat(60));
+        let words = [format!("x={value}")];
+        let read = parse(&words).and_then(|given| fit(Map::new(), given, &schema));
+        if let Ok(arguments) = read {
+            let _ = check(&arguments, schema.clone()).await;
+        }
+        let twice = parse(&[words[0].clone(), words[0].clone()]).and_then(|given| fit(Map::new(), given, &schema));
+        assert!(twice.is_err(), "{schema}");
+        assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
     }
 }

@@ -45,11 +45,17 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("FILE", Offered::Files),
     ("DIR", Offered::Folders),
     ("COMMAND | URL", Offered::Files),
+    ("COUNT", Offered::Nothing),
+    ("GLOB", Offered::Nothing),
     ("NAME", Offered::Nothing),
+    ("NAME[=NEW]", Offered::Nothing),
+    ("NAME[=VALUE]", Offered::Nothing),
     ("NAME: VALUE", Offered::Nothing),
     ("JSON", Offered::Nothing),
     ("TIME", Offered::Nothing),
     ("URI", Offered::Nothing),
+    ("VARIABLE", Offered::Nothing),
+    ("WORDS", Offered::Nothing),
 ];
 
 /// What of the command line decides what is offered.

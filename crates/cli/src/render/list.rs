@@ -5,11 +5,12 @@ use toolrack_config::{Entry, Loaded};
 use toolrack_host::{Era, ServerStatus, State, spec::Source, text};
 
 use super::{Cell, Look, Sign, Tone, columns, count, paint};
+use crate::error::Exit;
 
 /// `list --json`.
 #[derive(Debug, Serialize)]
-pub(crate) struct Document {
-    pub(crate) servers: Vec<Server>,
+pub(crate) struct Document<'a> {
+    pub(crate) servers: &'a [Server],
 }
 
 /// One server, in JSON.
@@ -58,6 +59,22 @@ impl From<ServerStatus> for Server {
 impl Server {
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether it waits for a person's agreement.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.shown.state == State::PendingTrust
+    }
+
+    /// The exit code of a server that should be connected and is not.
+    pub(crate) fn failing(&self) -> Option<Exit> {
+        match &self.shown.state {
+            State::Connected { .. } | State::Disabled => None,
+            State::PendingTrust => Some(Exit::NotTrusted),
+            State::NeedsAuth { .. } => Some(Exit::SignIn),
+            _ if self.transport.is_none() => Some(Exit::Usage),
+            _ => Some(Exit::Unreachable),
+        }
     }
 
     /// An entry that is configured, but cannot be used as it is written.

@@ -1,5 +1,7 @@
 //! A tool as a signature: `read_text_file(path: string, head?: integer, tail?: integer)`.
 
+use std::{cell::Cell, collections::HashSet};
+
 use serde_json::{Map, Value};
 use toolrack_host::text;
 
@@ -9,6 +11,12 @@ const MAX_OPTIONAL: usize = 4;
 const MAX_DEPTH: usize = 3;
 /// Values of an `enum` that are shown.
 const MAX_VALUES: usize = 4;
+
+/// Types of a union that are shown.
+const MAX_ALTERNATIVES: usize = 8;
+/// Types that are spelled out in one signature. A schema is foreign, and a few lines of `anyOf` and `$ref` can mean
+/// millions; what comes after is `any`.
+const MAX_TYPES: usize = 1_000;
 
 /// The signature of the tool `name` with the input schema `schema`: required arguments first, each with its type.
 pub(crate) fn signature(name: &str, schema: &Value) -> String {
@@ -20,12 +28,14 @@ pub(crate) fn signature(name: &str, schema: &Value) -> String {
         .map(|names| names.iter().filter_map(Value::as_str).collect())
         .unwrap_or_default();
 
+    let speller = Speller { root: schema, left: Cell::new(MAX_TYPES) };
     let argument = |name: &str, mark: &str| {
-        let kind = properties.get(name).map_or_else(|| "any".to_owned(), |of| kind(of, schema, 0));
+        let kind = properties.get(name).map_or_else(any, |of| speller.kind(of, 0));
         format!("{}{mark}: {kind}", text::for_line(name))
     };
     let mut arguments: Vec<String> = required.iter().map(|name| argument(name, "")).collect();
-    let optional: Vec<&String> = properties.keys().filter(|name| !required.contains(&name.as_str())).collect();
+    let named: HashSet<&str> = required.iter().copied().collect();
+    let optional: Vec<&String> = properties.keys().filter(|name| !named.contains(name.as_str())).collect();
     let shown = if optional.len() > MAX_OPTIONAL + 1 { MAX_OPTIONAL } else { optional.len() };
     arguments.extend(optional[..shown].iter().map(|name| argument(name, "?")));
     if optional.len() > shown {
@@ -34,58 +44,78 @@ pub(crate) fn signature(name: &str, schema: &Value) -> String {
     format!("{}({})", text::for_line(name), arguments.join(", "))
 }
 
-/// A type as TypeScript would write it, shortened.
-fn kind(schema: &Value, root: &Value, depth: usize) -> String {
-    if depth > MAX_DEPTH {
-        return "any".to_owned();
-    }
-    if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
-        return target
-            .strip_prefix('#')
-            .and_then(|pointer| root.pointer(pointer))
-            .map_or_else(|| "any".to_owned(), |of| kind(of, root, depth + 1));
-    }
-    if let Some(value) = schema.get("const") {
-        return literal(value);
-    }
-    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
-        let mut shown: Vec<_> = values.iter().take(MAX_VALUES).map(literal).collect();
-        if values.len() > shown.len() {
-            shown.push("...".to_owned());
+fn any() -> String {
+    "any".to_owned()
+}
+
+/// Writes types as TypeScript would, shortened.
+struct Speller<'a> {
+    /// The whole schema, which `$ref` points into.
+    root: &'a Value,
+    /// How many types may still be spelled out.
+    left: Cell<usize>,
+}
+
+impl Speller<'_> {
+    fn kind(&self, schema: &Value, depth: usize) -> String {
+        let left = self.left.get();
+        if depth > MAX_DEPTH || left == 0 {
+            return any();
         }
-        return shown.join("|");
-    }
-    let branches = ["anyOf", "oneOf"].iter().find_map(|word| schema.get(word)?.as_array());
-    if let Some(branches) = branches {
-        return union(branches.iter().map(|of| kind(of, root, depth + 1)));
-    }
-    match schema.get("type") {
-        Some(Value::Array(names)) => {
-            union(names.iter().filter_map(Value::as_str).map(|name| named(name, schema, root, depth)))
+        self.left.set(left - 1);
+        if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
+            return target
+                .strip_prefix('#')
+                .and_then(|pointer| self.root.pointer(pointer))
+                .map_or_else(any, |of| self.kind(of, depth + 1));
         }
-        Some(Value::String(name)) => named(name, schema, root, depth),
-        _ if schema.get("properties").is_some() => "object".to_owned(),
-        _ if schema.get("items").is_some() => named("array", schema, root, depth),
-        _ => "any".to_owned(),
+        if let Some(value) = schema.get("const") {
+            return literal(value);
+        }
+        if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+            let mut shown: Vec<_> = values.iter().take(MAX_VALUES).map(literal).collect();
+            if values.len() > shown.len() {
+                shown.push("...".to_owned());
+            }
+            return shown.join("|");
+        }
+        let branches = ["anyOf", "oneOf"].iter().find_map(|word| schema.get(word)?.as_array());
+        if let Some(branches) = branches {
+            return union(branches, |of| self.kind(of, depth + 1));
+        }
+        match schema.get("type") {
+            Some(Value::Array(names)) => {
+                union(names, |name| name.as_str().map_or_else(any, |name| self.named(name, schema, depth)))
+            }
+            Some(Value::String(name)) => self.named(name, schema, depth),
+            _ if schema.get("properties").is_some() => "object".to_owned(),
+            _ if schema.get("items").is_some() => self.named("array", schema, depth),
+            _ => any(),
+        }
+    }
+
+    fn named(&self, name: &str, schema: &Value, depth: usize) -> String {
+        if name != "array" {
+            return text::for_line(name).into_owned();
+        }
+        let item = schema.get("items").map_or_else(any, |of| self.kind(of, depth + 1));
+        if item.contains('|') { format!("({item})[]") } else { format!("{item}[]") }
     }
 }
 
-fn named(name: &str, schema: &Value, root: &Value, depth: usize) -> String {
-    if name != "array" {
-        return text::for_line(name).into_owned();
-    }
-    let item = schema.get("items").map_or_else(|| "any".to_owned(), |of| kind(of, root, depth + 1));
-    if item.contains('|') { format!("({item})[]") } else { format!("{item}[]") }
-}
-
-fn union(kinds: impl Iterator<Item = String>) -> String {
+/// The alternatives, each once and the first few of them.
+fn union(alternatives: &[Value], spell: impl Fn(&Value) -> String) -> String {
     let mut distinct: Vec<String> = Vec::new();
-    for kind in kinds {
-        if !distinct.contains(&kind) {
-            distinct.push(kind);
+    for alternative in alternatives.iter().take(MAX_ALTERNATIVES) {
+        let spelled = spell(alternative);
+        if !distinct.contains(&spelled) {
+            distinct.push(spelled);
         }
     }
-    if distinct.is_empty() { "any".to_owned() } else { distinct.join("|") }
+    if alternatives.len() > MAX_ALTERNATIVES {
+        distinct.push("...".to_owned());
+    }
+    if distinct.is_empty() { any() } else { distinct.join("|") }
 }
 
 fn literal(value: &Value) -> String {
@@ -143,6 +173,20 @@ mod tests {
             [(json!(null), "t()"), (json!({ "properties": [] }), "t()"), (looped, "t(c: any, a?: any, b?: any)")]
         {
             assert_eq!(signature("t", &schema), expected);
+        }
+    }
+
+    #[test]
+    fn a_schema_made_to_be_endless_gives_a_short_signature_at_once() {
+        let itself = json!({ "$ref": "#/$defs/a" });
+        let any = json!({ "anyOf": vec![itself.clone(); 10_000] });
+        let arrays = json!({ "type": vec!["array"; 10_000], "items": itself });
+        for of in [any, arrays] {
+            let properties: Map<String, Value> = (0..6).map(|n| (format!("p{n}"), of.clone())).collect();
+            let required: Vec<&String> = properties.keys().collect();
+            let shown =
+                signature("t", &json!({ "properties": properties, "required": required, "$defs": { "a": of } }));
+            assert!(shown.len() < 10_000, "{}", shown.len());
         }
     }
 

@@ -1,24 +1,19 @@
 //! Why a tool is there, or why not.
 
-use toolrack_host::{Why, text};
+use toolrack_host::Why;
 
-use super::{Cell, Look, Sign, Tone, columns, paint};
+use super::{Look, Tone, columns, paint, test::steps};
 
 /// The verdict, then one line per step from the configuration to the name; the first that failed is the reason.
 pub(crate) fn page(why: &Why, look: Look) -> String {
-    let rows: Vec<_> = why
-        .steps
-        .iter()
-        .map(|step| {
-            let (sign, tone) = if step.ok { (Sign::Good, Tone::Good) } else { (Sign::Bad, Tone::Bad) };
-            vec![
-                Cell::new(tone, look.sign(sign)),
-                Cell::new(Tone::Strong, step.stage),
-                Cell::new(Tone::Plain, text::for_line(&step.what)),
-            ]
-        })
-        .collect();
-    let verdict = if why.present { "can be called" } else { "cannot be called" };
+    let rows = steps(&why.steps, look);
+    let is_tool = why.selector.contains('/');
+    let verdict = match (why.present, is_tool) {
+        (true, true) => "can be called",
+        (false, true) => "cannot be called",
+        (true, false) => "can be used",
+        (false, false) => "cannot be used",
+    };
     let mut lines = vec![format!("{} {verdict}", paint(Tone::Strong, &why.selector))];
     lines.extend(columns(&rows));
     lines.join("\n")

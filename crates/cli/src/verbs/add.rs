@@ -1,60 +1,95 @@
-//! `toolrack add`
+//! `toolrack add` and `toolrack add-json`
 
-use std::{path::PathBuf, time::Duration};
+use std::{io::IsTerminal, time::Duration};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolrack_config::{
-    edit::{self, EditError, Edited, Options},
-    project_root,
+    Scope as Layer,
+    edit::{self, Edited, Options},
     trust::content_hash,
 };
 use toolrack_host::ServerName;
 
+use super::{
+    edits::{self, Document, Place},
+    input,
+};
 use crate::{
-    args::{AddArgs, AddOptions, Scope, Target, TransportKind},
-    error::{Exit, Failure, with_causes},
+    args::{AddArgs, AddJsonArgs, AddOptions, Target, TransportKind},
+    error::{Exit, Failure},
     render::list::{self, Server},
     wire::World,
 };
 
 /// `add --json`.
 #[derive(Debug, Serialize)]
-struct Document<'a> {
-    name: &'a str,
-    scope: &'static str,
-    path: PathBuf,
-    created: bool,
+struct Added<'a> {
+    #[serde(flatten)]
+    edit: &'a Document,
     /// How the server is, unless it was not to be tried.
     server: Option<Server>,
 }
 
+/// An entry on its way into a file.
+struct Addition {
+    name: ServerName,
+    entry: Value,
+    place: Place,
+    options: Options,
+    test: bool,
+}
+
 pub(super) async fn run(args: AddArgs, after_dashes: bool, world: &World) -> Result<Exit, Failure> {
-    let name = ServerName::new(args.name.as_str()).map_err(|error| Failure::usage(error.to_string()))?;
-    let (target, options) = args.target(after_dashes).map_err(|error| misunderstood(&error))?;
-    let entry = entry(&target, &options, world);
-    let scope = options.scope.unwrap_or_default();
+    let name = server_name(&args.name)?;
+    let (target, mut options) = args.target(after_dashes).map_err(|error| misunderstood(&error))?;
+    ask_for_values(&mut options, world).await?;
+    let addition = Addition {
+        entry: entry(&target, &options, world)?,
+        place: edits::place(options.scope.unwrap_or_default(), world),
+        options: Options { replace: options.replace, dry_run: options.dry_run },
+        test: !options.no_test,
+        name,
+    };
+    add(addition, world).await
+}
+
+pub(super) async fn json(args: AddJsonArgs, world: &World) -> Result<Exit, Failure> {
+    let name = server_name(&args.name)?;
+    let text = input::read("the entry", args.entry).await?;
+    let value = serde_json::from_str(&text)
+        .map_err(|error| Failure::usage(format!("the entry of `{name}` is not JSON: {error}")))?;
+    let addition = Addition {
+        entry: the_one_entry(name.as_str(), value)?,
+        place: edits::place(args.write.scope.unwrap_or_default(), world),
+        options: Options { replace: args.replace, dry_run: args.write.dry_run },
+        test: !args.no_test,
+        name,
+    };
+    add(addition, world).await
+}
+
+async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
+    let Addition { name, entry, place, options, test } = addition;
     let hash = content_hash(&entry);
-    let edited = write(file(scope, world), name.clone(), entry).await?;
-    if scope == Scope::Project {
+    let kind = kind_of(&entry);
+    let (path, server) = (place.path.clone(), name.clone());
+    let edited = edits::run(name.as_str(), move || edit::add(&path, server.as_str(), &entry, options)).await?;
+    if place.scope == Layer::Project && !options.dry_run {
         approve(&name, &hash, world).await?;
     }
-
+    let document = Document::new(name.as_str(), place.scope, &edited, options.dry_run);
     if !world.screen.json() {
-        let kind = kind(&target, &options);
-        let path = edited.path.display();
-        let line = format!("added the {kind} server {name} to {path}");
-        world.screen.page(line).await?;
+        let done = format!("added the {kind} server {name} to {}", edits::shown(&edited.path));
+        edits::report(&done, &document, world).await?;
     }
     for problem in &edited.warnings {
         world.screen.problem(problem);
     }
-    let tried = if options.no_test { None } else { try_it(&name, &edited, world).await? };
+    let tried = if test && !options.dry_run { try_it(&name, &edited, world).await? } else { None };
     let (server, failure) = tried.map_or((None, None), |tried| (Some(tried.server), tried.failure));
     if world.screen.json() {
-        let document =
-            Document { name: name.as_str(), scope: word(scope), path: edited.path, created: edited.created, server };
-        world.screen.document(&document).await?;
+        world.screen.document(&Added { edit: &document, server }).await?;
     } else if let (Some(server), None) = (server, &failure) {
         let page = list::page(&[server], world.screen.look());
         world.screen.page(page).await?;
@@ -69,6 +104,10 @@ struct Tried {
     failure: Option<Failure>,
 }
 
+fn server_name(name: &str) -> Result<ServerName, Failure> {
+    ServerName::new(name).map_err(|error| Failure::usage(error.to_string()))
+}
+
 /// The words after a URL that are no options.
 fn misunderstood(error: &clap::Error) -> Failure {
     let rendered = error.render().to_string();
@@ -77,84 +116,103 @@ fn misunderstood(error: &clap::Error) -> Failure {
     Failure::usage(message).hint("toolrack add --help")
 }
 
-/// What is written to the file; what is wrong with it is found by the one who writes.
-fn entry(target: &Target, options: &AddOptions, world: &World) -> Value {
-    let pairs = |pairs: &[(String, String)]| -> Map<String, Value> {
-        let pairs = pairs.iter().cloned();
-        pairs.map(|(name, value)| (name, value.into())).collect()
+/// Fills in the variables that were given without a value: typed unseen on a terminal, else a line of stdin each.
+async fn ask_for_values(options: &mut AddOptions, world: &World) -> Result<(), Failure> {
+    for (name, value) in options.env.iter_mut().filter(|(_, value)| value.is_none()) {
+        if !world.screen.interactive() && std::io::stdin().is_terminal() {
+            return Err(Failure::usage(format!("`-e {name}` has no value, and nobody can be asked for it"))
+                .hint(format!("write -e {name}='${{{name}}}' to take it from the environment each time")));
+        }
+        *value = Some(input::secret(name, world.screen.interactive()).await?);
+    }
+    Ok(())
+}
+
+/// The entry in JSON that was given: itself, or what a whole file has under `mcpServers` or `servers`.
+fn the_one_entry(name: &str, value: Value) -> Result<Value, Failure> {
+    let servers = ["mcpServers", "servers"].iter().find_map(|key| value.get(key)?.as_object().cloned());
+    let Some(mut servers) = servers else {
+        return Ok(value);
     };
+    if let Some(entry) = servers.remove(name) {
+        return Ok(entry);
+    }
+    let mut entries = servers.into_iter();
+    match (entries.next(), entries.next()) {
+        (Some((_, entry)), None) => Ok(entry),
+        _ => Err(Failure::usage(format!("the JSON has several servers, and none of them is called `{name}`"))
+            .hint("add them one by one, each by its name")),
+    }
+}
+
+/// What is written to the file; what is wrong with it is found by the one who writes.
+fn entry(target: &Target, options: &AddOptions, world: &World) -> Result<Value, Failure> {
     let mut entry = Map::new();
-    entry.insert("type".into(), kind(target, options).into());
+    let mut put = |name: &str, value: Value| entry.insert(name.to_owned(), value);
     match target {
         Target::Command { command, arguments } => {
-            entry.insert("command".into(), command.as_str().into());
+            put("type", "stdio".into());
+            put("command", command.as_str().into());
             if !arguments.is_empty() {
-                entry.insert("args".into(), json!(arguments));
+                put("args", json!(arguments));
             }
         }
         Target::Url(url) => {
-            entry.insert("url".into(), url.as_str().into());
+            let is_sse = options.transport == Some(TransportKind::Sse);
+            put("type", if is_sse { "sse" } else { "http" }.into());
+            put("url", url.as_str().into());
         }
     }
     if !options.env.is_empty() {
-        entry.insert("env".into(), pairs(&options.env).into());
+        let pairs = options.env.iter().cloned();
+        put("env", pairs.map(|(name, value)| (name, value.unwrap_or_default().into())).collect::<Map<_, _>>().into());
     }
-    if !options.header.is_empty() {
-        entry.insert("headers".into(), pairs(&options.header).into());
+    let headers = headers(options)?;
+    if !headers.is_empty() {
+        put("headers", headers.into());
     }
     if let Some(cwd) = &options.cwd {
         // The file is read from other folders too, so a relative path would mean something else each time.
         let cwd = world.folder.join(cwd);
-        entry.insert("cwd".into(), cwd.to_string_lossy().into());
+        put("cwd", cwd.to_string_lossy().into());
+    }
+    if !options.tools.is_empty() {
+        put("tools", json!({ "allow": options.tools }));
     }
     if let Some(timeout) = options.timeout {
-        entry.insert("call_timeout".into(), seconds(timeout));
+        put("call_timeout", seconds(timeout));
     }
-    entry.into()
+    Ok(entry.into())
 }
 
-fn kind(target: &Target, options: &AddOptions) -> &'static str {
-    match (target, options.transport) {
-        (Target::Command { .. }, _) => "stdio",
-        (Target::Url(_), Some(TransportKind::Sse)) => "sse",
-        (Target::Url(_), _) => "http",
+fn headers(options: &AddOptions) -> Result<Map<String, Value>, Failure> {
+    let mut headers: Map<String, Value> =
+        options.header.iter().cloned().map(|(name, value)| (name, value.into())).collect();
+    if let Some(variable) = &options.bearer_token_env {
+        if headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
+            return Err(Failure::usage(
+                "`--bearer-token-env` and a header `Authorization` are two ways to say one thing",
+            )
+            .hint("keep one of them"));
+        }
+        headers.insert("Authorization".to_owned(), format!("Bearer ${{{variable}}}").into());
+    }
+    Ok(headers)
+}
+
+fn kind_of(entry: &Value) -> &'static str {
+    let kind = entry.get("type").or_else(|| entry.get("transport")).and_then(Value::as_str);
+    match kind {
+        Some("sse") => "sse",
+        Some("stdio") => "stdio",
+        Some(_) => "http",
+        None if entry.get("command").is_some() => "stdio",
+        None => "http",
     }
 }
 
 fn seconds(time: Duration) -> Value {
     if time.subsec_nanos() == 0 { json!(time.as_secs()) } else { json!(time.as_secs_f64()) }
-}
-
-fn file(scope: Scope, world: &World) -> PathBuf {
-    match scope {
-        Scope::User => world.places.user_file(),
-        Scope::Project => project_root(&world.folder).join(".mcp.json"),
-        Scope::Local => world.places.local_file(&project_root(&world.folder)),
-    }
-}
-
-fn word(scope: Scope) -> &'static str {
-    match scope {
-        Scope::User => "user",
-        Scope::Project => "project",
-        Scope::Local => "local",
-    }
-}
-
-async fn write(path: PathBuf, name: ServerName, entry: Value) -> Result<Edited, Failure> {
-    let server = name.clone();
-    // It may wait for another process that edits the same file.
-    let edited = tokio::task::spawn_blocking(move || edit::add(&path, name.as_str(), &entry, Options::default()))
-        .await
-        .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the file was not written"))?;
-    edited.map_err(|error| {
-        let (exit, code) = match error {
-            EditError::Exists { .. } => (Exit::Usage, "EXISTS"),
-            EditError::Busy { .. } | EditError::Io { .. } => (Exit::Other, "NOT_WRITTEN"),
-            _ => (Exit::Usage, "CONFIG"),
-        };
-        Failure::new(exit, code, with_causes(&error)).server(server.as_str())
-    })
 }
 
 /// Whoever adds an entry to a project has agreed to run it; everybody else still has to.

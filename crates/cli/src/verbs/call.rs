@@ -1,21 +1,19 @@
 //! `toolrack call`
 
-use std::{io::Read, sync::Arc};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use toolrack_host::{Call, Host, ServerName, ToolOutcome, Unknown, mcp::Progress};
 
+use super::input;
 use crate::{
     args::CallArgs,
     arguments::{self, BadArguments},
-    error::{Exit, Failure, in_words},
+    error::{Exit, Failure},
     render::{call, size},
     suggest,
     wire::World,
 };
-
-/// Bytes that `--args` may hold: what a message to a server may be.
-const MAX_ARGS: u64 = 8 * 1024 * 1024;
 
 pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> {
     // Mistakes in what was typed are found before anything is started.
@@ -98,36 +96,12 @@ async fn missing(host: &Host, unknown: &Unknown, named: Option<&ServerName>) -> 
     Failure { server: named.map(ToString::to_string), ..failure.hint(hint).tool(tool) }
 }
 
-/// The object of `--args`: JSON as typed, `@FILE`, or `-` for stdin.
+/// The object of `--args`.
 async fn base(args: Option<String>) -> Result<Map<String, Value>, Failure> {
-    let Some(args) = args else {
-        return Ok(Map::new());
-    };
-    // Stdin may stay silent for as long as it likes; a signal must be heard meanwhile.
-    let read = tokio::task::spawn_blocking(move || read_args(args)).await;
-    let json = read.map_err(|_| Failure::new(Exit::Other, "INTERNAL", "cannot read --args"))??;
-    Ok(arguments::parse_object(&json)?)
-}
-
-fn read_args(args: String) -> Result<String, Failure> {
-    let (mut from, place): (Box<dyn Read>, String) = if args == "-" {
-        (Box::new(std::io::stdin().lock()), "stdin".to_owned())
-    } else if let Some(path) = args.strip_prefix('@') {
-        let file = std::fs::File::open(path)
-            .map_err(|error| Failure::usage(format!("cannot read {path}: {}", in_words(&error))))?;
-        (Box::new(file), path.to_owned())
-    } else {
-        return Ok(args);
-    };
-    let mut json = String::new();
-    from.by_ref()
-        .take(MAX_ARGS + 1)
-        .read_to_string(&mut json)
-        .map_err(|error| Failure::usage(format!("cannot read {place}: {}", in_words(&error))))?;
-    if json.len() as u64 > MAX_ARGS {
-        return Err(Failure::usage(format!("{place} is too large: arguments may have {}", size(MAX_ARGS))));
+    match args {
+        Some(args) => Ok(arguments::parse_object(&input::read("--args", args).await?)?),
+        None => Ok(Map::new()),
     }
-    Ok(json)
 }
 
 impl From<BadArguments> for Failure {

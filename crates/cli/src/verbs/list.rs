@@ -1,32 +1,37 @@
 //! `toolrack list`
 
 use crate::{
-    args::ServersArgs,
+    args::ListArgs,
     error::{Exit, Failure},
     render::list::{self, Document, Server},
     wire::World,
 };
 
-pub(super) async fn run(args: ServersArgs, world: &World) -> Result<Exit, Failure> {
+pub(super) async fn run(args: ListArgs, world: &World) -> Result<Exit, Failure> {
+    let named = &args.only.servers;
     let loaded = world.load().await?;
-    let mut servers = list::broken(&loaded, &args.servers);
-    let mut named = args.servers.clone();
-    named.retain(|name| loaded.entry(name).is_none_or(|entry| entry.is_valid));
+    let mut servers = list::broken(&loaded, named);
+    let mut usable = named.clone();
+    usable.retain(|name| loaded.entry(name).is_none_or(|entry| entry.is_valid));
     // Where only broken ones were named there is nothing to connect to.
-    if args.servers.is_empty() || !named.is_empty() {
-        let desired = super::only(&loaded, &named)?;
+    if named.is_empty() || !usable.is_empty() {
+        let desired = super::only(&loaded, &usable)?;
         let host = world.connect(desired).await?;
         servers.extend(host.status().into_iter().map(Server::from));
     }
     servers.sort_by(|a, b| a.name().cmp(b.name()));
     if world.screen.json() {
-        world.screen.document(&Document { servers }).await?;
-        return Ok(Exit::Ok);
+        world.screen.document(&Document { servers: &servers }).await?;
+    } else {
+        if servers.is_empty() {
+            world.screen.note("no servers are configured; `toolrack add NAME -- COMMAND` adds one");
+        }
+        let page = list::page(&servers, world.screen.look());
+        world.screen.page(page).await?;
+        if servers.iter().any(Server::is_pending) {
+            world.screen.note("`toolrack pending` shows what waits for you, `toolrack trust` agrees to it");
+        }
     }
-    if servers.is_empty() {
-        world.screen.note("no servers are configured; `toolrack add NAME -- COMMAND` adds one");
-    }
-    let page = list::page(&servers, world.screen.look());
-    world.screen.page(page).await?;
-    Ok(Exit::Ok)
+    let worst = servers.iter().filter_map(Server::failing).min_by_key(|exit| *exit as u8);
+    Ok(if args.exit_code { worst.unwrap_or(Exit::Ok) } else { Exit::Ok })
 }

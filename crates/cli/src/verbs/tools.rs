@@ -1,5 +1,7 @@
 //! `toolrack tools`
 
+use toolrack_host::CatalogTool;
+
 use crate::{
     args::ToolsArgs,
     error::{Exit, Failure},
@@ -16,6 +18,9 @@ pub(super) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
     let catalog = host.catalog();
     let mut found: Vec<_> = catalog.tools().collect();
     found.sort_by(|a, b| a.server.cmp(&b.server));
+    if let Some(words) = &args.search {
+        found.retain(|entry| matches(entry, words));
+    }
     if world.screen.json() {
         let mut warnings = super::messages(&complaints);
         warnings.extend(servers.into_iter().flat_map(|server| server.warnings));
@@ -30,8 +35,17 @@ pub(super) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
             }
         }
         if found.is_empty() && complaints.is_empty() {
-            world.screen.note("there are no tools");
+            let none = if args.search.is_some() { "no tool matches" } else { "there are no tools" };
+            world.screen.note(none);
         }
     }
     super::conclude(world, complaints, named)
+}
+
+/// Whether name or description hold every one of `words`, whatever their case.
+fn matches(entry: &CatalogTool, words: &str) -> bool {
+    let tool = entry.tool();
+    let description = tool.description.as_deref().unwrap_or_default();
+    let text = format!("{}/{} {} {description}", entry.server, tool.name, entry.name).to_lowercase();
+    words.to_lowercase().split_whitespace().all(|word| text.contains(word))
 }

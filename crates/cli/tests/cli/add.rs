@@ -91,6 +91,7 @@ fn a_name_that_is_taken_is_refused_and_nothing_is_lost() {
         $ toolrack add fs -- y
         --- stderr ---
         error: `fs` is already configured in [HOME]/toolrack/mcp.json: choose another name, remove it first, or replace it
+        hint: `--replace` puts the new entry in its place
         [2]
     ");
     assert_eq!(rack.home.read("toolrack/mcp.json"), before);

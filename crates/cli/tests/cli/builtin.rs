@@ -75,7 +75,7 @@ fn a_configuration_switches_the_built_in_server_off() {
         $ toolrack call builtin/current_time
         --- stderr ---
         error: the server builtin (built in) is not connected: it is disabled
-        hint: take the entry that disables `builtin` out of the configuration
+        hint: toolrack enable builtin
         [2]
     ");
     assert_eq!(rack.run(&["tools", "--json"]).ends_with(0).json()["tools"], json!([]));

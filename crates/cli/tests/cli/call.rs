@@ -222,13 +222,15 @@ fn what_a_project_brings_is_not_started_and_ends_with_7() {
         $ toolrack call theirs/echo text=x
         --- stderr ---
         error: the server theirs ([HOME]/work/.mcp.json) is not connected: it comes from a project file and is not trusted yet
-        hint: look at it first; a file that you name yourself is trusted: --mcp-config [HOME]/work/.mcp.json
+        hint: `toolrack pending theirs` shows what it would run, `toolrack trust theirs` agrees to it
         [7]
     ");
     assert_snapshot!(rack.run(&["list"]), @"
         $ toolrack list
         + builtin  native  built in  connected (5 tools)
         = theirs   stdio   project   pending approval
+        --- stderr ---
+        `toolrack pending` shows what waits for you, `toolrack trust` agrees to it
         [0]
     ");
     let _ = rack.run(&["tools", "theirs"]).ends_with(7);
@@ -313,4 +315,18 @@ fn a_call_of_a_slow_server_does_not_wait_for_its_neighbours() {
     let started = std::time::Instant::now();
     let _ = rack.run(&["call", "fake/echo", "text=x"]).ends_with(0);
     assert!(started.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_schema_made_to_be_endless_holds_up_nobody() {
+    let rack = Rack::with(&[("fake", fake(&["--fault", "expensive-schema=60"]))]);
+    assert_snapshot!(rack.run(&["call", "fake/structured", "label=x"]), @r#"
+        $ toolrack call fake/structured label=x
+        {"label":"x","value":42}
+        --- stderr ---
+        warning: structured content was not checked against the output schema: the schema is nested deeper than 64 levels
+        [0]
+    "#);
+    let tools = rack.run(&["tools", "fake"]).ends_with(0);
+    assert!(tools.stdout.contains("structured(label?: "), "{tools}");
 }

@@ -13,9 +13,13 @@ mod completions;
 #[cfg(test)]
 mod config;
 #[cfg(test)]
+mod diagnose;
+#[cfg(test)]
+mod import;
+#[cfg(test)]
 mod lists;
 #[cfg(test)]
-mod on_terminal;
+mod manage;
 #[cfg(test)]
 mod output;
 #[cfg(test)]
@@ -24,3 +28,5 @@ mod rack;
 mod signals;
 #[cfg(test)]
 mod terminal;
+#[cfg(test)]
+mod trust;

@@ -161,17 +161,20 @@ impl fmt::Display for Ran {
 
 /// Numbers that are no promise, after these words, become 0: times, and what tools are estimated to cost.
 fn without_estimates(text: &str) -> String {
-    ["\"duration_ms\":", "\"tokens\":", ", about "].iter().fold(text.to_owned(), |text, words| {
-        let mut parts = text.split(words);
-        let mut scrubbed = parts.next().unwrap_or_default().to_owned();
-        for part in parts {
-            let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
-            scrubbed += words;
-            scrubbed += if rest.len() < part.len() { "0" } else { "" };
-            scrubbed += rest;
-        }
-        scrubbed
-    })
+    ["\"duration_ms\":", "\"tokens\":", ", about ", " tokens, ", "does not work, "].iter().fold(
+        text.to_owned(),
+        |text, words| {
+            let mut parts = text.split(words);
+            let mut scrubbed = parts.next().unwrap_or_default().to_owned();
+            for part in parts {
+                let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+                scrubbed += words;
+                scrubbed += if rest.len() < part.len() { "0" } else { "" };
+                scrubbed += rest;
+            }
+            scrubbed
+        },
+    )
 }
 
 /// Every command that the help names, and the commands below those, as they are typed; first the program alone.

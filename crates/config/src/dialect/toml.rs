@@ -12,7 +12,8 @@ use crate::{
     problem::Problem,
 };
 
-pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
+/// The value of the file.
+pub(crate) fn parse(document: &Document) -> Result<Node, Box<Problem>> {
     let parsed = Toml::parse(&*document.text).map_err(|error| {
         let message = error.message().replace('\n', ", ");
         let at = error.span().unwrap_or_default();
@@ -20,7 +21,11 @@ pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
             .hint("nothing of this file is used until it can be read");
         Box::new(document.locate(problem, at))
     })?;
-    let root = convert(parsed.as_item(), 0..0);
+    Ok(convert(parsed.as_item(), 0..0))
+}
+
+pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
+    let root = parse(document)?;
     let mut servers = Servers::default();
     if let Some(defaults) = root.get("defaults").and_then(|member| member.node.get("mcp")) {
         named_list(document, &defaults.node, &mut servers)?;

@@ -231,7 +231,7 @@ fn parse_duration(text: &str, unit: f64) -> Option<Duration> {
 }
 
 /// The comparable form of a field's name: `startupTimeout` and `startup-timeout` are `startup_timeout`.
-pub(super) fn canonical(name: &str) -> String {
+pub(crate) fn canonical(name: &str) -> String {
     let mut out = String::with_capacity(name.len() + 4);
     let mut after_lower = false;
     for c in name.chars() {

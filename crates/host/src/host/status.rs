@@ -8,7 +8,7 @@ use super::keeper::Servers;
 use crate::{
     catalog::Catalog,
     mcp::ServerInfo,
-    server::{Server, Snapshot, State},
+    server::{Server, Snapshot, State, ToolSet},
     spec::{Era, ServerName, Source, Trust},
     text,
 };
@@ -107,7 +107,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// Follows a tool, `server/tool`, on its way into the catalog.
+/// Follows a tool, `server/tool`, on its way into the catalog, or a server up to the list of its tools.
 pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
     let mut trail = Trail(Vec::new());
     let known = catalog.select(selector).ok();
@@ -118,7 +118,8 @@ pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
             (server.to_owned(), tool.to_owned())
         }
     };
-    let present = trail.follow(&server, &tool, servers, catalog).is_some() && known.is_some();
+    let followed = trail.follow(&server, &tool, servers, catalog).is_some();
+    let present = followed && (known.is_some() || tool.is_empty());
     Why { selector: text::for_line(selector).into_owned(), present, steps: trail.0 }
 }
 
@@ -187,6 +188,9 @@ impl Trail {
 
     fn tool(&mut self, tool: &str, snapshot: &Snapshot, catalog: &Catalog, server: &str) -> Option<()> {
         let set = &snapshot.tools;
+        if tool.is_empty() {
+            return self.step("list", true, listed_tools(set));
+        }
         let listed = set.tools.iter().any(|(listed, _)| listed.tool.name == tool);
         if let Some((_, why)) = set.quarantined.iter().find(|(name, _)| name == tool && !listed) {
             return self.step("list", false, format!("listed, but it cannot be used: {why}"));
@@ -206,4 +210,19 @@ impl Trail {
             Err(_) => self.step("name", false, "not in the catalog yet; ask again in a moment"),
         }
     }
+}
+
+/// `23 tools, 2 more hidden, 1 that cannot be used`
+fn listed_tools(set: &ToolSet) -> String {
+    let mut words = match set.tools.len() {
+        1 => "1 tool".to_owned(),
+        count => format!("{count} tools"),
+    };
+    if !set.hidden.is_empty() {
+        words += &format!(", {} more hidden by the entry's `tools`", set.hidden.len());
+    }
+    if !set.quarantined.is_empty() {
+        words += &format!(", {} that cannot be used", set.quarantined.len());
+    }
+    words
 }

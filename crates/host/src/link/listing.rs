@@ -7,7 +7,14 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::{Link, channel::Ask, decode, error::LinkError, param_headers::ParamHeaders, validate::Validator};
+use super::{
+    Link,
+    channel::Ask,
+    decode,
+    error::LinkError,
+    param_headers::ParamHeaders,
+    validate::{Misfits, Unfit, Validator},
+};
 use crate::{mcp::Tool, spec::Era};
 
 const METHOD_NOT_FOUND: i64 = -32601;
@@ -46,8 +53,14 @@ impl ListedTool {
             let schema = serde_json::from_str(schema.get()).map_err(|error| error.to_string())?;
             Validator::compile(&schema).map_err(|problem| problem.to_string())
         };
-        let validator = self.validator.get_or_init(compile).as_ref().map_err(Clone::clone)?;
-        validator.validate(structured).map_err(|unfit| unfit.to_string())
+        let unchecked = |why: &String| format!("structured content was not checked against the output schema: {why}");
+        let validator = self.validator.get_or_init(compile).as_ref().map_err(unchecked)?;
+        validator.validate(structured).map_err(|unfit| match unfit {
+            Unfit::Mismatch { misfits } => {
+                format!("structured content does not match the output schema: {}", Misfits(&misfits))
+            }
+            Unfit::TooExpensive => unchecked(&unfit.to_string()),
+        })
     }
 }
 

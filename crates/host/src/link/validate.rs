@@ -1,6 +1,7 @@
-//! Structured content against the output schema of its tool, with a bound on the work.
+//! JSON against a JSON Schema, with a bound on the work: structured content against the output schema of its tool, and
+//! arguments against the input schema before they are sent.
 //!
-//! Both come from a server that may be hostile, and JSON Schema can ask for exponential work with a few lines: `n`
+//! Schemas come from servers that may be hostile, and JSON Schema can ask for exponential work with a few lines: `n`
 //! definitions that each refer to the next twice are 2^n evaluations. A deadline does not help, for nobody can stop a
 //! thread that computes. So the work is counted first: [`Validator::compile`] refuses a schema that unfolds to too
 //! much, [`Validator::validate`] walks schema and instance together, counts what the worst run would evaluate, and
@@ -12,7 +13,7 @@
 mod graph;
 mod pattern;
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, PatternOptions, ValidationError};
@@ -54,73 +55,144 @@ const BACKTRACKS: usize = 1_000;
 
 /// Why a schema is not used for validation. The tool itself can be used all the same.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum SchemaProblem {
+#[non_exhaustive]
+pub enum SchemaProblem {
     /// A `$ref` leaves the schema. It is never followed.
-    #[error("the output schema refers to {reference:?}, outside itself; nothing is fetched for it")]
+    #[error("the schema refers to {reference:?}, outside itself; nothing is fetched for it")]
     RemoteRef {
         /// The reference, or its beginning.
         reference: String,
     },
     /// A `$ref` into the schema points nowhere.
-    #[error("the output schema refers to {reference:?}, which it does not contain")]
+    #[error("the schema refers to {reference:?}, which it does not contain")]
     UnknownRef {
         /// The reference, or its beginning.
         reference: String,
     },
     /// A `$ref` leads back to itself without a step into the instance, so that evaluating it never ends.
-    #[error("a $ref of the output schema leads back to itself without end")]
+    #[error("a $ref of the schema leads back to itself without end")]
     EndlessRef,
-    /// More than [`MAX_NODES`] subschemas, or more than [`MAX_VALUES`] values.
-    #[error("the output schema unfolds to more than {MAX_NODES} subschemas")]
+    /// More than 10,000 subschemas after all `$ref`s are unfolded, or more than 100,000 JSON values.
+    #[error("the schema unfolds to more than {MAX_NODES} subschemas")]
     TooManyNodes,
-    /// Deeper than [`MAX_DEPTH`].
-    #[error("the output schema is nested deeper than {MAX_DEPTH} levels")]
+    /// Deeper than 64 levels, as it is written or after all `$ref`s are unfolded.
+    #[error("the schema is nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
-    /// The regular expressions are larger than [`MAX_PATTERN_STATES`].
-    #[error("the regular expressions of the output schema are too large")]
+    /// Its regular expressions have more than 50,000 states, estimated.
+    #[error("the regular expressions of the schema are too large")]
     PatternsTooLarge,
     /// A keyword whose meaning depends on more than the schema's own text, such as `$dynamicRef` or a nested `$id`.
-    #[error("the output schema uses {keyword}, which is not supported")]
+    #[error("the schema uses {keyword}, which is not supported")]
     Unsupported {
         /// The keyword.
         keyword: &'static str,
     },
     /// Not a valid JSON Schema.
-    #[error("the output schema is not valid: {reason}")]
+    #[error("the schema is not valid: {reason}")]
     Invalid {
-        /// What is wrong, at most [`MESSAGE_BYTES`] bytes.
+        /// What is wrong, at most 200 bytes.
         reason: String,
     },
 }
 
-/// Why structured content was not found valid.
+/// Why JSON was not found valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unfit {
+pub enum Unfit {
     /// It does not match the schema.
-    #[error("structured content does not match the output schema: {}", messages.join("; "))]
+    #[error("it does not match the schema: {}", Misfits(misfits))]
     Mismatch {
-        /// Where and why: one to [`MAX_MESSAGES`] messages of at most [`MESSAGE_BYTES`] bytes. They hold no values of
-        /// the instance, but may hold its property names, and text of the schema.
-        messages: Vec<String>,
+        /// Where and why: at least one, at most eight.
+        misfits: Vec<Misfit>,
     },
-    /// Validating it could take more than [`MAX_STEPS`] evaluations; it was not tried.
-    #[error("structured content was not validated: with this output schema it would take too long")]
+    /// Validating it could take more than a million evaluations; it was not tried.
+    #[error("with this schema, checking it would take too long")]
     TooExpensive,
 }
 
-/// A compiled output schema. Immutable: share it between calls.
+/// One place where JSON does not match its schema.
+///
+/// It holds no values of the JSON, which may be secrets, but may hold names of its properties and text of the schema:
+/// foreign text, to be made safe before it is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Misfit {
+    /// Where: a JSON Pointer (RFC 6901) or, beyond 200 bytes, its beginning; empty for the whole.
+    pub place: String,
+    /// What kind of misfit, as far as that is told apart.
+    pub kind: MisfitKind,
+    /// What is wrong there, at most 200 bytes.
+    pub message: String,
+}
+
+/// What a program can tell apart about a [`Misfit`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MisfitKind {
+    /// A required property is not there.
+    Missing {
+        /// Its name.
+        property: String,
+    },
+    /// Properties are there that the schema does not allow.
+    Unexpected {
+        /// Their names: at most eight, of at most 200 bytes each.
+        names: Vec<String>,
+    },
+    /// Anything else.
+    Other,
+}
+
+/// `place: message`, or the message alone for the whole.
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.place.as_str() {
+            "" => f.write_str(&self.message),
+            place => write!(f, "{place}: {}", self.message),
+        }
+    }
+}
+
+/// Several of them in one line.
+pub(super) struct Misfits<'a>(pub(super) &'a [Misfit]);
+
+impl fmt::Display for Misfits<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, misfit) in self.0.iter().enumerate() {
+            let separator = if at == 0 { "" } else { "; " };
+            write!(f, "{separator}{misfit}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A compiled JSON Schema whose use is bounded: no schema and no JSON make it work for long, however they are written.
+///
+/// Nothing that a schema refers to is ever fetched, and formats are not asserted. Neither function waits for anything,
+/// yet both may compute for tens of milliseconds: call them off the async threads. Immutable: share it between calls.
+///
+/// ```
+/// use serde_json::json;
+/// use toolrack_host::{Unfit, Validator};
+///
+/// let schema = json!({"properties": {"n": {"type": "integer"}}, "required": ["n"]});
+/// let validator = Validator::compile(&schema)?;
+/// assert!(validator.validate(&json!({"n": 1})).is_ok());
+/// let Err(Unfit::Mismatch { misfits }) = validator.validate(&json!({"n": "one"})) else { panic!() };
+/// assert_eq!(misfits[0].place, "/n");
+/// # Ok::<(), toolrack_host::SchemaProblem>(())
+/// ```
 #[derive(Debug)]
-pub(crate) struct Validator {
+pub struct Validator {
     graph: Graph,
     inner: jsonschema::Validator,
 }
 
 impl Validator {
-    /// Checks that the schema is affordable and compiles it.
+    /// Checks that the schema is affordable and compiles it, as the draft of its `$schema` or else as 2020-12, which is
+    /// what MCP says.
     ///
     /// # Errors
     /// [`SchemaProblem`] says what is wrong; the first problem met is given.
-    pub(crate) fn compile(schema: &Value) -> Result<Self, SchemaProblem> {
+    pub fn compile(schema: &Value) -> Result<Self, SchemaProblem> {
         let graph = Graph::of(schema)?;
         let inner = jsonschema::options()
             .with_draft(draft(schema))
@@ -128,7 +200,7 @@ impl Validator {
             .should_validate_formats(false)
             .with_pattern_options(PatternOptions::fancy_regex().size_limit(PATTERN_BYTES).backtrack_limit(BACKTRACKS))
             .build(schema)
-            .map_err(|error| SchemaProblem::Invalid { reason: message(&error) })?;
+            .map_err(|error| SchemaProblem::Invalid { reason: limited(&Misfit::of(&error)) })?;
         Ok(Self { graph, inner })
     }
 
@@ -136,7 +208,7 @@ impl Validator {
     ///
     /// # Errors
     /// [`Unfit::Mismatch`] says where it fails; [`Unfit::TooExpensive`] that it was not tried.
-    pub(crate) fn validate(&self, instance: &Value) -> Result<(), Unfit> {
+    pub fn validate(&self, instance: &Value) -> Result<(), Unfit> {
         let steps = self.graph.cost(instance, MAX_STEPS).ok_or(Unfit::TooExpensive)?;
         if self.inner.is_valid(instance) {
             return Ok(());
@@ -151,11 +223,28 @@ impl Validator {
         if errors.iter().any(|error| matches!(error.kind(), ValidationErrorKind::BacktrackLimitExceeded { .. })) {
             return Err(Unfit::TooExpensive);
         }
-        let mut messages: Vec<_> = errors.iter().map(message).collect();
-        if messages.is_empty() {
-            messages.push("it is too large to say where".to_owned());
+        let mut misfits: Vec<_> = errors.iter().map(Misfit::of).collect();
+        if misfits.is_empty() {
+            let message = "it is too large to say where".to_owned();
+            misfits.push(Misfit { place: String::new(), kind: MisfitKind::Other, message });
         }
-        Err(Unfit::Mismatch { messages })
+        Err(Unfit::Mismatch { misfits })
+    }
+}
+
+impl Misfit {
+    fn of(error: &ValidationError<'_>) -> Self {
+        let kind = match error.kind() {
+            ValidationErrorKind::Required { property } => {
+                MisfitKind::Missing { property: limited(&property.as_str().unwrap_or_default()) }
+            }
+            ValidationErrorKind::AdditionalProperties { unexpected } => {
+                let names = unexpected.iter().take(MAX_MESSAGES);
+                MisfitKind::Unexpected { names: names.map(|name| limited(name)).collect() }
+            }
+            _ => MisfitKind::Other,
+        };
+        Self { place: limited(&error.instance_path().as_str()), kind, message: limited(&error.masked()) }
     }
 }
 
@@ -170,15 +259,11 @@ fn draft(schema: &Value) -> Draft {
     }
 }
 
-/// One error as `place: what`, without the values of the instance.
-fn message(error: &ValidationError<'_>) -> String {
+/// What `shown` says, or its beginning.
+fn limited(shown: &dyn fmt::Display) -> String {
     let mut text = Limited { text: String::new() };
-    let place = error.instance_path().as_str();
     // The writer fails once it is full, which is the purpose.
-    let _ = match place {
-        "" => write!(text, "{}", error.masked()),
-        _ => write!(text, "{place}: {}", error.masked()),
-    };
+    let _ = write!(text, "{shown}");
     text.text
 }
 
@@ -187,8 +272,8 @@ struct Limited {
     text: String,
 }
 
-impl std::fmt::Write for Limited {
-    fn write_str(&mut self, more: &str) -> std::fmt::Result {
+impl fmt::Write for Limited {
+    fn write_str(&mut self, more: &str) -> fmt::Result {
         const ELLIPSIS: &str = "…";
         if self.text.len() + more.len() <= MESSAGE_BYTES - ELLIPSIS.len() {
             self.text.push_str(more);
@@ -197,7 +282,7 @@ impl std::fmt::Write for Limited {
         let room = MESSAGE_BYTES - ELLIPSIS.len() - self.text.len();
         self.text.push_str(&more[..more.floor_char_boundary(room)]);
         self.text.push_str(ELLIPSIS);
-        Err(std::fmt::Error)
+        Err(fmt::Error)
     }
 }
 
@@ -225,7 +310,7 @@ mod tests {
 
     fn messages(schema: &Value, instance: &Value) -> Vec<String> {
         match Validator::compile(schema).unwrap().validate(instance) {
-            Err(Unfit::Mismatch { messages }) => messages,
+            Err(Unfit::Mismatch { misfits }) => misfits.iter().map(ToString::to_string).collect(),
             other => panic!("{other:?}"),
         }
     }
@@ -352,14 +437,29 @@ mod tests {
     fn messages_are_few_short_and_without_values() {
         let names: Vec<_> = (0..100).map(|i| format!("{i}{}", "é".repeat(200))).collect();
         let schema = json!({"items": {"enum": names}});
-        let messages = messages(&schema, &json!(vec!["the secret"; 50]));
-        assert_eq!(messages.len(), MAX_MESSAGES);
-        for message in messages {
-            assert!(
-                message.len() <= MESSAGE_BYTES && message.ends_with('…') && !message.contains("secret"),
-                "{message}"
-            );
+        let Err(Unfit::Mismatch { misfits }) =
+            Validator::compile(&schema).unwrap().validate(&json!(vec!["the secret"; 50]))
+        else {
+            panic!("it fits");
+        };
+        assert_eq!(misfits.len(), MAX_MESSAGES);
+        for Misfit { place, message, .. } in misfits {
+            assert!(place.len() <= 3 && message.len() <= MESSAGE_BYTES && message.ends_with('…'), "{place} {message}");
+            assert!(!message.contains("secret"), "{message}");
         }
+    }
+
+    #[test]
+    fn what_is_missing_and_what_is_too_much_can_be_told_apart() {
+        let schema = json!({"required": ["a"], "properties": {"a": {}}, "additionalProperties": false});
+        let instance: Value = (0..20).map(|n| (format!("x{n:02}"), json!(n))).collect();
+        let Err(Unfit::Mismatch { misfits }) = Validator::compile(&schema).unwrap().validate(&instance) else {
+            panic!("it fits");
+        };
+        let kinds: Vec<_> = misfits.into_iter().map(|misfit| misfit.kind).collect();
+        let names = (0..8).map(|n| format!("x{n:02}")).collect();
+        assert!(kinds.contains(&MisfitKind::Missing { property: "a".to_owned() }), "{kinds:?}");
+        assert!(kinds.contains(&MisfitKind::Unexpected { names }), "{kinds:?}");
     }
 
     #[test]
@@ -431,9 +531,9 @@ mod tests {
                 let plain = jsonschema::draft202012::options().offline().build(&schema).unwrap();
                 match validator.validate(&instance) {
                     Ok(()) => prop_assert!(plain.is_valid(&instance)),
-                    Err(Unfit::Mismatch { messages }) => {
+                    Err(Unfit::Mismatch { misfits }) => {
                         prop_assert!(!plain.is_valid(&instance));
-                        prop_assert!((1..=MAX_MESSAGES).contains(&messages.len()));
+                        prop_assert!((1..=MAX_MESSAGES).contains(&misfits.len()));
                     }
                     Err(Unfit::TooExpensive) => {}
                 }

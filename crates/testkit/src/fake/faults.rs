@@ -105,7 +105,7 @@ faults! {
     DuplicateTool, "duplicate-tool", Arg::No, STANDING, "offers `echo` twice";
     EscapeText, "escape-text", Arg::No, STANDING, "descriptions, results and errors carry terminal escapes, bidi and tag characters";
     WrongStructured, "wrong-structured", Arg::No, STANDING, "`structured` returns what its output schema forbids";
-    ExpensiveSchema, "expensive-schema", Arg::Number(30), STANDING, "`structured` has an output schema of this depth that doubles at each level";
+    ExpensiveSchema, "expensive-schema", Arg::Number(30), STANDING, "`structured` has schemas of this depth that double at each level";
     RemoteRefSchema, "remote-ref-schema", Arg::Text(""), STANDING, "`structured` has a schema that refers to this address";
     NegativeTtl, "negative-ttl", Arg::No, STANDING, "lists carry `ttlMs: -5`";
     BadHeaderName, "bad-header-name", Arg::No, STANDING, "five more tools have an `x-mcp-header` that breaks a rule";

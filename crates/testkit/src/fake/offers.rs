@@ -55,7 +55,13 @@ fn simple_tool(name: &str) -> Value {
 fn spoil(server: &Server, tools: &mut Vec<Value>) {
     let faults = &server.options.faults;
     if let Some(depth) = faults.number(Fault::ExpensiveSchema) {
-        named(tools, "structured", |tool| tool["outputSchema"] = doubling_schema(depth));
+        let schema = doubling_schema(depth);
+        let mut input = schema.clone();
+        input["properties"] = json!({"label": {"$ref": "#/$defs/d0"}});
+        named(tools, "structured", |tool| {
+            tool["inputSchema"] = input.clone();
+            tool["outputSchema"] = schema.clone();
+        });
     }
     if let Some(address) = faults.text(Fault::RemoteRefSchema) {
         let refers = json!({"type": "object", "properties": {"label": {"$ref": address}}});

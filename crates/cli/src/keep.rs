@@ -1,0 +1,128 @@
+//! Keeps what servers say beside their answers, for `toolrack logs`.
+
+use std::{
+    collections::BTreeMap,
+    mem,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{broadcast, watch},
+    task::JoinSet,
+};
+use toolrack_config::Interpolate;
+use toolrack_host::{Desired, Event, Host, ServerName};
+use toolrack_store::{LogLine, Store};
+
+use crate::error::with_causes;
+
+/// Lines that are written together.
+const BATCH: usize = 256;
+
+/// How long the end of a command may wait for the last lines.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Writes lines of servers into the store while a command runs.
+#[derive(Debug)]
+pub(crate) struct LogKeeper {
+    sources: Arc<Mutex<BTreeMap<ServerName, String>>>,
+    task: Mutex<JoinSet<()>>,
+    end: watch::Sender<bool>,
+}
+
+/// Who writes.
+struct Writer {
+    store: Store,
+    secrets: Arc<Interpolate>,
+    sources: Arc<Mutex<BTreeMap<ServerName, String>>>,
+    events: broadcast::Receiver<Event>,
+    end: watch::Receiver<bool>,
+}
+
+impl LogKeeper {
+    /// Begins to listen to `host`. Nothing is written before a server says something.
+    pub(crate) fn start(host: &Host, store: Store, secrets: Arc<Interpolate>) -> Self {
+        let sources = Arc::new(Mutex::default());
+        let (end, ended) = watch::channel(false);
+        let writer = Writer { store, secrets, sources: Arc::clone(&sources), events: host.events(), end: ended };
+        let mut task = JoinSet::new();
+        task.spawn(writer.run());
+        Self { sources, task: Mutex::new(task), end }
+    }
+
+    /// Tells where servers are configured: lines are kept by name and file.
+    pub(crate) fn expect(&self, desired: &Desired) {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        sources.extend(desired.iter().map(|(name, spec)| {
+            let path = spec.source.path.as_ref();
+            (name.clone(), path.map(|path| path.display().to_string()).unwrap_or_default())
+        }));
+    }
+
+    /// Writes what has been said until now, and ends. Waits at most a second.
+    pub(crate) async fn close(&self) {
+        let _ = self.end.send(true);
+        let mut task = mem::take(&mut *self.task.lock().unwrap_or_else(PoisonError::into_inner));
+        let ended = tokio::time::timeout(PATIENCE, task.join_next()).await;
+        if ended.is_err() {
+            tracing::warn!("the last lines of the servers' logs were not written in time");
+        }
+    }
+}
+
+impl Writer {
+    async fn run(mut self) {
+        loop {
+            let (first, last) = tokio::select! {
+                event = self.events.recv() => (Some(event), false),
+                // Also when the keeper itself was dropped.
+                _ = self.end.changed() => (None, true),
+            };
+            if let Some(Err(broadcast::error::RecvError::Closed)) = first {
+                return;
+            }
+            let mut lines: Vec<_> = first.into_iter().filter_map(|event| self.line(event.ok()?)).collect();
+            loop {
+                match self.events.try_recv() {
+                    Ok(event) => lines.extend(self.line(event)),
+                    Err(broadcast::error::TryRecvError::Lagged(_)) => {}
+                    Err(_) => break,
+                }
+                if lines.len() >= BATCH {
+                    self.write(&mem::take(&mut lines)).await;
+                }
+            }
+            self.write(&lines).await;
+            if last {
+                return;
+            }
+        }
+    }
+
+    async fn write(&self, lines: &[LogLine]) {
+        if let Err(error) = self.store.keep_log(lines).await {
+            tracing::warn!("{}", with_causes(&error));
+        }
+    }
+
+    /// What is kept of `event`.
+    fn line(&self, event: Event) -> Option<LogLine> {
+        let (server, kind, text) = match event {
+            Event::McpServerStderr { server, line } => (server, "stderr".to_owned(), line),
+            Event::McpServerLog { server, level, message } => (server, level, message),
+            Event::McpServerWarning { server, warning } => (server, "noticed".to_owned(), warning),
+            Event::McpServerError { server, error } => (server, "failed".to_owned(), error),
+            _ => return None,
+        };
+        let source = self.sources.lock().unwrap_or_else(PoisonError::into_inner).get(&server).cloned();
+        Some(LogLine {
+            id: 0,
+            server: server.to_string(),
+            source: source.unwrap_or_default(),
+            at: chrono::Utc::now().timestamp_millis(),
+            kind,
+            text: self.secrets.conceal(&text).into_owned(),
+        })
+    }
+}

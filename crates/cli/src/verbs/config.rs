@@ -1,0 +1,96 @@
+//! `toolrack config path`, `show` and `validate`
+
+use serde::Serialize;
+use toolrack_config::{Problem, Severity};
+
+use super::edits;
+use crate::{
+    args::{ConfigVerb, Scope},
+    error::{Exit, Failure},
+    render::{count, entry, files},
+    wire::World,
+};
+
+/// `config path --json`.
+#[derive(Debug, Serialize)]
+struct Paths {
+    files: Vec<files::File>,
+}
+
+/// `config show --json`.
+#[derive(Debug, Serialize)]
+struct Shown<'a> {
+    servers: Vec<entry::Document<'a>>,
+    problems: &'a [Problem],
+}
+
+/// `config validate --json`.
+#[derive(Debug, Serialize)]
+struct Validated<'a> {
+    valid: bool,
+    problems: &'a [Problem],
+}
+
+pub(super) async fn run(verb: ConfigVerb, world: &World) -> Result<Exit, Failure> {
+    match verb {
+        ConfigVerb::Path(args) => path(args.scope, world).await,
+        ConfigVerb::Show => show(world).await,
+        ConfigVerb::Validate(args) => validate(args.files, args.strict, world).await,
+    }
+}
+
+async fn path(scope: Option<Scope>, world: &World) -> Result<Exit, Failure> {
+    let files: Vec<_> = match scope {
+        Some(scope) => {
+            let place = edits::place(scope, world);
+            vec![files::File::new(place.scope, place.path)]
+        }
+        None => world.read().await.files.into_iter().map(|file| files::File::new(file.scope, file.path)).collect(),
+    };
+    if world.screen.json() {
+        world.screen.document(&Paths { files }).await?;
+    } else if scope.is_some() {
+        // Alone on its line, for `$(…)`.
+        world.screen.page(files.iter().map(|file| edits::shown(file.path())).collect()).await?;
+    } else {
+        world.screen.page(files::page(&files, world.screen.look())).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn show(world: &World) -> Result<Exit, Failure> {
+    let loaded = world.load().await?;
+    if world.screen.json() {
+        let servers = loaded.entries.iter().map(|entry| entry::Document::of(entry, &loaded)).collect();
+        let problems = &loaded.problems;
+        world.screen.document(&Shown { servers, problems }).await?;
+    } else {
+        let look = world.screen.look();
+        let blocks: Vec<_> = loaded.entries.iter().map(|entry| entry::page(entry, &loaded, look)).collect();
+        world.screen.page(blocks.join("\n\n")).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn validate(named: Vec<std::path::PathBuf>, strict: bool, world: &World) -> Result<Exit, Failure> {
+    let loaded = if named.is_empty() { world.read().await } else { world.read_only(&named) };
+    let (errors, warnings): (Vec<&Problem>, Vec<_>) =
+        loaded.problems.iter().partition(|problem| problem.severity == Severity::Error);
+    let valid = errors.is_empty() && (!strict || warnings.is_empty());
+    if world.screen.json() {
+        let problems = &loaded.problems;
+        world.screen.document(&Validated { valid, problems }).await?;
+        return Ok(if valid { Exit::Ok } else { Exit::Usage });
+    }
+    for problem in &loaded.problems {
+        world.screen.problem(problem);
+    }
+    let found = format!("{} and {}", count(errors.len(), "error"), count(warnings.len(), "warning"));
+    let read = loaded.files.iter().filter(|file| file.path.exists()).count();
+    if !valid {
+        return Err(Failure::config(format!("{found} in {}", count(read, "file"))));
+    }
+    let page = format!("{} read, {} configured, {found}", count(read, "file"), count(loaded.entries.len(), "server"));
+    world.screen.page(page).await?;
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,201 @@
+//! `toolrack doctor`
+
+mod reach;
+
+use std::path::Path;
+
+use toolrack_config::{Entry, Loaded, Scope as Layer};
+use toolrack_host::{
+    ServerName, ServerSpec, ServerStatus,
+    spec::{Transport, Trust},
+};
+
+use crate::{
+    args::DoctorArgs,
+    error::{Exit, Failure},
+    render::doctor::{self, Check, Document, Health},
+    wire::World,
+};
+
+pub(super) async fn run(args: DoctorArgs, world: &World) -> Result<Exit, Failure> {
+    let named = &args.only.servers;
+    let loaded = world.read().await;
+    for name in named {
+        super::edits::entry(&loaded, name)?;
+    }
+    let mut checks = Vec::new();
+    if named.is_empty() {
+        checks.extend(files(&loaded));
+        checks.extend(data(world).await);
+    }
+    let of_interest = |entry: &&Entry| named.is_empty() || named.contains(&entry.name);
+    for entry in loaded.entries.iter().filter(of_interest) {
+        checks.extend(entry_checks(entry, &loaded, named, world));
+    }
+    if !args.offline {
+        checks.extend(connections(&loaded, named, world).await?);
+    }
+    let exit = checks.iter().find_map(|check| (check.health == Health::Bad).then_some(check.exit)).unwrap_or(Exit::Ok);
+    if world.screen.json() {
+        world.screen.document(&Document { ok: exit == Exit::Ok, checks: &checks }).await?;
+    } else {
+        world.screen.page(doctor::page(&checks, world.screen.look())).await?;
+    }
+    Ok(exit)
+}
+
+/// Each file that is there, and what is wrong with it.
+fn files(loaded: &Loaded) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for file in &loaded.files {
+        let path = file.path.display().to_string();
+        let mut troubles = loaded
+            .problems
+            .iter()
+            .filter(|problem| problem.path.as_ref() == Some(&file.path) && problem.entry.is_none())
+            .map(Check::of_problem)
+            .peekable();
+        if troubles.peek().is_none() && file.path.exists() {
+            let count = loaded.entries.iter().filter(|entry| entry.source.path.as_ref() == Some(&file.path)).count();
+            let what = format!("read ({}), {}", file.scope, crate::render::count(count, "server"));
+            checks.push(Check::good("file", &path, what));
+        }
+        checks.extend(troubles);
+        checks.extend(open_to_others(&file.path, file.scope, loaded));
+    }
+    checks
+}
+
+/// A file with secrets in it that other people on this machine can read.
+fn open_to_others(path: &Path, scope: Layer, loaded: &Loaded) -> Option<Check> {
+    let is_own = matches!(scope, Layer::User | Layer::Local);
+    let holds_secrets = loaded
+        .entries
+        .iter()
+        .any(|entry| entry.source.path.as_deref() == Some(path) && entry.view.to_string().contains("***"));
+    if !is_own || !holds_secrets || !others_can_read(path) {
+        return None;
+    }
+    let path = path.display().to_string();
+    let hint = format!("chmod 600 {}, or write ${{NAME}} instead of the value", shell_words::quote(&path));
+    let what = "it holds values that may be secrets, and others on this machine can read it";
+    Some(Check::doubtful("file", &path, what).hint(hint))
+}
+
+#[cfg(unix)]
+fn others_can_read(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o077 != 0)
+}
+
+#[cfg(not(unix))]
+fn others_can_read(_: &Path) -> bool {
+    false
+}
+
+/// The database.
+async fn data(world: &World) -> Vec<Check> {
+    let path = crate::wire::database(&world.places).display().to_string();
+    vec![match world.approvals().await {
+        Ok(_) if world.has_store() => Check::good("data", &path, "can be read and written"),
+        Ok(_) => Check::bad("data", &path, "cannot be used; agreements, logs and eras are not remembered", Exit::Other),
+        Err(failure) => Check::bad("data", &path, failure.message, failure.exit),
+    }]
+}
+
+/// What can be said of an entry without starting it.
+fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], world: &World) -> Vec<Check> {
+    let mut checks: Vec<_> = loaded
+        .problems
+        .iter()
+        .filter(|problem| problem.entry.as_ref() == Some(&entry.name))
+        .map(Check::of_problem)
+        .collect();
+    for shadow in entry.shadows.iter().filter(|shadow| shadow.scope != Layer::BuiltIn) {
+        let what = format!("configured twice: {} counts, {} is hidden", entry.source, shadow.source);
+        let hint = format!("toolrack remove {} --scope {}", entry.name, shadow.scope);
+        checks.push(Check::doubtful("config", &entry.name, what).hint(hint));
+    }
+    if entry.trust == Trust::Pending {
+        let what = format!("{} brought it, and it waits for you", entry.source);
+        let hint = format!("toolrack pending {0}, then toolrack trust {0}", entry.name);
+        let waits = Check::doubtful("trust", &entry.name, what).hint(hint);
+        checks.push(if named.is_empty() { waits } else { waits.fails(Exit::NotTrusted) });
+        return checks;
+    }
+    let spec = loaded.desired.get(entry.name.as_str()).filter(|spec| spec.enabled);
+    if let Some(spec) = spec {
+        checks.extend(resolved(&entry.name, spec, world));
+    }
+    checks
+}
+
+/// Whether every placeholder of a server that may run has a value, and its program is there.
+fn resolved(name: &str, spec: &ServerSpec, world: &World) -> Option<Check> {
+    let server = ServerName::new(name).ok()?;
+    let hint = format!("correct the entry in {}", spec.source);
+    let unset = |error: toolrack_host::ResolveError| {
+        Check::bad("variables", name, error.to_string(), Exit::Usage).hint(hint.clone())
+    };
+    let plan = match &spec.transport {
+        Transport::Stdio(stdio) => match world.resolver().stdio(&server, stdio) {
+            Ok(plan) => plan,
+            Err(error) => return Some(unset(error)),
+        },
+        Transport::Http(http) | Transport::Sse(http) => {
+            let url = world.resolver().url(&server, http).map(drop);
+            let headers = futures::FutureExt::now_or_never(world.resolver().headers(&server, http));
+            let headers = headers.unwrap_or_else(|| Ok(Vec::new())).map(drop);
+            return url.and(headers).err().map(unset);
+        }
+        Transport::Native(_) => return None,
+    };
+    let path = plan.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
+    let folder = plan.cwd.unwrap_or_else(|| world.folder.clone());
+    if !folder.is_dir() {
+        let what = format!("the folder {} that it is to run in does not exist", folder.display());
+        return Some(Check::bad("program", name, what, Exit::Unreachable).hint(hint));
+    }
+    match which::which_in(&plan.command, path, &folder) {
+        Ok(program) => Some(Check::good("program", name, program.display().to_string())),
+        Err(_) => {
+            let what = format!("there is no program `{}` on the PATH that the server gets", plan.command);
+            let hint = format!("install it, or give its full path in {}", spec.source);
+            Some(Check::bad("program", name, what, Exit::Unreachable).hint(hint))
+        }
+    }
+}
+
+/// How far the connection of each server comes.
+async fn connections(loaded: &Loaded, named: &[String], world: &World) -> Result<Vec<Check>, Failure> {
+    let mut desired = loaded.desired.clone();
+    desired.retain(|name, spec| {
+        let wanted = named.is_empty() || named.iter().any(|named| named == name.as_str());
+        wanted && spec.enabled && spec.trust == Trust::Trusted
+    });
+    let specs = desired.clone();
+    let host = world.connect(desired).await?;
+    let mut checks = Vec::new();
+    for status in host.status() {
+        let Some(failure) = super::unusable(&host, &status).await else {
+            checks.push(Check::good("server", status.name.as_str(), works(&status)));
+            continue;
+        };
+        let why = host.why(status.name.as_str());
+        let step = why.steps.iter().find(|step| !step.ok);
+        let what = step.map_or_else(|| failure.message.clone(), |step| format!("{}: {}", step.stage, step.what));
+        let mut check = Check::bad("server", status.name.as_str(), what, failure.exit);
+        check.hint = failure.hint;
+        checks.push(check);
+        if let Some(spec) = specs.get(&status.name) {
+            checks.extend(reach::checks(&status.name, spec, world).await);
+        }
+    }
+    Ok(checks)
+}
+
+fn works(status: &ServerStatus) -> String {
+    let version = status.protocol_version.as_deref().unwrap_or("?");
+    let era = status.era.map_or_else(String::new, |era| format!(" ({era} era)"));
+    format!("connected, MCP {version}{era}, {}", crate::render::count(status.tools, "tool"))
+}

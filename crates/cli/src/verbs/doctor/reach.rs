@@ -1,0 +1,71 @@
+//! Why an endpoint cannot be reached: its name, or its port.
+
+use std::time::{Duration, Instant};
+
+use tokio::net::{TcpStream, lookup_host};
+use toolrack_host::{
+    ServerName, ServerSpec,
+    spec::{Http, Transport},
+};
+use url::Url;
+
+use crate::{
+    error::{Exit, in_words},
+    render::doctor::Check,
+    wire::World,
+};
+
+/// How long each step may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Looks the name up and opens a connection, as the server's own connection did. Nothing is sent.
+///
+/// Nothing for a server that is no endpoint, and where a proxy stands between: what this machine can reach itself says
+/// nothing then.
+pub(super) async fn checks(name: &ServerName, spec: &ServerSpec, world: &World) -> Vec<Check> {
+    let (Transport::Http(http) | Transport::Sse(http)) = &spec.transport else {
+        return Vec::new();
+    };
+    match endpoint(name, http, world) {
+        Some((host, port)) if !world.has_proxy() => reach(name.as_str(), &host, port).await,
+        _ => Vec::new(),
+    }
+}
+
+fn endpoint(name: &ServerName, http: &Http, world: &World) -> Option<(String, u16)> {
+    let url = Url::parse(&world.resolver().url(name, http).ok()?).ok()?;
+    Some((url.host_str()?.to_owned(), url.port_or_known_default()?))
+}
+
+async fn reach(name: &str, host: &str, port: u16) -> Vec<Check> {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let addresses = match tokio::time::timeout(PATIENCE, lookup_host((bare, port))).await {
+        Ok(Ok(addresses)) => addresses.collect::<Vec<_>>(),
+        Ok(Err(_)) => Vec::new(),
+        Err(_) => {
+            let what = format!("nobody answered within 5 s what address {host} has");
+            return vec![Check::bad("dns", name, what, Exit::Unreachable).hint("check the network")];
+        }
+    };
+    let Some(first) = addresses.first() else {
+        let what = format!("{host} has no address");
+        return vec![Check::bad("dns", name, what, Exit::Unreachable).hint("check the name, and the network")];
+    };
+    let mut checks = vec![Check::good("dns", name, format!("{host} is {}", first.ip()))];
+    let begin = Instant::now();
+    checks.push(match tokio::time::timeout(PATIENCE, TcpStream::connect(&addresses[..])).await {
+        Ok(Ok(_)) => {
+            let took = begin.elapsed().as_millis();
+            Check::good("tcp", name, format!("port {port} answers in {took} ms: what follows is about TLS or HTTP"))
+        }
+        Ok(Err(error)) => {
+            let what = format!("port {port} of {host}: {}", in_words(&error));
+            Check::bad("tcp", name, what, Exit::Unreachable).hint("is the server running, and is the port right?")
+        }
+        Err(_) => {
+            let what = format!("port {port} of {host} does not answer within 5 s");
+            Check::bad("tcp", name, what, Exit::Unreachable).hint("a firewall may drop what is sent there")
+        }
+    });
+    checks
+}

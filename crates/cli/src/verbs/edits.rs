@@ -1,0 +1,133 @@
+//! What the verbs that edit a configuration file have in common.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use toolrack_config::{
+    Entry, Loaded, Scope as Layer,
+    edit::{EditError, Edited},
+    project_root,
+};
+use toolrack_host::text;
+
+use crate::{
+    args::Scope,
+    error::{Exit, Failure, with_causes},
+    wire::World,
+};
+
+/// What every verb that edits prints with `--json`.
+#[derive(Debug, Serialize)]
+pub(super) struct Document {
+    name: String,
+    scope: &'static str,
+    path: PathBuf,
+    created: bool,
+    dry_run: bool,
+    /// The change in the form of a unified diff, without secrets.
+    diff: String,
+}
+
+impl Document {
+    pub(super) fn new(name: &str, scope: Layer, edited: &Edited, dry_run: bool) -> Self {
+        let (path, diff) = (edited.path.clone(), edited.diff.clone());
+        Self { name: name.to_owned(), scope: scope.as_str(), path, created: edited.created, dry_run, diff }
+    }
+}
+
+/// The file that an edit goes to.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) scope: Layer,
+    pub(super) path: PathBuf,
+}
+
+impl From<Scope> for Layer {
+    fn from(scope: Scope) -> Self {
+        match scope {
+            Scope::User => Self::User,
+            Scope::Project => Self::Project,
+            Scope::Local => Self::Local,
+        }
+    }
+}
+
+/// The file that new entries of `scope` are written to.
+pub(super) fn place(scope: Scope, world: &World) -> Place {
+    let project = || project_root(&world.folder);
+    let path = match scope {
+        Scope::User => world.places.user_file(),
+        Scope::Project => project().join(".mcp.json"),
+        Scope::Local => world.places.local_file(&project()),
+    };
+    Place { scope: scope.into(), path }
+}
+
+/// Every file that has an entry of this name, the one that counts first.
+pub(super) fn places_of(entry: &Entry) -> Vec<Place> {
+    let shadows = entry.shadows.iter().map(|shadow| (shadow.scope, &shadow.source));
+    std::iter::once((entry.scope, &entry.source))
+        .chain(shadows)
+        .filter_map(|(scope, source)| Some(Place { scope, path: source.path.clone()? }))
+        .collect()
+}
+
+/// The file of `scope` that has the entry already, and otherwise the one that new entries go to.
+pub(super) fn place_in(scope: Scope, entry: Option<&Entry>, world: &World) -> Place {
+    let layer = Layer::from(scope);
+    let known = entry.into_iter().flat_map(places_of).find(|place| place.scope == layer);
+    known.unwrap_or_else(|| place(scope, world))
+}
+
+/// The entry called `name`, broken or not.
+///
+/// # Errors
+/// When there is none.
+pub(super) fn entry<'a>(loaded: &'a Loaded, name: &str) -> Result<&'a Entry, Failure> {
+    loaded.entry(name).ok_or_else(|| super::no_such_server(name, loaded, Exit::Usage))
+}
+
+/// Runs an edit on a thread of its own: it may wait for another process that edits the same file.
+///
+/// # Errors
+/// What the edit says; nothing is written then.
+pub(super) async fn run(
+    server: &str,
+    edit: impl FnOnce() -> Result<Edited, EditError> + Send + 'static,
+) -> Result<Edited, Failure> {
+    let edited = tokio::task::spawn_blocking(edit)
+        .await
+        .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the file was not written"))?;
+    edited.map_err(|error| {
+        let (exit, code) = match error {
+            EditError::Exists { .. } => (Exit::Usage, "EXISTS"),
+            EditError::Missing { .. } => (Exit::Usage, "UNKNOWN_SERVER"),
+            EditError::Busy { .. } | EditError::Io { .. } => (Exit::Other, "NOT_WRITTEN"),
+            _ => (Exit::Usage, "CONFIG"),
+        };
+        let failure = Failure::new(exit, code, with_causes(&error)).server(server);
+        match error {
+            EditError::Exists { .. } => failure.hint("`--replace` puts the new entry in its place"),
+            _ => failure,
+        }
+    })
+}
+
+/// Says what an edit did, or shows what it would do.
+pub(super) async fn report(done: &str, document: &Document, world: &World) -> Result<(), Failure> {
+    if world.screen.json() {
+        return world.screen.document(document).await;
+    }
+    if !document.dry_run {
+        return world.screen.page(done.to_owned()).await;
+    }
+    if document.diff.is_empty() {
+        world.screen.note("nothing would change");
+    }
+    world.screen.page(document.diff.clone()).await
+}
+
+/// A path in a line.
+pub(super) fn shown(path: &Path) -> String {
+    text::for_line(&path.display().to_string()).into_owned()
+}

@@ -1,0 +1,205 @@
+//! `toolrack import`
+
+use std::fmt;
+
+use inquire::MultiSelect;
+use toolrack_config::{
+    Loaded,
+    edit::{self, Options},
+    import::{self, Client, Found, Offer},
+};
+
+use super::{edits, input};
+use crate::{
+    args::{ImportArgs, Program},
+    error::{Exit, Failure},
+    render::import::{self as page, Added, Document, Offered, Standing},
+    suggest,
+    wire::World,
+};
+
+/// An offer that was chosen, and the name that it is to have here.
+struct Choice<'a> {
+    offer: &'a Offer,
+    name: String,
+}
+
+/// An offer in a list to choose from.
+struct Item<'a>(&'a Offered<'a>);
+
+impl fmt::Display for Item<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&page::line(self.0))
+    }
+}
+
+pub(super) async fn run(args: ImportArgs, world: &World) -> Result<Exit, Failure> {
+    let loaded = world.load().await?;
+    let clients = clients(&args.clients);
+    let (environment, folder) = (world.environment.clone(), world.folder.clone());
+    // Some of these files are large, and a home folder may be far away.
+    let found = tokio::task::spawn_blocking(move || import::look(&environment, &folder, &clients))
+        .await
+        .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the files of other programs were not read"))?;
+    for problem in &found.problems {
+        world.screen.problem(problem);
+    }
+    let offered: Vec<_> =
+        found.offers.iter().map(|offer| Offered::new(offer, standing(offer, &found, &loaded))).collect();
+    let is_choosing = world.screen.interactive() && !args.all && args.server.is_empty() && !world.screen.json();
+    if !world.screen.json() {
+        world.screen.page(page::page(&offered, world.screen.look())).await?;
+    }
+    let choices = if args.all {
+        everything(&offered, world)
+    } else if args.server.is_empty() {
+        if is_choosing { ask(&offered).await? } else { Vec::new() }
+    } else {
+        args.server.iter().map(|word| named(word, &found)).collect::<Result<_, _>>()?
+    };
+    let mut added = Vec::new();
+    let mut failed = None;
+    for choice in choices {
+        match add(&choice, &args, world).await {
+            Ok(done) => added.push(done),
+            Err(failure) if failed.is_none() => failed = Some(failure),
+            Err(failure) => world.screen.warning(&failure.message),
+        }
+    }
+    conclude(&offered, &added, &args, world).await?;
+    failed.map_or(Ok(Exit::Ok), Err)
+}
+
+async fn conclude(offered: &[Offered<'_>], added: &[Added], args: &ImportArgs, world: &World) -> Result<(), Failure> {
+    let screen = &world.screen;
+    if screen.json() {
+        return screen.document(&Document { offers: offered, added, dry_run: args.write.dry_run }).await;
+    }
+    for added in added {
+        screen.page(if args.write.dry_run { added.diff.clone() } else { page::done(added) }).await?;
+    }
+    let is_new = |offer: &&Offered<'_>| offer.standing == Standing::New;
+    if offered.is_empty() {
+        screen.note("no other program has servers that could be imported");
+    } else if added.is_empty() && !offered.iter().any(|offer| is_new(&offer)) {
+        screen.note("there is nothing new to import");
+    } else if added.is_empty() {
+        screen.note("nothing was added; `toolrack import --all` adds what is yours, `--server NAME` a single one");
+    } else if !args.write.dry_run {
+        screen.note("`toolrack list` connects to them");
+    }
+    Ok(())
+}
+
+fn clients(programs: &[Program]) -> Vec<Client> {
+    if programs.is_empty() {
+        return Client::ALL.to_vec();
+    }
+    let client = |program: &Program| match program {
+        Program::ClaudeCode => Client::ClaudeCode,
+        Program::ClaudeDesktop => Client::ClaudeDesktop,
+        Program::Cursor => Client::Cursor,
+        Program::Vscode => Client::VsCode,
+        Program::Windsurf => Client::Windsurf,
+        Program::Codex => Client::Codex,
+        Program::Gemini => Client::Gemini,
+        Program::Opencode => Client::OpenCode,
+    };
+    programs.iter().map(client).collect()
+}
+
+/// How an offer stands to what is configured already, and to the other offers.
+fn standing(offer: &Offer, found: &Found, loaded: &Loaded) -> Standing {
+    if let Some(entry) = loaded.entry(&offer.name) {
+        return if entry.hash == offer.hash || entry.view == offer.view { Standing::Same } else { Standing::Taken };
+    }
+    let first = found.named(&offer.name).next();
+    match first {
+        Some(first) if std::ptr::eq(first, offer) => Standing::New,
+        Some(first) if first.hash == offer.hash => Standing::Same,
+        _ => Standing::Rival,
+    }
+}
+
+/// All that the person has configured elsewhere, and that means one thing only.
+fn everything<'a>(offered: &[Offered<'a>], world: &World) -> Vec<Choice<'a>> {
+    let mut choices = Vec::new();
+    for new in offered.iter().filter(|offered| offered.standing == Standing::New) {
+        let offer = new.offer;
+        let rivals = offered.iter().any(|other| other.standing == Standing::Rival && other.offer.name == offer.name);
+        if offer.from_project {
+            let program = offer.client.title();
+            world.screen.note(&format!("`{}` is a project's, of {program}: choose it with --server", offer.name));
+        } else if rivals {
+            let hint = format!("toolrack import {} --server {}", offer.client.id(), offer.name);
+            world.screen.warning(&format!("`{}` means several things: choose one, such as {hint}", offer.name));
+        } else {
+            choices.push(Choice { offer, name: offer.name.clone() });
+        }
+    }
+    choices
+}
+
+/// The offer that `NAME` or `NAME=NEW` means.
+fn named<'a>(word: &str, found: &'a Found) -> Result<Choice<'a>, Failure> {
+    let (name, new) = word.split_once('=').unwrap_or((word, word));
+    let mut offers = found.offers.iter().filter(|offer| offer.name == name);
+    let Some(offer) = offers.next() else {
+        let known = found.offers.iter().map(|offer| offer.name.as_str());
+        let hint = match suggest::closest(name, known) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "`toolrack import` shows what there is".to_owned(),
+        };
+        return Err(Failure::new(Exit::Usage, "UNKNOWN_SERVER", format!("no other program has a server `{name}`"))
+            .hint(hint)
+            .server(name));
+    };
+    if let Some(rival) = offers.find(|other| other.hash != offer.hash) {
+        let (one, two) = (offer.client, rival.client);
+        let message = format!("`{name}` of {} and of {} differ", one.title(), two.title());
+        let hint = format!("say whose: toolrack import {} --server {word}", one.id());
+        return Err(Failure::usage(message).hint(hint).server(name));
+    }
+    Ok(Choice { offer, name: new.to_owned() })
+}
+
+/// Lets the person choose from what is new.
+async fn ask<'a>(offered: &'a [Offered<'a>]) -> Result<Vec<Choice<'a>>, Failure> {
+    let new: Vec<&Offered<'_>> =
+        offered.iter().filter(|offer| matches!(offer.standing, Standing::New | Standing::Rival)).collect();
+    if new.is_empty() {
+        return Ok(Vec::new());
+    }
+    let labels: Vec<String> = new.iter().map(|offer| Item(offer).to_string()).collect();
+    let asked = tokio::task::spawn_blocking(move || {
+        let prompt = MultiSelect::new("Add which?", labels).with_help_message("space chooses, enter adds, esc leaves");
+        prompt.raw_prompt().map(|chosen| chosen.into_iter().map(|option| option.index).collect::<Vec<_>>())
+    })
+    .await
+    .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "cannot ask"))?;
+    let chosen = asked.map_err(|error| input::unanswered(&error))?;
+    let choice = |index: usize| new.get(index).map(|new| Choice { offer: new.offer, name: new.offer.name.clone() });
+    Ok(chosen.into_iter().filter_map(choice).collect())
+}
+
+async fn add(choice: &Choice<'_>, args: &ImportArgs, world: &World) -> Result<Added, Failure> {
+    let place = edits::place(args.write.scope.unwrap_or_default(), world);
+    let (name, path, entry) = (choice.name.clone(), place.path.clone(), choice.offer.entry.clone());
+    let options = Options { replace: false, dry_run: args.write.dry_run };
+    let edited =
+        edits::run(&choice.name, move || edit::add(&path, &name, &entry, options)).await.map_err(|failure| {
+            match failure.code {
+                "EXISTS" => failure.hint(format!("give it another name: --server {}=NEW", choice.offer.name)),
+                _ => failure,
+            }
+        })?;
+    if place.scope == toolrack_config::Scope::Project && !args.write.dry_run {
+        let loaded = world.read().await;
+        if let Some(entry) = loaded.entry(&choice.name).filter(|entry| entry.hash == choice.offer.hash) {
+            world.approve(entry).await?;
+        }
+    }
+    let notes = choice.offer.notes.clone();
+    let (name, scope) = (choice.name.clone(), place.scope.as_str());
+    Ok(Added { name, scope, path: edited.path, client: choice.offer.client.id(), diff: edited.diff, notes })
+}

@@ -1,0 +1,80 @@
+//! What is read from files and stdin.
+
+use std::io::{self, BufRead, Read};
+
+use inquire::{InquireError, Password, PasswordDisplayMode};
+
+use crate::{
+    error::{Exit, Failure, in_words},
+    render::size,
+};
+
+/// Bytes that are read: what a message to a server may be.
+const MAX: u64 = 8 * 1024 * 1024;
+
+/// The text that `word` stands for: itself, the content of `@FILE`, or all of stdin for `-`.
+///
+/// # Errors
+/// When it cannot be read, is no text, or is larger than 8 MiB.
+pub(super) async fn read(what: &'static str, word: String) -> Result<String, Failure> {
+    // Stdin may stay silent for as long as it likes; a signal must be heard meanwhile.
+    let read = tokio::task::spawn_blocking(move || read_now(what, word)).await;
+    read.map_err(|_| Failure::new(Exit::Other, "INTERNAL", format!("cannot read {what}")))?
+}
+
+fn read_now(what: &str, word: String) -> Result<String, Failure> {
+    let (mut from, place): (Box<dyn Read>, String) = if word == "-" {
+        (Box::new(io::stdin().lock()), "stdin".to_owned())
+    } else if let Some(path) = word.strip_prefix('@') {
+        let file = std::fs::File::open(path)
+            .map_err(|error| Failure::usage(format!("cannot read {path}: {}", in_words(&error))))?;
+        (Box::new(file), path.to_owned())
+    } else {
+        return Ok(word);
+    };
+    let mut text = String::new();
+    from.by_ref()
+        .take(MAX + 1)
+        .read_to_string(&mut text)
+        .map_err(|error| Failure::usage(format!("cannot read {place}: {}", in_words(&error))))?;
+    if text.len() as u64 > MAX {
+        return Err(Failure::usage(format!("{place} is too large: {what} may have {}", size(MAX))));
+    }
+    Ok(text)
+}
+
+/// The value of the variable `name`: typed unseen when there is a terminal, the next line of stdin otherwise.
+///
+/// # Errors
+/// When nothing was typed.
+pub(super) async fn secret(name: &str, interactive: bool) -> Result<String, Failure> {
+    let question = format!("{name}:");
+    let typed = tokio::task::spawn_blocking(move || if interactive { unseen(&question) } else { line() }).await;
+    let typed = typed.map_err(|_| Failure::new(Exit::Other, "INTERNAL", "cannot read stdin"))??;
+    match typed.is_empty() {
+        true => Err(Failure::usage(format!("no value for `{name}` was given"))),
+        false => Ok(typed),
+    }
+}
+
+fn unseen(question: &str) -> Result<String, Failure> {
+    let prompt = Password::new(question).without_confirmation().with_display_mode(PasswordDisplayMode::Hidden);
+    prompt.prompt().map_err(|error| unanswered(&error))
+}
+
+fn line() -> Result<String, Failure> {
+    let mut line = String::new();
+    let read = io::stdin().lock().take(MAX).read_line(&mut line);
+    read.map_err(|error| Failure::usage(format!("cannot read stdin: {}", in_words(&error))))?;
+    Ok(line.trim_end_matches(['\n', '\r']).to_owned())
+}
+
+/// A question that nobody answered.
+pub(super) fn unanswered(error: &InquireError) -> Failure {
+    match error {
+        InquireError::OperationCanceled | InquireError::OperationInterrupted => {
+            Failure::new(Exit::Interrupted, "INTERRUPTED", "nothing was done")
+        }
+        error => Failure::new(Exit::Other, "NO_ANSWER", format!("cannot ask: {error}")),
+    }
+}

@@ -1,0 +1,97 @@
+//! `toolrack enable` and `toolrack disable`
+
+use toolrack_config::{
+    Entry, Loaded, Scope as Layer,
+    edit::{self, Options},
+};
+
+use super::edits::{self, Document, Place};
+use crate::{
+    args::{Scope, SwitchArgs},
+    error::{Exit, Failure},
+    wire::World,
+};
+
+pub(super) async fn run(args: SwitchArgs, enabled: bool, world: &World) -> Result<Exit, Failure> {
+    let name = args.server.as_str();
+    let word = if enabled { "enabled" } else { "disabled" };
+    let loaded = world.load().await?;
+    let entry = edits::entry(&loaded, name)?;
+    if !entry.is_valid {
+        return Err(super::no_such_server(name, &loaded, Exit::Usage));
+    }
+    let place = match args.write.scope {
+        Some(scope) => edits::place_in(scope, Some(entry), world),
+        None => own_place(entry, &loaded, world)?,
+    };
+
+    let (path, server, dry_run) = (place.path.clone(), name.to_owned(), args.write.dry_run);
+    let options = Options { dry_run, ..Options::default() };
+    let overrides = entry.switched_by.as_ref().is_some_and(|source| source.path.as_ref() == Some(&path));
+    // Where another file only says the opposite of what the entry itself says, nothing needs to be said any more.
+    let is_needless = overrides && entry.enabled != enabled && entry.enabled_itself == enabled;
+    let edited = edits::run(name, move || {
+        if is_needless { edit::remove(&path, &server, options) } else { edit::switch(&path, &server, enabled, options) }
+    })
+    .await?;
+    let done = if edited.diff.is_empty() {
+        format!("{name} is {word} already, in {}", edits::shown(&edited.path))
+    } else {
+        format!("{word} {name} in {}", edits::shown(&edited.path))
+    };
+    if !dry_run {
+        keep_approval(entry, &place, world).await?;
+    }
+    edits::report(&done, &Document::new(name, place.scope, &edited, dry_run), world).await?;
+    if !dry_run
+        && let Some(now) = world.read().await.entry(name)
+        && now.enabled != enabled
+    {
+        let by = now.switched_by.as_ref().unwrap_or(&now.source);
+        world.screen.warning(&format!("`{name}` is still not {word}: {by} decides"));
+    }
+    Ok(Exit::Ok)
+}
+
+/// Where a person switches a server for themselves: where it is switched already, or configured, or, for what is not
+/// theirs to edit, in a file of their own that says no more than `enabled`.
+fn own_place(entry: &Entry, loaded: &Loaded, world: &World) -> Result<Place, Failure> {
+    let name = entry.name.as_str();
+    if entry.scope == Layer::CommandLine {
+        let message = format!("`{name}` comes from {}, which was named with --mcp-config", entry.source);
+        return Err(Failure::usage(message).hint("edit that file by hand").server(name));
+    }
+    let local = || edits::place(Scope::Local, world);
+    let switched_in = entry.switched_by.as_ref().and_then(|source| source.path.clone());
+    if let Some(path) = switched_in {
+        if path == local().path {
+            return Ok(local());
+        }
+        // What a project switched off is switched on again for this project only.
+        let by_project = path.starts_with(&loaded.project) && path != world.places.user_file();
+        return Ok(if by_project { local() } else { Place { scope: Layer::User, path } });
+    }
+    Ok(match (&entry.scope, &entry.source.path) {
+        (Layer::User | Layer::Local, Some(path)) => Place { scope: entry.scope, path: path.clone() },
+        (Layer::Project, _) => local(),
+        _ => edits::place(Scope::User, world),
+    })
+}
+
+/// Switching a project's own entry changes its content. Who agreed to run it before agrees still: nothing else is new.
+async fn keep_approval(entry: &Entry, place: &Place, world: &World) -> Result<(), Failure> {
+    let is_own_entry = place.scope == Layer::Project && entry.source.path.as_ref() == Some(&place.path);
+    if !is_own_entry || entry.trust != toolrack_host::spec::Trust::Trusted {
+        return Ok(());
+    }
+    let loaded = world.read().await;
+    let without_switch = |view: &serde_json::Value| {
+        let mut view = view.clone();
+        view.as_object_mut().map(|fields| fields.remove("enabled"));
+        view
+    };
+    match loaded.entry(&entry.name) {
+        Some(now) if without_switch(&now.view) == without_switch(&entry.view) => world.approve(now).await,
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,140 @@
+//! `toolrack pending`, `toolrack trust` and `toolrack untrust`
+
+use serde::Serialize;
+use toolrack_config::{Entry, Loaded};
+use toolrack_host::spec::Trust;
+use toolrack_store::Approval;
+
+use super::edits;
+use crate::{
+    args::{PendingArgs, TrustArgs, UntrustArgs},
+    error::{Exit, Failure},
+    render::{
+        count,
+        pending::{self, Pending},
+    },
+    wire::World,
+};
+
+/// `trust --json`.
+#[derive(Debug, Serialize)]
+struct Trusted<'a> {
+    trusted: &'a [Pending<'a>],
+}
+
+/// `untrust --json`.
+#[derive(Debug, Serialize)]
+struct Untrusted {
+    untrusted: Vec<String>,
+}
+
+pub(super) async fn pending(args: PendingArgs, world: &World) -> Result<Exit, Failure> {
+    let loaded = world.load().await?;
+    let approvals = world.approvals().await?;
+    let waiting = waiting(&loaded, &args.servers, &approvals)?;
+    if world.screen.json() {
+        world.screen.document(&pending::Document { pending: &waiting }).await?;
+    } else {
+        if waiting.is_empty() {
+            world.screen.note("nothing is pending here");
+        }
+        world.screen.page(pending::page(&waiting, world.screen.look())).await?;
+        if !waiting.is_empty() {
+            world.screen.note("`toolrack trust` agrees to run exactly this");
+        }
+    }
+    let fails = args.exit_code && !waiting.is_empty();
+    Ok(if fails { Exit::NotTrusted } else { Exit::Ok })
+}
+
+pub(super) async fn trust(args: TrustArgs, world: &World) -> Result<Exit, Failure> {
+    let loaded = world.load().await?;
+    let approvals = world.approvals().await?;
+    for name in &args.servers {
+        if edits::entry(&loaded, name)?.project.is_none() {
+            world.screen.note(&format!("`{name}` is your own and needs no agreement"));
+        }
+    }
+    let waiting = waiting(&loaded, &args.servers, &approvals)?;
+    if waiting.is_empty() {
+        world.screen.note("nothing is pending here");
+    } else if world.screen.interactive() && !args.yes {
+        world.screen.say(&pending::page(&waiting, world.screen.look()));
+        let question = format!("Run {} as shown?", count(waiting.len(), "server"));
+        if !world.confirm(&question).await {
+            return Err(Failure::new(Exit::NotTrusted, "NOT_TRUSTED", "nothing was trusted"));
+        }
+    }
+    for waiting in &waiting {
+        // Exactly what was shown: an entry that has changed meanwhile has another hash.
+        world.approve(waiting.entry()).await?;
+    }
+    if world.screen.json() {
+        world.screen.document(&Trusted { trusted: &waiting }).await?;
+    } else {
+        let asked = world.screen.interactive() && !args.yes;
+        world.screen.page(pending::agreed(&waiting, asked, world.screen.look())).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+pub(super) async fn untrust(args: UntrustArgs, world: &World) -> Result<Exit, Failure> {
+    let loaded = world.read().await;
+    let mut approvals = world.approvals().await?;
+    // A file of a folder below the project's root has that folder for its project.
+    approvals.retain(|approval| approval.project.starts_with(&loaded.project));
+    for name in &args.servers {
+        if !approvals.iter().any(|approval| approval.name == *name) {
+            return Err(not_trusted(name, &loaded));
+        }
+    }
+    approvals.retain(|approval| args.all || args.servers.contains(&approval.name));
+    for approval in &approvals {
+        world.revoke(&approval.project, &approval.name).await?;
+    }
+    let names: Vec<_> = approvals.into_iter().map(|approval| approval.name).collect();
+    if world.screen.json() {
+        world.screen.document(&Untrusted { untrusted: names }).await?;
+    } else if names.is_empty() {
+        world.screen.note("nothing is trusted here");
+    } else {
+        let lines: Vec<_> = names.iter().map(|name| pending::taken_back(name)).collect();
+        world.screen.page(lines.join("\n")).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// What waits for approval: of these names, or all of it when none is given.
+///
+/// # Errors
+/// When a name is no server's, or its entry is broken.
+fn waiting<'a>(loaded: &'a Loaded, named: &[String], approvals: &'a [Approval]) -> Result<Vec<Pending<'a>>, Failure> {
+    for name in named {
+        if !edits::entry(loaded, name)?.is_valid {
+            return Err(super::no_such_server(name, loaded, Exit::Usage));
+        }
+    }
+    let waits = |entry: &&Entry| {
+        entry.trust == Trust::Pending && entry.is_valid && (named.is_empty() || named.contains(&entry.name))
+    };
+    let entries = loaded.entries.iter().filter(waits);
+    Ok(entries.map(|entry| Pending::new(entry, before(entry, approvals))).collect())
+}
+
+/// What was agreed to when the entry was another.
+fn before<'a>(entry: &Entry, approvals: &'a [Approval]) -> Option<&'a Approval> {
+    let project = entry.project.as_ref()?;
+    approvals.iter().find(|approval| approval.project == *project && approval.name == entry.name)
+}
+
+fn not_trusted(name: &str, loaded: &Loaded) -> Failure {
+    let failure = match loaded.entry(name) {
+        Some(entry) if entry.project.is_none() => {
+            Failure::usage(format!("`{name}` is your own and needs no agreement that could be taken back"))
+                .hint(format!("toolrack disable {name}"))
+        }
+        Some(_) => Failure::usage(format!("nobody has agreed to run `{name}`")),
+        None => super::no_such_server(name, loaded, Exit::Usage),
+    };
+    failure.server(name)
+}

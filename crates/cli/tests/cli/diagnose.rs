@@ -1,0 +1,156 @@
+//! Finding out what is wrong: test, doctor, logs, why.
+
+use insta::assert_snapshot;
+use serde_json::json;
+use toolrack_testkit::fake_server_path;
+
+use crate::rack::{Rack, fake, mcp_json, work_file};
+
+#[test]
+fn test_shows_how_far_each_step_came() {
+    let rack = Rack::with(&[("good", fake(&["--tools", "2"])), ("gone", json!({ "command": "/nonexistent/server" }))]);
+    assert_snapshot!(rack.run(&["test", "good"]), @"
+        $ toolrack test good
+        + good  works: 24 tools, about 0 tokens, 0 ms
+          says it is fake-server 0.1.0
+          + config       [HOME]/toolrack/mcp.json (user)
+          + trust        trusted
+          + start        connected
+          + negotiation  2025-11-25 (legacy era)
+          + list         24 tools
+        [0]
+    ");
+    assert_snapshot!(rack.run(&["test", "gone"]), @"
+        $ toolrack test gone
+        x gone  does not work, 0 ms
+          + config  [HOME]/toolrack/mcp.json (user)
+          + trust   trusted
+          x start   no such file: /nonexistent/server; check the path of the command
+        --- stderr ---
+        error: the server gone ([HOME]/toolrack/mcp.json) is not connected: no such file: /nonexistent/server; check the path of the command
+        hint: correct the entry in [HOME]/toolrack/mcp.json
+        [4]
+    ");
+    let json = rack.run(&["test", "--json"]).ends_with(4).json();
+    let verdicts: Vec<_> = json["servers"].as_array().unwrap().iter().map(|server| server["ok"].as_bool()).collect();
+    assert_eq!(verdicts, [Some(true), Some(false), Some(true)]);
+    assert_eq!(json["servers"][2]["era"], "legacy");
+    assert!(json["servers"][2]["duration_ms"].is_u64(), "{json}");
+}
+
+#[test]
+fn why_of_a_server_alone_says_how_far_it_came() {
+    let rack = Rack::with(&[("good", fake(&["--tools", "2"]))]);
+    assert_snapshot!(rack.run(&["why", "good"]), @"
+        $ toolrack why good
+        good can be used
+        + config       [HOME]/toolrack/mcp.json (user)
+        + trust        trusted
+        + start        connected
+        + negotiation  2025-11-25 (legacy era)
+        + list         24 tools
+        [0]
+    ");
+}
+
+#[test]
+fn the_doctor_names_what_is_wrong_and_what_to_do() {
+    let rack = Rack::with(&[
+        ("good", fake(&["--tools", "2"])),
+        ("gone", json!({ "command": "no-such-program" })),
+        ("unset", json!({ "command": "x", "env": { "KEY": "${NO_SUCH_VARIABLE}" } })),
+        ("odd", json!({ "command": "x", "argz": [] })),
+    ]);
+    work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", fake(&[]))]));
+    let ran = rack.run(&["doctor", "--offline"]).ends_with(4);
+    for words in ["no-such-program", "NO_SUCH_VARIABLE", "argz", "toolrack trust theirs", "can be read and written"] {
+        assert!(ran.stdout.contains(words), "{words}: {ran}");
+    }
+    assert!(!ran.stdout.contains("connected"), "{ran}");
+    let json = rack.run(&["doctor", "good", "--json"]).ends_with(0).json();
+    assert_eq!(json["ok"], true);
+    assert!(json["checks"].as_array().unwrap().iter().any(|check| check["area"] == "server"), "{json}");
+    let _ = rack.run(&["doctor", "theirs"]).ends_with(7);
+    let _ = rack.run(&["doctor", "gone"]).ends_with(4);
+}
+
+#[test]
+fn the_doctor_has_nothing_to_say_of_a_healthy_rack() {
+    assert_snapshot!(Rack::with(&[("good", fake(&["--tools", "2"]))]).run(&["doctor"]), @"
+        $ toolrack doctor
+        + file     [HOME]/toolrack/mcp.json     read (user), 1 server
+        + data     [HOME]/toolrack/toolrack.db  can be read and written
+        + program  good                                       [FAKE]
+        + server   builtin                                    connected, MCP 2026-07-28 (modern era), 5 tools
+        + server   good                                       connected, MCP 2025-11-25 (legacy era), 24 tools
+        nothing is wrong
+        [0]
+    ");
+}
+
+#[test]
+fn the_doctor_tells_a_closed_port_from_a_server_that_speaks_no_mcp() {
+    let rack = Rack::with(&[("web", json!({ "url": "http://127.0.0.1:9/mcp" }))]);
+    let ran = rack.run(&["doctor", "web"]).ends_with(4);
+    assert!(ran.stdout.contains("port 9 of 127.0.0.1: connection refused"), "{ran}");
+}
+
+#[cfg(unix)]
+#[test]
+fn the_doctor_warns_of_secrets_that_others_can_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let rack = Rack::with(&[("web", json!({ "url": "https://127.0.0.1:9", "headers": { "A": "canary" } }))]);
+    let path = rack.home.root().join("toolrack/mcp.json");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+    let ran = rack.run(&["doctor", "--offline"]).ends_with(0);
+    assert!(ran.stdout.contains("chmod 600") && !ran.stdout.contains("canary"), "{ran}");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+    assert!(!rack.run(&["doctor", "--offline"]).stdout.contains("chmod"));
+}
+
+/// A server that talks on stderr, and repeats there what it was given.
+fn talker() -> serde_json::Value {
+    let script = "echo \"token: $API_TOKEN\" >&2; printf 'bad \\033[2J escape\\n' >&2; exec \"$0\" stdio";
+    json!({ "command": "sh", "args": ["-c", script, fake_server_path()], "env": { "API_TOKEN": "canary-value" } })
+}
+
+#[test]
+fn logs_keep_what_a_server_wrote_without_secrets_and_escapes() {
+    let rack = Rack::with(&[("talker", talker()), ("quiet", fake(&[]))]);
+    assert_snapshot!(rack.run(&["logs"]), @"
+        $ toolrack logs
+        --- stderr ---
+        nothing has been written yet; servers write while a command uses them
+        [0]
+    ");
+    let _ = rack.run(&["tools", "talker"]).ends_with(0);
+    let ran = rack.run(&["logs", "talker"]).ends_with(0);
+    let texts: Vec<_> = ran.stdout.lines().filter_map(|line| line.split_once("stderr  ")).map(|line| line.1).collect();
+    assert_eq!(texts, ["token: ***", "bad \\u{1b}[2J escape"], "{ran}");
+    let json = rack.run(&["logs", "--json", "-n", "1"]).ends_with(0).json();
+    assert_eq!(json["lines"][0]["server"], "talker");
+    assert_eq!(json["lines"][0]["kind"], "stderr");
+    assert_eq!(rack.run(&["logs", "quiet", "--json"]).json()["lines"], json!([]));
+    let _ = rack.run(&["logs", "nope"]).ends_with(2);
+    for entry in std::fs::read_dir(rack.home.toolrack_home()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() && !path.ends_with("mcp.json") {
+            let bytes = std::fs::read(&path).unwrap();
+            assert!(!String::from_utf8_lossy(&bytes).contains("canary"), "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_secret_that_a_server_repeats_when_it_dies_is_not_printed() {
+    let script = "echo \"cannot sign in with $API_TOKEN\" >&2; exit 3";
+    let entry = json!({ "command": "sh", "args": ["-c", script], "env": { "API_TOKEN": "canary-value" } });
+    let rack = Rack::with(&[("dies", entry)]);
+    for args in
+        [["list"].as_slice(), &["list", "--json"], &["test", "dies"], &["doctor", "--json"], &["call", "dies/x"]]
+    {
+        let ran = rack.run(args);
+        let all = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(!all.contains("canary") && all.contains("cannot sign in with ***"), "{ran}");
+    }
+}

@@ -1,0 +1,137 @@
+//! Bringing in what other programs have configured.
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::rack::{Rack, fake, mcp_json, work_file};
+
+/// A home in which Cursor and Claude Desktop have servers, and this project has one of VS Code's.
+fn home() -> Rack {
+    let rack = Rack::with(&[("same", json!({ "command": "x" }))]);
+    rack.home.write(
+        "home/.cursor/mcp.json",
+        mcp_json(&[
+            ("fake", fake(&[])),
+            ("same", json!({ "command": "x" })),
+            ("two", json!({ "command": "cursors", "env": { "KEY": "canary" } })),
+        ]),
+    );
+    rack.home.write(
+        "home/.codeium/windsurf/mcp_config.json",
+        mcp_json(&[("fake", fake(&[])), ("two", json!({ "serverUrl": "https://example.com/mcp" }))]),
+    );
+    work_file(&rack, ".vscode/mcp.json", "{ // comment\n \"servers\": { \"theirs\": { \"command\": \"x\" }, } }");
+    rack
+}
+
+fn servers(rack: &Rack) -> Vec<String> {
+    let file: Value = serde_json::from_str(&rack.home.read("toolrack/mcp.json")).unwrap();
+    file["mcpServers"].as_object().unwrap().keys().cloned().collect()
+}
+
+#[test]
+fn what_there_is_is_shown_and_nothing_is_added_unasked() {
+    let rack = home();
+    assert_snapshot!(rack.run(&["import"]), @"
+        $ toolrack import
+        Cursor ([HOME]/home/.cursor/mcp.json)
+          + fake  new           [FAKE] stdio
+          o same  already here  x
+          + two   new           cursors
+
+        VS Code ([HOME]/work/.vscode/mcp.json, this project's)
+          + theirs  new  x
+
+        Windsurf ([HOME]/home/.codeium/windsurf/mcp_config.json)
+          o fake  already here                                       [FAKE] stdio
+          ! two   another program means something else by this name  https://example.com/mcp
+        --- stderr ---
+        nothing was added; `toolrack import --all` adds what is yours, `--server NAME` a single one
+        [0]
+    ");
+    assert_eq!(servers(&rack), ["same"]);
+    let json = rack.run(&["import", "--json"]).ends_with(0);
+    assert!(!json.stdout.contains("canary"), "{json}");
+    let json = json.json();
+    let states: Vec<_> =
+        json["offers"].as_array().unwrap().iter().map(|offer| offer["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["new", "same", "new", "new", "same", "rival"], "{json}");
+}
+
+#[test]
+fn all_adds_what_is_the_persons_own_and_means_one_thing() {
+    let rack = home();
+    assert_snapshot!(rack.run(&["import", "--all"]), @"
+        $ toolrack import --all
+        Cursor ([HOME]/home/.cursor/mcp.json)
+          + fake  new           [FAKE] stdio
+          o same  already here  x
+          + two   new           cursors
+
+        VS Code ([HOME]/work/.vscode/mcp.json, this project's)
+          + theirs  new  x
+
+        Windsurf ([HOME]/home/.codeium/windsurf/mcp_config.json)
+          o fake  already here                                       [FAKE] stdio
+          ! two   another program means something else by this name  https://example.com/mcp
+        added fake to [HOME]/toolrack/mcp.json
+        --- stderr ---
+        warning: `two` means several things: choose one, such as toolrack import cursor --server two
+        `theirs` is a project's, of VS Code: choose it with --server
+        `toolrack list` connects to them
+        [0]
+    ");
+    assert_eq!(servers(&rack), ["fake", "same"]);
+    assert!(rack.run(&["list", "fake"]).stdout.contains("connected"));
+}
+
+#[test]
+fn one_is_chosen_by_name_and_program_and_may_be_renamed() {
+    let rack = home();
+    assert_snapshot!(rack.run(&["import", "--server", "two"]), @"
+        $ toolrack import --server two
+        Cursor ([HOME]/home/.cursor/mcp.json)
+          + fake  new           [FAKE] stdio
+          o same  already here  x
+          + two   new           cursors
+
+        VS Code ([HOME]/work/.vscode/mcp.json, this project's)
+          + theirs  new  x
+
+        Windsurf ([HOME]/home/.codeium/windsurf/mcp_config.json)
+          o fake  already here                                       [FAKE] stdio
+          ! two   another program means something else by this name  https://example.com/mcp
+        --- stderr ---
+        error: `two` of Cursor and of Windsurf differ
+        hint: say whose: toolrack import cursor --server two
+        [2]
+    ");
+    let _ = rack.run(&["import", "windsurf", "--server", "two=docs"]).ends_with(0);
+    let file: Value = serde_json::from_str(&rack.home.read("toolrack/mcp.json")).unwrap();
+    assert_eq!(file["mcpServers"]["docs"]["url"], "https://example.com/mcp");
+    let _ = rack.run(&["import", "--server", "theirs"]).ends_with(0);
+    assert_eq!(servers(&rack), ["docs", "same", "theirs"]);
+    let ran = rack.run(&["import", "--server", "thiers"]).ends_with(2);
+    assert!(ran.stderr.contains("did you mean `theirs`?"), "{ran}");
+}
+
+#[test]
+fn a_taken_name_is_refused_with_the_way_out_and_a_dry_run_writes_nothing() {
+    let rack = home();
+    rack.configure(&[("two", json!({ "command": "mine" }))]);
+    let before = rack.home.read("toolrack/mcp.json");
+    let ran = rack.run(&["import", "cursor", "--server", "two"]).ends_with(2);
+    assert!(ran.stderr.contains("--server two=NEW"), "{ran}");
+    let ran = rack.run(&["import", "cursor", "--server", "two=three", "--dry-run"]).ends_with(0);
+    assert!(ran.stdout.contains("+++") && !ran.stdout.contains("canary"), "{ran}");
+    assert_eq!(rack.home.read("toolrack/mcp.json"), before);
+}
+
+#[test]
+fn a_broken_file_of_another_program_costs_only_itself() {
+    let rack = home();
+    rack.home.write("home/.cursor/mcp.json", "{ broken");
+    let ran = rack.run(&["import", "--all"]).ends_with(0);
+    assert!(ran.stderr.contains(".cursor/mcp.json:1:3"), "{ran}");
+    assert_eq!(servers(&rack), ["fake", "same", "two"]);
+}

@@ -1,0 +1,189 @@
+//! What a project brings, from the first look to the agreement and back.
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::rack::{Rack, fake, mcp_json, work_file};
+
+/// A project whose file has a fake server and an endpoint.
+fn project(args: &[&str]) -> Rack {
+    let rack = Rack::new();
+    write(&rack, args);
+    rack
+}
+
+fn write(rack: &Rack, args: &[&str]) {
+    let mut server = fake(args);
+    server["env"] = json!({ "API_TOKEN": "${API_TOKEN:-canary}" });
+    let web = json!({ "url": "https://example.com/mcp", "headers": { "Authorization": "Bearer ${SECRET}" } });
+    work_file(rack, ".mcp.json", &mcp_json(&[("theirs", server), ("web", web)]));
+}
+
+fn state(rack: &Rack, name: &str) -> Value {
+    let list = rack.run(&["list", name, "--json"]).ends_with(0).json();
+    list["servers"][0]["state"].clone()
+}
+
+#[test]
+fn pending_shows_everything_that_would_run_and_starts_nothing() {
+    let rack = project(&["--tools", "2"]);
+    assert_snapshot!(rack.run(&["pending"]), @"
+        $ toolrack pending
+        = theirs  project [HOME]/work/.mcp.json:1
+          runs      [FAKE] stdio --tools 2
+          in        [HOME]/work
+          with      API_TOKEN=${API_TOKEN:-***}
+
+        = web  project [HOME]/work/.mcp.json:1
+          contacts  https://example.com/mcp
+          sends     Authorization: Bearer ${SECRET}
+        --- stderr ---
+        `toolrack trust` agrees to run exactly this
+        [0]
+    ");
+    assert_snapshot!(rack.run(&["pending", "web", "--exit-code", "--quiet"]), @"
+        $ toolrack pending web --exit-code --quiet
+        = web  project [HOME]/work/.mcp.json:1
+          contacts  https://example.com/mcp
+          sends     Authorization: Bearer ${SECRET}
+        [7]
+    ");
+    let pending = rack.run(&["pending", "--json"]).ends_with(0).json();
+    let theirs = &pending["pending"][0];
+    assert_eq!(theirs["name"], "theirs");
+    assert_eq!(theirs["entry"]["env"]["API_TOKEN"], "${API_TOKEN:-***}");
+    assert_eq!(theirs["approved_at"], Value::Null);
+    assert_eq!(theirs["hash"].as_str().unwrap().len(), 64);
+}
+
+#[test]
+fn what_is_trusted_runs_and_nothing_else_does() {
+    let rack = project(&["--tools", "2"]);
+    assert_snapshot!(rack.run(&["trust", "theirs"]), @"
+        $ toolrack trust theirs
+        + theirs  trusted as long as it stays as it is
+          runs      [FAKE] stdio --tools 2
+          in        [HOME]/work
+          with      API_TOKEN=${API_TOKEN:-***}
+        [0]
+    ");
+    assert_snapshot!(rack.run(&["list"]), @"
+        $ toolrack list
+        + builtin  native  built in  connected (5 tools)
+        + theirs   stdio   project   connected (24 tools)
+        = web      http    project   pending approval
+        --- stderr ---
+        `toolrack pending` shows what waits for you, `toolrack trust` agrees to it
+        [0]
+    ");
+    let _ = rack.run(&["call", "web/x"]).ends_with(7);
+    assert_snapshot!(rack.run(&["trust", "theirs"]), @"
+        $ toolrack trust theirs
+        --- stderr ---
+        nothing is pending here
+        [0]
+    ");
+}
+
+#[test]
+fn one_changed_argument_waits_again_and_is_shown() {
+    let rack = project(&["--tools", "2"]);
+    let _ = rack.run(&["trust"]).ends_with(0);
+    assert_eq!(state(&rack, "theirs"), "connected");
+    write(&rack, &["--tools", "3"]);
+    assert_eq!(state(&rack, "theirs"), "pending_trust");
+    let shown = rack.run(&["pending"]).ends_with(0);
+    let changed: Vec<_> = shown.stdout.lines().skip_while(|line| !line.contains("changed since")).skip(1).collect();
+    assert_eq!(changed, ["    - args[2]: \"2\"", "    + args[2]: \"3\""], "{shown}");
+    let json = rack.run(&["pending", "--json"]).json();
+    assert_eq!(json["pending"][0]["changes"], json!([{ "field": "args[2]", "before": "2", "after": "3" }]));
+    assert!(json["pending"][0]["approved_at"].is_string(), "{json}");
+
+    // The old content is what was agreed to, so going back needs nobody.
+    write(&rack, &["--tools", "2"]);
+    assert_eq!(state(&rack, "theirs"), "connected");
+}
+
+#[test]
+fn a_change_that_is_not_shown_still_waits() {
+    let rack = Rack::new();
+    let entry = |secret: &str| {
+        let mut entry = fake(&[]);
+        entry["env"] = json!({ "KEY": secret });
+        mcp_json(&[("theirs", entry)])
+    };
+    work_file(&rack, ".mcp.json", &entry("canary-1"));
+    let _ = rack.run(&["trust"]).ends_with(0);
+    work_file(&rack, ".mcp.json", &entry("canary-2"));
+    let ran = rack.run(&["pending"]).ends_with(0);
+    assert!(ran.stdout.contains("a value that is not shown") && !ran.stdout.contains("canary"), "{ran}");
+}
+
+#[test]
+fn an_agreement_can_be_taken_back() {
+    let rack = project(&[]);
+    let _ = rack.run(&["trust"]).ends_with(0);
+    assert_snapshot!(rack.run(&["untrust", "theirs"]), @"
+        $ toolrack untrust theirs
+        theirs is no longer trusted
+        [0]
+    ");
+    assert_eq!(state(&rack, "theirs"), "pending_trust");
+    assert_snapshot!(rack.run(&["untrust", "theirs"]), @"
+        $ toolrack untrust theirs
+        --- stderr ---
+        error: nobody has agreed to run `theirs`
+        [2]
+    ");
+    assert_snapshot!(rack.run(&["untrust", "--all"]), @"
+        $ toolrack untrust --all
+        web is no longer trusted
+        [0]
+    ");
+    assert_snapshot!(rack.run(&["untrust", "builtin"]), @"
+        $ toolrack untrust builtin
+        --- stderr ---
+        error: `builtin` is your own and needs no agreement that could be taken back
+        hint: toolrack disable builtin
+        [2]
+    ");
+}
+
+#[test]
+fn an_agreement_is_for_one_project_only() {
+    let rack = project(&[]);
+    let _ = rack.run(&["trust"]).ends_with(0);
+    let other = rack.home.write("other/.mcp.json", rack.home.read("work/.mcp.json"));
+    let output = rack.command(&["list", "theirs", "--json"]).current_dir(other.parent().unwrap()).output().unwrap();
+    let list: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(list["servers"][0]["state"], "pending_trust");
+}
+
+#[test]
+fn nothing_can_be_trusted_without_a_database() {
+    let rack = project(&[]);
+    rack.home.write("toolrack/toolrack.db", "no database");
+    let ran = rack.run(&["-q", "trust"]).ends_with(1);
+    assert!(ran.stderr.contains("toolrack.db cannot be used"), "{ran}");
+    assert_eq!(state(&rack, "theirs"), "pending_trust");
+}
+
+#[test]
+fn names_that_are_none_and_broken_entries_are_said() {
+    let rack = project(&[]);
+    assert_snapshot!(rack.run(&["trust", "thiers"]), @"
+        $ toolrack trust thiers
+        --- stderr ---
+        error: there is no server `thiers`
+        hint: did you mean `theirs`?
+        [2]
+    ");
+    assert_snapshot!(rack.run(&["pending", "builtin"]), @"
+        $ toolrack pending builtin
+        --- stderr ---
+        nothing is pending here
+        [0]
+    ");
+    work_file(&rack, ".mcp.json", &mcp_json(&[("bad", json!({ "command": 1 }))]));
+    assert_eq!(rack.run(&["trust", "bad", "--json"]).ends_with(2).error()["code"], "CONFIG");
+}

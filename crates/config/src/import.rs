@@ -1,0 +1,246 @@
+//! What other programs on this machine have configured, in our own form.
+//!
+//! [`look()`] reads the files of eight programs and offers every server that it finds, ready for
+//! [`edit::add`](crate::edit::add). Reading is all that it does: no placeholder is looked up, nothing is started, and
+//! special files such as pipes are left alone.
+//!
+//! What a field means is what it means to the program that owns the file: `timeout` is in milliseconds for one and in
+//! seconds for another, `url` is SSE for a third. Whatever cannot be carried over is left out and said so in
+//! [`Offer::notes`]. One bad entry costs that entry, one bad file that file; both are a [`Problem`].
+
+mod client;
+mod places;
+mod tables;
+mod texts;
+mod translate;
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value as Json;
+
+use crate::{
+    dialect::{self, Raw},
+    document::Document,
+    entry::{Decoded, Report, decode},
+    environment::Environment,
+    node::{Node, Value},
+    problem::Problem,
+    redact::redact,
+    trust::content_hash,
+};
+pub use client::Client;
+use places::File;
+use translate::Translated;
+
+/// The largest file that is read: 64 MiB. Claude Code keeps its history beside its servers.
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+/// One server that another program has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Offer {
+    /// The program.
+    pub client: Client,
+    /// Its file.
+    pub path: PathBuf,
+    /// The line of the entry in that file, from 1.
+    pub line: Option<usize>,
+    /// The name, changed where it could not be one here; a note says so.
+    pub name: String,
+    /// The entry in our own form, ready for [`edit::add`](crate::edit::add). Placeholders are ours and are not looked
+    /// up.
+    pub entry: Json,
+    /// The entry as it can be shown; see [`redact()`](crate::redact).
+    pub view: Json,
+    /// The [`content_hash`] of [`Self::entry`].
+    pub hash: String,
+    /// Whether a file inside the project has it. It is a proposal then, and not the user's own.
+    pub from_project: bool,
+    /// What was translated, and what could not be. For a person; safe to print, and without secrets.
+    pub notes: Vec<String>,
+}
+
+/// What [`look()`] found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The servers: in the order of the programs asked for, and of each program the stronger first.
+    pub offers: Vec<Offer>,
+    /// What could not be read or used.
+    pub problems: Vec<Problem>,
+    /// The files that exist and were read.
+    pub files: Vec<PathBuf>,
+}
+
+impl Found {
+    /// The offers called `name`.
+    pub fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Offer> {
+        self.offers.iter().filter(move |offer| offer.name == name)
+    }
+}
+
+/// Reads what `clients` have configured for the user whose `environment` this is, and for the project of `cwd`.
+///
+/// The files are those that each program documents for Linux and macOS, honouring `CLAUDE_CONFIG_DIR`, `CODEX_HOME`,
+/// `OPENCODE_CONFIG` and `XDG_CONFIG_HOME`. A project's `.mcp.json` is not among them: Toolrack reads that by itself. Never
+/// fails: what cannot be used is left out and reported. Files beyond 64 MiB are not read.
+#[must_use]
+pub fn look(environment: &Environment, cwd: &Path, clients: &[Client]) -> Found {
+    let mut found = Found::default();
+    let mut seen = BTreeSet::new();
+    for &client in clients {
+        for file in places::of(client, environment, cwd) {
+            // The home folder can be the project, and one file a link to another.
+            let identity = file.path.canonicalize().unwrap_or_else(|_| file.path.clone());
+            if seen.insert((client.id(), identity)) {
+                found.add(&file);
+            }
+        }
+    }
+    found
+}
+
+impl Found {
+    fn add(&mut self, file: &File) {
+        let document = match Document::read_up_to(&file.path, MAX_BYTES) {
+            Ok(Some(document)) => document,
+            Ok(None) => return,
+            Err(problem) => return self.problems.push(*problem),
+        };
+        self.files.push(file.path.clone());
+        let root = match dialect::parse(&document) {
+            Ok(Some(root)) => root,
+            Ok(None) => return,
+            Err(problem) => return self.problems.push(*problem),
+        };
+        let origin = Origin { file, inputs: inputs(&root), off: switched_off(file, &root) };
+        let mut given = BTreeSet::new();
+        for container in containers(file, &root) {
+            let Some(members) = container.node.members() else {
+                let problem = Problem::error(format!("`{}` must be an object of servers", container.name));
+                self.problems.push(document.locate(problem, container.node.at.clone()));
+                continue;
+            };
+            for member in members {
+                // The private servers of a nearer folder come first and stand in for those of a farther one.
+                if container.is_private && !given.insert(&member.name) {
+                    continue;
+                }
+                self.offer(&origin, &document, &Raw::from(member));
+            }
+        }
+    }
+
+    fn offer(&mut self, origin: &Origin<'_>, document: &Document, raw: &Raw) {
+        let mut report = Report::new(Some(document), &raw.name);
+        let Some(Translated { raw, notes }) = translate::entry(origin, raw, &mut report) else {
+            return self.problems.extend(report.into_problems());
+        };
+        match decode(&raw, &mut report) {
+            Decoded::Server(spec) => {
+                let entry = raw.node.to_json();
+                self.offers.push(Offer {
+                    client: origin.file.client,
+                    path: origin.file.path.clone(),
+                    line: document.line_of(raw.name_at.start),
+                    name: raw.name,
+                    hash: content_hash(&entry),
+                    entry,
+                    view: redact(&spec),
+                    from_project: origin.file.from_project,
+                    notes,
+                });
+            }
+            Decoded::Switch(_) => {
+                let problem = Problem::warning("this only switches a server that is configured elsewhere");
+                report.add(problem.hint("there is nothing to import"), &raw.name_at);
+                self.problems.extend(report.into_problems());
+            }
+            Decoded::Broken => self.problems.extend(report.into_problems()),
+        }
+    }
+}
+
+/// Where entries come from, and what their file says beside them.
+#[derive(Debug)]
+struct Origin<'a> {
+    file: &'a File,
+    /// What VS Code asks for: the identifier, and its description.
+    inputs: Vec<(&'a str, &'a str)>,
+    /// The names that the file switches off, and the setting that says so.
+    off: Vec<(&'a str, &'static str)>,
+}
+
+/// An object of servers in a file.
+struct Container<'a> {
+    name: String,
+    node: &'a Node,
+    /// Whether it is for one folder only.
+    is_private: bool,
+}
+
+fn containers<'a>(file: &File, root: &'a Node) -> Vec<Container<'a>> {
+    let at = |path: &[&str]| {
+        let node = path.iter().try_fold(root, |node, key| Some(&node.get(key)?.node))?;
+        let is_there = !matches!(node.value, Value::Null);
+        is_there.then(|| Container { name: path.join("."), node, is_private: false })
+    };
+    match file.client {
+        Client::ClaudeCode => {
+            let folders = file.cwd.ancestors().filter_map(|folder| claude_project(root, folder));
+            let private = folders.filter_map(|project| {
+                let node = &project.get("mcpServers")?.node;
+                Some(Container { name: "mcpServers".to_owned(), node, is_private: true })
+            });
+            private.chain(at(&["mcpServers"])).collect()
+        }
+        Client::VsCode => {
+            // In a file of settings, a dot in a key is a level (`mcp.servers`).
+            [at(&["servers"]), at(&["mcp", "servers"]), at(&["mcp.servers"])].into_iter().flatten().collect()
+        }
+        Client::Codex => at(&["mcp_servers"]).into_iter().collect(),
+        // Version 2 has a level more, which version 1 would take for a server.
+        Client::OpenCode => {
+            let below = at(&["mcp", "servers"]).filter(|container| container.node.get("type").is_none());
+            below.or_else(|| at(&["mcp"])).into_iter().collect()
+        }
+        Client::ClaudeDesktop | Client::Cursor | Client::Windsurf | Client::Gemini => {
+            at(&["mcpServers"]).into_iter().collect()
+        }
+    }
+}
+
+fn claude_project<'a>(root: &'a Node, folder: &Path) -> Option<&'a Node> {
+    Some(&root.get("projects")?.node.get(folder.to_str()?)?.node)
+}
+
+fn inputs(root: &Node) -> Vec<(&str, &str)> {
+    let Some(Value::List(inputs)) = root.get("inputs").map(|member| &member.node.value) else {
+        return Vec::new();
+    };
+    inputs.iter().filter_map(|input| Some((input.text("id")?, input.text("description").unwrap_or_default()))).collect()
+}
+
+/// The servers that a file has and keeps from running.
+fn switched_off<'a>(file: &File, root: &'a Node) -> Vec<(&'a str, &'static str)> {
+    let listed = |node: Option<&'a Node>, setting| {
+        let nodes = match node.map(|node| &node.value) {
+            Some(Value::List(nodes)) => nodes.as_slice(),
+            _ => &[],
+        };
+        nodes.iter().filter_map(Node::as_text).map(|name| (name, setting)).collect::<Vec<_>>()
+    };
+    let node = |parent: &'a Node, key: &str| Some(&parent.get(key)?.node);
+    match file.client {
+        Client::ClaudeCode => {
+            let project = file.cwd.ancestors().find_map(|folder| claude_project(root, folder));
+            listed(project.and_then(|project| node(project, "disabledMcpServers")), "disabledMcpServers")
+        }
+        Client::Gemini => listed(node(root, "mcp").and_then(|settings| node(settings, "excluded")), "mcp.excluded"),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

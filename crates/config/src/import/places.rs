@@ -1,0 +1,99 @@
+//! Where each program keeps its servers.
+
+use std::path::{Path, PathBuf};
+
+use super::Client;
+use crate::{
+    environment::Environment,
+    places::{project_folders, project_root},
+};
+
+/// One file that a program may have.
+#[derive(Clone, Debug)]
+pub(super) struct File {
+    pub(super) client: Client,
+    pub(super) path: PathBuf,
+    /// The folder that `${workspaceFolder}` and relative paths mean.
+    pub(super) folder: PathBuf,
+    /// The working folder.
+    pub(super) cwd: PathBuf,
+    /// The user's home folder.
+    pub(super) home: Option<PathBuf>,
+    pub(super) from_project: bool,
+}
+
+/// The folders of VS Code and its relatives.
+const CODES: &[&str] = &["Code", "Code - Insiders", "VSCodium"];
+
+/// The files of `client`, existing or not, the strongest first: those of the project from `cwd` up to its root, and
+/// then the user's own.
+///
+/// Linux and macOS have different places, and both are looked at: a home folder can be shared, and a file that is there
+/// is there for a reason.
+pub(super) fn of(client: Client, environment: &Environment, cwd: &Path) -> Vec<File> {
+    let folders = project_folders(cwd);
+    let root = project_root(cwd);
+    let cwd = folders.last().cloned().unwrap_or_else(|| cwd.to_owned());
+    let file = |path: PathBuf, folder: &Path, from_project| File {
+        client,
+        path,
+        folder: folder.to_owned(),
+        cwd: cwd.clone(),
+        home: environment.home(),
+        from_project,
+    };
+    let own: Vec<PathBuf> = user_files(client, environment).into_iter().map(|path| cwd.join(path)).collect();
+    // A home folder that is its own project brings nothing that is not the user's.
+    let project = folders.iter().rev().flat_map(|folder| {
+        let paths = project_files(client).iter().map(move |name| folder.join(name));
+        paths.map(move |path| (folder, path))
+    });
+    let project = project.filter(|(_, path)| !own.contains(path)).map(|(folder, path)| file(path, folder, true));
+    let project: Vec<File> = project.collect();
+    project.into_iter().chain(own.iter().map(|path| file(path.clone(), &root, false))).collect()
+}
+
+/// What a project can bring, relative to each of its folders.
+fn project_files(client: Client) -> &'static [&'static str] {
+    match client {
+        // `.mcp.json` is one of our own layers.
+        Client::ClaudeCode | Client::ClaudeDesktop | Client::Windsurf => &[],
+        Client::Cursor => &[".cursor/mcp.json"],
+        Client::VsCode => &[".vscode/mcp.json", ".vscode/settings.json"],
+        Client::Codex => &[".codex/config.toml"],
+        Client::Gemini => &[".gemini/settings.json"],
+        Client::OpenCode => &[".opencode/opencode.jsonc", ".opencode/opencode.json", "opencode.jsonc", "opencode.json"],
+    }
+}
+
+fn user_files(client: Client, environment: &Environment) -> Vec<PathBuf> {
+    let home = environment.home();
+    let at = |path: &str| home.iter().map(|home| home.join(path)).collect::<Vec<_>>();
+    // Where Electron and the XDG Base Directory Specification put configuration, then where macOS does.
+    let xdg = environment.path("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
+    let config: Vec<PathBuf> = xdg.map_or_else(|| at(".config"), |path| vec![path]);
+    let both: Vec<PathBuf> = config.iter().cloned().chain(at("Library/Application Support")).collect();
+    match client {
+        Client::ClaudeCode => match environment.path("CLAUDE_CONFIG_DIR") {
+            Some(folder) => vec![folder.join(".claude.json")],
+            None => at(".claude.json"),
+        },
+        Client::ClaudeDesktop => both.iter().map(|base| base.join("Claude/claude_desktop_config.json")).collect(),
+        Client::Cursor => at(".cursor/mcp.json"),
+        Client::VsCode => {
+            let folders = both.iter().flat_map(|base| CODES.iter().map(move |code| base.join(code).join("User")));
+            folders.flat_map(|folder| ["mcp.json", "settings.json"].map(|name| folder.join(name))).collect()
+        }
+        Client::Windsurf => [at(".codeium/windsurf/mcp_config.json"), at(".codeium/mcp_config.json")].concat(),
+        Client::Codex => match environment.path("CODEX_HOME") {
+            Some(folder) => vec![folder.join("config.toml")],
+            None => at(".codex/config.toml"),
+        },
+        Client::Gemini => at(".gemini/settings.json"),
+        Client::OpenCode => {
+            let named = ["opencode.jsonc", "opencode.json", "config.json"];
+            let usual = config.iter().flat_map(|base| named.map(|name| base.join("opencode").join(name)));
+            environment.path("OPENCODE_CONFIG").into_iter().chain(usual).collect()
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What the fields of each program's entries mean here.
+//!
+//! Names are in the comparable form of [`canonical`](crate::entry::canonical). Sources, read in November 2026:
+//!
+//! - Claude Code: code.claude.com/docs/en/mcp
+//! - Claude Desktop: modelcontextprotocol.io/docs/develop/connect-local-servers
+//! - Cursor: cursor.com/docs/mcp
+//! - VS Code: code.visualstudio.com/docs/copilot/reference/mcp-configuration
+//! - Windsurf: docs.windsurf.com/windsurf/cascade/mcp
+//! - Codex: `RawMcpServerConfig` in openai/codex, codex-rs/config/src/mcp_types.rs
+//! - Gemini CLI: docs/tools/mcp-server.md in google-gemini/gemini-cli
+//! - opencode: opencode.ai/docs/mcp-servers for version 1, opencode.ai/v2/docs/mcp-servers for version 2
+
+use super::Client;
+
+/// What a field of another program means here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// How the server is reached.
+    Type,
+    /// The program, or a list of it and its arguments.
+    Command,
+    /// Texts that may hold placeholders, by this name here.
+    Texts(&'static str),
+    /// The folder that the server runs in.
+    Folder,
+    /// The address; of two, the one that comes first in the table counts.
+    Address(Address),
+    /// The same thing by this name, taken as it is.
+    Same(&'static str),
+    /// Names of tools that are shown, or hidden.
+    Tools(&'static str),
+    /// A time in milliseconds, for each of these bounds of ours.
+    Milliseconds(&'static [&'static str]),
+    /// A time in seconds, likewise.
+    Seconds(&'static [&'static str]),
+    /// An object of times in milliseconds (opencode 2).
+    Times,
+    /// Names of variables that the child inherits.
+    Inherited,
+    /// Headers whose values are in variables.
+    VariableHeaders,
+    /// The variable that holds a bearer token.
+    BearerVariable,
+    /// Nothing, for this reason.
+    Nothing(&'static str),
+}
+
+/// What stands behind an address when nothing else says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Address {
+    /// Streamable HTTP.
+    Http,
+    /// SSE.
+    Sse,
+    /// What the program finds out by trying: HTTP first, then SSE.
+    Either,
+}
+
+use Meaning::{
+    BearerVariable, Command, Folder, Inherited, Milliseconds, Nothing, Same, Seconds, Texts, Times, Tools, Type,
+    VariableHeaders,
+};
+
+type Table = &'static [(&'static str, Meaning)];
+
+/// What all of them have.
+const COMMON: Table = &[
+    ("type", Type),
+    ("transport", Type),
+    ("command", Command),
+    ("args", Texts("args")),
+    ("env", Texts("env")),
+    ("cwd", Folder),
+    ("headers", Texts("headers")),
+    ("enabled", Same("enabled")),
+    ("disabled", Same("disabled")),
+    ("description", Same("description")),
+];
+
+const ASKS: &str = "which tools may run unasked is decided here";
+const SIGN_IN: &str = "settings for signing in are not taken over";
+const ENV_FILE: &str = "files of variables are not read: set them, or write them into `env`";
+
+const CLAUDE: Table = &[
+    ("url", Meaning::Address(Address::Http)),
+    // The whole time of a call, whatever the server reports meanwhile.
+    ("timeout", Milliseconds(&["call_timeout", "max_call_time"])),
+    ("headers_helper", Nothing("no program is run for headers: write them into `headers`")),
+    ("oauth", Nothing(SIGN_IN)),
+    ("always_load", Nothing("all tools are shown")),
+];
+
+const DESKTOP: Table = &[("url", Meaning::Address(Address::Http))];
+
+const CURSOR: Table = &[
+    ("url", Meaning::Address(Address::Either)),
+    ("server_url", Meaning::Address(Address::Either)),
+    ("env_file", Nothing(ENV_FILE)),
+    ("auth", Nothing(SIGN_IN)),
+    ("auto_approve", Nothing(ASKS)),
+];
+
+const VS_CODE: Table = &[
+    ("url", Meaning::Address(Address::Either)),
+    ("env_file", Nothing(ENV_FILE)),
+    ("dev", Nothing("servers are not watched or debugged")),
+    ("sandbox", Nothing("servers run without a sandbox here")),
+    ("sandbox_enabled", Nothing("servers run without a sandbox here")),
+    ("gallery", Nothing("it says where VS Code has the entry from")),
+    ("version", Nothing("it says where VS Code has the entry from")),
+    ("oauth", Nothing(SIGN_IN)),
+];
+
+const WINDSURF: Table = &[
+    ("server_url", Meaning::Address(Address::Either)),
+    ("url", Meaning::Address(Address::Either)),
+    ("disabled_tools", Tools("deny")),
+    ("always_allow", Nothing(ASKS)),
+];
+
+const CODEX: Table = &[
+    ("url", Meaning::Address(Address::Http)),
+    ("env_vars", Inherited),
+    ("http_headers", Texts("headers")),
+    ("env_http_headers", VariableHeaders),
+    ("bearer_token_env_var", BearerVariable),
+    ("bearer_token", Nothing("Codex refuses a token that is written out")),
+    ("startup_timeout_sec", Seconds(&["startup_timeout"])),
+    ("startup_timeout_ms", Milliseconds(&["startup_timeout"])),
+    ("tool_timeout_sec", Seconds(&["call_timeout"])),
+    ("enabled_tools", Tools("allow")),
+    ("disabled_tools", Tools("deny")),
+    ("required", Nothing("no server keeps the others from starting")),
+    ("supports_parallel_tool_calls", Nothing("calls of one turn run side by side anyway")),
+    ("default_tools_approval_mode", Nothing(ASKS)),
+    ("tools", Nothing(ASKS)),
+    ("experimental_environment", Nothing("servers run on this machine")),
+    ("scopes", Nothing(SIGN_IN)),
+    ("oauth", Nothing(SIGN_IN)),
+    ("oauth_resource", Nothing(SIGN_IN)),
+];
+
+const GEMINI: Table = &[
+    ("http_url", Meaning::Address(Address::Http)),
+    ("url", Meaning::Address(Address::Sse)),
+    ("include_tools", Tools("allow")),
+    ("exclude_tools", Tools("deny")),
+    // Of every request, whichever it is.
+    ("timeout", Milliseconds(&["startup_timeout", "list_timeout", "call_timeout"])),
+    ("trust", Nothing(ASKS)),
+    ("oauth", Nothing(SIGN_IN)),
+    ("auth_provider_type", Nothing(SIGN_IN)),
+    ("target_audience", Nothing(SIGN_IN)),
+    ("target_service_account", Nothing(SIGN_IN)),
+];
+
+const OPENCODE: Table = &[
+    ("url", Meaning::Address(Address::Either)),
+    ("environment", Texts("env")),
+    // Version 1: of connecting and of listing the tools. Version 2 has an object.
+    ("timeout", Times),
+    ("oauth", Nothing(SIGN_IN)),
+    ("codemode", Nothing("tools are called one by one")),
+];
+
+/// What the field `name` of `client` means; `None` for one that nobody has documented.
+pub(super) fn meaning(client: Client, name: &str) -> Option<Meaning> {
+    let own = own(client).iter();
+    own.chain(COMMON).find(|(known, _)| *known == name).map(|(_, meaning)| *meaning)
+}
+
+/// The place of an address of `client` in its table: the first one counts.
+pub(super) fn rank(client: Client, name: &str) -> usize {
+    own(client).iter().position(|(known, _)| *known == name).unwrap_or(usize::MAX)
+}
+
+fn own(client: Client) -> Table {
+    match client {
+        Client::ClaudeCode => CLAUDE,
+        Client::ClaudeDesktop => DESKTOP,
+        Client::Cursor => CURSOR,
+        Client::VsCode => VS_CODE,
+        Client::Windsurf => WINDSURF,
+        Client::Codex => CODEX,
+        Client::Gemini => GEMINI,
+        Client::OpenCode => OPENCODE,
+    }
+}

@@ -1,0 +1,215 @@
+//! Placeholders of other programs become ours.
+
+use std::{fmt::Display, path::Path};
+
+use toolrack_host::text::{clip, for_line};
+
+use super::{Client, File, Origin};
+use crate::placeholder::{Bare, closing_brace, is_name, name_length};
+
+/// The longest description of a question of VS Code that a note repeats, in bytes.
+const MAX_DESCRIPTION: usize = 100;
+
+/// Translates the texts of one entry, and notes what a person should know.
+pub(super) struct Texts<'a> {
+    origin: &'a Origin<'a>,
+    pub(super) notes: Vec<String>,
+}
+
+/// What one placeholder becomes.
+enum Became {
+    /// A variable of the environment, with its default.
+    Variable(String),
+    /// Text that was known already.
+    Text(String),
+    /// What it was: it means itself here too.
+    Itself,
+    /// What it was, but it would mean something here.
+    Escaped,
+}
+
+impl<'a> Texts<'a> {
+    pub(super) fn new(origin: &'a Origin<'a>) -> Self {
+        Self { origin, notes: Vec::new() }
+    }
+
+    pub(super) fn origin(&self) -> &'a Origin<'a> {
+        self.origin
+    }
+
+    pub(super) fn file(&self) -> &'a File {
+        self.origin.file
+    }
+
+    pub(super) fn client(&self) -> Client {
+        self.origin.file.client
+    }
+
+    /// Adds a note, once. What it holds of foreign text becomes safe to print.
+    pub(super) fn note(&mut self, note: impl Display) {
+        let note = for_line(&note.to_string()).into_owned();
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// `text` of the field `place` in our grammar: looked up here, it is what it is to the program that it is from.
+    pub(super) fn translate(&mut self, place: &str, text: &str, bare: Bare) -> String {
+        let curly = self.client() == Client::OpenCode;
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(at) = rest.find(|c| c == '$' || (curly && c == '{')) {
+            out.push_str(&rest[..at]);
+            rest = &rest[at..];
+            let length = match (rest.starts_with('$'), curly) {
+                (true, _) => self.dollar(place, rest, bare, &mut out),
+                (false, _) => self.curly(place, rest, &mut out),
+            };
+            rest = &rest[length..];
+        }
+        out + rest
+    }
+
+    /// The text that begins with `$`; gives back how much of it was read.
+    fn dollar(&mut self, place: &str, text: &str, bare: Bare, out: &mut String) -> usize {
+        let inner = match self.client() {
+            // What opencode knows begins at the brace.
+            Client::OpenCode if is_curly(&text[1..]).is_some() => None,
+            _ if text.starts_with("${") => closing_brace(text).map(|end| &text[2..end]),
+            _ => None,
+        };
+        if let Some(inner) = inner {
+            let length = inner.len() + "${}".len();
+            match self.braced(place, inner) {
+                Became::Variable(name) => out.push_str(&format!("${{{name}}}")),
+                Became::Text(text) => out.push_str(&text.replace('$', "$$")),
+                Became::Itself => out.push_str(&text[..length]),
+                Became::Escaped => {
+                    out.push('$');
+                    out.push_str(&text[..length]);
+                }
+            }
+            return length;
+        }
+        let name = &text[1..][..name_length(&text[1..])];
+        if self.client() == Client::Gemini && !name.is_empty() {
+            out.push_str(&format!("${{{name}}}"));
+            return 1 + name.len();
+        }
+        let means_something = text[1..].starts_with(['$', '{'])
+            || (bare == Bare::Names && (!name.is_empty() || text[1..].starts_with("env:")));
+        if means_something {
+            self.note(format!("`{place}`: `$` means itself to {}, and is written `$$` here", self.client()));
+        }
+        out.push_str(if means_something { "$$" } else { "$" });
+        1
+    }
+
+    /// What stands between `${` and `}`.
+    fn braced(&mut self, place: &str, inner: &str) -> Became {
+        let file = self.origin.file;
+        let (kind, argument) = inner.split_once(':').unwrap_or((inner, ""));
+        match kind {
+            "input" | "file" | "command" | "config" | "env" | "secret" if argument.is_empty() => {
+                self.plain(place, inner)
+            }
+            "workspaceFolder" | "workspaceRoot" | "cwd" => self.folder(inner, &file.folder),
+            "workspaceFolderBasename" => {
+                let name = file.folder.file_name().map(|name| name.to_string_lossy().into_owned());
+                Became::Text(name.unwrap_or_default())
+            }
+            "userHome" => match &file.home {
+                Some(home) => self.folder(inner, home),
+                None => Became::Variable("HOME".to_owned()),
+            },
+            "pathSeparator" | "/" => Became::Text("/".to_owned()),
+            "input" => self.asked(place, argument),
+            "file" => self.invented(place, argument, &format!("the content of `{argument}`")),
+            "command" | "config" => self.invented(place, argument, &format!("`${{{inner}}}`")),
+            "env" if !inner.contains(":-") && !is_name(argument) => {
+                self.invented(place, argument, &format!("the variable `{argument}`"))
+            }
+            "env" => Became::Variable(argument.to_owned()),
+            "secret" => Became::Escaped,
+            _ => self.plain(place, inner),
+        }
+    }
+
+    /// `${NAME}` and `${NAME:-default}`.
+    fn plain(&mut self, place: &str, inner: &str) -> Became {
+        let name = inner.split_once(":-").map_or(inner, |(name, _)| name);
+        if !is_name(name) {
+            return Became::Itself;
+        }
+        if !matches!(self.client(), Client::ClaudeCode | Client::Gemini | Client::Windsurf) {
+            self.note(format!("`{place}`: `${{{name}}}` is looked up here; {} takes it as it is", self.client()));
+        }
+        Became::Variable(inner.to_owned())
+    }
+
+    fn folder(&mut self, inner: &str, folder: &Path) -> Became {
+        self.note(format!("`${{{inner}}}` is written out: {}", folder.display()));
+        Became::Text(folder.display().to_string())
+    }
+
+    /// What VS Code asks the user for.
+    fn asked(&mut self, place: &str, id: &str) -> Became {
+        let name = variable_name(id);
+        let known = self.origin.inputs.iter().find(|(known, _)| *known == id);
+        let about = match known.map(|(_, description)| description.trim()).filter(|about| !about.is_empty()) {
+            Some(about) => format!(" ({})", clip(about, MAX_DESCRIPTION)),
+            None => String::new(),
+        };
+        self.note(format!("`{place}`: set the variable `{name}` to what {} asks for{about}", self.client()));
+        Became::Variable(name)
+    }
+
+    /// A value that only the other program can find becomes a variable.
+    fn invented(&mut self, place: &str, source: &str, what: &str) -> Became {
+        let stem = Path::new(source).file_stem().map_or_else(|| source.into(), |stem| stem.to_string_lossy());
+        let name = variable_name(&stem);
+        self.note(format!("`{place}`: set the variable `{name}` to {what}, which is not looked up here"));
+        Became::Variable(name)
+    }
+
+    /// The text that begins with `{`; gives back how much of it was read.
+    fn curly(&mut self, place: &str, text: &str, out: &mut String) -> usize {
+        let Some((kind, argument)) = is_curly(text) else {
+            out.push('{');
+            return 1;
+        };
+        let became = match kind {
+            "env" if is_name(argument) => Became::Variable(argument.to_owned()),
+            "env" => self.invented(place, argument, &format!("the variable `{argument}`")),
+            _ => self.invented(place, argument, &format!("the content of `{argument}`")),
+        };
+        if let Became::Variable(name) = became {
+            out.push_str(&format!("${{{name}}}"));
+        }
+        kind.len() + argument.len() + "{:}".len()
+    }
+}
+
+/// The two parts of opencode's `{env:NAME}` or `{file:path}` at the beginning of `text`.
+fn is_curly(text: &str) -> Option<(&str, &str)> {
+    let inner = &text.strip_prefix('{')?[..text.find('}')? - 1];
+    inner.split_once(':').filter(|(kind, argument)| matches!(*kind, "env" | "file") && !argument.is_empty())
+}
+
+/// `perplexity-key` as the name of a variable: `PERPLEXITY_KEY`.
+fn variable_name(source: &str) -> String {
+    let mut name = String::with_capacity(source.len());
+    for c in source.chars() {
+        match c {
+            c if c.is_ascii_alphanumeric() => name.push(c.to_ascii_uppercase()),
+            _ if !name.ends_with('_') && !name.is_empty() => name.push('_'),
+            _ => {}
+        }
+    }
+    let name = name.trim_end_matches('_');
+    match name.chars().next() {
+        None => "VALUE".to_owned(),
+        Some(first) if first.is_ascii_digit() => format!("_{name}"),
+        Some(_) => name.to_owned(),
+    }
+}

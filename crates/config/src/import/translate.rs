@@ -1,0 +1,390 @@
+//! One entry of another program becomes one of ours.
+
+use std::{borrow::Cow, ops::Range};
+
+use serde_json::Number;
+use toolrack_host::{ServerName, text::for_line};
+
+use super::{
+    Client, Origin,
+    tables::{Address, Meaning, meaning, rank},
+    texts::Texts,
+};
+use crate::{
+    dialect::Raw,
+    entry::{Report, canonical, closest},
+    node::{Member, Node, Value},
+    placeholder::{Bare, is_name},
+    problem::Problem,
+};
+
+/// The longest time that can be configured here, in seconds: a day.
+const MAX_SECONDS: f64 = 24.0 * 60.0 * 60.0;
+
+/// An entry in our own form, each field with its place in the other program's file.
+#[derive(Debug)]
+pub(super) struct Translated {
+    pub(super) raw: Raw,
+    pub(super) notes: Vec<String>,
+}
+
+/// Translates `raw`, or reports why it cannot be done. What it says is not judged here.
+pub(super) fn entry(origin: &Origin<'_>, raw: &Raw, report: &mut Report<'_>) -> Option<Translated> {
+    let Some(members) = raw.node.members() else {
+        let message = format!("an entry must be an object, not {}", raw.node.kind());
+        report.add(Problem::error(message), &raw.node.at);
+        return None;
+    };
+    let mut translation = Translation { texts: Texts::new(origin), out: Vec::new(), address: None, word: None };
+    let name = translation.name(&raw.name);
+    for member in members.iter().filter(|member| !matches!(member.node.value, Value::Null)) {
+        translation.field(member);
+    }
+    translation.kind();
+    translation.switch(&raw.name, &raw.name_at);
+    let Translation { texts, out, .. } = translation;
+    let node = Node { at: raw.node.at.clone(), value: Value::Map(out) };
+    let raw = Raw { name: name.into_owned(), name_at: raw.name_at.clone(), node };
+    Some(Translated { raw, notes: texts.notes })
+}
+
+/// An entry on its way.
+struct Translation<'a> {
+    texts: Texts<'a>,
+    /// The fields of ours so far.
+    out: Vec<Member>,
+    /// The address that counts so far, and its place in the table.
+    address: Option<(usize, Address)>,
+    /// What `type` says.
+    word: Option<Member>,
+}
+
+impl Translation<'_> {
+    fn client(&self) -> Client {
+        self.texts.client()
+    }
+
+    /// `name`, changed so that a server can have it.
+    fn name<'n>(&mut self, name: &'n str) -> Cow<'n, str> {
+        if ServerName::new(name).is_ok() {
+            return Cow::Borrowed(name);
+        }
+        let kept = |c: char| if c == '/' || for_line(c.encode_utf8(&mut [0; 4])) != c.to_string() { '-' } else { c };
+        let usable: String = name.trim().chars().map(kept).collect();
+        let usable = &usable[..usable.floor_char_boundary(ServerName::MAX_BYTES)];
+        if ServerName::new(usable).is_err() {
+            // The reader of entries says what is wrong with it.
+            return Cow::Borrowed(name);
+        }
+        self.texts.note(format!("it is called `{name}` there, which cannot be a name here"));
+        Cow::Owned(usable.to_owned())
+    }
+
+    fn field(&mut self, member: &Member) {
+        let name = canonical(&member.name);
+        let Some(meaning) = meaning(self.client(), &name) else {
+            return self.unknown(member);
+        };
+        match meaning {
+            Meaning::Type => self.word = Some(member.clone()),
+            Meaning::Command => self.command(member),
+            Meaning::Texts(ours) => self.texts_field(member, ours),
+            Meaning::Folder => self.folder(member),
+            Meaning::Address(address) => self.address(member, rank(self.client(), &name), address),
+            Meaning::Same(ours) => self.put(ours, member, member.node.value.clone()),
+            Meaning::Tools(list) => self.merge("tools", member, vec![placed(list, member, member.node.value.clone())]),
+            Meaning::Milliseconds(bounds) => self.time(member, &member.name, 0.001, bounds),
+            Meaning::Seconds(bounds) => self.time(member, &member.name, 1.0, bounds),
+            Meaning::Times => self.times(member),
+            Meaning::Inherited => self.inherited(member),
+            Meaning::VariableHeaders => self.variable_headers(member),
+            Meaning::BearerVariable => self.bearer(member),
+            Meaning::Nothing(why) => self.left_out(&member.name, why),
+        }
+    }
+
+    fn unknown(&mut self, member: &Member) {
+        let near = closest(&member.name, ["command", "args", "env", "url", "headers", "type"]);
+        let why = match near {
+            Some(near) => format!("it is not a known field; `{near}` may be meant"),
+            None => "it is not a known field".to_owned(),
+        };
+        self.left_out(&member.name, &why);
+    }
+
+    fn left_out(&mut self, field: &str, why: &str) {
+        self.texts.note(format!("`{field}` is left out: {why}"));
+    }
+
+    /// Adds our field `name`, with the place of `member`. Of two, the first remains.
+    fn put(&mut self, name: &str, member: &Member, value: Value) {
+        if self.out.iter().any(|other| other.name == name) {
+            return self.left_out(&member.name, "another field says the same");
+        }
+        self.out.push(placed(name, member, value));
+    }
+
+    /// Adds `members` to our field `name`, which is an object.
+    fn merge(&mut self, name: &str, member: &Member, members: Vec<Member>) {
+        match self.out.iter_mut().find(|other| other.name == name).map(|other| &mut other.node.value) {
+            Some(Value::Map(known)) => known.extend(members),
+            Some(_) => self.left_out(&member.name, "another field says the same"),
+            None => self.out.push(placed(name, member, Value::Map(members))),
+        }
+    }
+
+    fn command(&mut self, member: &Member) {
+        let Value::List(nodes) = &member.node.value else {
+            let value = self.value(&member.name, &member.node, Bare::Nothing);
+            return self.put("command", member, value);
+        };
+        let mut values = Vec::with_capacity(nodes.len());
+        for (index, node) in nodes.iter().enumerate() {
+            let place = format!("{}[{index}]", member.name);
+            values.push(Node { at: node.at.clone(), value: self.value(&place, node, Bare::Nothing) });
+        }
+        let arguments = values.split_off(values.len().min(1));
+        let command = values.pop().map_or(Value::Text(String::new()), |node| node.value);
+        self.put("command", member, command);
+        if !arguments.is_empty() {
+            self.put("args", member, Value::List(arguments));
+        }
+    }
+
+    fn texts_field(&mut self, member: &Member, ours: &str) {
+        let bare = if matches!(ours, "env" | "headers") { Bare::Names } else { Bare::Nothing };
+        let value = self.value(&member.name, &member.node, bare);
+        match value {
+            // What was written out as a default says nothing.
+            Value::List(nodes) if nodes.is_empty() => {}
+            Value::Map(members) if members.is_empty() => {}
+            Value::Map(members) => self.merge(ours, member, members),
+            value => self.put(ours, member, value),
+        }
+    }
+
+    /// The value of `node` with the placeholders of all of its texts translated.
+    fn value(&mut self, place: &str, node: &Node, bare: Bare) -> Value {
+        match &node.value {
+            Value::Text(text) => Value::Text(self.texts.translate(place, text, bare)),
+            Value::List(nodes) => Value::List(
+                nodes
+                    .iter()
+                    .enumerate()
+                    .map(|(index, node)| Node {
+                        at: node.at.clone(),
+                        value: self.value(&format!("{place}[{index}]"), node, bare),
+                    })
+                    .collect(),
+            ),
+            Value::Map(members) => Value::Map(
+                members
+                    .iter()
+                    .map(|member| {
+                        let value = self.value(&format!("{place}.{}", member.name), &member.node, bare);
+                        placed(&member.name, member, value)
+                    })
+                    .collect(),
+            ),
+            other => other.clone(),
+        }
+    }
+
+    /// A relative folder is one of the project that the file belongs to, wherever the entry goes from here.
+    fn folder(&mut self, member: &Member) {
+        let file = self.texts.file();
+        let value = match (self.value(&member.name, &member.node, Bare::Nothing), member.node.as_text()) {
+            (Value::Text(text), Some(written)) if file.from_project && !written.starts_with(['$', '{', '/', '~']) => {
+                let folder: std::path::PathBuf =
+                    file.folder.join(text).components().filter(|part| part.as_os_str() != ".").collect();
+                let folder = folder.display().to_string();
+                self.texts.note(format!("`{}` is written out: {folder}", member.name));
+                Value::Text(folder)
+            }
+            (value, _) => value,
+        };
+        self.put("cwd", member, value);
+    }
+
+    fn address(&mut self, member: &Member, rank: usize, address: Address) {
+        let value = self.value(&member.name, &member.node, Bare::Nothing);
+        match self.address {
+            Some((better, _)) if better <= rank => {
+                return self.left_out(&member.name, "another address counts");
+            }
+            Some(_) => {
+                self.out.retain(|other| other.name != "url");
+                self.left_out("url", "another address counts");
+            }
+            None => {}
+        }
+        self.address = Some((rank, address));
+        self.put("url", member, value);
+    }
+
+    /// Says which kind of server it is, unless it is a program.
+    fn kind(&mut self) {
+        let has = |name: &str| self.out.iter().any(|member| member.name == name);
+        let (has_command, url) = (has("command"), self.out.iter().find(|member| member.name == "url").cloned());
+        let Some(word) = self.word.take() else {
+            // With both, the reader of entries says what is wrong.
+            if let (false, Some(url), Some((_, address))) = (has_command, &url, self.address) {
+                let kind = self.guess(url, address);
+                self.put("type", url, Value::Text(kind.to_owned()));
+            }
+            return;
+        };
+        let Some(text) = word.node.as_text() else {
+            return self.put("type", &word, word.node.value.clone());
+        };
+        let kind = match (text.to_ascii_lowercase().replace(['-', '_'], "").as_str(), &url) {
+            ("stdio" | "local", _) => return self.put("type", &word, Value::Text("stdio".to_owned())),
+            ("remote", Some(url)) => self.guess(url, Address::Either),
+            ("http" | "streamablehttp" | "remote", _) => "http",
+            ("sse", _) => "sse",
+            _ => text,
+        };
+        let kind = kind.to_owned();
+        self.put("type", &word, Value::Text(kind));
+    }
+
+    fn guess(&mut self, url: &Member, address: Address) -> &'static str {
+        let path = url.node.as_text().unwrap_or_default().split(['?', '#']).next().unwrap_or_default();
+        match address {
+            Address::Http => "http",
+            Address::Sse => "sse",
+            Address::Either if path.trim_end_matches('/').ends_with("/sse") => {
+                let client = self.client();
+                self.texts.note(format!("`type` is `sse`, as the address looks; {client} finds out by trying"));
+                "sse"
+            }
+            Address::Either => "http",
+        }
+    }
+
+    fn time(&mut self, member: &Member, name: &str, unit: f64, bounds: &[&str]) {
+        let number = match &member.node.value {
+            Value::Number(number) => number.as_f64().filter(|number| *number > 0.0),
+            _ => None,
+        };
+        let Some(number) = number else {
+            return self.left_out(name, "it is not a time");
+        };
+        // Documented for Claude Code, where a second is the least.
+        if self.client() == Client::ClaudeCode && number < 1000.0 {
+            return self.left_out(name, "Claude Code takes nothing below 1000 ms");
+        }
+        let mut seconds = number * unit;
+        if seconds > MAX_SECONDS {
+            self.texts.note(format!("`{name}` is 24 hours, the most that can be said here"));
+            seconds = MAX_SECONDS;
+        }
+        let Some(value) = seconds_or_text(seconds) else {
+            return self.left_out(name, "it is not a time");
+        };
+        for bound in bounds {
+            self.put(bound, member, value.clone());
+        }
+    }
+
+    /// The one number of opencode 1, or the object of opencode 2.
+    fn times(&mut self, member: &Member) {
+        let Some(times) = member.node.members() else {
+            return self.time(member, &member.name, 0.001, &["startup_timeout", "list_timeout"]);
+        };
+        for part in times {
+            let name = format!("{}.{}", member.name, part.name);
+            let bounds: &[&str] = match part.name.as_str() {
+                "startup" => &["startup_timeout"],
+                "catalog" => &["list_timeout"],
+                "execution" => &["call_timeout"],
+                "request" => &["list_timeout", "call_timeout"],
+                _ => {
+                    self.left_out(&name, "it is not a known field");
+                    continue;
+                }
+            };
+            self.time(part, &name, 0.001, bounds);
+        }
+    }
+
+    /// Names, or objects of a name and where the variable is.
+    fn inherited(&mut self, member: &Member) {
+        let Value::List(nodes) = &member.node.value else {
+            return self.put("inherit_env", member, member.node.value.clone());
+        };
+        let mut names = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            match node.text("name") {
+                Some(name) if node.text("source") == Some("remote") => {
+                    self.left_out(&format!("{}.{name}", member.name), "it is a variable of another machine");
+                }
+                Some(name) => names.push(Node { at: node.at.clone(), value: Value::Text(name.to_owned()) }),
+                None => names.push(node.clone()),
+            }
+        }
+        if !names.is_empty() {
+            self.put("inherit_env", member, Value::List(names));
+        }
+    }
+
+    fn variable_headers(&mut self, member: &Member) {
+        let Some(members) = member.node.members() else {
+            return self.put("headers", member, member.node.value.clone());
+        };
+        let headers = members.iter().filter_map(|header| {
+            let value = self.variable(&format!("{}.{}", member.name, header.name), &header.node, "")?;
+            Some(placed(&header.name, header, value))
+        });
+        let headers: Vec<Member> = headers.collect();
+        if !headers.is_empty() {
+            self.merge("headers", member, headers);
+        }
+    }
+
+    fn bearer(&mut self, member: &Member) {
+        if let Some(value) = self.variable(&member.name, &member.node, "Bearer ") {
+            self.merge("headers", member, vec![placed("Authorization", member, value)]);
+        }
+    }
+
+    /// The placeholder of the variable that `node` names.
+    fn variable(&mut self, place: &str, node: &Node, prefix: &str) -> Option<Value> {
+        match node.as_text().filter(|name| is_name(name)) {
+            Some(name) => Some(Value::Text(format!("{prefix}${{{name}}}"))),
+            None => {
+                self.left_out(place, "it is not the name of a variable");
+                None
+            }
+        }
+    }
+
+    /// Honours what the file says beside its entries.
+    fn switch(&mut self, name: &str, at: &Range<usize>) {
+        let Some((_, setting)) = self.texts.origin().off.iter().find(|(off, _)| *off == name) else {
+            return;
+        };
+        self.out.retain(|member| !matches!(&*member.name, "enabled" | "disabled"));
+        let node = Node { at: at.clone(), value: Value::Bool(false) };
+        self.out.push(Member { name: "enabled".to_owned(), name_at: at.clone(), node });
+        self.texts.note(format!("`{setting}` switches it off"));
+    }
+}
+
+/// A member of ours with the place of one of theirs.
+fn placed(name: &str, member: &Member, value: Value) -> Member {
+    Member { name: name.to_owned(), name_at: member.name_at.clone(), node: Node { at: member.node.at.clone(), value } }
+}
+
+/// Whole seconds as a number, anything else in milliseconds: `30`, `"1500ms"`.
+fn seconds_or_text(seconds: f64) -> Option<Value> {
+    let milliseconds = std::time::Duration::try_from_secs_f64(seconds).ok()?.as_millis();
+    if milliseconds == 0 {
+        return None;
+    }
+    let whole = u64::try_from(milliseconds / 1000).ok().filter(|_| milliseconds % 1000 == 0);
+    Some(match whole {
+        Some(seconds) => Value::Number(Number::from(seconds)),
+        None => Value::Text(format!("{milliseconds}ms")),
+    })
+}

@@ -1,0 +1,168 @@
+//! What servers wrote to stderr and to their log.
+
+use crate::{Store, StoreError};
+
+/// Lines that are kept of one server; the oldest go first.
+const MAX_LINES: i64 = 2_000;
+
+/// Lines that are kept in all.
+const MAX_ALL: i64 = 50_000;
+
+/// Bytes of one line; what is longer is cut.
+const MAX_TEXT: usize = 8 * 1024;
+
+/// One line of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// The order in which lines arrived; 0 for one that is not kept yet.
+    pub id: i64,
+    /// The server's name.
+    pub server: String,
+    /// The file that it is configured in; empty when it is in none. Two projects may have servers of one name.
+    pub source: String,
+    /// When, in milliseconds since 1970.
+    pub at: i64,
+    /// What kind of line, in a word such as `stderr`.
+    pub kind: String,
+    /// What it says. Untrusted.
+    pub text: String,
+}
+
+/// Which lines to read.
+#[derive(Clone, Debug, Default)]
+pub struct LogQuery {
+    /// Of these servers (name and file); of all when there is none.
+    pub servers: Vec<(String, String)>,
+    /// Only lines after this one.
+    pub after: i64,
+    /// At most so many, the newest.
+    pub limit: usize,
+}
+
+type Row = (i64, String, String, i64, String, String);
+
+impl From<Row> for LogLine {
+    fn from((id, server, source, at, kind, text): Row) -> Self {
+        Self { id, server, source, at, kind, text }
+    }
+}
+
+impl Store {
+    /// Keeps `lines`, in their order, and lets the oldest go: 2,000 are kept of one server and 50,000 in all, each of at
+    /// most 8 KiB. Their ids are given out here.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails; none of them is kept then.
+    pub async fn keep_log(&self, lines: &[LogLine]) -> Result<(), StoreError> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let error = || self.error("keeping the log of a server");
+        let mut transaction = self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(error())?;
+        for line in lines {
+            let end = line.text.floor_char_boundary(MAX_TEXT);
+            sqlx::query("INSERT INTO server_log (server, source, at, kind, text) VALUES (?, ?, ?, ?, ?)")
+                .bind(&line.server)
+                .bind(&line.source)
+                .bind(line.at)
+                .bind(&line.kind)
+                .bind(&line.text[..end])
+                .execute(&mut *transaction)
+                .await
+                .map_err(error())?;
+        }
+        let mut servers: Vec<_> = lines.iter().map(|line| (&line.server, &line.source)).collect();
+        servers.sort();
+        servers.dedup();
+        for (server, source) in servers {
+            sqlx::query(
+                "DELETE FROM server_log WHERE server = ?1 AND source = ?2 AND id <= (SELECT id FROM server_log \
+                 WHERE server = ?1 AND source = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3)",
+            )
+            .bind(server)
+            .bind(source)
+            .bind(MAX_LINES)
+            .execute(&mut *transaction)
+            .await
+            .map_err(error())?;
+        }
+        sqlx::query("DELETE FROM server_log WHERE id <= (SELECT id FROM server_log ORDER BY id DESC LIMIT 1 OFFSET ?)")
+            .bind(MAX_ALL)
+            .execute(&mut *transaction)
+            .await
+            .map_err(error())?;
+        transaction.commit().await.map_err(error())
+    }
+
+    /// The newest lines that `query` asks for, the oldest of them first.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn log(&self, query: &LogQuery) -> Result<Vec<LogLine>, StoreError> {
+        let mut builder = sqlx::QueryBuilder::<sqlx::Sqlite>::new(
+            "SELECT id, server, source, at, kind, text FROM server_log WHERE id > ",
+        );
+        builder.push_bind(query.after);
+        for (index, (server, source)) in query.servers.iter().enumerate() {
+            builder.push(if index == 0 { " AND (" } else { " OR " });
+            builder.push("(server = ").push_bind(server).push(" AND source = ").push_bind(source).push(")");
+        }
+        if !query.servers.is_empty() {
+            builder.push(")");
+        }
+        builder.push(" ORDER BY id DESC LIMIT ").push_bind(i64::try_from(query.limit).unwrap_or(i64::MAX));
+        let rows: Vec<Row> =
+            builder.build_query_as().fetch_all(&self.pool).await.map_err(self.error("reading the log of a server"))?;
+        Ok(rows.into_iter().rev().map(LogLine::from).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(server: &str, text: impl Into<String>) -> LogLine {
+        let (server, text) = (server.to_owned(), text.into());
+        LogLine { id: 0, server, source: "/f".to_owned(), at: 1, kind: "stderr".to_owned(), text }
+    }
+
+    async fn texts(store: &Store, query: LogQuery) -> Vec<String> {
+        store.log(&query).await.unwrap().into_iter().map(|line| line.text).collect()
+    }
+
+    async fn store(folder: &tempfile::TempDir) -> Store {
+        Store::open(folder.path().join("toolrack.db")).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_newest_lines_of_a_server_come_back_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(&folder).await;
+        let lines = [line("a", "1"), line("b", "x"), line("a", "2"), line("a", "3")];
+        store.keep_log(&lines).await.unwrap();
+        let of = |server: &str, source: &str| LogQuery {
+            servers: vec![(server.to_owned(), source.to_owned())],
+            limit: 2,
+            ..LogQuery::default()
+        };
+        assert_eq!(texts(&store, of("a", "/f")).await, ["2", "3"]);
+        assert!(texts(&store, of("a", "/other")).await.is_empty());
+        let all = store.log(&LogQuery { limit: 9, ..LogQuery::default() }).await.unwrap();
+        assert_eq!(all.len(), 4);
+        let newer = LogQuery { after: all[2].id, limit: 9, ..LogQuery::default() };
+        assert_eq!(texts(&store, newer).await, ["3"]);
+    }
+
+    #[tokio::test]
+    async fn old_lines_go_and_long_ones_are_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(&folder).await;
+        store.keep_log(&[line("quiet", "ä".repeat(MAX_TEXT))]).await.unwrap();
+        let flood: Vec<_> = (0..MAX_LINES + 10).map(|number| line("loud", number.to_string())).collect();
+        store.keep_log(&flood).await.unwrap();
+        let all = texts(&store, LogQuery { limit: usize::MAX, ..LogQuery::default() }).await;
+        assert_eq!(all.len() as i64, MAX_LINES + 1);
+        assert_eq!(all[0].len(), MAX_TEXT);
+        assert_eq!(all[1], "10");
+    }
+}
