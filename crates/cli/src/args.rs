@@ -259,8 +259,9 @@ pub(crate) struct WhyArgs {
        toolrack add [OPTIONS] NAME URL [OPTIONS]",
     after_help = "Examples:
   toolrack add fs -- npx -y @modelcontextprotocol/server-filesystem .
-  toolrack add gh -e GITHUB_TOKEN='${GITHUB_TOKEN}' -- docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server
-  toolrack add docs https://example.com/mcp -H 'Authorization: Bearer ${DOCS_TOKEN}'
+  toolrack add gh -e GITHUB_TOKEN='${GITHUB_TOKEN}' -- \\
+    docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server
+  toolrack add docs https://example.com/mcp -H 'X-Api-Key: ${DOCS_KEY}'
 
 ${NAME} is stored as it is typed and filled in from the environment when the server is connected."
 )]

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, process::ExitCode, sync::Arc};
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use toolrack_config::Environment;
 
 use crate::{
@@ -40,22 +40,35 @@ pub(crate) fn run(words: Vec<OsString>) -> ExitCode {
 
 /// Help and versions are data and no mistake; everything else that clap says is one.
 fn misunderstood(error: &clap::Error, words: &[OsString], environment: &Environment) -> Exit {
+    let words = words.iter().map_while(|word| word.to_str().filter(|word| *word != "--"));
+    let json = words.clone().any(|word| word == "--json");
+    let screen = Screen::new(&Global { json, color: color_in(words), ..Global::default() }, environment);
     if !error.use_stderr() {
-        let _ = error.print();
+        screen.usage(error);
         return Exit::Ok;
     }
-    let typed = words.iter().take_while(|word| *word != "--");
-    if typed.into_iter().any(|word| word == "--json") {
-        let global = Global { json: true, color: Color::Never, ..Global::default() };
+    if json {
         let rendered = error.render().to_string();
         let lines: Vec<_> = rendered.lines().map(str::trim).collect();
         let message = lines.first().copied().unwrap_or_default();
         let message = message.strip_prefix("error: ").unwrap_or(message);
-        Screen::new(&global, environment).failure(&Failure::usage(message).hint("toolrack --help"));
+        screen.failure(&Failure::usage(message).hint("toolrack --help"));
     } else {
-        let _ = error.print();
+        screen.usage(error);
     }
     Exit::Usage
+}
+
+/// What was said of colour in words that could not be understood as a whole.
+fn color_in<'a>(mut words: impl Iterator<Item = &'a str>) -> Color {
+    let mut color = Color::default();
+    while let Some(word) = words.next() {
+        let when = if word == "--color" { words.next() } else { word.strip_prefix("--color=") };
+        if let Some(Ok(named)) = when.map(|when| Color::from_str(when, false)) {
+            color = named;
+        }
+    }
+    color
 }
 
 fn start(cli: Cli, words: Vec<OsString>, environment: Environment, screen: &Arc<Screen>) -> Result<Exit, Failure> {

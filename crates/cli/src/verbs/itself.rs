@@ -45,7 +45,7 @@ async fn completions(args: &CompletionsArgs, words: &[OsString], screen: &Screen
     if screen.json() {
         screen.document(&Script { shell: args.shell.name(), script: &script }).await?;
     } else {
-        screen.page(script).await?;
+        screen.verbatim(script).await?;
     }
     Ok(Exit::Ok)
 }
@@ -55,7 +55,7 @@ async fn show_manual(screen: &Screen) -> Result<Exit, Failure> {
     if screen.json() {
         screen.document(&page).await?;
     } else {
-        screen.page(page.roff).await?;
+        screen.verbatim(page.roff).await?;
     }
     Ok(Exit::Ok)
 }

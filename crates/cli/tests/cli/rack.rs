@@ -177,6 +177,23 @@ fn without_estimates(text: &str) -> String {
     )
 }
 
+/// Every command that the help names, and the commands below those, as they are typed; first the program alone.
+pub(crate) fn commands_of_help(rack: &Rack) -> Vec<Vec<String>> {
+    let mut found = vec![Vec::new()];
+    let mut at = 0;
+    while let Some(command) = found.get(at).cloned() {
+        let args: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
+        let help = rack.run(&args).ends_with(0).stdout;
+        let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+        // Lines that go on from the one before are indented further.
+        let names = listed
+            .filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next().filter(|_| !line.starts_with("   ")));
+        found.extend(names.map(|name| [command.clone(), vec![name.to_owned()]].concat()));
+        at += 1;
+    }
+    found
+}
+
 /// A file in the working folder of `rack`.
 pub(crate) fn work_file(rack: &Rack, name: &str, content: &str) -> PathBuf {
     rack.home.write(PathBuf::from("work").join(name), content)
