@@ -15,6 +15,8 @@ mod config;
 #[cfg(test)]
 mod diagnose;
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod import;
 #[cfg(test)]
 mod lists;
