@@ -10,6 +10,7 @@ mod fuzz;
 mod peers;
 mod report;
 mod run;
+mod shells;
 mod test;
 mod tools;
 
@@ -21,7 +22,7 @@ Usage: cargo xtask <COMMAND>
   test [--quick] [NEXTEST ARGS]  everything: installs what tests need, checks, fuzzes briefly, runs all tests
                                  --quick: only the tests, with what is installed already
   check                          formatting, lints, documentation; no tests
-  install                        the real MCP servers that tests talk to, into .cache/
+  install                        the real MCP servers that tests talk to, into .cache/; on Debian the shells, for root or CI
   fuzz [TARGET [INPUT]] [--seconds N]
                                  each target (or one) for N seconds (10), or one target on one input
   deny                           licences, sources and forbidden dependencies (installs cargo-deny if need be)
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         }
         ("install", []) => {
             peers::install(&mut report);
+            shells::install(&mut report);
             Ok(())
         }
         ("deny", []) => {

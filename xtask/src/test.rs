@@ -3,6 +3,7 @@
 use crate::peers::{self, Peers};
 use crate::report::{Report, Step};
 use crate::run::{cargo, output, show};
+use crate::shells;
 use crate::tools::NEXTEST;
 use crate::{check, fuzz};
 
@@ -12,6 +13,7 @@ pub(crate) fn all(report: &mut Report, arguments: &[String]) {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).filter(|argument| *argument != "--quick").collect();
     let peers = if quick { Peers::found() } else { peers::install(report) };
     if !quick {
+        shells::install(report);
         check::all(report);
         check::deny_where_it_is(report);
         fuzz::run(report, &fuzz::Plan::default());
@@ -26,7 +28,7 @@ pub(crate) fn all(report: &mut Report, arguments: &[String]) {
 /// Run by hand, without the variables, they fail and say what is missing.
 fn run(peers: &Peers, arguments: &[&str]) -> Step {
     let nextest = || NEXTEST.installed();
-    let missing: Vec<_> = peers.missing().collect();
+    let missing: Vec<_> = peers.missing().chain(shells::missing()).collect();
     let without: Vec<_> = missing.iter().map(|(module, _)| format!("test(/(^|::){module}::/)")).collect();
     let mut run = nextest()?;
     run.args(["run", "--workspace", "--locked", "--profile", "ci"]).args(arguments).envs(peers.variables());

@@ -1,11 +1,13 @@
 //! What was typed. Nothing here looks at the world; what it means is worked out by the verbs.
 
-use std::{path::PathBuf, time::Duration};
-
+mod itself;
 mod manage;
+
+use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+pub(crate) use itself::{AboutItself, CompletionsArgs, ManArgs, Shell};
 pub(crate) use manage::{
     AddJsonArgs, ConfigVerb, DoctorArgs, GetArgs, ImportArgs, LogsArgs, PendingArgs, Program, RemoveArgs, SwitchArgs,
     TestArgs, TrustArgs, UntrustArgs,
@@ -132,6 +134,8 @@ pub(crate) enum Verb {
     /// Show which configuration files count, what they add up to, and what is wrong with them
     #[command(subcommand)]
     Config(ConfigVerb),
+    #[command(flatten)]
+    Itself(AboutItself),
 }
 
 /// Verbs that may be narrowed to some servers.
@@ -255,8 +259,9 @@ pub(crate) struct WhyArgs {
        toolrack add [OPTIONS] NAME URL [OPTIONS]",
     after_help = "Examples:
   toolrack add fs -- npx -y @modelcontextprotocol/server-filesystem .
-  toolrack add gh -e GITHUB_TOKEN='${GITHUB_TOKEN}' -- docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server
-  toolrack add docs https://example.com/mcp -H 'Authorization: Bearer ${DOCS_TOKEN}'
+  toolrack add gh -e GITHUB_TOKEN='${GITHUB_TOKEN}' -- \\
+    docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server
+  toolrack add docs https://example.com/mcp -H 'X-Api-Key: ${DOCS_KEY}'
 
 ${NAME} is stored as it is typed and filled in from the environment when the server is connected."
 )]

@@ -25,6 +25,11 @@ use fence::Fence;
 /// The name under which it is configured.
 pub(crate) const NAME: &str = "builtin";
 
+/// Its tools, without a connection.
+pub(crate) fn tools() -> Vec<rmcp::model::Tool> {
+    Builtin::tool_router().list_all()
+}
+
 /// The server; one value serves one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Builtin {

@@ -124,6 +124,43 @@ impl Look {
     }
 }
 
+/// Columns that a continued line is indented by where nothing stands in columns.
+const HANG: usize = 4;
+/// No terminal is taken for narrower than this.
+const NARROWEST: usize = 20;
+
+impl Look {
+    /// `page` with lines that are too wide for the terminal continued on the next: below the last column of a line that
+    /// has columns, and a little further in otherwise. Nothing is lost. Colour may be in it already.
+    pub(crate) fn wrap(self, page: &str) -> String {
+        if self.width == usize::MAX {
+            return page.to_owned();
+        }
+        let width = self.width.max(NARROWEST);
+        let lines = page.split('\n').map(|line| {
+            if textwrap::core::display_width(line) <= width {
+                return line.to_owned();
+            }
+            let indent = " ".repeat(hang(line, width));
+            let options = textwrap::Options::new(width)
+                .subsequent_indent(&indent)
+                .word_separator(textwrap::WordSeparator::AsciiSpace)
+                .word_splitter(textwrap::WordSplitter::NoHyphenation)
+                .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit);
+            textwrap::wrap(line, options).join("\n")
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Where the continuation of a line begins: at its last column, if that leaves room.
+fn hang(line: &str, width: usize) -> usize {
+    let plain = anstream::adapter::strip_str(line).to_string();
+    let indent = plain.len() - plain.trim_start().len();
+    let last = plain.trim_end().rfind("  ").map_or(0, |at| plain[..at].width() + 2);
+    if last > indent && last <= width / 2 { last } else { (indent + HANG).min(width / 2) }
+}
+
 /// One field of a line.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
@@ -213,6 +250,39 @@ mod tests {
         assert_eq!(PLAIN.clip("a longer line", 10), "a longe...");
         assert_eq!(PLAIN.clip("日本語日本語", 9), "日本語...");
         assert_eq!(PLAIN.clip("anything", 0), "...");
+    }
+
+    #[test]
+    fn a_line_that_is_too_wide_goes_on_below_its_last_column() {
+        let look = Look { unicode: true, width: 40 };
+        let line =
+            format!("{} gone  stdio  {}", paint(Tone::Bad, "✘"), paint(Tone::Bad, "failed because it was not there"));
+        let wrapped = look.wrap(&line);
+        assert_eq!(
+            anstream::adapter::strip_str(&wrapped).to_string(),
+            "✘ gone  stdio  failed because it was not\n               there"
+        );
+        let prose = "  error: a word, and some more words that say why it is so";
+        assert_eq!(look.wrap(prose), "  error: a word, and some more words\n      that say why it is so");
+        assert_eq!(Look { width: usize::MAX, ..look }.wrap(prose), prose);
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal_and_nothing_is_lost() {
+        let words =
+            ["short", "日本語", "averyveryverylongwordwithoutanyblankinit/and/on/and/on", "\u{1b}[31mred\u{1b}[0m", ""];
+        for width in [0, 1, 20, 37, 80] {
+            let look = Look { unicode: true, width };
+            for start in 0..words.len() {
+                let page: Vec<_> = (0..12).map(|at| words[(start + at * 3) % words.len()]).collect();
+                let page = format!("  {}\n\nnext  {}\n", page.join(" "), page.join("  "));
+                let plain = |text: &str| anstream::adapter::strip_str(text).to_string();
+                let wrapped = plain(&look.wrap(&page));
+                assert!(wrapped.lines().all(|line| line.width() <= width.max(NARROWEST)), "{width}: {wrapped}");
+                let solid = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
+                assert_eq!(solid(&wrapped), solid(&plain(&page)));
+            }
+        }
     }
 
     #[test]

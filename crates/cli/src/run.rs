@@ -2,11 +2,12 @@
 
 use std::{ffi::OsString, process::ExitCode, sync::Arc};
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use toolrack_config::Environment;
 
 use crate::{
-    args::{Cli, Color, Global},
+    args::{Cli, Color, Global, Verb},
+    completion,
     error::{Exit, Failure},
     log,
     screen::Screen,
@@ -18,6 +19,9 @@ use crate::{
 /// Runs the command that `words` (with the program's name in front) ask for.
 pub(crate) fn run(words: Vec<OsString>) -> ExitCode {
     let environment = Environment::of_process();
+    if completion::answer_if_asked(&words, &environment) {
+        return Exit::Ok.into();
+    }
     let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
         Err(error) => return misunderstood(&error, &words, &environment).into(),
@@ -36,22 +40,35 @@ pub(crate) fn run(words: Vec<OsString>) -> ExitCode {
 
 /// Help and versions are data and no mistake; everything else that clap says is one.
 fn misunderstood(error: &clap::Error, words: &[OsString], environment: &Environment) -> Exit {
+    let words = words.iter().map_while(|word| word.to_str().filter(|word| *word != "--"));
+    let json = words.clone().any(|word| word == "--json");
+    let screen = Screen::new(&Global { json, color: color_in(words), ..Global::default() }, environment);
     if !error.use_stderr() {
-        let _ = error.print();
+        screen.usage(error);
         return Exit::Ok;
     }
-    let typed = words.iter().take_while(|word| *word != "--");
-    if typed.into_iter().any(|word| word == "--json") {
-        let global = Global { json: true, color: Color::Never, ..Global::default() };
+    if json {
         let rendered = error.render().to_string();
         let lines: Vec<_> = rendered.lines().map(str::trim).collect();
         let message = lines.first().copied().unwrap_or_default();
         let message = message.strip_prefix("error: ").unwrap_or(message);
-        Screen::new(&global, environment).failure(&Failure::usage(message).hint("toolrack --help"));
+        screen.failure(&Failure::usage(message).hint("toolrack --help"));
     } else {
-        let _ = error.print();
+        screen.usage(error);
     }
     Exit::Usage
+}
+
+/// What was said of colour in words that could not be understood as a whole.
+fn color_in<'a>(mut words: impl Iterator<Item = &'a str>) -> Color {
+    let mut color = Color::default();
+    while let Some(word) = words.next() {
+        let when = if word == "--color" { words.next() } else { word.strip_prefix("--color=") };
+        if let Some(Ok(named)) = when.map(|when| Color::from_str(when, false)) {
+            color = named;
+        }
+    }
+    color
 }
 
 fn start(cli: Cli, words: Vec<OsString>, environment: Environment, screen: &Arc<Screen>) -> Result<Exit, Failure> {
@@ -59,7 +76,11 @@ fn start(cli: Cli, words: Vec<OsString>, environment: Environment, screen: &Arc<
         .enable_all()
         .build()
         .map_err(|error| Failure::new(Exit::Other, "INTERNAL", format!("cannot start: {error}")))?;
-    let result = runtime.block_on(to_the_end(cli, words, environment, screen));
+    let result = match cli.verb {
+        // It looks at nothing outside of the program, and so it works where nothing else does: in a package's build.
+        Verb::Itself(verb) => runtime.block_on(verbs::itself::run(verb, &words, screen)),
+        _ => runtime.block_on(to_the_end(cli, words, environment, screen)),
+    };
     // A thread that waits for the terminal would hold an orderly shutdown up for ever.
     runtime.shutdown_background();
     result

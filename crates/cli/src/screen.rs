@@ -97,11 +97,19 @@ impl Screen {
         self.interactive
     }
 
-    /// Prints data for people, with a line end. Empty text prints nothing.
+    /// Prints a page for people, with a line end; on a terminal no line is wider than that. Empty text prints nothing.
+    ///
+    /// # Errors
+    /// As [`Self::verbatim`].
+    pub(crate) async fn page(&self, text: String) -> Result<(), Failure> {
+        self.verbatim(self.look.wrap(&text)).await
+    }
+
+    /// Prints what must stay as it is: what a tool said, a script. A line end is added; empty text prints nothing.
     ///
     /// # Errors
     /// When stdout cannot be written. That its reader went away is no error.
-    pub(crate) async fn page(&self, mut text: String) -> Result<(), Failure> {
+    pub(crate) async fn verbatim(&self, mut text: String) -> Result<(), Failure> {
         if text.is_empty() {
             return Ok(());
         }
@@ -139,7 +147,7 @@ impl Screen {
     /// A message beside the data; dropped by `--quiet`.
     pub(crate) fn note(&self, message: &str) {
         if !self.quiet {
-            self.to_stderr(&format!("{}\n", text::for_line(message)));
+            self.say(&text::for_line(message));
         }
     }
 
@@ -147,13 +155,14 @@ impl Screen {
     pub(crate) fn warning(&self, message: &str) {
         if !self.quiet {
             let label = paint(Tone::Waiting, "warning:");
-            self.to_stderr(&format!("{label} {}\n", text::for_line(message)));
+            self.say(&format!("{label} {}", text::for_line(message)));
         }
     }
 
-    /// Lines for the person who is being asked something; safe to print as they are.
+    /// Lines for the person at the terminal; safe to print as they are.
     pub(crate) fn say(&self, lines: &str) {
-        self.to_stderr(&format!("{lines}\n"));
+        let look = Look { width: columns_of(io::stderr()), ..self.look };
+        self.to_stderr(&format!("{}\n", look.wrap(lines)));
     }
 
     /// A question, with the cursor left behind it until [`Self::answered`].
@@ -211,7 +220,7 @@ impl Screen {
     /// something was lost.
     pub(crate) fn problem(&self, problem: &Problem) {
         if problem.is_error() || !self.quiet {
-            self.to_stderr(&format!("{problem}\n"));
+            self.say(&problem.to_string());
         }
     }
 
@@ -223,7 +232,18 @@ impl Screen {
         } else {
             let lines = failure.for_people();
             let lines = lines.replacen("error:", &paint(Tone::Bad, "error:"), 1);
-            self.to_stderr(&format!("{lines}\n"));
+            self.say(&lines);
+        }
+    }
+
+    /// What is said about the command line itself: help is data, a mistake in it a message.
+    pub(crate) fn usage(&self, error: &clap::Error) {
+        let text = error.render().ansi().to_string();
+        if error.use_stderr() {
+            self.say(text.trim_end());
+        } else {
+            let mut stdout = AutoStream::new(io::stdout().lock(), self.choice(&io::stdout()));
+            let _ = stdout.write_all(self.look.wrap(&text).as_bytes()).and_then(|()| stdout.flush());
         }
     }
 

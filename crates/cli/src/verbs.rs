@@ -11,6 +11,7 @@ mod edits;
 mod get;
 mod import;
 mod input;
+pub(crate) mod itself;
 mod list;
 mod logs;
 mod prompts;
@@ -63,6 +64,7 @@ pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result
         Verb::Untrust(args) => trust::untrust(args, world).await,
         Verb::Doctor(args) => doctor::run(args, world).await,
         Verb::Config(verb) => config::run(verb, world).await,
+        Verb::Itself(verb) => itself::run(verb, words, &world.screen).await,
     }
 }
 

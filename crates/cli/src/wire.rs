@@ -2,12 +2,12 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
 use toolrack_config::{
-    Entry, Environment, Interpolate, Loaded, Places, Problem, Request, Unset,
+    Entry, Environment, Interpolate, Loaded, Places, Problem, Request, Scope, Unset,
     trust::{Candidate, Ledger, NoLedger},
 };
 use toolrack_host::{
@@ -20,6 +20,7 @@ use crate::{
     args::Global,
     asker::Terminal,
     builtin::{self, Builtin},
+    completion::notebook::{Configured, Notebook, Tool},
     error::{Exit, Failure, in_words, with_causes},
     keep::LogKeeper,
     screen::Screen,
@@ -49,6 +50,8 @@ pub(crate) struct World {
     secrets: Arc<Interpolate>,
     /// Keeps what servers say in the store.
     log: OnceLock<LogKeeper>,
+    /// The servers as they were configured when they were connected.
+    configured: Mutex<Vec<Configured>>,
     /// Set when a verb connects; closed at the end, whatever happened in between.
     host: OnceLock<Host>,
 }
@@ -63,7 +66,7 @@ impl World {
         })?;
         let places = Places::from_env(&environment).map_err(|error| Failure::config(error.to_string()))?;
         let roots = global.root.iter().map(|folder| root(folder)).collect::<Result<_, _>>()?;
-        let store = match Store::open(places.data().join("toolrack.db")).await {
+        let store = match Store::open(database(&places)).await {
             Ok(store) => Some(store),
             Err(error) => {
                 screen.warning(&with_causes(&error));
@@ -73,8 +76,21 @@ impl World {
         let has_proxy = PROXIES.iter().any(|name| environment.get(name).is_some_and(|value| !value.is_empty()));
         let secrets = Arc::new(Interpolate::new(environment.clone(), Unset::Error));
         screen.conceal(Arc::clone(&secrets));
-        let (terminal, log, host) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Ok(Self { screen, places, folder, environment, global, roots, has_proxy, store, terminal, secrets, log, host })
+        Ok(Self {
+            screen,
+            places,
+            folder,
+            environment,
+            global,
+            roots,
+            has_proxy,
+            store,
+            secrets,
+            configured: Mutex::default(),
+            terminal: OnceLock::new(),
+            log: OnceLock::new(),
+            host: OnceLock::new(),
+        })
     }
 
     /// Reads the configuration and shows what is wrong with it.
@@ -100,19 +116,19 @@ impl World {
         let mut request = Request::new(self.places.clone(), &self.folder);
         request.mcp_config.clone_from(&self.global.mcp_config);
         request.strict = self.global.strict_mcp_config;
-        request.built_in = self.built_in();
+        request.built_in = built_in(&self.folder);
         let approvals = self.approvals().await.unwrap_or_else(|failure| {
             self.screen.warning(&failure.message);
             Vec::new()
         });
-        on_a_thread(request, move |candidate: &Candidate<'_>| {
-            approvals.iter().any(|approval| {
-                approval.project == candidate.project
-                    && approval.name == candidate.name
-                    && approval.hash == candidate.hash
-            })
+        let loaded = on_a_thread(request, move |candidate: &Candidate<'_>| {
+            approvals.iter().any(|approval| approval.covers(candidate.project, candidate.name, candidate.hash))
         })
-        .await
+        .await;
+        if self.host.get().is_none() {
+            *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = configured(&loaded);
+        }
+        loaded
     }
 
     /// Reads these files and nothing else.
@@ -188,7 +204,7 @@ impl World {
     /// For what is useless without it.
     fn store(&self) -> Result<&Store, Failure> {
         self.store.as_ref().ok_or_else(|| {
-            let message = format!("{} cannot be used", self.places.data().join("toolrack.db").display());
+            let message = format!("{} cannot be used", database(&self.places).display());
             Failure::new(Exit::Other, "NO_DATABASE", message).hint("mend what is reported above")
         })
     }
@@ -196,17 +212,6 @@ impl World {
     /// Asks a question that is answered with yes or no; anything but a clear yes is a no.
     pub(crate) async fn confirm(&self, question: &str) -> bool {
         self.terminal().agrees(question).await
-    }
-
-    fn built_in(&self) -> Desired {
-        let Ok(name) = ServerName::new(builtin::NAME) else {
-            return Desired::new();
-        };
-        let folder = self.folder.clone();
-        let server = Native::rmcp(builtin::NAME, move || Builtin::new(folder.clone()));
-        let mut spec = ServerSpec::native(server);
-        spec.source = Source { scope: "built in".to_owned(), path: None };
-        Desired::from([(name, spec)])
     }
 
     /// Connects to the servers of `desired` and waits until each has succeeded or failed once.
@@ -266,9 +271,38 @@ impl World {
         host
     }
 
+    /// Writes down what the connected servers offer, so that a shell can complete it.
+    async fn note_tools(&self, host: &Host) {
+        let configured = std::mem::take(&mut *self.configured.lock().unwrap_or_else(PoisonError::into_inner));
+        let status = host.status();
+        let catalog = host.catalog();
+        let is_connected = |name: &str| {
+            let status = status.iter().find(|server| server.name.as_str() == name);
+            status.is_some_and(|server| matches!(server.state, State::Connected { .. }))
+        };
+        let notebook = Notebook::below(self.places.data());
+        let notes: Vec<(Configured, Vec<Tool>)> = configured
+            .into_iter()
+            .filter(|server| is_connected(&server.name))
+            .map(|server| {
+                let tools = catalog.tools().filter(|tool| tool.server.as_str() == server.name);
+                let tools = tools.map(|entry| Tool::of_mcp(entry.tool())).collect();
+                (server, tools)
+            })
+            .collect();
+        let written = tokio::task::spawn_blocking(move || {
+            for (server, tools) in notes {
+                notebook.write(&server, tools);
+            }
+        });
+        // Whether it worked makes no difference to the command.
+        let _ = written.await;
+    }
+
     /// Stops everything that [`Self::connect`] started, and waits for it.
     pub(crate) async fn close(&self) {
         if let Some(host) = self.host.get() {
+            self.note_tools(host).await;
             host.shutdown().await;
         }
         if let Some(log) = self.log.get() {
@@ -294,6 +328,28 @@ async fn on_a_thread(request: Request, ledger: impl Ledger + Send + 'static) -> 
             Err(_) => std::future::pending().await,
         },
     }
+}
+
+/// The servers that this program carries, for a person in `folder`.
+pub(crate) fn built_in(folder: &Path) -> Desired {
+    let Ok(name) = ServerName::new(builtin::NAME) else {
+        return Desired::new();
+    };
+    let folder = folder.to_owned();
+    let server = Native::rmcp(builtin::NAME, move || Builtin::new(folder.clone()));
+    let mut spec = ServerSpec::native(server);
+    spec.source = Source { scope: "built in".to_owned(), path: None };
+    Desired::from([(name, spec)])
+}
+
+/// The database of the person whose places these are.
+pub(crate) fn database(places: &Places) -> PathBuf {
+    places.data().join("toolrack.db")
+}
+
+/// What completion may know later of the servers in `loaded`. What the program carries needs no note.
+fn configured(loaded: &Loaded) -> Vec<Configured> {
+    loaded.entries.iter().filter(|entry| entry.scope != Scope::BuiltIn).map(Configured::from).collect()
 }
 
 /// A file that was asked for by name and cannot be read as a whole.

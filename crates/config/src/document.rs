@@ -19,10 +19,10 @@ use crate::{
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The widest part of a line that is shown around a mark, in characters.
-const MAX_SHOWN: usize = 100;
+const MAX_SHOWN: usize = 66;
 
 /// How much of a long line is shown before the mark, in characters.
-const SHOWN_BEFORE: usize = 40;
+const SHOWN_BEFORE: usize = 30;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 

@@ -45,6 +45,7 @@ mod placeholder;
 mod places;
 mod problem;
 mod redact;
+mod settings;
 pub mod trust;
 
 pub use environment::Environment;
@@ -53,3 +54,4 @@ pub use load::{ConfigFile, Entry, Loaded, Request, Scope, Shadowed, load};
 pub use places::{NoHome, Places, project_root};
 pub use problem::{Problem, Severity, Snippet};
 pub use redact::redact;
+pub use settings::Settings;

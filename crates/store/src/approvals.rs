@@ -19,6 +19,14 @@ pub struct Approval {
     pub approved_at: i64,
 }
 
+impl Approval {
+    /// Whether it is for the entry `name` of `project` with the content that has this hash.
+    #[must_use]
+    pub fn covers(&self, project: &Path, name: &str, hash: &str) -> bool {
+        self.project == project && self.name == name && self.hash == hash
+    }
+}
+
 type Row = (String, String, String, String, i64);
 
 impl From<Row> for Approval {

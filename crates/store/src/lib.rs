@@ -42,6 +42,9 @@ pub use log::{LogLine, LogQuery};
 /// How long to wait for another process that holds the database.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The same, for those who can do without.
+const BRIEF_PATIENCE: Duration = Duration::from_millis(200);
+
 /// The database. Clones share it.
 ///
 /// One connection does everything, one statement after another; other processes may use the same file at the same time
@@ -60,6 +63,19 @@ impl Store {
     /// [`StoreError`] says what is in the way and what to do. The file is never replaced.
     pub async fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         Self::open_within(path.into(), PATIENCE).await
+    }
+
+    /// Opens the database at `path` if it is there and of the schema that this version writes; changes neither, and
+    /// waits at most 200 ms for another process. `None` when there is nothing that can be read as it is.
+    ///
+    /// For those who only want to know something quickly.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn open_as_it_is(path: impl Into<PathBuf>) -> Result<Option<Self>, StoreError> {
+        let path = path.into();
+        let pool = open::open_as_it_is(&path, BRIEF_PATIENCE).await?;
+        Ok(pool.map(|pool| Self { pool, path }))
     }
 
     async fn open_within(path: PathBuf, patience: Duration) -> Result<Self, StoreError> {

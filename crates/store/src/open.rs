@@ -29,23 +29,8 @@ const STATEMENTS: usize = 32;
 
 pub(crate) async fn open(path: &Path, patience: Duration) -> Result<SqlitePool, StoreError> {
     prepare_file(path)?;
-    let options = SqliteConnectOptions::new()
-        .filename(path)
-        .busy_timeout(patience)
-        // With a write-ahead log, a power cut can undo the last commits and damages nothing.
-        .synchronous(SqliteSynchronous::Normal)
-        .statement_cache_capacity(STATEMENTS);
+    let pool = pool(path, patience).await?;
     let error = |error| StoreError::from_sqlx("opening", path, error);
-    // A pool of one is a queue for the one connection; nobody holds a lock across an await.
-    let pool = SqlitePoolOptions::new()
-        .max_connections(1)
-        .acquire_timeout(patience + Duration::from_secs(1))
-        .idle_timeout(None)
-        .max_lifetime(None)
-        .test_before_acquire(false)
-        .connect_with(options)
-        .await
-        .map_err(error)?;
     let mut connection = pool.acquire().await.map_err(error)?;
     let result = bring_up_to_date(&mut connection, path, patience).await;
     drop(connection);
@@ -53,6 +38,42 @@ pub(crate) async fn open(path: &Path, patience: Duration) -> Result<SqlitePool, 
         pool.close().await;
     }
     result.map(|()| pool)
+}
+
+/// The database if it can be used without any work on it.
+pub(crate) async fn open_as_it_is(path: &Path, patience: Duration) -> Result<Option<SqlitePool>, StoreError> {
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let pool = pool(path, patience).await?;
+    let error = |error| StoreError::from_sqlx("opening", path, error);
+    let mut connection = pool.acquire().await.map_err(error)?;
+    let found = schema(&mut connection).await;
+    drop(connection);
+    if matches!(found, Ok(SCHEMA)) {
+        return Ok(Some(pool));
+    }
+    pool.close().await;
+    found.map(|_| None).map_err(|error| StoreError::from_sqlx("reading the schema", path, error))
+}
+
+async fn pool(path: &Path, patience: Duration) -> Result<SqlitePool, StoreError> {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .busy_timeout(patience)
+        // With a write-ahead log, a power cut can undo the last commits and damages nothing.
+        .synchronous(SqliteSynchronous::Normal)
+        .statement_cache_capacity(STATEMENTS);
+    // A pool of one is a queue for the one connection; nobody holds a lock across an await.
+    SqlitePoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(patience + Duration::from_secs(1))
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .test_before_acquire(false)
+        .connect_with(options)
+        .await
+        .map_err(|error| StoreError::from_sqlx("opening", path, error))
 }
 
 /// Makes the file before SQLite does, so that it is never readable by others. SQLite gives its companions (`-wal`,

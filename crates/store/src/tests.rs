@@ -280,3 +280,22 @@ async fn connections_that_open_and_write_at_once_lose_nothing() {
         assert_eq!(store.approvals().await.unwrap().len(), CHILDREN);
     }
 }
+
+#[tokio::test]
+async fn a_database_is_opened_as_it_is_only_when_there_is_nothing_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("toolrack.db");
+    assert!(Store::open_as_it_is(&path).await.unwrap().is_none());
+    assert!(!path.exists(), "it was made");
+
+    Store::open(&path).await.unwrap().close().await;
+    let store = Store::open_as_it_is(&path).await.unwrap().unwrap();
+    assert_eq!(store.approvals().await.unwrap(), []);
+    store.close().await;
+
+    std::fs::write(&path, "").unwrap();
+    assert!(Store::open_as_it_is(&path).await.unwrap().is_none());
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 0, "it was brought up to date");
+    std::fs::write(&path, "no database, but long enough to be looked at as one; ".repeat(20)).unwrap();
+    assert!(Store::open_as_it_is(&path).await.is_err());
+}

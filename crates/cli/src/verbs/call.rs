@@ -115,7 +115,7 @@ async fn show(outcome: ToolOutcome, world: &World) -> Result<Exit, Failure> {
         // Its serialised form is the documented shape of `call --json`.
         world.screen.document(&outcome).await?;
     } else {
-        world.screen.page(call::page(&outcome)).await?;
+        world.screen.verbatim(call::page(&outcome)).await?;
         for warning in &outcome.warnings {
             world.screen.warning(warning);
         }

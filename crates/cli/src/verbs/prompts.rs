@@ -53,7 +53,7 @@ pub(super) async fn get(args: PromptArgs, world: &World) -> Result<Exit, Failure
         };
         world.screen.document(&document).await?;
     } else {
-        world.screen.page(prompts::filled_page(&filled)).await?;
+        world.screen.verbatim(prompts::filled_page(&filled)).await?;
     }
     Ok(Exit::Ok)
 }

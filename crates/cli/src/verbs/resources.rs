@@ -51,7 +51,7 @@ pub(super) async fn read(args: ReadArgs, world: &World) -> Result<Exit, Failure>
         let document = ReadDocument { server: server.as_str(), uri: &args.uri, contents: &contents };
         world.screen.document(&document).await?;
     } else {
-        world.screen.page(resources::read_page(&contents)).await?;
+        world.screen.verbatim(resources::read_page(&contents)).await?;
     }
     Ok(Exit::Ok)
 }

@@ -9,6 +9,8 @@ mod builtin;
 #[cfg(test)]
 mod call;
 #[cfg(test)]
+mod completions;
+#[cfg(test)]
 mod config;
 #[cfg(test)]
 mod diagnose;
@@ -25,6 +27,10 @@ mod output;
 #[cfg(test)]
 mod rack;
 #[cfg(test)]
+mod shapes;
+#[cfg(test)]
 mod signals;
+#[cfg(test)]
+mod terminal;
 #[cfg(test)]
 mod trust;

@@ -3,7 +3,7 @@
 use std::{
     fmt::{self, Write as _},
     io::Write as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
 
@@ -38,11 +38,31 @@ impl Rack {
         self
     }
 
+    /// Other programs find the binary by its name.
+    pub(crate) fn with_binary_on_path(self) -> Self {
+        let folder = Path::new(env!("CARGO_BIN_EXE_toolrack")).parent().unwrap().to_owned();
+        let model = self.home.command("model");
+        let path = model.get_envs().find_map(|(name, value)| value.filter(|_| name == "PATH"));
+        let folders: Vec<_> = std::iter::once(folder).chain(std::env::split_paths(path.unwrap())).collect();
+        self.env("PATH", std::env::join_paths(folders).unwrap().into_string().unwrap())
+    }
+
     /// The command, not yet started.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = self.home.command(env!("CARGO_BIN_EXE_toolrack"));
-        command.args(args).envs(self.environment.iter().map(|(name, value)| (*name, value))).stdin(Stdio::null());
+        command.args(args).envs(self.variables()).stdin(Stdio::null());
         command
+    }
+
+    fn variables(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        self.environment.iter().map(|(name, value)| (*name, value))
+    }
+
+    /// Gives another program the environment and the folder that the binary has here.
+    pub(crate) fn dress(&self, command: &mut Command) {
+        let model = self.home.command("model");
+        let variables = model.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        command.env_clear().envs(variables).envs(self.variables()).current_dir(self.home.work());
     }
 
     /// Runs the binary to its end.
@@ -155,6 +175,23 @@ fn without_estimates(text: &str) -> String {
             scrubbed
         },
     )
+}
+
+/// Every command that the help names, and the commands below those, as they are typed; first the program alone.
+pub(crate) fn commands_of_help(rack: &Rack) -> Vec<Vec<String>> {
+    let mut found = vec![Vec::new()];
+    let mut at = 0;
+    while let Some(command) = found.get(at).cloned() {
+        let args: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
+        let help = rack.run(&args).ends_with(0).stdout;
+        let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+        // Lines that go on from the one before are indented further.
+        let names = listed
+            .filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next().filter(|_| !line.starts_with("   ")));
+        found.extend(names.map(|name| [command.clone(), vec![name.to_owned()]].concat()));
+        at += 1;
+    }
+    found
 }
 
 /// A file in the working folder of `rack`.

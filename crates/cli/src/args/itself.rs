@@ -1,0 +1,53 @@
+//! Verbs about the program itself: they look at no configuration and connect to nothing.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// What the program can say of itself.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AboutItself {
+    /// Print the script that makes a shell complete words
+    Completions(CompletionsArgs),
+    /// Print the manual, or write one page for each command
+    Man(ManArgs),
+}
+
+/// `completions`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  bash        echo 'source <(toolrack completions bash)' >> ~/.bashrc
+  zsh         echo 'source <(toolrack completions zsh)' >> ~/.zshrc
+  fish        echo 'toolrack completions fish | source' > ~/.config/fish/completions/toolrack.fish
+  PowerShell  toolrack completions powershell | Out-String | Invoke-Expression
+  elvish      eval (toolrack completions elvish | slurp)
+
+Servers are those of the configuration as it is when you press TAB; nothing is started. Tools are
+those that were there when a server was last connected.")]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+/// A shell that words can be completed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+    #[value(alias = "pwsh")]
+    Powershell,
+    Elvish,
+}
+
+/// `man`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack man | man -l -
+  toolrack man ~/.local/share/man/man1")]
+pub(crate) struct ManArgs {
+    /// Write the pages into this folder, which is made when there is none
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+}

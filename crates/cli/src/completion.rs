@@ -1,0 +1,163 @@
+//! What a shell offers when TAB is pressed.
+//!
+//! [`script`] is what a shell runs once; it makes the shell call this very program on each TAB, with the words so far and
+//! [`VARIABLE`] set. The program then answers from what it knows without connecting to anything ([`known`]): commands,
+//! options, the servers of the configuration, and the tools that a server had when it was last connected ([`notebook`]).
+//!
+//! Nothing here starts a server, uses the network or changes a file. Whatever goes wrong, the answer is that there is
+//! nothing to offer: nobody wants an error in the middle of a line. And a shell puts what it is offered into a command
+//! line, so that only words are offered that every shell takes as they are ([`is_plain`]).
+
+mod bash;
+pub(crate) mod known;
+pub(crate) mod notebook;
+mod offer;
+mod zsh;
+
+use std::{
+    ffi::{OsStr, OsString},
+    io::{self, Write as _},
+    path::Path,
+};
+
+use clap::{CommandFactory, FromArgMatches};
+use clap_complete::env::{Elvish, EnvCompleter, Fish, Powershell};
+use toolrack_config::Environment;
+use toolrack_host::text;
+
+use crate::args::{Cli, Global, Shell};
+use bash::Bash;
+use known::Known;
+use offer::Line;
+use zsh::Zsh;
+
+/// Names the shell that asks what to offer. Set by the scripts, and by nobody else.
+const VARIABLE: &str = "TOOLRACK_COMPLETE";
+
+/// Where the scripts say which word the cursor is in. The name is the library's.
+const INDEX: &str = "_CLAP_COMPLETE_INDEX";
+
+/// Words of one line.
+const MAX_WORDS: usize = 100_000;
+
+/// The name of the command that is completed.
+const COMMAND: &str = "toolrack";
+
+impl Shell {
+    fn named(name: &OsStr) -> Option<Self> {
+        let name = name.to_str()?;
+        [Self::Bash, Self::Zsh, Self::Fish, Self::Powershell, Self::Elvish]
+            .into_iter()
+            .find(|shell| shell.writer().name() == name)
+    }
+
+    /// The shell's name, as it is typed.
+    pub(crate) fn name(self) -> &'static str {
+        self.writer().name()
+    }
+
+    fn writer(self) -> &'static dyn EnvCompleter {
+        match self {
+            Self::Bash => &Bash,
+            Self::Zsh => &Zsh,
+            Self::Fish => &Fish,
+            Self::Powershell => &Powershell,
+            Self::Elvish => &Elvish,
+        }
+    }
+
+    /// Whether its script says which word the cursor is in; otherwise it is the last.
+    fn tells_index(self) -> bool {
+        matches!(self, Self::Zsh | Self::Elvish)
+    }
+}
+
+/// The script that makes `shell` complete the words of `toolrack`. `program` is how this program was called.
+///
+/// # Errors
+/// When the text cannot be put together.
+pub(crate) fn script(shell: Shell, program: &OsStr, folder: Option<&Path>) -> io::Result<String> {
+    let program = Path::new(program);
+    // A name is looked up on the path each time; a path must mean the same in every folder.
+    let program = match folder {
+        Some(folder) if program.components().count() > 1 => folder.join(program),
+        _ => program.to_owned(),
+    };
+    let mut script = Vec::new();
+    shell.writer().write_registration(VARIABLE, COMMAND, COMMAND, &program.to_string_lossy(), &mut script)?;
+    String::from_utf8(script).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// Answers a shell, if it is a shell that asks. `words` is the whole command line of this process.
+///
+/// Returns whether it was.
+pub(crate) fn answer_if_asked(words: &[OsString], environment: &Environment) -> bool {
+    let Some(name) = environment.get(VARIABLE).filter(|name| !name.is_empty()) else {
+        return false;
+    };
+    let mut answer = Vec::new();
+    if let (Some(shell), Ok(folder)) = (Shell::named(name), std::env::current_dir()) {
+        // What fails is nothing to offer: there is nobody to tell why.
+        let _ = answer_to(shell, words, (environment, &folder), &mut answer);
+    }
+    let mut stdout = io::stdout().lock();
+    let _ = stdout.write_all(&answer).and_then(|()| stdout.flush());
+    true
+}
+
+/// Answers `shell`, somewhere.
+fn answer_to(
+    shell: Shell,
+    words: &[OsString],
+    (environment, folder): (&Environment, &Path),
+    answer: &mut Vec<u8>,
+) -> io::Result<()> {
+    let words = words.iter().skip_while(|word| *word != "--").skip(1);
+    let mut words: Vec<OsString> = words.map(|word| unquoted(shell, word)).collect();
+    let last = words.len().saturating_sub(1);
+    let index = environment.get(INDEX).filter(|_| shell.tells_index());
+    let index = index.and_then(|index| index.to_str()?.parse().ok()).unwrap_or(last);
+    if index > MAX_WORDS {
+        return Ok(());
+    }
+    // A word that is not begun yet is not always among them; those behind the cursor play no part.
+    words.resize(index + 1, OsString::new());
+    let (global, line) = read(&words[..index]);
+    let current = words[index].to_string_lossy().into_owned();
+    let known = Known::new(environment.clone(), folder.to_owned(), &global);
+    let mut command = offer::command(Line { shell, folder: folder.to_owned(), current, ..line }, known);
+    shell.writer().write_complete(&mut command, words, Some(folder), answer)
+}
+
+/// What a complete line before the cursor says, as far as it can be understood.
+fn read(before: &[OsString]) -> (Global, Line) {
+    let mut line = Line::default();
+    let matches = Cli::command().ignore_errors(true).try_get_matches_from(before);
+    let Some((verb, matches)) = matches.as_ref().ok().and_then(|matches| matches.subcommand()) else {
+        let global = matches.ok().and_then(|matches| Global::from_arg_matches(&matches).ok());
+        return (global.unwrap_or_default(), line);
+    };
+    line.selector = offer::selector_of(verb).and_then(|id| matches.try_get_one::<String>(&id).ok().flatten().cloned());
+    (Global::from_arg_matches(matches).unwrap_or_default(), line)
+}
+
+/// The word as the program would get it, where a shell hands it over as it was typed.
+fn unquoted(shell: Shell, word: &OsStr) -> OsString {
+    let is_raw = matches!(shell, Shell::Bash | Shell::Zsh);
+    let split = word.to_str().filter(|_| is_raw).and_then(|word| shell_words::split(word).ok());
+    match split.as_deref() {
+        Some([only]) => only.into(),
+        _ => word.to_owned(),
+    }
+}
+
+/// Whether every shell takes `word` as it is: nothing in it is special, invisible, or looks like an option.
+fn is_plain(word: &str) -> bool {
+    let mut characters = word.chars();
+    characters.next().is_some_and(|first| first.is_alphanumeric() || first == '_')
+        && characters.all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '@' | '+' | '/'))
+        && text::for_line(word) == word
+}
+
+#[cfg(test)]
+mod tests;

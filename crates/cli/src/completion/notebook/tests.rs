@@ -1,0 +1,104 @@
+use serde_json::json;
+
+use super::*;
+
+fn tool(name: &str) -> Tool {
+    Tool::new(name, None, &json!({}))
+}
+
+fn server(name: &str, hash: &str) -> Configured {
+    let place = content_hash(&json!(name));
+    Configured { name: name.to_owned(), place, hash: hash.to_owned() }
+}
+
+fn names(tools: &[Tool]) -> Vec<&str> {
+    tools.iter().map(|tool| tool.name.as_str()).collect()
+}
+
+#[test]
+fn what_is_noted_counts_for_the_very_entry_only() {
+    let data = tempfile::tempdir().unwrap();
+    let notebook = Notebook::below(data.path());
+    notebook.write(&server("fs", "one"), vec![tool("read"), tool("write")]);
+    assert_eq!(names(&notebook.read(&server("fs", "one"))), ["read", "write"]);
+    assert_eq!(notebook.read(&server("fs", "two")), []);
+    assert_eq!(notebook.read(&server("other", "one")), []);
+    notebook.write(&server("fs", "two"), vec![tool("list")]);
+    assert_eq!(notebook.read(&server("fs", "one")), [], "the changed entry has taken its place");
+    assert_eq!(names(&notebook.read(&server("fs", "two"))), ["list"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn notes_are_for_their_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let data = tempfile::tempdir().unwrap();
+    let notebook = Notebook::below(data.path());
+    notebook.write(&server("fs", "one"), vec![tool("read")]);
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&notebook.folder), 0o700);
+    assert_eq!(mode(&notebook.file(&server("fs", "one"))), 0o600);
+}
+
+#[test]
+fn a_damaged_note_is_none_and_is_replaced() {
+    let data = tempfile::tempdir().unwrap();
+    let notebook = Notebook::below(data.path());
+    let fs = server("fs", "one");
+    notebook.write(&fs, vec![tool("read")]);
+    for damage in ["", "{", "[]", r#"{"form":99,"hash":"one","tools":[]}"#] {
+        std::fs::write(notebook.file(&fs), damage).unwrap();
+        assert_eq!(notebook.read(&fs), [], "{damage}");
+        notebook.write(&fs, vec![tool("read")]);
+        assert_eq!(names(&notebook.read(&fs)), ["read"]);
+    }
+}
+
+#[test]
+fn there_are_never_too_many_notes() {
+    let data = tempfile::tempdir().unwrap();
+    let notebook = Notebook::below(data.path());
+    for number in 0..MAX_SERVERS + 3 {
+        notebook.write(&server(&number.to_string(), "x"), vec![tool("t")]);
+    }
+    assert_eq!(std::fs::read_dir(&notebook.folder).unwrap().count(), MAX_SERVERS);
+}
+
+#[test]
+fn only_what_a_shell_takes_as_it_is_gets_noted() {
+    let data = tempfile::tempdir().unwrap();
+    let notebook = Notebook::below(data.path());
+    let fs = server("fs", "one");
+    let bad = ["$(id)", "`id`", "a b", "a;b", "-rf", "*", "~", "a\nb", "\u{202e}x", "", "a'b", "!x", "é|"];
+    let mut tools: Vec<_> = bad.iter().map(|name| tool(name)).collect();
+    tools.extend([tool("ok"), tool(&"x".repeat(MAX_NAME + 1)), tool("größe.v2")]);
+    notebook.write(&fs, tools);
+    assert_eq!(names(&notebook.read(&fs)), ["ok", "größe.v2"]);
+}
+
+#[test]
+fn arguments_are_noted_with_the_values_that_they_can_have() {
+    let schema = json!({
+        "properties": {
+            "path": { "type": "string", "description": "Where.\nMore." },
+            "dry": { "type": "boolean" },
+            "mode": { "enum": ["fast", "slow", "$(id)", 5] },
+            "a b": { "type": "string" },
+        },
+    });
+    let tool = Tool::new("t", Some("\u{1b}[31mRed\nsecond line"), &schema);
+    assert_eq!(tool.about, "\\u{1b}[31mRed");
+    let argument = |name: &str| tool.arguments.iter().find(|argument| argument.name == name).unwrap();
+    assert_eq!(tool.arguments.len(), 3);
+    assert_eq!(argument("path").about, "Where.");
+    assert_eq!(argument("path").values, [] as [&str; 0]);
+    assert_eq!(argument("dry").values, ["true", "false"]);
+    assert_eq!(argument("mode").values, ["fast", "slow"]);
+}
+
+#[test]
+fn odd_schemas_are_noted_without_arguments() {
+    for schema in [json!(null), json!([]), json!({ "properties": 5 }), json!({ "properties": { "x": true } })] {
+        assert!(Tool::new("t", None, &schema).arguments.len() <= 1);
+    }
+}

@@ -1,0 +1,183 @@
+//! Which words are offered where.
+//!
+//! An argument is completed by what it is called: `SERVER` by the names of servers, `TOOL` by tools, wherever they stand.
+//! A new command needs nothing but these names; a name that is not in the table is found by a test.
+
+use std::{
+    ffi::{OsStr, OsString},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use clap::{Arg, Command, CommandFactory};
+use clap_complete::{
+    PathCompleter,
+    engine::{ArgValueCompleter, CompletionCandidate, ValueCompleter},
+};
+
+use super::{
+    is_plain,
+    known::{Known, Server},
+    notebook::Argument,
+};
+use crate::args::{Cli, Shell};
+
+/// What is offered for an argument of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Offered {
+    Servers,
+    Tools,
+    /// `server/`, and the rest is typed.
+    OfServers,
+    Arguments,
+    Files,
+    Folders,
+    /// Nobody knows what will be typed.
+    Nothing,
+}
+
+/// By the name that the help shows. What takes one of a few values is completed without being here.
+pub(super) const OFFERED: &[(&str, Offered)] = &[
+    ("SERVER", Offered::Servers),
+    ("TOOL", Offered::Tools),
+    ("PROMPT", Offered::OfServers),
+    ("NAME=VALUE", Offered::Arguments),
+    ("FILE", Offered::Files),
+    ("DIR", Offered::Folders),
+    ("COMMAND | URL", Offered::Files),
+    ("COUNT", Offered::Nothing),
+    ("GLOB", Offered::Nothing),
+    ("NAME", Offered::Nothing),
+    ("NAME[=NEW]", Offered::Nothing),
+    ("NAME[=VALUE]", Offered::Nothing),
+    ("NAME: VALUE", Offered::Nothing),
+    ("JSON", Offered::Nothing),
+    ("TIME", Offered::Nothing),
+    ("URI", Offered::Nothing),
+    ("VARIABLE", Offered::Nothing),
+    ("WORDS", Offered::Nothing),
+];
+
+/// What of the command line decides what is offered.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    pub(super) shell: Shell,
+    /// Where it is typed.
+    pub(super) folder: PathBuf,
+    /// The word that the cursor is in, up to the cursor.
+    pub(super) current: String,
+    /// The tool that is named before it.
+    pub(super) selector: Option<String>,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self { shell: Shell::Bash, folder: PathBuf::new(), current: String::new(), selector: None }
+    }
+}
+
+/// What is offered for `arg`, as the table says; `None` when it is not in it.
+pub(super) fn offered(arg: &Arg) -> Option<Offered> {
+    let name = arg.get_value_names()?.first()?.as_str();
+    OFFERED.iter().find(|(known, _)| *known == name).map(|(_, offered)| *offered)
+}
+
+/// The argument of `verb` that names a tool.
+pub(super) fn selector_of(verb: &str) -> Option<String> {
+    let command = Cli::command();
+    let mut arguments = command.find_subcommand(verb)?.get_positionals();
+    arguments.find(|arg| offered(arg) == Some(Offered::Tools)).map(|arg| arg.get_id().to_string())
+}
+
+/// The whole command line, with what is offered for each argument.
+pub(super) fn command(line: Line, known: Known) -> Command {
+    let line = Arc::new(line);
+    let known = Arc::new(known);
+    complete(Cli::command(), &line, &known)
+}
+
+fn complete(command: Command, line: &Arc<Line>, known: &Arc<Known>) -> Command {
+    // Options would drown what is looked for. The library shows what is hidden when there is nothing else.
+    let hides_options = !line.current.starts_with('-');
+    command
+        .disable_help_flag(hides_options)
+        .disable_version_flag(hides_options)
+        .mut_args(|arg| {
+            let hides = hides_options && !arg.is_positional();
+            let arg = match offered(&arg) {
+                Some(offered) => arg.add(completer(offered, line, known)),
+                None => arg,
+            };
+            if hides { arg.hide(true) } else { arg }
+        })
+        .mut_subcommands(|verb| complete(verb, line, known))
+}
+
+fn completer(offered: Offered, line: &Arc<Line>, known: &Arc<Known>) -> ArgValueCompleter {
+    let (line, known) = (Arc::clone(line), Arc::clone(known));
+    ArgValueCompleter::new(move |current: &OsStr| {
+        let typed = current.to_str().unwrap_or_default();
+        match offered {
+            Offered::Servers => servers(&known, typed, ""),
+            Offered::OfServers => servers(&known, typed, "/"),
+            Offered::Tools => tools(&known, typed),
+            Offered::Arguments => arguments(&known, &line, typed),
+            Offered::Files => paths(&line, current, PathCompleter::file()),
+            Offered::Folders => paths(&line, current, PathCompleter::dir()),
+            Offered::Nothing => Vec::new(),
+        }
+    })
+}
+
+fn candidate(word: impl Into<OsString>, about: &str) -> CompletionCandidate {
+    let about = Some(about).filter(|about| !about.is_empty());
+    CompletionCandidate::new(word).help(about.map(|about| about.to_owned().into()))
+}
+
+fn servers(known: &Known, typed: &str, after: &str) -> Vec<CompletionCandidate> {
+    let fits = |server: &&Server| is_plain(&server.name) && server.name.starts_with(typed);
+    let servers = known.servers().iter().filter(fits);
+    servers.map(|server| candidate(format!("{}{after}", server.name), &server.about)).collect()
+}
+
+/// First the server, then its tools: as with folders and files.
+fn tools(known: &Known, typed: &str) -> Vec<CompletionCandidate> {
+    let Some((server, start)) = typed.split_once('/') else {
+        return servers(known, typed, "/");
+    };
+    if !is_plain(server) {
+        return Vec::new();
+    }
+    let tools = known.tools(server).into_iter();
+    tools
+        .filter(|tool| tool.name.starts_with(start) && is_plain(&tool.name))
+        .map(|tool| candidate(format!("{server}/{}", tool.name), &tool.about))
+        .collect()
+}
+
+/// `path=`, then what is known of its value.
+fn arguments(known: &Known, line: &Line, typed: &str) -> Vec<CompletionCandidate> {
+    let selected = line.selector.as_ref().and_then(|selector| selector.split_once('/'));
+    let tool = selected.and_then(|(server, name)| known.tools(server).into_iter().find(|tool| tool.name == name));
+    let arguments = tool.map(|tool| tool.arguments).unwrap_or_default();
+    let Some((name, start)) = typed.split_once('=') else {
+        return arguments
+            .iter()
+            .filter(|argument| argument.name.starts_with(typed) && is_plain(&argument.name))
+            .map(|argument| candidate(format!("{}=", argument.name), &argument.about))
+            .collect();
+    };
+    let values = arguments.into_iter().find(|argument| argument.name == name).map(|Argument { values, .. }| values);
+    let values = values.unwrap_or_default();
+    if values.is_empty() && !name.ends_with(':') {
+        let paths = paths(line, OsStr::new(start), PathCompleter::any());
+        return paths.into_iter().map(|path| path.add_prefix(format!("{name}="))).collect();
+    }
+    let fits = |value: &&String| value.starts_with(start) && is_plain(value);
+    values.iter().filter(fits).map(|value| candidate(format!("{name}={value}"), "")).collect()
+}
+
+/// Bash knows how to quote the names of files, and completes them where nothing is offered.
+fn paths(line: &Line, typed: &OsStr, completer: PathCompleter) -> Vec<CompletionCandidate> {
+    if line.shell == Shell::Bash { Vec::new() } else { completer.current_dir(&line.folder).complete(typed) }
+}

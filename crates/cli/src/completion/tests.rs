@@ -1,0 +1,195 @@
+use std::path::PathBuf;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::*;
+
+/// A person's files, and a project in which TAB is pressed.
+struct Desk {
+    folder: TempDir,
+}
+
+impl Desk {
+    fn new(servers: serde_json::Value) -> Self {
+        let desk = Self { folder: tempfile::tempdir().unwrap() };
+        desk.write("mcp.json", &json!({ "mcpServers": servers }).to_string());
+        std::fs::create_dir(desk.work()).unwrap();
+        desk
+    }
+
+    fn work(&self) -> PathBuf {
+        self.folder.path().join("work")
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.folder.path().join(name), text).unwrap();
+    }
+
+    /// What is offered for the last of these words.
+    fn offers_in(&self, shell: Shell, words: &[&str]) -> Vec<String> {
+        let home = self.folder.path().to_str().unwrap();
+        let index = (words.len() - 1).to_string();
+        let environment = Environment::new([("TOOLRACK_HOME", home), (INDEX, index.as_str())]);
+        let words: Vec<OsString> = ["toolrack", "--", "toolrack"].iter().chain(words).map(Into::into).collect();
+        let mut answer = Vec::new();
+        answer_to(shell, &words, (&environment, &self.work()), &mut answer).unwrap();
+        String::from_utf8(answer).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    fn offers(&self, words: &[&str]) -> Vec<String> {
+        self.offers_in(Shell::Bash, words)
+    }
+}
+
+fn desk() -> Desk {
+    Desk::new(json!({
+        "fs": { "command": "x" },
+        "web": { "url": "https://example.com/mcp" },
+        "off": { "command": "x", "enabled": false },
+    }))
+}
+
+#[test]
+fn every_argument_of_every_command_has_a_decision() {
+    fn undecided(command: &clap::Command, found: &mut Vec<String>) {
+        for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+            let takes_value = arg.get_num_args().is_none_or(|count| count.takes_values());
+            let is_flag = !takes_value || !arg.get_action().takes_values();
+            if !is_flag && arg.get_possible_values().is_empty() && offer::offered(arg).is_none() {
+                found.push(format!("{}: {}", command.get_name(), arg));
+            }
+        }
+        command.get_subcommands().for_each(|command| undecided(command, found));
+    }
+    let mut command = Cli::command();
+    command.build();
+    let mut found = Vec::new();
+    undecided(&command, &mut found);
+    assert!(found.is_empty(), "say in completion/offer.rs what is offered for the value names of {found:#?}");
+}
+
+#[test]
+fn servers_are_offered_as_they_are_configured_now() {
+    let desk = desk();
+    assert_eq!(desk.offers(&["list", ""]), ["builtin", "fs", "off", "web"]);
+    desk.write("mcp.json", r#"{ "mcpServers": { "new": { "command": "x" } } }"#);
+    assert_eq!(desk.offers(&["list", "n"]), ["new"]);
+}
+
+#[test]
+fn a_tool_is_offered_in_two_steps() {
+    let desk = desk();
+    assert_eq!(desk.offers(&["call", "b"]), ["builtin/"]);
+    assert_eq!(desk.offers(&["call", "builtin/l"]), ["builtin/list_directory"]);
+    assert_eq!(desk.offers(&["why", "fs/"]), [] as [&str; 0], "it was never connected");
+    assert_eq!(desk.offers(&["prompt", "f"]), ["fs/"]);
+}
+
+#[test]
+fn arguments_of_a_tool_are_offered_by_name() {
+    let desk = desk();
+    assert_eq!(desk.offers(&["call", "builtin/read_text_file", ""]), ["head=", "path=", "tail="]);
+    assert_eq!(
+        desk.offers(&["call", "--timeout", "2s", "builtin/search_files", "path=.", "pa"]),
+        ["path=", "pattern="]
+    );
+    let nothing_else = desk.offers(&["call", "builtin/nope", ""]);
+    assert!(nothing_else.iter().all(|offer| offer.starts_with("--")), "{nothing_else:?}");
+}
+
+#[test]
+fn options_are_offered_when_one_is_begun() {
+    let desk = desk();
+    assert_eq!(desk.offers(&["call", "--no"]), ["--no-validate", "--no-input"]);
+    assert_eq!(desk.offers(&["add", "--scope", ""]), ["user", "project", "local"]);
+    assert_eq!(desk.offers(&["add", "x", "-t", "h"]), ["http"]);
+    assert_eq!(desk.offers(&["completions", "z"]), ["zsh"]);
+}
+
+#[test]
+fn files_that_are_named_on_the_line_count() {
+    let desk = desk();
+    desk.write("work/more.json", r#"{ "mcpServers": { "more": { "command": "x" } } }"#);
+    assert_eq!(desk.offers(&["--mcp-config", "more.json", "list", "m"]), ["more"]);
+    assert_eq!(desk.offers(&["list", "--mcp-config=more.json", "m"]), ["more"]);
+    let strict = ["list", "--strict-mcp-config", "--mcp-config", "more.json", ""];
+    assert_eq!(desk.offers(&strict), ["builtin", "more"]);
+    assert_eq!(desk.offers(&["--mcp-config", "nope.json", "list", "f"]), ["fs"]);
+}
+
+#[test]
+fn names_of_files_are_offered_where_the_shell_does_not_do_it() {
+    let desk = desk();
+    desk.write("work/more.json", "{}");
+    std::fs::create_dir(desk.work().join("src")).unwrap();
+    assert_eq!(desk.offers_in(Shell::Fish, &["--mcp-config", ""]), ["more.json", "src/"]);
+    assert_eq!(desk.offers_in(Shell::Fish, &["call", "builtin/file_info", "path=m"]), ["path=more.json"]);
+    assert_eq!(desk.offers_in(Shell::Fish, &["--root", ""]), [".", "src/"]);
+    assert_eq!(desk.offers(&["--mcp-config", ""]), [] as [&str; 0]);
+}
+
+#[test]
+fn of_what_a_project_brings_nothing_but_plain_names_is_offered() {
+    let desk = desk();
+    let hostile = json!({ "mcpServers": {
+        "theirs": { "command": "x", "args": ["canary"] },
+        "$(touch pwned)": { "command": "x" },
+        "`id`": { "command": "x" },
+        "-rf": { "command": "x" },
+        "a b": { "command": "x" },
+        "*": { "command": "x" },
+    } });
+    desk.write("work/.mcp.json", &hostile.to_string());
+    // The others answer through the environment of the process; they are driven for real elsewhere.
+    for shell in [Shell::Bash, Shell::Fish, Shell::Powershell] {
+        let offers = desk.offers_in(shell, &["list", ""]).join("\n");
+        assert!(offers.contains("theirs"), "{shell:?}: {offers}");
+        for bad in ["canary", "pwned", "`", "-rf", "a b", "*"] {
+            assert!(!offers.contains(bad), "{shell:?}: {offers}");
+        }
+    }
+    // As if it had been connected once, and the agreement taken back.
+    let loaded = Known::new(Environment::new([("TOOLRACK_HOME", desk.folder.path())]), desk.work(), &Global::default());
+    loaded.note_a_tool("theirs");
+    assert_eq!(desk.offers(&["call", "theirs/"]), [] as [&str; 0]);
+}
+
+#[test]
+fn a_tool_that_was_seen_is_offered_until_its_entry_changes() {
+    let desk = desk();
+    let known = Known::new(Environment::new([("TOOLRACK_HOME", desk.folder.path())]), desk.work(), &Global::default());
+    known.note_a_tool("fs");
+    assert_eq!(desk.offers(&["call", "fs/"]), ["fs/seen"]);
+    assert_eq!(desk.offers(&["call", "fs/seen", ""]), ["mode="]);
+    assert_eq!(desk.offers(&["call", "fs/seen", "mode=f"]), ["mode=fast"]);
+    desk.write("mcp.json", r#"{ "mcpServers": { "fs": { "command": "x", "args": ["changed"] } } }"#);
+    assert_eq!(desk.offers(&["call", "fs/"]), [] as [&str; 0]);
+}
+
+#[test]
+fn nonsense_offers_nothing_and_fails_nothing() {
+    let desk = desk();
+    desk.write("mcp.json", "{ broken");
+    assert_eq!(desk.offers(&["list", ""]), ["builtin"]);
+    for words in [["nope", ""], ["call", "$("], ["call", "'"], ["--", ""], ["-", "-"], ["\u{fffd}", "\u{1b}"]] {
+        for shell in [Shell::Bash, Shell::Fish, Shell::Powershell] {
+            let _ = desk.offers_in(shell, &words);
+        }
+    }
+    let words: Vec<OsString> = vec!["toolrack".into()];
+    let environment = Environment::new([("TOOLRACK_HOME", desk.folder.path())]);
+    let _ = answer_to(Shell::Bash, &words, (&environment, &desk.work()), &mut Vec::new());
+}
+
+#[test]
+fn a_script_calls_the_program_that_printed_it() {
+    let folder = Some(Path::new("/home/ada"));
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Powershell, Shell::Elvish] {
+        let by_name = script(shell, OsStr::new("toolrack"), folder).unwrap();
+        assert!(by_name.contains("toolrack") && !by_name.contains("/home/ada"), "{by_name}");
+        let by_path = script(shell, OsStr::new("my tools/toolrack"), folder).unwrap();
+        assert!(by_path.contains("'/home/ada/my tools/toolrack'"), "{by_path}");
+        assert!(by_path.contains(VARIABLE), "{by_path}");
+    }
+}

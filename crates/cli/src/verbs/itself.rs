@@ -1,0 +1,94 @@
+//! `toolrack completions` and `toolrack man`
+
+use std::{
+    ffi::{OsStr, OsString},
+    io,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use crate::{
+    args::{AboutItself, CompletionsArgs, ManArgs},
+    completion,
+    error::{Exit, Failure, in_words},
+    manual::{self, Page},
+    screen::Screen,
+};
+
+/// `completions --json`.
+#[derive(Debug, Serialize)]
+struct Script<'a> {
+    shell: &'static str,
+    script: &'a str,
+}
+
+/// `man DIR --json`.
+#[derive(Debug, Serialize)]
+struct Written {
+    files: Vec<PathBuf>,
+}
+
+pub(crate) async fn run(verb: AboutItself, words: &[OsString], screen: &Screen) -> Result<Exit, Failure> {
+    match verb {
+        AboutItself::Completions(args) => completions(&args, words, screen).await,
+        AboutItself::Man(ManArgs { folder: None }) => show_manual(screen).await,
+        AboutItself::Man(ManArgs { folder: Some(folder) }) => write_manual(folder, screen).await,
+    }
+}
+
+async fn completions(args: &CompletionsArgs, words: &[OsString], screen: &Screen) -> Result<Exit, Failure> {
+    let program = words.first().map_or(OsStr::new("toolrack"), OsString::as_os_str);
+    let folder = std::env::current_dir().ok();
+    let script = completion::script(args.shell, program, folder.as_deref())
+        .map_err(|error| Failure::new(Exit::Other, "INTERNAL", format!("there is no script: {}", in_words(&error))))?;
+    if screen.json() {
+        screen.document(&Script { shell: args.shell.name(), script: &script }).await?;
+    } else {
+        screen.verbatim(script).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn show_manual(screen: &Screen) -> Result<Exit, Failure> {
+    let page = manual::first_page().map_err(|error| not_made(&error))?;
+    if screen.json() {
+        screen.document(&page).await?;
+    } else {
+        screen.verbatim(page.roff).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn write_manual(folder: PathBuf, screen: &Screen) -> Result<Exit, Failure> {
+    let pages = manual::pages().map_err(|error| not_made(&error))?;
+    let written = tokio::task::spawn_blocking(move || write(&folder, &pages)).await;
+    let files = written.map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the manual was not written"))??;
+    if screen.json() {
+        screen.document(&Written { files }).await?;
+    } else {
+        let lines: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+        screen.page(lines.join("\n")).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn write(folder: &Path, pages: &[Page]) -> Result<Vec<PathBuf>, Failure> {
+    let failed = |path: &Path, error: &io::Error| {
+        let message = format!("cannot write {}: {}", path.display(), in_words(error));
+        Failure::new(Exit::Other, "NOT_WRITTEN", message).hint("name a folder that you may write to")
+    };
+    std::fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
+    pages
+        .iter()
+        .map(|page| {
+            let file = folder.join(&page.file);
+            std::fs::write(&file, &page.roff).map_err(|error| failed(&file, &error))?;
+            Ok(file)
+        })
+        .collect()
+}
+
+fn not_made(error: &io::Error) -> Failure {
+    Failure::new(Exit::Other, "INTERNAL", format!("there is no manual: {}", in_words(error)))
+}

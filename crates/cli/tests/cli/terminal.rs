@@ -1,0 +1,86 @@
+//! A pseudo-terminal, and somebody who types on it.
+
+use std::{path::Path, process::Command};
+
+use rexpect::{
+    error::Error,
+    process::{Signal, WaitStatus},
+    session::{Options, PtySession, spawn_with_options},
+};
+
+use crate::rack::Rack;
+
+/// Milliseconds for anything to appear; nothing here takes a tenth of it on an idle machine.
+const LIMIT: u64 = 30_000;
+
+/// Sets the size of its terminal and becomes the program: only the owner of a terminal can size it without `unsafe`.
+const SIZED: &str = r#"stty cols "$1" rows 24 && shift && exec "$@""#;
+
+/// A program on a terminal of its own, 24 lines high.
+pub(crate) struct Terminal {
+    session: PtySession,
+    ended: bool,
+}
+
+impl Drop for Terminal {
+    /// A shell does not end when it is only asked to.
+    fn drop(&mut self) {
+        if !self.ended {
+            let _ = self.session.process_mut().kill(Signal::SIGKILL);
+        }
+    }
+}
+
+impl Terminal {
+    /// The binary with these arguments on a terminal of 80 columns.
+    pub(crate) fn run(rack: &Rack, args: &[&str]) -> Self {
+        Self::start(rack, 80, Path::new(env!("CARGO_BIN_EXE_toolrack")), args)
+    }
+
+    /// Any program, in the environment of `rack`.
+    pub(crate) fn start(rack: &Rack, columns: u16, program: &Path, args: &[&str]) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", SIZED, "sh", &columns.to_string()]).arg(program).args(args);
+        rack.dress(&mut command);
+        let options = Options::new().timeout_ms(Some(LIMIT));
+        let session = spawn_with_options(command, options).unwrap_or_else(|error| panic!("no terminal: {error}"));
+        Self { session, ended: false }
+    }
+
+    /// Waits until this is on the terminal; returns what came before it.
+    pub(crate) fn expect(&mut self, text: &str) -> String {
+        // It reads bytes, and takes each for a character.
+        let bytes: String = text.bytes().map(char::from).collect();
+        self.session.exp_string(&bytes).map(|before| decoded(&before)).unwrap_or_else(|error| gave_up(text, &error))
+    }
+
+    /// Waits until something that this expression describes is on the terminal; returns it, and not what came before.
+    pub(crate) fn expect_match(&mut self, regex: &str) -> String {
+        let found = self.session.exp_regex(regex).unwrap_or_else(|error| gave_up(regex, &error));
+        decoded(&found.1)
+    }
+
+    /// Types this, as it is.
+    pub(crate) fn type_in(&mut self, keys: &str) {
+        self.session.send(keys).and_then(|_| self.session.flush()).unwrap();
+    }
+
+    /// Everything from here to the end of the program, and its exit code.
+    pub(crate) fn end(mut self) -> (String, i32) {
+        let rest = self.session.exp_eof().unwrap_or_else(|error| gave_up("the end", &error));
+        self.ended = true;
+        match self.session.process().wait().unwrap() {
+            WaitStatus::Exited(_, code) => (decoded(&rest), code),
+            other => panic!("it ended with {other:?} after {rest}"),
+        }
+    }
+}
+
+fn gave_up(wanted: &str, error: &Error) -> ! {
+    panic!("waited for {wanted:?}: {error}")
+}
+
+fn decoded(text: &str) -> String {
+    let bytes: Vec<u8> = text.chars().map(|character| u8::try_from(character).unwrap()).collect();
+    String::from_utf8(bytes).unwrap_or_else(|error| panic!("{error}: {text:?}"))
+}
