@@ -386,3 +386,29 @@ fn settings_are_the_user_s_and_their_mistakes_cost_no_server() {
     assert_eq!(shown, [(true, Some(1)), (false, Some(2))]);
     assert!(loaded.problems[1].to_string().contains("did you mean `agents`?"));
 }
+
+#[test]
+fn a_file_that_is_half_written_changes_nothing_and_says_so() {
+    let disk = Disk::new();
+    let whole = r#"{ "mcpServers": { "a": { "command": "x" }, "b": { "command": "y" } } }"#;
+    disk.write("home/mcp.json", whole);
+    let before = disk.load();
+    for half in ["", "{", &whole[..40], "{ \"mcpServers\": [] }", "\u{0}\u{0}"] {
+        disk.write("home/mcp.json", half);
+        let rejected = reload(&disk.request(), &NoLedger, &before).unwrap_err();
+        assert!(!rejected.problems.is_empty(), "{half:?}");
+        assert!(rejected.to_string().contains("mcp.json"), "{half:?}: {rejected}");
+    }
+    // What is meant is a change like any other: fewer servers, none, a broken one among good ones, no file.
+    for (meant, names) in [
+        (r#"{ "mcpServers": { "a": { "command": "x" } } }"#, vec!["a"]),
+        ("{}", vec![]),
+        (r#"{ "mcpServers": { "a": { "command": "x" }, "b": { "command": 1 } } }"#, vec!["a"]),
+    ] {
+        disk.write("home/mcp.json", meant);
+        let loaded = reload(&disk.request(), &NoLedger, &before).unwrap();
+        assert_eq!(loaded.desired.keys().map(ServerName::as_str).collect::<Vec<_>>(), names, "{meant}");
+    }
+    fs::remove_file(disk.request().places.user_file()).unwrap();
+    assert!(reload(&disk.request(), &NoLedger, &before).unwrap().desired.is_empty());
+}
