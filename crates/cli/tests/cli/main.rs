@@ -23,6 +23,8 @@ mod lists;
 #[cfg(test)]
 mod manage;
 #[cfg(test)]
+mod on_terminal;
+#[cfg(test)]
 mod output;
 #[cfg(test)]
 mod rack;
