@@ -41,6 +41,10 @@ impl Known {
         Self { environment, folder, global, found: OnceLock::new() }
     }
 
+    pub(super) fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
     fn found(&self) -> Option<&Found> {
         let found = self.found.get_or_init(|| {
             let places = Places::from_env(&self.environment).ok()?;

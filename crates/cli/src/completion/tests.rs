@@ -105,6 +105,8 @@ fn options_are_offered_when_one_is_begun() {
     assert_eq!(desk.offers(&["add", "--scope", ""]), ["user", "project", "local"]);
     assert_eq!(desk.offers(&["add", "x", "-t", "h"]), ["http"]);
     assert_eq!(desk.offers(&["completions", "z"]), ["zsh"]);
+    assert_eq!(desk.offers(&["add", "--env", "TOOLRACK_H"]), ["TOOLRACK_HOME"]);
+    assert_eq!(desk.offers(&["config", "path", "--scope", "l"]), ["local"]);
 }
 
 #[test]

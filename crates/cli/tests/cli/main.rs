@@ -15,15 +15,21 @@ mod config;
 #[cfg(test)]
 mod diagnose;
 #[cfg(test)]
+mod help;
+#[cfg(test)]
 mod import;
 #[cfg(test)]
 mod lists;
 #[cfg(test)]
 mod manage;
 #[cfg(test)]
+mod on_terminal;
+#[cfg(test)]
 mod output;
 #[cfg(test)]
 mod rack;
+#[cfg(test)]
+mod readme;
 #[cfg(test)]
 mod signals;
 #[cfg(test)]
