@@ -89,6 +89,20 @@ fn no_line_is_wider_than_the_terminal() {
 }
 
 #[test]
+fn a_narrow_terminal_is_wide_enough_for_every_page() {
+    let rack = wide();
+    let binary = Path::new(env!("CARGO_BIN_EXE_toolrack"));
+    for args in
+        [["list"].as_slice(), &["tools"], &["why", "gone/x"], &["call", "gone/x"], &["get", "gone"], &["--help"]]
+    {
+        let page = without_colour(&Terminal::start(&rack, 40, binary, args).end().0);
+        for line in page.lines().map(|line| line.rsplit('\r').next().unwrap()) {
+            assert!(width(line) <= 40, "{args:?}: {line:?}");
+        }
+    }
+}
+
+#[test]
 fn a_long_reason_goes_on_below_itself() {
     let rack = person(Rack::with(&[
         ("fake", fake(&[])),
