@@ -51,6 +51,10 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     pub(crate) strict_mcp_config: bool,
 
+    /// Use the servers of this agent ([[agents]] in toolrack.toml) as well
+    #[arg(long, value_name = "AGENT", global = true)]
+    pub(crate) agent: Option<String>,
+
     /// Print one JSON document; errors are one line of JSON on stderr
     #[arg(long, global = true)]
     pub(crate) json: bool,

@@ -6,12 +6,13 @@ use toolrack_host::text;
 use tracing_subscriber::EnvFilter;
 
 /// Starts logging: warnings, more with each `-v`, and of `rmcp` only what `-vv` asks for, because it logs session ids.
+/// Of `sqlx`, which logs every statement, only what is slow.
 pub(crate) fn start(verbose: u8, quiet: bool) {
     let filter = match (verbose, quiet) {
         (0, true) => "error,rmcp=error",
         (0, false) => "warn,rmcp=error",
         (1, _) => "info,rmcp=error",
-        (_, _) => "debug,rmcp=warn",
+        (_, _) => "debug,rmcp=warn,sqlx=warn",
     };
     // A second start, in tests, keeps the first.
     let _ = tracing_subscriber::fmt()

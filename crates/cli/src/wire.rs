@@ -116,6 +116,7 @@ impl World {
         let mut request = Request::new(self.places.clone(), &self.folder);
         request.mcp_config.clone_from(&self.global.mcp_config);
         request.strict = self.global.strict_mcp_config;
+        request.agent.clone_from(&self.global.agent);
         request.built_in = built_in(&self.folder);
         let approvals = self.approvals().await.unwrap_or_else(|failure| {
             self.screen.warning(&failure.message);
@@ -124,6 +125,7 @@ impl World {
         let loaded = toolrack_config::load(&request, &|candidate: &Candidate<'_>| {
             approvals.iter().any(|approval| approval.covers(candidate.project, candidate.name, candidate.hash))
         });
+        self.secrets.set_unset(loaded.settings.unset);
         if self.host.get().is_none() {
             *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = configured(&loaded);
         }

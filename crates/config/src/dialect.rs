@@ -4,14 +4,15 @@
 //! |---|---|
 //! | Claude Code, Claude Desktop, Cursor, Windsurf, ours | `{ "mcpServers": { name: … } }` |
 //! | VS Code | `{ "servers": { name: … } }`, or `"mcp": { "servers": … }` among settings |
+//! | opencode | `{ "mcp": { name: … } }`, or `"mcp": { "servers": … }` in its version 2 |
 //! | bare | `{ name: … }` |
 //! | Codex | `[mcp_servers.name]` in TOML |
-//! | `toolrack.toml` | `[[defaults.mcp]]` with `name = …` |
+//! | `toolrack.toml` | `[[defaults.mcp]]` with `name = …`, and `[[agents.mcp]]` below `[[agents]]` with `id = …` |
 //!
 //! JSON may have comments and trailing commas. What an entry means is the same everywhere; see [`crate::entry`].
 
 pub(crate) mod json;
-mod toml;
+pub(crate) mod toml;
 
 use std::{ops::Range, path::Path};
 
@@ -39,7 +40,15 @@ impl From<&Member> for Raw {
 #[derive(Debug, Default)]
 pub(crate) struct Servers {
     pub(crate) raw: Vec<Raw>,
+    pub(crate) agents: Vec<Agent>,
     pub(crate) problems: Vec<Problem>,
+}
+
+/// The servers that one agent has beside or instead of those that all have.
+#[derive(Clone, Debug)]
+pub(crate) struct Agent {
+    pub(crate) id: String,
+    pub(crate) raw: Vec<Raw>,
 }
 
 /// Finds the servers of `document`. TOML is known by the name of the file; everything else is JSON.

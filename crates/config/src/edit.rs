@@ -1,15 +1,19 @@
 //! Changes a configuration file, and nothing in it but one entry.
 //!
 //! An edit is a splice: the text before and after the entry is copied byte for byte, with its comments, its unknown
-//! keys, its indentation and its line ends. (jsonc-parser's own editor rewrites the lines around a change.) Before
-//! anything is written, the new text is read again, and an edit after which another entry reads differently is refused.
+//! keys, its indentation and its line ends. (jsonc-parser's own editor rewrites the lines around a change, and
+//! toml_edit's the line ends of the whole file.) Before anything is written, the new text is read again, and an edit
+//! after which another entry reads differently is refused.
 //!
 //! A lock on the file's folder keeps two of us apart, and the file is replaced in one step, so that neither a crash nor
 //! a reader ever sees half of it. New files are for their owner only (0600): they often hold tokens.
 
 mod diff;
+mod foreign;
+mod objects;
 mod render;
 mod splice;
+mod toml;
 mod write;
 
 use std::{
@@ -21,10 +25,10 @@ use std::{
 use serde_json::{Value as Json, json};
 
 use crate::{
-    dialect::{self, Raw, json as reader},
+    dialect::{self, Raw},
     document::{Document, Kind},
     entry::{Report, closest, decode},
-    node::{Member, Node},
+    node::Node,
     problem::Problem,
 };
 
@@ -90,9 +94,25 @@ pub enum EditError {
     /// The file cannot be read as it is.
     #[error("{0}")]
     Unreadable(Box<Problem>),
-    /// The file is not JSON.
-    #[error("{} is TOML, which is edited by hand", path.display())]
-    NotJson {
+    /// The file belongs to another program, which has no words for a part of the entry.
+    #[error(
+        "{} belongs to {program}, which has nothing like `{field}`: leave it out, or add the server to a file of your own",
+        path.display()
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// The program.
+        program: &'static str,
+        /// The field of the entry.
+        field: String,
+    },
+    /// Nothing says where in the file its servers are.
+    #[error(
+        "{} has neither `[[defaults.mcp]]` nor `[mcp_servers.…]`: name it `toolrack.toml`, or write the first server by hand",
+        path.display()
+    )]
+    UnknownForm {
         /// The file.
         path: PathBuf,
     },
@@ -132,6 +152,7 @@ fn did_you_mean(near: Option<&str>) -> String {
 
 /// Adds the entry `name` to the file at `path`, which is made, with its folders, when there is none.
 ///
+/// The file of another program gets the entry in that program's words, or is left alone when it has none for it.
 /// Blocks up to 5 s while another process edits the file.
 ///
 /// # Errors
@@ -139,9 +160,9 @@ fn did_you_mean(near: Option<&str>) -> String {
 pub fn add(path: &Path, name: &str, entry: &Json, options: Options) -> Result<Edited, EditError> {
     let warnings = check(name, entry)?;
     let edited = change(path, options.dry_run, |file| match file.find(name)? {
-        Some(_) if !options.replace => Err(EditError::Exists { name: name.to_owned(), path: path.to_owned() }),
-        Some((_, member)) => Ok(splice::replace(file.text(), member, entry)),
-        None => Ok(file.insert(name, entry)),
+        true if !options.replace => Err(EditError::Exists { name: name.to_owned(), path: path.to_owned() }),
+        true => file.replace(name, entry),
+        false => file.insert(name, entry),
     })?;
     Ok(Edited { warnings, ..edited })
 }
@@ -158,8 +179,8 @@ pub fn remove(path: &Path, name: &str, options: Options) -> Result<Edited, EditE
         return Err(EditError::Missing { name: name.to_owned(), path: path.to_owned(), near: None });
     }
     change(path, options.dry_run, |file| match file.find(name)? {
-        Some((container, member)) => Ok(splice::remove(file.text(), container, member)),
-        None => Err(file.missing(name)),
+        true => file.remove(name),
+        false => Err(missing(file, name)),
     })
 }
 
@@ -171,16 +192,11 @@ pub fn remove(path: &Path, name: &str, options: Options) -> Result<Edited, EditE
 /// # Errors
 /// [`EditError`]; the file is then as it was.
 pub fn switch(path: &Path, name: &str, enabled: bool, options: Options) -> Result<Edited, EditError> {
-    change(path, options.dry_run, |file| {
-        let Some((_, member)) = file.find(name)? else {
-            return Ok(file.insert(name, &json!({ "enabled": enabled })));
-        };
-        let entry = &member.node;
-        Ok(match (entry.get("enabled"), entry.get("disabled")) {
-            (Some(field), _) => splice::replace(file.text(), field, &json!(enabled)),
-            (None, Some(field)) => splice::replace(file.text(), field, &json!(!enabled)),
-            (None, None) => splice::insert(file.text(), entry, "enabled", &json!(enabled)),
-        })
+    change(path, options.dry_run, |file| match file.find(name)? {
+        true => file.switch(name, enabled),
+        // To other programs, a lone `enabled` is a server without a command.
+        false if !file.is_ours() => Err(missing(file, name)),
+        false => file.insert(name, &json!({ "enabled": enabled })),
     })
 }
 
@@ -197,92 +213,90 @@ fn check(name: &str, entry: &Json) -> Result<Vec<Problem>, EditError> {
     Ok(problems)
 }
 
-/// A file that is being edited.
-struct File {
-    document: Document,
-    root: Option<Node>,
+fn missing(file: &dyn File, name: &str) -> EditError {
+    let names = file.names();
+    EditError::Missing {
+        name: name.to_owned(),
+        path: file.path(),
+        near: closest(name, names.iter().map(String::as_str)).map(str::to_owned),
+    }
 }
 
-impl File {
-    /// The file at `path`, and whether there is one.
-    fn read(path: &Path) -> Result<(Self, bool), EditError> {
-        let document = Document::read(path, Kind::Regular).map_err(EditError::Unreadable)?;
-        let exists = document.is_some();
-        let document = document.unwrap_or_else(|| Document::new(Some(path.to_owned()), ""));
-        Ok((Self::of(document)?, exists))
+/// A file that is being edited. Every change gives back the whole new text, without the byte order mark.
+trait File {
+    fn document(&self) -> &Document;
+
+    /// Whether no other program reads the file.
+    fn is_ours(&self) -> bool;
+
+    /// The names of its entries.
+    fn names(&self) -> Vec<String>;
+
+    /// Whether there is an entry `name`; an error when there are two.
+    fn find(&self, name: &str) -> Result<bool, EditError> {
+        match self.names().iter().filter(|other| *other == name).count() {
+            0 | 1 => Ok(self.names().iter().any(|other| other == name)),
+            _ => Err(EditError::Ambiguous { name: name.to_owned(), path: self.path() }),
+        }
     }
 
-    fn of(document: Document) -> Result<Self, EditError> {
-        let root = reader::parse(&document).map_err(EditError::Unreadable)?;
-        let file = Self { document, root };
-        file.container()?;
-        Ok(file)
-    }
+    /// Adds an entry whose name is not taken.
+    fn insert(&self, name: &str, entry: &Json) -> Result<String, EditError>;
+
+    /// Puts `entry` in the place of the one that is called `name`.
+    fn replace(&self, name: &str, entry: &Json) -> Result<String, EditError>;
+
+    /// Takes the entry `name` out.
+    fn remove(&self, name: &str) -> Result<String, EditError>;
+
+    /// Switches the entry `name`.
+    fn switch(&self, name: &str, enabled: bool) -> Result<String, EditError>;
+
+    /// The entries, and all that stands beside them.
+    fn parts(&self) -> Parts;
 
     fn path(&self) -> PathBuf {
-        self.document.path.clone().unwrap_or_default()
+        self.document().path.clone().unwrap_or_default()
     }
 
     fn text(&self) -> &str {
-        &self.document.text
+        &self.document().text
     }
 
-    /// The object that holds the servers.
-    fn container(&self) -> Result<Option<&Node>, EditError> {
-        let Some(root) = &self.root else {
-            return Ok(None);
-        };
-        match reader::container(&self.document, root) {
-            Ok(reader::Container::Under(node) | reader::Container::Root(node)) => Ok(Some(node)),
-            Ok(reader::Container::Missing) => Ok(None),
-            Err(problem) => Err(EditError::Unreadable(problem)),
-        }
+    fn refused(&self) -> EditError {
+        EditError::Unsafe { path: self.path() }
     }
+}
 
-    fn find(&self, name: &str) -> Result<Option<(&Node, &Member)>, EditError> {
-        let Some(container) = self.container()? else {
-            return Ok(None);
-        };
-        let mut found = container.members().unwrap_or_default().iter().filter(|member| member.name == name);
-        match (found.next(), found.next()) {
-            (_, Some(_)) => Err(EditError::Ambiguous { name: name.to_owned(), path: self.path() }),
-            (found, None) => Ok(found.map(|member| (container, member))),
-        }
+/// What a file says, by place and name.
+type Parts = BTreeMap<(&'static str, String), Json>;
+
+fn put(parts: &mut Parts, place: &'static str, value: Json) {
+    if let Json::Object(members) = value {
+        parts.extend(members.into_iter().map(|(name, value)| ((place, name), value)));
     }
+}
 
-    fn insert(&self, name: &str, entry: &Json) -> String {
-        match (self.container(), &self.root) {
-            (Ok(Some(container)), _) => splice::insert(self.text(), container, name, entry),
-            (_, Some(root)) => splice::insert(self.text(), root, "mcpServers", &json!({ name: entry })),
-            (_, None) => splice::create(self.text(), &json!({ "mcpServers": { name: entry } })),
-        }
-    }
-
-    fn missing(&self, name: &str) -> EditError {
-        let container = self.container().ok().flatten();
-        let names = container.and_then(Node::members).unwrap_or_default();
-        EditError::Missing {
-            name: name.to_owned(),
-            path: self.path(),
-            near: closest(name, names.iter().map(|member| &*member.name)).map(str::to_owned),
-        }
+fn open(document: Document) -> Result<Box<dyn File>, EditError> {
+    match document.path.as_deref().is_some_and(dialect::is_toml) {
+        true => Ok(Box::new(toml::File::of(document)?)),
+        false => Ok(Box::new(objects::File::of(document)?)),
     }
 }
 
 fn change(
     path: &Path,
     dry_run: bool,
-    edit: impl FnOnce(&File) -> Result<String, EditError>,
+    edit: impl FnOnce(&dyn File) -> Result<String, EditError>,
 ) -> Result<Edited, EditError> {
-    if dialect::is_toml(path) {
-        return Err(EditError::NotJson { path: path.to_owned() });
-    }
     let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let edit = || {
-        let (file, exists) = File::read(&target)?;
-        let text = edit(&file)?;
-        ensure_safe(&file, &text)?;
-        let whole = file.document.with_text(&text);
+        let document = Document::read(&target, Kind::Regular).map_err(EditError::Unreadable)?;
+        let exists = document.is_some();
+        let file = open(document.unwrap_or_else(|| Document::new(Some(target.clone()), "")))?;
+        let text = edit(&*file)?;
+        ensure_safe(&*file, &text)?;
+        let whole = file.document().with_text(&text);
         if !dry_run && text != file.text() {
             write::replace(&target, &whole)?;
         }
@@ -297,67 +311,49 @@ fn change(
 }
 
 /// Refuses a text that differs from the file in more than one entry, or anywhere else.
-fn ensure_safe(file: &File, text: &str) -> Result<(), EditError> {
-    let refused = || EditError::Unsafe { path: file.path() };
-    let edited = Document::new(None, text);
-    let root = reader::parse(&edited).map_err(|_| refused())?;
-    let before = parts(&file.document, file.root.as_ref());
-    let after = parts(&edited, root.as_ref());
+fn ensure_safe(file: &dyn File, text: &str) -> Result<(), EditError> {
+    let edited = open(Document::new(file.document().path.clone(), text)).map_err(|_| file.refused())?;
+    let (before, after) = (file.parts(), edited.parts());
     let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
     let changed = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
-    if changed.count() > 1 { Err(refused()) } else { Ok(()) }
+    if changed.count() > 1 { Err(file.refused()) } else { Ok(()) }
 }
 
-/// The entries of a file, and all that stands beside them.
-fn parts(document: &Document, root: Option<&Node>) -> BTreeMap<(&'static str, String), Json> {
-    let Some(root) = root else {
-        return BTreeMap::new();
-    };
-    let mut top = root.to_json();
-    let mut parts = BTreeMap::new();
-    if let Ok(reader::Container::Under(node)) = reader::container(document, root) {
-        take_servers(&mut top);
-        put(&mut parts, "server", node.to_json());
-    }
-    put(&mut parts, "top", top);
-    parts
-}
-
-fn put(parts: &mut BTreeMap<(&'static str, String), Json>, place: &'static str, value: Json) {
-    if let Json::Object(members) = value {
-        parts.extend(members.into_iter().map(|(name, value)| ((place, name), value)));
-    }
-}
-
-/// Takes the servers out of a file's value.
-fn take_servers(root: &mut Json) {
-    for path in reader::CONTAINERS {
-        let Some((last, parents)) = path.split_last() else {
-            continue;
-        };
-        let parent = parents.iter().try_fold(&mut *root, |value, key| value.get_mut(key));
-        if let Some(Json::Object(parent)) = parent
-            && parent.remove(*last).is_some()
-        {
-            return;
-        }
-    }
-}
-
-/// Adds an entry to `text` and takes it out again; see [`fuzzing`](crate::fuzzing).
+/// What a change is shown as; see [`fuzzing`](crate::fuzzing).
 #[cfg(feature = "fuzzing")]
-pub(crate) fn add_and_remove(text: &str) {
-    let parsed = |text: &str| File::of(Document::new(None, text));
-    let Ok(file) = parsed(text) else { return };
-    if !matches!(file.find("new"), Ok(None)) {
+pub(crate) use diff::of as diff;
+
+/// A file of TOML that says `value`; see [`fuzzing`](crate::fuzzing).
+#[cfg(feature = "fuzzing")]
+pub(crate) fn toml_of(value: &Json) -> Option<String> {
+    let value = toml::to_toml(value)?;
+    Some(toml_edit::DocumentMut::from(value.as_inline_table()?.clone().into_table()).to_string())
+}
+
+/// Adds an entry to a file, switches it and takes it out again; see [`fuzzing`](crate::fuzzing).
+#[cfg(feature = "fuzzing")]
+pub(crate) fn add_and_remove(path: &str, text: &str) {
+    let opened = |text: &str| open(Document::new(Some(path.into()), text));
+    let Ok(file) = opened(text) else { return };
+    if !matches!(file.find("new"), Ok(false)) {
         return;
     }
-    let added = file.insert("new", &json!({ "command": "x", "args": ["a"] }));
-    assert!(ensure_safe(&file, &added).is_ok(), "{added}");
-    let Ok(file) = parsed(&added) else { panic!("{added}") };
-    let Ok(Some((container, member))) = file.find("new") else { panic!("{added}") };
-    let removed = splice::remove(&added, container, member);
-    assert!(ensure_safe(&file, &removed).is_ok(), "{removed}");
+    let entry = json!({ "command": "x", "args": ["a"] });
+    let Ok(added) = file.insert("new", &entry) else { return };
+    if ensure_safe(&*file, &added).is_err() {
+        // A form that cannot be edited is refused, and nothing is written.
+        return;
+    }
+    let Ok(with) = opened(&added) else { panic!("{added}") };
+    assert!(matches!(with.find("new"), Ok(true)), "{added}");
+    for change in [with.switch("new", false), with.replace("new", &json!({ "command": "y" })), with.remove("new")] {
+        let Ok(changed) = change else { panic!("{added}") };
+        assert!(ensure_safe(&*with, &changed).is_ok(), "{changed}");
+    }
+    if let Ok(removed) = with.remove("new") {
+        let Ok(without) = opened(&removed) else { panic!("{removed}") };
+        assert_eq!(without.names(), file.names(), "{removed}");
+    }
 }
 
 #[cfg(test)]

@@ -2,19 +2,37 @@
 //!
 //! Each takes any bytes, and panics when something does not hold that must hold of every file.
 
+use std::{collections::BTreeMap, path::Path};
+
+use serde_json::{Value as Json, json};
+
 use crate::{
-    dialect,
+    dialect::{self, Raw},
     document::Document,
+    edit,
     entry::{Decoded, Report, decode},
-    placeholder::{self, Bare, TemplateError},
+    import::{self, Client},
+    node::Node,
+    placeholder::{self, Bare, Piece, TemplateError},
     redact,
 };
 
+/// The names that files can have: each decides a dialect.
+const FILES: &[&str] = &["mcp.json", "toolrack.toml", "opencode.json", "config.toml"];
+
+/// What must not be seen.
+const CANARY: &str = "cAnArY7";
+
+/// The first byte chooses one of `choices`; the rest is text.
+fn chosen<'a, T: Copy>(data: &'a [u8], choices: &[T]) -> Option<(T, std::borrow::Cow<'a, str>)> {
+    let [choice, text @ ..] = data else { return None };
+    Some((choices[usize::from(*choice) % choices.len()], String::from_utf8_lossy(text)))
+}
+
 /// The readers. The first byte decides the dialect, the rest is the file.
 pub fn readers(data: &[u8]) {
-    let [dialect, text @ ..] = data else { return };
-    let path = if dialect % 2 == 0 { "f.json" } else { "f.toml" };
-    let document = Document::new(Some(path.into()), &String::from_utf8_lossy(text));
+    let Some((path, text)) = chosen(data, FILES) else { return };
+    let document = Document::new(Some(path.into()), &text);
     let servers = match dialect::servers(&document) {
         Ok(servers) => servers,
         Err(problem) => return assert_printable(&problem.to_string()),
@@ -29,11 +47,84 @@ pub fn readers(data: &[u8]) {
     }
 }
 
-/// The editor.
+/// The readers of what other programs have. The first byte decides whose file it is.
+pub fn imports(data: &[u8]) {
+    let Some((client, text)) = chosen(data, Client::ALL) else { return };
+    let found = import::read(client, &text);
+    for problem in &found.problems {
+        assert_printable(&problem.to_string());
+    }
+    for offer in &found.offers {
+        offer.notes.iter().for_each(|note| assert_printable(note));
+        // What is offered can be added, and says then what it said before.
+        let raw = Raw { name: offer.name.clone(), name_at: 0..0, node: Node::from_json(&offer.entry) };
+        let mut report = Report::new(None, &offer.name);
+        let Decoded::Server(spec) = decode(&raw, &mut report) else { panic!("{offer:?}") };
+        assert_eq!(redact::redact(&spec), offer.view);
+    }
+}
+
+/// The editor. The first byte decides whose file it is.
 pub fn editor(data: &[u8]) {
+    let Some((path, text)) = chosen(data, FILES) else { return };
+    edit::add_and_remove(path, &text);
+}
+
+/// What is shown of files and entries. Lines of text: names, and what stands around a secret.
+pub fn redaction(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    crate::edit::add_and_remove(&text);
-    assert_eq!(redact::file(&text).lines().count(), Document::new(None, &text).text.lines().count());
+    let mut lines = text.split('\n');
+    let mut line = || lines.next().unwrap_or_default();
+    let (server, variable, before, after, cut) = (line(), line(), line(), line(), line().len());
+    let secret = format!("{before}{CANARY}{after}");
+    if [server, variable].iter().any(|name| name.contains(CANARY)) || !is_secret(&secret) {
+        return;
+    }
+    for entry in [
+        json!({ "command": "x", "env": { variable: secret } }),
+        json!({ "url": "https://x", "headers": { variable: secret } }),
+    ] {
+        let raw = Raw { name: server.to_owned(), name_at: 0..0, node: Node::from_json(&entry) };
+        let mut report = Report::new(None, server);
+        if let Decoded::Server(spec) = decode(&raw, &mut report) {
+            assert_hidden(&redact::redact(&spec).to_string());
+        }
+        for (path, file) in files(server, &entry) {
+            let document = Document::new(Some(path.into()), &file);
+            assert_hidden(&redact::file(&document));
+            assert_eq!(redact::file(&document).lines().count(), document.text.lines().count());
+            assert_hidden(&edit::diff(Path::new(path), "", &file));
+            // Half a file, as a writer that is interrupted leaves it.
+            let half = Document::new(Some(path.into()), &file[..file.floor_char_boundary(cut)]);
+            assert_hidden(&redact::file(&half));
+            if let Err(problem) = dialect::servers(&half) {
+                assert_hidden(&problem.to_string());
+            }
+        }
+    }
+}
+
+/// The entry in files of both kinds.
+fn files(server: &str, entry: &Json) -> Vec<(&'static str, String)> {
+    let json = json!({ "mcpServers": { server: entry } });
+    let servers: BTreeMap<&str, &Json> = BTreeMap::from([(server, entry)]);
+    let toml = edit::toml_of(&json!({ "mcp_servers": servers }));
+    let pretty = serde_json::to_string_pretty(&json).unwrap_or_default();
+    let files = [("mcp.json", Some(json.to_string())), ("mcp.json", Some(pretty)), ("config.toml", toml)];
+    files.into_iter().filter_map(|(path, text)| Some((path, text?))).collect()
+}
+
+/// Whether the canary stands in what is a literal, and not in the name of a placeholder, which may be seen.
+fn is_secret(text: &str) -> bool {
+    let Ok(pieces) = placeholder::pieces(text, Bare::Names) else { return true };
+    pieces.iter().all(|piece| match piece {
+        Piece::Literal(_) => true,
+        Piece::Variable { name, .. } | Piece::Secret(name) | Piece::Input(name) => !name.contains(CANARY),
+    })
+}
+
+fn assert_hidden(shown: &str) {
+    assert!(!shown.contains(CANARY), "{shown}");
 }
 
 /// Placeholders.

@@ -101,15 +101,32 @@ pub fn look(environment: &Environment, cwd: &Path, clients: &[Client]) -> Found 
     found
 }
 
+/// The servers of `text` as a file of the project that `client` has; see [`fuzzing`](crate::fuzzing).
+#[cfg(feature = "fuzzing")]
+pub(crate) fn read(client: Client, text: &str) -> Found {
+    let mut found = Found::default();
+    let path = PathBuf::from(if client == Client::Codex { "/project/config.toml" } else { "/project/mcp.json" });
+    let folder = PathBuf::from("/project");
+    let file =
+        File { client, path, folder: folder.clone(), cwd: folder.clone(), home: Some(folder), from_project: true };
+    found.add_document(&file, &Document::new(Some(file.path.clone()), text));
+    found
+}
+
 impl Found {
     fn add(&mut self, file: &File) {
-        let document = match Document::read_up_to(&file.path, MAX_BYTES) {
-            Ok(Some(document)) => document,
-            Ok(None) => return,
-            Err(problem) => return self.problems.push(*problem),
-        };
-        self.files.push(file.path.clone());
-        let root = match dialect::parse(&document) {
+        match Document::read_up_to(&file.path, MAX_BYTES) {
+            Ok(Some(document)) => {
+                self.files.push(file.path.clone());
+                self.add_document(file, &document);
+            }
+            Ok(None) => {}
+            Err(problem) => self.problems.push(*problem),
+        }
+    }
+
+    fn add_document(&mut self, file: &File, document: &Document) {
+        let root = match dialect::parse(document) {
             Ok(Some(root)) => root,
             Ok(None) => return,
             Err(problem) => return self.problems.push(*problem),
@@ -127,7 +144,7 @@ impl Found {
                 if container.is_private && !given.insert(&member.name) {
                     continue;
                 }
-                self.offer(&origin, &document, &Raw::from(member));
+                self.offer(&origin, document, &Raw::from(member));
             }
         }
     }

@@ -1,7 +1,9 @@
 //! Layers of files become one world.
 
+mod reload;
+
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     path::{Path, PathBuf},
 };
@@ -14,14 +16,17 @@ use toolrack_host::{
 };
 
 use crate::{
-    dialect::{self, Raw},
+    dialect::{self, Agent, Raw},
     document::{Document, Kind},
-    entry::{Decoded, Report, decode},
+    entry::{Decoded, Report, closest, decode},
     places::{Places, project_folders, project_root},
     problem::Problem,
     redact::redact,
+    settings::Settings,
     trust::{Candidate, Ledger, content_hash},
 };
+
+pub use reload::{Rejected, reload};
 
 /// The files that a project can bring, the stronger one last.
 const PROJECT_FILES: &[&str] = &[".mcp.json", ".toolrack/mcp.json"];
@@ -75,12 +80,14 @@ pub struct Request {
     pub strict: bool,
     /// Servers that the program carries: the lowest layer, which files can replace or switch off.
     pub built_in: Desired,
+    /// The agent whose own servers (`[[agents.mcp]]`) come on top of everything else. One that no file knows is an error.
+    pub agent: Option<String>,
 }
 
 impl Request {
     /// Everything that is configured for `cwd`.
     pub fn new(places: Places, cwd: impl Into<PathBuf>) -> Self {
-        Self { places, cwd: cwd.into(), mcp_config: Vec::new(), strict: false, built_in: Desired::new() }
+        Self { places, cwd: cwd.into(), mcp_config: Vec::new(), strict: false, built_in: Desired::new(), agent: None }
     }
 }
 
@@ -96,6 +103,10 @@ pub struct Loaded {
     pub problems: Vec<Problem>,
     /// The files that count, existing or not, from the weakest layer to the strongest. A watcher watches their folders.
     pub files: Vec<ConfigFile>,
+    /// What the user's `toolrack.toml` says beside its servers.
+    pub settings: Settings,
+    /// The agents that have servers of their own, by id.
+    pub agents: Vec<String>,
     /// The project's root.
     pub project: PathBuf,
     /// Whether every file could be read. When not, a running world is better left as it is.
@@ -135,6 +146,8 @@ pub struct Entry {
     pub source: Source,
     /// Its line in that file, from 1.
     pub line: Option<usize>,
+    /// The agent that it is for, when it is not for all.
+    pub agent: Option<String>,
     /// Whether it has no errors. A broken entry runs nothing, and nothing runs in its place.
     pub is_valid: bool,
     /// Whether it may run, as far as the configuration goes.
@@ -173,6 +186,8 @@ struct Layer {
     folder: Option<PathBuf>,
     /// What to say when it is missing.
     missing: Option<Problem>,
+    /// Whether it is the user's `toolrack.toml`.
+    has_settings: bool,
 }
 
 /// Loads the configuration as it is now. `ledger` knows what was approved of what projects bring.
@@ -186,6 +201,7 @@ pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
     for layer in &layers {
         world.add_file(layer);
     }
+    world.add_agents(request.agent.as_deref());
     let files = layers.into_iter().map(|layer| ConfigFile { scope: layer.scope, path: layer.path }).collect();
     world.into_loaded(files, project)
 }
@@ -193,10 +209,10 @@ pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
 /// The files that count, the weakest first.
 fn layers(request: &Request, project: &Path) -> Vec<Layer> {
     let places = &request.places;
-    let layer = |scope, path| Layer { scope, path, folder: None, missing: None };
+    let layer = |scope, path| Layer { scope, path, folder: None, missing: None, has_settings: false };
     let mut layers = Vec::new();
     if !request.strict {
-        layers.push(layer(Scope::User, places.settings()));
+        layers.push(Layer { has_settings: true, ..layer(Scope::User, places.settings()) });
         layers.push(Layer {
             missing: places
                 .user_file_is_chosen()
@@ -222,9 +238,21 @@ fn layers(request: &Request, project: &Path) -> Vec<Layer> {
 /// The world while it is built.
 struct World<'a> {
     entries: BTreeMap<String, (Entry, Option<ServerSpec>)>,
+    /// The servers of agents, file by file, until it is known which agent counts.
+    agents: Vec<(Agent, Layer, Document)>,
+    settings: Settings,
+    known_agents: Vec<String>,
     problems: Vec<Problem>,
     is_whole: bool,
     ledger: &'a dyn Ledger,
+}
+
+/// Where an entry stands.
+struct Place<'a> {
+    layer: &'a Layer,
+    document: &'a Document,
+    /// The agent that it is for, when it is not for all.
+    agent: Option<&'a str>,
 }
 
 impl<'a> World<'a> {
@@ -235,6 +263,7 @@ impl<'a> World<'a> {
                 scope: Scope::BuiltIn,
                 source: spec.source.clone(),
                 line: None,
+                agent: None,
                 is_valid: true,
                 enabled: spec.enabled,
                 enabled_itself: spec.enabled,
@@ -247,7 +276,15 @@ impl<'a> World<'a> {
             };
             (name.to_string(), (entry, Some(spec.clone())))
         });
-        Self { entries: entries.collect(), problems: Vec::new(), is_whole: true, ledger }
+        Self {
+            entries: entries.collect(),
+            agents: Vec::new(),
+            settings: Settings::default(),
+            known_agents: Vec::new(),
+            problems: Vec::new(),
+            is_whole: true,
+            ledger,
+        }
     }
 
     fn add_file(&mut self, layer: &Layer) {
@@ -261,15 +298,48 @@ impl<'a> World<'a> {
             }
             Err(problem) => return self.give_up(*problem),
         };
+        if layer.has_settings {
+            let (settings, problems) = Settings::read(&document);
+            self.settings = settings;
+            self.problems.extend(problems);
+        }
         match dialect::servers(&document) {
             Ok(servers) => {
                 self.problems.extend(servers.problems);
-                for (index, raw) in servers.raw.iter().enumerate() {
-                    let twin = servers.raw[..index].iter().find(|other| other.name == raw.name);
-                    self.add_entry(layer, &document, raw, twin);
-                }
+                self.add_entries(layer, &document, &servers.raw, None);
+                let agents = servers.agents.into_iter();
+                self.agents.extend(agents.map(|agent| (agent, layer.clone(), document.clone())));
             }
             Err(problem) => self.give_up(*problem),
+        }
+    }
+
+    /// Puts the servers of the agent `chosen` on top. Those of the others are read, so that what is wrong with them is
+    /// known before somebody needs them.
+    fn add_agents(&mut self, chosen: Option<&str>) {
+        let agents = std::mem::take(&mut self.agents);
+        for (agent, layer, document) in &agents {
+            if chosen == Some(&*agent.id) {
+                self.add_entries(layer, document, &agent.raw, Some(&agent.id));
+            } else {
+                for raw in &agent.raw {
+                    let mut report = Report::new(Some(document), &raw.name);
+                    decode(raw, &mut report);
+                    self.problems.extend(report.into_problems());
+                }
+            }
+        }
+        let ids: BTreeSet<&str> = agents.iter().map(|(agent, ..)| &*agent.id).collect();
+        if let Some(chosen) = chosen.filter(|chosen| !ids.contains(chosen)) {
+            self.problems.push(unknown_agent(chosen, &ids));
+        }
+        self.known_agents = ids.into_iter().map(str::to_owned).collect();
+    }
+
+    fn add_entries(&mut self, layer: &Layer, document: &Document, raw: &[Raw], agent: Option<&str>) {
+        for (index, entry) in raw.iter().enumerate() {
+            let twin = raw[..index].iter().find(|other| other.name == entry.name);
+            self.add_entry(&Place { layer, document, agent }, entry, twin);
         }
     }
 
@@ -279,8 +349,8 @@ impl<'a> World<'a> {
         self.problems.push(problem);
     }
 
-    fn add_entry(&mut self, layer: &Layer, document: &Document, raw: &Raw, twin: Option<&Raw>) {
-        let mut report = Report::new(Some(document), &raw.name);
+    fn add_entry(&mut self, place: &Place<'_>, raw: &Raw, twin: Option<&Raw>) {
+        let mut report = Report::new(Some(place.document), &raw.name);
         let mut decoded = decode(raw, &mut report);
         if twin.is_some() {
             let problem = Problem::error("the file has two entries of this name");
@@ -288,15 +358,16 @@ impl<'a> World<'a> {
             decoded = Decoded::Broken;
         }
         match decoded {
-            Decoded::Server(spec) => self.put(layer, document, raw, Some(*spec)),
-            Decoded::Broken => self.put(layer, document, raw, None),
-            Decoded::Switch(enabled) => self.switch(layer, raw, enabled, &mut report),
+            Decoded::Server(spec) => self.put(place, raw, Some(*spec)),
+            Decoded::Broken => self.put(place, raw, None),
+            Decoded::Switch(enabled) => self.switch(place.layer, raw, enabled, &mut report),
         }
         self.problems.extend(report.into_problems());
     }
 
     /// Replaces whatever has this name.
-    fn put(&mut self, layer: &Layer, document: &Document, raw: &Raw, spec: Option<ServerSpec>) {
+    fn put(&mut self, place: &Place<'_>, raw: &Raw, spec: Option<ServerSpec>) {
+        let layer = place.layer;
         let source = Source::file(layer.scope.as_str(), &layer.path);
         let hash = content_hash(&raw.node.to_json());
         let project = layer.folder.clone().filter(|_| layer.scope == Scope::Project);
@@ -316,7 +387,8 @@ impl<'a> World<'a> {
             name: raw.name.clone(),
             scope: layer.scope,
             source,
-            line: document.line_of(raw.name_at.start),
+            line: place.document.line_of(raw.name_at.start),
+            agent: place.agent.map(str::to_owned),
             is_valid: spec.is_some(),
             enabled: spec.as_ref().is_some_and(|spec| spec.enabled),
             enabled_itself: spec.as_ref().is_some_and(|spec| spec.enabled),
@@ -364,8 +436,27 @@ impl<'a> World<'a> {
             }
             entries.push(entry);
         }
-        Loaded { desired, entries, problems: self.problems, files, project, is_whole: self.is_whole }
+        Loaded {
+            desired,
+            entries,
+            problems: self.problems,
+            files,
+            settings: self.settings,
+            agents: self.known_agents,
+            project,
+            is_whole: self.is_whole,
+        }
     }
+}
+
+fn unknown_agent(chosen: &str, known: &BTreeSet<&str>) -> Problem {
+    let problem = Problem::error(format!("no agent is called `{chosen}`"));
+    let list = || known.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", ");
+    problem.hint(match closest(chosen, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`? There are {}", list()),
+        None if known.is_empty() => "write `[[agents]]` with `id = \"…\"` into toolrack.toml".to_owned(),
+        None => format!("there are {}", list()),
+    })
 }
 
 /// `spec` with what its file adds: a child of a project runs in the project's folder.

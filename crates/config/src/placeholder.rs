@@ -149,6 +149,14 @@ fn braced(inner: &str) -> Option<Piece<'_>> {
     is_name(name).then_some(Piece::Variable { name, default })
 }
 
+/// The variable that opencode would look up in `text`: `NAME` of the first `{env:NAME}` without a `$`.
+pub(crate) fn curly_variable(text: &str) -> Option<&str> {
+    text.match_indices("{env:").find_map(|(at, start)| {
+        let (name, _) = text[at + start.len()..].split_once('}')?;
+        (!text[..at].ends_with('$') && is_name(name)).then_some(name)
+    })
+}
+
 /// Whether `text` is well-formed, looking nothing up.
 pub(crate) fn check(text: &str) -> Result<(), TemplateError> {
     // A bare `$NAME` is well-formed everywhere, so that either answer is the answer.

@@ -1,6 +1,6 @@
 //! Configuration that can be shown: placeholders stay, literal secrets do not.
 
-use std::ops::Range;
+mod file;
 
 use serde_json::{Map, Value as Json, json};
 use toolrack_host::{
@@ -9,12 +9,10 @@ use toolrack_host::{
 };
 
 use crate::{
-    dialect::json,
-    document::Document,
     mask::{self, HIDDEN},
-    node::{Node, Value},
     placeholder::{Bare, Piece, pieces},
 };
+pub(crate) use file::file;
 
 /// Words before a credential that are none themselves (RFC 9110, 11.1).
 const SCHEMES: &[&str] = &["Bearer ", "Basic ", "Token "];
@@ -132,91 +130,6 @@ pub(crate) fn literal(text: &str, bare: Bare) -> String {
     out
 }
 
-/// The whole text of a JSON file, with the same things hidden. Where it cannot be parsed, all values are.
-pub(crate) fn file(text: &str) -> String {
-    let document = Document::new(None, text);
-    let root = json::parse(&document);
-    let hidden = root.as_ref().ok().and_then(Option::as_ref).and_then(|root| {
-        let container = json::container(&document, root).ok()?;
-        let mut hidden = Vec::new();
-        match container {
-            json::Container::Under(node) | json::Container::Root(node) => {
-                for member in node.members().unwrap_or_default() {
-                    hide_entry(&member.node, &mut hidden);
-                }
-            }
-            json::Container::Missing => {}
-        }
-        Some(hidden)
-    });
-    let Some(mut hidden) = hidden else {
-        return document.text.split('\n').map(mask::line).collect::<Vec<_>>().join("\n");
-    };
-    hidden.sort_by_key(|(at, _)| at.start);
-    let mut out = String::with_capacity(document.text.len());
-    let mut done = 0;
-    for (at, shown) in hidden {
-        out.push_str(&document.text[done..at.start]);
-        out.push_str(&Json::String(shown).to_string());
-        done = at.end;
-    }
-    out.push_str(&document.text[done..]);
-    out
-}
-
-type Hidden = Vec<(Range<usize>, String)>;
-
-fn hide_entry(entry: &Node, hidden: &mut Hidden) {
-    for member in entry.members().unwrap_or_default() {
-        let name = member.name.to_ascii_lowercase();
-        if name == "env" || name.ends_with("headers") || mask::is_secret_name(&name) {
-            hide_texts(&member.node, hidden, &|text| literal(text, Bare::Names));
-        } else if let Value::List(nodes) = &member.node.value {
-            hide_arguments(nodes, hidden);
-        } else {
-            hide_texts(&member.node, hidden, &mask::argument);
-        }
-    }
-}
-
-fn hide_arguments(nodes: &[Node], hidden: &mut Hidden) {
-    let texts: Vec<(&Node, &str)> = nodes
-        .iter()
-        .filter_map(|node| match &node.value {
-            Value::Text(text) => Some((node, text.as_str())),
-            _ => None,
-        })
-        .collect();
-    let shown = mask::arguments(texts.iter().map(|(_, text)| *text));
-    for ((node, text), shown) in texts.into_iter().zip(shown) {
-        if shown != text {
-            hidden.push((node.at.clone(), shown));
-        }
-    }
-}
-
-fn hide_texts(node: &Node, hidden: &mut Hidden, hide: &dyn Fn(&str) -> String) {
-    match &node.value {
-        Value::Text(text) => {
-            let shown = hide(text);
-            if shown != *text {
-                hidden.push((node.at.clone(), shown));
-            }
-        }
-        Value::List(nodes) => nodes.iter().for_each(|node| hide_texts(node, hidden, hide)),
-        Value::Map(members) => {
-            for member in members {
-                if mask::is_secret_name(&member.name) {
-                    hide_texts(&member.node, hidden, &|text| literal(text, Bare::Names));
-                } else {
-                    hide_texts(&member.node, hidden, hide);
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,21 +177,5 @@ mod tests {
             http.headers.insert("X".into(), "canary".into());
         }
         assert!(!redact(&spec).to_string().contains("canary"));
-    }
-
-    #[test]
-    fn a_file_is_shown_without_its_secrets() {
-        let text = r#"{
-  // note
-  "mcpServers": {
-    "a": { "command": "x", "args": ["--token", "canary"], "env": { "K": "canary" }, "oauth": { "client_secret": "canary" } },
-  },
-}"#;
-        let shown = file(text);
-        assert!(!shown.contains("canary"), "{shown}");
-        assert_eq!(shown.lines().count(), text.lines().count());
-        assert!(shown.contains(r#""args": ["--token", "***"]"#));
-        let shown = file(r#"{ "mcpServers": { "a": { "env": { "K": "canary" } "#);
-        assert!(!shown.contains("canary"), "{shown}");
     }
 }

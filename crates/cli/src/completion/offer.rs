@@ -47,6 +47,7 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("FILE", Offered::Files),
     ("DIR", Offered::Folders),
     ("COMMAND | URL", Offered::Files),
+    ("AGENT", Offered::Nothing),
     ("COUNT", Offered::Nothing),
     ("GLOB", Offered::Nothing),
     ("NAME", Offered::Nothing),

@@ -62,6 +62,11 @@ impl Check {
         Self { hint: Some(hint.into()), ..self }
     }
 
+    /// The server that cannot be connected because a placeholder has no value.
+    pub(crate) fn server_without_a_value(&self) -> Option<&str> {
+        (self.area == "variables").then_some(self.subject.as_str())
+    }
+
     /// The same, as something that fails the command.
     pub(crate) fn fails(self, exit: Exit) -> Self {
         Self { health: Health::Bad, exit, ..self }

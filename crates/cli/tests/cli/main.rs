@@ -17,6 +17,8 @@ mod diagnose;
 #[cfg(test)]
 mod help;
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod import;
 #[cfg(test)]
 mod lists;
@@ -30,6 +32,8 @@ mod output;
 mod rack;
 #[cfg(test)]
 mod readme;
+#[cfg(test)]
+mod shapes;
 #[cfg(test)]
 mod signals;
 #[cfg(test)]

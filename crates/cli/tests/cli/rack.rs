@@ -122,7 +122,7 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    fn new(args: &[&str], output: &Output, rack: &Rack) -> Self {
+    pub(crate) fn new(args: &[&str], output: &Output, rack: &Rack) -> Self {
         let text = |bytes: &[u8]| rack.scrub(std::str::from_utf8(bytes).unwrap());
         let mut ran = Self {
             stdout: text(&output.stdout),

@@ -1,6 +1,6 @@
 //! JSON with comments and trailing commas.
 
-use std::{ops::Range, str::FromStr};
+use std::{ops::Range, path::Path, str::FromStr};
 
 use jsonc_parser::{CollectOptions, ParseOptions, ast, common::Ranged, parse_to_ast};
 use serde_json::Number;
@@ -14,7 +14,11 @@ use crate::{
 };
 
 /// The keys under which servers stand, most common first.
-pub(crate) const CONTAINERS: &[&[&str]] = &[&["mcpServers"], &["servers"], &["mcp", "servers"]];
+pub(crate) const CONTAINERS: &[&[&str]] =
+    &[&["mcpServers"], &["servers"], &["mcp", "servers"], &["mcp.servers"], OPENCODE];
+
+/// The key under which opencode has its servers, where the file is opencode's.
+const OPENCODE: &[&str] = &["mcp"];
 
 /// Members beside the servers that are nobody's mistake.
 const COMPANIONS: &[&str] = &["$schema", "inputs"];
@@ -77,9 +81,15 @@ pub(crate) fn container<'a>(document: &Document, root: &'a Node) -> Result<Conta
     let Some(members) = root.members() else {
         return Err(not_an_object(document, root, "the file"));
     };
-    for path in CONTAINERS {
+    for &path in CONTAINERS {
         let found = path.iter().try_fold(root, |node, key| Some(&node.get(key)?.node));
-        if let Some(node) = found {
+        let is_meant = |node: &&Node| match path {
+            OPENCODE => is_opencode(document, root),
+            // A server of opencode can be called `servers`.
+            ["mcp", _] => node.text("type").is_none(),
+            _ => true,
+        };
+        if let Some(node) = found.filter(is_meant) {
             if node.members().is_none() {
                 return Err(not_an_object(document, node, &format!("`{}`", path.join("."))));
             }
@@ -90,6 +100,22 @@ pub(crate) fn container<'a>(document: &Document, root: &'a Node) -> Result<Conta
         return Ok(Container::Root(root));
     }
     Ok(Container::Missing)
+}
+
+/// Whether the file is one of opencode's, which has its own words for the fields of an entry.
+pub(crate) fn is_opencode(document: &Document, root: &Node) -> bool {
+    let is_named = || document.path.as_deref().and_then(Path::file_stem).is_some_and(|stem| stem == "opencode");
+    let has_schema = || root.text("$schema").is_some_and(|schema| schema.contains("opencode.ai/"));
+    has_schema() || is_named() || {
+        let mcp = root.get("mcp").map(|member| &member.node);
+        let below = mcp.and_then(|mcp| mcp.get("servers")).map(|member| &member.node);
+        [mcp, below].into_iter().flatten().any(has_its_words)
+    }
+}
+
+fn has_its_words(container: &Node) -> bool {
+    let entries = container.members().unwrap_or_default().iter();
+    entries.filter_map(|entry| entry.node.text("type")).any(|word| matches!(word, "local" | "remote"))
 }
 
 fn nothing_found(document: &Document, root: &Node) -> Option<Problem> {

@@ -1,11 +1,11 @@
-//! TOML: Codex's `[mcp_servers.name]` and our `[[defaults.mcp]]`.
+//! TOML: Codex's `[mcp_servers.name]`, and our `[[defaults.mcp]]` and `[[agents.mcp]]`.
 
 use std::ops::Range;
 
 use serde_json::Number;
 use toml_edit::{Document as Toml, Item, TableLike, Value as TomlValue};
 
-use super::{Raw, Servers, lower_first, not_an_object};
+use super::{Agent, Raw, Servers, lower_first, not_an_object};
 use crate::{
     document::Document,
     node::{Member, Node, Value},
@@ -24,11 +24,11 @@ pub(crate) fn parse(document: &Document) -> Result<Node, Box<Problem>> {
     Ok(convert(parsed.as_item(), 0..0))
 }
 
-pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
+pub(crate) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
     let root = parse(document)?;
     let mut servers = Servers::default();
     if let Some(defaults) = root.get("defaults").and_then(|member| member.node.get("mcp")) {
-        named_list(document, &defaults.node, &mut servers)?;
+        servers.raw = named_list(document, "defaults.mcp", &defaults.node, &mut servers.problems)?;
     }
     if let Some(table) = root.get("mcp_servers") {
         let Some(members) = table.node.members() else {
@@ -36,19 +36,56 @@ pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
         };
         servers.raw.extend(members.iter().map(Raw::from));
     }
+    if let Some(list) = root.get("agents") {
+        agents(document, &list.node, &mut servers);
+    }
     Ok(servers)
 }
 
-/// `[[defaults.mcp]]`: the name of each server is one of its fields.
-fn named_list(document: &Document, list: &Node, servers: &mut Servers) -> Result<(), Box<Problem>> {
+/// `[[agents]]`: two of one id are one. What is wrong with an agent costs nobody else a server.
+fn agents(document: &Document, list: &Node, servers: &mut Servers) {
     let Value::List(nodes) = &list.value else {
-        let problem = Problem::error("`defaults.mcp` must be a list: write `[[defaults.mcp]]` above each server");
+        let problem = Problem::error("`agents` must be a list: write `[[agents]]` above each agent");
+        return servers.problems.push(document.locate(problem, list.at.clone()));
+    };
+    for node in nodes {
+        let Some(id) = node.text("id").filter(|id| !id.trim().is_empty()) else {
+            let problem = Problem::error("an agent without an id is left out").hint("give it `id = \"…\"`");
+            servers.problems.push(document.locate(problem, node.at.clone()));
+            continue;
+        };
+        let raw = match node.get("mcp") {
+            Some(list) => {
+                named_list(document, "agents.mcp", &list.node, &mut servers.problems).unwrap_or_else(|problem| {
+                    servers.problems.push(*problem);
+                    Vec::new()
+                })
+            }
+            None => Vec::new(),
+        };
+        match servers.agents.iter_mut().find(|agent| agent.id == id) {
+            Some(agent) => agent.raw.extend(raw),
+            None => servers.agents.push(Agent { id: id.to_owned(), raw }),
+        }
+    }
+}
+
+/// `[[defaults.mcp]]`: the name of each server is one of its fields.
+fn named_list(
+    document: &Document,
+    place: &str,
+    list: &Node,
+    problems: &mut Vec<Problem>,
+) -> Result<Vec<Raw>, Box<Problem>> {
+    let Value::List(nodes) = &list.value else {
+        let problem = Problem::error(format!("`{place}` must be a list: write `[[{place}]]` above each server"));
         return Err(Box::new(document.locate(problem, list.at.clone())));
     };
+    let mut raw = Vec::with_capacity(nodes.len());
     for node in nodes {
         let name = node.get("name").map(|member| (&member.node.value, member.node.at.clone()));
         match (name, node.members()) {
-            (Some((Value::Text(name), name_at)), Some(members)) => servers.raw.push(Raw {
+            (Some((Value::Text(name), name_at)), Some(members)) => raw.push(Raw {
                 name: name.clone(),
                 name_at,
                 node: Node {
@@ -56,13 +93,13 @@ fn named_list(document: &Document, list: &Node, servers: &mut Servers) -> Result
                     value: Value::Map(members.iter().filter(|member| member.name != "name").cloned().collect()),
                 },
             }),
-            _ => servers.problems.push(document.locate(
+            _ => problems.push(document.locate(
                 Problem::error("a server without a name is left out").hint("give it `name = \"…\"`"),
                 node.at.clone(),
             )),
         }
     }
-    Ok(())
+    Ok(raw)
 }
 
 fn convert(item: &Item, fallback: Range<usize>) -> Node {
@@ -138,6 +175,21 @@ mod tests {
         let servers = read("[[defaults.mcp]]\ncommand = \"x\"\n[[defaults.mcp]]\nname = \"a\"\n").unwrap();
         assert_eq!(servers.raw.len(), 1);
         assert_eq!(servers.problems[0].line, Some(1));
+    }
+
+    #[test]
+    fn agents_have_servers_of_their_own() {
+        let servers = read(
+            "[[agents]]\nid = \"a\"\n[[agents.mcp]]\nname = \"x\"\ncommand = \"x\"\n[[agents]]\nid = \"b\"\n\
+             [[agents]]\nmcp = []\n[[agents]]\nid = \"a\"\nmcp = [{ name = \"y\", command = \"y\" }]\n",
+        )
+        .unwrap();
+        let agents: Vec<_> = servers.agents.iter().map(|agent| (&*agent.id, agent.raw.len())).collect();
+        assert_eq!(agents, [("a", 2), ("b", 0)]);
+        assert_eq!((servers.problems.len(), servers.problems[0].line), (1, Some(8)));
+        for text in ["agents = 1", "[[agents]]\nid = \"a\"\nmcp = 1"] {
+            assert!(read(text).is_ok_and(|servers| servers.problems.len() == 1), "{text}");
+        }
     }
 
     #[test]

@@ -4,18 +4,18 @@ use std::path::Path;
 
 use toolrack_host::text::for_line;
 
-use crate::redact;
+use crate::{document::Document, redact};
 
 /// Lines shown around the change.
 const CONTEXT: usize = 3;
 
 /// The change from `before` to `after` as one hunk of a unified diff, with secrets hidden and control characters
 /// visible; empty when the texts are the same.
-pub(super) fn of(path: &Path, before: &str, after: &str) -> String {
+pub(crate) fn of(path: &Path, before: &str, after: &str) -> String {
     if before == after {
         return String::new();
     }
-    let (before, after) = (redact::file(before), redact::file(after));
+    let [before, after] = [before, after].map(|text| redact::file(&Document::new(Some(path.to_owned()), text)));
     let old: Vec<&str> = before.lines().collect();
     let new: Vec<&str> = after.lines().collect();
     let same = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| pairs.take_while(|(a, b)| a == b).count();

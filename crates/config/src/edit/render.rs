@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 /// The order in which people write the fields of an entry; others follow.
-const FIELD_ORDER: &[&str] = &["type", "transport", "command", "args", "cwd", "env", "url", "headers"];
+const FIELD_ORDER: &[&str] = &["name", "type", "transport", "command", "args", "cwd", "env", "url", "headers"];
 
 /// A list of scalars that fits into this many characters stays on one line.
 const LIST_WIDTH: usize = 80;
@@ -29,6 +29,11 @@ impl Style {
     }
 }
 
+/// The place of a field in an entry.
+pub(super) fn rank(name: &str) -> usize {
+    FIELD_ORDER.iter().position(|field| *field == name).unwrap_or(FIELD_ORDER.len())
+}
+
 /// How a new value is laid out.
 pub(super) enum Layout {
     OneLine,
@@ -46,10 +51,7 @@ pub(super) fn value(value: &Json, style: &Style, layout: &Layout) -> String {
     match value {
         Json::Object(members) if !members.is_empty() => {
             let mut members: Vec<(&String, &Json)> = members.iter().collect();
-            members.sort_by_key(|(name, _)| {
-                let rank = FIELD_ORDER.iter().position(|field| field == name);
-                rank.unwrap_or(FIELD_ORDER.len())
-            });
+            members.sort_by_key(|(name, _)| rank(name));
             enclosed(('{', '}'), style, layout, |layout| {
                 members.iter().map(|(name, value)| property(name, value, style, layout)).collect()
             })

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use toolrack_host::spec::{Limits, Retry, Timeouts};
 
-use super::fields::Fields;
-use crate::node::Value;
+use super::fields::{Field, Fields, MAX_DURATION};
+use crate::{
+    node::{Node, Value},
+    problem::Problem,
+};
 
 /// The largest message or output that can be configured: 1 GiB.
 const MAX_BYTES: u64 = 1024 * 1024 * 1024;
@@ -17,6 +20,9 @@ const MIN_BYTES: u64 = 1024;
 const MAX_ATTEMPTS: u64 = 1000;
 
 pub(super) fn timeouts(fields: &mut Fields<'_, '_, '_>, timeouts: &mut Timeouts) {
+    if let Some(field) = fields.take_object("timeout") {
+        opencode_timeouts(fields, field, timeouts);
+    }
     let mut set = |names: &[&str], bound: &mut Duration| {
         let duration = fields.duration(names);
         *bound = duration.unwrap_or(*bound);
@@ -31,6 +37,39 @@ pub(super) fn timeouts(fields: &mut Fields<'_, '_, '_>, timeouts: &mut Timeouts)
         // The default must not cut short what the entry allows.
         timeouts.call_total = timeouts.call_total.max(timeouts.call);
     }
+}
+
+/// The object of version 2 of opencode, in milliseconds.
+fn opencode_timeouts(fields: &mut Fields<'_, '_, '_>, field: Field<'_>, timeouts: &mut Timeouts) {
+    for member in field.node.members().unwrap_or_default() {
+        let place = format!("{}.{}", field.name, member.name);
+        let bounds: &mut [&mut Duration] = match member.name.as_str() {
+            "startup" => &mut [&mut timeouts.startup],
+            "catalog" => &mut [&mut timeouts.list],
+            "execution" => &mut [&mut timeouts.call],
+            "request" => &mut [&mut timeouts.list, &mut timeouts.call],
+            _ => {
+                let problem = Problem::error(format!("`{place}` is not a known field")).field(place);
+                fields.report().add(problem.hint("write a time, such as `30` or `\"30s\"`"), &member.name_at);
+                continue;
+            }
+        };
+        match milliseconds(&member.node) {
+            Some(duration) => bounds.iter_mut().for_each(|bound| **bound = duration),
+            None => {
+                let message = format!("`{place}` must be a number of milliseconds, up to 24 h");
+                fields.report().add(Problem::error(message).field(place), &member.node.at);
+            }
+        }
+    }
+}
+
+fn milliseconds(node: &Node) -> Option<Duration> {
+    let Value::Number(number) = &node.value else {
+        return None;
+    };
+    let duration = Duration::try_from_secs_f64(number.as_f64()? / 1000.0).ok()?;
+    (!duration.is_zero() && duration <= MAX_DURATION).then_some(duration)
 }
 
 pub(super) fn limits(fields: &mut Fields<'_, '_, '_>, limits: &mut Limits) {

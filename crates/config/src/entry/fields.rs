@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The longest time that can be configured.
-const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The fields of one entry that nobody has taken yet. Fields that are `null` count as absent.
 #[derive(Debug)]
@@ -79,6 +79,13 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
             }
         }
         taken
+    }
+
+    /// Takes the field `name` where it is an object.
+    pub(super) fn take_object(&mut self, name: &str) -> Option<Field<'m>> {
+        let is_object = |(key, member): &(String, &Member)| key == name && member.node.members().is_some();
+        let found = self.rest.iter().position(is_object)?;
+        Some(Field::of(self.rest.remove(found).1))
     }
 
     pub(super) fn flag(&mut self, field: Field<'m>) -> Option<bool> {

@@ -133,6 +133,22 @@ fn tools_are_filtered_as_each_program_writes_it() {
 }
 
 #[test]
+fn opencode_writes_a_program_and_its_arguments_as_one_list() {
+    let stdio = stdio(json!({ "type": "local", "command": ["npx", "-y", "x"], "environment": { "K": "v" } }));
+    assert_eq!((&*stdio.command, &*stdio.args), ("npx", &["-y".to_owned(), "x".to_owned()][..]));
+    assert_eq!(stdio.env["K"], "v");
+    assert_eq!(server(json!({ "type": "remote", "url": "https://x" })).transport.kind(), "http");
+    let spec = server(json!({ "command": ["x"], "timeout": { "startup": 500, "catalog": 2000, "execution": 7000 } }));
+    let timeouts = &spec.timeouts;
+    assert_eq!((timeouts.startup.as_millis(), timeouts.list.as_millis(), timeouts.call.as_millis()), (500, 2000, 7000));
+    assert_eq!(broken(json!({ "command": [] })), ["`command` is empty"]);
+    assert_eq!(broken(json!({ "command": [["x"]] })).len(), 2);
+    assert_eq!(broken(json!({ "command": "x", "timeout": { "total": 1 } })), ["`timeout.total` is not a known field"]);
+    let problem = warned(json!({ "url": "https://x", "headers": { "A": "Bearer {env:KEY}" } }));
+    assert_eq!(problem.hint.as_deref(), Some("write `${KEY}`"));
+}
+
+#[test]
 fn codex_fields_become_placeholders() {
     let http = http(json!({
         "url": "https://x", "bearer_token_env_var": "TOKEN",

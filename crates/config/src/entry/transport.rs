@@ -8,7 +8,7 @@ use toolrack_host::{
 };
 
 use super::fields::{Field, Fields, Item};
-use crate::{placeholder, problem::Problem};
+use crate::{node::Value, placeholder, problem::Problem};
 
 /// The types of servers that a file can describe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,8 @@ pub(super) enum Kind {
 }
 
 /// Fields of a child process; the first name of each is the one that is suggested.
-const STDIO: &[&[&str]] = &[&["command"], &["args"], &["env"], &["cwd", "chdir"], &["inherit_env"], &["env_vars"]];
+const STDIO: &[&[&str]] =
+    &[&["command"], &["args"], &["env", "environment"], &["cwd", "chdir"], &["inherit_env"], &["env_vars"]];
 
 /// Fields of an HTTP endpoint.
 const HTTP: &[&[&str]] = &[
@@ -63,8 +64,9 @@ pub(super) fn kind(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> O
     if let Some(field) = fields.take(&["type", "transport"]) {
         let word = fields.text(field)?;
         return match word.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
-            "stdio" => Some(Kind::Stdio),
-            "http" | "streamablehttp" => Some(Kind::Http),
+            // The second words are opencode's.
+            "stdio" | "local" => Some(Kind::Stdio),
+            "http" | "streamablehttp" | "remote" => Some(Kind::Http),
             "sse" => Some(Kind::Sse),
             _ => {
                 let message = format!("`{}` must be `stdio`, `http` or `sse`", field.name);
@@ -94,8 +96,16 @@ pub(super) fn decode(kind: Kind, fields: &mut Fields<'_, '_, '_>, name_at: &Rang
 
 fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
     let command_field = fields.take(&["command"]);
-    let command = required(fields, command_field, "command", name_at);
+    let (command, inline) = match command_field.filter(|field| matches!(field.node.value, Value::List(_))) {
+        // opencode's form: the program and its arguments in one list.
+        Some(field) => listed_command(fields, field),
+        None => (required(fields, command_field, "command", name_at), None),
+    };
     let args = fields.take(&["args"]).map(|field| fields.texts(field));
+    let args = match (inline, args) {
+        (Some(inline), args) => Some(inline.into_iter().chain(args.into_iter().flatten()).collect::<Vec<_>>()),
+        (None, args) => args,
+    };
     if let Some(field) = command_field
         && args.is_none()
         && command.trim().contains(char::is_whitespace)
@@ -146,13 +156,26 @@ fn http(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Http {
     http
 }
 
+/// A program and its arguments as one list.
+fn listed_command<'m>(fields: &mut Fields<'m, '_, '_>, field: Field<'m>) -> (String, Option<Vec<Item<'m>>>) {
+    let mut items = fields.texts(field);
+    if items.first().is_none_or(|item| item.value.trim().is_empty()) {
+        fields.report().error(&field.node.at, field.name, format!("`{}` is empty", field.name));
+        return (String::new(), None);
+    }
+    let command = items.remove(0);
+    check_white_space(fields, &command);
+    check_template(fields, &command);
+    (command.value, Some(items))
+}
+
 /// A text that must be there and not be empty.
 fn required(fields: &mut Fields<'_, '_, '_>, field: Option<Field<'_>>, name: &str, name_at: &Range<usize>) -> String {
     let Some(field) = field else {
         fields.report().error(name_at, name, format!("`{name}` is missing"));
         return String::new();
     };
-    let crate::node::Value::Text(value) = &field.node.value else {
+    let Value::Text(value) = &field.node.value else {
         let message = format!("`{}` must be text, not {}", field.name, field.node.kind());
         fields.report().error(&field.node.at, field.name, message);
         return String::new();
@@ -167,7 +190,7 @@ fn required(fields: &mut Fields<'_, '_, '_>, field: Option<Field<'_>>, name: &st
 }
 
 fn env(fields: &mut Fields<'_, '_, '_>) -> BTreeMap<String, String> {
-    let Some(field) = fields.take(&["env"]) else {
+    let Some(field) = fields.take(&["env", "environment"]) else {
         return BTreeMap::new();
     };
     let items = fields.map(field);
@@ -195,7 +218,6 @@ fn cwd(fields: &mut Fields<'_, '_, '_>) -> Option<PathBuf> {
 }
 
 fn inherit_env(fields: &mut Fields<'_, '_, '_>) -> InheritEnv {
-    use crate::node::Value;
     let listed = fields.take(&["env_vars"]);
     let listed: Vec<String> =
         listed.map(|field| fields.texts(field)).into_iter().flatten().map(|item| item.value).collect();
@@ -277,6 +299,10 @@ fn check_template(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
     if let Err(error) = placeholder::check(&item.value) {
         let problem = Problem::error(format!("`{}`: {error}", item.name)).field(&item.name);
         fields.report().add(problem.hint(error.hint()), item.at);
+    }
+    if let Some(name) = placeholder::curly_variable(&item.value) {
+        let problem = Problem::warning(format!("`{}`: `{{env:{name}}}` is not looked up", item.name));
+        fields.report().add(problem.field(&item.name).hint(format!("write `${{{name}}}`")), item.at);
     }
 }
 

@@ -307,3 +307,108 @@ fn a_pipe_that_a_project_brings_blocks_nobody() {
     let loaded = disk.load();
     assert!(loaded.problems[0].to_string().contains("not a regular file"));
 }
+
+const AGENTS: &str = "unset = \"empty\"\n[[defaults.mcp]]\nname = \"shared\"\ncommand = \"shared\"\nargs = [\"1\"]\n\
+    [[defaults.mcp]]\nname = \"off\"\ncommand = \"off\"\n\
+    [[agents]]\nid = \"main\"\n[[agents.mcp]]\nname = \"shared\"\ncommand = \"own\"\n\
+    [[agents.mcp]]\nname = \"off\"\nenabled = false\n[[agents.mcp]]\nname = \"more\"\ncommand = \"more\"\n\
+    [[agents]]\nid = \"plain\"\n[[agents]]\nid = \"odd\"\n[[agents.mcp]]\nname = \"x\"\n";
+
+#[test]
+fn sb_10_an_agent_replaces_whole_entries_and_adds_its_own() {
+    let disk = Disk::new();
+    disk.write("home/toolrack.toml", AGENTS)
+        .write("home/mcp.json", r#"{ "mcpServers": { "user": { "command": "u" } } }"#);
+    let load_for = |agent: Option<&str>| {
+        let request = Request { agent: agent.map(str::to_owned), ..disk.request() };
+        load(&request, &NoLedger)
+    };
+    let names = |loaded: &Loaded| loaded.desired.keys().map(ToString::to_string).collect::<Vec<_>>();
+    for agent in [None, Some("plain")] {
+        let loaded = load_for(agent);
+        assert_eq!(names(&loaded), ["off", "shared", "user"]);
+        assert_eq!(command(&loaded, "shared"), "shared");
+        // What is wrong for another agent is known all the same.
+        assert_eq!(loaded.errors().filter_map(|problem| problem.entry.as_deref()).collect::<Vec<_>>(), ["x"]);
+    }
+    let loaded = load_for(Some("main"));
+    assert_eq!(names(&loaded), ["more", "off", "shared", "user"]);
+    assert_eq!((command(&loaded, "shared"), loaded.desired["off"].enabled), ("own", false));
+    let Transport::Stdio(stdio) = &loaded.desired["shared"].transport else { panic!() };
+    assert!(stdio.args.is_empty(), "nothing is merged into an entry");
+    let entry = loaded.entry("shared").unwrap();
+    assert_eq!((entry.agent.as_deref(), entry.shadows.len(), entry.line), (Some("main"), 1, Some(12)));
+    assert_eq!(loaded.entry("user").unwrap().agent, None);
+    assert_eq!(loaded.agents, ["main", "odd", "plain"]);
+    assert_eq!(loaded.settings.unset, crate::Unset::Empty);
+}
+
+#[test]
+fn the_servers_of_an_agent_are_stronger_than_every_layer() {
+    let disk = Disk::new();
+    disk.write("home/toolrack.toml", AGENTS);
+    disk.write("project/one.json", r#"{ "mcpServers": { "more": { "command": "line" } } }"#);
+    let mut request = disk.request();
+    request.mcp_config = vec!["one.json".into()];
+    request.agent = Some("main".into());
+    assert_eq!(command(&load(&request, &NoLedger), "more"), "more");
+    // And `--strict-mcp-config` leaves the user's file out, agents and settings with it.
+    request.strict = true;
+    let loaded = load(&request, &NoLedger);
+    assert_eq!(command(&loaded, "more"), "line");
+    assert_eq!(loaded.settings, Settings::default());
+    assert!(loaded.errors().any(|problem| problem.message.contains("no agent is called `main`")));
+}
+
+#[test]
+fn an_agent_that_nobody_knows_is_an_error_with_a_suggestion() {
+    let disk = Disk::new();
+    disk.write("home/toolrack.toml", AGENTS);
+    for (agent, hint) in [("mian", "did you mean `main`?"), ("zzz", "there are `main`, `odd`, `plain`")] {
+        let loaded = load(&Request { agent: Some(agent.into()), ..disk.request() }, &NoLedger);
+        let problem = loaded.errors().find(|problem| problem.message.contains(agent)).unwrap();
+        assert!(problem.hint.as_deref().unwrap().contains(hint), "{problem}");
+        assert!(loaded.is_whole && loaded.desired.contains_key("shared"));
+    }
+}
+
+#[test]
+fn settings_are_the_user_s_and_their_mistakes_cost_no_server() {
+    let disk = Disk::new();
+    disk.write("home/toolrack.toml", "unset = 1\nagnets = []\n[[defaults.mcp]]\nname = \"a\"\ncommand = \"a\"\n");
+    disk.write("project/x.toml", "unset = \"empty\"\nmodel = \"m\"\n[mcp_servers.b]\ncommand = \"b\"\n");
+    let mut request = disk.request();
+    request.mcp_config = vec!["x.toml".into()];
+    let loaded = load(&request, &NoLedger);
+    assert_eq!(loaded.desired.len(), 2);
+    assert_eq!(loaded.settings, Settings::default());
+    let shown: Vec<_> = loaded.problems.iter().map(|problem| (problem.is_error(), problem.line)).collect();
+    assert_eq!(shown, [(true, Some(1)), (false, Some(2))]);
+    assert!(loaded.problems[1].to_string().contains("did you mean `agents`?"));
+}
+
+#[test]
+fn a_file_that_is_half_written_changes_nothing_and_says_so() {
+    let disk = Disk::new();
+    let whole = r#"{ "mcpServers": { "a": { "command": "x" }, "b": { "command": "y" } } }"#;
+    disk.write("home/mcp.json", whole);
+    let before = disk.load();
+    for half in ["", "{", &whole[..40], "{ \"mcpServers\": [] }", "\u{0}\u{0}"] {
+        disk.write("home/mcp.json", half);
+        let rejected = reload(&disk.request(), &NoLedger, &before).unwrap_err();
+        assert!(!rejected.problems.is_empty(), "{half:?}");
+        assert!(rejected.to_string().contains("mcp.json"), "{half:?}: {rejected}");
+    }
+    // What is meant is a change like any other: fewer servers, none, a broken one among good ones, no file.
+    for (meant, names) in [
+        (r#"{ "mcpServers": { "a": { "command": "x" } } }"#, vec!["a"]),
+        ("{}", vec![]),
+        (r#"{ "mcpServers": { "a": { "command": "x" }, "b": { "command": 1 } } }"#, vec!["a"]),
+    ] {
+        disk.write("home/mcp.json", meant);
+        let loaded = reload(&disk.request(), &NoLedger, &before).unwrap();
+        assert_eq!(loaded.desired.keys().map(ServerName::as_str).collect::<Vec<_>>(), names, "{meant}");
+    }
+    fs::remove_file(disk.request().places.user_file()).unwrap();
+    assert!(reload(&disk.request(), &NoLedger, &before).unwrap().desired.is_empty());
+}

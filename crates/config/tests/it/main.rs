@@ -2,6 +2,7 @@
 #![expect(clippy::expect_used, reason = "helpers of tests")]
 
 mod bytes;
+mod clients;
 mod examples;
 
 use std::{fs, path::Path};

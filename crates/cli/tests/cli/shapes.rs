@@ -1,0 +1,125 @@
+//! `docs/json.md` and what the commands print are the same.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::rack::{Rack, fake, mcp_json, work_file};
+
+/// The example of each command in the page, by its title.
+fn documented() -> BTreeMap<String, Value> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let sections = page.split("\n### ").skip(1);
+    sections
+        .map(|section| {
+            let title = section.lines().next().unwrap().to_owned();
+            let example = section.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+            let example = serde_json::from_str(example).unwrap_or_else(|error| panic!("{title}: {error}"));
+            (title, example)
+        })
+        .collect()
+}
+
+/// The commands that the help lists; `config` by its own commands.
+fn commands(rack: &Rack) -> Vec<String> {
+    let listed = |args: &[&str]| -> Vec<String> {
+        let help = rack.run(args).stdout;
+        let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+        let commands = lines.take_while(|line| line.starts_with("  "));
+        // What continues a description begins further right.
+        let commands = commands.filter(|line| !line.starts_with("   "));
+        commands.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+    };
+    let mut commands = listed(&["--help"]);
+    commands.retain(|command| command != "config");
+    let of_config = listed(&["config", "--help"]).into_iter().filter(|command| command != "help");
+    commands.extend(of_config.map(|command| format!("config {command}")));
+    commands
+}
+
+/// Where two documents differ in their form; `null` fits everything, and `{}` every object.
+fn difference(at: &str, documented: &Value, printed: &Value) -> Option<String> {
+    match (documented, printed) {
+        (Value::Null, _) | (_, Value::Null) => None,
+        (Value::Object(documented), Value::Object(_)) if documented.is_empty() => None,
+        (Value::Object(documented), Value::Object(printed)) => {
+            let one_sided = documented.keys().filter(|key| !printed.contains_key(*key));
+            let one_sided = one_sided.chain(printed.keys().filter(|key| !documented.contains_key(*key)));
+            let inside = documented.iter().filter_map(|(key, value)| {
+                printed.get(key).and_then(|other| difference(&format!("{at}.{key}"), value, other))
+            });
+            one_sided.map(|key| format!("{at}.{key} is on one side only")).chain(inside).next()
+        }
+        (Value::Array(documented), Value::Array(printed)) => match documented.first() {
+            Some(form) => printed.iter().find_map(|item| difference(&format!("{at}[]"), form, item)),
+            None => None,
+        },
+        (documented, printed) if std::mem::discriminant(documented) == std::mem::discriminant(printed) => None,
+        // What is structured is the tool's own business.
+        _ if at.ends_with(".structured") || at.ends_with("before") || at.ends_with("after") => None,
+        _ => Some(format!("{at}: {documented} is not {printed}")),
+    }
+}
+
+/// A home with something of everything, and how each command is asked.
+fn rack() -> Rack {
+    let rack = Rack::with(&[("fake", fake(&[])), ("gone", json!({ "command": "/nonexistent/server" }))]);
+    rack.home.write("home/.cursor/mcp.json", mcp_json(&[("other", fake(&[])), ("more", fake(&[]))]));
+    work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", fake(&[])), ("fake", fake(&["--tools", "1"]))]));
+    let _ = rack.run(&["trust"]).ends_with(0);
+    work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", fake(&["--tools", "2"]))]));
+    work_file(&rack, "odd.json", "{ \"mcpServers\": { \"fs\": { \"command\": 1 } } }");
+    let script = "echo hello >&2; exec \"$0\" stdio";
+    let talker = json!({ "command": "sh", "args": ["-c", script, toolrack_testkit::fake_server_path()] });
+    work_file(&rack, "talker.json", &mcp_json(&[("talker", talker)]));
+    let _ = rack.run(&["--mcp-config", "talker.json", "tools", "talker"]).ends_with(0);
+    rack
+}
+
+fn asked(command: &str) -> Option<Vec<&'static str>> {
+    let fake = toolrack_testkit::fake_server_path().to_str().unwrap();
+    Some(match command {
+        "list" | "tools" | "pending" | "trust" | "doctor" | "test" | "logs" | "config path" | "config show"
+        | "prompts" | "resources" => vec![],
+        "call" => vec!["fake/echo", "text=x"],
+        "read" => vec!["fake", "fake://note"],
+        "prompt" => vec!["fake/greet", "name=x"],
+        "why" => vec!["fake/echo"],
+        "add" => vec!["new", "--", fake, "stdio"],
+        "add-json" => vec!["newer", "{ \"command\": \"x\" }", "--no-test"],
+        "get" => vec!["fake"],
+        "remove" | "enable" | "disable" => vec!["gone"],
+        "import" => vec!["--server", "other"],
+        "untrust" => vec!["theirs"],
+        "config validate" => vec!["odd.json"],
+        "completions" => vec!["bash"],
+        "man" => vec![],
+        _ => return None,
+    })
+}
+
+#[test]
+fn every_command_prints_what_the_page_says() {
+    let documented = documented();
+    let rack = rack();
+    let mut commands = commands(&rack);
+    assert!(commands.len() > 20, "{commands:?}");
+    // What is looked at goes before what changes it.
+    commands.sort_by_key(|command| ["untrust", "remove"].contains(&command.as_str()));
+    for command in &commands {
+        let example = documented.get(command).unwrap_or_else(|| panic!("docs/json.md says nothing of `{command}`"));
+        let rest = asked(command).unwrap_or_else(|| panic!("say in this test how `{command}` is asked"));
+        let words: Vec<&str> = command.split(' ').chain(rest.iter().copied()).chain(["--json"]).collect();
+        // `--json` behind the command of a server would be the server's.
+        let words = if command == "add" { [&["--json"], &words[..words.len() - 1]].concat() } else { words };
+        let ran = rack.run(&words);
+        if let Some(difference) = difference(command, example, &ran.json()) {
+            panic!("{difference}: {ran}");
+        }
+    }
+    let known = |title: &&String| commands.contains(title) || title.as_str() == "error";
+    assert_eq!(documented.keys().filter(|title| !known(title)).collect::<Vec<_>>(), Vec::<&String>::new());
+    let ran = rack.run(&["call", "fake/nope", "--json"]).ends_with(5);
+    assert_eq!(difference("error", &documented["error"]["error"], &ran.error()), None);
+}

@@ -1,0 +1,238 @@
+//! Our entries in the words of other programs.
+//!
+//! A program that finds a field that it does not know may refuse its whole file. What it has no words for is therefore
+//! not written, and named.
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::placeholder::{Bare, Piece, pieces};
+
+/// The entry, or the field of ours that cannot be said.
+type Spoken = Result<Json, String>;
+
+/// `entry` as opencode writes it (opencode.ai/docs/mcp-servers).
+pub(super) fn for_opencode(entry: &Json) -> Spoken {
+    let fields = fields(entry)?;
+    let is_remote = fields.contains_key("url");
+    let mut out = Map::new();
+    let mut command = Vec::new();
+    for (name, value) in &fields {
+        match (name.as_str(), is_remote) {
+            ("type" | "transport", _) if is_kind(value, is_remote) => {}
+            ("command", false) => command.insert(0, curly(name, value, Bare::Nothing)?),
+            ("args", false) => {
+                let Json::Array(arguments) = curly(name, value, Bare::Nothing)? else {
+                    return Err(name.clone());
+                };
+                command.extend(arguments);
+            }
+            ("env", false) => drop(out.insert("environment".to_owned(), curly(name, value, Bare::Names)?)),
+            ("headers", true) => drop(out.insert(name.clone(), curly(name, value, Bare::Names)?)),
+            ("cwd", false) | ("url", true) => drop(out.insert(name.clone(), curly(name, value, Bare::Nothing)?)),
+            ("enabled", _) => drop(out.insert(name.clone(), value.clone())),
+            _ => return Err(name.clone()),
+        }
+    }
+    out.insert("type".to_owned(), json!(if is_remote { "remote" } else { "local" }));
+    if !is_remote {
+        out.insert("command".to_owned(), Json::Array(command));
+    }
+    Ok(Json::Object(out))
+}
+
+/// `value` with our placeholders in opencode's form.
+fn curly(field: &str, value: &Json, bare: Bare) -> Spoken {
+    each_text(value, &|text| {
+        let pieces = pieces(text, bare).map_err(|_| field.to_owned())?;
+        let spoken = pieces.into_iter().map(|piece| match piece {
+            Piece::Literal(text) => Ok(text.to_owned()),
+            Piece::Variable { name, default: None } => Ok(format!("{{env:{name}}}")),
+            _ => Err(field.to_owned()),
+        });
+        spoken.collect::<Result<String, _>>().map(Json::from)
+    })
+}
+
+/// `entry` as Codex writes it (`RawMcpServerConfig` in its codex-rs/config/src/mcp_types.rs).
+pub(super) fn for_codex(entry: &Json) -> Spoken {
+    let fields = fields(entry)?;
+    let is_remote = fields.contains_key("url");
+    let mut out = Map::new();
+    for (name, value) in &fields {
+        match (name.as_str(), is_remote) {
+            ("type" | "transport", _) if is_kind(value, is_remote) => {}
+            ("command" | "args" | "cwd", false) | ("url", true) => {
+                let plain = plain(name, value, Bare::Nothing)?;
+                out.insert(name.clone(), plain);
+            }
+            ("env", false) => codex_values("env", value, &mut out)?,
+            ("headers", true) => codex_values("headers", value, &mut out)?,
+            ("inherit_env", false) if value.is_array() => merge(&mut out, "env_vars", value),
+            ("enabled", _) => drop(out.insert(name.clone(), value.clone())),
+            ("startup_timeout", _) if value.is_number() => {
+                out.insert("startup_timeout_sec".to_owned(), value.clone());
+            }
+            ("call_timeout", _) if value.is_number() => drop(out.insert("tool_timeout_sec".to_owned(), value.clone())),
+            ("tools", _) => codex_tools(value, &mut out)?,
+            _ => return Err(name.clone()),
+        }
+    }
+    Ok(Json::Object(out))
+}
+
+/// Variables and headers. Codex looks nothing up in texts, but has fields for values that are whole variables.
+fn codex_values(field: &str, values: &Json, out: &mut Map<String, Json>) -> Result<(), String> {
+    let is_header = field == "headers";
+    for (name, value) in values.as_object().ok_or(field)? {
+        let place = format!("{field}.{name}");
+        let text = value.as_str().ok_or(&*place)?;
+        let found = pieces(text, Bare::Names).map_err(|_| &*place)?;
+        match *found {
+            [Piece::Variable { name: variable, default: None }] if is_header => {
+                merge(out, "env_http_headers", &json!({ name: variable }));
+            }
+            [Piece::Variable { name: variable, default: None }] if variable == name => {
+                merge(out, "env_vars", &json!([variable]));
+            }
+            [Piece::Literal("Bearer "), Piece::Variable { name: variable, default: None }]
+                if is_header && name.eq_ignore_ascii_case("authorization") =>
+            {
+                out.insert("bearer_token_env_var".to_owned(), json!(variable));
+            }
+            _ => {
+                let value = plain(&place, value, Bare::Names)?;
+                merge(out, if is_header { "http_headers" } else { "env" }, &json!({ name: value }));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn codex_tools(tools: &Json, out: &mut Map<String, Json>) -> Result<(), String> {
+    let tools = if tools.is_array() { &json!({ "allow": tools }) } else { tools };
+    for (list, names) in tools.as_object().ok_or("tools")? {
+        let field = match list.as_str() {
+            "allow" => "enabled_tools",
+            "deny" => "disabled_tools",
+            _ => return Err(format!("tools.{list}")),
+        };
+        let has_globs = |name: &Json| name.as_str().is_none_or(|name| name.contains(['*', '?', '[', '{']));
+        if names.as_array().is_none_or(|names| names.iter().any(has_globs)) {
+            return Err(format!("tools.{list}"));
+        }
+        out.insert(field.to_owned(), names.clone());
+    }
+    Ok(())
+}
+
+fn merge(out: &mut Map<String, Json>, field: &str, more: &Json) {
+    match (out.get_mut(field), more) {
+        (Some(Json::Object(known)), Json::Object(more)) => known.extend(more.clone()),
+        (Some(Json::Array(known)), Json::Array(more)) => {
+            let new: Vec<Json> = more.iter().filter(|value| !known.contains(value)).cloned().collect();
+            known.extend(new);
+        }
+        _ => drop(out.insert(field.to_owned(), more.clone())),
+    }
+}
+
+/// `value` without placeholders; `$$` is one dollar sign.
+fn plain(field: &str, value: &Json, bare: Bare) -> Spoken {
+    each_text(value, &|text| {
+        let pieces = pieces(text, bare).map_err(|_| field.to_owned())?;
+        let spoken = pieces.into_iter().map(|piece| match piece {
+            Piece::Literal(text) => Ok(text),
+            _ => Err(field.to_owned()),
+        });
+        spoken.collect::<Result<String, _>>().map(Json::from)
+    })
+}
+
+fn each_text(value: &Json, translate: &dyn Fn(&str) -> Spoken) -> Spoken {
+    match value {
+        Json::String(text) => translate(text),
+        Json::Array(values) => {
+            values.iter().map(|value| each_text(value, translate)).collect::<Result<_, _>>().map(Json::Array)
+        }
+        Json::Object(members) => members
+            .iter()
+            .map(|(name, value)| Ok((name.clone(), each_text(value, translate)?)))
+            .collect::<Result<_, String>>()
+            .map(Json::Object),
+        other => Ok(other.clone()),
+    }
+}
+
+/// The fields that say something.
+fn fields(entry: &Json) -> Result<Map<String, Json>, String> {
+    let fields = entry.as_object().ok_or("entry")?;
+    Ok(fields.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| (name.clone(), value.clone())).collect())
+}
+
+/// Whether a program that has no word for SSE can do without `type`.
+fn is_kind(word: &Json, is_remote: bool) -> bool {
+    let word = word.as_str().unwrap_or_default().to_ascii_lowercase().replace(['-', '_'], "");
+    if is_remote { matches!(&*word, "http" | "streamablehttp" | "remote") } else { matches!(&*word, "stdio" | "local") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opencode_gets_its_own_words() {
+        assert_eq!(
+            for_opencode(
+                &json!({ "type": "stdio", "command": "npx", "args": ["-y", "$$x"], "env": { "K": "a-${KEY}" } })
+            ),
+            Ok(json!({ "type": "local", "command": ["npx", "-y", "$x"], "environment": { "K": "a-{env:KEY}" } }))
+        );
+        assert_eq!(
+            for_opencode(&json!({ "url": "https://x", "headers": { "A": "Bearer $T" }, "enabled": false })),
+            Ok(json!({ "type": "remote", "url": "https://x", "headers": { "A": "Bearer {env:T}" }, "enabled": false }))
+        );
+    }
+
+    #[test]
+    fn codex_gets_its_own_words() {
+        assert_eq!(
+            for_codex(&json!({
+                "command": "npx", "args": ["$x"], "env": { "A": "${A}", "B": "b" }, "inherit_env": ["C"],
+                "startup_timeout": 5, "call_timeout": 6, "tools": { "allow": ["x"], "deny": ["y"] },
+            })),
+            Ok(json!({
+                "command": "npx", "args": ["$x"], "env": { "B": "b" }, "env_vars": ["A", "C"],
+                "startup_timeout_sec": 5, "tool_timeout_sec": 6, "enabled_tools": ["x"], "disabled_tools": ["y"],
+            }))
+        );
+        assert_eq!(
+            for_codex(&json!({
+                "type": "http", "url": "https://x",
+                "headers": { "Authorization": "Bearer ${T}", "X": "${X_VALUE}", "Y": "y" },
+            })),
+            Ok(json!({
+                "url": "https://x", "bearer_token_env_var": "T", "env_http_headers": { "X": "X_VALUE" },
+                "http_headers": { "Y": "y" },
+            }))
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_said_is_named() {
+        for (entry, field) in [
+            (json!({ "type": "sse", "url": "https://x" }), "type"),
+            (json!({ "command": "x", "retry": "off" }), "retry"),
+            (json!({ "command": "x", "env": { "K": "${secret:k}" } }), "env"),
+        ] {
+            assert_eq!(for_opencode(&entry), Err(field.to_owned()));
+        }
+        for (entry, field) in [
+            (json!({ "type": "sse", "url": "https://x" }), "type"),
+            (json!({ "command": "x", "args": ["${A}"] }), "args"),
+            (json!({ "command": "x", "env": { "K": "a${B}" } }), "env.K"),
+            (json!({ "command": "x", "tools": ["read_*"] }), "tools.allow"),
+        ] {
+            assert_eq!(for_codex(&entry), Err(field.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! Edits of TOML: our `[[defaults.mcp]]` and Codex's `[mcp_servers.name]`.
+//!
+//! toml_edit says where everything stands; the text itself is spliced, since toml_edit writes other line ends.
+
+use std::ops::Range;
+
+use serde_json::Value as Json;
+use toml_edit::{Document as Toml, InlineTable, Item, Table, TableLike, Value};
+
+use super::{EditError, Parts, foreign, put, render};
+use crate::{dialect::toml as reader, document::Document, node::Node, problem::Problem};
+
+/// A TOML file that is being edited.
+pub(super) struct File {
+    document: Document,
+    parsed: Toml<String>,
+    root: Node,
+}
+
+/// Whose words an entry is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// `[[defaults.mcp]]` with a name.
+    Ours,
+    /// `[mcp_servers.name]`.
+    Codex,
+}
+
+/// An entry of the file.
+struct Entry<'a> {
+    form: Form,
+    name: &'a str,
+    body: Body<'a>,
+}
+
+enum Body<'a> {
+    /// A table with a header, and tables below it.
+    Table(&'a Table),
+    /// `{ … }`, with the key before it where there is one.
+    Inline(&'a InlineTable, Option<Range<usize>>),
+    /// Anything else.
+    Other,
+}
+
+/// A table with its header and all that stands in it, in whole lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Block {
+    lines: Range<usize>,
+}
+
+impl File {
+    pub(super) fn of(document: Document) -> Result<Self, EditError> {
+        let root = reader::parse(&document).map_err(EditError::Unreadable)?;
+        // Whoever holds something else where servers should be would lose it.
+        reader::servers(&document).map_err(EditError::Unreadable)?;
+        let parsed = Toml::parse(document.text.clone());
+        let parsed = parsed.map_err(|_| EditError::Unreadable(Box::new(Problem::error("this is not TOML"))))?;
+        Ok(Self { document, parsed, root })
+    }
+
+    fn entries(&self) -> Vec<Entry<'_>> {
+        let mut entries = Vec::new();
+        match self.parsed.get("defaults").and_then(|defaults| defaults.get("mcp")) {
+            Some(Item::ArrayOfTables(tables)) => entries.extend(tables.iter().filter_map(|table| {
+                let name = table.get("name")?.as_str()?;
+                Some(Entry { form: Form::Ours, name, body: Body::Table(table) })
+            })),
+            Some(Item::Value(Value::Array(values))) => entries.extend(values.iter().filter_map(|value| {
+                let table = value.as_inline_table()?;
+                let name = table.get("name")?.as_str()?;
+                Some(Entry { form: Form::Ours, name, body: Body::Inline(table, None) })
+            })),
+            _ => {}
+        }
+        let codex = self.parsed.get("mcp_servers").and_then(Item::as_table_like);
+        for (name, item) in codex.into_iter().flat_map(TableLike::iter) {
+            let key = codex.and_then(|codex| codex.key(name)).and_then(toml_edit::Key::span);
+            let body = match item {
+                Item::Table(table) if !table.is_dotted() => Body::Table(table),
+                Item::Value(Value::InlineTable(table)) => Body::Inline(table, key),
+                _ => Body::Other,
+            };
+            entries.push(Entry { form: Form::Codex, name, body });
+        }
+        entries
+    }
+
+    fn entry(&self, name: &str) -> Result<Entry<'_>, EditError> {
+        self.entries().into_iter().find(|entry| entry.name == name).ok_or_else(|| super::File::refused(self))
+    }
+
+    fn has_codex(&self) -> bool {
+        self.parsed.contains_key("mcp_servers")
+    }
+
+    /// Whose words a new entry is written in.
+    fn form(&self) -> Result<Form, EditError> {
+        let path = super::File::path(self);
+        let is_called = |name: &str| path.file_name().is_some_and(|file| file == name);
+        let has_ours = self.parsed.get("defaults").and_then(|defaults| defaults.get("mcp")).is_some();
+        if is_called("toolrack.toml") || (has_ours && !self.has_codex()) {
+            return Ok(Form::Ours);
+        }
+        let is_codex = is_called("config.toml") && path.parent().is_some_and(|folder| folder.ends_with(".codex"));
+        if self.has_codex() || is_codex { Ok(Form::Codex) } else { Err(EditError::UnknownForm { path }) }
+    }
+
+    fn rendered(&self, form: Form, name: &str, entry: &Json) -> Result<Vec<(String, Value)>, EditError> {
+        let entry = match form {
+            Form::Ours => entry.clone(),
+            Form::Codex => foreign::for_codex(entry).map_err(|field| self.foreign(field))?,
+        };
+        let named = (form == Form::Ours).then(|| Json::from(name));
+        let mut fields: Vec<(&str, &Json)> = named.iter().map(|name| ("name", name)).collect();
+        fields.extend(entry.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value)));
+        fields.sort_by_key(|(name, _)| render::rank(name));
+        let mut out = Vec::with_capacity(fields.len());
+        for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_null()) {
+            out.push((name.to_owned(), to_toml(value).ok_or_else(|| self.foreign(name.to_owned()))?));
+        }
+        Ok(out)
+    }
+
+    fn foreign(&self, field: String) -> EditError {
+        EditError::Foreign { path: super::File::path(self), program: "a TOML file", field }
+    }
+
+    /// The lines of a new table.
+    fn table(&self, form: Form, name: &str, entry: &Json) -> Result<String, EditError> {
+        let newline = self.newline();
+        let header = match form {
+            Form::Ours => "[[defaults.mcp]]".to_owned(),
+            Form::Codex => format!("[mcp_servers.{}]", toml_edit::Key::new(name).display_repr()),
+        };
+        let mut out = header + newline;
+        for (name, value) in self.rendered(form, name, entry)? {
+            out.push_str(&format!("{} = {value}{newline}", toml_edit::Key::new(name).display_repr()));
+        }
+        Ok(out)
+    }
+
+    fn newline(&self) -> &'static str {
+        render::Style::of(&self.document.text).newline
+    }
+
+    /// The blocks of `table` and of all tables below it, in the order of the file. Those of one entry that follow each
+    /// other are one.
+    fn blocks(&self, table: &Table) -> Vec<Block> {
+        let text = &self.document.text;
+        let mut own = Vec::new();
+        collect(table, text, &mut own);
+        own.sort_by_key(|block| block.lines.start);
+        let mut all = Vec::new();
+        collect(self.parsed.as_table(), text, &mut all);
+        let mut merged: Vec<Block> = Vec::with_capacity(own.len());
+        for block in own {
+            match merged.last_mut() {
+                Some(last)
+                    if !all.iter().any(|other| (last.lines.end..block.lines.start).contains(&other.lines.start)) =>
+                {
+                    last.lines.end = block.lines.end
+                }
+                _ => merged.push(block),
+            }
+        }
+        merged
+    }
+
+    /// Where a new table of this form goes: behind the last one, or at the end.
+    fn end_of(&self, form: Form) -> usize {
+        let mut blocks = Vec::new();
+        let tables = match form {
+            Form::Ours => self.parsed.get("defaults").and_then(|defaults| defaults.get("mcp")),
+            Form::Codex => self.parsed.get("mcp_servers"),
+        };
+        collect_item(tables, &self.document.text, &mut blocks);
+        blocks.into_iter().map(|block| block.lines.end).max().unwrap_or(self.document.text.len())
+    }
+}
+
+impl super::File for File {
+    fn document(&self) -> &Document {
+        &self.document
+    }
+
+    fn is_ours(&self) -> bool {
+        self.form().is_ok_and(|form| form == Form::Ours)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.entries().into_iter().map(|entry| entry.name.to_owned()).collect()
+    }
+
+    fn insert(&self, name: &str, entry: &Json) -> Result<String, EditError> {
+        let (text, newline) = (self.text(), self.newline());
+        let form = self.form()?;
+        let table = self.table(form, name, entry)?;
+        let at = self.end_of(form);
+        let mut out = text[..at].to_owned();
+        if !out.is_empty() && !out.ends_with('\n') {
+            out.push_str(newline);
+        }
+        if !out.trim().is_empty() && !ends_with_blank_line(&out) {
+            out.push_str(newline);
+        }
+        out.push_str(&table);
+        Ok(out + &text[at..])
+    }
+
+    fn replace(&self, name: &str, entry: &Json) -> Result<String, EditError> {
+        let text = self.text();
+        let found = self.entry(name)?;
+        match found.body {
+            Body::Table(table) => {
+                let table_text = self.table(found.form, name, entry)?;
+                let blocks = self.blocks(table);
+                let (first, others) = blocks.split_first().ok_or_else(|| self.refused())?;
+                let others: Vec<Block> = others.iter().map(|block| with_blank_line(text, block)).collect();
+                let mut out = cut(text, &others);
+                out.replace_range(first.lines.clone(), &table_text);
+                Ok(out)
+            }
+            Body::Inline(table, _) => {
+                let at = table.span().ok_or_else(|| self.refused())?;
+                let table: InlineTable = self.rendered(found.form, name, entry)?.into_iter().collect();
+                Ok(format!("{}{table}{}", &text[..at.start], &text[at.end..]))
+            }
+            Body::Other => Err(self.refused()),
+        }
+    }
+
+    fn remove(&self, name: &str) -> Result<String, EditError> {
+        let text = self.text();
+        match self.entry(name)?.body {
+            Body::Table(table) => {
+                let blocks: Vec<Block> = self.blocks(table).iter().map(|block| with_blank_line(text, block)).collect();
+                if blocks.is_empty() { Err(self.refused()) } else { Ok(cut(text, &blocks)) }
+            }
+            // The value of a key that has its lines for itself.
+            Body::Inline(table, Some(key)) => {
+                let end = table.span().ok_or_else(|| self.refused())?.end;
+                let lines = line_start(text, key.start)..line_end(text, end);
+                let is_alone = text[lines.start..key.start].trim().is_empty();
+                if is_alone { Ok(cut(text, &[Block { lines }])) } else { Err(self.refused()) }
+            }
+            Body::Inline(_, None) | Body::Other => Err(self.refused()),
+        }
+    }
+
+    fn switch(&self, name: &str, enabled: bool) -> Result<String, EditError> {
+        let text = self.text();
+        let found = self.entry(name)?;
+        let table: &dyn TableLike = match found.body {
+            Body::Table(table) => table,
+            Body::Inline(table, _) => table,
+            Body::Other => return Err(self.refused()),
+        };
+        for (field, value) in [("enabled", enabled), ("disabled", !enabled)] {
+            if let Some(at) = table.get(field).and_then(Item::span) {
+                return Ok(format!("{}{value}{}", &text[..at.start], &text[at.end..]));
+            }
+        }
+        match found.body {
+            Body::Table(table) => {
+                let header = header(table, text).ok_or_else(|| self.refused())?;
+                let at = line_end(text, content_end(table).max(header.end));
+                let newline = self.newline();
+                let before = if text[..at].ends_with('\n') { "" } else { newline };
+                Ok(format!("{}{before}enabled = {enabled}{newline}{}", &text[..at], &text[at..]))
+            }
+            Body::Inline(table, _) => {
+                let last = table.iter().filter_map(|(_, value)| value.span()).map(|at| at.end).max();
+                let at = last.ok_or_else(|| self.refused())?;
+                Ok(format!("{}, enabled = {enabled}{}", &text[..at], &text[at..]))
+            }
+            Body::Other => Err(self.refused()),
+        }
+    }
+
+    fn parts(&self) -> Parts {
+        let mut parts = Parts::new();
+        let mut top = self.root.to_json();
+        if let Some(Json::Object(servers)) = top.as_object_mut().and_then(|top| top.remove("mcp_servers")) {
+            put(&mut parts, "codex", Json::Object(servers));
+        }
+        let defaults = top.get_mut("defaults").and_then(Json::as_object_mut);
+        if let Some(Json::Array(servers)) = defaults.and_then(|defaults| defaults.remove("mcp")) {
+            for server in servers {
+                let name = server.get("name").and_then(Json::as_str).map(str::to_owned);
+                // Those without a name are told apart by what they say.
+                parts.insert(("server", name.unwrap_or_else(|| server.to_string())), server);
+            }
+        }
+        // What holds nothing but servers comes and goes with them.
+        if top.get("defaults").and_then(Json::as_object).is_some_and(serde_json::Map::is_empty) {
+            top.as_object_mut().and_then(|top| top.remove("defaults"));
+        }
+        put(&mut parts, "top", top);
+        parts
+    }
+}
+
+/// Every table with a header, from `table` on down.
+fn collect(table: &Table, text: &str, out: &mut Vec<Block>) {
+    if let Some(header) = header(table, text) {
+        let end = content_end(table).max(header.end);
+        out.push(Block { lines: line_start(text, header.start)..line_end(text, end) });
+    }
+    table.iter().for_each(|(_, item)| collect_item(Some(item), text, out));
+}
+
+fn collect_item(item: Option<&Item>, text: &str, out: &mut Vec<Block>) {
+    match item {
+        Some(Item::Table(table)) => collect(table, text, out),
+        Some(Item::ArrayOfTables(tables)) => tables.iter().for_each(|table| collect(table, text, out)),
+        _ => {}
+    }
+}
+
+/// Where the header of `table` stands, when it has one.
+fn header(table: &Table, text: &str) -> Option<Range<usize>> {
+    table.span().filter(|at| !table.is_dotted() && text[at.clone()].starts_with('['))
+}
+
+/// The end of the last value that stands under the header of `table` itself.
+fn content_end(table: &Table) -> usize {
+    let ends = table.iter().map(|(_, item)| match item {
+        Item::Value(value) => value.span().map_or(0, |at| at.end),
+        Item::Table(table) if table.is_dotted() => content_end(table),
+        _ => 0,
+    });
+    ends.max().unwrap_or_default()
+}
+
+/// `block` with one blank line in front of it, which belongs to it where nothing else would be parted by it.
+fn with_blank_line(text: &str, block: &Block) -> Block {
+    let before = &text[..block.lines.start];
+    let blank = if before.ends_with("\r\n\r\n") { 2 } else { usize::from(before.ends_with("\n\n")) };
+    Block { lines: block.lines.start - blank..block.lines.end }
+}
+
+fn cut(text: &str, blocks: &[Block]) -> String {
+    let mut out = text.to_owned();
+    for block in blocks.iter().rev() {
+        out.replace_range(block.lines.clone(), "");
+    }
+    out
+}
+
+fn ends_with_blank_line(text: &str) -> bool {
+    text.ends_with("\n\n") || text.ends_with("\n\r\n")
+}
+
+fn line_start(text: &str, at: usize) -> usize {
+    text[..at].rfind('\n').map_or(0, |newline| newline + 1)
+}
+
+/// Behind the line end that follows `at`.
+fn line_end(text: &str, at: usize) -> usize {
+    text[at..].find('\n').map_or(text.len(), |newline| at + newline + 1)
+}
+
+/// A value on one line; `None` for what TOML cannot say.
+pub(super) fn to_toml(value: &Json) -> Option<Value> {
+    Some(match value {
+        Json::Null => return None,
+        Json::Bool(flag) => Value::from(*flag),
+        Json::Number(number) => match number.as_i64() {
+            Some(number) => Value::from(number),
+            None => Value::from(number.as_f64().filter(|_| !number.is_u64())?),
+        },
+        Json::String(text) => Value::from(text.as_str()),
+        Json::Array(values) => Value::Array(values.iter().map(to_toml).collect::<Option<toml_edit::Array>>()?),
+        Json::Object(members) => {
+            let members = members.iter().filter(|(_, value)| !value.is_null());
+            let members = members.map(|(name, value)| Some((name.as_str(), to_toml(value)?)));
+            Value::InlineTable(members.collect::<Option<InlineTable>>()?)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,242 @@
+//! A whole file, so that a change of it can be shown.
+
+use std::ops::Range;
+
+use serde_json::Value as Json;
+
+use super::literal;
+use crate::{
+    dialect::{self, json::comment_length},
+    document::Document,
+    mask::{self, HIDDEN},
+    node::{Node, Value},
+    placeholder::Bare,
+};
+
+/// A longer text beside the servers is nobody's setting that a person would recognize, such as a history of prompts.
+const MAX_SETTING: usize = 40;
+
+/// What is hidden, and what is shown in its place. Never overlapping.
+type Hidden = Vec<(Range<usize>, String)>;
+
+/// How texts are shown, by what stands above them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Above {
+    /// Values of variables, headers and fields whose name says that they are secrets.
+    Secret,
+    /// Names of servers, which say nothing about what is below.
+    Names,
+    /// Fields of an entry.
+    Entry,
+    /// What a file holds beside its servers.
+    Rest,
+}
+
+/// The text of a JSON or TOML file with all secrets hidden, line by line the same; in a file that cannot be parsed, with
+/// all values hidden.
+///
+/// Secrets are what `env` and headers say except for placeholders, the values of fields and options whose name says that
+/// they are secrets, passwords in URLs and tokens of well-known services, also in comments.
+pub(crate) fn file(document: &Document) -> String {
+    let text = &document.text;
+    let Ok(root) = dialect::parse(document) else {
+        return text.split('\n').map(mask::line).collect::<Vec<_>>().join("\n");
+    };
+    let mut hidden = Hidden::new();
+    let mut shown = Vec::new();
+    if let Some(root) = &root {
+        hide(root, Above::Rest, &mut hidden);
+        visible(root, text, &mut shown);
+    }
+    let is_toml = document.path.as_deref().is_some_and(dialect::is_toml);
+    hide_comments(text, shown, is_toml, &mut hidden);
+    hidden.sort_by_key(|(at, _)| at.start);
+
+    let mut out = String::with_capacity(text.len());
+    let mut done = 0;
+    for (at, shown) in hidden.into_iter().filter(|(at, _)| !at.is_empty()) {
+        if at.start < done {
+            continue;
+        }
+        out.push_str(&text[done..at.start]);
+        out.push_str(&shown);
+        let lost = text[at.clone()].matches('\n').count().saturating_sub(shown.matches('\n').count());
+        out.extend(std::iter::repeat_n('\n', lost));
+        done = at.end;
+    }
+    out.push_str(&text[done..]);
+    out
+}
+
+fn hide(node: &Node, above: Above, hidden: &mut Hidden) {
+    match &node.value {
+        Value::Text(text) => {
+            let shown = match above {
+                Above::Secret => literal(text, Bare::Names),
+                Above::Rest if text.chars().count() > MAX_SETTING => HIDDEN.to_owned(),
+                Above::Names | Above::Entry | Above::Rest => mask::argument(text),
+            };
+            if shown != *text {
+                hidden.push((node.at.clone(), Json::String(shown).to_string()));
+            }
+        }
+        Value::Number(_) if above == Above::Secret => hidden.push((node.at.clone(), HIDDEN.to_owned())),
+        Value::List(nodes) if above == Above::Entry => hide_arguments(nodes, hidden),
+        Value::List(nodes) => {
+            // A list of servers has their names inside.
+            let above = if above == Above::Names { Above::Entry } else { above };
+            nodes.iter().for_each(|node| hide(node, above, hidden));
+        }
+        Value::Map(members) => {
+            for member in members {
+                hide(&member.node, below(above, &member.name), hidden);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What stands under the key `name`.
+fn below(above: Above, name: &str) -> Above {
+    let name = name.to_ascii_lowercase();
+    let is_secret = matches!(&*name, "env" | "environment") || name.ends_with("headers") || mask::is_secret_name(&name);
+    // Wherever servers are, the fields of an entry are what they are.
+    let is_entry = matches!(&*name, "command" | "args" | "url" | "cwd" | "http_url" | "httpurl" | "serverurl");
+    let is_container = matches!(&*name, "mcpservers" | "mcp_servers" | "servers" | "mcp" | "mcp.servers");
+    match above {
+        Above::Secret => Above::Secret,
+        Above::Rest | Above::Names if is_container => Above::Names,
+        Above::Names => Above::Entry,
+        _ if is_secret => Above::Secret,
+        _ if is_entry => Above::Entry,
+        above => above,
+    }
+}
+
+fn hide_arguments(nodes: &[Node], hidden: &mut Hidden) {
+    let texts: Vec<(&Node, &str)> = nodes.iter().filter_map(|node| Some((node, node.as_text()?))).collect();
+    let shown = mask::arguments(texts.iter().map(|(_, text)| *text));
+    for ((node, text), shown) in texts.into_iter().zip(shown) {
+        if shown != text {
+            hidden.push((node.at.clone(), Json::String(shown).to_string()));
+        }
+    }
+    nodes.iter().filter(|node| node.as_text().is_none()).for_each(|node| hide(node, Above::Entry, hidden));
+}
+
+/// Where the keys, the values without parts and the headers of tables stand: everything that can hold what looks like
+/// the beginning of a comment, and is none.
+fn visible(node: &Node, text: &str, out: &mut Vec<Range<usize>>) {
+    match &node.value {
+        Value::List(nodes) => nodes.iter().for_each(|node| visible(node, text, out)),
+        Value::Map(members) => {
+            if text[node.at.clone()].starts_with('[') {
+                out.push(node.at.clone());
+            }
+            for member in members {
+                out.push(member.name_at.clone());
+                visible(&member.node, text, out);
+            }
+        }
+        _ => out.push(node.at.clone()),
+    }
+}
+
+fn hide_comments(text: &str, mut shown: Vec<Range<usize>>, is_toml: bool, hidden: &mut Hidden) {
+    shown.push(text.len()..text.len());
+    shown.sort_by_key(|at| at.start);
+    let mut at = 0;
+    for next in shown {
+        while at < next.start {
+            let rest = &text[at..];
+            let length = match is_toml {
+                true => rest.starts_with('#').then(|| rest.find('\n').unwrap_or(rest.len())),
+                false => comment_length(rest),
+            };
+            match length {
+                Some(length) => {
+                    let comment = &text[at..at + length];
+                    let lines: Vec<String> = comment.split('\n').map(comment_line).collect();
+                    hidden.push((at..at + length, lines.join("\n")));
+                    at += length;
+                }
+                None => at += rest.chars().next().map_or(1, char::len_utf8),
+            }
+        }
+        at = at.max(next.end);
+    }
+}
+
+/// A line of a comment. Prose is worth reading; what looks like a setting is one that was put aside, secrets and all.
+fn comment_line(line: &str) -> String {
+    let (marker, rest) = line.split_at(line.len() - line.trim_start_matches(['/', '*', '#', ' ', '\t']).len());
+    let is_setting = rest.contains(['"', '\'', '=', ':']);
+    format!("{marker}{}", if is_setting { mask::line(rest) } else { mask::argument(rest) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(path: &str, text: &str) -> String {
+        file(&Document::new(Some(path.into()), text))
+    }
+
+    #[test]
+    fn a_file_is_shown_without_its_secrets() {
+        let text = r#"{
+  // note
+  "mcpServers": {
+    "a": { "command": "x", "args": ["--token", "canary"], "env": { "K": "canary" }, "oauth": { "client_secret": "canary" } },
+  },
+}"#;
+        let shown = shown_json(text);
+        assert!(!shown.contains("canary"), "{shown}");
+        assert_eq!(shown.lines().count(), text.lines().count());
+        assert!(shown.contains(r#""args": ["--token", "***"]"#));
+        let shown = shown_json(r#"{ "mcpServers": { "a": { "env": { "K": "canary" } "#);
+        assert!(!shown.contains("canary"), "{shown}");
+    }
+
+    #[test]
+    fn what_is_beside_the_servers_hides_its_secrets_too() {
+        let text = r#"{
+  "primaryApiKey": "canary", "theme": "dark", "account": { "refresh_token": ["canary"], "uuid": 7 },
+  "history": ["this prompt is a long one, and it holds the word canary"],
+  "mcpServers": { "auth-server": { "command": "npx", "env": { "K": "canary" } } },
+  "projects": { "/p": { "mcpServers": { "a": { "environment": { "K": "canary", "PIN": 12345678 } } } } }
+}"#;
+        let shown = shown_json(text);
+        assert!(!shown.contains("canary") && !shown.contains("12345678"), "{shown}");
+        assert!(
+            shown.contains(r#""command": "npx""#)
+                && shown.contains(r#""theme": "dark""#)
+                && shown.contains(r#""uuid": 7"#),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn comments_are_shown_but_not_what_was_put_aside_in_them() {
+        let shown = shown_json(
+            "{\n  // the usual // one\n  /* \"TOKEN\": \"canary\",\n     K: canary */\n  \"url\": \"https://x//y\" }",
+        );
+        assert!(!shown.contains("canary"), "{shown}");
+        assert!(shown.contains("// the usual // one") && shown.contains("https://x//y"), "{shown}");
+    }
+
+    #[test]
+    fn toml_is_shown_without_its_secrets() {
+        let text = "# a note\n# token = \"canary\"\n[mcp_servers.\"a#b\"] # x\ncommand = \"x\"\nargs = [\"--token\", \"canary\"]\n\
+                    env.K = 'canary'\nenv.L = \"\"\"\ncanary\n\"\"\" # end\n[mcp_servers.b.http_headers]\nA = \"Bearer canary\"\n";
+        let shown = shown("f.toml", text);
+        assert!(!shown.contains("canary"), "{shown}");
+        assert_eq!(shown.lines().count(), text.lines().count());
+        assert!(shown.contains("# a note") && shown.contains("[mcp_servers.\"a#b\"] # x"), "{shown}");
+        assert!(shown.contains("\"Bearer ***\""), "{shown}");
+    }
+
+    fn shown_json(text: &str) -> String {
+        shown("f.json", text)
+    }
+}

@@ -1,0 +1,108 @@
+//! What `toolrack.toml` says beside its servers.
+
+use crate::{
+    dialect,
+    document::Document,
+    entry::closest,
+    interpolate::Unset,
+    node::{Member, Node, Value},
+    problem::Problem,
+};
+
+/// Settings of the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Settings {
+    /// What a variable without a value means (`unset`).
+    pub unset: Unset,
+}
+
+/// The keys of the file, and of its `[defaults]` and `[[agents]]`.
+const TOP: &[&str] = &["agents", "defaults", "mcp_servers", "unset"];
+const DEFAULTS: &[&str] = &["mcp"];
+const AGENT: &[&str] = &["id", "mcp"];
+
+impl Settings {
+    /// What `document` says, and what is wrong with it. Nothing of it costs a server.
+    pub(crate) fn read(document: &Document) -> (Self, Vec<Problem>) {
+        let mut settings = Self::default();
+        let mut problems = Vec::new();
+        // What cannot be parsed was reported by the reader of its servers.
+        let Ok(Some(root)) = dialect::parse(document) else {
+            return (settings, problems);
+        };
+        if let Some(member) = root.get("unset") {
+            match member.node.as_text() {
+                Some("error") => settings.unset = Unset::Error,
+                Some("empty") => settings.unset = Unset::Empty,
+                _ => {
+                    let problem = Problem::error("`unset` must be `error` or `empty`").field("unset");
+                    problems.push(document.locate(
+                        problem.hint("until then, a variable without a value is an error"),
+                        member.node.at.clone(),
+                    ));
+                }
+            }
+        }
+        let mut check = |node: Option<&Node>, known: &[&str], place: &str| {
+            for member in node.and_then(Node::members).unwrap_or_default() {
+                problems.extend(unknown(document, member, known, place));
+            }
+        };
+        check(Some(&root), TOP, "");
+        check(root.get("defaults").map(|member| &member.node), DEFAULTS, "defaults.");
+        if let Some(Value::List(agents)) = root.get("agents").map(|member| &member.node.value) {
+            agents.iter().for_each(|agent| check(Some(agent), AGENT, "agents."));
+        }
+        (settings, problems)
+    }
+}
+
+fn unknown(document: &Document, member: &Member, known: &[&str], place: &str) -> Option<Problem> {
+    if known.contains(&&*member.name) {
+        return None;
+    }
+    let hint = match closest(&member.name, known.iter().copied()) {
+        Some(near) => format!("did you mean `{place}{near}`?"),
+        None => "it is ignored, and kept when the file is edited".to_owned(),
+    };
+    let name = format!("{place}{}", member.name);
+    let problem = Problem::warning(format!("`{name}` is not a known setting")).field(name).hint(hint);
+    Some(document.locate(problem, member.name_at.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> (Settings, Vec<Problem>) {
+        Settings::read(&Document::new(Some("toolrack.toml".into()), text))
+    }
+
+    #[test]
+    fn unset_is_an_error_or_empty() {
+        for (text, unset) in
+            [("", Unset::Error), ("unset = \"error\"", Unset::Error), ("unset = \"empty\"", Unset::Empty)]
+        {
+            let (settings, problems) = read(text);
+            assert_eq!((settings.unset, problems), (unset, Vec::new()));
+        }
+        let (settings, problems) = read("unset = \"none\"");
+        assert_eq!(settings.unset, Unset::Error);
+        assert!(problems[0].is_error() && problems[0].line == Some(1), "{problems:?}");
+    }
+
+    #[test]
+    fn unknown_keys_are_warnings_with_a_suggestion() {
+        let (_, problems) =
+            read("unsett = 1\nother = 2\n[defaults]\nmcps = 1\n[[agents]]\nid = \"a\"\nmodel = \"x\"\n");
+        let shown: Vec<_> = problems.iter().map(|problem| (problem.field.as_deref().unwrap(), problem.line)).collect();
+        assert_eq!(
+            shown,
+            [("unsett", Some(1)), ("other", Some(2)), ("defaults.mcps", Some(4)), ("agents.model", Some(7))]
+        );
+        assert!(problems.iter().all(|problem| !problem.is_error()));
+        assert_eq!(problems[0].hint.as_deref(), Some("did you mean `unset`?"));
+        assert_eq!(problems[2].hint.as_deref(), Some("did you mean `defaults.mcp`?"));
+    }
+}
