@@ -8,7 +8,7 @@ use std::{
 
 use toolrack_config::{
     Entry, Environment, Interpolate, Loaded, Places, Problem, Request, Scope, Unset,
-    trust::{Candidate, NoLedger},
+    trust::{Candidate, Ledger, NoLedger},
 };
 use toolrack_host::{
     Desired, Host, Native, Resolver, ServerName, ServerSpec, State, ask::Root, spec::Source, supervisor::Supervisor,
@@ -122,9 +122,10 @@ impl World {
             self.screen.warning(&failure.message);
             Vec::new()
         });
-        let loaded = toolrack_config::load(&request, &|candidate: &Candidate<'_>| {
+        let loaded = on_a_thread(request, move |candidate: &Candidate<'_>| {
             approvals.iter().any(|approval| approval.covers(candidate.project, candidate.name, candidate.hash))
-        });
+        })
+        .await;
         self.secrets.set_unset(loaded.settings.unset);
         if self.host.get().is_none() {
             *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = configured(&loaded);
@@ -133,11 +134,11 @@ impl World {
     }
 
     /// Reads these files and nothing else.
-    pub(crate) fn read_only(&self, files: &[PathBuf]) -> Loaded {
+    pub(crate) async fn read_only(&self, files: &[PathBuf]) -> Loaded {
         let mut request = Request::new(self.places.clone(), &self.folder);
         request.mcp_config = files.to_vec();
         request.strict = true;
-        toolrack_config::load(&request, &NoLedger)
+        on_a_thread(request, NoLedger).await
     }
 
     /// What was agreed to of what projects bring; nothing when there is no database.
@@ -339,6 +340,18 @@ pub(crate) fn database(places: &Places) -> PathBuf {
 /// What completion may know later of the servers in `loaded`. What the program carries needs no note.
 fn configured(loaded: &Loaded) -> Vec<Configured> {
     loaded.entries.iter().filter(|entry| entry.scope != Scope::BuiltIn).map(Configured::from).collect()
+}
+
+/// Reads files where it disturbs nobody: a pipe may have nobody at its other end, and Ctrl-C must be heard meanwhile.
+async fn on_a_thread(request: Request, ledger: impl Ledger + Send + 'static) -> Loaded {
+    match tokio::task::spawn_blocking(move || toolrack_config::load(&request, &ledger)).await {
+        Ok(loaded) => loaded,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The program is ending; nobody waits for the answer.
+            Err(_) => std::future::pending().await,
+        },
+    }
 }
 
 /// A file that was asked for by name and cannot be read as a whole.

@@ -73,7 +73,7 @@ async fn show(world: &World) -> Result<Exit, Failure> {
 }
 
 async fn validate(named: Vec<std::path::PathBuf>, strict: bool, world: &World) -> Result<Exit, Failure> {
-    let loaded = if named.is_empty() { world.read().await } else { world.read_only(&named) };
+    let loaded = if named.is_empty() { world.read().await } else { world.read_only(&named).await };
     let (errors, warnings): (Vec<&Problem>, Vec<_>) =
         loaded.problems.iter().partition(|problem| problem.severity == Severity::Error);
     let valid = errors.is_empty() && (!strict || warnings.is_empty());

@@ -8,22 +8,26 @@ mod repository;
 
 use std::{fs, path::Path, process::Command};
 
+use serde_json::{Value, json};
+
 use self::{
     commands::LINES,
-    repository::{ESCAPES, IN_FILE, Repository},
+    repository::{ESCAPES, Fate, IN_FILE, OF_EVERY_KIND, Repository, SERVERS},
 };
+use crate::rack::mcp_json;
 
-/// Every line of the table, with `options` behind it, each in a repository that was just cloned.
-fn nothing_happens(options: &[&str]) {
+/// Every line of the table for each of `servers`, with `options`, each in a repository that was just cloned.
+fn nothing_happens(options: &[&str], servers: &[(&str, Fate)]) {
     for line in LINES {
-        for (words, code) in line.typed() {
+        for (words, code) in line.typed(servers) {
             let repository = Repository::clone();
-            // Before the arguments: what follows `--` would be for somebody else.
+            // In front: what follows `--` would be for somebody else.
             let words: Vec<&str> = options.iter().copied().chain(words.iter().map(String::as_str)).collect();
             let ran = repository.run("below", &words).ends_with(code);
             if options.contains(&"--json") {
-                assert!(code != 0 || ran.json().is_object(), "{ran}");
-                assert!(code == 0 || ran.error()["message"].is_string(), "{ran}");
+                // A command that shows what is wrong has shown it; every other failure is one line.
+                let is_shown = code == 0 || !ran.stdout.is_empty();
+                assert!(if is_shown { ran.json().is_object() } else { ran.error()["message"].is_string() }, "{ran}");
             }
         }
     }
@@ -31,17 +35,17 @@ fn nothing_happens(options: &[&str]) {
 
 #[test]
 fn no_command_does_anything_for_a_repository_that_nobody_trusts() {
-    nothing_happens(&[]);
+    nothing_happens(&[], SERVERS);
 }
 
 #[test]
 fn no_command_does_anything_for_it_when_a_program_asks() {
-    nothing_happens(&["--json"]);
+    nothing_happens(&["--json"], &SERVERS[..OF_EVERY_KIND]);
 }
 
 #[test]
 fn no_command_does_anything_for_it_or_says_too_much_when_it_says_all() {
-    nothing_happens(&["-vv"]);
+    nothing_happens(&["-vv"], &SERVERS[..OF_EVERY_KIND]);
 }
 
 #[test]
@@ -53,32 +57,88 @@ fn adding_a_server_under_a_name_of_theirs_starts_neither() {
     assert!(ran.stderr.contains("what counts for `builtin` is"), "{ran}");
 }
 
-/// Every command that asks for no server by name, in a repository whose `.mcp.json` is this. None fails because of it.
-fn a_file_harms_nobody(make: impl Fn(&Repository)) {
-    nothing_happens_in(&make, &[&[], &["--json"], &["-vv"]]);
+#[test]
+fn only_what_was_agreed_to_runs_and_only_as_it_was() {
+    let repository = Repository::clone();
+    let _ = repository.run("below", &["trust", "claims-trust", "off", "mine"]).ends_with(0);
+    let ran = repository.run_unchecked("below", &["tools"]).ends_with(0);
+    repository.keeps_its_secrets(&ran);
+    assert!(!repository.was_contacted(), "{ran}");
+    // `off` is the person's own and still switched off; `mine` is the project's.
+    assert_eq!(repository.started(), ["claims-trust", "mine"], "{ran}");
+
+    // One argument more, and it is another server: nothing of it runs, whatever asks for it.
+    repository.forget_what_started();
+    let mut file: Value = serde_json::from_str(&repository.rack.home.read("work/.mcp.json")).unwrap();
+    file["mcpServers"]["claims-trust"]["args"].as_array_mut().unwrap().push(json!("x"));
+    repository.rack.home.write("work/.mcp.json", file.to_string());
+    for words in [["call", "claims-trust/x"], ["tools", "claims-trust"], ["test", "claims-trust"]] {
+        let _ = repository.run("below", &words).ends_with(7);
+    }
+    let _ = repository.run("below", &["untrust", "mine"]).ends_with(0);
+    let _ = repository.run("below", &["list"]).ends_with(0);
 }
 
-fn nothing_happens_in(make: &dyn Fn(&Repository), ways: &[&[&str]]) {
+#[test]
+fn a_server_that_was_trusted_gets_its_secret_and_nobody_else_sees_it() {
+    let repository = Repository::clone();
+    repository.rack.home.write(
+        "work/below/.mcp.json",
+        mcp_json(&[
+            ("keeps", json!({ "command": "sh", "args": ["-c", "test \"$1\" = \"$A\" && test -n \"$A\" && echo started > \"$0\"",
+                repository.rack.home.root().join("marks/keeps"), "${SECRET}"], "env": { "A": "${SECRET}" } })),
+            ("tells", json!({ "command": "sh", "args": ["-c", "echo $A; echo $A >&2; exit 3"], "env": { "A": "${SECRET}" } })),
+        ]),
+    );
+    for words in [
+        ["trust", "keeps", "tells"].as_slice(),
+        &["get", "keeps"],
+        &["-vv", "test", "keeps", "tells"],
+        &["--json", "list", "keeps", "tells"],
+        &["call", "tells/x"],
+        &["why", "tells/x"],
+        &["doctor", "tells"],
+        &["logs", "tells"],
+        &["config", "show"],
+        &["untrust", "--all"],
+    ] {
+        let ran = repository.run_unchecked("below", words);
+        repository.keeps_its_secrets(&ran);
+    }
+    assert_eq!(repository.started(), ["keeps"], "it got the secret");
+}
+
+/// The commands that ask for no server by name, in a repository whose `.mcp.json` is this: none stumbles over it, and
+/// only those that look for mistakes fail.
+fn a_file_harms_nobody(make: impl Fn(&Repository), options: &[&str], commands: &[&str]) {
     let repository = Repository::empty();
     make(&repository);
-    for line in LINES {
-        if let [(words, 0)] = line.typed().as_slice() {
-            let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            for options in ways {
-                let ran = repository.run("", &[*options, &words].concat()).ends_with(0);
-                assert!(ran.stderr.contains(".mcp.json"), "the file is named: {ran}");
-                assert!(ran.stderr.len() < 4_000, "{} bytes of stderr", ran.stderr.len());
-            }
+    for line in LINES.iter().filter(|line| commands.contains(&line.command)) {
+        for (words, _) in line.typed(&[]) {
+            let words: Vec<&str> = options.iter().copied().chain(words.iter().map(String::as_str)).collect();
+            let finds_mistakes = ["doctor", "config validate"].contains(&line.command);
+            let ran = repository.run("below", &words);
+            let is_waiting = words.contains(&"--exit-code") && ran.code == Some(7);
+            assert!(ran.code == Some(0) || is_waiting || finds_mistakes && ran.code == Some(2), "{ran}");
+            assert!(ran.stderr.len() < 4_000, "{} bytes of stderr", ran.stderr.len());
+            assert!(line.command != "list" || ran.stderr.contains(".mcp.json"), "the file is named: {ran}");
         }
     }
 }
 
+/// Commands that between them come by everything that shows or judges a file.
+const READERS: &[&str] = &["list", "import", "pending", "doctor", "config show", "config validate"];
+
 #[test]
 fn a_pipe_in_place_of_the_file_blocks_no_command() {
-    a_file_harms_nobody(|repository| {
+    let pipe = |repository: &Repository| {
         let pipe = repository.rack.home.work().join(".mcp.json");
         assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
-    });
+    };
+    // Whoever names a pipe means it.
+    let commands: Vec<&str> = LINES.iter().map(|line| line.command).filter(|name| *name != "config validate").collect();
+    a_file_harms_nobody(pipe, &[], &commands);
+    a_file_harms_nobody(pipe, &["--json"], &["list", "import", "pending", "doctor"]);
 }
 
 #[test]
@@ -95,10 +155,11 @@ fn a_link_in_place_of_the_file_shows_nothing_of_what_it_leads_to() {
     ] {
         let target = folder.path().join(name);
         fs::write(&target, text).unwrap();
-        a_file_harms_nobody(|repository| link(&target, repository));
+        a_file_harms_nobody(|repository| link(&target, repository), &[], READERS);
+        a_file_harms_nobody(|repository| link(&target, repository), &["--json"], READERS);
     }
     for device in ["/dev/zero", "/dev/tty", "/proc/self/environ", "/"] {
-        a_file_harms_nobody(|repository| link(Path::new(device), repository));
+        a_file_harms_nobody(|repository| link(Path::new(device), repository), &["-vv"], READERS);
     }
 }
 
@@ -109,12 +170,13 @@ fn link(target: &Path, repository: &Repository) {
 #[test]
 fn a_file_that_is_nested_without_end_overflows_nothing() {
     let most = 4 * 1024 * 1024;
+    let commands = ["list", "config validate"];
     let objects = r#"{"mcpServers":"#.to_owned() + &r#"{"a":"#.repeat(most / 5 - 3);
     let comments = "/* */".repeat(most / 5) + "[";
     let lines = "[\n".repeat(most / 3);
     let closed = format!("{}{}", "[".repeat(most / 2), "]".repeat(most / 2));
     for text in ["[".repeat(most), objects, comments, lines, closed] {
-        nothing_happens_in(&|repository| drop(repository.rack.home.write("work/.mcp.json", &text)), &[&[]]);
+        a_file_harms_nobody(|repository| drop(repository.rack.home.write("work/.mcp.json", &text)), &[], &commands);
     }
 }
 
@@ -130,6 +192,12 @@ fn a_file_of_escapes_moves_no_cursor() {
         format!("{{\"mcpServers\": {{\"{ESCAPES}\": 1 2}}}}"),
         format!("// {ESCAPES}\n{{\"mcpServers\": {{\"a\": {{\"command\": \"{ESCAPES}\"}}}}}}"),
     ] {
-        a_file_harms_nobody(|repository| drop(repository.rack.home.write("work/.mcp.json", &text)));
+        for options in [[].as_slice(), &["--json"], &["-vv"]] {
+            a_file_harms_nobody(
+                |repository| drop(repository.rack.home.write("work/.mcp.json", &text)),
+                options,
+                READERS,
+            );
+        }
     }
 }

@@ -54,3 +54,18 @@ fn an_interrupt_ends_with_130_and_leaves_nothing_running() {
 fn a_termination_ends_with_143_and_leaves_nothing_running() {
     ends_cleanly("TERM", 143);
 }
+
+#[test]
+fn a_configuration_that_never_comes_can_be_interrupted() {
+    let rack = Rack::new();
+    let pipe = rack.home.work().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for args in [["--mcp-config", "pipe", "list"], ["config", "validate", "pipe"]] {
+        let mut command = rack.command(&args);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Opens once the other end is open, and holds it open.
+        let _writer = std::fs::File::options().write(true).open(&pipe).unwrap();
+        send("INT", &child);
+        assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130), "{args:?}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::repository::{Fate, SERVERS};
+use super::repository::{Fate, OF_EVERY_KIND};
 use crate::rack::Rack;
 
 /// How a command must end.
@@ -21,7 +21,7 @@ pub(super) enum Ends {
 pub(super) struct Line {
     /// The command, as `--help` lists it; `config show` for a command below another.
     pub(super) command: &'static str,
-    /// Its arguments; `@` stands for each of [`SERVERS`].
+    /// Its arguments; `@` stands for a server.
     arguments: &'static [&'static str],
     ends: Ends,
 }
@@ -35,8 +35,16 @@ use Ends::{Offers, Refused, With};
 /// Every command, in the order of `--help`. A command that is not here fails a test.
 pub(super) const LINES: &[Line] = &[
     line("add", &["--scope", "local", "@", "--no-test", "--", "true"], With(0)),
+    line("add-json", &["--scope", "local", "@", "{\"command\": \"true\"}", "--no-test"], With(0)),
+    line("import", &[], With(0)),
+    line("import", &["--all"], With(0)),
+    line("import", &["--server", "code", "--dry-run"], With(0)),
     line("list", &[], With(0)),
     line("list", &["@"], With(0)),
+    line("get", &["@"], With(0)),
+    line("remove", &["--scope", "project", "@"], With(0)),
+    line("enable", &["@"], With(0)),
+    line("disable", &["@"], With(0)),
     line("tools", &[], With(0)),
     line("tools", &["@"], Offers),
     line("tools", &["@", "--schema"], Offers),
@@ -50,11 +58,34 @@ pub(super) const LINES: &[Line] = &[
     line("prompts", &["@"], Offers),
     line("prompt", &["@/greet", "name=${SECRET}"], Refused),
     line("why", &["@/echo"], With(0)),
+    line("test", &[], With(7)),
+    line("test", &["@"], Refused),
+    line("logs", &[], With(0)),
+    line("logs", &["@"], With(0)),
+    line("pending", &[], With(0)),
+    line("pending", &["--exit-code"], With(7)),
+    line("pending", &["@"], With(0)),
+    // Agreeing is one thing, and starting another.
+    line("trust", &[], With(0)),
+    line("trust", &["@"], With(0)),
+    line("trust", &["@", "--yes"], With(0)),
+    line("untrust", &["--all"], With(0)),
+    line("untrust", &["@"], With(2)),
+    line("doctor", &[], With(2)),
+    line("doctor", &["--offline"], With(2)),
+    line("doctor", &["@"], Offers),
+    line("config path", &[], With(0)),
+    line("config show", &[], With(0)),
+    line("config validate", &[], With(2)),
+    line("config validate", &["../.mcp.json"], With(2)),
+    line("completions", &["bash"], With(0)),
+    line("man", &[], With(0)),
 ];
 
 impl Line {
-    /// The words to type for each server that the line is about, and the exit code to come.
-    pub(super) fn typed(&self) -> Vec<(Vec<String>, i32)> {
+    /// The words to type for each of `servers` that the line is about, and the exit code to come. Where no server is
+    /// needed, one of every kind is enough.
+    pub(super) fn typed(&self, servers: &[(&str, Fate)]) -> Vec<(Vec<String>, i32)> {
         let words = |server: &str| -> Vec<String> {
             let arguments = self.arguments.iter().map(|argument| argument.replace('@', server));
             self.command.split(' ').map(str::to_owned).chain(arguments).collect()
@@ -66,7 +97,8 @@ impl Line {
             (Refused, Fate::Disabled) => 2,
         };
         if self.arguments.iter().any(|argument| argument.contains('@')) {
-            SERVERS.iter().map(|&(server, fate)| (words(server), code(fate))).collect()
+            let needed = if matches!(self.ends, With(_)) { OF_EVERY_KIND } else { servers.len() };
+            servers.iter().take(needed).map(|&(server, fate)| (words(server), code(fate))).collect()
         } else {
             vec![(words(""), code(Fate::Pending))]
         }

@@ -37,23 +37,26 @@ pub(super) enum Fate {
 /// The servers of the repository that have a name one can type, and some that only look like one.
 pub(super) const SERVERS: &[(&str, Fate)] = &[
     ("touches", Fate::Pending),
+    ("calls-home", Fate::Pending),
+    // The person has servers of these names.
+    ("builtin", Fate::Pending),
+    ("off", Fate::Disabled),
+    ("mine", Fate::Pending),
+    ("switched-off", Fate::Pending),
     ("brings-its-own", Fate::Pending),
     ("spells-the-secret", Fate::Pending),
-    ("calls-home", Fate::Pending),
     ("streams-home", Fate::Pending),
     ("claims-trust", Fate::Pending),
     // Of the nested folder.
     ("nested", Fate::Pending),
-    // The person has servers of these names.
-    ("mine", Fate::Pending),
-    ("off", Fate::Disabled),
-    ("switched-off", Fate::Pending),
-    ("builtin", Fate::Pending),
-    // Names that are paths, options, properties of an object, or `mine` with a Cyrillic letter.
+    // Names that are paths, properties of an object, or `mine` with a Cyrillic letter.
     ("..", Fate::Pending),
     ("constructor", Fate::Pending),
     ("m\u{456}ne", Fate::Pending),
 ];
+
+/// So many of them, from the first, are one of every kind.
+pub(super) const OF_EVERY_KIND: usize = 4;
 
 /// A home with the repository in it, and a listener that nobody may call.
 pub(super) struct Repository {
@@ -118,11 +121,10 @@ impl Repository {
             mcp_json(&[("nested", shell("nested")), ("off", json!({ "enabled": true }))]),
         );
         home.write("work/below/.toolrack/mcp.json", mcp_json(&[("switched-off", json!({ "enabled": true }))]));
-        repository.add_what_other_programs_read(&touch("another program's file"));
         repository
     }
 
-    /// A home with an empty repository in it.
+    /// A home with a repository in it that has no `.mcp.json`.
     pub(super) fn empty() -> Self {
         let rack = Rack::new().env("SECRET", IN_ENVIRONMENT);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -130,12 +132,15 @@ impl Repository {
         rack.home.write("work/.git/config", "[core]\n\tfsmonitor = false\n");
         rack.home.write("work/below/README.md", "nothing to see\n");
         fs::create_dir(rack.home.root().join("marks")).unwrap();
-        Self { rack, listener }
+        let repository = Self { rack, listener };
+        repository.add_what_other_programs_read();
+        repository
     }
 
     /// Settings that would approve everything, if a repository could, in the places where programs look for them.
-    fn add_what_other_programs_read(&self, touch: &str) {
+    fn add_what_other_programs_read(&self) {
         let home = &self.rack.home;
+        let touch = format!("echo started > '{}/for another program'", self.marks().display());
         let shell = json!({ "command": "sh", "args": ["-c", touch] });
         let toml =
             format!("[[defaults.mcp]]\nname = \"settings\"\ncommand = \"sh\"\nargs = [\"-c\", {}]\n", json!(touch));
@@ -203,8 +208,15 @@ impl Repository {
         names
     }
 
+    /// Removes the marks.
+    pub(super) fn forget_what_started(&self) {
+        for name in self.started() {
+            fs::remove_file(self.marks().join(name)).unwrap();
+        }
+    }
+
     /// Whether anybody has connected since this was last asked.
-    fn was_contacted(&self) -> bool {
+    pub(super) fn was_contacted(&self) -> bool {
         match self.listener.accept() {
             Ok((_connection, _)) => true,
             Err(error) => {
