@@ -17,6 +17,8 @@ mod config;
 #[cfg(test)]
 mod diagnose;
 #[cfg(test)]
+mod help;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod import;
@@ -30,6 +32,8 @@ mod on_terminal;
 mod output;
 #[cfg(test)]
 mod rack;
+#[cfg(test)]
+mod readme;
 #[cfg(test)]
 mod shapes;
 #[cfg(test)]
