@@ -51,6 +51,10 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     pub(crate) strict_mcp_config: bool,
 
+    /// Use the servers of this agent ([[agents]] in toolrack.toml) as well
+    #[arg(long, value_name = "AGENT", global = true)]
+    pub(crate) agent: Option<String>,
+
     /// Print one JSON document; errors are one line of JSON on stderr
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -110,10 +114,16 @@ pub(crate) enum Verb {
     /// Call a tool and print its result
     Call(CallArgs),
     /// Show the resources and resource templates of the servers
+    #[command(after_help = "Examples:
+  toolrack resources
+  toolrack resources docs --json")]
     Resources(ServersArgs),
     /// Print a resource
     Read(ReadArgs),
     /// Show the prompts of the servers
+    #[command(after_help = "Examples:
+  toolrack prompts
+  toolrack prompts github")]
     Prompts(ServersArgs),
     /// Fill in a prompt and print it
     Prompt(PromptArgs),
@@ -132,7 +142,13 @@ pub(crate) enum Verb {
     /// Look for everything that is wrong, and say what to do
     Doctor(DoctorArgs),
     /// Show which configuration files count, what they add up to, and what is wrong with them
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  toolrack config path
+  toolrack config show
+  toolrack config validate"
+    )]
     Config(ConfigVerb),
     #[command(flatten)]
     Itself(AboutItself),

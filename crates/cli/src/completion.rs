@@ -12,6 +12,7 @@ mod bash;
 pub(crate) mod known;
 pub(crate) mod notebook;
 mod offer;
+mod powershell;
 mod zsh;
 
 use std::{
@@ -21,7 +22,7 @@ use std::{
 };
 
 use clap::{CommandFactory, FromArgMatches};
-use clap_complete::env::{Elvish, EnvCompleter, Fish, Powershell};
+use clap_complete::env::{Elvish, EnvCompleter, Fish};
 use toolrack_config::Environment;
 use toolrack_host::text;
 
@@ -29,6 +30,7 @@ use crate::args::{Cli, Global, Shell};
 use bash::Bash;
 use known::Known;
 use offer::Line;
+use powershell::Powershell;
 use zsh::Zsh;
 
 /// Names the shell that asks what to offer. Set by the scripts, and by nobody else.
@@ -68,7 +70,7 @@ impl Shell {
 
     /// Whether its script says which word the cursor is in; otherwise it is the last.
     fn tells_index(self) -> bool {
-        matches!(self, Self::Zsh | Self::Elvish)
+        matches!(self, Self::Zsh | Self::Powershell | Self::Elvish)
     }
 }
 

@@ -116,6 +116,7 @@ impl World {
         let mut request = Request::new(self.places.clone(), &self.folder);
         request.mcp_config.clone_from(&self.global.mcp_config);
         request.strict = self.global.strict_mcp_config;
+        request.agent.clone_from(&self.global.agent);
         request.built_in = built_in(&self.folder);
         let approvals = self.approvals().await.unwrap_or_else(|failure| {
             self.screen.warning(&failure.message);
@@ -125,6 +126,7 @@ impl World {
             approvals.iter().any(|approval| approval.covers(candidate.project, candidate.name, candidate.hash))
         })
         .await;
+        self.secrets.set_unset(loaded.settings.unset);
         if self.host.get().is_none() {
             *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = configured(&loaded);
         }
@@ -318,18 +320,6 @@ fn unusable_store(error: &StoreError) -> Failure {
     Failure::new(Exit::Other, "DATABASE", with_causes(error))
 }
 
-/// Reads files where it disturbs nobody: a pipe may have nobody at its other end, and Ctrl-C must be heard meanwhile.
-async fn on_a_thread(request: Request, ledger: impl Ledger + Send + 'static) -> Loaded {
-    match tokio::task::spawn_blocking(move || toolrack_config::load(&request, &ledger)).await {
-        Ok(loaded) => loaded,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            // The program is ending; nobody waits for the answer.
-            Err(_) => std::future::pending().await,
-        },
-    }
-}
-
 /// The servers that this program carries, for a person in `folder`.
 pub(crate) fn built_in(folder: &Path) -> Desired {
     let Ok(name) = ServerName::new(builtin::NAME) else {
@@ -350,6 +340,18 @@ pub(crate) fn database(places: &Places) -> PathBuf {
 /// What completion may know later of the servers in `loaded`. What the program carries needs no note.
 fn configured(loaded: &Loaded) -> Vec<Configured> {
     loaded.entries.iter().filter(|entry| entry.scope != Scope::BuiltIn).map(Configured::from).collect()
+}
+
+/// Reads files where it disturbs nobody: a pipe may have nobody at its other end, and Ctrl-C must be heard meanwhile.
+async fn on_a_thread(request: Request, ledger: impl Ledger + Send + 'static) -> Loaded {
+    match tokio::task::spawn_blocking(move || toolrack_config::load(&request, &ledger)).await {
+        Ok(loaded) => loaded,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The program is ending; nobody waits for the answer.
+            Err(_) => std::future::pending().await,
+        },
+    }
 }
 
 /// A file that was asked for by name and cannot be read as a whole.

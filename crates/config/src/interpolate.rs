@@ -49,17 +49,24 @@ pub enum Unset {
 ///
 /// Every answer is made afresh from the variables as they are at that moment. Values appear in no error and no `Debug`.
 pub struct Interpolate {
-    environment: RwLock<Arc<Environment>>,
-    unset: Unset,
+    source: RwLock<Source>,
     /// The values that were handed out and are somebody's business only: see [`Self::conceal`].
     secrets: Mutex<BTreeSet<String>>,
+}
+
+/// Where values come from.
+#[derive(Clone, Debug)]
+struct Source {
+    environment: Arc<Environment>,
+    unset: Unset,
 }
 
 impl Interpolate {
     /// Resolves from `environment`.
     #[must_use]
     pub fn new(environment: Environment, unset: Unset) -> Self {
-        Self { environment: RwLock::new(Arc::new(environment)), unset, secrets: Mutex::default() }
+        let source = Source { environment: Arc::new(environment), unset };
+        Self { source: RwLock::new(source), secrets: Mutex::default() }
     }
 
     /// `text` with `***` for every secret that was handed out so far: what a server was given in a variable, a header or
@@ -93,22 +100,23 @@ impl Interpolate {
     /// Resolves from `environment` from now on. Servers see it when they connect the next time, and HTTP headers with
     /// the next request.
     pub fn set_environment(&self, environment: Environment) {
-        let mut current = self.environment.write().unwrap_or_else(PoisonError::into_inner);
-        *current = Arc::new(environment);
+        self.source.write().unwrap_or_else(PoisonError::into_inner).environment = Arc::new(environment);
+    }
+
+    /// What a variable without a value means from now on.
+    pub fn set_unset(&self, unset: Unset) {
+        self.source.write().unwrap_or_else(PoisonError::into_inner).unset = unset;
     }
 
     fn scope(&self) -> Values {
-        let environment = self.environment.read().unwrap_or_else(PoisonError::into_inner);
-        Values { environment: Arc::clone(&environment), unset: self.unset, secrets: Mutex::default() }
+        let Source { environment, unset } = self.source.read().unwrap_or_else(PoisonError::into_inner).clone();
+        Values { environment, unset, secrets: Mutex::default() }
     }
 }
 
 impl fmt::Debug for Interpolate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Interpolate")
-            .field("environment", &self.environment)
-            .field("unset", &self.unset)
-            .finish_non_exhaustive()
+        f.debug_struct("Interpolate").field("source", &self.source).finish_non_exhaustive()
     }
 }
 
@@ -285,7 +293,9 @@ mod tests {
         let error = interpolate(Unset::Error).stdio(&name(), &spec).unwrap_err().to_string();
         assert!(error.contains("`env.KEY`") && error.contains("`NO` is not set"), "{error}");
         assert!(error.contains("${NO:-default}"), "{error}");
-        let plan = interpolate(Unset::Empty).stdio(&name(), &spec).unwrap();
+        let interpolate = interpolate(Unset::Error);
+        interpolate.set_unset(Unset::Empty);
+        let plan = interpolate.stdio(&name(), &spec).unwrap();
         assert_eq!(plan.env[0].1, "");
     }
 

@@ -5,6 +5,9 @@
 //! from and what it hides, and every [`Problem`] names its file, line and column. One bad entry costs that entry, one
 //! bad file that layer, and both are visible.
 //!
+//! The same question can be asked again at any time: [`reload()`] gives a whole new world or a report, so that nothing half
+//! written ever replaces what runs.
+//!
 //! Values are never looked up while loading: placeholders such as `${TOKEN}` stay as they are written, and
 //! [`Interpolate`] resolves them when the host connects. What a project's file brings waits for a person
 //! ([`trust`]). [`edit`] changes a file without touching a byte outside the changed entry.
@@ -50,7 +53,7 @@ pub mod trust;
 
 pub use environment::Environment;
 pub use interpolate::{Interpolate, Unset};
-pub use load::{ConfigFile, Entry, Loaded, Request, Scope, Shadowed, load};
+pub use load::{ConfigFile, Entry, Loaded, Rejected, Request, Scope, Shadowed, load, reload};
 pub use places::{NoHome, Places, project_root};
 pub use problem::{Problem, Severity, Snippet};
 pub use redact::redact;

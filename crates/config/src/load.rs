@@ -1,5 +1,7 @@
 //! Layers of files become one world.
 
+mod reload;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -23,6 +25,8 @@ use crate::{
     settings::Settings,
     trust::{Candidate, Ledger, content_hash},
 };
+
+pub use reload::{Rejected, reload};
 
 /// The files that a project can bring, the stronger one last.
 const PROJECT_FILES: &[&str] = &[".mcp.json", ".toolrack/mcp.json"];

@@ -16,14 +16,14 @@ pub(crate) enum AboutItself {
 /// `completions`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  bash        echo 'source <(toolrack completions bash)' >> ~/.bashrc
-  zsh         echo 'source <(toolrack completions zsh)' >> ~/.zshrc
-  fish        echo 'toolrack completions fish | source' > ~/.config/fish/completions/toolrack.fish
-  PowerShell  toolrack completions powershell | Out-String | Invoke-Expression
-  elvish      eval (toolrack completions elvish | slurp)
+  ~/.bashrc    source <(toolrack completions bash)
+  ~/.zshrc     source <(toolrack completions zsh)    (after compinit)
+  config.fish  toolrack completions fish | source
+  $PROFILE     toolrack completions powershell | Out-String | Invoke-Expression
+  rc.elv       eval (toolrack completions elvish | slurp)
 
-Servers are those of the configuration as it is when you press TAB; nothing is started. Tools are
-those that were there when a server was last connected.")]
+Servers are those of the configuration as it is when TAB is pressed; nothing is started. Tools are those that a server \
+had when it was last connected.")]
 pub(crate) struct CompletionsArgs {
     /// Which shell
     #[arg(value_name = "SHELL")]

@@ -36,9 +36,19 @@ impl Known {
     /// What is known in `folder` to someone who typed `global`.
     pub(super) fn new(environment: Environment, folder: PathBuf, global: &Global) -> Self {
         let mut global = global.clone();
+        // A shell hands the line over as it was typed.
+        for file in &mut global.mcp_config {
+            if let (Ok(below), Some(home)) = (file.strip_prefix("~"), environment.home()) {
+                *file = home.join(below);
+            }
+        }
         // A pipe would be emptied, or waited for.
         global.mcp_config.retain(|file| folder.join(file).is_file());
         Self { environment, folder, global, found: OnceLock::new() }
+    }
+
+    pub(super) fn environment(&self) -> &Environment {
+        &self.environment
     }
 
     fn found(&self) -> Option<&Found> {

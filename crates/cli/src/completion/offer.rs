@@ -32,6 +32,8 @@ pub(super) enum Offered {
     Arguments,
     Files,
     Folders,
+    /// Names of environment variables.
+    Variables,
     /// Nobody knows what will be typed.
     Nothing,
 }
@@ -45,16 +47,17 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("FILE", Offered::Files),
     ("DIR", Offered::Folders),
     ("COMMAND | URL", Offered::Files),
+    ("AGENT", Offered::Nothing),
     ("COUNT", Offered::Nothing),
     ("GLOB", Offered::Nothing),
     ("NAME", Offered::Nothing),
     ("NAME[=NEW]", Offered::Nothing),
-    ("NAME[=VALUE]", Offered::Nothing),
+    ("NAME[=VALUE]", Offered::Variables),
     ("NAME: VALUE", Offered::Nothing),
     ("JSON", Offered::Nothing),
     ("TIME", Offered::Nothing),
     ("URI", Offered::Nothing),
-    ("VARIABLE", Offered::Nothing),
+    ("VARIABLE", Offered::Variables),
     ("WORDS", Offered::Nothing),
 ];
 
@@ -124,6 +127,7 @@ fn completer(offered: Offered, line: &Arc<Line>, known: &Arc<Known>) -> ArgValue
             Offered::Arguments => arguments(&known, &line, typed),
             Offered::Files => paths(&line, current, PathCompleter::file()),
             Offered::Folders => paths(&line, current, PathCompleter::dir()),
+            Offered::Variables => variables(&known, typed),
             Offered::Nothing => Vec::new(),
         }
     })
@@ -175,6 +179,11 @@ fn arguments(known: &Known, line: &Line, typed: &str) -> Vec<CompletionCandidate
     }
     let fits = |value: &&String| value.starts_with(start) && is_plain(value);
     values.iter().filter(fits).map(|value| candidate(format!("{name}={value}"), "")).collect()
+}
+
+fn variables(known: &Known, typed: &str) -> Vec<CompletionCandidate> {
+    let names = known.environment().iter().filter_map(|(name, _)| name.to_str());
+    names.filter(|name| is_plain(name) && name.starts_with(typed)).map(|name| candidate(name, "")).collect()
 }
 
 /// Bash knows how to quote the names of files, and completes them where nothing is offered.

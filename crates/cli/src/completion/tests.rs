@@ -29,8 +29,8 @@ impl Desk {
     /// What is offered for the last of these words.
     fn offers_in(&self, shell: Shell, words: &[&str]) -> Vec<String> {
         let home = self.folder.path().to_str().unwrap();
-        let index = (words.len() - 1).to_string();
-        let environment = Environment::new([("TOOLRACK_HOME", home), (INDEX, index.as_str())]);
+        let index = words.len().to_string();
+        let environment = Environment::new([("HOME", home), ("TOOLRACK_HOME", home), (INDEX, index.as_str())]);
         let words: Vec<OsString> = ["toolrack", "--", "toolrack"].iter().chain(words).map(Into::into).collect();
         let mut answer = Vec::new();
         answer_to(shell, &words, (&environment, &self.work()), &mut answer).unwrap();
@@ -105,6 +105,8 @@ fn options_are_offered_when_one_is_begun() {
     assert_eq!(desk.offers(&["add", "--scope", ""]), ["user", "project", "local"]);
     assert_eq!(desk.offers(&["add", "x", "-t", "h"]), ["http"]);
     assert_eq!(desk.offers(&["completions", "z"]), ["zsh"]);
+    assert_eq!(desk.offers(&["add", "--env", "TOOLRACK_H"]), ["TOOLRACK_HOME"]);
+    assert_eq!(desk.offers(&["config", "path", "--scope", "l"]), ["local"]);
 }
 
 #[test]
@@ -116,6 +118,8 @@ fn files_that_are_named_on_the_line_count() {
     let strict = ["list", "--strict-mcp-config", "--mcp-config", "more.json", ""];
     assert_eq!(desk.offers(&strict), ["builtin", "more"]);
     assert_eq!(desk.offers(&["--mcp-config", "nope.json", "list", "f"]), ["fs"]);
+    assert_eq!(desk.offers(&["--mcp-config", "~/work/more.json", "list", "m"]), ["more"]);
+    assert_eq!(desk.offers(&["--mcp-config", "/dev/stdin", "list", "f"]), ["fs"]);
 }
 
 #[test]
@@ -191,5 +195,6 @@ fn a_script_calls_the_program_that_printed_it() {
         let by_path = script(shell, OsStr::new("my tools/toolrack"), folder).unwrap();
         assert!(by_path.contains("'/home/ada/my tools/toolrack'"), "{by_path}");
         assert!(by_path.contains(VARIABLE), "{by_path}");
+        assert!(!by_path.contains("Invoke-Expression"), "what was typed is no program: {by_path}");
     }
 }

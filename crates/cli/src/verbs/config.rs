@@ -51,7 +51,7 @@ async fn path(scope: Option<Scope>, world: &World) -> Result<Exit, Failure> {
         world.screen.document(&Paths { files }).await?;
     } else if scope.is_some() {
         // Alone on its line, for `$(…)`.
-        world.screen.page(files.iter().map(|file| edits::shown(file.path())).collect()).await?;
+        world.screen.verbatim(files.iter().map(|file| edits::shown(file.path())).collect()).await?;
     } else {
         world.screen.page(files::page(&files, world.screen.look())).await?;
     }

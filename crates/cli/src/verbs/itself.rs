@@ -68,7 +68,7 @@ async fn write_manual(folder: PathBuf, screen: &Screen) -> Result<Exit, Failure>
         screen.document(&Written { files }).await?;
     } else {
         let lines: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
-        screen.page(lines.join("\n")).await?;
+        screen.verbatim(lines.join("\n")).await?;
     }
     Ok(Exit::Ok)
 }

@@ -258,14 +258,14 @@ fn tools_of_a_project_are_offered_only_while_it_is_trusted() {
 }
 
 #[test]
-fn a_server_that_lies_puts_no_word_into_a_line() {
+fn what_a_server_says_of_its_tools_is_shown_and_never_obeyed() {
     let rack = Rack::with(&[("fake", fake(&["--fault", "escape-text"]))]);
     let _ = rack.run(&["tools", "fake"]);
-    let offers = offers(&rack, &["call", "fake/"]);
-    assert!(!offers.is_empty());
-    for offer in offers {
-        assert!(offer.chars().all(|c| c.is_alphanumeric() || "/_-.:".contains(c)), "{offer:?}");
-    }
+    let mut command = rack.command(&["--", "toolrack", "call", "fake/"]);
+    let output = command.env("TOOLRACK_COMPLETE", "fish").output().unwrap();
+    let offers = String::from_utf8(output.stdout).unwrap();
+    assert!(offers.contains(r"\u{1b}"), "the fault shows: {offers}");
+    assert!(!offers.contains(|c: char| c.is_control() && c != '\n' && c != '\t'), "{offers:?}");
 }
 
 #[test]

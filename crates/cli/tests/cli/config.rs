@@ -96,3 +96,32 @@ fn a_store_that_cannot_be_opened_is_a_warning() {
     assert!(ran.stderr.contains("toolrack.db is damaged"), "{ran}");
     assert_eq!(rack.run(&["-q", "call", "builtin/list_directory"]).stderr, "");
 }
+
+#[test]
+fn an_agent_has_servers_of_its_own_on_top_of_everybodys() {
+    let rack = Rack::new();
+    let command = toolrack_testkit::fake_server_path().display();
+    rack.home.write(
+        "toolrack/toolrack.toml",
+        format!(
+            "unset = \"empty\"\n[[defaults.mcp]]\nname = \"all\"\ncommand = \"{command}\"\nargs = [\"stdio\"]\n\
+             env = {{ KEY = \"${{NO_SUCH_VARIABLE}}\" }}\n\
+             [[agents]]\nid = \"coder\"\n[[agents.mcp]]\nname = \"own\"\ncommand = \"{command}\"\nargs = [\"stdio\"]\n"
+        ),
+    );
+    assert_snapshot!(rack.run(&["list"]), @"
+        $ toolrack list
+        + all      stdio   user      connected (22 tools)
+        + builtin  native  built in  connected (5 tools)
+        [0]
+    ");
+    assert_snapshot!(rack.run(&["--agent", "coder", "list"]), @"
+        $ toolrack --agent coder list
+        + all      stdio   user      connected (22 tools)
+        + builtin  native  built in  connected (5 tools)
+        + own      stdio   user      connected (22 tools)
+        [0]
+    ");
+    let ran = rack.run(&["--agent", "codr", "call", "own/echo", "text=x"]);
+    assert!(ran.stderr.contains("coder"), "{ran}");
+}

@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod add;
 #[cfg(test)]
+mod asked;
+#[cfg(test)]
 mod builtin;
 #[cfg(test)]
 mod call;
@@ -15,6 +17,8 @@ mod config;
 #[cfg(test)]
 mod diagnose;
 #[cfg(test)]
+mod help;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod import;
@@ -23,9 +27,13 @@ mod lists;
 #[cfg(test)]
 mod manage;
 #[cfg(test)]
+mod on_terminal;
+#[cfg(test)]
 mod output;
 #[cfg(test)]
 mod rack;
+#[cfg(test)]
+mod readme;
 #[cfg(test)]
 mod shapes;
 #[cfg(test)]

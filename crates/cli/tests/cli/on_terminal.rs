@@ -60,6 +60,15 @@ fn no_line_is_wider_than_the_terminal() {
         "call fake/echo text=1 nope=2",
         "call builtin/nothing",
         "--mcp-config broken.json list",
+        "get fake",
+        "get gone",
+        "get theirs",
+        "pending",
+        "test gone",
+        "doctor --offline",
+        "config show",
+        "config validate broken.json",
+        "remove fak",
         "call --nope",
         "nope",
     ]
@@ -75,6 +84,20 @@ fn no_line_is_wider_than_the_terminal() {
             // What is shown while it waits takes the place of itself.
             let line = line.rsplit('\r').next().unwrap();
             assert!(width(line) <= COLUMNS, "{args:?}: {line:?}");
+        }
+    }
+}
+
+#[test]
+fn a_narrow_terminal_is_wide_enough_for_every_page() {
+    let rack = wide();
+    let binary = Path::new(env!("CARGO_BIN_EXE_toolrack"));
+    for args in
+        [["list"].as_slice(), &["tools"], &["why", "gone/x"], &["call", "gone/x"], &["get", "gone"], &["--help"]]
+    {
+        let page = without_colour(&Terminal::start(&rack, 40, binary, args).end().0);
+        for line in page.lines().map(|line| line.rsplit('\r').next().unwrap()) {
+            assert!(width(line) <= 40, "{args:?}: {line:?}");
         }
     }
 }

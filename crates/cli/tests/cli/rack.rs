@@ -40,11 +40,18 @@ impl Rack {
 
     /// Other programs find the binary by its name.
     pub(crate) fn with_binary_on_path(self) -> Self {
-        let folder = Path::new(env!("CARGO_BIN_EXE_toolrack")).parent().unwrap().to_owned();
-        let model = self.home.command("model");
-        let path = model.get_envs().find_map(|(name, value)| value.filter(|_| name == "PATH"));
-        let folders: Vec<_> = std::iter::once(folder).chain(std::env::split_paths(path.unwrap())).collect();
-        self.env("PATH", std::env::join_paths(folders).unwrap().into_string().unwrap())
+        let folder = Path::new(env!("CARGO_BIN_EXE_toolrack")).parent().unwrap();
+        self.with_folder_on_path(folder)
+    }
+
+    /// What is in this folder goes before what is elsewhere on the path.
+    pub(crate) fn with_folder_on_path(self, folder: &Path) -> Self {
+        let mut model = self.home.command("model");
+        let path =
+            model.envs(self.variables()).get_envs().filter(|(name, _)| *name == "PATH").find_map(|(_, path)| path);
+        let folders = std::iter::once(folder.to_owned()).chain(std::env::split_paths(path.unwrap()));
+        let path = std::env::join_paths(folders).unwrap().into_string().unwrap();
+        self.env("PATH", path)
     }
 
     /// The command, not yet started.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::rack::{Rack, fake, mcp_json, work_file};
+use crate::rack::{Rack, commands_of_help, fake, mcp_json, work_file};
 
 /// The example of each command in the page, by its title.
 fn documented() -> BTreeMap<String, Value> {
@@ -19,23 +19,6 @@ fn documented() -> BTreeMap<String, Value> {
             (title, example)
         })
         .collect()
-}
-
-/// The commands that the help lists; `config` by its own commands.
-fn commands(rack: &Rack) -> Vec<String> {
-    let listed = |args: &[&str]| -> Vec<String> {
-        let help = rack.run(args).stdout;
-        let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-        let commands = lines.take_while(|line| line.starts_with("  "));
-        // What continues a description begins further right.
-        let commands = commands.filter(|line| !line.starts_with("   "));
-        commands.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
-    };
-    let mut commands = listed(&["--help"]);
-    commands.retain(|command| command != "config");
-    let of_config = listed(&["config", "--help"]).into_iter().filter(|command| command != "help");
-    commands.extend(of_config.map(|command| format!("config {command}")));
-    commands
 }
 
 /// Where two documents differ in their form; `null` fits everything, and `{}` every object.
@@ -103,7 +86,9 @@ fn asked(command: &str) -> Option<Vec<&'static str>> {
 fn every_command_prints_what_the_page_says() {
     let documented = documented();
     let rack = rack();
-    let mut commands = commands(&rack);
+    let commands = commands_of_help(&rack).into_iter().map(|command| command.join(" "));
+    // The program alone, and what only gathers commands, print nothing.
+    let mut commands: Vec<_> = commands.filter(|command| !["", "config"].contains(&command.as_str())).collect();
     assert!(commands.len() > 20, "{commands:?}");
     // What is looked at goes before what changes it.
     commands.sort_by_key(|command| ["untrust", "remove"].contains(&command.as_str()));

@@ -58,9 +58,13 @@ fn a_damaged_note_is_none_and_is_replaced() {
 fn there_are_never_too_many_notes() {
     let data = tempfile::tempdir().unwrap();
     let notebook = Notebook::below(data.path());
+    std::fs::create_dir_all(&notebook.folder).unwrap();
     for number in 0..MAX_SERVERS + 3 {
-        notebook.write(&server(&number.to_string(), "x"), vec![tool("t")]);
+        std::fs::write(notebook.folder.join(format!("{number}.json")), "{}").unwrap();
     }
+    let fs = server("fs", "x");
+    notebook.write(&fs, vec![tool("t")]);
+    assert_eq!(names(&notebook.read(&fs)), ["t"]);
     assert_eq!(std::fs::read_dir(&notebook.folder).unwrap().count(), MAX_SERVERS);
 }
 

@@ -1,0 +1,199 @@
+//! README's console blocks, done as they stand: whatever they show must be what comes.
+//!
+//! Commands are typed into `sh` on a terminal of 80 columns, one after the other, in a folder that looks like this
+//! repository. A line `…` stands for any number of lines. Where a block shows nothing, the command only has to work.
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
+
+use serde_json::json;
+
+use crate::{
+    rack::{Rack, mcp_json, work_file},
+    terminal::Terminal,
+};
+
+/// One command and what the page says comes of it.
+#[derive(Debug)]
+struct Shown {
+    line: usize,
+    typed: String,
+    comes: Vec<String>,
+}
+
+/// How a command is done here.
+#[derive(Debug, PartialEq)]
+enum Done {
+    As(String),
+    Skipped(&'static str),
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+}
+
+/// What stands in the blocks of `console` of a page.
+fn shown_in(page: &str) -> Vec<Shown> {
+    let mut found: Vec<Shown> = Vec::new();
+    let mut inside = false;
+    for (number, line) in page.lines().enumerate() {
+        match line {
+            "```console" => inside = true,
+            "```" => inside = false,
+            _ if !inside => {}
+            line => match (line.strip_prefix("$ "), found.last_mut()) {
+                (Some(typed), _) => {
+                    found.push(Shown { line: number + 1, typed: typed.to_owned(), comes: Vec::new() });
+                }
+                (None, Some(last)) => last.comes.push(line.to_owned()),
+                (None, None) => panic!("line {}: nothing was typed before {line}", number + 1),
+            },
+        }
+    }
+    found
+}
+
+impl Shown {
+    fn done(&self) -> Done {
+        let typed = self.typed.as_str();
+        if let Some(arguments) = typed.strip_prefix("cargo run --release -- ") {
+            return Done::As(format!("toolrack {arguments}"));
+        }
+        if typed.starts_with("cargo ") {
+            return Done::Skipped("it builds or tests the repository");
+        }
+        if typed.contains(">> ~/") || typed.contains("> ~/") {
+            return Done::Skipped("it changes a home; the shells are driven elsewhere");
+        }
+        if typed.contains("https://") {
+            // Nothing here talks to the world: it is only written, and where nobody will connect it.
+            let written = typed.strip_prefix("toolrack add ");
+            let written = written.map(|rest| format!("TOOLRACK_HOME=$TMPDIR/elsewhere toolrack add --no-test {rest}"));
+            return written.map_or(Done::Skipped("it needs the network"), Done::As);
+        }
+        Done::As(typed.to_owned())
+    }
+
+    /// Whether it needs no program but the binary.
+    fn is_alone(&self) -> bool {
+        self.typed.contains("builtin/")
+    }
+
+    /// Whether this is what the page says.
+    fn is(&self, came: &[&str]) -> bool {
+        fn fits(wanted: &[String], came: &[&str]) -> bool {
+            match wanted.split_first() {
+                None => came.is_empty(),
+                Some((any, rest)) if any.trim() == "…" => (0..=came.len()).any(|at| fits(rest, &came[at..])),
+                Some((line, rest)) => came.split_first().is_some_and(|(first, came)| line == first && fits(rest, came)),
+            }
+        }
+        fits(&self.comes, came)
+    }
+}
+
+/// A folder that looks like the repository to those who only look, and a home in which nothing is configured.
+fn rack(npx: Option<(&Path, &Path)>) -> Rack {
+    let rack = Rack::new().env("TERM", "xterm").env("LANG", "C.UTF-8");
+    for file in ["LICENSE-MIT", "README.md"] {
+        work_file(&rack, file, &std::fs::read_to_string(repository().join(file)).unwrap());
+    }
+    for entry in std::fs::read_dir(repository().join("crates")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        std::fs::create_dir_all(rack.home.work().join("crates").join(name)).unwrap();
+    }
+    let server = |name: &str, more: &[&str]| {
+        let package = format!("@modelcontextprotocol/server-{name}");
+        let args = [&["-y", package.as_str()], more].concat();
+        json!({ "command": "npx", "args": args })
+    };
+    let servers = [("fs", server("filesystem", &["."])), ("everything", server("everything", &[]))];
+    work_file(&rack, "mcp.json", &mcp_json(&servers));
+    if let Some((node, modules)) = npx {
+        // The pinned packages, by the name under which npx would fetch them.
+        let script = format!(
+            "#!/bin/sh\n[ \"$1\" = -y ] && shift\nname=${{1##*/}}\nshift\nexec '{}' '{}'/mcp-\"$name\" \"$@\"\n",
+            node.display(),
+            modules.join(".bin").display(),
+        );
+        let npx = rack.home.write("bin/npx", script);
+        std::fs::set_permissions(npx, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let bin = rack.home.root().join("bin");
+    rack.with_binary_on_path().with_folder_on_path(&bin)
+}
+
+/// What is on the terminal after this was typed, line by line, and the exit code.
+fn typed(rack: &Rack, command: &str) -> (String, i32) {
+    let (raw, code) = Terminal::start(rack, 80, Path::new("sh"), &["-c", command]).end();
+    let work = format!("{}/", rack.home.work().canonicalize().unwrap().display());
+    let plain = anstream::adapter::strip_str(&raw).to_string().replace("\r\n", "\n").replace(&work, "");
+    // What is shown while it waits takes the place of itself.
+    let lines: Vec<&str> = plain.lines().map(|line| line.rsplit('\r').next().unwrap_or_default()).collect();
+    (lines.join("\n"), code)
+}
+
+/// Does what the page shows, as far as `may_be_done` says; fails with everything that came otherwise.
+fn goes_through(page: &str, rack: &Rack, may_be_done: impl Fn(&Shown) -> bool) -> usize {
+    let mut done = 0;
+    let mut stale = String::new();
+    for shown in shown_in(page).iter().filter(|shown| may_be_done(shown)) {
+        let command = match shown.done() {
+            Done::As(command) => command,
+            Done::Skipped(why) => {
+                println!("SKIP {}: {why}", shown.typed);
+                continue;
+            }
+        };
+        let (came, code) = typed(rack, &command);
+        let fits = if shown.comes.is_empty() { code == 0 } else { shown.is(&came.lines().collect::<Vec<_>>()) };
+        if !fits {
+            let _ = writeln!(stale, "line {}: $ {}\n{came}\n[{code}]\n", shown.line, shown.typed);
+        }
+        done += 1;
+    }
+    assert!(stale.is_empty(), "the page does not show what comes now:\n\n{stale}");
+    done
+}
+
+fn readme() -> String {
+    std::fs::read_to_string(repository().join("README.md")).unwrap()
+}
+
+#[test]
+fn what_the_readme_does_without_other_programs_goes_as_it_says() {
+    assert!(goes_through(&readme(), &rack(None), Shown::is_alone) >= 2);
+}
+
+mod needs_node {
+    use super::*;
+
+    #[test]
+    fn the_tour_of_the_readme_goes_as_it_says() {
+        let node = installed("TOOLRACK_TEST_NODE22", ".cache/npm/node_modules/.bin/node");
+        let modules = installed("TOOLRACK_TEST_NODE_MODULES", ".cache/npm/node_modules");
+        assert!(goes_through(&readme(), &rack(Some((&node, &modules))), |_| true) >= 8);
+    }
+
+    /// Where the variable says, or where `cargo xtask install` puts it.
+    #[expect(clippy::disallowed_methods, reason = "how tests are told where programs are")]
+    fn installed(variable: &str, usual: &str) -> PathBuf {
+        let place = std::env::var_os(variable).map_or_else(|| repository().join(usual), PathBuf::from);
+        assert!(place.exists(), "{} is not there: run `cargo xtask install`", place.display());
+        place
+    }
+}
+
+#[test]
+fn a_page_that_shows_something_else_is_stale() {
+    let stale = ["$ echo a", "b", "$ echo a", "a", "$ false", "$ printf 'a\\nb\\nc\\n'", "a", "…", "c"].join("\n");
+    let page = format!("text\n```console\n{stale}\n```\n");
+    let rack = rack(None);
+    let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| goes_through(&page, &rack, |_| true)));
+    let message = *failed.unwrap_err().downcast::<String>().unwrap();
+    assert!(message.contains("line 3: $ echo a\na\n[0]"), "{message}");
+    assert!(message.contains("line 7: $ false\n\n[1]"), "{message}");
+    assert_eq!(message.matches("line ").count(), 2, "{message}");
+}

@@ -1,0 +1,61 @@
+//! Asking again while servers run.
+
+use std::{fmt, path::Path};
+
+use super::{Loaded, Request, load};
+use crate::{problem::Problem, trust::Ledger};
+
+/// A configuration that is not fit to replace the one that runs. Nothing of it is to be used.
+#[derive(Clone, Debug)]
+pub struct Rejected {
+    /// The files that cannot be used and why; at least one.
+    pub problems: Vec<Problem>,
+    /// What was read all the same, for showing.
+    pub loaded: Box<Loaded>,
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the configuration was not changed")?;
+        match self.problems.first() {
+            Some(problem) => write!(f, ": {problem:#}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Rejected {}
+
+/// Loads the configuration again, in the place of `before`. Can be asked at any time, also while files are being written.
+///
+/// The answer is a whole new world, or a report: when a file cannot be read or parsed, or is suddenly empty, it is most
+/// likely half written, and servers must not be stopped for that. A broken entry among good ones, a file that is gone, and
+/// an empty file that says so with `{}` are changes like any other.
+///
+/// # Errors
+/// [`Rejected`], with every file that is in the way. The old world should stay.
+pub fn reload(request: &Request, ledger: &dyn Ledger, before: &Loaded) -> Result<Loaded, Rejected> {
+    let loaded = load(request, ledger);
+    let mut problems = emptied(&loaded, before);
+    if loaded.is_whole && problems.is_empty() {
+        return Ok(loaded);
+    }
+    if !loaded.is_whole {
+        problems.extend(loaded.errors().filter(|problem| problem.entry.is_none()).cloned());
+    }
+    Err(Rejected { problems, loaded: Box::new(loaded) })
+}
+
+/// Files that had servers in them and now have no text at all.
+fn emptied(loaded: &Loaded, before: &Loaded) -> Vec<Problem> {
+    let had_servers = |path: &Path| before.entries.iter().any(|entry| entry.source.path.as_deref() == Some(path));
+    let is_empty = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.len() == 0);
+    let files = loaded.files.iter().map(|file| file.path.as_path());
+    files
+        .filter(|path| had_servers(path) && is_empty(path))
+        .map(|path| {
+            let problem = Problem::error("the file is empty, and had servers in it").in_file(path);
+            problem.hint("write `{}` into it if that is meant")
+        })
+        .collect()
+}
