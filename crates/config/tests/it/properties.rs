@@ -154,7 +154,7 @@ fn secret() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn edits_of_json_keep_every_other_byte(parts in json_parts(), chosen in any::<prop::sample::Index>()) {
