@@ -216,3 +216,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_file_that_is_nested_without_end_is_an_error_and_no_crash() {
+    for depth in [200, 2_000, 200_000] {
+        for (name, text) in [
+            ("mcp.json", format!("{{ \"mcpServers\": {}", "[".repeat(depth))),
+            ("mcp.json", format!("{{ \"mcpServers\": {}1{} }}", "[".repeat(depth), "]".repeat(depth))),
+            ("mcp.json", format!("{{ \"mcpServers\": {}1{} }}", "{\"a\":".repeat(depth), "}".repeat(depth))),
+            ("toolrack.toml", format!("a = {}1{}", "[".repeat(depth), "]".repeat(depth))),
+            ("toolrack.toml", format!("a = {}1{}", "{a=".repeat(depth), "}".repeat(depth))),
+            ("toolrack.toml", format!("[{}a]", "a.".repeat(depth))),
+            ("toolrack.toml", format!("{}a = 1", "a.".repeat(depth))),
+        ] {
+            let loaded = super::load_text(name, &text);
+            assert!(!loaded.problems.is_empty() && loaded.problems[0].to_string().len() < 2000, "{name} {depth}");
+        }
+    }
+}
