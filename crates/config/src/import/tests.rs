@@ -173,8 +173,9 @@ fn the_folders_of_macos_are_looked_at_too() {
         format!("{base}/VSCodium/User/settings.json"),
         r#"{ "mcp": { "servers": { "v": { "command": "x" } } } }"#,
     );
+    disk.write(format!("{base}/VSCodium/User/profiles/-1f/mcp.json"), r#"{ "servers": { "p": { "command": "x" } } }"#);
     let found = look(&disk.environment(), &disk.project(), Client::ALL);
-    assert_eq!(found.offers.iter().map(|offer| &*offer.name).collect::<Vec<_>>(), ["d", "i", "v"]);
+    assert_eq!(found.offers.iter().map(|offer| &*offer.name).collect::<Vec<_>>(), ["d", "i", "v", "p"]);
 }
 
 #[test]
