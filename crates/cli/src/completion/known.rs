@@ -58,6 +58,7 @@ impl Known {
             let mut request = Request::new(places.clone(), &self.folder);
             request.mcp_config.clone_from(&self.global.mcp_config);
             request.strict = self.global.strict_mcp_config;
+            request.agent.clone_from(&self.global.agent);
             request.built_in = wire::built_in(&self.folder);
             let loaded = toolrack_config::load(&request, &NoLedger);
             let servers = loaded.entries.iter().map(|entry| server(entry, &loaded)).collect();
