@@ -23,6 +23,7 @@ use std::{
 };
 
 use serde_json::{Value as Json, json};
+use toolrack_host::text::for_line;
 
 use crate::{
     dialect::{self, Raw},
@@ -58,7 +59,7 @@ pub struct Edited {
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
     /// The entry has errors in it.
-    #[error("`{name}` cannot be added: {}", list(problems))]
+    #[error("`{}` cannot be added: {}", for_line(name), list(problems))]
     Invalid {
         /// The entry's name.
         name: String,
@@ -66,7 +67,11 @@ pub enum EditError {
         problems: Vec<Problem>,
     },
     /// There is an entry of this name.
-    #[error("`{name}` is already configured in {}: choose another name, remove it first, or replace it", path.display())]
+    #[error(
+        "`{}` is already configured in {}: choose another name, remove it first, or replace it",
+        for_line(name),
+        shown_path(path)
+    )]
     Exists {
         /// The entry's name.
         name: String,
@@ -74,7 +79,7 @@ pub enum EditError {
         path: PathBuf,
     },
     /// There is no entry of this name.
-    #[error("{} has no entry `{name}`{}", path.display(), did_you_mean(near.as_deref()))]
+    #[error("{} has no entry `{}`{}", shown_path(path), for_line(name), did_you_mean(near.as_deref()))]
     Missing {
         /// The name.
         name: String,
@@ -84,7 +89,7 @@ pub enum EditError {
         near: Option<String>,
     },
     /// The file has two entries of this name, so that neither can be meant.
-    #[error("{} has two entries `{name}`: remove one by hand", path.display())]
+    #[error("{} has two entries `{}`: remove one by hand", shown_path(path), for_line(name))]
     Ambiguous {
         /// The name.
         name: String,
@@ -97,7 +102,7 @@ pub enum EditError {
     /// The file belongs to another program, which has no words for a part of the entry.
     #[error(
         "{} belongs to {program}, which has nothing like `{field}`: leave it out, or add the server to a file of your own",
-        path.display()
+        shown_path(path)
     )]
     Foreign {
         /// The file.
@@ -110,20 +115,20 @@ pub enum EditError {
     /// Nothing says where in the file its servers are.
     #[error(
         "{} has neither `[[defaults.mcp]]` nor `[mcp_servers.…]`: name it `toolrack.toml`, or write the first server by hand",
-        path.display()
+        shown_path(path)
     )]
     UnknownForm {
         /// The file.
         path: PathBuf,
     },
     /// Another process is editing the file.
-    #[error("{} is being edited by another process: try again", path.display())]
+    #[error("{} is being edited by another process: try again", shown_path(path))]
     Busy {
         /// The file.
         path: PathBuf,
     },
     /// The operating system refused.
-    #[error("cannot {doing} {}: {kind}; check that the folder exists and can be written", path.display(), kind = source.kind())]
+    #[error("cannot {doing} {}: {kind}; check that the folder exists and can be written", shown_path(path), kind = source.kind())]
     Io {
         /// What was attempted.
         doing: &'static str,
@@ -134,7 +139,7 @@ pub enum EditError {
         source: io::Error,
     },
     /// The change would have touched another entry. A mistake of ours; nothing was written.
-    #[error("{} has a form that cannot be edited safely: edit it by hand", path.display())]
+    #[error("{} has a form that cannot be edited safely: edit it by hand", shown_path(path))]
     Unsafe {
         /// The file.
         path: PathBuf,
@@ -147,7 +152,11 @@ fn list(problems: &[Problem]) -> String {
 }
 
 fn did_you_mean(near: Option<&str>) -> String {
-    near.map(|near| format!(": did you mean `{near}`?")).unwrap_or_default()
+    near.map(|near| format!(": did you mean `{}`?", for_line(near))).unwrap_or_default()
+}
+
+fn shown_path(path: &Path) -> String {
+    for_line(&path.display().to_string()).into_owned()
 }
 
 /// Adds the entry `name` to the file at `path`, which is made, with its folders, when there is none.

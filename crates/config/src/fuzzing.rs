@@ -2,7 +2,7 @@
 //!
 //! Each takes any bytes, and panics when something does not hold that must hold of every file.
 
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
 use serde_json::{Value as Json, json};
 
@@ -104,14 +104,27 @@ pub fn redaction(data: &[u8]) {
     }
 }
 
-/// The entry in files of both kinds.
+/// The entry in files of all kinds, and put aside in a comment.
 fn files(server: &str, entry: &Json) -> Vec<(&'static str, String)> {
     let json = json!({ "mcpServers": { server: entry } });
-    let servers: BTreeMap<&str, &Json> = BTreeMap::from([(server, entry)]);
-    let toml = edit::toml_of(&json!({ "mcp_servers": servers }));
-    let pretty = serde_json::to_string_pretty(&json).unwrap_or_default();
-    let files = [("mcp.json", Some(json.to_string())), ("mcp.json", Some(pretty)), ("config.toml", toml)];
-    files.into_iter().filter_map(|(path, text)| Some((path, text?))).collect()
+    let aside = |marker: &str, text: &str| format!("{marker} {entry}\n{text}");
+    let text = json.to_string();
+    let mut files = vec![
+        ("mcp.json", serde_json::to_string_pretty(&json).unwrap_or_default()),
+        ("mcp.json", aside("//", &text)),
+        ("mcp.json", text),
+        (
+            "opencode.json",
+            json!({ "mcp": { server: { "environment": entry["env"], "headers": entry["headers"] } } }).to_string(),
+        ),
+    ];
+    let codex = edit::toml_of(&json!({ "mcp_servers": { server: entry } }));
+    let ours = edit::toml_of(&json!({ "defaults": { "mcp": [entry] } }));
+    for text in codex.into_iter().chain(ours) {
+        files.push(("config.toml", aside("#", &text)));
+        files.push(("config.toml", text));
+    }
+    files
 }
 
 /// Whether the canary stands in what is a literal, and not in the name of a placeholder, which may be seen.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use inquire::MultiSelect;
+use inquire::{InquireError, MultiSelect};
 use toolrack_config::{
     Loaded,
     edit::{self, Options},
@@ -177,7 +177,11 @@ async fn ask<'a>(offered: &'a [Offered<'a>]) -> Result<Vec<Choice<'a>>, Failure>
     })
     .await
     .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "cannot ask"))?;
-    let chosen = asked.map_err(|error| input::unanswered(&error))?;
+    let chosen = match asked {
+        // Whoever leaves the list has chosen nothing of it.
+        Err(InquireError::OperationCanceled) => Vec::new(),
+        asked => asked.map_err(|error| input::unanswered(&error))?,
+    };
     let choice = |index: usize| new.get(index).map(|new| Choice { offer: new.offer, name: new.offer.name.clone() });
     Ok(chosen.into_iter().filter_map(choice).collect())
 }

@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod add;
 #[cfg(test)]
+mod asked;
+#[cfg(test)]
 mod builtin;
 #[cfg(test)]
 mod call;

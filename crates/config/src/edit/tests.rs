@@ -205,3 +205,59 @@ fn a_change_beyond_one_entry_is_refused() {
         assert_eq!(ensure_safe(&*file, text).is_ok(), is_safe, "{text}");
     }
 }
+
+#[test]
+fn a_folder_that_is_read_only_is_named_and_loses_nothing() {
+    let folder = Folder::with(r#"{ "mcpServers": { "a": { "command": "x" } } }"#);
+    let before = folder.text();
+    fs::set_permissions(folder.0.path(), fs::Permissions::from_mode(0o500)).unwrap();
+    if fs::write(folder.0.path().join("probe"), "").is_ok() {
+        // To the superuser nothing is read-only.
+        return;
+    }
+    let results = [
+        add(&folder.file(), "n", &entry(), Options::default()),
+        remove(&folder.file(), "a", Options::default()),
+        switch(&folder.file(), "a", false, Options::default()),
+        add(&folder.file().with_file_name("sub/mcp.json"), "n", &entry(), Options::default()),
+    ];
+    fs::set_permissions(folder.0.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    for result in results {
+        let error = result.unwrap_err();
+        assert!(matches!(error, EditError::Io { .. }), "{error:?}");
+        assert!(error.to_string().contains("permission denied"), "{error}");
+    }
+    assert_eq!(folder.text(), before);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_place_where_nothing_can_be_made_is_named() {
+    // Not even the superuser makes a folder there.
+    let error = add(Path::new("/proc/toolrack/mcp.json"), "n", &entry(), Options::default()).unwrap_err();
+    assert!(matches!(error, EditError::Io { .. }), "{error:?}");
+    assert!(error.to_string().starts_with("cannot make the folder /proc/toolrack: "), "{error}");
+}
+
+#[test]
+fn names_of_every_kind_survive_in_both_formats() {
+    let folder = Folder::new();
+    for file in ["mcp.json", "toolrack.toml"] {
+        let path = folder.file().with_file_name(file);
+        for name in ["a b", "é🦀", "a.b", "$x", "#", "it's", "a\"b", "a\\b", "[x]", "mcpServers"] {
+            add(&path, name, &entry(), Options::default()).unwrap();
+            switch(&path, name, false, Options::default()).unwrap();
+        }
+        let names = |path: &Path| open(Document::read(path, Kind::Regular).unwrap().unwrap()).unwrap().names();
+        assert_eq!(names(&path).len(), 10, "{file}");
+        for name in names(&path) {
+            remove(&path, &name, Options::default()).unwrap();
+        }
+        assert!(names(&path).is_empty(), "{file}");
+        for name in ["a/b", "a\u{1b}[31m", "a\nb", "\u{202e}", "", " "] {
+            let error = add(&path, name, &entry(), Options::default()).unwrap_err();
+            assert!(matches!(error, EditError::Invalid { .. }), "{name:?}: {error:?}");
+            assert!(!error.to_string().contains(['\u{1b}', '\n', '\u{202e}']), "{error}");
+        }
+    }
+}

@@ -42,11 +42,8 @@ enum Body<'a> {
     Other,
 }
 
-/// A table with its header and all that stands in it, in whole lines.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Block {
-    lines: Range<usize>,
-}
+/// A table with its header and all that stands under it, in whole lines.
+type Block = Range<usize>;
 
 impl File {
     pub(super) fn of(document: Document) -> Result<Self, EditError> {
@@ -108,7 +105,11 @@ impl File {
     fn rendered(&self, form: Form, name: &str, entry: &Json) -> Result<Vec<(String, Value)>, EditError> {
         let entry = match form {
             Form::Ours => entry.clone(),
-            Form::Codex => foreign::for_codex(entry).map_err(|field| self.foreign(field))?,
+            Form::Codex => foreign::for_codex(entry).map_err(|field| EditError::Foreign {
+                path: super::File::path(self),
+                program: "Codex",
+                field,
+            })?,
         };
         let named = (form == Form::Ours).then(|| Json::from(name));
         let mut fields: Vec<(&str, &Json)> = named.iter().map(|name| ("name", name)).collect();
@@ -116,13 +117,9 @@ impl File {
         fields.sort_by_key(|(name, _)| render::rank(name));
         let mut out = Vec::with_capacity(fields.len());
         for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_null()) {
-            out.push((name.to_owned(), to_toml(value).ok_or_else(|| self.foreign(name.to_owned()))?));
+            out.push((name.to_owned(), to_toml(value).ok_or_else(|| super::File::refused(self))?));
         }
         Ok(out)
-    }
-
-    fn foreign(&self, field: String) -> EditError {
-        EditError::Foreign { path: super::File::path(self), program: "a TOML file", field }
     }
 
     /// The lines of a new table.
@@ -149,16 +146,14 @@ impl File {
         let text = &self.document.text;
         let mut own = Vec::new();
         collect(table, text, &mut own);
-        own.sort_by_key(|block| block.lines.start);
+        own.sort_by_key(|block| block.start);
         let mut all = Vec::new();
         collect(self.parsed.as_table(), text, &mut all);
         let mut merged: Vec<Block> = Vec::with_capacity(own.len());
         for block in own {
             match merged.last_mut() {
-                Some(last)
-                    if !all.iter().any(|other| (last.lines.end..block.lines.start).contains(&other.lines.start)) =>
-                {
-                    last.lines.end = block.lines.end
+                Some(last) if !all.iter().any(|other| (last.end..block.start).contains(&other.start)) => {
+                    last.end = block.end
                 }
                 _ => merged.push(block),
             }
@@ -174,7 +169,7 @@ impl File {
             Form::Codex => self.parsed.get("mcp_servers"),
         };
         collect_item(tables, &self.document.text, &mut blocks);
-        blocks.into_iter().map(|block| block.lines.end).max().unwrap_or(self.document.text.len())
+        blocks.into_iter().map(|block| block.end).max().unwrap_or(self.document.text.len())
     }
 }
 
@@ -217,7 +212,7 @@ impl super::File for File {
                 let (first, others) = blocks.split_first().ok_or_else(|| self.refused())?;
                 let others: Vec<Block> = others.iter().map(|block| with_blank_line(text, block)).collect();
                 let mut out = cut(text, &others);
-                out.replace_range(first.lines.clone(), &table_text);
+                out.replace_range(first.clone(), &table_text);
                 Ok(out)
             }
             Body::Inline(table, _) => {
@@ -241,7 +236,7 @@ impl super::File for File {
                 let end = table.span().ok_or_else(|| self.refused())?.end;
                 let lines = line_start(text, key.start)..line_end(text, end);
                 let is_alone = text[lines.start..key.start].trim().is_empty();
-                if is_alone { Ok(cut(text, &[Block { lines }])) } else { Err(self.refused()) }
+                if is_alone { Ok(cut(text, &[lines])) } else { Err(self.refused()) }
             }
             Body::Inline(_, None) | Body::Other => Err(self.refused()),
         }
@@ -304,7 +299,7 @@ impl super::File for File {
 fn collect(table: &Table, text: &str, out: &mut Vec<Block>) {
     if let Some(header) = header(table, text) {
         let end = content_end(table).max(header.end);
-        out.push(Block { lines: line_start(text, header.start)..line_end(text, end) });
+        out.push(line_start(text, header.start)..line_end(text, end));
     }
     table.iter().for_each(|(_, item)| collect_item(Some(item), text, out));
 }
@@ -334,15 +329,15 @@ fn content_end(table: &Table) -> usize {
 
 /// `block` with one blank line in front of it, which belongs to it where nothing else would be parted by it.
 fn with_blank_line(text: &str, block: &Block) -> Block {
-    let before = &text[..block.lines.start];
+    let before = &text[..block.start];
     let blank = if before.ends_with("\r\n\r\n") { 2 } else { usize::from(before.ends_with("\n\n")) };
-    Block { lines: block.lines.start - blank..block.lines.end }
+    block.start - blank..block.end
 }
 
 fn cut(text: &str, blocks: &[Block]) -> String {
     let mut out = text.to_owned();
     for block in blocks.iter().rev() {
-        out.replace_range(block.lines.clone(), "");
+        out.replace_range(block.clone(), "");
     }
     out
 }

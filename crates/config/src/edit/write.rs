@@ -24,6 +24,14 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// The folder is locked, not the file: a file that is replaced takes its lock with it. And a folder needs no lock file
 /// that somebody would find lying around.
 pub(super) fn locked<T>(path: &Path, edit: impl FnOnce() -> Result<T, EditError>) -> Result<T, EditError> {
+    locked_within(PATIENCE, path, edit)
+}
+
+fn locked_within<T>(
+    patience: Duration,
+    path: &Path,
+    edit: impl FnOnce() -> Result<T, EditError>,
+) -> Result<T, EditError> {
     let folder = folder_of(path);
     make(folder)?;
     let opened = File::open(folder).map_err(|source| EditError::Io {
@@ -32,7 +40,7 @@ pub(super) fn locked<T>(path: &Path, edit: impl FnOnce() -> Result<T, EditError>
         source,
     })?;
     let mut lock = RwLock::new(opened);
-    let patience = Instant::now() + PATIENCE;
+    let patience = Instant::now() + patience;
     let _guard = loop {
         match lock.try_write() {
             Ok(guard) => break guard,
@@ -82,5 +90,30 @@ fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_another_holds_is_busy_and_nothing_is_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mcp.json");
+        let mut other = RwLock::new(File::open(folder.path()).unwrap());
+        let held = other.write().unwrap();
+        let mut is_done = false;
+        let result = locked_within(PAUSE * 2, &path, || {
+            is_done = true;
+            Ok(())
+        });
+        let error = result.unwrap_err();
+        assert!(matches!(&error, EditError::Busy { path: busy } if *busy == path), "{error:?}");
+        assert!(error.to_string().ends_with("mcp.json is being edited by another process: try again"), "{error}");
+        assert!(!is_done);
+
+        drop(held);
+        assert_eq!(locked_within(Duration::ZERO, &path, || Ok(1)).unwrap(), 1);
     }
 }

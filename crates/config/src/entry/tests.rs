@@ -109,6 +109,12 @@ fn bounds_are_read_in_every_spelling() {
     assert_eq!(spec.protocol, Protocol::Legacy);
     assert_eq!(spec.retry.attempts, 0);
     assert_eq!(server(json!({ "command": "x", "timeout_ms": 250 })).timeouts.startup, Duration::from_millis(250));
+    for (timeout, milliseconds) in
+        [(json!(0.25), 250), (json!("0.5"), 500), (json!("1.5s"), 1500), (json!("30s"), 30_000), (json!("250ms"), 250)]
+    {
+        let spec = server(json!({ "command": "x", "timeout": timeout }));
+        assert_eq!(spec.timeouts.startup, Duration::from_millis(milliseconds), "never rounded down to nothing");
+    }
     let spec = server(json!({ "url": "https://x", "max_response_bytes": 2048 }));
     assert_eq!(spec.limits.message_bytes, 2048);
 }

@@ -412,3 +412,79 @@ fn a_file_that_is_half_written_changes_nothing_and_says_so() {
     fs::remove_file(disk.request().places.user_file()).unwrap();
     assert!(reload(&disk.request(), &NoLedger, &before).unwrap().desired.is_empty());
 }
+
+#[test]
+fn every_broken_file_is_placed_with_a_caret_and_costs_its_layer_only() {
+    for (path, text, place) in [
+        (
+            "home/mcp.json",
+            "{\n  \"mcpServers\": {\n    \"a\": { \"command\" \"x\" }\n",
+            "mcp.json:3:22: error: this is not JSON",
+        ),
+        ("home/mcp.json", "{\n  // half a comment\n  \"mcpServers\": { /* }", "mcp.json:3:"),
+        ("home/mcp.json", "{ \"mcpServers\": { \"a\": { \"command\": \"x", "mcp.json:1:"),
+        (
+            "home/toolrack.toml",
+            "[[defaults.mcp]]\nname = \"a\"\ncommand = x\n",
+            "toolrack.toml:3:11: error: this is not TOML",
+        ),
+        ("home/toolrack.toml", "[[defaults.mcp]]\nname = \"a\"\nname = \"b\"\n", "toolrack.toml:3:"),
+        ("home/toolrack.toml", "[[defaults.mcp]\n", "toolrack.toml:1:"),
+        ("project/.toolrack/mcp.json", "\u{feff}{ \"mcpServers\": }", "mcp.json:1:"),
+    ] {
+        let disk = Disk::new();
+        disk.write("project/.mcp.json", r#"{ "mcpServers": { "other": { "command": "x" } } }"#).write(path, text);
+        let loaded = disk.trusting();
+        let [problem] = &*loaded.problems else { panic!("{text}: {:#?}", loaded.problems) };
+        let shown = problem.to_string();
+        let [headline, line, caret, hint] = &*shown.lines().collect::<Vec<_>>() else { panic!("{shown}") };
+        assert!(headline.contains(place), "{shown}");
+        assert!(line.contains(" | ") && caret.trim_end().ends_with('^'), "{shown}");
+        assert!(hint.starts_with("  hint: "), "{shown}");
+        assert!(!loaded.is_whole && loaded.desired.contains_key("other"), "{text}");
+    }
+}
+
+#[test]
+fn names_of_every_kind_are_read_or_refused() {
+    let disk = Disk::new();
+    let names = ["a b", "é🦀", "a.b", "$x", "a/b", "a\u{1b}[31m", "a\nb", "\u{202e}", "", " "];
+    let servers: serde_json::Map<String, Json> =
+        names.iter().map(|name| ((*name).to_owned(), serde_json::json!({ "command": "x" }))).collect();
+    disk.write("home/mcp.json", &serde_json::json!({ "mcpServers": servers }).to_string());
+    let loaded = disk.load();
+    assert_eq!(loaded.desired.keys().map(ServerName::as_str).collect::<Vec<_>>(), ["$x", "a b", "a.b", "é🦀"]);
+    assert_eq!(loaded.errors().count(), 6);
+    for problem in &loaded.problems {
+        assert!(problem.to_string().chars().all(|c| c == '\n' || !c.is_control()), "{problem}");
+        assert_eq!(problem.hint.as_deref(), Some("rename the entry"));
+    }
+}
+
+#[test]
+fn sb_9_a_file_without_servers_changes_nothing() {
+    let disk = Disk::new();
+    for text in ["", "# nothing\n", "[defaults]\n", "[defaults]\nmcp = []\n", "[[agents]]\nid = \"a\"\n"] {
+        disk.write("home/toolrack.toml", text);
+        let loaded = disk.load();
+        assert!(loaded.desired.is_empty() && loaded.problems.is_empty() && loaded.is_whole, "{text}");
+    }
+}
+
+#[test]
+fn an_unknown_field_is_a_warning_and_survives_an_edit() {
+    let disk = Disk::new();
+    for (path, text) in [
+        ("home/mcp.json", r#"{ "mcpServers": { "a": { "command": "x", "autoApprove": ["y"] } } }"#),
+        ("home/toolrack.toml", "[[defaults.mcp]]\nname = \"b\"\ncommand = \"x\"\nautoApprove = [\"y\"]\n"),
+    ] {
+        disk.write(path, text);
+    }
+    let loaded = disk.load();
+    assert_eq!(loaded.problems.iter().filter(|problem| !problem.is_error()).count(), 2);
+    for (file, name) in [("mcp.json", "a"), ("toolrack.toml", "b")] {
+        crate::edit::switch(&disk.home().join(file), name, false, crate::edit::Options::default()).unwrap();
+        assert!(fs::read_to_string(disk.home().join(file)).unwrap().contains("autoApprove"));
+    }
+    assert!(disk.load().desired.values().all(|spec| !spec.enabled));
+}

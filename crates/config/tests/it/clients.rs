@@ -292,6 +292,7 @@ fn a_program_gets_nothing_that_it_has_no_words_for() {
         let entry = json!({ "type": "sse", "url": "https://x" });
         let error = edit::add(&path, "new", &entry, Options::default()).expect_err("an error");
         assert!(matches!(&error, EditError::Foreign { field, .. } if field == "type"), "{error}");
+        assert!(error.to_string().contains(&format!("belongs to {}, which has nothing like `type`", example.client)));
         let error = edit::switch(&path, "none", false, Options::default()).expect_err("an error");
         assert!(matches!(error, EditError::Missing { .. }), "{error}");
         assert_eq!(fs::read_to_string(&path).expect("the file"), example.text);

@@ -4,6 +4,8 @@
 mod bytes;
 mod clients;
 mod examples;
+mod processes;
+mod properties;
 
 use std::{fs, path::Path};
 

@@ -1,0 +1,97 @@
+//! What the verbs of the configuration ask a person at a terminal.
+
+use serde_json::{Value, json};
+
+use crate::{
+    rack::{Rack, fake, mcp_json, work_file},
+    terminal::Terminal,
+};
+
+/// Arrow down, as a terminal sends it.
+const DOWN: &str = "\u{1b}[B";
+const CTRL_C: &str = "\u{3}";
+const ESCAPE: &str = "\u{1b}";
+
+fn project() -> Rack {
+    let rack = Rack::new().env("TERM", "xterm-256color").env("LANG", "C.UTF-8");
+    work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", fake(&["--tools", "2"]))]));
+    rack
+}
+
+fn state(rack: &Rack) -> Value {
+    rack.run(&["list", "theirs", "--json"]).json()["servers"][0]["state"].clone()
+}
+
+#[test]
+fn trust_shows_what_would_run_and_asks_first() {
+    let rack = project();
+    let mut terminal = Terminal::run(&rack, &["trust"]);
+    let shown = terminal.expect("Run 1 server as shown? [y/N] ");
+    assert!(shown.contains("stdio --tools 2"), "{shown}");
+    terminal.type_in("n\n");
+    let (_, code) = terminal.end();
+    assert_eq!(code, 7);
+    assert_eq!(state(&rack), "pending_trust");
+
+    let mut terminal = Terminal::run(&rack, &["trust", "theirs"]);
+    terminal.expect("[y/N] ");
+    terminal.type_in("y\n");
+    let (rest, code) = terminal.end();
+    assert!(rest.contains("trusted as long as it stays as it is"), "{rest}");
+    assert_eq!(code, 0);
+    assert_eq!(state(&rack), "connected");
+}
+
+#[test]
+fn what_changes_while_the_question_stands_is_not_what_was_agreed_to() {
+    let rack = project();
+    let mut terminal = Terminal::run(&rack, &["trust"]);
+    terminal.expect("[y/N] ");
+    work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", fake(&["--tools", "3"]))]));
+    terminal.type_in("y\n");
+    assert_eq!(terminal.end().1, 0);
+    assert_eq!(state(&rack), "pending_trust");
+}
+
+#[test]
+fn import_lets_one_choose_and_adds_nothing_else() {
+    let rack = project();
+    rack.home.write("home/.cursor/mcp.json", mcp_json(&[("one", json!({ "command": "x" })), ("two", fake(&[]))]));
+    let mut terminal = Terminal::run(&rack, &["import"]);
+    terminal.expect("Add which?");
+    terminal.expect("two (Cursor)");
+    terminal.type_in(DOWN);
+    terminal.type_in(" ");
+    terminal.type_in("\r");
+    let (rest, code) = terminal.end();
+    assert_eq!(code, 0, "{rest}");
+    let file: Value = serde_json::from_str(&rack.home.read("toolrack/mcp.json")).unwrap();
+    assert_eq!(file["mcpServers"].as_object().unwrap().keys().collect::<Vec<_>>(), ["two"]);
+}
+
+#[test]
+fn import_can_be_left_without_a_choice() {
+    for (key, code) in [(ESCAPE, 0), (CTRL_C, 130), ("\r", 0)] {
+        let rack = project();
+        rack.home.write("home/.cursor/mcp.json", mcp_json(&[("one", json!({ "command": "x" }))]));
+        let mut terminal = Terminal::run(&rack, &["import"]);
+        terminal.expect("Add which?");
+        terminal.expect("one (Cursor)");
+        terminal.type_in(key);
+        assert_eq!(terminal.end().1, code, "{key:?}");
+        assert!(!rack.home.root().join("toolrack/mcp.json").exists());
+    }
+}
+
+#[test]
+fn a_secret_is_typed_unseen() {
+    let rack = project();
+    let mut terminal = Terminal::run(&rack, &["add", "--no-test", "-e", "API_TOKEN", "fs", "--", "x"]);
+    terminal.expect("API_TOKEN:");
+    terminal.type_in("canary-value\r");
+    let (rest, code) = terminal.end();
+    assert_eq!(code, 0, "{rest}");
+    assert!(!rest.contains("canary"), "{rest}");
+    let file: Value = serde_json::from_str(&rack.home.read("toolrack/mcp.json")).unwrap();
+    assert_eq!(file["mcpServers"]["fs"]["env"]["API_TOKEN"], "canary-value");
+}
