@@ -47,8 +47,14 @@ impl Known {
         Self { environment, folder, global, found: OnceLock::new() }
     }
 
-    pub(super) fn environment(&self) -> &Environment {
-        &self.environment
+    /// The names of all environment variables.
+    pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
+        self.environment.iter().filter_map(|(name, _)| name.to_str())
+    }
+
+    /// The agents that have servers of their own.
+    pub(super) fn agents(&self) -> &[String] {
+        self.found().map_or(&[], |found| &found.loaded.agents)
     }
 
     fn found(&self) -> Option<&Found> {
