@@ -17,6 +17,8 @@ mod config;
 #[cfg(test)]
 mod diagnose;
 #[cfg(test)]
+mod field;
+#[cfg(test)]
 mod help;
 #[cfg(test)]
 mod hostile;
