@@ -17,6 +17,8 @@ mod config;
 #[cfg(test)]
 mod diagnose;
 #[cfg(test)]
+mod exits;
+#[cfg(test)]
 mod field;
 #[cfg(test)]
 mod help;
