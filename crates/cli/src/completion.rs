@@ -9,7 +9,7 @@
 //! line, so that only words are offered that every shell takes as they are ([`is_plain`]).
 
 mod bash;
-pub(crate) mod known;
+mod known;
 pub(crate) mod notebook;
 mod offer;
 mod powershell;
@@ -124,23 +124,23 @@ fn answer_to(
     }
     // A word that is not begun yet is not always among them; those behind the cursor play no part.
     words.resize(index + 1, OsString::new());
-    let (global, line) = read(&words[..index]);
+    let (global, selector) = read(&words[..index]);
     let current = words[index].to_string_lossy().into_owned();
     let known = Known::new(environment.clone(), folder.to_owned(), &global);
-    let mut command = offer::command(Line { shell, folder: folder.to_owned(), current, ..line }, known);
+    let mut command = offer::command(Line { shell, folder: folder.to_owned(), current, selector }, known);
     shell.writer().write_complete(&mut command, words, Some(folder), answer)
 }
 
-/// What a complete line before the cursor says, as far as it can be understood.
-fn read(before: &[OsString]) -> (Global, Line) {
-    let mut line = Line::default();
-    let matches = Cli::command().ignore_errors(true).try_get_matches_from(before);
-    let Some((verb, matches)) = matches.as_ref().ok().and_then(|matches| matches.subcommand()) else {
-        let global = matches.ok().and_then(|matches| Global::from_arg_matches(&matches).ok());
-        return (global.unwrap_or_default(), line);
+/// The options of every command and the tool in the words before the cursor, as far as they can be understood.
+fn read(before: &[OsString]) -> (Global, Option<String>) {
+    let Ok(matches) = Cli::command().ignore_errors(true).try_get_matches_from(before) else {
+        return (Global::default(), None);
     };
-    line.selector = offer::selector_of(verb).and_then(|id| matches.try_get_one::<String>(&id).ok().flatten().cloned());
-    (Global::from_arg_matches(matches).unwrap_or_default(), line)
+    let Some((verb, of_verb)) = matches.subcommand() else {
+        return (Global::from_arg_matches(&matches).unwrap_or_default(), None);
+    };
+    let selector = offer::selector_of(verb).and_then(|id| of_verb.try_get_one::<String>(&id).ok().flatten().cloned());
+    (Global::from_arg_matches(of_verb).unwrap_or_default(), selector)
 }
 
 /// The word as the program would get it, where a shell hands it over as it was typed.
