@@ -1,5 +1,7 @@
 //! The text of one file, and what its offsets mean to a person.
 
+mod lines;
+
 use std::{
     fs::File,
     io::{ErrorKind, Read},
@@ -10,10 +12,8 @@ use std::{
 use toolrack_host::text::for_line;
 use unicode_width::UnicodeWidthStr;
 
-use crate::{
-    mask,
-    problem::{Problem, Snippet},
-};
+use crate::problem::{Problem, Snippet};
+use lines::{Line, Lines};
 
 /// The largest file that is read: 4 MiB. Configurations are a thousand times smaller; a device or a log is not one.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
@@ -43,12 +43,13 @@ pub(crate) struct Document {
     pub(crate) text: String,
     /// Whether the file began with a byte order mark.
     pub(crate) marked: bool,
+    lines: Lines,
 }
 
 impl Document {
     pub(crate) fn new(path: Option<PathBuf>, text: &str) -> Self {
         let stripped = text.strip_prefix(BYTE_ORDER_MARK);
-        Self { path, text: stripped.unwrap_or(text).to_owned(), marked: stripped.is_some() }
+        Self { path, text: stripped.unwrap_or(text).to_owned(), marked: stripped.is_some(), lines: Lines::default() }
     }
 
     /// Reads `path`; `None` when there is no such file.
@@ -78,7 +79,7 @@ impl Document {
                 let at = error.utf8_error().valid_up_to();
                 let mut problem = Problem::error("the file is not UTF-8 text").in_file(path);
                 let valid = String::from_utf8_lossy(&error.as_bytes()[..at]).into_owned();
-                (problem.line, problem.column) = place(&valid, at);
+                (problem.line, problem.column) = Self::new(None, &valid).place(at);
                 Err(Box::new(problem.hint("save it as UTF-8")))
             }
         }
@@ -93,7 +94,7 @@ impl Document {
     /// `problem`, placed at `at` in this file.
     pub(crate) fn locate(&self, mut problem: Problem, at: Range<usize>) -> Problem {
         problem.path.clone_from(&self.path);
-        (problem.line, problem.column) = place(&self.text, at.start);
+        (problem.line, problem.column) = self.place(at.start);
         problem.snippet = Some(self.snippet(at));
         problem
     }
@@ -101,31 +102,47 @@ impl Document {
     /// The line of the byte `at`, from 1, when this is a file.
     pub(crate) fn line_of(&self, at: usize) -> Option<usize> {
         self.path.as_ref()?;
-        place(&self.text, at).0
+        Some(self.lines.number(&self.text, self.floor(at)))
+    }
+
+    /// Line and column of the byte `at`, from 1, the column in characters.
+    fn place(&self, at: usize) -> (Option<usize>, Option<usize>) {
+        let at = self.floor(at);
+        let (line, before) = self.lines.look(&self.text, at, |line| (line.number, line.chars_before(at)));
+        (Some(line), Some(before + 1))
     }
 
     fn snippet(&self, at: Range<usize>) -> Snippet {
-        let start = floor(&self.text, at.start);
-        let line_start = self.text[..start].rfind('\n').map_or(0, |newline| newline + 1);
-        let line = self.text[line_start..].lines().next().unwrap_or_default();
-        let from = self.text[line_start..start].chars().count();
-        let end = floor(&self.text, at.end.clamp(start, line_start + line.len().max(start - line_start)));
-        let marked = self.text[start..end].chars().count();
-
-        let masked: Vec<char> = mask::line(line).chars().collect();
-        let skip = if masked.len() > MAX_SHOWN { from.saturating_sub(SHOWN_BEFORE) } else { 0 };
-        let part = |range: Range<usize>| {
-            let range = range.start.min(masked.len())..range.end.min(masked.len());
-            let part: String = masked[range].iter().map(|&c| if c == '\t' { ' ' } else { c }).collect();
-            for_line(&part).into_owned()
-        };
-        let shown_end = skip + MAX_SHOWN;
-        let before = if skip > 0 { format!("…{}", part(skip..from)) } else { part(0..from) };
-        let mark = part(from..(from + marked).min(shown_end));
-        let after = part((from + marked).min(shown_end)..shown_end);
-        let more = if masked.len() > shown_end { "…" } else { "" };
-        Snippet { start: before.width(), width: mark.width().max(1), text: format!("{before}{mark}{after}{more}") }
+        let start = self.floor(at.start);
+        self.lines.look(&self.text, start, |line| {
+            let line_end = line.start + line.bytes.max(start - line.start);
+            let end = self.floor(at.end.clamp(start, line_end));
+            let from = line.chars_before(start);
+            snippet(line, from, line.chars_before(end) - from)
+        })
     }
+
+    /// `at`, moved back onto a character boundary inside the text.
+    fn floor(&self, at: usize) -> usize {
+        self.text.floor_char_boundary(at)
+    }
+}
+
+/// `line` with its `marked` characters behind the first `from` pointed at.
+fn snippet(line: &Line, from: usize, marked: usize) -> Snippet {
+    let masked = &line.masked;
+    let skip = if masked.len() > MAX_SHOWN { from.saturating_sub(SHOWN_BEFORE) } else { 0 };
+    let part = |range: Range<usize>| {
+        let range = range.start.min(masked.len())..range.end.min(masked.len());
+        let part: String = masked[range].iter().map(|&c| if c == '\t' { ' ' } else { c }).collect();
+        for_line(&part).into_owned()
+    };
+    let shown_end = skip + MAX_SHOWN;
+    let before = if skip > 0 { format!("…{}", part(skip..from)) } else { part(0..from) };
+    let mark = part(from..(from + marked).min(shown_end));
+    let after = part((from + marked).min(shown_end)..shown_end);
+    let more = if masked.len() > shown_end { "…" } else { "" };
+    Snippet { start: before.width(), width: mark.width().max(1), text: format!("{before}{mark}{after}{more}") }
 }
 
 fn read_bytes(path: &Path, kind: Kind, max_bytes: u64) -> std::io::Result<Vec<u8>> {
@@ -142,19 +159,6 @@ fn read_bytes(path: &Path, kind: Kind, max_bytes: u64) -> std::io::Result<Vec<u8
 
 fn is_absent(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
-}
-
-/// Line and column of the byte `at`, from 1, the column in characters.
-fn place(text: &str, at: usize) -> (Option<usize>, Option<usize>) {
-    let before = &text[..floor(text, at)];
-    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    let line = before.matches('\n').count() + 1;
-    (Some(line), Some(before[line_start..].chars().count() + 1))
-}
-
-/// `at`, moved back onto a character boundary inside `text`.
-fn floor(text: &str, at: usize) -> usize {
-    text.floor_char_boundary(at)
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Layers of files become one world.
 
 mod reload;
+mod told;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fmt,
     path::{Path, PathBuf},
 };
@@ -25,11 +26,15 @@ use crate::{
     settings::Settings,
     trust::{Candidate, Ledger, content_hash},
 };
+use told::Told;
 
 pub use reload::{Rejected, reload};
 
 /// The files that a project can bring, the stronger one last.
 const PROJECT_FILES: &[&str] = &[".mcp.json", ".toolrack/mcp.json"];
+
+/// Servers that one file may have. Nobody has a tenth of it; a file that was written to be a burden has.
+const MAX_SERVERS: usize = 1_000;
 
 /// A layer of configuration. A later one replaces whole entries of an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -242,7 +247,7 @@ struct World<'a> {
     agents: Vec<(Vec<Agent>, Layer, Document)>,
     settings: Settings,
     known_agents: Vec<String>,
-    problems: Vec<Problem>,
+    problems: Told,
     is_whole: bool,
     ledger: &'a dyn Ledger,
 }
@@ -281,7 +286,7 @@ impl<'a> World<'a> {
             agents: Vec::new(),
             settings: Settings::default(),
             known_agents: Vec::new(),
-            problems: Vec::new(),
+            problems: Told::default(),
             is_whole: true,
             ledger,
         }
@@ -304,6 +309,10 @@ impl<'a> World<'a> {
             self.problems.extend(problems);
         }
         match dialect::servers(&document) {
+            Ok(servers) if servers.raw.len() > MAX_SERVERS => {
+                let problem = Problem::error(format!("it has more than {MAX_SERVERS} servers")).in_file(&layer.path);
+                self.give_up(problem.hint("nothing of this file is used; split it or leave some out"));
+            }
             Ok(servers) => {
                 self.problems.extend(servers.problems);
                 self.add_entries(layer, &document, &servers.raw, None);
@@ -335,28 +344,29 @@ impl<'a> World<'a> {
             }
         }
         if let Some(chosen) = chosen.filter(|chosen| !ids.contains(chosen)) {
-            self.problems.push(unknown_agent(chosen, &ids));
+            self.problems.add(unknown_agent(chosen, &ids));
         }
         self.known_agents = ids.into_iter().map(str::to_owned).collect();
     }
 
     fn add_entries(&mut self, layer: &Layer, document: &Document, raw: &[Raw], agent: Option<&str>) {
-        for (index, entry) in raw.iter().enumerate() {
-            let twin = raw[..index].iter().find(|other| other.name == entry.name);
-            self.add_entry(&Place { layer, document, agent }, entry, twin);
+        let mut names = HashSet::new();
+        for entry in raw {
+            let is_twin = !names.insert(&*entry.name);
+            self.add_entry(&Place { layer, document, agent }, entry, is_twin);
         }
     }
 
     /// Leaves a whole file out.
     fn give_up(&mut self, problem: Problem) {
         self.is_whole = false;
-        self.problems.push(problem);
+        self.problems.add(problem);
     }
 
-    fn add_entry(&mut self, place: &Place<'_>, raw: &Raw, twin: Option<&Raw>) {
+    fn add_entry(&mut self, place: &Place<'_>, raw: &Raw, is_twin: bool) {
         let mut report = Report::new(Some(place.document), &raw.name);
         let mut decoded = decode(raw, &mut report);
-        if twin.is_some() {
+        if is_twin {
             let problem = Problem::error("the file has two entries of this name");
             report.add(problem.hint("keep one; until then neither is used"), &raw.name_at);
             decoded = Decoded::Broken;
@@ -443,7 +453,7 @@ impl<'a> World<'a> {
         Loaded {
             desired,
             entries,
-            problems: self.problems,
+            problems: self.problems.into_problems(),
             files,
             settings: self.settings,
             agents: self.known_agents,

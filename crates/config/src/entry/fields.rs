@@ -1,6 +1,6 @@
 //! Typed access to the fields of an entry, with complaints that name the field and its place.
 
-use std::{ops::Range, time::Duration};
+use std::{collections::HashSet, ops::Range, time::Duration};
 
 use super::Report;
 use crate::{
@@ -37,9 +37,10 @@ pub(super) struct Item<'m> {
 impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
     pub(super) fn new(members: &'m [Member], report: &'r mut Report<'d>) -> Self {
         let mut rest: Vec<(String, &Member)> = Vec::with_capacity(members.len());
+        let mut keys = HashSet::new();
         for member in members.iter().filter(|member| !matches!(member.node.value, Value::Null)) {
             let key = canonical(&member.name);
-            if rest.iter().any(|(other, _)| *other == key) {
+            if !keys.insert(key.clone()) {
                 let message = format!("`{}` is given twice", member.name);
                 report.error(&member.name_at, &member.name, message);
             }
@@ -119,9 +120,10 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
             return Vec::new();
         };
         let mut items: Vec<Item<'m>> = Vec::with_capacity(members.len());
+        let mut names = HashSet::new();
         for member in members.iter().filter(|member| !matches!(member.node.value, Value::Null)) {
             let place = format!("{}.{}", field.name, member.name);
-            if items.iter().any(|item| item.name == member.name) {
+            if !names.insert(&*member.name) {
                 self.report.error(&member.name_at, &place, format!("`{place}` is given twice"));
             }
             if let Some(item) = self.item(place, &member.node) {

@@ -488,3 +488,33 @@ fn an_unknown_field_is_a_warning_and_survives_an_edit() {
     }
     assert!(disk.load().desired.values().all(|spec| !spec.enabled));
 }
+
+#[test]
+fn a_file_of_too_many_servers_is_nobody() {
+    let disk = Disk::new();
+    let file = |count: usize| {
+        let servers: Vec<_> = (0..count).map(|n| format!(r#""s{n}": {{ "command": "x" }}"#)).collect();
+        format!(r#"{{ "mcpServers": {{ {} }} }}"#, servers.join(","))
+    };
+    disk.write("project/.mcp.json", &file(MAX_SERVERS));
+    assert_eq!(disk.load().entries.len(), MAX_SERVERS);
+    disk.write("project/.mcp.json", &file(MAX_SERVERS + 1));
+    let loaded = disk.load();
+    assert!(loaded.entries.is_empty() && !loaded.is_whole);
+    assert_eq!(loaded.problems[0].message, "it has more than 1000 servers");
+}
+
+#[test]
+fn a_file_of_mistakes_is_read_in_the_time_that_its_length_takes_and_told_in_part() {
+    let disk = Disk::new();
+    // On one line, where each mistake has the whole file around it.
+    let fields: String = (0..20).map(|n| format!(r#""k{n}":1,"#)).collect();
+    let servers: String = (0..MAX_SERVERS).map(|n| format!(r#""s{n}":{{{fields}"command":5}},"#)).collect();
+    let variables: String = (0..10_000).map(|n| format!(r#""K{n}":[],"#)).collect();
+    disk.write("project/.mcp.json", &format!(r#"{{"mcpServers":{{{servers}}}}}"#));
+    disk.write("project/.toolrack/mcp.json", &format!(r#"{{"mcpServers":{{"s0":{{"env":{{{variables}}}}}}}}}"#));
+    let loaded = disk.load();
+    assert_eq!(loaded.entries.len(), MAX_SERVERS);
+    assert!(loaded.problems.len() < 500, "{}", loaded.problems.len());
+    assert!(loaded.problems.iter().any(|problem| problem.message.contains("more like it")));
+}

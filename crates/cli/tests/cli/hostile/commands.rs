@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::repository::{Fate, OF_EVERY_KIND};
-use crate::rack::Rack;
+use crate::rack::{Rack, commands_of_help};
 
 /// How a command must end.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +80,7 @@ pub(super) const LINES: &[Line] = &[
     line("config validate", &["../.mcp.json"], With(2)),
     line("completions", &["bash"], With(0)),
     line("man", &[], With(0)),
+    line("man", &["manual"], With(0)),
 ];
 
 impl Line {
@@ -105,26 +106,12 @@ impl Line {
     }
 }
 
-/// The commands that `--help` lists, those below others as `config show`.
+/// The commands that `--help` lists, but for those that only hold others.
 fn commands() -> BTreeSet<String> {
-    let rack = Rack::new();
-    let below = |words: &[&str]| -> Vec<String> {
-        let help = rack.run(&[words, &["--help"]].concat()).ends_with(0).stdout;
-        let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-        let listed = lines.take_while(|line| line.starts_with("  "));
-        // What goes on in the next line is indented further.
-        let names = listed.filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
-        names.map(str::to_owned).collect()
-    };
-    let mut commands = BTreeSet::new();
-    for name in below(&[]) {
-        let inner = below(&[&name]);
-        commands.extend(inner.iter().map(|inner| format!("{name} {inner}")));
-        if inner.is_empty() {
-            commands.insert(name);
-        }
-    }
-    commands
+    let commands = commands_of_help(&Rack::new());
+    let holds_others =
+        |command: &[String]| commands.iter().any(|other| other.len() > command.len() && other.starts_with(command));
+    commands.iter().filter(|command| !holds_others(command)).map(|command| command.join(" ")).collect()
 }
 
 #[test]

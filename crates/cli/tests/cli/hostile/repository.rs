@@ -6,6 +6,7 @@ use std::{
     net::{TcpListener, TcpStream},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    process::{Command, Stdio},
     sync::mpsc,
     time::Duration,
 };
@@ -176,17 +177,21 @@ impl Repository {
         ran
     }
 
-    /// Runs a command in a folder of the repository, for [`LIMIT`] at most.
+    /// Runs a command in a folder of the repository and checks nothing.
     pub(super) fn run_unchecked(&self, folder: &str, words: &[&str]) -> Ran {
-        let mut command = self.rack.command(words);
+        self.finish(folder, words, self.rack.command(words))
+    }
+
+    /// Runs `command`, which has these words, in a folder of the repository, for [`LIMIT`] at most.
+    pub(super) fn finish(&self, folder: &str, words: &[&str], mut command: Command) -> Ran {
         command.current_dir(self.rack.home.work().join(folder));
-        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().unwrap();
         let pid = child.id();
         let (sender, receiver) = mpsc::channel();
         let waiting = std::thread::spawn(move || sender.send(child.wait_with_output().unwrap()));
         let Ok(output) = receiver.recv_timeout(LIMIT) else {
-            let _ = std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+            let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
             panic!("`toolrack {}` hangs", words.join(" "));
         };
         waiting.join().unwrap().unwrap();
@@ -194,7 +199,7 @@ impl Repository {
     }
 
     /// Nothing was started, contacted or looked up, and the terminal was told nothing but text.
-    fn is_untouched(&self, ran: &Ran) {
+    pub(super) fn is_untouched(&self, ran: &Ran) {
         assert_eq!(self.started(), Vec::<String>::new(), "started by {ran}");
         assert!(!self.was_contacted(), "contacted by {ran}");
         self.keeps_its_secrets(ran);

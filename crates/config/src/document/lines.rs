@@ -1,0 +1,100 @@
+//! The lines of a text, found in little more time than it takes to read the text once, however many are asked for.
+//!
+//! A file is foreign, and one of a single line can hold a hundred thousand mistakes.
+
+use std::cell::{OnceCell, RefCell};
+
+use crate::mask;
+
+/// Where the lines of one text are. Always to be asked with the same text.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lines {
+    /// Where each line begins, in bytes.
+    starts: OnceCell<Vec<usize>>,
+    /// The line that was asked for last; mistakes come one after the other.
+    last: RefCell<Option<Line>>,
+}
+
+/// One line.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    /// From 1.
+    pub(super) number: usize,
+    /// Its first byte.
+    pub(super) start: usize,
+    /// Its length in bytes, without the line break.
+    pub(super) bytes: usize,
+    /// Its characters, with values hidden.
+    pub(super) masked: Vec<char>,
+    /// Where each character begins, in bytes from the beginning of the text.
+    places: Vec<usize>,
+}
+
+impl Lines {
+    /// The number of the line that holds the byte `at`, from 1.
+    pub(super) fn number(&self, text: &str, at: usize) -> usize {
+        self.starts(text).partition_point(|start| *start <= at)
+    }
+
+    /// What `look` says of the line that holds the byte `at`.
+    pub(super) fn look<T>(&self, text: &str, at: usize, look: impl FnOnce(&Line) -> T) -> T {
+        let number = self.number(text, at);
+        let mut last = self.last.borrow_mut();
+        let line = last.take().filter(|line| line.number == number).unwrap_or_else(|| {
+            let start = self.starts(text).get(number - 1).copied().unwrap_or_default();
+            Line::read(number, start, text)
+        });
+        let said = look(&line);
+        *last = Some(line);
+        said
+    }
+
+    fn starts(&self, text: &str) -> &[usize] {
+        self.starts.get_or_init(|| {
+            let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+            std::iter::once(0).chain(breaks.map(|(at, _)| at + 1)).collect()
+        })
+    }
+}
+
+impl Line {
+    fn read(number: usize, start: usize, text: &str) -> Self {
+        let rest = &text[start..];
+        let whole = rest.split('\n').next().unwrap_or_default();
+        let shown = whole.strip_suffix('\r').unwrap_or(whole);
+        Self {
+            number,
+            start,
+            bytes: shown.len(),
+            masked: mask::line(shown).chars().collect(),
+            places: whole.char_indices().map(|(at, _)| start + at).collect(),
+        }
+    }
+
+    /// How many of its characters stand before the byte `at`.
+    pub(super) fn chars_before(&self, at: usize) -> usize {
+        self.places.partition_point(|place| *place < at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_byte_is_in_the_line_that_counting_finds(text in "[a\u{e9}\u{1f600}\r\n\"]{0,40}", ats in prop::collection::vec(0_usize..60, 1..8)) {
+            let lines = Lines::default();
+            for at in ats {
+                let at = text.floor_char_boundary(at);
+                let before = &text[..at];
+                let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+                let expected = (before.matches('\n').count() + 1, start, before[start..].chars().count());
+                let found = lines.look(&text, at, |line| (line.number, line.start, line.chars_before(at)));
+                prop_assert_eq!(found, expected);
+            }
+        }
+    }
+}

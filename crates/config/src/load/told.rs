@@ -1,0 +1,61 @@
+//! What is wrong, and as much of it as anybody reads.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use crate::problem::{Problem, Severity};
+
+/// Errors, and also warnings, that are told of one file. A file is foreign: it may hold a hundred thousand.
+const MAX_TOLD: usize = 100;
+
+/// Problems in the order in which they were found.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    problems: Vec<Problem>,
+    counts: BTreeMap<(Option<PathBuf>, Severity), usize>,
+}
+
+impl Told {
+    pub(super) fn add(&mut self, problem: Problem) {
+        let count = self.counts.entry((problem.path.clone(), problem.severity)).or_default();
+        *count += 1;
+        if *count <= MAX_TOLD {
+            self.problems.push(problem);
+        }
+    }
+
+    pub(super) fn extend(&mut self, problems: impl IntoIterator<Item = Problem>) {
+        problems.into_iter().for_each(|problem| self.add(problem));
+    }
+
+    /// All of them, or the first of each file and how many more there are.
+    pub(super) fn into_problems(mut self) -> Vec<Problem> {
+        for ((path, severity), count) in self.counts {
+            if count > MAX_TOLD {
+                let more = format!("and {} more like it, not shown", count - MAX_TOLD);
+                self.problems.push(Problem { path, ..Problem::new(severity, more) });
+            }
+        }
+        self.problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_anybody_reads_is_counted_for_each_file_and_kind() {
+        let mut told = Told::default();
+        told.extend((0..250).map(|n| Problem::warning(format!("w{n}")).in_file("a.json")));
+        told.extend((0..100).map(|n| Problem::error(format!("e{n}")).in_file("a.json")));
+        told.extend((0..101).map(|n| Problem::error(format!("e{n}")).in_file("b.json")));
+        let problems = told.into_problems();
+        assert_eq!(problems.len(), 302);
+        assert_eq!(problems[99].message, "w99");
+        let last: Vec<_> = problems[300..].iter().map(ToString::to_string).collect();
+        assert_eq!(
+            last,
+            ["a.json: warning: and 150 more like it, not shown", "b.json: error: and 1 more like it, not shown"]
+        );
+    }
+}
