@@ -20,7 +20,7 @@ pub(crate) mod tools;
 pub(crate) mod why;
 
 use anstyle::{AnsiColor, Style};
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// How a page may look: which characters, how wide.
 #[derive(Clone, Copy, Debug)]
@@ -104,23 +104,31 @@ impl Look {
         if self.unicode { "…" } else { "..." }
     }
 
-    /// `words` in at most `columns` columns, with an ellipsis where it was cut.
+    /// `words` in at most `columns` columns, with an ellipsis where it was cut. Colour in it stays.
     pub(crate) fn clip(self, words: &str, columns: usize) -> String {
-        if words.width() <= columns {
+        if textwrap::core::display_width(words) <= columns {
             return words.to_owned();
         }
         let room = columns.saturating_sub(self.ellipsis().width());
-        let mut clipped = String::new();
+        let (mut clipped, mut used) = (String::new(), 0);
+        let (mut in_escape, mut is_full) = (false, false);
         for character in words.chars() {
-            let mut longer = clipped.clone();
-            longer.push(character);
-            if longer.width() > room {
-                break;
+            in_escape |= character == '\u{1b}';
+            if in_escape {
+                clipped.push(character);
+                in_escape = !character.is_ascii_alphabetic();
+                continue;
             }
-            clipped = longer;
+            used += character.width().unwrap_or(0);
+            if used <= room {
+                clipped.push(character);
+            } else if !is_full {
+                is_full = true;
+                clipped.truncate(clipped.trim_end().len());
+                clipped += self.ellipsis();
+            }
         }
-        clipped.truncate(clipped.trim_end().len());
-        clipped + self.ellipsis()
+        clipped
     }
 }
 
@@ -128,16 +136,28 @@ impl Look {
 const HANG: usize = 4;
 /// No terminal is taken for narrower than this.
 const NARROWEST: usize = 20;
+/// Begins a line that ends where the terminal ends. Whatever a server says has it escaped.
+const EDGE: char = '\u{1}';
+
+/// `line` as one that ends where the terminal ends, instead of going on below.
+///
+/// It is cut when it is printed, and no sooner: a secret that was cut is no longer known for one.
+pub(crate) fn one_line(line: &str) -> String {
+    format!("{EDGE}{line}")
+}
 
 impl Look {
-    /// `page` with lines that are too wide for the terminal continued on the next: below the last column of a line that
-    /// has columns, and a little further in otherwise. Nothing is lost. Colour may be in it already.
-    pub(crate) fn wrap(self, page: &str) -> String {
+    /// `page` as it fits the terminal: what is [`one_line`] is cut, and other lines that are too wide go on below, under
+    /// their last column or a little further in. Colour may be in it already. Without a terminal, nothing is cut.
+    pub(crate) fn fit(self, page: &str) -> String {
         if self.width == usize::MAX {
-            return page.to_owned();
+            return page.replace(EDGE, "");
         }
         let width = self.width.max(NARROWEST);
         let lines = page.split('\n').map(|line| {
+            if let Some(line) = line.strip_prefix(EDGE) {
+                return self.clip(line, width);
+            }
             if textwrap::core::display_width(line) <= width {
                 return line.to_owned();
             }
@@ -250,6 +270,17 @@ mod tests {
         assert_eq!(PLAIN.clip("a longer line", 10), "a longe...");
         assert_eq!(PLAIN.clip("日本語日本語", 9), "日本語...");
         assert_eq!(PLAIN.clip("anything", 0), "...");
+        let red = paint(Tone::Bad, "a longer line");
+        assert_eq!(PLAIN.clip(&red, 10), paint(Tone::Bad, "a longe..."));
+    }
+
+    #[test]
+    fn a_line_that_is_one_ends_at_the_edge_and_only_there() {
+        let look = Look { unicode: true, width: 20 };
+        let page = format!("{}\n{}", one_line("  more than twenty columns"), one_line("  less"));
+        assert_eq!(look.fit(&page), "  more than twenty…\n  less");
+        let unbounded = Look { width: usize::MAX, ..look };
+        assert_eq!(unbounded.fit(&page), "  more than twenty columns\n  less");
     }
 
     #[test]
@@ -257,14 +288,14 @@ mod tests {
         let look = Look { unicode: true, width: 40 };
         let line =
             format!("{} gone  stdio  {}", paint(Tone::Bad, "✘"), paint(Tone::Bad, "failed because it was not there"));
-        let wrapped = look.wrap(&line);
+        let wrapped = look.fit(&line);
         assert_eq!(
             anstream::adapter::strip_str(&wrapped).to_string(),
             "✘ gone  stdio  failed because it was not\n               there"
         );
         let prose = "  error: a word, and some more words that say why it is so";
-        assert_eq!(look.wrap(prose), "  error: a word, and some more words\n      that say why it is so");
-        assert_eq!(Look { width: usize::MAX, ..look }.wrap(prose), prose);
+        assert_eq!(look.fit(prose), "  error: a word, and some more words\n      that say why it is so");
+        assert_eq!(Look { width: usize::MAX, ..look }.fit(prose), prose);
     }
 
     #[test]
@@ -277,7 +308,7 @@ mod tests {
                 let page: Vec<_> = (0..12).map(|at| words[(start + at * 3) % words.len()]).collect();
                 let page = format!("  {}\n\nnext  {}\n", page.join(" "), page.join("  "));
                 let plain = |text: &str| anstream::adapter::strip_str(text).to_string();
-                let wrapped = plain(&look.wrap(&page));
+                let wrapped = plain(&look.fit(&page));
                 assert!(wrapped.lines().all(|line| line.width() <= width.max(NARROWEST)), "{width}: {wrapped}");
                 let solid = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
                 assert_eq!(solid(&wrapped), solid(&plain(&page)));

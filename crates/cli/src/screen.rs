@@ -102,7 +102,8 @@ impl Screen {
     /// # Errors
     /// As [`Self::verbatim`].
     pub(crate) async fn page(&self, text: String) -> Result<(), Failure> {
-        self.verbatim(self.look.wrap(&text)).await
+        // Secrets first: one that goes on below, or is cut, would no longer be found.
+        self.verbatim(self.look.fit(&self.concealed(&text))).await
     }
 
     /// Prints what must stay as it is: what a tool said, a script. A line end is added; empty text prints nothing.
@@ -162,7 +163,7 @@ impl Screen {
     /// Lines for the person at the terminal; safe to print as they are.
     pub(crate) fn say(&self, lines: &str) {
         let look = Look { width: columns_of(io::stderr()), ..self.look };
-        self.to_stderr(&format!("{}\n", look.wrap(lines)));
+        self.to_stderr(&format!("{}\n", look.fit(&self.concealed(lines))));
     }
 
     /// A question, with the cursor left behind it until [`Self::answered`].
@@ -243,7 +244,7 @@ impl Screen {
             self.say(text.trim_end());
         } else {
             let mut stdout = AutoStream::new(io::stdout().lock(), self.choice(&io::stdout()));
-            let _ = stdout.write_all(self.look.wrap(&text).as_bytes()).and_then(|()| stdout.flush());
+            let _ = stdout.write_all(self.look.fit(&text).as_bytes()).and_then(|()| stdout.flush());
         }
     }
 

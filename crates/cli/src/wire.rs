@@ -282,13 +282,14 @@ impl World {
             let status = status.iter().find(|server| server.name.as_str() == name);
             status.is_some_and(|server| matches!(server.state, State::Connected { .. }))
         };
+        let conceal = |text: &str| self.secrets.conceal(text).into_owned();
         let notebook = Notebook::below(self.places.data());
         let notes: Vec<(Configured, Vec<Tool>)> = configured
             .into_iter()
             .filter(|server| is_connected(&server.name))
             .map(|server| {
                 let tools = catalog.tools().filter(|tool| tool.server.as_str() == server.name);
-                let tools = tools.map(|entry| Tool::of_mcp(entry.tool())).collect();
+                let tools = tools.map(|entry| Tool::of_mcp(entry.tool(), &conceal)).collect();
                 (server, tools)
             })
             .collect();

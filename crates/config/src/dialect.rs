@@ -9,7 +9,8 @@
 //! | Codex | `[mcp_servers.name]` in TOML |
 //! | `toolrack.toml` | `[[defaults.mcp]]` with `name = …`, and `[[agents.mcp]]` below `[[agents]]` with `id = …` |
 //!
-//! JSON may have comments and trailing commas. What an entry means is the same everywhere; see [`crate::entry`].
+//! JSON may have comments and trailing commas. What an entry means is the same everywhere (see [`crate::entry`]), but for
+//! one field: in `.gemini/settings.json`, `url` is an address of SSE.
 
 pub(crate) mod json;
 pub(crate) mod toml;

@@ -339,30 +339,44 @@ pub(crate) fn toml_of(value: &Json) -> Option<String> {
     Some(toml_edit::DocumentMut::from(value.as_inline_table()?.clone().into_table()).to_string())
 }
 
-/// Adds an entry to a file, switches it and takes it out again; see [`fuzzing`](crate::fuzzing).
+/// Adds an entry to a file, switches it, replaces it and takes it out again, and switches those that were there; see
+/// [`fuzzing`](crate::fuzzing).
 #[cfg(feature = "fuzzing")]
-pub(crate) fn add_and_remove(path: &str, text: &str) {
+pub(crate) fn every_edit(path: &str, text: &str) {
     let opened = |text: &str| open(Document::new(Some(path.into()), text));
     let Ok(file) = opened(text) else { return };
+    for name in file.names() {
+        let switched = file.find(&name).and_then(|_| file.switch(&name, false));
+        if let Ok(switched) = switched
+            && ensure_safe(&*file, &switched).is_ok()
+        {
+            assert_eq!(opened(&switched).map(|file| file.names()).ok(), Some(file.names()), "{switched}");
+        }
+    }
     if !matches!(file.find("new"), Ok(false)) {
         return;
     }
-    let entry = json!({ "command": "x", "args": ["a"] });
-    let Ok(added) = file.insert("new", &entry) else { return };
+    let Ok(added) = file.insert("new", &json!({ "command": "x", "args": ["a"] })) else { return };
     if ensure_safe(&*file, &added).is_err() {
         // A form that cannot be edited is refused, and nothing is written.
         return;
     }
+    assert!(holds(&added, file.text()), "{added}");
     let Ok(with) = opened(&added) else { panic!("{added}") };
     assert!(matches!(with.find("new"), Ok(true)), "{added}");
     for change in [with.switch("new", false), with.replace("new", &json!({ "command": "y" })), with.remove("new")] {
         let Ok(changed) = change else { panic!("{added}") };
         assert!(ensure_safe(&*with, &changed).is_ok(), "{changed}");
+        assert!(holds(&changed, file.text()), "{changed}");
     }
-    if let Ok(removed) = with.remove("new") {
-        let Ok(without) = opened(&removed) else { panic!("{removed}") };
-        assert_eq!(without.names(), file.names(), "{removed}");
-    }
+}
+
+/// Whether everything in `part` but white space and commas is in `text`, in this order.
+#[cfg(feature = "fuzzing")]
+fn holds(text: &str, part: &str) -> bool {
+    let mut chars = text.chars();
+    let mut kept = part.chars().filter(|c| !c.is_whitespace() && *c != ',');
+    kept.all(|c| chars.any(|other| other == c))
 }
 
 #[cfg(test)]

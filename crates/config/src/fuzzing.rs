@@ -67,7 +67,7 @@ pub fn imports(data: &[u8]) {
 /// The editor. The first byte decides whose file it is.
 pub fn editor(data: &[u8]) {
     let Some((path, text)) = chosen(data, FILES) else { return };
-    edit::add_and_remove(path, &text);
+    edit::every_edit(path, &text);
 }
 
 /// What is shown of files and entries. Lines of text: names, and what stands around a secret.

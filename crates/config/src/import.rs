@@ -239,23 +239,42 @@ fn inputs(root: &Node) -> Vec<(&str, &str)> {
     inputs.iter().filter_map(|input| Some((input.text("id")?, input.text("description").unwrap_or_default()))).collect()
 }
 
-/// The servers that a file has and keeps from running.
+/// The servers that a file has and keeps from running, and the setting that says so.
 fn switched_off<'a>(file: &File, root: &'a Node) -> Vec<(&'a str, &'static str)> {
-    let listed = |node: Option<&'a Node>, setting| {
-        let nodes = match node.map(|node| &node.value) {
-            Some(Value::List(nodes)) => nodes.as_slice(),
-            _ => &[],
-        };
-        nodes.iter().filter_map(Node::as_text).map(|name| (name, setting)).collect::<Vec<_>>()
-    };
-    let node = |parent: &'a Node, key: &str| Some(&parent.get(key)?.node);
     match file.client {
         Client::ClaudeCode => {
             let project = file.cwd.ancestors().find_map(|folder| claude_project(root, folder));
-            listed(project.and_then(|project| node(project, "disabledMcpServers")), "disabledMcpServers")
+            let names = project.and_then(|project| texts_of(project, "disabledMcpServers")).unwrap_or_default();
+            names.into_iter().map(|name| (name, "disabledMcpServers")).collect()
         }
-        Client::Gemini => listed(node(root, "mcp").and_then(|settings| node(settings, "excluded")), "mcp.excluded"),
+        Client::Gemini => {
+            let Some(settings) = root.get("mcp").map(|member| &member.node) else {
+                return Vec::new();
+            };
+            let excluded = texts_of(settings, "excluded").unwrap_or_default();
+            let mut off: Vec<_> = excluded.into_iter().map(|name| (name, "mcp.excluded")).collect();
+            if let Some(allowed) = texts_of(settings, "allowed") {
+                let servers = root.get("mcpServers").and_then(|member| member.node.members()).unwrap_or_default();
+                let others = servers.iter().map(|member| &*member.name).filter(|name| !allowed.contains(name));
+                off.extend(others.map(|name| (name, "mcp.allowed")));
+            }
+            off
+        }
+        Client::OpenCode => {
+            // Tools are called `server_tool` there, and a pattern can switch off all of a server's.
+            let tools = root.get("tools").and_then(|member| member.node.members()).unwrap_or_default();
+            let off = tools.iter().filter(|member| matches!(member.node.value, Value::Bool(false)));
+            off.filter_map(|member| Some((member.name.strip_suffix('*')?.trim_end_matches('_'), "tools"))).collect()
+        }
         _ => Vec::new(),
+    }
+}
+
+/// The texts of the list `key`.
+fn texts_of<'a>(node: &'a Node, key: &str) -> Option<Vec<&'a str>> {
+    match &node.get(key)?.node.value {
+        Value::List(nodes) => Some(nodes.iter().filter_map(Node::as_text).collect()),
+        _ => None,
     }
 }
 

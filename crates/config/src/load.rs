@@ -239,7 +239,7 @@ fn layers(request: &Request, project: &Path) -> Vec<Layer> {
 struct World<'a> {
     entries: BTreeMap<String, (Entry, Option<ServerSpec>)>,
     /// The servers of agents, file by file, until it is known which agent counts.
-    agents: Vec<(Agent, Layer, Document)>,
+    agents: Vec<(Vec<Agent>, Layer, Document)>,
     settings: Settings,
     known_agents: Vec<String>,
     problems: Vec<Problem>,
@@ -307,8 +307,9 @@ impl<'a> World<'a> {
             Ok(servers) => {
                 self.problems.extend(servers.problems);
                 self.add_entries(layer, &document, &servers.raw, None);
-                let agents = servers.agents.into_iter();
-                self.agents.extend(agents.map(|agent| (agent, layer.clone(), document.clone())));
+                if !servers.agents.is_empty() {
+                    self.agents.push((servers.agents, layer.clone(), document));
+                }
             }
             Err(problem) => self.give_up(*problem),
         }
@@ -317,19 +318,22 @@ impl<'a> World<'a> {
     /// Puts the servers of the agent `chosen` on top. Those of the others are read, so that what is wrong with them is
     /// known before somebody needs them.
     fn add_agents(&mut self, chosen: Option<&str>) {
-        let agents = std::mem::take(&mut self.agents);
-        for (agent, layer, document) in &agents {
+        let files = std::mem::take(&mut self.agents);
+        let agents =
+            files.iter().flat_map(|(agents, layer, document)| agents.iter().map(move |agent| (agent, layer, document)));
+        let mut ids = BTreeSet::new();
+        for (agent, layer, document) in agents {
+            ids.insert(&*agent.id);
             if chosen == Some(&*agent.id) {
                 self.add_entries(layer, document, &agent.raw, Some(&agent.id));
-            } else {
-                for raw in &agent.raw {
-                    let mut report = Report::new(Some(document), &raw.name);
-                    decode(raw, &mut report);
-                    self.problems.extend(report.into_problems());
-                }
+                continue;
+            }
+            for raw in &agent.raw {
+                let mut report = Report::new(Some(document), &raw.name);
+                decode(raw, &mut report);
+                self.problems.extend(report.into_problems());
             }
         }
-        let ids: BTreeSet<&str> = agents.iter().map(|(agent, ..)| &*agent.id).collect();
         if let Some(chosen) = chosen.filter(|chosen| !ids.contains(chosen)) {
             self.problems.push(unknown_agent(chosen, &ids));
         }

@@ -47,8 +47,14 @@ impl Known {
         Self { environment, folder, global, found: OnceLock::new() }
     }
 
-    pub(super) fn environment(&self) -> &Environment {
-        &self.environment
+    /// The names of all environment variables.
+    pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
+        self.environment.iter().filter_map(|(name, _)| name.to_str())
+    }
+
+    /// The agents that have servers of their own.
+    pub(super) fn agents(&self) -> &[String] {
+        self.found().map_or(&[], |found| &found.loaded.agents)
     }
 
     fn found(&self) -> Option<&Found> {
@@ -58,6 +64,7 @@ impl Known {
             let mut request = Request::new(places.clone(), &self.folder);
             request.mcp_config.clone_from(&self.global.mcp_config);
             request.strict = self.global.strict_mcp_config;
+            request.agent.clone_from(&self.global.agent);
             request.built_in = wire::built_in(&self.folder);
             let loaded = toolrack_config::load(&request, &NoLedger);
             let servers = loaded.entries.iter().map(|entry| server(entry, &loaded)).collect();

@@ -182,10 +182,12 @@ fn about(description: Option<&str>) -> String {
 }
 
 impl Tool {
-    /// What is worth noting of a tool of a server.
-    pub(crate) fn of_mcp(tool: &mcp::Tool) -> Self {
-        let schema = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
-        Self::new(&tool.name, tool.description.as_deref(), &schema)
+    /// What is worth noting of a tool of a server. `conceal` hides the secrets that the server was given: it may repeat
+    /// them.
+    pub(crate) fn of_mcp(tool: &mcp::Tool, conceal: &dyn Fn(&str) -> String) -> Self {
+        let schema = serde_json::from_str(&conceal(tool.input_schema.get())).unwrap_or_default();
+        let description = tool.description.as_deref().map(conceal);
+        Self::new(&conceal(&tool.name), description.as_deref(), &schema)
     }
 
     /// The same for a tool of the built-in server.

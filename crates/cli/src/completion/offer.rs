@@ -30,6 +30,7 @@ pub(super) enum Offered {
     /// `server/`, and the rest is typed.
     OfServers,
     Arguments,
+    Agents,
     Files,
     Folders,
     /// Names of environment variables.
@@ -47,7 +48,7 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("FILE", Offered::Files),
     ("DIR", Offered::Folders),
     ("COMMAND | URL", Offered::Files),
-    ("AGENT", Offered::Nothing),
+    ("AGENT", Offered::Agents),
     ("COUNT", Offered::Nothing),
     ("GLOB", Offered::Nothing),
     ("NAME", Offered::Nothing),
@@ -127,7 +128,8 @@ fn completer(offered: Offered, line: &Arc<Line>, known: &Arc<Known>) -> ArgValue
             Offered::Arguments => arguments(&known, &line, typed),
             Offered::Files => paths(&line, current, PathCompleter::file()),
             Offered::Folders => paths(&line, current, PathCompleter::dir()),
-            Offered::Variables => variables(&known, typed),
+            Offered::Agents => plain(known.agents().iter().map(String::as_str), typed),
+            Offered::Variables => plain(known.variables(), typed),
             Offered::Nothing => Vec::new(),
         }
     })
@@ -181,9 +183,9 @@ fn arguments(known: &Known, line: &Line, typed: &str) -> Vec<CompletionCandidate
     values.iter().filter(fits).map(|value| candidate(format!("{name}={value}"), "")).collect()
 }
 
-fn variables(known: &Known, typed: &str) -> Vec<CompletionCandidate> {
-    let names = known.environment().iter().filter_map(|(name, _)| name.to_str());
-    names.filter(|name| is_plain(name) && name.starts_with(typed)).map(|name| candidate(name, "")).collect()
+/// The plain ones of `words` that go on from what is typed.
+fn plain<'a>(words: impl Iterator<Item = &'a str>, typed: &str) -> Vec<CompletionCandidate> {
+    words.filter(|word| is_plain(word) && word.starts_with(typed)).map(|word| candidate(word, "")).collect()
 }
 
 /// Bash knows how to quote the names of files, and completes them where nothing is offered.

@@ -107,6 +107,9 @@ fn options_are_offered_when_one_is_begun() {
     assert_eq!(desk.offers(&["completions", "z"]), ["zsh"]);
     assert_eq!(desk.offers(&["add", "--env", "TOOLRACK_H"]), ["TOOLRACK_HOME"]);
     assert_eq!(desk.offers(&["config", "path", "--scope", "l"]), ["local"]);
+    desk.write("toolrack.toml", "[[agents]]\nid = \"coder\"\n[[agents.mcp]]\nname = \"own\"\ncommand = \"x\"\n");
+    assert_eq!(desk.offers(&["--agent", "c"]), ["coder"]);
+    assert_eq!(desk.offers(&["--agent", "coder", "list", "o"]), ["off", "own"]);
 }
 
 #[test]

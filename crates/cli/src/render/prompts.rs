@@ -6,7 +6,7 @@ use toolrack_host::{
     text,
 };
 
-use super::{Look, Tone, call, paint};
+use super::{Tone, call, one_line, paint};
 
 /// What one server offers.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(crate) fn document<'a>(offers: &'a [Offer], warnings: &'a [String]) -> Docum
 }
 
 /// The prompts of each server below its name.
-pub(crate) fn page(offers: &[Offer], look: Look) -> String {
+pub(crate) fn page(offers: &[Offer]) -> String {
     let mut lines = Vec::new();
     for offer in offers.iter().filter(|offer| !offer.prompts.is_empty()) {
         if !lines.is_empty() {
@@ -54,8 +54,8 @@ pub(crate) fn page(offers: &[Offer], look: Look) -> String {
             lines.push(format!("  {}", signature(prompt)));
             let about = prompt.description.as_deref().or(prompt.title.as_deref());
             if let Some(first) = about.and_then(|words| words.trim().lines().next()) {
-                let first = look.clip(&text::for_line(first), look.width.saturating_sub(6));
-                lines.push(paint(Tone::Faint, &format!("      {first}")));
+                let first = text::for_line(first);
+                lines.push(one_line(&paint(Tone::Faint, &format!("      {first}"))));
             }
         }
     }

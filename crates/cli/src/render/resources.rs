@@ -6,7 +6,7 @@ use toolrack_host::{
     text,
 };
 
-use super::{Look, Tone, call, paint, size};
+use super::{Tone, call, one_line, paint, size};
 
 /// What one server offers.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub(crate) fn document<'a>(offers: &'a [Offer], warnings: &'a [String]) -> Docum
 }
 
 /// The resources of each server below its name, then its templates.
-pub(crate) fn page(offers: &[Offer], look: Look) -> String {
+pub(crate) fn page(offers: &[Offer]) -> String {
     let mut lines = Vec::new();
     for offer in offers {
         if offer.resources.is_empty() && offer.templates.is_empty() {
@@ -65,13 +65,13 @@ pub(crate) fn page(offers: &[Offer], look: Look) -> String {
                 [resource.mime_type.clone(), resource.size.map(size)].into_iter().flatten().collect();
             push(&mut lines, &resource.uri, &facts.join(", "));
             let title = resource.title.as_deref().unwrap_or(&resource.name);
-            push_about(&mut lines, title, resource.description.as_deref(), look);
+            push_about(&mut lines, title, resource.description.as_deref());
         }
         for template in &offer.templates {
             let kind = template.mime_type.clone().unwrap_or_default();
             push(&mut lines, &template.uri_template, &kind);
             let title = template.title.as_deref().unwrap_or(&template.name);
-            push_about(&mut lines, title, template.description.as_deref(), look);
+            push_about(&mut lines, title, template.description.as_deref());
         }
     }
     lines.join("\n")
@@ -86,7 +86,7 @@ fn push(lines: &mut Vec<String>, uri: &str, facts: &str) {
     lines.push(format!("  {}{facts}", text::for_line(uri)));
 }
 
-fn push_about(lines: &mut Vec<String>, title: &str, description: Option<&str>, look: Look) {
+fn push_about(lines: &mut Vec<String>, title: &str, description: Option<&str>) {
     let first = description.and_then(|words| words.trim().lines().next()).unwrap_or_default();
     let about = match (title, first) {
         ("", "") => return,
@@ -94,8 +94,8 @@ fn push_about(lines: &mut Vec<String>, title: &str, description: Option<&str>, l
         ("", first) => first.to_owned(),
         (title, first) => format!("{title}: {first}"),
     };
-    let about = look.clip(&text::for_line(&about), look.width.saturating_sub(6));
-    lines.push(paint(Tone::Faint, &format!("      {about}")));
+    let about = format!("      {}", text::for_line(&about));
+    lines.push(one_line(&paint(Tone::Faint, &about)));
 }
 
 /// `read --json`.

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 use toolrack_host::{CatalogTool, mcp::Annotations, text};
 
-use super::{Look, Tone, count, paint, signature::signature};
+use super::{Tone, count, one_line, paint, signature::signature};
 
 /// `tools --json`.
 #[derive(Debug, Serialize)]
@@ -46,7 +46,7 @@ pub(crate) fn document<'a>(tools: &[&'a CatalogTool], warnings: &'a [String]) ->
 /// The tools of each server below its name: signature, badges, the first line of the description.
 ///
 /// `tools` are in the order of their servers.
-pub(crate) fn page(tools: &[&CatalogTool], with_schema: bool, look: Look) -> String {
+pub(crate) fn page(tools: &[&CatalogTool], with_schema: bool) -> String {
     let mut lines = Vec::new();
     for of_server in tools.chunk_by(|a, b| a.server == b.server) {
         if !lines.is_empty() {
@@ -57,22 +57,21 @@ pub(crate) fn page(tools: &[&CatalogTool], with_schema: bool, look: Look) -> Str
         let name = of_server.first().map_or("", |entry| entry.server.as_str());
         lines.push(format!("{} {}", paint(Tone::Strong, name), paint(Tone::Faint, &about)));
         for entry in of_server {
-            push_tool(&mut lines, entry, with_schema, look);
+            push_tool(&mut lines, entry, with_schema);
         }
     }
     lines.join("\n")
 }
 
-fn push_tool(lines: &mut Vec<String>, entry: &CatalogTool, with_schema: bool, look: Look) {
+fn push_tool(lines: &mut Vec<String>, entry: &CatalogTool, with_schema: bool) {
     let schema: Value = serde_json::from_str(entry.tool().input_schema.get()).unwrap_or_default();
     let badge = badge(&entry.tool().annotations)
         .map_or_else(String::new, |(tone, words)| format!("  {}", paint(tone, &format!("[{words}]"))));
     lines.push(format!("  {}{badge}", signature(&entry.tool().name, &schema)));
     let description = entry.tool().description.as_deref().unwrap_or_default().trim();
     if let Some(first) = description.lines().next() {
-        let room = look.width.saturating_sub(6);
-        let first = look.clip(&text::for_line(first.trim()), room);
-        lines.push(paint(Tone::Faint, &format!("      {first}")));
+        let first = format!("      {}", text::for_line(first.trim()));
+        lines.push(one_line(&paint(Tone::Faint, &first)));
     }
     if with_schema {
         let schema = serde_json::to_string_pretty(&schema).unwrap_or_default();

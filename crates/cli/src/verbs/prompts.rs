@@ -27,7 +27,7 @@ pub(super) async fn list(args: ServersArgs, world: &World) -> Result<Exit, Failu
         let document = prompts::document(&offers, &warnings);
         world.screen.document(&document).await?;
     } else {
-        let page = prompts::page(&offers, world.screen.look());
+        let page = prompts::page(&offers);
         if page.is_empty() && complaints.is_empty() {
             world.screen.note("there are no prompts");
         }

@@ -27,7 +27,7 @@ pub(super) async fn list(args: ServersArgs, world: &World) -> Result<Exit, Failu
         let document = resources::document(&offers, &warnings);
         world.screen.document(&document).await?;
     } else {
-        let page = resources::page(&offers, world.screen.look());
+        let page = resources::page(&offers);
         if page.is_empty() && complaints.is_empty() {
             world.screen.note("there are no resources");
         }

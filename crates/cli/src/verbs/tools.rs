@@ -27,7 +27,7 @@ pub(super) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
         let document = tools::document(&found, &warnings);
         world.screen.document(&document).await?;
     } else {
-        let page = tools::page(&found, args.schema, world.screen.look());
+        let page = tools::page(&found, args.schema);
         world.screen.page(page).await?;
         for server in &servers {
             for warning in &server.warnings {

@@ -257,6 +257,33 @@ fn tools_of_a_project_are_offered_only_while_it_is_trusted() {
     assert!(!rack.home.toolrack_home().join("toolrack.db").exists(), "TAB changes nothing");
 }
 
+mod alone {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// A person takes what comes within a tenth of a second for immediate; this is a build without optimisation.
+    const AT_ONCE: Duration = Duration::from_millis(300);
+
+    #[test]
+    fn tab_is_answered_at_once_whatever_there_is() {
+        let names: Vec<String> = (0..500).map(|number| format!("server{number}")).collect();
+        let mut servers: Vec<_> = names.iter().map(|name| (name.as_str(), json!({ "command": "x" }))).collect();
+        servers.push(("fake", fake(&["--tools", "1500"])));
+        let rack = Rack::with(&servers);
+        let _ = rack.run(&["tools", "fake"]).ends_with(0);
+        for (words, expected) in [(["call", "server"], 500), (["call", "fake/tool_"], 1500)] {
+            let quickest = (0..5).map(|_| {
+                let started = Instant::now();
+                assert_eq!(offers(&rack, &words).len(), expected);
+                started.elapsed()
+            });
+            let quickest = quickest.min().unwrap();
+            assert!(quickest < AT_ONCE, "{words:?} took {quickest:?}");
+        }
+    }
+}
+
 #[test]
 fn what_a_server_says_of_its_tools_is_shown_and_never_obeyed() {
     let rack = Rack::with(&[("fake", fake(&["--fault", "escape-text"]))]);

@@ -130,6 +130,17 @@ fn nothing_is_cut_where_there_is_no_terminal() {
 }
 
 #[test]
+fn a_secret_is_hidden_before_its_line_is_broken() {
+    let secret = "canary ".repeat(30);
+    let mut server = fake(&[]);
+    server["env"] = json!({ "API_TOKEN": secret });
+    let rack = person(Rack::with(&[("fake", server)]));
+    let (page, code) = shown(&rack, &["call", "fake/protocol_error", &format!("message={secret}")]);
+    assert_eq!(code, 5, "{page}");
+    assert!(page.contains("fake refused protocol_error: ***") && !page.contains("canary"), "{page}");
+}
+
+#[test]
 fn what_a_tool_says_is_printed_as_it_is() {
     let rack = wide();
     let long = "word ".repeat(40);

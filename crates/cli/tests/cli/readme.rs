@@ -1,7 +1,8 @@
 //! README's console blocks, done as they stand: whatever they show must be what comes.
 //!
 //! Commands are typed into `sh` on a terminal of 80 columns, one after the other, in a folder that looks like this
-//! repository. A line `…` stands for any number of lines. Where a block shows nothing, the command only has to work.
+//! repository; a word behind `console` names another [`scene`]. A line `…` stands for any number of lines, and every date
+//! is today. Where a block shows nothing, the command only has to work.
 
 use std::{
     fmt::Write as _,
@@ -19,6 +20,7 @@ use crate::{
 #[derive(Debug)]
 struct Shown {
     line: usize,
+    scene: String,
     typed: String,
     comes: Vec<String>,
 }
@@ -37,19 +39,21 @@ fn repository() -> PathBuf {
 /// What stands in the blocks of `console` of a page.
 fn shown_in(page: &str) -> Vec<Shown> {
     let mut found: Vec<Shown> = Vec::new();
-    let mut inside = false;
+    let mut scene = None;
     for (number, line) in page.lines().enumerate() {
-        match line {
-            "```console" => inside = true,
-            "```" => inside = false,
-            _ if !inside => {}
-            line => match (line.strip_prefix("$ "), found.last_mut()) {
+        if let Some(named) = line.strip_prefix("```console") {
+            scene = Some(named.trim().to_owned());
+        } else if line == "```" {
+            scene = None;
+        } else if let Some(scene) = &scene {
+            match (line.strip_prefix("$ "), found.last_mut()) {
                 (Some(typed), _) => {
-                    found.push(Shown { line: number + 1, typed: typed.to_owned(), comes: Vec::new() });
+                    let (scene, typed) = (scene.clone(), typed.to_owned());
+                    found.push(Shown { line: number + 1, scene, typed, comes: Vec::new() });
                 }
-                (None, Some(last)) => last.comes.push(line.to_owned()),
+                (None, Some(last)) => last.comes.push(dateless(line)),
                 (None, None) => panic!("line {}: nothing was typed before {line}", number + 1),
-            },
+            }
         }
     }
     found
@@ -125,11 +129,55 @@ fn rack(npx: Option<(&Path, &Path)>) -> Rack {
     rack.with_binary_on_path().with_folder_on_path(&bin)
 }
 
+/// Prepares what a block is about, and returns what a shell does to get there.
+///
+/// All but the first have a configuration of their own, and are known by where ada keeps them.
+fn scene(rack: &Rack, name: &str) -> &'static str {
+    let shop = |folder: &str| {
+        let entry = format!(
+            r#""fs": {{ "command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "{folder}"] }}"#
+        );
+        rack.home.write("home/shop/.mcp.json", format!("{{\n  \"mcpServers\": {{\n    {entry}\n  }}\n}}\n"));
+    };
+    match name {
+        "" => return "",
+        "cursor" => {
+            let memory = r#""memory": { "command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory"] }"#;
+            let servers =
+                format!(r#"{{ "mcpServers": {{ {memory}, "docs": {{ "url": "https://example.com/mcp" }} }} }}"#);
+            rack.home.write("home/.cursor/mcp.json", servers);
+            return "cd; export TOOLRACK_HOME=$TMPDIR/cursor;";
+        }
+        "shop" => shop("."),
+        "shop-edited" => shop("/"),
+        other => panic!("nobody knows the scene {other}"),
+    }
+    "cd ~/shop; export TOOLRACK_HOME=$TMPDIR/shop;"
+}
+
+/// What a person says to what is asked of them.
+const ANSWERS: &[(&str, &str)] = &[("[y/N] ", "y\n"), ("esc leaves", "\u{1b}")];
+
+/// Every date is the same day.
+fn dateless(line: &str) -> String {
+    let is_date = |word: &str| {
+        let digits = |part: &str| part.chars().all(|c| c.is_ascii_digit());
+        word.len() == 10 && word.split('-').map(str::len).eq([4, 2, 2]) && word.split('-').all(digits)
+    };
+    let words = line.split_inclusive([' ', ':']).map(|word| {
+        let bare = word.trim_end_matches([' ', ':']);
+        if is_date(bare) { word.replace(bare, "2026-11-22") } else { word.to_owned() }
+    });
+    words.collect()
+}
+
 /// What is on the terminal after this was typed, line by line, and the exit code.
 fn typed(rack: &Rack, command: &str) -> (String, i32) {
-    let (raw, code) = Terminal::start(rack, 80, Path::new("sh"), &["-c", command]).end();
+    let (raw, code) = Terminal::start(rack, 80, Path::new("sh"), &["-c", command]).end_answering(ANSWERS);
     let work = format!("{}/", rack.home.work().canonicalize().unwrap().display());
-    let plain = anstream::adapter::strip_str(&raw).to_string().replace("\r\n", "\n").replace(&work, "");
+    let home = rack.home.home().canonicalize().unwrap().display().to_string();
+    let plain = anstream::adapter::strip_str(&raw).to_string().replace("\r\n", "\n");
+    let plain = dateless(&plain.replace(&work, "").replace(&home, "/home/ada"));
     // What is shown while it waits takes the place of itself.
     let lines: Vec<&str> = plain.lines().map(|line| line.rsplit('\r').next().unwrap_or_default()).collect();
     (lines.join("\n"), code)
@@ -139,6 +187,7 @@ fn typed(rack: &Rack, command: &str) -> (String, i32) {
 fn goes_through(page: &str, rack: &Rack, may_be_done: impl Fn(&Shown) -> bool) -> usize {
     let mut done = 0;
     let mut stale = String::new();
+    let mut here = (String::new(), "");
     for shown in shown_in(page).iter().filter(|shown| may_be_done(shown)) {
         let command = match shown.done() {
             Done::As(command) => command,
@@ -147,7 +196,10 @@ fn goes_through(page: &str, rack: &Rack, may_be_done: impl Fn(&Shown) -> bool) -
                 continue;
             }
         };
-        let (came, code) = typed(rack, &command);
+        if here.0 != shown.scene {
+            here = (shown.scene.clone(), scene(rack, &shown.scene));
+        }
+        let (came, code) = typed(rack, &format!("stty echo; {} {command}", here.1));
         let fits = if shown.comes.is_empty() { code == 0 } else { shown.is(&came.lines().collect::<Vec<_>>()) };
         if !fits {
             let _ = writeln!(stale, "line {}: $ {}\n{came}\n[{code}]\n", shown.line, shown.typed);

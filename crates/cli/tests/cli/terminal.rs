@@ -3,6 +3,7 @@
 use std::{path::Path, process::Command};
 
 use rexpect::{
+    ReadUntil,
     error::Error,
     process::{Signal, WaitStatus},
     session::{Options, PtySession, spawn_with_options},
@@ -66,8 +67,24 @@ impl Terminal {
     }
 
     /// Everything from here to the end of the program, and its exit code.
-    pub(crate) fn end(mut self) -> (String, i32) {
-        let rest = self.session.exp_eof().unwrap_or_else(|error| gave_up("the end", &error));
+    pub(crate) fn end(self) -> (String, i32) {
+        self.end_answering(&[])
+    }
+
+    /// The same, where each of these questions that comes gets its answer.
+    pub(crate) fn end_answering(mut self, answers: &[(&str, &str)]) -> (String, i32) {
+        let mut rest = String::new();
+        loop {
+            let questions = answers.iter().map(|(question, _)| ReadUntil::String((*question).to_owned()));
+            let wanted = questions.chain([ReadUntil::EOF]).collect();
+            let (before, found) = self.session.exp_any(wanted).unwrap_or_else(|error| gave_up("the end", &error));
+            rest += &before;
+            rest += &found;
+            let Some((_, answer)) = answers.iter().find(|(question, _)| *question == found) else {
+                break;
+            };
+            self.type_in(answer);
+        }
         self.ended = true;
         match self.session.process().wait().unwrap() {
             WaitStatus::Exited(_, code) => (decoded(&rest), code),

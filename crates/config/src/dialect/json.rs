@@ -57,6 +57,9 @@ pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
         Container::Under(node) | Container::Root(node) => {
             let members = node.members().unwrap_or_default();
             servers.raw = members.iter().filter(|member| member.name != "$schema").map(Raw::from).collect();
+            if is_gemini(document) {
+                servers.raw.iter_mut().for_each(|raw| say_sse(&mut raw.node));
+            }
         }
         Container::Missing => servers.problems.extend(nothing_found(document, &root)),
     }
@@ -110,6 +113,25 @@ pub(crate) fn is_opencode(document: &Document, root: &Node) -> bool {
         let mcp = root.get("mcp").map(|member| &member.node);
         let below = mcp.and_then(|mcp| mcp.get("servers")).map(|member| &member.node);
         [mcp, below].into_iter().flatten().any(has_its_words)
+    }
+}
+
+/// Whether the file is Gemini CLI's own.
+fn is_gemini(document: &Document) -> bool {
+    document.path.as_deref().is_some_and(|path| path.ends_with(".gemini/settings.json"))
+}
+
+/// To Gemini CLI, a `url` without a type is SSE, and `httpUrl` is streamable HTTP
+/// (docs/tools/mcp-server.md in google-gemini/gemini-cli).
+fn say_sse(entry: &mut Node) {
+    let has = |name: &str| entry.get(name).is_some_and(|member| !matches!(member.node.value, Value::Null));
+    if !has("url") || has("type") || has("httpUrl") {
+        return;
+    }
+    let at = entry.at.clone();
+    if let Value::Map(members) = &mut entry.value {
+        let node = Node { at: at.clone(), value: Value::Text("sse".to_owned()) };
+        members.push(Member { name: "type".to_owned(), name_at: at, node });
     }
 }
 
@@ -264,6 +286,17 @@ mod tests {
         ] {
             assert!(broken(text).starts_with(place), "{}", broken(text));
         }
+    }
+
+    #[test]
+    fn an_address_in_gemini_s_own_file_is_one_of_sse() {
+        let text = r#"{ "mcpServers": { "a": { "url": "u" }, "b": { "httpUrl": "u" }, "c": { "url": "u", "type": "http" } } }"#;
+        let kinds = |path: &str| {
+            let servers = servers(&Document::new(Some(path.into()), text)).unwrap();
+            servers.raw.iter().map(|raw| raw.node.text("type").map(str::to_owned)).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds("/home/ada/.gemini/settings.json"), [Some("sse".to_owned()), None, Some("http".to_owned())]);
+        assert_eq!(kinds("/home/ada/settings.json"), [None, None, Some("http".to_owned())]);
     }
 
     #[test]

@@ -10,8 +10,9 @@ use crate::placeholder::{Bare, Piece, pieces};
 /// The entry, or the field of ours that cannot be said.
 type Spoken = Result<Json, String>;
 
-/// `entry` as opencode writes it (opencode.ai/docs/mcp-servers).
-pub(super) fn for_opencode(entry: &Json) -> Spoken {
+/// `entry` as opencode writes it (opencode.ai/docs/mcp-servers), or its version 2, which has `disabled` alone
+/// (opencode.ai/v2/docs/mcp-servers).
+pub(super) fn for_opencode(entry: &Json, is_second: bool) -> Spoken {
     let fields = fields(entry)?;
     let is_remote = fields.contains_key("url");
     let mut out = Map::new();
@@ -29,7 +30,11 @@ pub(super) fn for_opencode(entry: &Json) -> Spoken {
             ("env", false) => drop(out.insert("environment".to_owned(), curly(name, value, Bare::Names)?)),
             ("headers", true) => drop(out.insert(name.clone(), curly(name, value, Bare::Names)?)),
             ("cwd", false) | ("url", true) => drop(out.insert(name.clone(), curly(name, value, Bare::Nothing)?)),
-            ("enabled", _) => drop(out.insert(name.clone(), value.clone())),
+            ("enabled" | "disabled", _) => {
+                let is_off = value.as_bool().ok_or(&**name)? == (name == "disabled");
+                let (field, value) = if is_second { ("disabled", is_off) } else { ("enabled", !is_off) };
+                out.insert(field.to_owned(), json!(value));
+            }
             _ => return Err(name.clone()),
         }
     }
@@ -69,6 +74,7 @@ pub(super) fn for_codex(entry: &Json) -> Spoken {
             ("headers", true) => codex_values("headers", value, &mut out)?,
             ("inherit_env", false) if value.is_array() => merge(&mut out, "env_vars", value),
             ("enabled", _) => drop(out.insert(name.clone(), value.clone())),
+            ("disabled", _) => drop(out.insert("enabled".to_owned(), json!(value != &json!(true)))),
             ("startup_timeout", _) if value.is_number() => {
                 out.insert("startup_timeout_sec".to_owned(), value.clone());
             }
@@ -179,16 +185,22 @@ fn is_kind(word: &Json, is_remote: bool) -> bool {
 mod tests {
     use super::*;
 
+    fn first(entry: &Json) -> Spoken {
+        for_opencode(entry, false)
+    }
+
     #[test]
     fn opencode_gets_its_own_words() {
         assert_eq!(
-            for_opencode(
-                &json!({ "type": "stdio", "command": "npx", "args": ["-y", "$$x"], "env": { "K": "a-${KEY}" } })
-            ),
+            for_opencode(&json!({ "command": "x", "enabled": false }), true),
+            Ok(json!({ "type": "local", "command": ["x"], "disabled": true }))
+        );
+        assert_eq!(
+            first(&json!({ "type": "stdio", "command": "npx", "args": ["-y", "$$x"], "env": { "K": "a-${KEY}" } })),
             Ok(json!({ "type": "local", "command": ["npx", "-y", "$x"], "environment": { "K": "a-{env:KEY}" } }))
         );
         assert_eq!(
-            for_opencode(&json!({ "url": "https://x", "headers": { "A": "Bearer $T" }, "enabled": false })),
+            first(&json!({ "url": "https://x", "headers": { "A": "Bearer $T" }, "disabled": true })),
             Ok(json!({ "type": "remote", "url": "https://x", "headers": { "A": "Bearer {env:T}" }, "enabled": false }))
         );
     }
@@ -224,7 +236,7 @@ mod tests {
             (json!({ "command": "x", "retry": "off" }), "retry"),
             (json!({ "command": "x", "env": { "K": "${secret:k}" } }), "env"),
         ] {
-            assert_eq!(for_opencode(&entry), Err(field.to_owned()));
+            assert_eq!(first(&entry), Err(field.to_owned()));
         }
         for (entry, field) in [
             (json!({ "type": "sse", "url": "https://x" }), "type"),

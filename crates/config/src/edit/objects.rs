@@ -15,6 +15,8 @@ pub(super) struct File {
     root: Option<Node>,
     /// Whether it is one of opencode's, which has its own words.
     is_opencode: bool,
+    /// Whether opencode's words are those of its version 2.
+    is_second: bool,
 }
 
 impl File {
@@ -22,7 +24,9 @@ impl File {
         let root = reader::parse(&document).map_err(EditError::Unreadable)?;
         let nothing = Node { at: 0..0, value: crate::node::Value::Null };
         let is_opencode = reader::is_opencode(&document, root.as_ref().unwrap_or(&nothing));
-        let file = Self { document, root, is_opencode };
+        let mcp = root.as_ref().and_then(|root| root.get("mcp")).and_then(|mcp| mcp.node.get("servers"));
+        let is_second = is_opencode && mcp.is_some_and(|servers| servers.node.text("type").is_none());
+        let file = Self { document, root, is_opencode, is_second };
         file.container()?;
         Ok(file)
     }
@@ -50,7 +54,7 @@ impl File {
         if !self.is_opencode {
             return Ok(entry.clone());
         }
-        foreign::for_opencode(entry).map_err(|field| EditError::Foreign {
+        foreign::for_opencode(entry, self.is_second).map_err(|field| EditError::Foreign {
             path: super::File::path(self),
             program: "opencode",
             field,
@@ -100,6 +104,7 @@ impl super::File for File {
             (Some(field), _) => splice::replace(self.text(), field, &json!(enabled)),
             (None, Some(field)) => splice::replace(self.text(), field, &json!(!enabled)),
             _ if entry.members().is_none() => return Err(self.refused()),
+            (None, None) if self.is_second => splice::insert(self.text(), entry, "disabled", &json!(!enabled)),
             (None, None) => splice::insert(self.text(), entry, "enabled", &json!(enabled)),
         })
     }

@@ -113,7 +113,9 @@ impl File {
         };
         let named = (form == Form::Ours).then(|| Json::from(name));
         let mut fields: Vec<(&str, &Json)> = named.iter().map(|name| ("name", name)).collect();
-        fields.extend(entry.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value)));
+        let of_entry = entry.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value));
+        // There, `name` is what the entry is called, and nothing else can be.
+        fields.extend(of_entry.filter(|(name, _)| form != Form::Ours || *name != "name"));
         fields.sort_by_key(|(name, _)| render::rank(name));
         let mut out = Vec::with_capacity(fields.len());
         for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_null()) {

@@ -25,6 +25,9 @@ pub(super) struct File {
 /// The folders of VS Code and its relatives.
 const CODES: &[&str] = &["Code", "Code - Insiders", "VSCodium"];
 
+/// More profiles than anybody keeps.
+const MAX_PROFILES: usize = 100;
+
 /// The files of `client`, existing or not, the strongest first: those of the project from `cwd` up to its root, and
 /// then the user's own.
 ///
@@ -82,6 +85,7 @@ fn user_files(client: Client, environment: &Environment) -> Vec<PathBuf> {
         Client::Cursor => at(".cursor/mcp.json"),
         Client::VsCode => {
             let folders = both.iter().flat_map(|base| CODES.iter().map(move |code| base.join(code).join("User")));
+            let folders = folders.flat_map(|folder| std::iter::once(folder.clone()).chain(profiles(&folder)));
             folders.flat_map(|folder| ["mcp.json", "settings.json"].map(|name| folder.join(name))).collect()
         }
         Client::Windsurf => [at(".codeium/windsurf/mcp_config.json"), at(".codeium/mcp_config.json")].concat(),
@@ -96,4 +100,12 @@ fn user_files(client: Client, environment: &Environment) -> Vec<PathBuf> {
             environment.path("OPENCODE_CONFIG").into_iter().chain(usual).collect()
         }
     }
+}
+
+/// The folders of the profiles of VS Code that are not the usual one.
+fn profiles(user: &Path) -> Vec<PathBuf> {
+    let folders = std::fs::read_dir(user.join("profiles")).into_iter().flatten().flatten();
+    let mut folders: Vec<_> = folders.take(MAX_PROFILES).map(|folder| folder.path()).collect();
+    folders.sort();
+    folders
 }

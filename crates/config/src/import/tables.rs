@@ -80,13 +80,13 @@ const COMMON: Table = &[
 
 const ASKS: &str = "which tools may run unasked is decided here";
 const SIGN_IN: &str = "settings for signing in are not taken over";
-const ENV_FILE: &str = "files of variables are not read: set them, or write them into `env`";
+const ENV_FILE: &str = "files of variables are not read; set them, or write them into `env`";
 
 const CLAUDE: Table = &[
     ("url", Meaning::Address(Address::Http)),
     // The whole time of a call, whatever the server reports meanwhile.
     ("timeout", Milliseconds(&["call_timeout", "max_call_time"])),
-    ("headers_helper", Nothing("no program is run for headers: write them into `headers`")),
+    ("headers_helper", Nothing("no program is run for headers; write them into `headers`")),
     ("oauth", Nothing(SIGN_IN)),
     ("always_load", Nothing("all tools are shown")),
 ];

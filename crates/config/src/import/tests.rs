@@ -173,8 +173,9 @@ fn the_folders_of_macos_are_looked_at_too() {
         format!("{base}/VSCodium/User/settings.json"),
         r#"{ "mcp": { "servers": { "v": { "command": "x" } } } }"#,
     );
+    disk.write(format!("{base}/VSCodium/User/profiles/-1f/mcp.json"), r#"{ "servers": { "p": { "command": "x" } } }"#);
     let found = look(&disk.environment(), &disk.project(), Client::ALL);
-    assert_eq!(found.offers.iter().map(|offer| &*offer.name).collect::<Vec<_>>(), ["d", "i", "v"]);
+    assert_eq!(found.offers.iter().map(|offer| &*offer.name).collect::<Vec<_>>(), ["d", "i", "v", "p"]);
 }
 
 #[test]
@@ -232,6 +233,30 @@ fn an_address_means_what_it_means_there() {
         assert_eq!(entry, json!({ "type": "http", "url": "https://httpUrl" }));
         assert_eq!(notes, ["`url` is left out: another address counts"]);
     }
+}
+
+#[test]
+fn what_a_file_keeps_from_running_is_off_here_too() {
+    let disk = Disk::new();
+    let servers = json!({ "a": { "command": "a" }, "b": { "command": "b", "enabled": true }, "c": { "command": "c" } });
+    let gemini = json!({ "mcpServers": servers, "mcp": { "allowed": ["a", "c"], "excluded": ["c"] } });
+    disk.write(".gemini/settings.json", &gemini.to_string());
+    disk.write(
+        ".config/opencode/opencode.json",
+        r#"{ "mcp": { "d": { "type": "local", "command": ["d"] }, "e": { "type": "local", "command": ["e"] } },
+            "tools": { "d_*": false, "e*": true, "bash": false } }"#,
+    );
+    let found = look(&disk.environment(), &disk.project(), &[Client::Gemini, Client::OpenCode]);
+    let off = found.offers.iter().filter(|offer| offer.entry["enabled"] == json!(false));
+    let off: Vec<_> = off.map(|offer| (&*offer.name, &*offer.notes[0])).collect();
+    assert_eq!(
+        off,
+        [
+            ("b", "`mcp.allowed` switches it off"),
+            ("c", "`mcp.excluded` switches it off"),
+            ("d", "`tools` switches it off")
+        ]
+    );
 }
 
 #[test]

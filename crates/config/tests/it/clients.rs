@@ -286,6 +286,17 @@ fn every_program_s_file_survives_edits_byte_for_byte() {
 }
 
 #[test]
+fn opencode_two_is_switched_in_its_own_word() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let path = home.path().join("opencode.json");
+    fs::write(&path, r#"{ "mcp": { "servers": { "a": { "type": "local", "command": ["a"] } } } }"#).expect("a file");
+    edit::switch(&path, "a", false, Options::default()).expect("an edit");
+    let text = fs::read_to_string(&path).expect("the file");
+    assert!(text.contains(r#""command": ["a"], "disabled": true"#), "{text}");
+    assert!(!load_file(home.path(), &path).desired["a"].enabled);
+}
+
+#[test]
 fn a_program_gets_nothing_that_it_has_no_words_for() {
     for example in EXAMPLES.iter().filter(|example| matches!(example.client, Client::Codex | Client::OpenCode)) {
         let (_home, path) = example.home();

@@ -154,7 +154,7 @@ fn secret() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn edits_of_json_keep_every_other_byte(parts in json_parts(), chosen in any::<prop::sample::Index>()) {
@@ -213,6 +213,24 @@ proptest! {
         for problem in loaded.problems.iter().chain(&found.problems) {
             let shown = problem.to_string();
             prop_assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_nested_without_end_is_an_error_and_no_crash() {
+    for depth in [200, 2_000, 200_000] {
+        for (name, text) in [
+            ("mcp.json", format!("{{ \"mcpServers\": {}", "[".repeat(depth))),
+            ("mcp.json", format!("{{ \"mcpServers\": {}1{} }}", "[".repeat(depth), "]".repeat(depth))),
+            ("mcp.json", format!("{{ \"mcpServers\": {}1{} }}", "{\"a\":".repeat(depth), "}".repeat(depth))),
+            ("toolrack.toml", format!("a = {}1{}", "[".repeat(depth), "]".repeat(depth))),
+            ("toolrack.toml", format!("a = {}1{}", "{a=".repeat(depth), "}".repeat(depth))),
+            ("toolrack.toml", format!("[{}a]", "a.".repeat(depth))),
+            ("toolrack.toml", format!("{}a = 1", "a.".repeat(depth))),
+        ] {
+            let loaded = super::load_text(name, &text);
+            assert!(!loaded.problems.is_empty() && loaded.problems[0].to_string().len() < 2000, "{name} {depth}");
         }
     }
 }

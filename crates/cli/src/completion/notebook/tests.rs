@@ -106,3 +106,24 @@ fn odd_schemas_are_noted_without_arguments() {
         assert!(Tool::new("t", None, &schema).arguments.len() <= 1);
     }
 }
+
+#[test]
+fn a_secret_that_a_server_repeats_is_not_noted() {
+    let schema = json!({ "properties": {
+        "canary": {}, "path": { "description": "Below canary.", "enum": ["canary", "ok"] },
+    } });
+    let tool = mcp::Tool {
+        name: "read".to_owned(),
+        title: None,
+        description: Some("Knows canary.".to_owned()),
+        input_schema: serde_json::from_value(schema).unwrap(),
+        output_schema: None,
+        annotations: mcp::Annotations::default(),
+        task: mcp::TaskSupport::default(),
+    };
+    let noted = Tool::of_mcp(&tool, &|text| text.replace("canary", "***"));
+    let json = serde_json::to_string(&noted).unwrap();
+    assert!(!json.contains("canary") && json.contains("Knows ***."), "{json}");
+    assert_eq!(noted.arguments.len(), 1);
+    assert_eq!(noted.arguments[0].values, ["ok"]);
+}

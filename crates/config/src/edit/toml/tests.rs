@@ -139,6 +139,13 @@ fn names_and_values_of_any_kind_are_quoted_as_they_need() {
 }
 
 #[test]
+fn a_title_that_is_called_name_gives_way_to_the_name() {
+    let file = File::ours("");
+    add(&file.path(), "a", &json!({ "command": "x", "name": "A server" }), Options::default()).unwrap();
+    assert_eq!(file.text(), "[[defaults.mcp]]\nname = \"a\"\ncommand = \"x\"\n");
+}
+
+#[test]
 fn a_form_that_cannot_be_edited_is_refused_and_left_alone() {
     for text in
         ["[defaults]\nmcp = [{ name = \"a\", command = \"a\" }]\n", "mcp_servers = { a = { command = \"a\" } }\n"]

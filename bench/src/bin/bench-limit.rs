@@ -1,0 +1,216 @@
+//! The limit: the same bytes moved without a protocol library, parsed no further than needed to know whose answer it is.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::Deserialize;
+use toolrack_bench::{Figures, Job, Row, Trouble, Watch, figures::median_us};
+
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"limit","version":"1"}}}"#;
+
+/// As little of a response as tells whose it is.
+#[derive(Deserialize)]
+struct Reply<'a> {
+    id: u64,
+    #[serde(borrow)]
+    result: &'a serde_json::value::RawValue,
+}
+
+fn call(id: usize, tool: &str, arguments: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}"#
+    )
+}
+
+fn echo(id: usize) -> String {
+    call(id, "echo", r#"{"text":"hello"}"#)
+}
+
+fn main() -> Result<(), Trouble> {
+    let job = Job::of_process()?;
+    let figures = match job.row {
+        Row::StdioOne => stdio_one(&job)?,
+        Row::Stdio64 => stdio_64(&job)?,
+        Row::List => list(&job)?,
+        Row::Big => big(&job)?,
+        Row::Servers => servers(&job)?,
+        Row::HttpOne | Row::Http64 | Row::Events => {
+            tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(http(&job))?
+        }
+    };
+    toolrack_bench::print(&figures)
+}
+
+/// A server on two pipes.
+struct Pipes {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    line: Vec<u8>,
+}
+
+impl Pipes {
+    fn open(job: &Job) -> Result<Self, Trouble> {
+        let (program, args) = job.command()?;
+        let mut child = Command::new(program).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let stdin = child.stdin.take().ok_or("no stdin")?;
+        let stdout = BufReader::with_capacity(1 << 16, child.stdout.take().ok_or("no stdout")?);
+        let mut pipes = Self { child, stdin, stdout, line: Vec::new() };
+        pipes.send(INITIALIZE)?;
+        pipes.receive()?;
+        Ok(pipes)
+    }
+
+    fn send(&mut self, message: &str) -> Result<(), Trouble> {
+        let mut bytes = Vec::with_capacity(message.len() + 1);
+        bytes.extend_from_slice(message.as_bytes());
+        bytes.push(b'\n');
+        Ok(self.stdin.write_all(&bytes)?)
+    }
+
+    /// Bytes of the result of the next response.
+    fn receive(&mut self) -> Result<usize, Trouble> {
+        self.line.clear();
+        self.stdout.read_until(b'\n', &mut self.line)?;
+        let reply: Reply<'_> = serde_json::from_slice(&self.line)?;
+        std::hint::black_box(reply.id);
+        Ok(reply.result.get().len())
+    }
+
+    fn close(self) -> Result<(), Trouble> {
+        let Self { mut child, stdin, .. } = self;
+        drop(stdin);
+        child.wait()?;
+        Ok(())
+    }
+}
+
+fn stdio_one(job: &Job) -> Result<Figures, Trouble> {
+    let mut pipes = Pipes::open(job)?;
+    let mut one = |id| -> Result<Duration, Trouble> {
+        let began = Instant::now();
+        pipes.send(&echo(id))?;
+        pipes.receive()?;
+        Ok(began.elapsed())
+    };
+    for id in 0..job.row.warm_up() {
+        one(id)?;
+    }
+    let watch = Watch::start();
+    let mut samples = (0..job.count).map(&mut one).collect::<Result<Vec<_>, _>>()?;
+    let figures = watch.stop(job.count);
+    pipes.close()?;
+    Ok(Figures { p50_us: Some(median_us(&mut samples)), ms: None, ..figures })
+}
+
+/// 64 requests at once, then the next 64 as soon as their answers are there.
+fn stdio_64(job: &Job) -> Result<Figures, Trouble> {
+    let mut pipes = Pipes::open(job)?;
+    let batch: String = (0..job.row.in_flight()).map(|id| echo(id) + "\n").collect();
+    let mut round = || -> Result<(), Trouble> {
+        pipes.stdin.write_all(batch.as_bytes())?;
+        (0..job.row.in_flight()).try_for_each(|_| pipes.receive().map(drop))
+    };
+    (0..job.row.warm_up() / job.row.in_flight()).try_for_each(|_| round())?;
+    let watch = Watch::start();
+    (0..job.count / job.row.in_flight()).try_for_each(|_| round())?;
+    let figures = watch.stop(job.count);
+    pipes.close()?;
+    Ok(Figures { ms: None, ..figures })
+}
+
+fn list(job: &Job) -> Result<Figures, Trouble> {
+    let mut pipes = Pipes::open(job)?;
+    let watch = Watch::start();
+    pipes.send(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#)?;
+    pipes.receive()?;
+    let figures = watch.stop(1);
+    pipes.close()?;
+    Ok(Figures { per_second: None, cpu_us: None, ..figures })
+}
+
+fn big(job: &Job) -> Result<Figures, Trouble> {
+    let mut pipes = Pipes::open(job)?;
+    let watch = Watch::start();
+    pipes.send(&call(1, "text", &format!(r#"{{"bytes":{}}}"#, job.count)))?;
+    if pipes.receive()? < job.count {
+        return Err("bytes are missing".into());
+    }
+    let figures = watch.stop(1);
+    pipes.close()?;
+    Ok(Figures { per_second: None, cpu_us: None, ..figures })
+}
+
+fn servers(job: &Job) -> Result<Figures, Trouble> {
+    let watch = Watch::start();
+    let open = |_| -> Result<Pipes, Trouble> {
+        let mut pipes = Pipes::open(job)?;
+        pipes.send(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#)?;
+        pipes.receive()?;
+        Ok(pipes)
+    };
+    let opened: Vec<Pipes> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..job.count).map(|index| scope.spawn(move || open(index))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().map_err(|_| "a thread panicked")?)
+            .collect::<Result<_, Trouble>>()
+    })?;
+    let figures = watch.stop(1);
+    opened.into_iter().try_for_each(Pipes::close)?;
+    Ok(Figures { per_second: None, cpu_us: None, ..figures })
+}
+
+async fn http(job: &Job) -> Result<Figures, Trouble> {
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    let url = job.url()?;
+    let post = |body: String| {
+        let request = client
+            .post(url)
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream")
+            .body(body);
+        async move {
+            let bytes = request.send().await?.error_for_status()?.bytes().await?;
+            Ok::<_, Trouble>(bytes)
+        }
+    };
+    let parsed = |bytes: &[u8]| -> Result<(), Trouble> {
+        let reply: Reply<'_> = serde_json::from_slice(bytes)?;
+        std::hint::black_box((reply.id, reply.result.get().len()));
+        Ok(())
+    };
+    post(INITIALIZE.to_owned()).await?;
+    if job.row == Row::Events {
+        let params = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"progress","arguments":{{"steps":{}}},"_meta":{{"progressToken":1}}}}}}"#,
+            job.count
+        );
+        let watch = Watch::start();
+        let body = post(params).await?;
+        let events = body.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"data:")).count();
+        if events != job.count + 1 {
+            return Err("events are missing".into());
+        }
+        return Ok(watch.stop(job.count));
+    }
+    let one = async |id: usize| -> Result<Duration, Trouble> {
+        let began = Instant::now();
+        parsed(&post(echo(id)).await?)?;
+        Ok(began.elapsed())
+    };
+    let run = async |count: usize| -> Result<Vec<Duration>, Trouble> {
+        use futures::{StreamExt, TryStreamExt};
+        futures::stream::iter(0..count).map(&one).buffer_unordered(job.row.in_flight()).try_collect().await
+    };
+    run(job.row.warm_up()).await?;
+    let watch = Watch::start();
+    let mut samples = run(job.count).await?;
+    let figures = watch.stop(job.count);
+    let p50_us = (job.row == Row::HttpOne).then(|| median_us(&mut samples));
+    Ok(Figures { p50_us, ms: None, ..figures })
+}

@@ -1,0 +1,139 @@
+//! A fast server, written by hand: `bench-server stdio|http [--tools N] [--page N] [--start-delay-ms N] [--port N]`.
+//!
+//! It does no more than the protocol asks for, on one thread. `http` prints its URL and then serves.
+
+#![expect(clippy::print_stdout, reason = "it says where it listens")]
+
+use std::{
+    convert::Infallible,
+    env,
+    io::{self, Read, Write},
+    thread,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpListener, task::LocalSet};
+use toolrack_bench::{
+    Trouble,
+    served::{Offer, Request},
+};
+
+struct Options {
+    offer: Offer,
+    start_delay: Duration,
+    port: u16,
+}
+
+fn main() -> Result<(), Trouble> {
+    let mut words = env::args().skip(1);
+    let kind = words.next().unwrap_or_default();
+    let mut options = Options { offer: Offer { tools: 20, page: 0 }, start_delay: Duration::ZERO, port: 0 };
+    while let (Some(option), Some(value)) = (words.next(), words.next()) {
+        match option.as_str() {
+            "--tools" => options.offer.tools = value.parse()?,
+            "--page" => options.offer.page = value.parse()?,
+            "--start-delay-ms" => options.start_delay = Duration::from_millis(value.parse()?),
+            "--port" => options.port = value.parse()?,
+            _ => return Err(format!("what is {option}?").into()),
+        }
+    }
+    thread::sleep(options.start_delay);
+    match kind.as_str() {
+        "stdio" => stdio(options.offer).map_err(Into::into),
+        "http" => tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?
+            .block_on(LocalSet::new().run_until(http(options))),
+        _ => Err("usage: bench-server stdio|http [OPTIONS]".into()),
+    }
+}
+
+/// One read, all answers to it, one write.
+fn stdio(offer: Offer) -> io::Result<()> {
+    let (mut stdin, mut stdout) = (io::stdin().lock(), io::stdout().lock());
+    let (mut pending, mut out) = (Vec::with_capacity(1 << 16), Vec::new());
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let read = stdin.read(&mut buffer)?;
+        if read == 0 {
+            return Ok(());
+        }
+        pending.extend_from_slice(&buffer[..read]);
+        let mut from = 0;
+        while let Some(length) = memchr::memchr(b'\n', &pending[from..]) {
+            let line = &pending[from..from + length];
+            from += length + 1;
+            let Ok(request) = serde_json::from_slice::<Request<'_>>(line) else { continue };
+            let answer = request.answer(offer);
+            for message in answer.events.iter().chain(&answer.response) {
+                out.extend_from_slice(message.as_bytes());
+                out.push(b'\n');
+            }
+        }
+        pending.drain(..from);
+        if !out.is_empty() {
+            stdout.write_all(&out)?;
+            stdout.flush()?;
+            out.clear();
+        }
+    }
+}
+
+async fn http(options: Options) -> Result<(), Trouble> {
+    let listener = TcpListener::bind(("127.0.0.1", options.port)).await?;
+    println!("http://{}/mcp", listener.local_addr()?);
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let offer = options.offer;
+        let serve = service_fn(move |request| answer(request, offer));
+        tokio::task::spawn_local(http1::Builder::new().serve_connection(TokioIo::new(stream), serve));
+    }
+}
+
+async fn answer(request: http::Request<Incoming>, offer: Offer) -> Result<Response<Full<Bytes>>, Infallible> {
+    let empty = |status| response(status, None, Bytes::new());
+    if request.method() != Method::POST {
+        // No standing stream, and nothing to end.
+        let is_end = request.method() == Method::DELETE;
+        return Ok(empty(if is_end { StatusCode::OK } else { StatusCode::METHOD_NOT_ALLOWED }));
+    }
+    let Ok(body) = request.into_body().collect().await else {
+        return Ok(empty(StatusCode::BAD_REQUEST));
+    };
+    let body = body.to_bytes();
+    let Ok(request) = serde_json::from_slice::<Request<'_>>(&body) else {
+        return Ok(empty(StatusCode::BAD_REQUEST));
+    };
+    let is_new = request.method == Some("initialize");
+    let answer = request.answer(offer);
+    let mut response = match answer.response {
+        None => empty(StatusCode::ACCEPTED),
+        Some(message) if answer.events.is_empty() => response(StatusCode::OK, Some("application/json"), message.into()),
+        Some(message) => {
+            let mut events = String::new();
+            for event in answer.events.iter().chain([&message]) {
+                events.extend(["data: ", event, "\n\n"]);
+            }
+            response(StatusCode::OK, Some("text/event-stream"), events.into())
+        }
+    };
+    if is_new {
+        response.headers_mut().insert("mcp-session-id", HeaderValue::from_static("fast"));
+    }
+    Ok(response)
+}
+
+fn response(status: StatusCode, kind: Option<&'static str>, body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    if let Some(kind) = kind {
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    }
+    response
+}

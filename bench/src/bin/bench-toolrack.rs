@@ -1,0 +1,148 @@
+//! Toolrack as a library: through the whole host, with its gate, its bounds and its supervisor.
+
+use std::{
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt, TryStreamExt, stream};
+use serde_json::{Map, Value, json};
+use toolrack_bench::{Figures, Job, Row, Trouble, Watch, figures::median_us};
+use toolrack_host::{Call, Desired, Host, ServerName, ServerSpec, State, mcp::Progress, supervisor};
+
+fn main() -> ExitCode {
+    if let Some(code) = supervisor::run_if_asked() {
+        return code;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let measured = runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(measure()));
+    match measured.and_then(|figures| toolrack_bench::print(&figures)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{error}\n").as_bytes());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn measure() -> Result<Figures, Trouble> {
+    let job = Job::of_process()?;
+    match job.row {
+        Row::StdioOne | Row::Stdio64 | Row::HttpOne | Row::Http64 => calls(&job).await,
+        Row::List => list(&job).await,
+        Row::Big => big(&job).await,
+        Row::Events => events(&job).await,
+        Row::Servers => servers(&job).await,
+    }
+}
+
+fn spec(job: &Job) -> Result<ServerSpec, Trouble> {
+    if let Ok(url) = job.url() {
+        return Ok(ServerSpec::http(url));
+    }
+    let (program, args) = job.command()?;
+    Ok(ServerSpec::stdio(program, args))
+}
+
+/// A host with `count` servers like this, all of them connected.
+async fn host(spec: ServerSpec, count: usize) -> Result<Host, Trouble> {
+    let host = Host::builder().supervisor(supervisor::Supervisor::this_program()).build();
+    let named = |index| Ok((ServerName::new(format!("s{index}"))?, spec.clone()));
+    host.apply((0..count).map(named).collect::<Result<Desired, Trouble>>()?).await;
+    host.settled().await;
+    for server in host.status() {
+        if !matches!(server.state, State::Connected { .. }) {
+            return Err(format!("{} is {}: {:?}", server.name, server.state.word(), server.state.error()).into());
+        }
+    }
+    Ok(host)
+}
+
+fn arguments(value: Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap_or_default()
+}
+
+async fn calls(job: &Job) -> Result<Figures, Trouble> {
+    let host = host(spec(job)?, 1).await?;
+    let one = async |_| -> Result<Duration, Trouble> {
+        let began = Instant::now();
+        let outcome = host.call(Call::new("s0/echo", arguments(json!({ "text": "hello" })))).await?;
+        let took = began.elapsed();
+        if outcome.text == "hello" { Ok(took) } else { Err(format!("it said {}", outcome.text).into()) }
+    };
+    let run = async |count: usize| -> Result<Vec<Duration>, Trouble> {
+        stream::iter(0..count).map(&one).buffer_unordered(job.row.in_flight()).try_collect().await
+    };
+    run(job.row.warm_up()).await?;
+    let watch = Watch::start();
+    let mut samples = run(job.count).await?;
+    let figures = watch.stop(job.count);
+    host.shutdown().await;
+    let p50_us = (job.row.in_flight() == 1).then(|| median_us(&mut samples));
+    Ok(Figures { p50_us, ms: None, ..figures })
+}
+
+/// With the start of the server and the handshake, which a host does not do apart: the others list only.
+async fn list(job: &Job) -> Result<Figures, Trouble> {
+    let watch = Watch::start();
+    let host = host(spec(job)?, 1).await?;
+    let figures = watch.stop(1);
+    let count = host.catalog().tools().len();
+    if count < job.count {
+        return Err(format!("{count} tools came").into());
+    }
+    host.shutdown().await;
+    Ok(Figures { per_second: None, cpu_us: None, ..figures })
+}
+
+async fn big(job: &Job) -> Result<Figures, Trouble> {
+    let mut spec = spec(job)?;
+    // All of it is wanted, and the envelope around it.
+    spec.limits.output_bytes = job.count;
+    spec.limits.message_bytes = job.count + 4_096;
+    let host = host(spec, 1).await?;
+    let watch = Watch::start();
+    let outcome = host.call(Call::new("s0/text", arguments(json!({ "bytes": job.count })))).await?;
+    let figures = watch.stop(1);
+    if outcome.text.len() != job.count {
+        return Err(format!("{} bytes came", outcome.text.len()).into());
+    }
+    host.shutdown().await;
+    Ok(Figures { per_second: None, cpu_us: None, ..figures })
+}
+
+async fn events(job: &Job) -> Result<Figures, Trouble> {
+    let host = host(spec(job)?, 1).await?;
+    let (came, last, disordered) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let seen = Arc::new((came, last, disordered));
+    let counted = Arc::clone(&seen);
+    let on_progress = Arc::new(move |progress: Progress| {
+        let (came, last, disordered) = &*counted;
+        came.fetch_add(1, Ordering::Relaxed);
+        // The steps of the server are whole numbers from 1.
+        let step = progress.progress as u64;
+        if last.swap(step, Ordering::Relaxed) > step {
+            disordered.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let watch = Watch::start();
+    let call = Call::new("s0/progress", arguments(json!({ "steps": job.count }))).on_progress(on_progress);
+    host.call(call).await?;
+    let figures = watch.stop(job.count);
+    host.shutdown().await;
+    let (came, _, disordered) = &*seen;
+    let lost = (job.count as u64).saturating_sub(came.load(Ordering::Relaxed));
+    Ok(Figures { lost: Some(lost), disordered: Some(disordered.load(Ordering::Relaxed)), ..figures })
+}
+
+async fn servers(job: &Job) -> Result<Figures, Trouble> {
+    let watch = Watch::start();
+    let host = host(spec(job)?, job.count).await?;
+    let figures = watch.stop(1);
+    host.shutdown().await;
+    Ok(Figures { per_second: None, cpu_us: None, ..figures })
+}

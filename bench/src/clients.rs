@@ -1,0 +1,168 @@
+//! Who is measured: Toolrack, the limit, and the peers that are installed.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use toolrack_bench::{Row, Trouble};
+
+use crate::{
+    rows::{Plan, Server, Work, beside},
+    timed::Invocation,
+};
+
+/// A column of the table.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    pub(crate) name: &'static str,
+    how: How,
+    /// How much less it is asked to do: a slow client need not take an hour to be slow.
+    share: usize,
+}
+
+/// How a client is started.
+#[derive(Clone, Debug)]
+enum How {
+    /// Speaks the protocol of this benchmark; its words before the row.
+    Program(Vec<String>),
+    /// The command line of Toolrack, with a home of its own.
+    Toolrack { program: PathBuf, home: PathBuf },
+    /// Another command line: the words for listing and for calling, with `SERVER` for the command of the server.
+    CommandLine { tools: Vec<String>, call: Vec<String>, home: PathBuf },
+}
+
+/// All clients that are there; the others are named on stderr.
+#[expect(clippy::disallowed_methods, reason = "`cargo xtask bench` tells where the peers are")]
+pub(crate) fn found() -> Result<Vec<Client>, Trouble> {
+    let program = |name: &'static str, path: PathBuf| Client {
+        name,
+        how: How::Program(vec![path.display().to_string()]),
+        share: 1,
+    };
+    let home = env::temp_dir().join(format!("toolrack-bench-{}", std::process::id()));
+    std::fs::create_dir_all(&home)?;
+    let mut clients = vec![
+        program("limit", beside("bench-limit")?),
+        program("toolrack", beside("bench-toolrack")?),
+        program("rmcp", beside("bench-rmcp")?),
+        Client {
+            name: "toolrack-cli",
+            how: How::Toolrack { program: beside("toolrack")?, home: home.clone() },
+            share: 1,
+        },
+    ];
+    let path = |variable: &str| env::var_os(variable).map(PathBuf::from).filter(|path| path.exists());
+    match (path("TOOLRACK_BENCH_NODE"), path("TOOLRACK_BENCH_PEERS")) {
+        (Some(node), Some(peers)) => clients.extend(of_node(&node, &peers, &home)),
+        _ => eprintln!("the clients in TypeScript are not there (`cargo xtask bench` installs them)"),
+    }
+    match (path("TOOLRACK_BENCH_PYTHON"), path("TOOLRACK_BENCH_PEERS")) {
+        (Some(python), Some(peers)) => clients.extend(of_python(&python, &peers)),
+        _ => eprintln!("the clients in Python are not there (`cargo xtask bench` installs them)"),
+    }
+    Ok(clients)
+}
+
+fn words(first: &Path, rest: &[&str]) -> Vec<String> {
+    std::iter::once(first.display().to_string()).chain(rest.iter().map(|word| (*word).to_owned())).collect()
+}
+
+fn script(interpreter: &Path, folder: &Path, name: &str) -> Option<How> {
+    let script = folder.join(name);
+    script.exists().then(|| How::Program(words(interpreter, &[&script.display().to_string()])))
+}
+
+fn of_node(node: &Path, peers: &Path, home: &Path) -> Vec<Client> {
+    let library = [("typescript-1", "ts1.mjs"), ("typescript-2", "ts2.mjs")];
+    let mut clients: Vec<Client> = library
+        .into_iter()
+        .filter_map(|(name, file)| Some(Client { name, how: script(node, peers, file)?, share: 4 }))
+        .collect();
+    let mcporter = peers.join("node_modules/mcporter/dist/cli.js");
+    if mcporter.exists() {
+        let cli = mcporter.display().to_string();
+        let tools = words(node, &[&cli, "list", "--stdio", "SERVER", "--name", "fast", "--json"]);
+        let call = words(node, &[&cli, "call", "--stdio", "SERVER", "--name", "fast", "fast.echo", "text=hello"]);
+        clients.push(Client {
+            name: "mcporter",
+            how: How::CommandLine { tools, call, home: home.to_owned() },
+            share: 1,
+        });
+    }
+    clients
+}
+
+fn of_python(python: &Path, peers: &Path) -> Vec<Client> {
+    let library = [("python-mcp", "client.py"), ("fastmcp", "fastmcp_client.py")];
+    library
+        .into_iter()
+        .filter_map(|(name, file)| Some(Client { name, how: script(python, peers, file)?, share: 20 }))
+        .collect()
+}
+
+impl Client {
+    /// How it is started for a row; `None` when it has no part in it.
+    pub(crate) fn command(&self, plan: &Plan, server: &Server) -> Option<Invocation> {
+        let command = beside("bench-server").ok()?.display().to_string();
+        let stdio: Vec<String> =
+            [command.as_str(), "stdio"].iter().chain(plan.server).map(|word| (*word).to_owned()).collect();
+        match (&self.how, plan.work) {
+            (How::Program(program), Work::Library(row)) => {
+                let mut words = program.clone();
+                words.extend([row.word().to_owned(), self.count(row, plan.count).to_string()]);
+                if matches!(row, Row::HttpOne | Row::Http64 | Row::Events) {
+                    words.push(server.url.clone());
+                } else {
+                    words.push("--".to_owned());
+                    words.extend(stdio);
+                }
+                Some(Invocation { words, variables: Vec::new(), is_timed: false })
+            }
+            // A program that lists and ends is the least that a command line could be.
+            (How::Program(program), Work::ColdTools) if self.is_a_binary() => {
+                let mut words = program.clone();
+                words.extend([Row::List.word().to_owned(), "20".to_owned(), "--".to_owned()]);
+                words.extend(stdio);
+                Some(Invocation { words, variables: Vec::new(), is_timed: true })
+            }
+            (How::Program(program), Work::ColdCall) if self.is_a_binary() => {
+                let mut words = program.clone();
+                words.extend([Row::Big.word().to_owned(), "5".to_owned(), "--".to_owned()]);
+                words.extend(stdio);
+                Some(Invocation { words, variables: Vec::new(), is_timed: true })
+            }
+            (How::Toolrack { program, home }, Work::ColdTools | Work::ColdCall) => {
+                toolrack(program, home, &stdio, plan.work)
+            }
+            (How::CommandLine { tools, call, home }, Work::ColdTools | Work::ColdCall) => {
+                let words = if plan.work == Work::ColdTools { tools } else { call };
+                let words = words.iter().map(|word| word.replace("SERVER", &stdio.join(" "))).collect();
+                let variables = vec![("HOME".to_owned(), home.display().to_string())];
+                Some(Invocation { words, variables, is_timed: true })
+            }
+            _ => None,
+        }
+    }
+
+    fn is_a_binary(&self) -> bool {
+        ["limit", "rmcp"].contains(&self.name)
+    }
+
+    fn count(&self, row: Row, count: usize) -> usize {
+        match row {
+            Row::StdioOne | Row::Stdio64 | Row::HttpOne | Row::Http64 => count / self.share,
+            _ => count,
+        }
+    }
+}
+
+/// With a configuration file, trust, store and everything else that a person has.
+fn toolrack(program: &Path, home: &Path, server: &[String], work: Work) -> Option<Invocation> {
+    let (command, args) = server.split_first()?;
+    let entry = serde_json::json!({ "mcpServers": { "fast": { "command": command, "args": args } } });
+    std::fs::write(home.join("mcp.json"), entry.to_string()).ok()?;
+    let rest: &[&str] = if work == Work::ColdTools { &["tools", "fast"] } else { &["call", "fast/echo", "text=hello"] };
+    let variables = vec![("TOOLRACK_HOME".to_owned(), home.display().to_string())];
+    Some(Invocation { words: words(program, rest), variables, is_timed: true })
+}

@@ -1,0 +1,152 @@
+//! What a client is asked to do.
+
+use std::{env, fmt};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Trouble;
+
+/// A kind of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Row {
+    /// Calls over stdio, one after the other.
+    StdioOne,
+    /// Calls over stdio, 64 in flight.
+    Stdio64,
+    /// Calls over HTTP, one after the other.
+    HttpOne,
+    /// Calls over HTTP, 64 in flight.
+    Http64,
+    /// All tools of a server.
+    List,
+    /// One large result.
+    Big,
+    /// Progress of one call over HTTP.
+    Events,
+    /// Many servers at once.
+    Servers,
+}
+
+impl Row {
+    /// All of them, in the order of the table.
+    pub const ALL: &[Self] = &[
+        Self::StdioOne,
+        Self::Stdio64,
+        Self::HttpOne,
+        Self::Http64,
+        Self::Servers,
+        Self::List,
+        Self::Big,
+        Self::Events,
+    ];
+
+    /// Its word on the command line.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::StdioOne => "stdio-one",
+            Self::Stdio64 => "stdio-64",
+            Self::HttpOne => "http-one",
+            Self::Http64 => "http-64",
+            Self::List => "list",
+            Self::Big => "big",
+            Self::Events => "events",
+            Self::Servers => "servers",
+        }
+    }
+
+    /// The row of this word.
+    #[must_use]
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|row| row.word() == word)
+    }
+
+    /// Calls that are made before the clock starts.
+    #[must_use]
+    pub fn warm_up(self) -> usize {
+        match self {
+            Self::StdioOne | Self::HttpOne => 200,
+            Self::Stdio64 | Self::Http64 => 1_000,
+            _ => 0,
+        }
+    }
+
+    /// Calls in flight at any time.
+    #[must_use]
+    pub fn in_flight(self) -> usize {
+        match self {
+            Self::Stdio64 | Self::Http64 => 64,
+            _ => 1,
+        }
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// Where the server is.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// Started with this command.
+    Command(Vec<String>),
+    /// Listens there.
+    Url(String),
+}
+
+/// One piece of work.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Its kind.
+    pub row: Row,
+    /// How much of it.
+    pub count: usize,
+    /// Where.
+    pub target: Target,
+}
+
+impl Job {
+    /// What the command line of this process asks for.
+    ///
+    /// # Errors
+    /// When it cannot be understood.
+    pub fn of_process() -> Result<Self, Trouble> {
+        let words: Vec<String> = env::args().skip(1).collect();
+        let [row, count, target @ ..] = words.as_slice() else {
+            return Err("usage: PROGRAM ROW COUNT (URL | -- COMMAND…)".into());
+        };
+        let target = match target {
+            [dashes, command @ ..] if dashes == "--" && !command.is_empty() => Target::Command(command.to_vec()),
+            [url] => Target::Url(url.clone()),
+            _ => return Err("where is the server?".into()),
+        };
+        let row = Row::of(row).ok_or_else(|| format!("there is no row {row}"))?;
+        Ok(Self { row, count: count.parse()?, target })
+    }
+
+    /// The command that starts the server.
+    ///
+    /// # Errors
+    /// When there is a URL instead.
+    pub fn command(&self) -> Result<(&str, &[String]), Trouble> {
+        match &self.target {
+            Target::Command(words) => words.split_first().map(|(first, rest)| (first.as_str(), rest)),
+            Target::Url(_) => None,
+        }
+        .ok_or_else(|| "this row needs a command".into())
+    }
+
+    /// The URL of the server.
+    ///
+    /// # Errors
+    /// When there is a command instead.
+    pub fn url(&self) -> Result<&str, Trouble> {
+        match &self.target {
+            Target::Url(url) => Ok(url),
+            Target::Command(_) => Err("this row needs a URL".into()),
+        }
+    }
+}

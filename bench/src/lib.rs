@@ -1,0 +1,25 @@
+//! What the programs of the benchmark have in common: how a client is called, and how it measures.
+//!
+//! Every client, in whatever language, is called as `PROGRAM ROW COUNT [-- COMMAND…]` or `PROGRAM ROW COUNT URL`, does
+//! the work of the row once, and prints one [`Figures`] as a line of JSON. The runner (`main.rs`) calls them in turns.
+
+#![expect(clippy::print_stdout, reason = "programs that print what they measured")]
+
+pub mod figures;
+pub mod job;
+pub mod served;
+
+pub use figures::{Figures, Watch};
+pub use job::{Job, Row, Target};
+
+/// Why a program of the benchmark gave up.
+pub type Trouble = Box<dyn std::error::Error + Send + Sync>;
+
+/// Prints what was measured.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub fn print(figures: &Figures) -> Result<(), Trouble> {
+    println!("{}", serde_json::to_string(figures)?);
+    Ok(())
+}

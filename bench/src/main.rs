@@ -1,0 +1,108 @@
+//! Runs every row with every client in turns, and prints the table: `toolrack-bench [--rounds N] [--pin] [ROW | CLIENT]…`.
+//!
+//! Machines drift: rounds are interleaved, so that a slow minute hits all alike, and medians and ratios within one run are
+//! what counts. Nothing here is asserted.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line talks to its terminal")]
+
+mod clients;
+mod rows;
+mod table;
+mod timed;
+
+use std::{collections::BTreeMap, env, process::ExitCode};
+
+use nix::{
+    sched::{CpuSet, sched_setaffinity},
+    unistd::Pid,
+};
+use toolrack_bench::{Figures, Trouble};
+
+use clients::Client;
+use rows::{Plan, Server};
+
+/// What every client measured for every row, round by round.
+type Measured = BTreeMap<(usize, usize), Vec<Figures>>;
+
+#[derive(Debug)]
+struct Options {
+    rounds: usize,
+    pin: bool,
+    only: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = env::args().skip(1).collect();
+    let done = match words.split_first() {
+        Some((first, command)) if first == "timed" => timed::run(command),
+        _ => options(&words).and_then(|options| run(&options)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn options(words: &[String]) -> Result<Options, Trouble> {
+    let mut options = Options { rounds: 5, pin: false, only: Vec::new() };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--rounds" => options.rounds = words.next().and_then(|count| count.parse().ok()).ok_or("--rounds N")?,
+            "--pin" => options.pin = true,
+            word if word.starts_with('-') => return Err(format!("what is {word}?").into()),
+            word => options.only.push(word.to_owned()),
+        }
+    }
+    Ok(options)
+}
+
+fn run(options: &Options) -> Result<(), Trouble> {
+    if options.pin {
+        // Inherited by everything that is started here.
+        let mut last = CpuSet::new();
+        last.set(std::thread::available_parallelism()?.get() - 1)?;
+        sched_setaffinity(Pid::from_raw(0), &last)?;
+    }
+    let server = Server::start()?;
+    let clients = clients::found()?;
+    let plans = rows::plans();
+    let unknown = options.only.iter().find(|word| {
+        !plans.iter().any(|plan| plan.name == word.as_str())
+            && !clients.iter().any(|client| client.name == word.as_str())
+    });
+    if let Some(word) = unknown {
+        return Err(format!("there is no row and no client {word}").into());
+    }
+    let rows_named = plans.iter().any(|plan| options.only.iter().any(|word| word == plan.name));
+    let clients_named = clients.iter().any(|client| options.only.iter().any(|word| word == client.name));
+    let wanted = |name: &str, some_named: bool| !some_named || options.only.iter().any(|word| word == name);
+    let mut measured = Measured::new();
+    for round in 1..=options.rounds {
+        for (row, plan) in plans.iter().enumerate().filter(|(_, plan)| wanted(plan.name, rows_named)) {
+            for (column, client) in clients.iter().enumerate().filter(|(_, client)| wanted(client.name, clients_named))
+            {
+                measure(plan, client, &server, round).into_iter().for_each(|figures| {
+                    measured.entry((row, column)).or_default().push(figures);
+                });
+            }
+        }
+        eprintln!("round {round} of {}", options.rounds);
+    }
+    table::write(&plans, &clients, &measured, options.pin)
+}
+
+/// One run of one client; what goes wrong is said, and the others go on.
+fn measure(plan: &Plan, client: &Client, server: &Server, round: usize) -> Option<Figures> {
+    let command = client.command(plan, server)?;
+    match timed::figures(&command) {
+        Ok(figures) => Some(figures),
+        Err(error) => {
+            eprintln!("round {round}: {} of {}: {error}", plan.name, client.name);
+            None
+        }
+    }
+}

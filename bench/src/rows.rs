@@ -1,0 +1,104 @@
+//! The rows of the table, and the server that they are measured against.
+
+use std::{
+    env,
+    io::{BufRead, BufReader},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
+
+use toolrack_bench::{Figures, Row, Trouble};
+
+/// What a row is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// A job for a library.
+    Library(Row),
+    /// A whole process that prints the tools of a server.
+    ColdTools,
+    /// A whole process that calls one tool.
+    ColdCall,
+}
+
+/// One row.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) work: Work,
+    pub(crate) count: usize,
+    /// What the server offers for it.
+    pub(crate) server: &'static [&'static str],
+    /// The figure that counts, and its unit.
+    pub(crate) figure: (fn(&Figures) -> Option<f64>, &'static str),
+    /// Whether more is better.
+    pub(crate) more_is_better: bool,
+}
+
+const P50: (fn(&Figures) -> Option<f64>, &str) = (|figures| figures.p50_us, "µs");
+const RATE: (fn(&Figures) -> Option<f64>, &str) = (|figures| figures.per_second, "/s");
+const MS: (fn(&Figures) -> Option<f64>, &str) = (|figures| figures.ms, "ms");
+
+/// All rows.
+pub(crate) fn plans() -> Vec<Plan> {
+    let library = |row: Row, title, count, server, figure| Plan {
+        name: row.word(),
+        title,
+        work: Work::Library(row),
+        count,
+        server,
+        figure,
+        more_is_better: figure.1 == "/s",
+    };
+    let cold = |name, title, work| Plan {
+        name,
+        title,
+        work,
+        count: 1,
+        server: &["--tools", "20"],
+        figure: MS,
+        more_is_better: false,
+    };
+    vec![
+        library(Row::StdioOne, "stdio, one after another, p50", 10_000, &[], P50),
+        library(Row::Stdio64, "stdio, 64 in flight", 64_000, &[], RATE),
+        library(Row::HttpOne, "HTTP, one after another, p50", 4_000, &[], P50),
+        library(Row::Http64, "HTTP, 64 in flight", 16_000, &[], RATE),
+        library(Row::Servers, "100 stdio servers, 300 ms start each", 100, &["--start-delay-ms", "300"], MS),
+        library(Row::List, "list 10,000 tools, one page", 10_000, &["--tools", "10000"], MS),
+        library(Row::Big, "8 MiB text result, stdio", 8 * 1024 * 1024, &[], MS),
+        library(Row::Events, "10,000 SSE progress events", 10_000, &[], RATE),
+        cold("cold-tools", "cold command line: tools", Work::ColdTools),
+        cold("cold-call", "cold command line: call", Work::ColdCall),
+    ]
+}
+
+/// The fast server over HTTP, for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) url: String,
+}
+
+impl Server {
+    pub(crate) fn start() -> Result<Self, Trouble> {
+        let mut child = Command::new(beside("bench-server")?).arg("http").stdout(Stdio::piped()).spawn()?;
+        let stdout = child.stdout.take().ok_or("no stdout")?;
+        let mut url = String::new();
+        BufReader::new(stdout).read_line(&mut url)?;
+        Ok(Self { child, url: url.trim().to_owned() })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A program that was built with this one.
+pub(crate) fn beside(name: &str) -> Result<PathBuf, Trouble> {
+    let path = env::current_exe()?.with_file_name(name);
+    if path.exists() { Ok(path) } else { Err(format!("{} is not built", path.display()).into()) }
+}

@@ -1,0 +1,191 @@
+//! What the fast server answers: as little work as the protocol allows, so that what is measured is the client.
+
+use std::fmt::Write;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// What the server offers.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer {
+    /// How many tools beside the three that do something.
+    pub tools: usize,
+    /// How many of them a page has; all when 0.
+    pub page: usize,
+}
+
+/// One request, as far as it matters.
+#[derive(Debug, Deserialize)]
+pub struct Request<'a> {
+    /// Absent in a notification.
+    #[serde(borrow)]
+    pub id: Option<&'a RawValue>,
+    /// Absent in a response.
+    #[serde(default, borrow)]
+    pub method: Option<&'a str>,
+    #[serde(default)]
+    params: Params,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Params {
+    name: String,
+    arguments: Arguments,
+    cursor: Option<String>,
+    #[serde(rename = "protocolVersion")]
+    version: Option<String>,
+    #[serde(rename = "_meta")]
+    meta: Meta,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Arguments {
+    text: String,
+    bytes: usize,
+    steps: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Meta {
+    #[serde(rename = "progressToken")]
+    token: Option<Box<RawValue>>,
+}
+
+/// What is sent for one request.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// Notifications before the response.
+    pub events: Vec<String>,
+    /// The response; `None` for what needs none.
+    pub response: Option<String>,
+}
+
+impl Request<'_> {
+    /// The answer of a server with this `offer`.
+    #[must_use]
+    pub fn answer(&self, offer: Offer) -> Answer {
+        let (Some(id), Some(method)) = (self.id, self.method) else {
+            return Answer::default();
+        };
+        let mut events = Vec::new();
+        let result = match method {
+            "initialize" => {
+                let version = self.params.version.as_deref().unwrap_or("2025-11-25");
+                Ok(format!(
+                    r#"{{"protocolVersion":"{version}","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"fast","version":"1"}}}}"#
+                ))
+            }
+            "ping" => Ok("{}".to_owned()),
+            "tools/list" => Ok(self.page(offer)),
+            "tools/call" => self.call(&mut events),
+            _ => Err((-32601, "Method not found")),
+        };
+        let response = match result {
+            Ok(result) => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
+            Err((code, message)) => {
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{message}"}}}}"#)
+            }
+        };
+        Answer { events, response: Some(response) }
+    }
+
+    fn page(&self, offer: Offer) -> String {
+        let from: usize = self.params.cursor.as_ref().and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
+        let page = if offer.page == 0 { usize::MAX } else { offer.page };
+        let to = offer.tools.min(from.saturating_add(page));
+        let mut out = String::from(r#"{"tools":["#);
+        if from == 0 {
+            out += DOERS;
+        }
+        for index in from..to {
+            if index > from {
+                out.push(',');
+            }
+            let _ = write!(out, r#"{{"name":"tool_{index:04}","description":"{DESCRIPTION}","inputSchema":{SCHEMA}}}"#);
+        }
+        out.push(']');
+        if to < offer.tools {
+            let _ = write!(out, r#","nextCursor":"{to}""#);
+        }
+        out.push('}');
+        // With no further tool the comma behind the first three is one too many.
+        if from == 0 && to == 0 { out.replacen(",]", "]", 1) } else { out }
+    }
+
+    fn call(&self, events: &mut Vec<String>) -> Result<String, (i32, &'static str)> {
+        let Params { name, arguments, meta, .. } = &self.params;
+        let text = match name.as_str() {
+            "echo" => serde_json::Value::from(arguments.text.as_str()).to_string(),
+            "text" => format!("\"{}\"", "x".repeat(arguments.bytes)),
+            "progress" => {
+                if let Some(token) = &meta.token {
+                    let total = arguments.steps;
+                    events.extend((1..=total).map(|step| {
+                        format!(
+                            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{step},"total":{total}}}}}"#
+                        )
+                    }));
+                }
+                r#""done""#.to_owned()
+            }
+            _ => return Err((-32602, "Unknown tool")),
+        };
+        Ok(format!(r#"{{"content":[{{"type":"text","text":{text}}}]}}"#))
+    }
+}
+
+/// The tools that do something.
+const DOERS: &str = concat!(
+    r#"{"name":"echo","description":"Returns the text.","inputSchema":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}},"#,
+    r#"{"name":"text","description":"Returns so many bytes.","inputSchema":{"type":"object","properties":{"bytes":{"type":"integer"}},"required":["bytes"]}},"#,
+    r#"{"name":"progress","description":"Reports so many steps.","inputSchema":{"type":"object","properties":{"steps":{"type":"integer"}},"required":["steps"]}},"#
+);
+
+/// As long as those of real tools.
+const DESCRIPTION: &str = "Creates a new issue in the given repository, with a title, a body in Markdown and any number of labels, and returns its number and its URL.";
+
+/// As large as those of real tools.
+const SCHEMA: &str = r#"{"type":"object","properties":{"owner":{"type":"string","description":"The owner of the repository"},"repo":{"type":"string","description":"The name of the repository"},"title":{"type":"string","minLength":1,"maxLength":256},"body":{"type":"string","description":"Markdown"},"labels":{"type":"array","items":{"type":"string"},"maxItems":100},"state":{"enum":["open","closed"],"default":"open"}},"required":["owner","repo","title"],"additionalProperties":false}"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(request: &str, offer: Offer) -> serde_json::Value {
+        let request: Request<'_> = serde_json::from_str(request).unwrap();
+        serde_json::from_str(&request.answer(offer).response.unwrap()).unwrap()
+    }
+
+    #[test]
+    fn pages_hold_every_tool_once() {
+        for (tools, page, pages) in [(0, 0, 1), (1, 0, 1), (5, 2, 3), (6, 2, 3)] {
+            let offer = Offer { tools, page };
+            let (mut names, mut cursor, mut count) = (Vec::new(), String::new(), 0);
+            loop {
+                let request = format!(r#"{{"id":1,"method":"tools/list","params":{{{cursor}}}}}"#);
+                let answer = answered(&request, offer);
+                names.extend(answer["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].to_string()));
+                count += 1;
+                match answer["result"]["nextCursor"].as_str() {
+                    Some(next) => cursor = format!(r#""cursor":"{next}""#),
+                    None => break,
+                }
+            }
+            names.sort();
+            names.dedup();
+            assert_eq!((names.len(), count), (tools + 3, pages), "{tools} by {page}");
+        }
+    }
+
+    #[test]
+    fn steps_are_told_to_who_asked_for_them() {
+        let request = r#"{"id":1,"method":"tools/call","params":{"name":"progress","arguments":{"steps":3},"_meta":{"progressToken":7}}}"#;
+        let request: Request<'_> = serde_json::from_str(request).unwrap();
+        let events = request.answer(Offer { tools: 0, page: 0 }).events;
+        assert_eq!(events.len(), 3);
+        assert!(events[2].contains(r#""progressToken":7,"progress":3,"total":3"#), "{}", events[2]);
+    }
+}

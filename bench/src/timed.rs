@@ -1,0 +1,53 @@
+//! Times a process as a whole: a process of our own starts it as its only child, so that what the system counts of
+//! children is this one.
+
+use std::{
+    env,
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+use nix::sys::resource::{UsageWho, getrusage};
+use toolrack_bench::{Figures, Trouble, figures::cpu_time};
+
+/// What a client is started as.
+#[derive(Clone, Debug)]
+pub(crate) struct Invocation {
+    pub(crate) words: Vec<String>,
+    pub(crate) variables: Vec<(String, String)>,
+    /// Whether the clock is around the whole process, and not inside it.
+    pub(crate) is_timed: bool,
+}
+
+/// Runs a client and reads its figures.
+pub(crate) fn figures(invocation: &Invocation) -> Result<Figures, Trouble> {
+    let mut words = invocation.words.clone();
+    if invocation.is_timed {
+        let own = env::current_exe()?.display().to_string();
+        words.splice(0..0, [own, "timed".to_owned()]);
+    }
+    let (program, args) = words.split_first().ok_or("no command")?;
+    let mut command = Command::new(program);
+    command.args(args).envs(invocation.variables.iter().cloned()).stdin(Stdio::null()).stderr(Stdio::piped());
+    let output = command.output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{}: {}", output.status, said.trim().lines().last().unwrap_or_default()).into());
+    }
+    let last = output.stdout.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+    Ok(serde_json::from_slice(last)?)
+}
+
+/// `timed COMMAND…`: runs it with its output thrown away, and prints what it took.
+pub(crate) fn run(command: &[String]) -> Result<(), Trouble> {
+    let (program, args) = command.split_first().ok_or("timed what?")?;
+    let began = Instant::now();
+    let status = Command::new(program).args(args).stdin(Stdio::null()).stdout(Stdio::null()).status()?;
+    let ms = began.elapsed().as_secs_f64() * 1e3;
+    if !status.success() {
+        return Err(format!("{program}: {status}").into());
+    }
+    let hwm_kb = getrusage(UsageWho::RUSAGE_CHILDREN).ok().map(|usage| usage.max_rss() as f64);
+    let cpu_us = Some(cpu_time(UsageWho::RUSAGE_CHILDREN).as_secs_f64() * 1e6);
+    toolrack_bench::print(&Figures { ms: Some(ms), cpu_us, hwm_kb, ..Figures::default() })
+}
