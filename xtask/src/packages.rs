@@ -36,9 +36,9 @@ impl Npm {
 
     /// A Node that is new enough: the one that came with the packages, or else the machine's.
     pub(crate) fn node(&self) -> Option<PathBuf> {
-        [self.modules().join(".bin/node"), PathBuf::from("node")]
-            .into_iter()
-            .find(|node| node_major(node).is_some_and(|major| major >= self.oldest_node))
+        let machines = || Some(output(program("node").args(["-p", "process.execPath"]))?.trim().into());
+        let is_new_enough = |node: &PathBuf| node_major(node).is_some_and(|major| major >= self.oldest_node);
+        Some(self.modules().join(".bin/node")).filter(is_new_enough).or_else(|| machines().filter(is_new_enough))
     }
 
     /// Installs what is missing.
