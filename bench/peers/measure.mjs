@@ -35,9 +35,15 @@ export async function measure(connect) {
   if (!work || !(Number(count) > 0) || !(target.command ?? target.url)) {
     throw new Error('usage: ROW COUNT (-- COMMAND [ARGS…] | URL)');
   }
-  const result = await work(() => connect(target), Number(count));
-  // An HTTP client may keep idle connections for a while, which is none of our business: the line is out, so end.
-  process.stdout.write(`${JSON.stringify(result)}\n`, () => process.exit(0));
+  try {
+    const result = await work(() => connect(target), Number(count));
+    // An HTTP client may keep idle connections for a while, which is none of our business: the line is out, so end.
+    process.stdout.write(`${JSON.stringify(result)}\n`, () => process.exit(0));
+  } catch (error) {
+    console.error(error);
+    console.error(`error: ${error.message}`); // in one line, the last, where the benchmark looks for it
+    process.exit(1);
+  }
 }
 
 async function one(connect, count) {

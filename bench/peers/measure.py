@@ -15,6 +15,7 @@ import re
 import resource
 import sys
 import time
+import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -66,7 +67,13 @@ def measure(connect: Callable[[Target], AbstractAsyncContextManager[Connection]]
             target = Target(None, [], url)
         case _:
             sys.exit("usage: ROW COUNT (-- COMMAND [ARGS…] | URL)")
-    print(json.dumps(anyio.run(ROWS[row], lambda: connect(target), int(count))))
+    try:
+        print(json.dumps(anyio.run(ROWS[row], lambda: connect(target), int(count))))
+    except Exception as error:
+        traceback.print_exc()
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        sys.exit(f"error: {error}")  # in one line, the last, where the benchmark looks for it
 
 
 async def one(connect: Connect, count: int) -> dict[str, float]:
