@@ -1,6 +1,6 @@
 """The client of FastMCP, which speaks all eras.
 
-It takes the newest that the server has, or with the variable TOOLRACK_BENCH_ERA=legacy those before 2026-07-28.
+Unless told otherwise it takes the newest that the server has; TOOLRACK_BENCH_ERA=legacy those before 2026-07-28.
 `measure.py` says how it is called.
 """
 

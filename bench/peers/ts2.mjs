@@ -1,11 +1,12 @@
-// The client of the official TypeScript SDK 2.x, which speaks all eras: the newest that the server has, or with the variable
-// TOOLRACK_BENCH_ERA=legacy those before 2026-07-28. `measure.mjs` says how it is called.
+// The client of the official TypeScript SDK 2.x. Unless told otherwise it begins with the handshake of the eras before
+// 2026-07-28; TOOLRACK_BENCH_ERA=auto lets it ask for the newest first, for which it starts an older server twice.
+// `measure.mjs` says how it is called.
 
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { LIMITS, measure } from './measure.mjs';
 
-const OPTIONS = { versionNegotiation: { mode: process.env.TOOLRACK_BENCH_ERA ?? 'auto' }, listMaxPages: LIMITS.pages };
+const OPTIONS = { versionNegotiation: { mode: process.env.TOOLRACK_BENCH_ERA ?? 'legacy' }, listMaxPages: LIMITS.pages };
 
 await measure(async ({ command, args, url }) => {
   const transport = command

@@ -1,16 +1,14 @@
 //! The benchmark of `bench/`: Toolrack beside other people's clients and command lines, which are listed in `bench/peers/`.
 
-use std::path::PathBuf;
-
 use crate::packages::{Npm, Python};
 use crate::report::{Report, Step};
 use crate::run::{cargo, program, root, show};
 
-/// The rows' programs in JavaScript, and what they share.
-const SCRIPTS: &[&str] = &["measure.mjs", "ts1.mjs", "ts2.mjs"];
+/// The programs of the rows, and what those of a language share.
+const PROGRAMS: &[&str] = &["measure.mjs", "ts1.mjs", "ts2.mjs", "measure.py", "client.py", "fastmcp_client.py"];
 
-/// Installs the peers, builds everything in release, and measures with whatever is there: a row of a peer that cannot be
-/// installed is left out, and the step that could not install it says so.
+/// Installs the peers, builds everything in release, and measures with whatever is there: the rows of a peer that cannot be
+/// installed are left out, and the step that could not install it says so.
 pub(crate) fn run(report: &mut Report, arguments: &[String]) {
     let (npm, python) = (npm(), python());
     report.step("clients from npm", || npm.install());
@@ -28,27 +26,22 @@ pub(crate) fn run(report: &mut Report, arguments: &[String]) {
 
 /// mcporter needs Node 24, and so all peers in JavaScript run on it.
 fn npm() -> Npm {
-    Npm { list: list(), folder: root().join(".cache/bench/npm"), scripts: SCRIPTS, oldest_node: 24 }
+    let (list, folder) = (root().join("bench/peers"), root().join(".cache/bench/peers"));
+    Npm { list, folder, programs: PROGRAMS, oldest_node: 24 }
 }
 
 fn python() -> Python {
-    let venv = root().join(".cache/bench/venv");
-    Python { list: list().join("requirements.txt"), venv, oldest_minor: 11 }
+    let (list, venv) = (root().join("bench/peers/requirements.txt"), root().join(".cache/bench/venv"));
+    Python { list, venv, oldest_minor: 11 }
 }
 
-fn list() -> PathBuf {
-    root().join("bench/peers")
-}
-
-/// Tells the runner where the peers are, by variables that CONTRIBUTING.md describes; those of missing peers are not there.
+/// Tells the runner where the peers are. CONTRIBUTING.md describes the variables; those of missing peers are not there.
 fn measure(npm: &Npm, python: &Python, arguments: &[String]) -> Step {
     let mut runner = program(root().join("target/release/toolrack-bench"));
-    runner.args(arguments).env("TOOLRACK_BENCH_PEERS", list());
-    for name in ["TOOLRACK_BENCH_NODE", "TOOLRACK_BENCH_MODULES", "TOOLRACK_BENCH_PYTHON"] {
-        runner.env_remove(name);
-    }
+    runner.args(arguments).env("TOOLRACK_BENCH_PEERS", &npm.folder);
+    runner.env_remove("TOOLRACK_BENCH_NODE").env_remove("TOOLRACK_BENCH_PYTHON");
     if let Some(node) = npm.node().filter(|_| npm.is_installed()) {
-        runner.env("TOOLRACK_BENCH_NODE", node).env("TOOLRACK_BENCH_MODULES", npm.modules());
+        runner.env("TOOLRACK_BENCH_NODE", node);
     }
     if python.is_installed() {
         runner.env("TOOLRACK_BENCH_PYTHON", python.python());

@@ -11,13 +11,13 @@ use crate::tools::node_major;
 /// The packages of a `package-lock.json`, with a Node that runs them.
 #[derive(Debug)]
 pub(crate) struct Npm {
-    /// Where `package.json`, `package-lock.json` and the scripts are.
+    /// Where `package.json`, `package-lock.json` and the programs are.
     pub(crate) list: PathBuf,
     /// Where they are installed.
     pub(crate) folder: PathBuf,
     /// Our own programs that use the packages, from the folder of the list. Node looks for packages beside the program that
     /// asks for them (and with `import` nowhere else), so they run as copies beside `node_modules`.
-    pub(crate) scripts: &'static [&'static str],
+    pub(crate) programs: &'static [&'static str],
     /// The packages need this Node or a newer one.
     pub(crate) oldest_node: u64,
 }
@@ -31,7 +31,7 @@ impl Npm {
     /// Whether what is listed is what is installed.
     pub(crate) fn is_installed(&self) -> bool {
         let is_same = |name: &&str| content(&self.list.join(name)) == content(&self.folder.join(name));
-        self.has_packages() && self.scripts.iter().all(is_same)
+        self.has_packages() && self.programs.iter().all(is_same)
     }
 
     /// A Node that is new enough: the one that came with the packages, or else the machine's.
@@ -46,7 +46,7 @@ impl Npm {
     /// # Errors
     /// Skipped without npm or a Node that will do; failed with npm's word.
     pub(crate) fn install(&self) -> Step {
-        self.copy(self.scripts)?;
+        self.copy(self.programs)?;
         if self.has_packages() && self.node().is_some() {
             return Ok(());
         }

@@ -23,7 +23,7 @@ pub(crate) fn install(report: &mut Report) -> Peers {
 /// The conformance suite needs Node 22.
 fn npm() -> Npm {
     let (list, folder) = (root().join("xtask/peers"), root().join(".cache/npm"));
-    Npm { list, folder, scripts: &["modern-server.mjs"], oldest_node: 22 }
+    Npm { list, folder, programs: &["modern-server.mjs"], oldest_node: 22 }
 }
 
 fn python() -> Python {
