@@ -23,6 +23,10 @@ fmt:
 fuzz *ARGS:
     cargo xtask fuzz {{ARGS}}
 
+# Toolrack beside its peers, in one table.
+bench *ARGS:
+    cargo xtask bench {{ARGS}}
+
 # Licences, sources, forbidden dependencies.
 deny:
     cargo xtask deny

@@ -5,8 +5,10 @@
 use std::env;
 use std::process::ExitCode;
 
+mod bench;
 mod check;
 mod fuzz;
+mod packages;
 mod peers;
 mod report;
 mod run;
@@ -25,6 +27,8 @@ Usage: cargo xtask <COMMAND>
   install                        the real MCP servers that tests talk to, into .cache/; on Debian the shells, for root or CI
   fuzz [TARGET [INPUT]] [--seconds N]
                                  each target (or one) for N seconds (10), or one target on one input
+  bench [ARGS]                   installs other people's clients into .cache/bench/, builds in release and measures them all;
+                                 ARGS go to the benchmark
   deny                           licences, sources and forbidden dependencies (installs cargo-deny if need be)
   help                           this
 ";
@@ -48,6 +52,10 @@ fn main() -> ExitCode {
         ("install", []) => {
             peers::install(&mut report);
             shells::install(&mut report);
+            Ok(())
+        }
+        ("bench", rest) => {
+            bench::run(&mut report, rest);
             Ok(())
         }
         ("deny", []) => {

@@ -51,7 +51,7 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     pub(crate) strict_mcp_config: bool,
 
-    /// Use the servers of this agent ([[agents]] in toolrack.toml) as well
+    /// Use the servers of this agent of toolrack.toml as well
     #[arg(long, value_name = "AGENT", global = true)]
     pub(crate) agent: Option<String>,
 

@@ -8,12 +8,10 @@
 //! nothing to offer: nobody wants an error in the middle of a line. And a shell puts what it is offered into a command
 //! line, so that only words are offered that every shell takes as they are ([`is_plain`]).
 
-mod bash;
-pub(crate) mod known;
+mod known;
 pub(crate) mod notebook;
 mod offer;
-mod powershell;
-mod zsh;
+mod script;
 
 use std::{
     ffi::{OsStr, OsString},
@@ -21,17 +19,17 @@ use std::{
     path::Path,
 };
 
-use clap::{CommandFactory, FromArgMatches};
-use clap_complete::env::{Elvish, EnvCompleter, Fish};
+use clap::{CommandFactory, FromArgMatches, ValueEnum};
+use clap_complete::{
+    engine,
+    env::{self, EnvCompleter as _},
+};
 use toolrack_config::Environment;
 use toolrack_host::text;
 
 use crate::args::{Cli, Global, Shell};
-use bash::Bash;
 use known::Known;
 use offer::Line;
-use powershell::Powershell;
-use zsh::Zsh;
 
 /// Names the shell that asks what to offer. Set by the scripts, and by nobody else.
 const VARIABLE: &str = "TOOLRACK_COMPLETE";
@@ -45,49 +43,15 @@ const MAX_WORDS: usize = 100_000;
 /// The name of the command that is completed.
 const COMMAND: &str = "toolrack";
 
-impl Shell {
-    fn named(name: &OsStr) -> Option<Self> {
-        let name = name.to_str()?;
-        [Self::Bash, Self::Zsh, Self::Fish, Self::Powershell, Self::Elvish]
-            .into_iter()
-            .find(|shell| shell.writer().name() == name)
-    }
-
-    /// The shell's name, as it is typed.
-    pub(crate) fn name(self) -> &'static str {
-        self.writer().name()
-    }
-
-    fn writer(self) -> &'static dyn EnvCompleter {
-        match self {
-            Self::Bash => &Bash,
-            Self::Zsh => &Zsh,
-            Self::Fish => &Fish,
-            Self::Powershell => &Powershell,
-            Self::Elvish => &Elvish,
-        }
-    }
-
-    /// Whether its script says which word the cursor is in; otherwise it is the last.
-    fn tells_index(self) -> bool {
-        matches!(self, Self::Zsh | Self::Powershell | Self::Elvish)
-    }
-}
-
 /// The script that makes `shell` complete the words of `toolrack`. `program` is how this program was called.
-///
-/// # Errors
-/// When the text cannot be put together.
-pub(crate) fn script(shell: Shell, program: &OsStr, folder: Option<&Path>) -> io::Result<String> {
+pub(crate) fn script(shell: Shell, program: &OsStr, folder: Option<&Path>) -> String {
     let program = Path::new(program);
     // A name is looked up on the path each time; a path must mean the same in every folder.
     let program = match folder {
         Some(folder) if program.components().count() > 1 => folder.join(program),
         _ => program.to_owned(),
     };
-    let mut script = Vec::new();
-    shell.writer().write_registration(VARIABLE, COMMAND, COMMAND, &program.to_string_lossy(), &mut script)?;
-    String::from_utf8(script).map_err(|_| io::ErrorKind::InvalidData.into())
+    script::script(shell, &program.to_string_lossy())
 }
 
 /// Answers a shell, if it is a shell that asks. `words` is the whole command line of this process.
@@ -98,7 +62,8 @@ pub(crate) fn answer_if_asked(words: &[OsString], environment: &Environment) -> 
         return false;
     };
     let mut answer = Vec::new();
-    if let (Some(shell), Ok(folder)) = (Shell::named(name), std::env::current_dir()) {
+    let shell = name.to_str().and_then(|name| Shell::from_str(name, false).ok());
+    if let (Some(shell), Ok(folder)) = (shell, std::env::current_dir()) {
         // What fails is nothing to offer: there is nobody to tell why.
         let _ = answer_to(shell, words, (environment, &folder), &mut answer);
     }
@@ -117,30 +82,43 @@ fn answer_to(
     let words = words.iter().skip_while(|word| *word != "--").skip(1);
     let mut words: Vec<OsString> = words.map(|word| unquoted(shell, word)).collect();
     let last = words.len().saturating_sub(1);
-    let index = environment.get(INDEX).filter(|_| shell.tells_index());
+    // Bash and fish ask for the last word.
+    let index = environment.get(INDEX).filter(|_| !matches!(shell, Shell::Bash | Shell::Fish));
     let index = index.and_then(|index| index.to_str()?.parse().ok()).unwrap_or(last);
     if index > MAX_WORDS {
         return Ok(());
     }
     // A word that is not begun yet is not always among them; those behind the cursor play no part.
     words.resize(index + 1, OsString::new());
-    let (global, line) = read(&words[..index]);
+    let (global, selector) = read(&words[..index]);
     let current = words[index].to_string_lossy().into_owned();
     let known = Known::new(environment.clone(), folder.to_owned(), &global);
-    let mut command = offer::command(Line { shell, folder: folder.to_owned(), current, ..line }, known);
-    shell.writer().write_complete(&mut command, words, Some(folder), answer)
+    let mut command = offer::command(Line { shell, folder: folder.to_owned(), current, selector }, known);
+    let (command, folder) = (&mut command, Some(folder));
+    match shell {
+        Shell::Bash => {
+            for candidate in engine::complete(command, words, index, folder)? {
+                writeln!(answer, "{}", candidate.get_value().to_string_lossy())?;
+            }
+            Ok(())
+        }
+        Shell::Zsh => env::Zsh.write_complete(command, words, folder, answer),
+        Shell::Fish => env::Fish.write_complete(command, words, folder, answer),
+        Shell::Powershell => env::Powershell.write_complete(command, words, folder, answer),
+        Shell::Elvish => env::Elvish.write_complete(command, words, folder, answer),
+    }
 }
 
-/// What a complete line before the cursor says, as far as it can be understood.
-fn read(before: &[OsString]) -> (Global, Line) {
-    let mut line = Line::default();
-    let matches = Cli::command().ignore_errors(true).try_get_matches_from(before);
-    let Some((verb, matches)) = matches.as_ref().ok().and_then(|matches| matches.subcommand()) else {
-        let global = matches.ok().and_then(|matches| Global::from_arg_matches(&matches).ok());
-        return (global.unwrap_or_default(), line);
+/// The options of every command and the tool in the words before the cursor, as far as they can be understood.
+fn read(before: &[OsString]) -> (Global, Option<String>) {
+    let Ok(matches) = Cli::command().ignore_errors(true).try_get_matches_from(before) else {
+        return (Global::default(), None);
     };
-    line.selector = offer::selector_of(verb).and_then(|id| matches.try_get_one::<String>(&id).ok().flatten().cloned());
-    (Global::from_arg_matches(matches).unwrap_or_default(), line)
+    let Some((verb, of_verb)) = matches.subcommand() else {
+        return (Global::from_arg_matches(&matches).unwrap_or_default(), None);
+    };
+    let selector = offer::selector_of(verb).and_then(|id| of_verb.try_get_one::<String>(&id).ok().flatten().cloned());
+    (Global::from_arg_matches(of_verb).unwrap_or_default(), selector)
 }
 
 /// The word as the program would get it, where a shell hands it over as it was typed.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
 
 /// What the program can say of itself.
 #[derive(Debug, Subcommand)]
@@ -31,7 +32,8 @@ pub(crate) struct CompletionsArgs {
 }
 
 /// A shell that words can be completed in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Shell {
     Bash,
     Zsh,

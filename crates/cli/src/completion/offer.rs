@@ -74,12 +74,6 @@ pub(super) struct Line {
     pub(super) selector: Option<String>,
 }
 
-impl Default for Line {
-    fn default() -> Self {
-        Self { shell: Shell::Bash, folder: PathBuf::new(), current: String::new(), selector: None }
-    }
-}
-
 /// What is offered for `arg`, as the table says; `None` when it is not in it.
 pub(super) fn offered(arg: &Arg) -> Option<Offered> {
     let name = arg.get_value_names()?.first()?.as_str();

@@ -192,12 +192,24 @@ fn nonsense_offers_nothing_and_fails_nothing() {
 #[test]
 fn a_script_calls_the_program_that_printed_it() {
     let folder = Some(Path::new("/home/ada"));
-    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Powershell, Shell::Elvish] {
-        let by_name = script(shell, OsStr::new("toolrack"), folder).unwrap();
+    for shell in Shell::value_variants() {
+        let by_name = script(*shell, OsStr::new("toolrack"), folder);
         assert!(by_name.contains("toolrack") && !by_name.contains("/home/ada"), "{by_name}");
-        let by_path = script(shell, OsStr::new("my tools/toolrack"), folder).unwrap();
+        let by_path = script(*shell, OsStr::new("my tools/toolrack"), folder);
         assert!(by_path.contains("'/home/ada/my tools/toolrack'"), "{by_path}");
         assert!(by_path.contains(VARIABLE), "{by_path}");
-        assert!(!by_path.contains("Invoke-Expression"), "what was typed is no program: {by_path}");
+        for placeholder in ["NAME ", " NAME", "VARIABLE", "PROGRAM", "Invoke-Expression"] {
+            assert!(!by_path.contains(placeholder), "{by_path}");
+        }
     }
+}
+
+#[test]
+fn a_path_with_quotes_is_one_word_of_the_script() {
+    let path = OsStr::new(r"/it's \here/toolrack");
+    let of = |shell| script(shell, path, None);
+    assert!(of(Shell::Fish).contains(r"'/it\'s \\here/toolrack' --"));
+    assert!(of(Shell::Powershell).contains(r"'/it''s \here/toolrack' --"));
+    assert!(of(Shell::Elvish).contains(r"'/it''s \here/toolrack' --"));
+    assert!(of(Shell::Bash).contains(r"'/it'\''s \here/toolrack' --"));
 }

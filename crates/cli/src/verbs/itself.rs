@@ -9,7 +9,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    args::{AboutItself, CompletionsArgs, ManArgs},
+    args::{AboutItself, CompletionsArgs, ManArgs, Shell},
     completion,
     error::{Exit, Failure, in_words},
     manual::{self, Page},
@@ -19,7 +19,7 @@ use crate::{
 /// `completions --json`.
 #[derive(Debug, Serialize)]
 struct Script<'a> {
-    shell: &'static str,
+    shell: Shell,
     script: &'a str,
 }
 
@@ -40,10 +40,9 @@ pub(crate) async fn run(verb: AboutItself, words: &[OsString], screen: &Screen) 
 async fn completions(args: &CompletionsArgs, words: &[OsString], screen: &Screen) -> Result<Exit, Failure> {
     let program = words.first().map_or(OsStr::new("toolrack"), OsString::as_os_str);
     let folder = std::env::current_dir().ok();
-    let script = completion::script(args.shell, program, folder.as_deref())
-        .map_err(|error| Failure::new(Exit::Other, "INTERNAL", format!("there is no script: {}", in_words(&error))))?;
+    let script = completion::script(args.shell, program, folder.as_deref());
     if screen.json() {
-        screen.document(&Script { shell: args.shell.name(), script: &script }).await?;
+        screen.document(&Script { shell: args.shell, script: &script }).await?;
     } else {
         screen.verbatim(script).await?;
     }

@@ -121,9 +121,11 @@ mod bash {
     fn bash_is_told_nothing_when_the_program_is_gone() {
         let desk = desk();
         let mut bash = start(&desk.rack);
-        bash.0.type_in("toolrack() { return 1; }; PATH=; echo go''ne\n");
+        bash.0.type_in("PATH=; echo go''ne\n");
         bash.0.expect("gone\r\n");
-        assert_eq!(bash.complete("toolrack call fa"), "toolrack call fa");
+        bash.0.type_in("toolrack call fa\t\u{18}");
+        let shown = bash.0.expect("<toolrack call fa>");
+        assert!(!shown.contains("found") && !shown.contains("No such"), "{shown}");
     }
 }
 
@@ -156,6 +158,17 @@ mod needs_zsh {
     }
 
     #[test]
+    fn zsh_is_told_nothing_when_the_program_is_gone() {
+        let desk = desk();
+        let mut zsh = start(&desk.rack);
+        zsh.0.type_in("PATH=; echo go''ne\n");
+        zsh.0.expect("gone\r\n");
+        zsh.0.type_in("toolrack call fa\t\u{18}");
+        let shown = zsh.0.expect("<toolrack call fa>");
+        assert!(!shown.contains("found") && !shown.contains("no such"), "{shown}");
+    }
+
+    #[test]
     fn zsh_finds_the_script_among_its_functions_too() {
         let desk = desk();
         let script = desk.rack.run(&["completions", "zsh"]).ends_with(0).stdout;
@@ -174,9 +187,13 @@ mod needs_fish {
 
     /// What fish offers for the last word of a line, each with what it says of it.
     fn offers(rack: &Rack, line: &str) -> String {
-        let script = format!("toolrack completions fish | source; complete -C {}", quoted(line));
+        done(rack, &format!("toolrack completions fish | source; complete -C {}", quoted(line)))
+    }
+
+    /// What this script prints; it must not complain.
+    fn done(rack: &Rack, script: &str) -> String {
         let mut fish = Command::new("fish");
-        fish.args(["--no-config", "-c", &script]);
+        fish.args(["--no-config", "-c", script]);
         rack.dress(&mut fish);
         let output = fish.output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stderr), "");
@@ -210,6 +227,12 @@ mod needs_fish {
     fn fish_completes_words_as_they_are_known_now() {
         let desk = desk();
         completes_every_line(&mut Fish(&desk.rack), &desk);
+    }
+
+    #[test]
+    fn fish_is_told_nothing_when_the_program_is_gone() {
+        let gone = "toolrack completions fish | source; set PATH /nonexistent; complete -C 'toolrack call fa'";
+        assert_eq!(done(&desk().rack, gone), "");
     }
 
     #[test]

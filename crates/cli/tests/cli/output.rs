@@ -101,7 +101,7 @@ fn wrong_usage_ends_with_2_and_help_with_0() {
         Options of every command:
               --mcp-config <FILE>  Read the servers of this file as well; may be given more than once
               --strict-mcp-config  Read only the files given with --mcp-config
-              --agent <AGENT>      Use the servers of this agent ([[agents]] in toolrack.toml) as well
+              --agent <AGENT>      Use the servers of this agent of toolrack.toml as well
               --json               Print one JSON document; errors are one line of JSON on stderr
               --color <WHEN>       When to use colour [default: auto] [possible values: auto, always, never]
           -q, --quiet              Print no notes and warnings

@@ -1,0 +1,31 @@
+//! The script that makes a shell ask, one for each shell.
+//!
+//! They are ours and not the library's, whose own ones have faults that matter here. In bash they break `path=` and
+//! `--mcp-config=FILE` into three words, put names of files into the line without quotes, and expand what is offered like
+//! a glob. In zsh they end `path=` with a blank, and work only where they are sourced. In PowerShell they run the line up
+//! to the cursor to take it apart, so that `toolrack call $(anything)` would do anything when TAB is pressed.
+
+use std::borrow::Cow;
+
+use super::{COMMAND, INDEX, VARIABLE};
+use crate::args::Shell;
+
+/// The script for `shell`, calling `program`.
+pub(super) fn script(shell: Shell, program: &str) -> String {
+    let (script, program) = match shell {
+        // Works in bash 3.2 and later.
+        Shell::Bash => (include_str!("scripts/bash"), shell_words::quote(program)),
+        Shell::Zsh => (include_str!("scripts/zsh"), shell_words::quote(program)),
+        Shell::Fish => (include_str!("scripts/fish"), in_quotes(&program.replace('\\', r"\\"), r"\'")),
+        Shell::Powershell => (include_str!("scripts/powershell"), in_quotes(program, "''")),
+        Shell::Elvish => (include_str!("scripts/elvish"), in_quotes(program, "''")),
+    };
+    // The program last: nothing in its path is a placeholder.
+    let script = script.replace("VARIABLE", VARIABLE).replace("INDEX", INDEX).replace("NAME", COMMAND);
+    script.replace("PROGRAM", &program)
+}
+
+/// `text` in single quotes, where `quote` stands for one that is meant.
+fn in_quotes<'t>(text: &str, quote: &str) -> Cow<'t, str> {
+    format!("'{}'", text.replace('\'', quote)).into()
+}

@@ -1,0 +1,50 @@
+//! The benchmark of `bench/`: Toolrack beside other people's clients and command lines, which are listed in `bench/peers/`.
+
+use crate::packages::{Npm, Python};
+use crate::report::{Report, Step};
+use crate::run::{cargo, program, root, show};
+
+/// The programs of the rows, and what those of a language share.
+const PROGRAMS: &[&str] = &["measure.mjs", "ts1.mjs", "ts2.mjs", "measure.py", "client.py", "fastmcp_client.py"];
+
+/// Installs the peers, builds everything in release, and measures with whatever is there: the rows of a peer that cannot be
+/// installed are left out, and the step that could not install it says so.
+pub(crate) fn run(report: &mut Report, arguments: &[String]) {
+    let (npm, python) = (npm(), python());
+    report.step("clients from npm", || npm.install());
+    report.step("clients from PyPI", || python.install());
+    let mut is_built = false;
+    report.step("release build", || {
+        show(&mut cargo(["build", "--release", "--locked", "-p", "toolrack-bench", "-p", "toolrack"]))?;
+        is_built = true;
+        Ok(())
+    });
+    if is_built {
+        report.last_step("benchmark", || measure(&npm, &python, arguments));
+    }
+}
+
+/// mcporter needs Node 24, and so all peers in JavaScript run on it.
+fn npm() -> Npm {
+    let (list, folder) = (root().join("bench/peers"), root().join(".cache/bench/peers"));
+    Npm { list, folder, programs: PROGRAMS, oldest_node: 24 }
+}
+
+fn python() -> Python {
+    let (list, venv) = (root().join("bench/peers/requirements.txt"), root().join(".cache/bench/venv"));
+    Python { list, venv, oldest_minor: 11 }
+}
+
+/// Tells the runner where the peers are. CONTRIBUTING.md describes the variables; those of missing peers are not there.
+fn measure(npm: &Npm, python: &Python, arguments: &[String]) -> Step {
+    let mut runner = program(root().join("target/release/toolrack-bench"));
+    runner.args(arguments).env("TOOLRACK_BENCH_PEERS", &npm.folder);
+    runner.env_remove("TOOLRACK_BENCH_NODE").env_remove("TOOLRACK_BENCH_PYTHON");
+    if let Some(node) = npm.node().filter(|_| npm.is_installed()) {
+        runner.env("TOOLRACK_BENCH_NODE", node);
+    }
+    if python.is_installed() {
+        runner.env("TOOLRACK_BENCH_PYTHON", python.python());
+    }
+    show(&mut runner)
+}

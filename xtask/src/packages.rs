@@ -1,0 +1,140 @@
+//! Packages of other people, from the npm registry and from PyPI: fixed versions, listed with their hashes in a folder of the
+//! repository, installed into `.cache/`. No script of any package runs while installing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::report::{Step, Stop};
+use crate::run::{content, failed, output, program, show};
+use crate::tools::node_major;
+
+/// The packages of a `package-lock.json`, with a Node that runs them.
+#[derive(Debug)]
+pub(crate) struct Npm {
+    /// Where `package.json`, `package-lock.json` and the programs are.
+    pub(crate) list: PathBuf,
+    /// Where they are installed.
+    pub(crate) folder: PathBuf,
+    /// Our own programs that use the packages, from the folder of the list. Node looks for packages beside the program that
+    /// asks for them (and with `import` nowhere else), so they run as copies beside `node_modules`.
+    pub(crate) programs: &'static [&'static str],
+    /// The packages need this Node or a newer one.
+    pub(crate) oldest_node: u64,
+}
+
+impl Npm {
+    /// The folder `node_modules`.
+    pub(crate) fn modules(&self) -> PathBuf {
+        self.folder.join("node_modules")
+    }
+
+    /// Whether what is listed is what is installed.
+    pub(crate) fn is_installed(&self) -> bool {
+        let is_same = |name: &&str| content(&self.list.join(name)) == content(&self.folder.join(name));
+        self.has_packages() && self.programs.iter().all(is_same)
+    }
+
+    /// A Node that is new enough: the one that came with the packages, or else the machine's.
+    pub(crate) fn node(&self) -> Option<PathBuf> {
+        let machines = || Some(output(program("node").args(["-p", "process.execPath"]))?.trim().into());
+        let is_new_enough = |node: &PathBuf| node_major(node).is_some_and(|major| major >= self.oldest_node);
+        Some(self.modules().join(".bin/node")).filter(is_new_enough).or_else(|| machines().filter(is_new_enough))
+    }
+
+    /// Installs what is missing.
+    ///
+    /// # Errors
+    /// Skipped without npm or a Node that will do; failed with npm's word.
+    pub(crate) fn install(&self) -> Step {
+        self.copy(self.programs)?;
+        if self.has_packages() && self.node().is_some() {
+            return Ok(());
+        }
+        if output(program("npm").arg("--version")).is_none() {
+            return Err(Stop::Skipped("npm is not there".into()));
+        }
+        self.copy(&["package.json", "package-lock.json"])?;
+        let mut npm = program("npm");
+        npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);
+        show(npm.current_dir(&self.folder))?;
+        if self.node().is_none() {
+            return Err(Stop::Skipped(format!("no Node {} or newer for this platform", self.oldest_node)));
+        }
+        remember(&self.folder, &self.wanted())
+    }
+
+    fn has_packages(&self) -> bool {
+        content(&self.folder.join(NOTE)) == self.wanted()
+    }
+
+    /// What is asked for: anything else means installing again.
+    fn wanted(&self) -> String {
+        content(&self.list.join("package-lock.json"))
+    }
+
+    fn copy(&self, names: &[&str]) -> Step {
+        fs::create_dir_all(&self.folder).map_err(failed("make", &self.folder))?;
+        for name in names {
+            let from = self.list.join(name);
+            fs::copy(&from, self.folder.join(name)).map_err(failed("copy", &from))?;
+        }
+        Ok(())
+    }
+}
+
+/// The packages of a `requirements.txt`, in a virtual environment.
+#[derive(Debug)]
+pub(crate) struct Python {
+    /// The file.
+    pub(crate) list: PathBuf,
+    /// Where they are installed.
+    pub(crate) venv: PathBuf,
+    /// The packages need this Python 3 or a newer one.
+    pub(crate) oldest_minor: u64,
+}
+
+impl Python {
+    /// Whether what is listed is what is installed, and runs.
+    pub(crate) fn is_installed(&self) -> bool {
+        content(&self.venv.join(NOTE)) == self.wanted() && output(program(self.python()).arg("--version")).is_some()
+    }
+
+    /// The interpreter that finds the packages.
+    pub(crate) fn python(&self) -> PathBuf {
+        self.venv.join("bin/python")
+    }
+
+    /// Installs what is missing.
+    ///
+    /// # Errors
+    /// Skipped without a Python that will do; failed with pip's word.
+    pub(crate) fn install(&self) -> Step {
+        if self.is_installed() {
+            return Ok(());
+        }
+        let oldest = self.oldest_minor;
+        let able = format!("import sys, venv, ensurepip; assert sys.version_info >= (3, {oldest})");
+        if output(program("python3").args(["-c", &able])).is_none() {
+            return Err(Stop::Skipped(format!("Python 3.{oldest} or newer with its module venv is not there")));
+        }
+        show(program("python3").args(["-m", "venv", "--clear"]).arg(&self.venv))?;
+        let mut pip = program(self.python());
+        pip.args(["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]);
+        pip.args(["--only-binary", ":all:", "--require-hashes", "--requirement"]).arg(&self.list);
+        show(&mut pip)?;
+        remember(&self.venv, &self.wanted())
+    }
+
+    /// What is asked for, and where: the programs of a venv hold its path.
+    fn wanted(&self) -> String {
+        format!("{}\n{}", self.venv.display(), content(&self.list))
+    }
+}
+
+/// The file that says what was installed, written last: a broken-off installation is begun anew.
+const NOTE: &str = "installed";
+
+fn remember(folder: &Path, wanted: &str) -> Step {
+    let note = folder.join(NOTE);
+    fs::write(&note, wanted).map_err(failed("write", &note))
+}
