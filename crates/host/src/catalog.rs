@@ -23,6 +23,7 @@ const SUGGESTIONS: usize = 3;
 #[derive(Debug, Default)]
 pub struct Catalog {
     version: u64,
+    cap: NameCap,
     /// By model-visible name, in order: the tool array of a model request stays byte for byte the same.
     tools: BTreeMap<String, CatalogTool>,
     /// (server, tool) to model-visible name.
@@ -77,7 +78,7 @@ impl Catalog {
             set.tools.iter().map(move |(listed, _)| (server.as_str(), listed.tool.name.as_str()))
         });
         let names = names::assign(style, cap, pairs);
-        let mut catalog = Self { version, ..Self::default() };
+        let mut catalog = Self { version, cap, ..Self::default() };
         for (server, set) in servers {
             for (listed, tokens) in &set.tools {
                 let tool = listed.tool.name.as_str();
@@ -136,6 +137,30 @@ impl Catalog {
             return Some(tool);
         }
         selector.match_indices('.').find_map(|(at, _)| pair(at))
+    }
+
+    /// The only tool that models see as `name` under any of the [usual styles](NameStyle::PRESETS), whatever the style
+    /// of this catalog; `None` where it could be several.
+    ///
+    /// For a person who types a name as another program shows it. Not for a name that a model made up: whichever
+    /// server has a tool called so would get the call.
+    #[must_use]
+    pub fn by_usual_name(&self, name: &str) -> Option<&CatalogTool> {
+        let mut found: Option<&CatalogTool> = None;
+        for style in &NameStyle::PRESETS {
+            let pairs = self.tools.values().map(|tool| (tool.server.as_str(), tool.listed.tool.name.as_str()));
+            let names = names::assign(style, self.cap, pairs);
+            let of_style = self.tools.values().find(|tool| {
+                let pair = (tool.server.as_str(), tool.listed.tool.name.as_str());
+                names.get(&pair).is_some_and(|usual| usual == name)
+            });
+            match (found, of_style) {
+                (Some(one), Some(other)) if !std::ptr::eq(one, other) => return None,
+                (None, Some(_)) => found = of_style,
+                _ => {}
+            }
+        }
+        found
     }
 
     fn similar_to(&self, selector: &str) -> Vec<String> {

@@ -28,7 +28,8 @@ pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     }
     let host = world.connect(desired).await?;
     let catalog = host.catalog();
-    let found = match catalog.select(&args.selector) {
+    let selected = catalog.select(&args.selector);
+    let found = match selected.or_else(|unknown| catalog.by_usual_name(&args.selector).ok_or(unknown)) {
         Ok(found) => found,
         Err(unknown) => return Err(missing(&host, &unknown, named.as_ref()).await),
     };

@@ -30,6 +30,9 @@ fn words_become_what_the_schema_wants() {
         a b
         [0]
     "#);
+    for name in ["fake_echo", "mcp_fake__echo", "echo"] {
+        assert_eq!(rack.run(&["call", name, "text=x"]).ends_with(0).stdout, "x\n", "{name}");
+    }
 }
 
 #[test]

@@ -17,6 +17,10 @@ mod config;
 #[cfg(test)]
 mod diagnose;
 #[cfg(test)]
+mod exits;
+#[cfg(test)]
+mod field;
+#[cfg(test)]
 mod help;
 #[cfg(test)]
 mod hostile;

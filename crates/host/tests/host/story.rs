@@ -7,6 +7,7 @@ mod catalogs;
 mod ending;
 mod eras;
 mod events;
+mod field;
 mod gate;
 mod questions;
 mod recovery;

@@ -165,6 +165,7 @@ faults! {
 
     // HTTP: sessions.
     SessionRequired, "session-required", Arg::No, STANDING, "HTTP: 400 to every request without a session, but `initialize`";
+    RefuseStream, "refuse-stream", Arg::Number(405), STANDING, "legacy HTTP: this status to the GET that would open the standing stream";
     NoSession, "no-session", Arg::No, STANDING, "HTTP: gives no session id";
     Http404After, "http-404-after", Arg::Number(2), STANDING, "HTTP: the first session is lost (404) after this many requests; the next one stays";
     Http400Session, "http-400-session", Arg::Number(2), STANDING, "HTTP: as http-404-after, but the status is 400 and the error has no id";

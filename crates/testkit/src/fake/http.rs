@@ -204,6 +204,10 @@ impl Endpoint {
         if let Some(event) = resumed {
             return self.resume(exchange, &stream, event).await;
         }
+        if let Some(status) = self.server.options.faults.number(Fault::RefuseStream) {
+            let status = u16::try_from(status).unwrap_or(405);
+            return say(exchange, status, "no standing stream here").await;
+        }
         let session = self.sessions.of(asked);
         if let Some(trouble) = self.sessions.trouble(asked, session.as_deref()) {
             return trouble.tell(exchange, &serde_json::Value::Null).await;

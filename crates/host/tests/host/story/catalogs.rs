@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::Instant;
-use toolrack_host::{Era, Event, Host, NameCap, NameStyle, State, ToolFilter};
+use toolrack_host::{CatalogTool, Era, Event, Host, NameCap, NameStyle, State, ToolFilter};
 use toolrack_testkit::FakeHttp;
 
 use crate::{
@@ -106,6 +106,22 @@ async fn a_tool_is_found_by_each_of_its_names() {
         assert_eq!(text(&host, selector, json!({})).await, "done", "{selector}");
     }
     assert!(server.seen_of("tools/call").iter().all(|call| call["params"]["name"] == "read.file"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_of_another_style_means_a_tool_only_where_it_can_mean_no_other() {
+    let tools = |names: &[&str]| Scripted::plain().with_tools(names.iter().map(|name| tool(name))).spec();
+    let host = host_of([("git", tools(&["log", "show"])), ("hg", tools(&["log", "git_show"]))]).await;
+    let catalog = host.catalog();
+    let meant = |name: &str| catalog.by_usual_name(name).map(CatalogTool::selector);
+    for name in ["mcp__git__log", "git_log", "mcp_git__log"] {
+        assert_eq!(meant(name).as_deref(), Some("git/log"), "{name}");
+    }
+    assert_eq!(meant("show").as_deref(), Some("git/show"));
+    assert_eq!(meant("log"), None, "both have one");
+    assert_eq!(meant("git_show"), None, "a tool of hg, or of git with its server in front");
+    // What a model says is taken as it stands.
+    assert_eq!(call(&host, "git_log", json!({})).await.unwrap_err().code(), "UNKNOWN_TOOL");
 }
 
 #[tokio::test(start_paused = true)]
