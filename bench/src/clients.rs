@@ -12,6 +12,12 @@ use crate::{
     timed::Invocation,
 };
 
+/// Stands for the command of the server as one word.
+const COMMAND: &str = "SERVER";
+
+/// Stands for the command of the server as its words.
+const WORDS: &str = "SERVER…";
+
 /// A column of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
@@ -28,7 +34,7 @@ enum How {
     Program(Vec<String>),
     /// The command line of Toolrack, with a home of its own.
     Toolrack { program: PathBuf, home: PathBuf },
-    /// Another command line: the words for listing and for calling, with `SERVER` for the command of the server.
+    /// Another command line: the words for listing and for calling, with [`COMMAND`] or [`WORDS`] in them.
     CommandLine { tools: Vec<String>, call: Vec<String>, home: PathBuf },
 }
 
@@ -58,7 +64,7 @@ pub(crate) fn found() -> Result<Vec<Client>, Trouble> {
         _ => eprintln!("the clients in TypeScript are not there (`cargo xtask bench` installs them)"),
     }
     match (path("TOOLRACK_BENCH_PYTHON"), path("TOOLRACK_BENCH_PEERS")) {
-        (Some(python), Some(peers)) => clients.extend(of_python(&python, &peers)),
+        (Some(python), Some(peers)) => clients.extend(of_python(&python, &peers, &home)),
         _ => eprintln!("the clients in Python are not there (`cargo xtask bench` installs them)"),
     }
     Ok(clients)
@@ -79,26 +85,44 @@ fn of_node(node: &Path, peers: &Path, home: &Path) -> Vec<Client> {
         .into_iter()
         .filter_map(|(name, file)| Some(Client { name, how: script(node, peers, file)?, share: 4 }))
         .collect();
-    let mcporter = peers.join("node_modules/mcporter/dist/cli.js");
-    if mcporter.exists() {
-        let cli = mcporter.display().to_string();
-        let tools = words(node, &[&cli, "list", "--stdio", "SERVER", "--name", "fast", "--json"]);
-        let call = words(node, &[&cli, "call", "--stdio", "SERVER", "--name", "fast", "fast.echo", "text=hello"]);
-        clients.push(Client {
-            name: "mcporter",
-            how: How::CommandLine { tools, call, home: home.to_owned() },
-            share: 1,
-        });
-    }
+    let module = |path: &str| Some(peers.join("node_modules").join(path)).filter(|path| path.exists());
+    let mut add = |name, script: Option<PathBuf>, tools: &[&str], call: &[&str]| {
+        if let Some(script) = script.map(|script| script.display().to_string()) {
+            let all = |rest: &[&str]| words(node, &[&[script.as_str()], rest].concat());
+            let (tools, call, home) = (all(tools), all(call), home.to_owned());
+            clients.push(Client { name, how: How::CommandLine { tools, call, home }, share: 1 });
+        }
+    };
+    add(
+        "mcporter",
+        module("mcporter/dist/cli.js"),
+        &["list", "--stdio", COMMAND, "--name", "fast", "--json", "--no-oauth"],
+        &["call", "--stdio", COMMAND, "--name", "fast", "echo", "text=hello"],
+    );
+    add(
+        "inspector",
+        module("@modelcontextprotocol/inspector/clients/launcher/build/index.js"),
+        &["--cli", WORDS, "--method", "tools/list"],
+        &["--cli", WORDS, "--method", "tools/call", "--tool-name", "echo", "--tool-arg", "text=hello"],
+    );
     clients
 }
 
-fn of_python(python: &Path, peers: &Path) -> Vec<Client> {
+fn of_python(python: &Path, peers: &Path, home: &Path) -> Vec<Client> {
     let library = [("python-mcp", "client.py"), ("fastmcp", "fastmcp_client.py")];
-    library
+    let mut clients: Vec<Client> = library
         .into_iter()
         .filter_map(|(name, file)| Some(Client { name, how: script(python, peers, file)?, share: 20 }))
-        .collect()
+        .collect();
+    let program = python.with_file_name("fastmcp");
+    if program.exists() {
+        let tools = words(&program, &["list", "--command", COMMAND, "--json"]);
+        let call =
+            words(&program, &["call", "--command", COMMAND, "--target", "echo", "--input-json", r#"{"text":"hello"}"#]);
+        let how = How::CommandLine { tools, call, home: home.to_owned() };
+        clients.push(Client { name: "fastmcp-cli", how, share: 1 });
+    }
+    clients
 }
 
 impl Client {
@@ -137,7 +161,12 @@ impl Client {
             }
             (How::CommandLine { tools, call, home }, Work::ColdTools | Work::ColdCall) => {
                 let words = if plan.work == Work::ColdTools { tools } else { call };
-                let words = words.iter().map(|word| word.replace("SERVER", &stdio.join(" "))).collect();
+                let words = words.iter().flat_map(|word| match word.as_str() {
+                    COMMAND => vec![stdio.join(" ")],
+                    WORDS => stdio.clone(),
+                    word => vec![word.to_owned()],
+                });
+                let words = words.collect();
                 let variables = vec![("HOME".to_owned(), home.display().to_string())];
                 Some(Invocation { words, variables, is_timed: true })
             }

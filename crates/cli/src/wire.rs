@@ -305,8 +305,8 @@ impl World {
     /// Stops everything that [`Self::connect`] started, and waits for it.
     pub(crate) async fn close(&self) {
         if let Some(host) = self.host.get() {
-            self.note_tools(host).await;
-            host.shutdown().await;
+            // The notes are of what is there when this begins; they are written while the servers end.
+            tokio::join!(self.note_tools(host), host.shutdown());
         }
         if let Some(log) = self.log.get() {
             log.close().await;

@@ -13,6 +13,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("toolrack-daemon", &["toolrack-host", "toolrack-agent", "toolrack-config", "toolrack-store"]),
     ("toolrack", &["toolrack-host", "toolrack-agent", "toolrack-config", "toolrack-store", "toolrack-daemon"]),
     ("toolrack-testkit", &["toolrack-host"]),
+    ("toolrack-bench", &["toolrack-host"]),
     ("xtask", &[]),
 ];
 
@@ -26,8 +27,8 @@ const OWNED: &[(&str, &[&str])] = &[
     ("command-fds", &["toolrack-host"]),
     ("jsonc-parser", &["toolrack-config"]),
     ("notify", &["toolrack-config"]),
-    ("reqwest", &["toolrack-host", "toolrack-agent", "toolrack-testkit"]),
-    ("rmcp", &["toolrack-host", "toolrack", "toolrack-daemon", "toolrack-testkit"]),
+    ("reqwest", &["toolrack-host", "toolrack-agent", "toolrack-testkit", "toolrack-bench"]),
+    ("rmcp", &["toolrack-host", "toolrack", "toolrack-daemon", "toolrack-testkit", "toolrack-bench"]),
     ("sqlx", &["toolrack-store"]),
     ("toml_edit", &["toolrack-config", "xtask"]),
 ];

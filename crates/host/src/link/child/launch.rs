@@ -19,6 +19,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tokio::net::unix::pipe;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
 use super::super::supervisor::{MARKER, ORDERS_FD, REPORTS_FD};
@@ -27,6 +28,9 @@ use super::resolve::Resolved;
 
 /// How long a killed supervisor may take to end.
 const REAP_LIMIT: Duration = Duration::from_secs(1);
+
+/// How many times it is looked at once, before it is waited for between looks.
+const QUICK_LOOKS: usize = 64;
 
 /// How often is looked whether it has.
 const REAP_LOOK: Duration = Duration::from_millis(1);
@@ -144,6 +148,13 @@ impl Process {
     /// Kills a supervisor that watches nothing any more, and collects it.
     pub(super) async fn end(mut self) {
         self.kill();
+        // It has closed its reports, which is the last thing before it can be collected: the first looks mostly do.
+        for _ in 0..QUICK_LOOKS {
+            if self.collect() {
+                return;
+            }
+            yield_now().await;
+        }
         let deadline = Instant::now() + REAP_LIMIT;
         while !self.collect() && Instant::now() < deadline {
             sleep(REAP_LOOK).await;

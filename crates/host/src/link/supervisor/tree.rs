@@ -222,8 +222,19 @@ impl Tree {
         }
     }
 
-    /// Collects the children that have ended, orphans included. True if there is no child left, hence no descendant.
+    /// Collects the children that have ended, orphans included. True if there is no child left, hence no descendant: in
+    /// the most common end, in which a server leaves nothing behind, the table of processes need not be read.
     fn reap(&mut self) -> bool {
+        let had_ended = self.exit.is_some();
+        let is_alone = self.collect();
+        if !is_alone && !had_ended && self.exit.is_some() {
+            self.terminate(Some(LEFTOVER_GRACE));
+        }
+        is_alone
+    }
+
+    /// Collects what has ended. True if there is no child left.
+    fn collect(&mut self) -> bool {
         loop {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::StillAlive) => return false,
@@ -249,7 +260,6 @@ impl Tree {
     fn server_ended(&mut self, exit: Exit) {
         self.exit = Some(exit);
         tell(&mut self.reports, Report::Ended(exit));
-        self.terminate(Some(LEFTOVER_GRACE));
     }
 
     /// Sends `SIGTERM` to every descendant that had none yet, and kills after `grace` if there is one.
