@@ -19,7 +19,7 @@ use toolrack_host::{
 use crate::{
     dialect::{self, Agent, Raw},
     document::{Document, Kind},
-    entry::{Decoded, Report, closest, decode},
+    entry::{Decoded, Report, canonical, closest, decode},
     places::{Places, project_folders, project_root},
     problem::Problem,
     redact::redact,
@@ -165,6 +165,8 @@ pub struct Entry {
     pub trust: Trust,
     /// For an entry of a project: the folder of its file. With name and hash, what an approval is for.
     pub project: Option<PathBuf>,
+    /// The [`content_hash`] of the entry without `enabled` and `disabled`: what stays when it is only switched.
+    pub hash_unswitched: String,
     /// The [`content_hash`] of the entry as it is written.
     pub hash: String,
     /// The entries that it replaces, the strongest first.
@@ -275,6 +277,7 @@ impl<'a> World<'a> {
                 switched_by: None,
                 trust: spec.trust.clone(),
                 project: None,
+                hash_unswitched: hash_unswitched(redact(spec)),
                 hash: content_hash(&redact(spec)),
                 shadows: Vec::new(),
                 view: redact(spec),
@@ -383,7 +386,8 @@ impl<'a> World<'a> {
     fn put(&mut self, place: &Place<'_>, raw: &Raw, spec: Option<ServerSpec>) {
         let layer = place.layer;
         let source = Source::file(layer.scope.as_str(), &layer.path);
-        let hash = content_hash(&raw.node.to_json());
+        let json = raw.node.to_json();
+        let hash = content_hash(&json);
         let project = layer.folder.clone().filter(|_| layer.scope == Scope::Project);
         let trust = match &project {
             Some(project) => self.verdict(project, &raw.name, &hash),
@@ -409,6 +413,7 @@ impl<'a> World<'a> {
             switched_by: None,
             trust,
             project,
+            hash_unswitched: hash_unswitched(json),
             hash,
             shadows,
             view: spec.as_ref().map_or(Json::Null, redact),
@@ -471,6 +476,14 @@ fn unknown_agent(chosen: &str, known: &BTreeSet<&str>) -> Problem {
         None if known.is_empty() => "write `[[agents]]` with `id = \"…\"` into toolrack.toml".to_owned(),
         None => format!("there are {}", list()),
     })
+}
+
+/// The hash of an entry without what only switches it.
+fn hash_unswitched(mut entry: Json) -> String {
+    if let Some(fields) = entry.as_object_mut() {
+        fields.retain(|name, _| !["enabled", "disabled"].contains(&&*canonical(name)));
+    }
+    content_hash(&entry)
 }
 
 /// `spec` with what its file adds: a child of a project runs in the project's folder.

@@ -85,13 +85,8 @@ async fn keep_approval(entry: &Entry, place: &Place, world: &World) -> Result<()
         return Ok(());
     }
     let loaded = world.read().await;
-    let without_switch = |view: &serde_json::Value| {
-        let mut view = view.clone();
-        view.as_object_mut().map(|fields| fields.remove("enabled"));
-        view
-    };
     match loaded.entry(&entry.name) {
-        Some(now) if without_switch(&now.view) == without_switch(&entry.view) => world.approve(now).await,
+        Some(now) if now.hash_unswitched == entry.hash_unswitched => world.approve(now).await,
         _ => Ok(()),
     }
 }

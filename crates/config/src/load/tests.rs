@@ -518,3 +518,20 @@ fn a_file_of_mistakes_is_read_in_the_time_that_its_length_takes_and_told_in_part
     assert!(loaded.problems.len() < 500, "{}", loaded.problems.len());
     assert!(loaded.problems.iter().any(|problem| problem.message.contains("more like it")));
 }
+
+#[test]
+fn switching_an_entry_leaves_one_hash_and_any_other_change_none() {
+    let disk = Disk::new();
+    let hashes = |entry: &str| {
+        disk.write("project/.mcp.json", &format!(r#"{{ "mcpServers": {{ "a": {entry} }} }}"#));
+        let loaded = disk.load();
+        let entry = loaded.entry("a").unwrap();
+        (entry.hash.clone(), entry.hash_unswitched.clone())
+    };
+    let (hash, unswitched) = hashes(r#"{ "command": "x", "env": { "KEY": "secret-1" } }"#);
+    let (off, off_unswitched) = hashes(r#"{ "command": "x", "env": { "KEY": "secret-1" }, "enabled": false }"#);
+    assert!(hash != off && unswitched == off_unswitched);
+    // What is shown of it is the same; what it is, is not.
+    let (_, other) = hashes(r#"{ "command": "x", "env": { "KEY": "secret-2" }, "enabled": false }"#);
+    assert_ne!(unswitched, other);
+}
