@@ -153,11 +153,12 @@ async fn unusable(host: &Host, server: &ServerStatus) -> Option<Failure> {
     }
 }
 
-/// What to say about servers that were wanted and cannot be used. A disabled server was not wanted.
-async fn complaints(host: &Host) -> Vec<Failure> {
+/// What to say about servers that were wanted and cannot be used. A disabled server was not wanted unless it is among
+/// `named`.
+async fn complaints(host: &Host, named: &[String]) -> Vec<Failure> {
     let mut complaints = Vec::new();
     for server in host.status() {
-        if server.state != State::Disabled {
+        if server.state != State::Disabled || named.iter().any(|name| name == server.name.as_str()) {
             complaints.extend(unusable(host, &server).await);
         }
     }

@@ -12,7 +12,7 @@ use futures::future::join_all;
 pub(super) async fn list(args: ServersArgs, world: &World) -> Result<Exit, Failure> {
     let desired = super::only(&world.load().await?, &args.servers)?;
     let host = world.connect(desired).await?;
-    let mut complaints = super::complaints(&host).await;
+    let mut complaints = super::complaints(&host, &args.servers).await;
     let servers = super::connected(&host);
     let answers = join_all(servers.iter().map(|server| host.prompts(server.as_str()))).await;
     let mut offers = Vec::new();

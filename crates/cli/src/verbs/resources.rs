@@ -13,7 +13,7 @@ use crate::{
 pub(super) async fn list(args: ServersArgs, world: &World) -> Result<Exit, Failure> {
     let desired = super::only(&world.load().await?, &args.servers)?;
     let host = world.connect(desired).await?;
-    let mut complaints = super::complaints(&host).await;
+    let mut complaints = super::complaints(&host, &args.servers).await;
     let servers = super::connected(&host);
     let mut offers = Vec::new();
     for answer in join_all(servers.iter().map(|server| offer(&host, server))).await {

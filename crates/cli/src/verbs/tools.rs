@@ -14,7 +14,7 @@ pub(super) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
     let desired = super::only(&world.load().await?, named)?;
     let host = world.connect(desired).await?;
     let servers = host.status();
-    let complaints = super::complaints(&host).await;
+    let complaints = super::complaints(&host, named).await;
     let catalog = host.catalog();
     let mut found: Vec<_> = catalog.tools().collect();
     found.sort_by(|a, b| a.server.cmp(&b.server));

@@ -92,3 +92,14 @@ fn progress_comes_on_the_stream_while_the_call_runs() {
     assert_eq!(stream.event()["params"]["progress"], 100);
     assert_eq!(stream.event()["params"]["progress"], 200);
 }
+
+#[test]
+fn a_standing_stream_is_refused_as_told_and_calls_are_answered() {
+    for (fault, status) in [("refuse-stream", 405), ("refuse-stream=500", 500)] {
+        let server = FakeHttp::start(&["--fault", fault]);
+        let session = handshake(&server);
+        let session = [("mcp-session-id", session.as_str())];
+        assert_eq!(open_get(&server, &session).read(LONG).status, status);
+        assert_eq!(open_post(&server, &session, &call(5, "write", json!({}))).read(LONG).status, 200);
+    }
+}

@@ -12,8 +12,8 @@ pub(super) enum Ends {
     With(i32),
     /// As it must for somebody who needs the server.
     Refused,
-    /// As it must for somebody who asks what it offers: of a server that is switched off, nothing.
-    Offers,
+    /// As it must for somebody who looks for mistakes: that a server is switched off is none.
+    Examined,
 }
 
 /// One way to call a command.
@@ -30,7 +30,7 @@ const fn line(command: &'static str, arguments: &'static [&'static str], ends: E
     Line { command, arguments, ends }
 }
 
-use Ends::{Offers, Refused, With};
+use Ends::{Examined, Refused, With};
 
 /// Every command, in the order of `--help`. A command that is not here fails a test.
 pub(super) const LINES: &[Line] = &[
@@ -46,16 +46,16 @@ pub(super) const LINES: &[Line] = &[
     line("enable", &["@"], With(0)),
     line("disable", &["@"], With(0)),
     line("tools", &[], With(0)),
-    line("tools", &["@"], Offers),
-    line("tools", &["@", "--schema"], Offers),
+    line("tools", &["@"], Refused),
+    line("tools", &["@", "--schema"], Refused),
     line("call", &["@/echo", "text=${SECRET}"], Refused),
     line("call", &["@.echo", "--args", "{\"text\": \"$SECRET\"}", "--no-validate"], Refused),
     line("call", &["mcp__@__echo", "--timeout", "1s"], With(5)),
     line("resources", &[], With(0)),
-    line("resources", &["@"], Offers),
+    line("resources", &["@"], Refused),
     line("read", &["@", "file:///etc/passwd"], Refused),
     line("prompts", &[], With(0)),
-    line("prompts", &["@"], Offers),
+    line("prompts", &["@"], Refused),
     line("prompt", &["@/greet", "name=${SECRET}"], Refused),
     line("why", &["@/echo"], With(0)),
     line("test", &[], With(7)),
@@ -73,7 +73,7 @@ pub(super) const LINES: &[Line] = &[
     line("untrust", &["@"], With(2)),
     line("doctor", &[], With(2)),
     line("doctor", &["--offline"], With(2)),
-    line("doctor", &["@"], Offers),
+    line("doctor", &["@"], Examined),
     line("config path", &[], With(0)),
     line("config show", &[], With(0)),
     line("config validate", &[], With(2)),
@@ -93,8 +93,8 @@ impl Line {
         };
         let code = |fate| match (self.ends, fate) {
             (With(code), _) => code,
-            (Refused | Offers, Fate::Pending) => 7,
-            (Offers, Fate::Disabled) => 0,
+            (Refused | Examined, Fate::Pending) => 7,
+            (Examined, Fate::Disabled) => 0,
             (Refused, Fate::Disabled) => 2,
         };
         if self.arguments.iter().any(|argument| argument.contains('@')) {
