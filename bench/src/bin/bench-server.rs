@@ -17,7 +17,7 @@ use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use tokio::{net::TcpListener, task::LocalSet};
+use tokio::{net::TcpListener, task::JoinSet};
 use toolrack_bench::{
     Trouble,
     served::{Offer, Request},
@@ -45,10 +45,7 @@ fn main() -> Result<(), Trouble> {
     thread::sleep(options.start_delay);
     match kind.as_str() {
         "stdio" => stdio(options.offer).map_err(Into::into),
-        "http" => tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?
-            .block_on(LocalSet::new().run_until(http(options))),
+        "http" => tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(http(options)),
         _ => Err("usage: bench-server stdio|http [OPTIONS]".into()),
     }
 }
@@ -87,12 +84,16 @@ fn stdio(offer: Offer) -> io::Result<()> {
 async fn http(options: Options) -> Result<(), Trouble> {
     let listener = TcpListener::bind(("127.0.0.1", options.port)).await?;
     println!("http://{}/mcp", listener.local_addr()?);
+    let mut connections = JoinSet::new();
     loop {
-        let (stream, _) = listener.accept().await?;
+        let stream = tokio::select! {
+            accepted = listener.accept() => accepted?.0,
+            Some(_) = connections.join_next() => continue,
+        };
         stream.set_nodelay(true)?;
         let offer = options.offer;
         let serve = service_fn(move |request| answer(request, offer));
-        tokio::task::spawn_local(http1::Builder::new().serve_connection(TokioIo::new(stream), serve));
+        connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), serve));
     }
 }
 

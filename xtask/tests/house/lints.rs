@@ -10,6 +10,7 @@ use crate::{metadata, none_of, root};
 
 /// The crates with a clippy.toml of their own, and the beginnings of the methods that they may call after all.
 const OWNERS: &[(&str, &[&str])] = &[
+    ("bench", &["std::fs::", "std::path::Path::", "std::env::var", "std::env::home_dir"]),
     ("crates/cli", &["std::fs::", "std::path::Path::", "std::env::current_dir"]),
     ("crates/config", &["std::fs::", "std::path::Path::", "std::env::var", "std::env::home_dir"]),
     ("crates/store", &["std::fs::", "std::path::Path::"]),
