@@ -1,6 +1,6 @@
 //! What a shell offers when TAB is pressed.
 //!
-//! [`script`] is what a shell runs once; it makes the shell call this very program on each TAB, with the words so far and
+//! [`script()`] is what a shell runs once; it makes the shell call this very program on each TAB, with the words so far and
 //! [`VARIABLE`] set. The program then answers from what it knows without connecting to anything ([`known`]): commands,
 //! options, the servers of the configuration, and the tools that a server had when it was last connected ([`notebook`]).
 //!
