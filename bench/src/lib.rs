@@ -7,6 +7,7 @@
 
 pub mod figures;
 pub mod job;
+pub mod measure;
 pub mod served;
 
 pub use figures::{Figures, Watch};

@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde::Deserialize;
-use toolrack_bench::{Figures, Job, Row, Trouble, Watch, figures::median_us};
+use toolrack_bench::{Figures, Job, Row, Trouble, Watch, figures::median_us, measure};
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"limit","version":"1"}}}"#;
 
@@ -203,14 +203,5 @@ async fn http(job: &Job) -> Result<Figures, Trouble> {
         parsed(&post(echo(id)).await?)?;
         Ok(began.elapsed())
     };
-    let run = async |count: usize| -> Result<Vec<Duration>, Trouble> {
-        use futures::{StreamExt, TryStreamExt};
-        futures::stream::iter(0..count).map(&one).buffer_unordered(job.row.in_flight()).try_collect().await
-    };
-    run(job.row.warm_up()).await?;
-    let watch = Watch::start();
-    let mut samples = run(job.count).await?;
-    let figures = watch.stop(job.count);
-    let p50_us = (job.row == Row::HttpOne).then(|| median_us(&mut samples));
-    Ok(Figures { p50_us, ms: None, ..figures })
+    measure::calls(job, one).await
 }

@@ -1,14 +1,11 @@
 //! The official Rust SDK as it is, without anything around it.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt, TryStreamExt, future, stream};
+use futures::future;
 use rmcp::{
     ClientHandler, RoleClient, ServiceExt,
     model::{CallToolRequestParams, CallToolResult, ContentBlock, ProgressNotificationParam},
@@ -17,23 +14,18 @@ use rmcp::{
 };
 use serde_json::{Value, json};
 use tokio::process::Command;
-use toolrack_bench::{Figures, Job, Row, Trouble, Watch, figures::median_us};
+use toolrack_bench::{
+    Figures, Job, Row, Trouble, Watch,
+    measure::{self, Steps},
+};
 
 /// Counts progress.
 #[derive(Clone, Debug, Default)]
-struct Counter {
-    came: Arc<AtomicU64>,
-    last: Arc<AtomicU64>,
-    disordered: Arc<AtomicU64>,
-}
+struct Counter(Arc<Steps>);
 
 impl ClientHandler for Counter {
     async fn on_progress(&self, progress: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        self.came.fetch_add(1, Ordering::Relaxed);
-        let step = progress.progress as u64;
-        if self.last.swap(step, Ordering::Relaxed) > step {
-            self.disordered.fetch_add(1, Ordering::Relaxed);
-        }
+        self.0.came(progress.progress);
     }
 }
 
@@ -87,16 +79,9 @@ async fn calls(job: &Job) -> Result<Figures, Trouble> {
         let took = began.elapsed();
         if text(&result) == "hello" { Ok(took) } else { Err("it said something else".into()) }
     };
-    let run = async |count: usize| -> Result<Vec<Duration>, Trouble> {
-        stream::iter(0..count).map(&one).buffer_unordered(job.row.in_flight()).try_collect().await
-    };
-    run(job.row.warm_up()).await?;
-    let watch = Watch::start();
-    let mut samples = run(job.count).await?;
-    let figures = watch.stop(job.count);
+    let figures = measure::calls(job, one).await?;
     client.cancel().await?;
-    let p50_us = (job.row.in_flight() == 1).then(|| median_us(&mut samples));
-    Ok(Figures { p50_us, ms: None, ..figures })
+    Ok(figures)
 }
 
 async fn list(job: &Job) -> Result<Figures, Trouble> {
@@ -132,9 +117,7 @@ async fn events(job: &Job) -> Result<Figures, Trouble> {
     // Its handlers may still be on their way.
     tokio::time::sleep(Duration::from_millis(100)).await;
     client.cancel().await?;
-    let lost = (job.count as u64).saturating_sub(counter.came.load(Ordering::Relaxed));
-    let disordered = counter.disordered.load(Ordering::Relaxed);
-    Ok(Figures { lost: Some(lost), disordered: Some(disordered), ..figures })
+    Ok(counter.0.complete(figures, job.count))
 }
 
 async fn servers(job: &Job) -> Result<Figures, Trouble> {

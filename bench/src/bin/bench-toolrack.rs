@@ -2,16 +2,15 @@
 
 use std::{
     process::ExitCode,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value, json};
-use toolrack_bench::{Figures, Job, Row, Trouble, Watch, figures::median_us};
+use toolrack_bench::{
+    Figures, Job, Row, Trouble, Watch,
+    measure::{self, Steps},
+};
 use toolrack_host::{Call, Desired, Host, ServerName, ServerSpec, State, mcp::Progress, supervisor};
 
 fn main() -> ExitCode {
@@ -74,16 +73,9 @@ async fn calls(job: &Job) -> Result<Figures, Trouble> {
         let took = began.elapsed();
         if outcome.text == "hello" { Ok(took) } else { Err(format!("it said {}", outcome.text).into()) }
     };
-    let run = async |count: usize| -> Result<Vec<Duration>, Trouble> {
-        stream::iter(0..count).map(&one).buffer_unordered(job.row.in_flight()).try_collect().await
-    };
-    run(job.row.warm_up()).await?;
-    let watch = Watch::start();
-    let mut samples = run(job.count).await?;
-    let figures = watch.stop(job.count);
+    let figures = measure::calls(job, one).await?;
     host.shutdown().await;
-    let p50_us = (job.row.in_flight() == 1).then(|| median_us(&mut samples));
-    Ok(Figures { p50_us, ms: None, ..figures })
+    Ok(figures)
 }
 
 /// With the start of the server and the handshake, which a host does not do apart: the others list only.
@@ -117,26 +109,15 @@ async fn big(job: &Job) -> Result<Figures, Trouble> {
 
 async fn events(job: &Job) -> Result<Figures, Trouble> {
     let host = host(spec(job)?, 1).await?;
-    let (came, last, disordered) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-    let seen = Arc::new((came, last, disordered));
-    let counted = Arc::clone(&seen);
-    let on_progress = Arc::new(move |progress: Progress| {
-        let (came, last, disordered) = &*counted;
-        came.fetch_add(1, Ordering::Relaxed);
-        // The steps of the server are whole numbers from 1.
-        let step = progress.progress as u64;
-        if last.swap(step, Ordering::Relaxed) > step {
-            disordered.fetch_add(1, Ordering::Relaxed);
-        }
-    });
+    let steps = Arc::new(Steps::default());
+    let counted = Arc::clone(&steps);
+    let on_progress = Arc::new(move |progress: Progress| counted.came(progress.progress));
     let watch = Watch::start();
     let call = Call::new("s0/progress", arguments(json!({ "steps": job.count }))).on_progress(on_progress);
     host.call(call).await?;
     let figures = watch.stop(job.count);
     host.shutdown().await;
-    let (came, _, disordered) = &*seen;
-    let lost = (job.count as u64).saturating_sub(came.load(Ordering::Relaxed));
-    Ok(Figures { lost: Some(lost), disordered: Some(disordered.load(Ordering::Relaxed)), ..figures })
+    Ok(steps.complete(figures, job.count))
 }
 
 async fn servers(job: &Job) -> Result<Figures, Trouble> {

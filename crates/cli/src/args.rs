@@ -9,8 +9,8 @@ use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub(crate) use itself::{AboutItself, CompletionsArgs, ManArgs, Shell};
 pub(crate) use manage::{
-    AddJsonArgs, ConfigVerb, DoctorArgs, GetArgs, ImportArgs, LogsArgs, PendingArgs, Program, RemoveArgs, SwitchArgs,
-    TestArgs, TrustArgs, UntrustArgs,
+    AddJsonArgs, ConfigVerb, DoctorArgs, GetArgs, ImportArgs, LogsArgs, PendingArgs, RemoveArgs, SwitchArgs, TestArgs,
+    TrustArgs, UntrustArgs,
 };
 
 /// Give any AI agent the tools of any set of MCP servers

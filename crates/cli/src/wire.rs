@@ -256,6 +256,14 @@ impl World {
 
     /// The host, which runs nothing before [`Self::connect`].
     pub(crate) fn host(&self) -> Host {
+        let host = self.host.get_or_init(|| self.new_host()).clone();
+        if let Some(store) = &self.store {
+            self.log.get_or_init(|| LogKeeper::start(&host, store.clone(), Arc::clone(&self.secrets)));
+        }
+        host
+    }
+
+    fn new_host(&self) -> Host {
         let artifacts = ArtifactFolder::new(self.places.data().join("artifacts"), ArtifactBounds::default());
         let mut builder = Host::builder()
             .client("toolrack", env!("CARGO_PKG_VERSION"))
@@ -266,11 +274,7 @@ impl World {
         if let Some(store) = &self.store {
             builder = builder.memory(Arc::new(store.clone()));
         }
-        let host = self.host.get_or_init(|| builder.build()).clone();
-        if let Some(store) = &self.store {
-            self.log.get_or_init(|| LogKeeper::start(&host, store.clone(), Arc::clone(&self.secrets)));
-        }
-        host
+        builder.build()
     }
 
     /// Writes down what the connected servers offer, so that a shell can complete it.
@@ -357,11 +361,7 @@ async fn on_a_thread(request: Request, ledger: impl Ledger + Send + 'static) -> 
 
 /// A file that was asked for by name and cannot be read as a whole.
 fn unusable_file(problem: &Problem) -> Failure {
-    let mut place = problem.path.as_ref().map_or_else(String::new, |path| path.display().to_string());
-    for number in [problem.line, problem.column].into_iter().flatten() {
-        place += &format!(":{number}");
-    }
-    Failure { hint: problem.hint.clone(), ..Failure::config(format!("{place}: {}", problem.message)) }
+    Failure { hint: problem.hint.clone(), ..Failure::config(format!("{}: {}", problem.place(), problem.message)) }
 }
 
 /// A folder that servers may know of.

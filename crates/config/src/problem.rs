@@ -118,13 +118,20 @@ impl Problem {
         self.severity == Severity::Error
     }
 
+    /// Where it is, as `file:line:column` as far as that is known; empty for what stands in no file. Not made safe to
+    /// print: a path can hold anything.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let mut place = self.path.as_ref().map_or_else(String::new, |path| path.display().to_string());
+        for number in [self.line, self.column].into_iter().flatten() {
+            place += &format!(":{number}");
+        }
+        place
+    }
+
     fn headline(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(path) = &self.path {
-            f.write_str(&text::for_line(&path.display().to_string()))?;
-            for number in [self.line, self.column].into_iter().flatten() {
-                write!(f, ":{number}")?;
-            }
-            f.write_str(": ")?;
+        if self.path.is_some() {
+            write!(f, "{}: ", text::for_line(&self.place()))?;
         }
         write!(f, "{}: ", self.severity)?;
         if let Some(entry) = &self.entry {

@@ -2,7 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{
+    Args, Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use toolrack_config::import::Client;
 
 use super::{Scope, ServersArgs};
 
@@ -58,8 +62,8 @@ pub(crate) struct AddJsonArgs {
 What a project's file brings (.cursor/mcp.json, .vscode/mcp.json, ...) is added only when it is chosen by name.")]
 pub(crate) struct ImportArgs {
     /// Only what these programs have
-    #[arg(value_name = "PROGRAM")]
-    pub(crate) clients: Vec<Program>,
+    #[arg(value_name = "PROGRAM", value_parser = programs())]
+    pub(crate) clients: Vec<Client>,
 
     /// Add everything that you have configured yourself and that has a name of its own
     #[arg(long, conflicts_with = "server")]
@@ -73,17 +77,11 @@ pub(crate) struct ImportArgs {
     pub(crate) write: Write,
 }
 
-/// The programs whose configuration can be imported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Program {
-    ClaudeCode,
-    ClaudeDesktop,
-    Cursor,
-    Vscode,
-    Windsurf,
-    Codex,
-    Gemini,
-    Opencode,
+/// The programs whose configuration can be imported, by their ids.
+fn programs() -> impl TypedValueParser<Value = Client> {
+    // The parser lets only their ids pass.
+    PossibleValuesParser::new(Client::ALL.iter().map(|client| client.id()))
+        .try_map(|id| Client::from_id(&id).ok_or("nobody knows this program"))
 }
 
 /// `get`.

@@ -74,10 +74,7 @@ impl Check {
 
     /// What is wrong with a file.
     pub(crate) fn of_problem(problem: &Problem) -> Self {
-        let mut place = problem.path.as_ref().map_or_else(String::new, |path| path.display().to_string());
-        for number in [problem.line, problem.column].into_iter().flatten() {
-            place += &format!(":{number}");
-        }
+        let place = problem.place();
         let what = match &problem.entry {
             Some(entry) => format!("`{entry}`: {}", problem.message),
             None => problem.message.clone(),

@@ -76,7 +76,7 @@ async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
     let (path, server) = (place.path.clone(), name.clone());
     let edited = edits::run(name.as_str(), move || edit::add(&path, server.as_str(), &entry, options)).await?;
     if place.scope == Layer::Project && !options.dry_run {
-        approve(&name, &hash, world).await?;
+        edits::approve_written(name.as_str(), &hash, world).await?;
     }
     let document = Document::new(name.as_str(), place.scope, &edited, options.dry_run);
     if !world.screen.json() {
@@ -213,16 +213,6 @@ fn kind_of(entry: &Value) -> &'static str {
 
 fn seconds(time: Duration) -> Value {
     if time.subsec_nanos() == 0 { json!(time.as_secs()) } else { json!(time.as_secs_f64()) }
-}
-
-/// Whoever adds an entry to a project has agreed to run it; everybody else still has to.
-async fn approve(name: &ServerName, hash: &str, world: &World) -> Result<(), Failure> {
-    let loaded = world.read().await;
-    match loaded.entry(name.as_str()) {
-        // Only what was typed just now, and not what somebody else has put in its place meanwhile.
-        Some(entry) if entry.hash == hash => world.approve(entry).await,
-        _ => Ok(()),
-    }
 }
 
 /// How the new server turns out when it is connected as every other command would connect it.

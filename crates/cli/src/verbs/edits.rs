@@ -87,6 +87,31 @@ pub(super) fn entry<'a>(loaded: &'a Loaded, name: &str) -> Result<&'a Entry, Fai
     loaded.entry(name).ok_or_else(|| super::no_such_server(name, loaded, Exit::Usage))
 }
 
+/// Refuses what stands in a file that was only named on the command line: it is not ours to edit.
+///
+/// # Errors
+/// When `entry` comes from such a file.
+pub(super) fn ensure_ours(entry: &Entry) -> Result<(), Failure> {
+    if entry.scope != Layer::CommandLine {
+        return Ok(());
+    }
+    let message = format!("`{}` comes from {}, which was named with --mcp-config", entry.name, entry.source);
+    Err(Failure::usage(message).hint("edit that file by hand").server(&*entry.name))
+}
+
+/// Whoever writes an entry into a project's file has agreed to run it; everybody else still has to.
+///
+/// # Errors
+/// When it cannot be written down; the entry then waits for approval.
+pub(super) async fn approve_written(name: &str, hash: &str, world: &World) -> Result<(), Failure> {
+    let loaded = world.read().await;
+    match loaded.entry(name) {
+        // Only what was written just now, and not what somebody else has put in its place meanwhile.
+        Some(entry) if entry.hash == hash => world.approve(entry).await,
+        _ => Ok(()),
+    }
+}
+
 /// Runs an edit on a thread of its own: it may wait for another process that edits the same file.
 ///
 /// # Errors

@@ -1,17 +1,15 @@
 //! `toolrack import`
 
-use std::fmt;
-
 use inquire::{InquireError, MultiSelect};
 use toolrack_config::{
-    Loaded,
+    Loaded, Scope as Layer,
     edit::{self, Options},
     import::{self, Client, Found, Offer},
 };
 
 use super::{edits, input};
 use crate::{
-    args::{ImportArgs, Program},
+    args::ImportArgs,
     error::{Exit, Failure},
     render::import::{self as page, Added, Document, Offered, Standing},
     suggest,
@@ -24,18 +22,9 @@ struct Choice<'a> {
     name: String,
 }
 
-/// An offer in a list to choose from.
-struct Item<'a>(&'a Offered<'a>);
-
-impl fmt::Display for Item<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&page::line(self.0))
-    }
-}
-
 pub(super) async fn run(args: ImportArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
-    let clients = clients(&args.clients);
+    let clients = if args.clients.is_empty() { Client::ALL.to_vec() } else { args.clients.clone() };
     let (environment, folder) = (world.environment.clone(), world.folder.clone());
     // Some of these files are large, and a home folder may be far away.
     let found = tokio::task::spawn_blocking(move || import::look(&environment, &folder, &clients))
@@ -78,10 +67,10 @@ async fn conclude(offered: &[Offered<'_>], added: &[Added], args: &ImportArgs, w
     for added in added {
         screen.page(if args.write.dry_run { added.diff.clone() } else { page::done(added) }).await?;
     }
-    let is_new = |offer: &&Offered<'_>| offer.standing == Standing::New;
+    let is_new = |offer: &Offered<'_>| offer.standing == Standing::New;
     if offered.is_empty() {
         screen.note("no other program has servers that could be imported");
-    } else if added.is_empty() && !offered.iter().any(|offer| is_new(&offer)) {
+    } else if added.is_empty() && !offered.iter().any(is_new) {
         screen.note("there is nothing new to import");
     } else if added.is_empty() {
         screen.note("nothing was added; `toolrack import --all` adds what is yours, `--server NAME` a single one");
@@ -89,23 +78,6 @@ async fn conclude(offered: &[Offered<'_>], added: &[Added], args: &ImportArgs, w
         screen.note("`toolrack list` connects to them");
     }
     Ok(())
-}
-
-fn clients(programs: &[Program]) -> Vec<Client> {
-    if programs.is_empty() {
-        return Client::ALL.to_vec();
-    }
-    let client = |program: &Program| match program {
-        Program::ClaudeCode => Client::ClaudeCode,
-        Program::ClaudeDesktop => Client::ClaudeDesktop,
-        Program::Cursor => Client::Cursor,
-        Program::Vscode => Client::VsCode,
-        Program::Windsurf => Client::Windsurf,
-        Program::Codex => Client::Codex,
-        Program::Gemini => Client::Gemini,
-        Program::Opencode => Client::OpenCode,
-    };
-    programs.iter().map(client).collect()
 }
 
 /// How an offer stands to what is configured already, and to the other offers.
@@ -170,7 +142,7 @@ async fn ask<'a>(offered: &'a [Offered<'a>]) -> Result<Vec<Choice<'a>>, Failure>
     if new.is_empty() {
         return Ok(Vec::new());
     }
-    let labels: Vec<String> = new.iter().map(|offer| Item(offer).to_string()).collect();
+    let labels: Vec<String> = new.iter().map(|offered| page::line(offered)).collect();
     let asked = tokio::task::spawn_blocking(move || {
         let prompt = MultiSelect::new("Add which?", labels).with_help_message("space chooses, enter adds, esc leaves");
         prompt.raw_prompt().map(|chosen| chosen.into_iter().map(|option| option.index).collect::<Vec<_>>())
@@ -197,11 +169,8 @@ async fn add(choice: &Choice<'_>, args: &ImportArgs, world: &World) -> Result<Ad
                 _ => failure,
             }
         })?;
-    if place.scope == toolrack_config::Scope::Project && !args.write.dry_run {
-        let loaded = world.read().await;
-        if let Some(entry) = loaded.entry(&choice.name).filter(|entry| entry.hash == choice.offer.hash) {
-            world.approve(entry).await?;
-        }
+    if place.scope == Layer::Project && !args.write.dry_run {
+        edits::approve_written(&choice.name, &choice.offer.hash, world).await?;
     }
     let notes = choice.offer.notes.clone();
     let (name, scope) = (choice.name.clone(), place.scope.as_str());

@@ -54,10 +54,7 @@ async fn forget_switch(entry: &Entry, place: &Place, world: &World) -> Result<()
 /// The one file that has the entry.
 fn only_place(entry: &Entry) -> Result<Place, Failure> {
     let name = entry.name.as_str();
-    if entry.scope == Layer::CommandLine {
-        let message = format!("`{name}` comes from {}, which was named with --mcp-config", entry.source);
-        return Err(Failure::usage(message).hint("edit that file by hand").server(name));
-    }
+    edits::ensure_ours(entry)?;
     let mut places = edits::places_of(entry);
     match (places.pop(), places.is_empty()) {
         (Some(place), true) => Ok(place),

@@ -56,11 +56,7 @@ pub(super) async fn run(args: SwitchArgs, enabled: bool, world: &World) -> Resul
 /// Where a person switches a server for themselves: where it is switched already, or configured, or, for what is not
 /// theirs to edit, in a file of their own that says no more than `enabled`.
 fn own_place(entry: &Entry, loaded: &Loaded, world: &World) -> Result<Place, Failure> {
-    let name = entry.name.as_str();
-    if entry.scope == Layer::CommandLine {
-        let message = format!("`{name}` comes from {}, which was named with --mcp-config", entry.source);
-        return Err(Failure::usage(message).hint("edit that file by hand").server(name));
-    }
+    edits::ensure_ours(entry)?;
     let local = || edits::place(Scope::Local, world);
     let switched_in = entry.switched_by.as_ref().and_then(|source| source.path.clone());
     if let Some(path) = switched_in {

@@ -1,0 +1,54 @@
+//! How calls and events are measured, the same way for every client in Rust.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use futures::{StreamExt, TryStreamExt, stream};
+
+use crate::{Figures, Job, Trouble, Watch, figures::median_us};
+
+/// Warms up, then makes as many calls as `job` asks for, with as many in flight as its row has. `one` makes the call of
+/// this number and tells how long it took.
+///
+/// # Errors
+/// The first that `one` has.
+pub async fn calls(job: &Job, one: impl AsyncFn(usize) -> Result<Duration, Trouble>) -> Result<Figures, Trouble> {
+    let run = async |count: usize| -> Result<Vec<Duration>, Trouble> {
+        stream::iter(0..count).map(|index| one(index)).buffer_unordered(job.row.in_flight()).try_collect().await
+    };
+    run(job.row.warm_up()).await?;
+    let watch = Watch::start();
+    let mut samples = run(job.count).await?;
+    let figures = watch.stop(job.count);
+    let p50_us = (job.row.in_flight() == 1).then(|| median_us(&mut samples));
+    Ok(Figures { p50_us, ms: None, ..figures })
+}
+
+/// Counts the steps of a call that reports its progress, which are whole numbers from 1.
+#[derive(Debug, Default)]
+pub struct Steps {
+    came: AtomicU64,
+    last: AtomicU64,
+    disordered: AtomicU64,
+}
+
+impl Steps {
+    /// One more has come.
+    pub fn came(&self, progress: f64) {
+        self.came.fetch_add(1, Ordering::Relaxed);
+        let step = progress as u64;
+        if self.last.swap(step, Ordering::Relaxed) > step {
+            self.disordered.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// `figures`, with what is missing of the `count` that should have come, and what came after a later one.
+    #[must_use]
+    pub fn complete(&self, figures: Figures, count: usize) -> Figures {
+        let lost = (count as u64).saturating_sub(self.came.load(Ordering::Relaxed));
+        let disordered = self.disordered.load(Ordering::Relaxed);
+        Figures { lost: Some(lost), disordered: Some(disordered), ..figures }
+    }
+}
