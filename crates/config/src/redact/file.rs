@@ -26,6 +26,8 @@ enum Above {
     Secret,
     /// Names of servers, which say nothing about what is below.
     Names,
+    /// Either of the two: a container in a container, such as `mcp.servers`, or a server that is called like one.
+    NamesOrEntry,
     /// Fields of an entry.
     Entry,
     /// What a file holds beside its servers.
@@ -74,14 +76,14 @@ fn hide(node: &Node, above: Above, hidden: &mut Hidden) {
             let shown = match above {
                 Above::Secret => literal(text, Bare::Names),
                 Above::Rest if text.chars().count() > MAX_SETTING => HIDDEN.to_owned(),
-                Above::Names | Above::Entry | Above::Rest => mask::argument(text),
+                Above::Names | Above::NamesOrEntry | Above::Entry | Above::Rest => mask::argument(text),
             };
             if shown != *text {
                 hidden.push((node.at.clone(), Json::String(shown).to_string()));
             }
         }
         Value::Number(_) if above == Above::Secret => hidden.push((node.at.clone(), HIDDEN.to_owned())),
-        Value::List(nodes) if above == Above::Entry => hide_arguments(nodes, hidden),
+        Value::List(nodes) if matches!(above, Above::Entry | Above::NamesOrEntry) => hide_arguments(nodes, hidden),
         Value::List(nodes) => {
             // A list of servers has their names inside.
             let above = if above == Above::Names { Above::Entry } else { above };
@@ -89,24 +91,29 @@ fn hide(node: &Node, above: Above, hidden: &mut Hidden) {
         }
         Value::Map(members) => {
             for member in members {
-                hide(&member.node, below(above, &member.name), hidden);
+                hide(&member.node, below(above, &member.name, &member.node), hidden);
             }
         }
         _ => {}
     }
 }
 
-/// What stands under the key `name`.
-fn below(above: Above, name: &str) -> Above {
+/// What stands in `node`, under the key `name`.
+fn below(above: Above, name: &str, node: &Node) -> Above {
     let name = name.to_ascii_lowercase();
-    let is_secret = matches!(&*name, "env" | "environment") || name.ends_with("headers") || mask::is_secret_name(&name);
+    let is_variables = matches!(&*name, "env" | "environment") || name.ends_with("headers");
+    let is_secret = is_variables || mask::is_secret_name(&name);
+    let is_map = matches!(node.value, Value::Map(_));
     // Wherever servers are, the fields of an entry are what they are.
     let is_entry = matches!(&*name, "command" | "args" | "url" | "cwd" | "http_url" | "httpurl" | "serverurl");
     let is_container = matches!(&*name, "mcpservers" | "mcp_servers" | "servers" | "mcp" | "mcp.servers");
     match above {
         Above::Secret => Above::Secret,
-        Above::Rest | Above::Names if is_container => Above::Names,
+        Above::Rest if is_container => Above::Names,
+        Above::Names if is_container => Above::NamesOrEntry,
         Above::Names => Above::Entry,
+        // A server may be called `auth`; no field of such a name is a map of things that can all be shown.
+        Above::NamesOrEntry if is_map && !is_variables => Above::Entry,
         _ if is_secret => Above::Secret,
         _ if is_entry => Above::Entry,
         above => above,
@@ -214,6 +221,19 @@ mod tests {
                 && shown.contains(r#""uuid": 7"#),
             "{shown}"
         );
+    }
+
+    #[test]
+    fn a_server_called_like_a_container_hides_its_secrets_too() {
+        for name in ["mcp_servers", "servers", "mcp"] {
+            let entry = r#"{ "command": "npx", "args": ["--token", "canary"], "env": { "K": "canary" }, "apiKey": "canary",
+                "oauth": { "client_secret": "canary" }, "headers": { "K": "canary" } }"#;
+            let shown = shown_json(&format!(r#"{{ "mcpServers": {{ "{name}": {entry} }} }}"#));
+            assert!(!shown.contains("canary") && shown.contains("npx"), "{shown}");
+        }
+        let shown =
+            shown_json(r#"{ "mcp": { "servers": { "auth": { "command": "npx", "env": { "K": "canary" } } } } }"#);
+        assert!(!shown.contains("canary") && shown.contains("npx"), "{shown}");
     }
 
     #[test]
