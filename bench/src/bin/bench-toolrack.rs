@@ -11,12 +11,9 @@ use toolrack_bench::{
     Figures, Job, Row, Trouble, Watch,
     measure::{self, Steps},
 };
-use toolrack_host::{Call, Desired, Host, ServerName, ServerSpec, State, mcp::Progress, supervisor};
+use toolrack_host::{Call, Desired, Host, ServerName, ServerSpec, State, mcp::Progress, supervisor::Supervisor};
 
 fn main() -> ExitCode {
-    if let Some(code) = supervisor::run_if_asked() {
-        return code;
-    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let measured = runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(measure()));
     match measured.and_then(|figures| toolrack_bench::print(&figures)) {
@@ -49,7 +46,9 @@ fn spec(job: &Job) -> Result<ServerSpec, Trouble> {
 
 /// A host with `count` servers like this, all of them connected.
 async fn host(spec: ServerSpec, count: usize) -> Result<Host, Trouble> {
-    let host = Host::builder().supervisor(supervisor::Supervisor::this_program()).build();
+    // The one that is built with the command line.
+    let supervisor = std::env::current_exe()?.with_file_name("toolrack-supervisor");
+    let host = Host::builder().supervisor(Supervisor::from(supervisor)).build();
     let named = |index| Ok((ServerName::new(format!("s{index}"))?, spec.clone()));
     host.apply((0..count).map(named).collect::<Result<Desired, Trouble>>()?).await;
     host.settled().await;

@@ -54,7 +54,7 @@ pub use link::{
     LinkError, OnProgress, RpcError,
     native::Native,
     supervisor,
-    validate::{Misfit, MisfitKind, SchemaProblem, Unfit, Validator},
+    validate::{Misfit, MisfitKind, SchemaProblem, Unfit, Validator, plainly_fits},
 };
 pub use mcp::{Content, Tool};
 pub use resolve::{Artifacts, ChildPlan, KeepError, Memory, ResolveError, Resolver, Verbatim};
