@@ -41,7 +41,9 @@ const OWNED: &[(&str, &[&str])] = &[
     ("reqwest", &["toolrack-host", "toolrack-agent", "toolrack-testkit", "toolrack-bench"]),
     ("rmcp", &["toolrack-host", "toolrack", "toolrack-daemon", "toolrack-testkit", "toolrack-bench"]),
     ("sqlx", &["toolrack-store"]),
-    ("toml_edit", &["toolrack-config", "xtask"]),
+    // Every program that counts allocations is a benchmark.
+    ("stats_alloc", &["toolrack-bench"]),
+    ("toml_edit", &["toolrack-config", "toolrack-bench", "xtask"]),
 ];
 
 struct Arrow {
