@@ -5,14 +5,12 @@ use toolrack_host::{Call, Desired, Host, ServerName, ServerSpec, State};
 
 use crate::Trouble;
 
-/// A host without servers. The `main` of the program begins with
-/// [`run_if_asked`](toolrack_host::supervisor::run_if_asked).
+/// A host without servers, whose supervisors are the program that is built with the command line.
 ///
 /// # Errors
 /// When the system does not tell which program this is.
 pub fn host() -> Result<Host, Trouble> {
-    // By its path, since below valgrind `/proc/self/exe` is valgrind.
-    Ok(Host::builder().supervisor(std::env::current_exe()?).build())
+    Ok(Host::builder().supervisor(std::env::current_exe()?.with_file_name("toolrack-supervisor")).build())
 }
 
 /// The world in which servers `s0`, `s1`, … are like these.

@@ -12,12 +12,9 @@ use toolrack_bench::{
     connected::{arguments, echo, hosting},
     measure::{self, Steps},
 };
-use toolrack_host::{Call, ServerSpec, mcp::Progress, supervisor};
+use toolrack_host::{Call, ServerSpec, mcp::Progress};
 
 fn main() -> ExitCode {
-    if let Some(code) = supervisor::run_if_asked() {
-        return code;
-    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let measured = runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(measure()));
     match measured.and_then(|figures| toolrack_bench::print(&figures)) {

@@ -6,12 +6,23 @@ use crate::{metadata, none_of};
 
 /// Each room and the rooms that it may use. Arrows point down.
 const ROOMS: &[(&str, &[&str])] = &[
-    ("toolrack-host", &[]),
+    ("toolrack-supervisor", &[]),
+    ("toolrack-host", &["toolrack-supervisor"]),
     ("toolrack-agent", &["toolrack-host"]),
     ("toolrack-config", &["toolrack-host"]),
     ("toolrack-store", &["toolrack-host", "toolrack-agent"]),
     ("toolrack-daemon", &["toolrack-host", "toolrack-agent", "toolrack-config", "toolrack-store"]),
-    ("toolrack", &["toolrack-host", "toolrack-agent", "toolrack-config", "toolrack-store", "toolrack-daemon"]),
+    (
+        "toolrack",
+        &[
+            "toolrack-supervisor",
+            "toolrack-host",
+            "toolrack-agent",
+            "toolrack-config",
+            "toolrack-store",
+            "toolrack-daemon",
+        ],
+    ),
     ("toolrack-testkit", &["toolrack-host"]),
     ("toolrack-bench", &["toolrack-host"]),
     ("xtask", &[]),

@@ -15,7 +15,6 @@ use std::{alloc::System, env, path::Path, process::ExitCode};
 use accepted::{Accepted, Verdict};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use toolrack_bench::Trouble;
-use toolrack_host::supervisor;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -41,9 +40,6 @@ const FIGURES: &[(&str, &str)] = &[
 type Measured = Vec<(&'static str, f64)>;
 
 fn main() -> ExitCode {
-    if let Some(code) = supervisor::run_if_asked() {
-        return code;
-    }
     match run() {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
