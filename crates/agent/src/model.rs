@@ -3,8 +3,17 @@
 //! A [`Request`] is borrowed and written to the wire before the future or stream is made, so nothing of a conversation
 //! is copied, and the future borrows nothing. Dropping it cancels the request.
 
+mod anthropic;
+mod body;
+mod draft;
 mod error;
+mod failure;
+mod online;
+mod openai_chat;
+pub mod provider;
+mod settings;
 mod tools;
+mod transport;
 
 use std::{fmt, ops::AddAssign};
 
@@ -13,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use error::{ModelError, ModelErrorKind};
+pub use settings::{Bounds, Key, ModelSettings, Price};
 pub use tools::{ToolArray, ToolDefinition};
 
 use crate::message::Message;

@@ -50,6 +50,7 @@ pub use link::child;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use link::fuzzing;
+pub use link::sse;
 pub use link::{
     LinkError, OnProgress, RpcError,
     native::Native,

@@ -1,0 +1,8 @@
+//! Each wire against scripted servers: what is sent, what is understood, and what becomes of every failure.
+
+#![cfg(test)]
+
+mod anthropic;
+mod failures;
+mod openai_chat;
+mod talk;
