@@ -2,7 +2,7 @@
 //!
 //! [`Store`] is one SQLite file: which era of MCP worked with a server (the host's
 //! [`Memory`](toolrack_host::Memory)), which entries of a project a person agreed to run ([`Approval`]), and what servers
-//! wrote to their logs ([`LogLine`]).
+//! wrote to their logs ([`LogLine`]), and conversations with models ([`Session`]).
 //! [`ArtifactFolder`] keeps what is too long for a model as files (the host's [`Artifacts`](toolrack_host::Artifacts)).
 //! Everything is readable by its owner only.
 //!
@@ -29,15 +29,20 @@ mod error;
 mod log;
 mod open;
 mod servers;
+mod sessions;
 
 use std::{path::PathBuf, time::Duration};
 
-use sqlx::SqlitePool;
+use sqlx::{Sqlite, SqlitePool, Transaction};
 
 pub use approvals::Approval;
 pub use artifacts::{ArtifactBounds, ArtifactFolder};
 pub use error::StoreError;
 pub use log::{LogLine, LogQuery};
+pub use sessions::{
+    Imported, NewMessage, NewSession, Retention, Role, Session, SessionQuery, SessionTotals, Spent, Step, StoredMessage,
+};
+pub use uuid::Uuid;
 
 /// How long to wait for another process that holds the database.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -93,6 +98,17 @@ impl Store {
     /// write-ahead log then stays beside the file.
     pub async fn close(&self) {
         self.pool.close().await;
+    }
+
+    /// A transaction that writes. A power cut can undo it after its commit; the end of this process cannot.
+    async fn begin(&self, doing: &'static str) -> Result<Transaction<'static, Sqlite>, StoreError> {
+        self.pool.begin_with("PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE").await.map_err(self.error(doing))
+    }
+
+    /// The same, and its commit waits until all of it is on the disk
+    /// (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
+    async fn begin_durably(&self, doing: &'static str) -> Result<Transaction<'static, Sqlite>, StoreError> {
+        self.pool.begin_with("PRAGMA synchronous = FULL; BEGIN IMMEDIATE").await.map_err(self.error(doing))
     }
 
     fn error(&self, doing: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
