@@ -7,4 +7,4 @@ pub mod message;
 pub mod model;
 
 pub use message::{Message, Role, ToolCallData};
-pub use model::{Delta, Model, ModelError, Reply, Request, Stop, ToolArray, Usage};
+pub use model::{Delta, Model, ModelError, Reply, Request, Stop, Usage};

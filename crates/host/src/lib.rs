@@ -43,7 +43,7 @@ pub use call::{
 };
 pub use catalog::{
     BadNameStyle, BlockKind, Catalog, CatalogTool, Change, Cleaned, NameCap, NameStyle, Provider, Selection, ToolBlock,
-    ToolDefinition, Unknown, Wire, clean,
+    ToolDefinition, Unknown, UnknownWire, Wire, clean,
 };
 pub use event::{CallEnd, Event};
 pub use glob::{BadGlob, Pattern, ToolFilter};

@@ -59,7 +59,7 @@ impl Speak for Anthropic {
         if streamed {
             body.member("stream", &true);
         }
-        if let Some(tools) = request.tools.json() {
+        if let Some(tools) = body::tools(request) {
             // An array of objects, so it ends in `}]`: the mark goes into its last tool, and nothing has to be parsed.
             match tools.get().strip_suffix("}]").filter(|_| self.settings.prompt_cache) {
                 Some(open) => body.raw("tools", &[open, CACHE, "}]"]),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, value::RawValue};
 use sha2::{Digest, Sha256};
 use toolrack_host::Content;
 
@@ -70,6 +70,11 @@ impl BodyWriter {
         self.0.push(b'}');
         self.0.into()
     }
+}
+
+/// The tools of a request, if there are any.
+pub(super) fn tools<'a>(request: &Request<'a>) -> Option<&'a RawValue> {
+    request.tools.filter(|tools| !tools.is_empty()).map(|tools| &**tools.json())
 }
 
 /// What the conversation's system messages and the request's say, in that order of weight: the request's first.

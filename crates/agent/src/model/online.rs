@@ -132,7 +132,7 @@ pub(super) fn connect(settings: ModelSettings, dialect: Dialect) -> Result<Arc<d
     let settings = Arc::new(settings);
     let speak: Box<dyn Speak> = match settings.wire {
         Wire::Anthropic => Box::new(anthropic::Anthropic::new(settings.clone())),
-        _ => Box::new(openai_chat::OpenaiChat::new(settings.clone(), dialect)),
+        _ => Box::new(openai_chat::OpenAiChat::new(settings.clone(), dialect)),
     };
     Ok(Arc::new(Online { name, settings, speak, transport: Arc::new(transport), base }))
 }
@@ -166,7 +166,7 @@ fn headers(settings: &ModelSettings, base: &Url) -> Result<HeaderMap, String> {
             let (name, value) = match settings.wire {
                 Wire::Anthropic => ("x-api-key", key.reveal().to_owned()),
                 Wire::Gemini => ("x-goog-api-key", key.reveal().to_owned()),
-                Wire::OpenaiChat | Wire::OpenaiResponses => ("authorization", format!("Bearer {}", key.reveal())),
+                Wire::OpenAiChat | Wire::OpenAiResponses => ("authorization", format!("Bearer {}", key.reveal())),
             };
             let (name, value) =
                 transport::secret_header(name, &value).map_err(|_| "the key has forbidden characters".to_owned())?;

@@ -27,18 +27,18 @@ const LONGEST_ID: usize = 40;
 const SHORT_ID: usize = 9;
 
 #[derive(Debug)]
-pub(super) struct OpenaiChat {
+pub(super) struct OpenAiChat {
     settings: Arc<ModelSettings>,
     dialect: Dialect,
 }
 
-impl OpenaiChat {
+impl OpenAiChat {
     pub(super) fn new(settings: Arc<ModelSettings>, dialect: Dialect) -> Self {
         Self { settings, dialect }
     }
 }
 
-impl Speak for OpenaiChat {
+impl Speak for OpenAiChat {
     fn url(&self, base: &Url, _streamed: bool) -> Url {
         below(base, "chat/completions")
     }
@@ -59,7 +59,7 @@ impl Speak for OpenaiChat {
         if streamed {
             body.member("stream", &true);
         }
-        if let Some(tools) = request.tools.json() {
+        if let Some(tools) = body::tools(request) {
             body.raw("tools", &[tools.get()]);
         }
         body.member("messages", &self.messages(request));
@@ -106,7 +106,7 @@ struct SaidFunction<'a> {
     arguments: String,
 }
 
-impl OpenaiChat {
+impl OpenAiChat {
     fn messages<'a>(&self, request: &Request<'a>) -> Vec<Said<'a>> {
         let system = body::system_texts(request).join("\n\n");
         let system = (!system.is_empty()).then(|| said("system", Words::Plain(system.into())));
@@ -128,7 +128,7 @@ impl OpenaiChat {
     fn answer<'a>(&self, message: &'a Message) -> Said<'a> {
         let mut echoed = None;
         let mut tool_calls = Vec::new();
-        for piece in pieces(message, Wire::OpenaiChat, &self.settings.model) {
+        for piece in pieces(message, Wire::OpenAiChat, &self.settings.model) {
             match piece {
                 // Only beside calls: elsewhere it is dead weight, and some refuse it.
                 Sent::Raw(value) if self.dialect.echoes_reasoning && !message.calls().is_empty() => {

@@ -55,20 +55,20 @@ impl Provider {
 pub const PROVIDERS: [Provider; 11] = [
     provider("anthropic", Wire::Anthropic, "https://api.anthropic.com")
         .with("ANTHROPIC_API_KEY", Some("claude-sonnet-5-5")),
-    provider("openai", Wire::OpenaiResponses, "https://api.openai.com/v1").with("OPENAI_API_KEY", Some("gpt-6.1-sol")),
-    provider("deepseek", Wire::OpenaiChat, "https://api.deepseek.com/v1")
+    provider("openai", Wire::OpenAiResponses, "https://api.openai.com/v1").with("OPENAI_API_KEY", Some("gpt-6.1-sol")),
+    provider("deepseek", Wire::OpenAiChat, "https://api.deepseek.com/v1")
         .with("DEEPSEEK_API_KEY", Some("deepseek-flash")),
     provider("gemini", Wire::Gemini, "https://generativelanguage.googleapis.com/v1beta")
         .with("GEMINI_API_KEY", Some("gemini-flash-latest")),
-    provider("openrouter", Wire::OpenaiChat, "https://openrouter.ai/api/v1").with("OPENROUTER_API_KEY", None),
-    provider("mistral", Wire::OpenaiChat, "https://api.mistral.ai/v1")
+    provider("openrouter", Wire::OpenAiChat, "https://openrouter.ai/api/v1").with("OPENROUTER_API_KEY", None),
+    provider("mistral", Wire::OpenAiChat, "https://api.mistral.ai/v1")
         .with("MISTRAL_API_KEY", Some("mistral-medium-latest")),
-    provider("groq", Wire::OpenaiChat, "https://api.groq.com/openai/v1")
+    provider("groq", Wire::OpenAiChat, "https://api.groq.com/openai/v1")
         .with("GROQ_API_KEY", Some("openai/gpt-oss-120b")),
-    provider("xai", Wire::OpenaiChat, "https://api.x.ai/v1").with("XAI_API_KEY", Some("grok-4.7")),
-    provider("ollama", Wire::OpenaiChat, "http://127.0.0.1:11434/v1"),
-    provider("llamacpp", Wire::OpenaiChat, "http://127.0.0.1:8080/v1"),
-    provider("lmstudio", Wire::OpenaiChat, "http://127.0.0.1:1234/v1"),
+    provider("xai", Wire::OpenAiChat, "https://api.x.ai/v1").with("XAI_API_KEY", Some("grok-4.7")),
+    provider("ollama", Wire::OpenAiChat, "http://127.0.0.1:11434/v1"),
+    provider("llamacpp", Wire::OpenAiChat, "http://127.0.0.1:8080/v1"),
+    provider("lmstudio", Wire::OpenAiChat, "http://127.0.0.1:1234/v1"),
 ];
 
 /// The provider of an address that somebody gave: nothing is known of it but that it speaks the chat wire.
@@ -171,8 +171,8 @@ impl Selector {
     #[must_use]
     pub fn settings(&self, base_url: Option<&str>, key: Option<Key>) -> ModelSettings {
         let known = Provider::find(&self.provider);
-        let wire = match known.map_or(Wire::OpenaiChat, |known| known.wire) {
-            Wire::OpenaiResponses if base_url.is_some() => Wire::OpenaiChat,
+        let wire = match known.map_or(Wire::OpenAiChat, |known| known.wire) {
+            Wire::OpenAiResponses if base_url.is_some() => Wire::OpenAiChat,
             wire => wire,
         };
         let url = base_url.or(known.map(|known| known.base_url)).unwrap_or_default();

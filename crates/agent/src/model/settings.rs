@@ -73,8 +73,8 @@ impl Bounds {
     #[must_use]
     pub fn of(wire: Wire) -> Self {
         let silence = match wire {
-            Wire::Anthropic | Wire::OpenaiChat => Duration::from_secs(30),
-            Wire::OpenaiResponses | Wire::Gemini => Duration::from_secs(300),
+            Wire::Anthropic | Wire::OpenAiChat => Duration::from_secs(30),
+            Wire::OpenAiResponses | Wire::Gemini => Duration::from_secs(300),
         };
         Self { silence, ..Self::default() }
     }

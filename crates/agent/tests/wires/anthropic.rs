@@ -13,9 +13,10 @@ const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
 #[tokio::test]
 async fn a_whole_conversation_is_sent_as_messages_want_it() {
     let messages = conversation();
+    let tools = tools(WIRE);
     let mut request = Request::new(&messages);
     request.system = Some("You are a guide.");
-    request.tools = tools(WIRE);
+    request.tools = Some(&tools);
     request.temperature = Some(0.5);
     insta::assert_snapshot!(pretty(&sent(NO_CHANGE, WIRE, request).await), @r#"
     {
@@ -189,6 +190,7 @@ async fn a_whole_conversation_is_sent_as_messages_want_it() {
           "cache_control": {
             "type": "ephemeral"
           },
+          "description": "MCP tool from clock",
           "input_schema": {
             "properties": {},
             "type": "object"
@@ -211,9 +213,10 @@ async fn without_a_cache_nothing_is_marked_and_without_tools_none_are_mentioned(
     request.system = Some("Be brief.");
     let _not_found = model.complete(request.clone()).await;
     insta::assert_snapshot!(server.last_body(), @r#"{"max_tokens":8192,"messages":[{"content":[{"text":"hello","type":"text"}],"role":"user"}],"model":"some-model","system":[{"text":"Be brief.","type":"text"}]}"#);
-    request.tools = tools(WIRE);
-    let _not_found = model.complete(request.clone()).await;
-    assert!(server.asked()[1].body.contains(request.tools.json().unwrap().get()), "the bytes that they were");
+    let tools = tools(WIRE);
+    request.tools = Some(&tools);
+    let _not_found = model.complete(request).await;
+    assert!(server.asked()[1].body.contains(tools.json().get()), "the bytes that they were");
     assert_eq!(server.asked()[0].path, "/v1/messages");
     assert_eq!(server.asked()[0].header("x-api-key"), Some("sk-secret-0123456789"));
     assert_eq!(server.asked()[0].header("anthropic-version"), Some("2023-06-01"));

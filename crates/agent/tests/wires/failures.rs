@@ -11,7 +11,7 @@ use toolrack_testkit::{FakeModel, model::Answer};
 
 use crate::talk::{scripted, settings, streamed};
 
-const WIRES: [Wire; 2] = [Wire::OpenaiChat, Wire::Anthropic];
+const WIRES: [Wire; 2] = [Wire::OpenAiChat, Wire::Anthropic];
 
 fn hello() -> [Message; 1] {
     [Message::new(Role::User, "hello")]
@@ -99,16 +99,16 @@ async fn a_conversation_that_is_too_long_is_told_apart() {
         (422, json!({"detail": [{"msg": "Prompt contains too many tokens"}]})),
     ];
     for (status, body) in words {
-        let error = outcome(Wire::OpenaiChat, Answer::json(status, &body)).await;
+        let error = outcome(Wire::OpenAiChat, Answer::json(status, &body)).await;
         assert!(error.is_context_overflow(), "{error}");
         assert_eq!(error.status(), Some(status));
     }
     let event = r#"{"error":{"message":"the context window is full","code":"context_length_exceeded"}}"#;
-    let (_server, model) = scripted("custom", Wire::OpenaiChat, [Answer::events([event])]).await;
+    let (_server, model) = scripted("custom", Wire::OpenAiChat, [Answer::events([event])]).await;
     let error = streamed(&*model, Request::new(&hello())).await.1.unwrap_err();
     assert!(error.is_context_overflow(), "{error}");
     let body = json!({"error": {"message": "`max_tokens` must be positive"}});
-    assert!(!outcome(Wire::OpenaiChat, Answer::json(400, &body)).await.is_context_overflow());
+    assert!(!outcome(Wire::OpenAiChat, Answer::json(400, &body)).await.is_context_overflow());
 }
 
 #[tokio::test]
@@ -142,12 +142,12 @@ async fn the_tries_have_an_end() {
 async fn retry_after_is_obeyed_within_a_bound() {
     let wait =
         |seconds: &str| Answer::json(429, &json!({"error": {"message": "slow down"}})).header("retry-after", seconds);
-    let (_server, model) = scripted("custom", Wire::OpenaiChat, [wait("0.05"), good(Wire::OpenaiChat)]).await;
+    let (_server, model) = scripted("custom", Wire::OpenAiChat, [wait("0.05"), good(Wire::OpenAiChat)]).await;
     let (deltas, reply) = streamed(&*model, Request::new(&hello())).await;
     assert!(reply.is_ok());
     assert!(matches!(deltas[0], Delta::Retry { after, .. } if after == Duration::from_millis(50)), "{deltas:?}");
     for (header, seconds) in [("3600", 3600), ("Fri, 01 Jan 2100 00:00:00 GMT", 1_000_000)] {
-        let (server, model) = scripted("custom", Wire::OpenaiChat, [wait(header), good(Wire::OpenaiChat)]).await;
+        let (server, model) = scripted("custom", Wire::OpenAiChat, [wait(header), good(Wire::OpenAiChat)]).await;
         let error = streamed(&*model, Request::new(&hello())).await.1.unwrap_err();
         assert_eq!(server.asked().len(), 1, "an hour is not waited for");
         assert!(error.retry_after().unwrap() >= Duration::from_secs(seconds), "{error}");
@@ -158,7 +158,7 @@ async fn retry_after_is_obeyed_within_a_bound() {
 #[tokio::test]
 async fn no_credit_and_a_plain_no_are_not_tried_again() {
     let spent = json!({"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}});
-    outcome(Wire::OpenaiChat, Answer::json(429, &spent)).await;
+    outcome(Wire::OpenAiChat, Answer::json(429, &spent)).await;
     outcome(Wire::Anthropic, Answer::json(500, &json!({"error": "x"})).header("x-should-retry", "false")).await;
     outcome(Wire::Anthropic, Answer::json(501, &json!({"error": "x"}))).await;
 }
@@ -166,7 +166,7 @@ async fn no_credit_and_a_plain_no_are_not_tried_again() {
 #[tokio::test]
 async fn nobody_there_is_tried_again_and_told_with_the_address() {
     let gone = FakeModel::start([]).await;
-    let mut settings = settings(&gone, "custom", Wire::OpenaiChat);
+    let mut settings = settings(&gone, "custom", Wire::OpenAiChat);
     drop(gone);
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     settings.base_url = format!("http://user:secret@127.0.0.1:{port}/v1?key=secret");
@@ -254,14 +254,14 @@ async fn an_answer_of_too_many_calls_is_refused() {
     let calls: Vec<_> =
         (0..3_000).map(|n| json!({"id": format!("c{n}"), "function": {"name": "f", "arguments": "{}"}})).collect();
     let body = json!({"choices": [{"message": {"tool_calls": calls}, "finish_reason": "tool_calls"}]});
-    let error = outcome(Wire::OpenaiChat, Answer::json(200, &body)).await;
+    let error = outcome(Wire::OpenAiChat, Answer::json(200, &body)).await;
     assert!(error.to_string().contains("more than 2048 pieces"), "{error}");
 }
 
 #[tokio::test]
 async fn settings_that_cannot_work_are_told_before_anything_is_sent() {
     let error = |provider: &str, url: &str, key: Option<&str>| {
-        let mut settings = ModelSettings::new(provider, "m", Wire::OpenaiChat, url);
+        let mut settings = ModelSettings::new(provider, "m", Wire::OpenAiChat, url);
         settings.key = key.map(Key::new);
         settings.connect().unwrap_err().to_string()
     };
@@ -269,13 +269,13 @@ async fn settings_that_cannot_work_are_told_before_anything_is_sent() {
     insta::assert_snapshot!(error("custom", "", None), @"custom/m: the base URL is no URL: relative URL without a base");
     insta::assert_snapshot!(error("custom", "ftp://example.org", None), @"custom/m: the base URL is neither http nor https");
     insta::assert_snapshot!(error("custom", "http://127.0.0.1", Some("a\nb")), @"custom/m: the key has forbidden characters");
-    assert!(ModelSettings::new("ollama", "m", Wire::OpenaiChat, "http://127.0.0.1:11434").connect().is_ok());
+    assert!(ModelSettings::new("ollama", "m", Wire::OpenAiChat, "http://127.0.0.1:11434").connect().is_ok());
 }
 
 #[tokio::test]
 async fn dropping_a_stream_ends_the_request() {
-    let answer = Answer::events([beginning(Wire::OpenaiChat)]).then_silence();
-    let (_server, model) = scripted("custom", Wire::OpenaiChat, [answer]).await;
+    let answer = Answer::events([beginning(Wire::OpenAiChat)]).then_silence();
+    let (_server, model) = scripted("custom", Wire::OpenAiChat, [answer]).await;
     let mut stream = model.stream(Request::new(&hello()));
     let first = futures::StreamExt::next(&mut stream).await;
     assert!(matches!(first, Some(Ok(Delta::Text(_)))));

@@ -1,21 +1,23 @@
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 use toolrack_agent::{
     Message, Request, Role,
     model::{ModelSettings, Wire},
 };
+use toolrack_host::{ToolBlock, ToolDefinition};
 use toolrack_testkit::{FakeModel, model::Answer};
 
 use crate::talk::{conversation, heard, pretty, scripted, sent, sent_to, settings, streamed, tools};
 
-const WIRE: Wire = Wire::OpenaiChat;
+const WIRE: Wire = Wire::OpenAiChat;
 const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
 
 #[tokio::test]
 async fn a_whole_conversation_is_sent_as_chat_completions_want_it() {
     let messages = conversation();
+    let tools = tools(WIRE);
     let mut request = Request::new(&messages);
     request.system = Some("You are a guide.");
-    request.tools = tools(WIRE);
+    request.tools = Some(&tools);
     request.max_tokens = Some(500);
     request.temperature = Some(0.5);
     insta::assert_snapshot!(pretty(&sent(NO_CHANGE, WIRE, request).await), @r#"
@@ -128,6 +130,7 @@ async fn a_whole_conversation_is_sent_as_chat_completions_want_it() {
         },
         {
           "function": {
+            "description": "MCP tool from clock",
             "name": "mcp__clock__now",
             "parameters": {
               "properties": {},
@@ -158,10 +161,16 @@ async fn the_tools_are_the_bytes_that_they_were_and_the_name_of_the_model_is_ver
     settings.model = "ft:gpt-4o:org::abc-high".into();
     let model = settings.connect().unwrap();
     let messages = [Message::new(Role::User, "hello")];
-    let odd = r#"[ {"function": {"name":"x", "parameters": {"b":1.0, "a":1e2}}, "type":"function"} ]"#;
+    let odd = r#"{"b":1.0,   "a":1e2, "type": "object"}"#;
+    let tool = ToolDefinition {
+        name: "x".into(),
+        description: "y".into(),
+        takes_arguments: false,
+        input_schema: RawValue::from_string(odd.into()).unwrap().into(),
+    };
+    let tools = ToolBlock::new(WIRE, vec![tool]);
     let mut request = Request::new(&messages);
-    request.tools =
-        toolrack_agent::ToolArray::new(serde_json::value::RawValue::from_string(odd.into()).unwrap().into(), 1);
+    request.tools = Some(&tools);
     let _not_found = streamed(&*model, request).await;
     assert!(server.asked()[0].body.contains(odd), "{}", server.asked()[0].body);
     assert_eq!(server.last_body()["model"], "ft:gpt-4o:org::abc-high");

@@ -3,11 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::to_raw_value};
 use toolrack_agent::{
-    Delta, Message, Model, ModelError, Reply, Request, Role, ToolArray, ToolCallData,
-    model::{Key, ModelSettings, ToolDefinition, Wire},
+    Delta, Message, Model, ModelError, Reply, Request, Role, ToolCallData,
+    model::{Key, ModelSettings, Wire},
 };
+use toolrack_host::{ToolBlock, ToolDefinition};
 use toolrack_testkit::{FakeModel, model::Answer};
 
 /// A picture, as MCP has it: one red point.
@@ -118,19 +119,17 @@ pub(crate) async fn sent_to(
 }
 
 /// Two tools, one of them with nothing but a name.
-pub(crate) fn tools(wire: Wire) -> ToolArray {
-    let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
-    let weather = ToolDefinition {
-        name: "mcp__sky__weather".into(),
-        description: Some("The weather in a city".into()),
-        input_schema: schema,
+pub(crate) fn tools(wire: Wire) -> ToolBlock {
+    let tool = |name: &str, description: &str, schema: Value| ToolDefinition {
+        name: name.into(),
+        description: description.into(),
+        takes_arguments: schema["properties"].as_object().is_some_and(|all| !all.is_empty()),
+        input_schema: to_raw_value(&schema).unwrap().into(),
     };
-    let time = ToolDefinition {
-        name: "mcp__clock__now".into(),
-        description: None,
-        input_schema: json!({"type": "object", "properties": {}}),
-    };
-    ToolArray::of(&[weather, time], wire)
+    let city = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+    let weather = tool("mcp__sky__weather", "The weather in a city", city);
+    let now = tool("mcp__clock__now", "MCP tool from clock", json!({"type": "object", "properties": {}}));
+    ToolBlock::new(wire, vec![weather, now])
 }
 
 /// A call with one argument.
