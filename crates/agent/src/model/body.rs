@@ -161,13 +161,18 @@ pub(super) fn in_words(media: &Media<'_>) -> String {
     }
 }
 
-/// The text of a tool's result, with all its parts in words, and whether it failed.
-pub(super) fn result_in_words(message: &Message) -> Cow<'_, str> {
+/// The text of a tool's result, which says by itself that the call failed.
+pub(super) fn result_text(message: &Message) -> Cow<'_, str> {
     let is_told = || message.content.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("error"));
-    let mut text = match message.is_error && !is_told() {
+    match message.is_error && !is_told() {
         true => Cow::Owned(format!("Error: {}", message.content)),
         false => Cow::Borrowed(message.content.as_str()),
-    };
+    }
+}
+
+/// The same, with all its parts in words.
+pub(super) fn result_in_words(message: &Message) -> Cow<'_, str> {
+    let mut text = result_text(message);
     for part in &message.parts {
         let text = text.to_mut();
         if !text.is_empty() {

@@ -85,6 +85,11 @@ impl Draft {
         }
     }
 
+    /// Whether nothing was written in the text `at`.
+    pub(super) fn is_blank(&self, at: At) -> bool {
+        matches!(self.pieces.get(at.0), Some(Piece::Text { text, .. }) if text.is_empty())
+    }
+
     /// More text, in the last piece if that is one, without anything beside it.
     pub(super) fn text(&mut self, more: &str, told: &mut Told) -> Result<(), ModelErrorKind> {
         if more.is_empty() {
@@ -98,7 +103,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Something only the provider understands.
+    /// Something only the provider understands. What is `null` at the end is left out.
     pub(super) fn raw(&mut self, value: Value) -> Result<At, ModelErrorKind> {
         self.add(Piece::Raw(value))
     }
@@ -186,6 +191,7 @@ impl Draft {
                     calls.push(ToolCallData::from_text(call.id, call.name, &call.arguments));
                     blocks.push(Block::Call { with: call.with });
                 }
+                Piece::Raw(Value::Null) => {}
                 Piece::Raw(value) => {
                     is_plain = false;
                     blocks.push(Block::Raw(value));

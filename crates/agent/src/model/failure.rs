@@ -31,6 +31,8 @@ pub(super) struct Account {
     /// A stable word for it.
     pub(super) code: String,
     pub(super) message: String,
+    /// How long to wait, if that stands in the body (Gemini).
+    pub(super) wait: Option<Duration>,
 }
 
 /// `{"error": {…}}`, `{"error": "…"}`, `{"message": "…"}`, `{"detail": …}`, or a list of one of them (Gemini).
@@ -67,7 +69,9 @@ impl Account {
         if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
             message = format!("{message}: {raw}");
         }
-        Some(Self { code: code.unwrap_or_default().to_owned(), message })
+        let mut details = error.get("details").and_then(Value::as_array).into_iter().flatten();
+        let wait = details.find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s')).and_then(seconds);
+        Some(Self { code: code.unwrap_or_default().to_owned(), message, wait })
     }
 }
 
@@ -78,7 +82,7 @@ fn words_of(value: &Value) -> String {
 /// What an error status means, in the usual words.
 pub(super) fn judge(words: &Words<'_>) -> ModelErrorKind {
     let account = serde_json::from_slice::<Value>(words.body).ok().and_then(|value| Account::read(&value));
-    let account = account.unwrap_or_else(|| Account { code: String::new(), message: plain(words) });
+    let account = account.unwrap_or_else(|| Account { message: plain(words), ..Account::default() });
     told(words, &account)
 }
 
@@ -88,11 +92,15 @@ pub(super) fn told(words: &Words<'_>, account: &Account) -> ModelErrorKind {
     if is_overflow(words.status, account) {
         return ModelErrorKind::ContextOverflow { status: words.status, message };
     }
-    let retry_after = retry_after(words.headers);
+    let retry_after = retry_after(words.headers).or(account.wait);
     match words.status {
         None => {
             let code = (!account.code.is_empty()).then(|| quote(&account.code, words.key));
             ModelErrorKind::BrokenOff { code, message }
+        }
+        // Google says 400 to a wrong key.
+        Some(status @ 400) if message.to_lowercase().contains("api key not valid") => {
+            ModelErrorKind::Auth { status, message, advice: words.key_advice.to_owned() }
         }
         Some(status @ (401 | 403)) => ModelErrorKind::Auth { status, message, advice: words.key_advice.to_owned() },
         Some(429) => ModelErrorKind::RateLimited { retry_after, message },
@@ -149,7 +157,6 @@ fn is_overflow(status: Option<u16>, account: &Account) -> bool {
 /// How long the provider asks to wait: `retry-after-ms`, then `Retry-After` in seconds or as a date (RFC 9110, 10.2.3).
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
-    let seconds = |text: &str| text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     if let Some(wait) = text("retry-after-ms").and_then(seconds) {
         return Some(wait / 1_000);
     }
@@ -158,6 +165,10 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
         let at = DateTime::parse_from_rfc2822(value).ok()?;
         Some((at.with_timezone(&Utc) - Utc::now()).to_std().unwrap_or_default())
     })
+}
+
+fn seconds(text: &str) -> Option<Duration> {
+    text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }
 
 /// A body that is no JSON.

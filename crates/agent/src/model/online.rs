@@ -14,7 +14,7 @@ use super::{
     draft::{Draft, Told},
     error::{ModelError, ModelErrorKind},
     failure::{self, Account, Words},
-    openai_chat,
+    gemini, openai_chat, openai_responses,
     provider::Dialect,
     settings::ModelSettings,
     transport::{self, Attempts, Body, Failed, Transport},
@@ -132,7 +132,9 @@ pub(super) fn connect(settings: ModelSettings, dialect: Dialect) -> Result<Arc<d
     let settings = Arc::new(settings);
     let speak: Box<dyn Speak> = match settings.wire {
         Wire::Anthropic => Box::new(anthropic::Anthropic::new(settings.clone())),
-        _ => Box::new(openai_chat::OpenAiChat::new(settings.clone(), dialect)),
+        Wire::OpenAiChat => Box::new(openai_chat::OpenAiChat::new(settings.clone(), dialect)),
+        Wire::OpenAiResponses => Box::new(openai_responses::OpenAiResponses::new(settings.clone())),
+        Wire::Gemini => Box::new(gemini::Gemini::new(settings.clone())),
     };
     Ok(Arc::new(Online { name, settings, speak, transport: Arc::new(transport), base }))
 }

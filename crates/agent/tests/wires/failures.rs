@@ -11,7 +11,7 @@ use toolrack_testkit::{FakeModel, model::Answer};
 
 use crate::talk::{scripted, settings, streamed};
 
-const WIRES: [Wire; 2] = [Wire::OpenAiChat, Wire::Anthropic];
+const WIRES: [Wire; 4] = Wire::ALL;
 
 fn hello() -> [Message; 1] {
     [Message::new(Role::User, "hello")]
@@ -21,7 +21,17 @@ fn hello() -> [Message; 1] {
 fn beginning(wire: Wire) -> &'static str {
     match wire {
         Wire::Anthropic => r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"Hel"}}"#,
-        _ => r#"{"choices":[{"delta":{"content":"Hel"}}]}"#,
+        Wire::OpenAiChat => r#"{"choices":[{"delta":{"content":"Hel"}}]}"#,
+        Wire::OpenAiResponses => r#"{"type":"response.output_text.delta","output_index":0,"delta":"Hel"}"#,
+        Wire::Gemini => r#"{"candidates":[{"content":{"parts":[{"text":"Hel"}]}}]}"#,
+    }
+}
+
+/// More of it.
+fn more(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Anthropic => r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"l"}}"#,
+        other => beginning(other),
     }
 }
 
@@ -29,7 +39,9 @@ fn beginning(wire: Wire) -> &'static str {
 fn good(wire: Wire) -> Answer {
     let end = match wire {
         Wire::Anthropic => r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#,
-        _ => r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#,
+        Wire::OpenAiChat => r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#,
+        Wire::OpenAiResponses => r#"{"type":"response.completed","response":{"status":"completed","output":[]}}"#,
+        Wire::Gemini => r#"{"candidates":[{"finishReason":"STOP"}]}"#,
     };
     Answer::events([beginning(wire), end])
 }
@@ -146,6 +158,11 @@ async fn retry_after_is_obeyed_within_a_bound() {
     let (deltas, reply) = streamed(&*model, Request::new(&hello())).await;
     assert!(reply.is_ok());
     assert!(matches!(deltas[0], Delta::Retry { after, .. } if after == Duration::from_millis(50)), "{deltas:?}");
+    let delay =
+        json!([{"error": {"code": 429, "message": "x", "details": [{"@type": "RetryInfo", "retryDelay": "0.02s"}]}}]);
+    let (_server, model) = scripted("custom", Wire::Gemini, [Answer::json(429, &delay), good(Wire::Gemini)]).await;
+    let (deltas, _) = streamed(&*model, Request::new(&hello())).await;
+    assert!(matches!(deltas[0], Delta::Retry { after, .. } if after == Duration::from_millis(20)), "{deltas:?}");
     for (header, seconds) in [("3600", 3600), ("Fri, 01 Jan 2100 00:00:00 GMT", 1_000_000)] {
         let (server, model) = scripted("custom", Wire::OpenAiChat, [wait(header), good(Wire::OpenAiChat)]).await;
         let error = streamed(&*model, Request::new(&hello())).await.1.unwrap_err();
@@ -160,6 +177,9 @@ async fn no_credit_and_a_plain_no_are_not_tried_again() {
     let spent = json!({"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}});
     outcome(Wire::OpenAiChat, Answer::json(429, &spent)).await;
     outcome(Wire::Anthropic, Answer::json(500, &json!({"error": "x"})).header("x-should-retry", "false")).await;
+    let wrong =
+        json!({"error": {"code": 400, "message": "API key not valid. Please pass one.", "status": "INVALID_ARGUMENT"}});
+    assert_eq!(outcome(Wire::Gemini, Answer::json(400, &wrong)).await.code(), "MODEL_AUTH");
     outcome(Wire::Anthropic, Answer::json(501, &json!({"error": "x"}))).await;
 }
 
@@ -237,11 +257,7 @@ async fn a_stream_that_breaks_is_never_taken_for_an_answer() {
 #[tokio::test]
 async fn a_stream_without_an_end_is_ended() {
     for wire in WIRES {
-        let more = match wire {
-            Wire::Anthropic => r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"l"}}"#,
-            _ => r#"{"choices":[{"delta":{"content":"l"}}]}"#,
-        };
-        let endless = || Answer::events([beginning(wire)]).then_for_ever(more);
+        let endless = || Answer::events([beginning(wire)]).then_for_ever(more(wire));
         let error = broken(wire, endless(), |settings| settings.bounds.response_bytes = 100_000).await;
         assert_eq!(error.to_string(), "custom/some-model: the answer is larger than 100000 bytes (max_response_bytes)");
         let error = broken(wire, endless(), |settings| settings.bounds.total = Duration::from_millis(200)).await;

@@ -4,5 +4,7 @@
 
 mod anthropic;
 mod failures;
+mod gemini;
 mod openai_chat;
+mod openai_responses;
 mod talk;
