@@ -9,10 +9,12 @@ mod draft;
 mod error;
 mod failure;
 mod gemini;
+pub mod local;
 mod online;
 mod openai_chat;
 mod openai_responses;
 pub mod provider;
+mod scripted;
 mod settings;
 mod transport;
 
@@ -24,6 +26,7 @@ use serde_json::{Map, Value};
 use toolrack_host::ToolBlock;
 
 pub use error::{ModelError, ModelErrorKind};
+pub use scripted::{AskedModel, BadScript, Scripted};
 pub use settings::{Bounds, Key, ModelSettings, Price};
 pub use toolrack_host::Wire;
 

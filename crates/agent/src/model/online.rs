@@ -119,7 +119,7 @@ pub(super) fn connect(settings: ModelSettings, dialect: Dialect) -> Result<Arc<d
     let name = settings.name();
     let base = base_url(&settings)?;
     let transport = Transport {
-        client: transport::client(settings.bounds.connect)?,
+        client: transport::client(settings.bounds.connect, &base)?,
         model: name.clone(),
         headers: headers(&settings, &base)?,
         key: settings.key.clone(),

@@ -189,3 +189,57 @@ impl Selector {
         settings
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_slash_of_a_selector_counts() {
+        let selected = |text: &str| text.parse::<Selector>().map(|s| (s.provider, s.model)).map_err(|e| e.to_string());
+        let pair = |provider: &str, model: &str| Ok((provider.to_owned(), model.to_owned()));
+        assert_eq!(selected("openrouter/anthropic/claude-opus-5"), pair("openrouter", "anthropic/claude-opus-5"));
+        assert_eq!(selected(" ollama/qwen3:8b "), pair("ollama", "qwen3:8b"));
+        assert_eq!(selected("anthropic"), pair("anthropic", "claude-sonnet-5-5"));
+        assert_eq!(selected("custom/x"), pair("custom", "x"));
+        assert_eq!(selected("ollama"), Err("which model of ollama? write ollama/model".into()));
+        assert_eq!(selected("custom/"), Err("which model of custom? write custom/model".into()));
+        let unknown = selected("gpt\u{1b}-5").unwrap_err();
+        assert!(unknown.starts_with("`gpt\\u{1b}-5` names no provider; write provider/model with one of anthropic, "));
+    }
+
+    #[test]
+    fn an_address_of_ones_own_speaks_chat_unless_it_is_anthropics() {
+        let wire = |text: &str, url| text.parse::<Selector>().unwrap().settings(url, None).wire;
+        assert_eq!(wire("openai/gpt-6-sol", None), Wire::OpenAiResponses);
+        assert_eq!(wire("openai/gpt-6-sol", Some("http://127.0.0.1:9")), Wire::OpenAiChat);
+        assert_eq!(wire("custom/m", Some("http://127.0.0.1:9")), Wire::OpenAiChat);
+        assert_eq!(wire("anthropic/m", Some("http://127.0.0.1:9")), Wire::Anthropic);
+    }
+
+    #[test]
+    fn a_known_model_has_size_and_price_with_or_without_a_date() {
+        let settings = |text: &str, url| text.parse::<Selector>().unwrap().settings(url, None);
+        let known = settings("anthropic/claude-haiku-4-5-20251001", None);
+        assert_eq!((known.context_tokens, known.max_tokens), (Some(200_000), Some(32_000)));
+        let mut usage = crate::Usage::default();
+        (usage.input, usage.cached_read, usage.cache_write, usage.output) = (1_000_000, 500_000, 100_000, 10_000);
+        let cost = known.price.unwrap().of(&usage);
+        assert!((cost - (0.4 + 0.05 + 0.125 + 0.05)).abs() < 1e-9, "{cost}");
+        assert_eq!(settings("anthropic/claude-haiku-4-5", Some("http://127.0.0.1:9")).price, None, "whose price?");
+        assert_eq!(settings("openai/gpt-5-mini", None).price.unwrap().input, 0.25, "not that of gpt-5");
+        let unknown = settings("openai/gpt-5-turbo", None);
+        assert_eq!((unknown.context_tokens, unknown.price), (None, None));
+    }
+
+    #[test]
+    fn every_default_model_is_known() {
+        for provider in &PROVIDERS {
+            if let Some(model) = provider.default_model {
+                assert!(KnownModel::find(provider.name, model).is_some(), "{}/{model}", provider.name);
+            }
+            assert!(provider.base_url.parse::<url::Url>().is_ok());
+            assert_eq!(provider.key_variable.is_none(), provider.is_local(), "{}", provider.name);
+        }
+    }
+}

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use rand::Rng;
 use reqwest::{Client, Response, redirect};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use url::Url;
+use url::{Host, Url};
 
 use super::{
     error::{ModelError, ModelErrorKind},
@@ -40,9 +40,17 @@ pub(super) struct Transport {
     pub(super) key_advice: String,
 }
 
-/// A client for models: no redirects, which would carry the key elsewhere.
-pub(super) fn client(connect: Duration) -> Result<Client, String> {
-    Client::builder()
+/// A client for models: no redirects, which would carry the key elsewhere; and to this machine no proxy, which would see
+/// every prompt.
+pub(super) fn client(connect: Duration, base: &Url) -> Result<Client, String> {
+    let is_here = match base.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    let builder = if is_here { Client::builder().no_proxy() } else { Client::builder() };
+    builder
         .connect_timeout(connect)
         .redirect(redirect::Policy::none())
         .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")))

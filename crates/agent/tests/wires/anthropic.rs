@@ -5,7 +5,7 @@ use toolrack_agent::{
 };
 use toolrack_testkit::model::Answer;
 
-use crate::talk::{PICTURE, conversation, heard, pretty, scripted, sent, streamed, tools};
+use crate::talk::{PICTURE, conversation, heard, lines, pretty, scripted, sent, streamed, tools};
 
 const WIRE: Wire = Wire::Anthropic;
 const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
@@ -18,187 +18,24 @@ async fn a_whole_conversation_is_sent_as_messages_want_it() {
     request.system = Some("You are a guide.");
     request.tools = Some(&tools);
     request.temperature = Some(0.5);
-    insta::assert_snapshot!(pretty(&sent(NO_CHANGE, WIRE, request).await), @r#"
-    {
-      "max_tokens": 8192,
-      "messages": [
-        {
-          "content": [
-            {
-              "text": "What is this, and how is the weather there?",
-              "type": "text"
-            },
-            {
-              "source": {
-                "data": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==",
-                "media_type": "image/png",
-                "type": "base64"
-              },
-              "type": "image"
-            }
-          ],
-          "role": "user"
-        },
-        {
-          "content": [
-            {
-              "text": "Let me see.",
-              "type": "text"
-            },
-            {
-              "id": "call_a",
-              "input": {
-                "city": "Bern"
-              },
-              "name": "mcp__sky__weather",
-              "type": "tool_use"
-            },
-            {
-              "id": "call_b",
-              "input": {
-                "city": "Atlantis"
-              },
-              "name": "mcp__sky__weather",
-              "type": "tool_use"
-            }
-          ],
-          "role": "assistant"
-        },
-        {
-          "content": [
-            {
-              "content": [
-                {
-                  "text": "sunny",
-                  "type": "text"
-                },
-                {
-                  "source": {
-                    "data": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==",
-                    "media_type": "image/png",
-                    "type": "base64"
-                  },
-                  "type": "image"
-                }
-              ],
-              "tool_use_id": "call_a",
-              "type": "tool_result"
-            },
-            {
-              "content": [
-                {
-                  "text": "no such city",
-                  "type": "text"
-                }
-              ],
-              "is_error": true,
-              "tool_use_id": "call_b",
-              "type": "tool_result"
-            },
-            {
-              "source": {
-                "data": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==",
-                "media_type": "image/png",
-                "type": "base64"
-              },
-              "type": "image"
-            }
-          ],
-          "role": "user"
-        },
-        {
-          "content": [
-            {
-              "id": "call_c",
-              "input": {},
-              "name": "mcp__clock__now",
-              "type": "tool_use"
-            }
-          ],
-          "role": "assistant"
-        },
-        {
-          "content": [
-            {
-              "cache_control": {
-                "type": "ephemeral"
-              },
-              "content": [
-                {
-                  "text": "the arguments are no JSON",
-                  "type": "text"
-                }
-              ],
-              "is_error": true,
-              "tool_use_id": "call_c",
-              "type": "tool_result"
-            }
-          ],
-          "role": "user"
-        },
-        {
-          "content": [
-            {
-              "text": "It is sunny in Bern.",
-              "type": "text"
-            }
-          ],
-          "role": "assistant"
-        },
-        {
-          "content": [
-            {
-              "cache_control": {
-                "type": "ephemeral"
-              },
-              "text": "Thanks!",
-              "type": "text"
-            }
-          ],
-          "role": "user"
-        }
-      ],
-      "model": "some-model",
-      "stream": true,
-      "system": [
-        {
-          "cache_control": {
-            "type": "ephemeral"
-          },
-          "text": "You are a guide.\n\nBe brief.",
-          "type": "text"
-        }
-      ],
-      "temperature": 0.5,
-      "tools": [
-        {
-          "description": "The weather in a city",
-          "input_schema": {
-            "properties": {
-              "city": {
-                "type": "string"
-              }
-            },
-            "required": [
-              "city"
-            ],
-            "type": "object"
-          },
-          "name": "mcp__sky__weather"
-        },
-        {
-          "cache_control": {
-            "type": "ephemeral"
-          },
-          "description": "MCP tool from clock",
-          "input_schema": {
-            "properties": {},
-            "type": "object"
-          },
-          "name": "mcp__clock__now"
-        }
-      ]
-    }
+    insta::assert_snapshot!(lines(&sent(NO_CHANGE, WIRE, request).await), @r#"
+    max_tokens: 8192
+    messages:
+    - {"content":[{"text":"What is this, and how is the weather there?","type":"text"},{"source":{"data":"iVBORw0KGgo=","media_type":"image/png","type":"base64"},"type":"image"}],"role":"user"}
+    - {"content":[{"text":"Let me see.","type":"text"},{"id":"call_a","input":{"city":"Bern"},"name":"mcp__sky__weather","type":"tool_use"},{"id":"call_b","input":{"city":"Atlantis"},"name":"mcp__sky__weather","type":"tool_use"}],"role":"assistant"}
+    - {"content":[{"content":[{"text":"sunny","type":"text"},{"source":{"data":"iVBORw0KGgo=","media_type":"image/png","type":"base64"},"type":"image"}],"tool_use_id":"call_a","type":"tool_result"},{"content":[{"text":"no such city","type":"text"}],"is_error":true,"tool_use_id":"call_b","type":"tool_result"},{"source":{"data":"iVBORw0KGgo=","media_type":"image/png","type":"base64"},"type":"image"}],"role":"user"}
+    - {"content":[{"id":"call_c","input":{},"name":"mcp__clock__now","type":"tool_use"}],"role":"assistant"}
+    - {"content":[{"cache_control":{"type":"ephemeral"},"content":[{"text":"the arguments are no JSON","type":"text"}],"is_error":true,"tool_use_id":"call_c","type":"tool_result"}],"role":"user"}
+    - {"content":[{"text":"It is sunny in Bern.","type":"text"}],"role":"assistant"}
+    - {"content":[{"cache_control":{"type":"ephemeral"},"text":"Thanks!","type":"text"}],"role":"user"}
+    model: "some-model"
+    stream: true
+    system:
+    - {"cache_control":{"type":"ephemeral"},"text":"You are a guide.\n\nBe brief.","type":"text"}
+    temperature: 0.5
+    tools:
+    - {"description":"The weather in a city","input_schema":{"properties":{"city":{"type":"string"}},"required":["city"],"type":"object"},"name":"mcp__sky__weather"}
+    - {"cache_control":{"type":"ephemeral"},"description":"MCP tool from clock","input_schema":{"properties":{},"type":"object"},"name":"mcp__clock__now"}
     "#);
 }
 
@@ -251,7 +88,7 @@ async fn ids_and_parts_that_it_would_refuse_are_sent_otherwise() {
       {
         "content": [
           {
-            "text": "[a picture, image/bmp, 72 bytes: it cannot be shown to this model]",
+            "text": "[a picture, image/bmp, 9 bytes: it cannot be shown to this model]",
             "type": "text"
           },
           {

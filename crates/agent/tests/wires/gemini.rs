@@ -5,7 +5,7 @@ use toolrack_agent::{
 };
 use toolrack_testkit::model::Answer;
 
-use crate::talk::{conversation, heard, pretty, scripted, sent, streamed, tools};
+use crate::talk::{conversation, heard, lines, pretty, scripted, sent, streamed, tools};
 
 const WIRE: Wire = Wire::Gemini;
 const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
@@ -21,163 +21,19 @@ async fn a_whole_conversation_is_sent_as_generate_content_wants_it() {
     request.max_tokens = Some(500);
     request.temperature = Some(0.5);
     request.extra_body = extra.as_object();
-    insta::assert_snapshot!(pretty(&sent(NO_CHANGE, WIRE, request).await), @r#"
-    {
-      "contents": [
-        {
-          "parts": [
-            {
-              "text": "What is this, and how is the weather there?"
-            },
-            {
-              "inlineData": {
-                "data": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==",
-                "mimeType": "image/png"
-              }
-            }
-          ],
-          "role": "user"
-        },
-        {
-          "parts": [
-            {
-              "text": "Let me see."
-            },
-            {
-              "functionCall": {
-                "args": {
-                  "city": "Bern"
-                },
-                "name": "mcp__sky__weather"
-              },
-              "thoughtSignature": "skip_thought_signature_validator"
-            },
-            {
-              "functionCall": {
-                "args": {
-                  "city": "Atlantis"
-                },
-                "name": "mcp__sky__weather"
-              }
-            }
-          ],
-          "role": "model"
-        },
-        {
-          "parts": [
-            {
-              "functionResponse": {
-                "name": "mcp__sky__weather",
-                "response": {
-                  "result": "sunny"
-                }
-              }
-            },
-            {
-              "functionResponse": {
-                "name": "mcp__sky__weather",
-                "response": {
-                  "error": "no such city"
-                }
-              }
-            },
-            {
-              "inlineData": {
-                "data": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==",
-                "mimeType": "image/png"
-              }
-            },
-            {
-              "inlineData": {
-                "data": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==",
-                "mimeType": "image/png"
-              }
-            }
-          ],
-          "role": "user"
-        },
-        {
-          "parts": [
-            {
-              "functionCall": {
-                "args": {},
-                "name": "mcp__clock__now"
-              },
-              "thoughtSignature": "skip_thought_signature_validator"
-            }
-          ],
-          "role": "model"
-        },
-        {
-          "parts": [
-            {
-              "functionResponse": {
-                "name": "mcp__clock__now",
-                "response": {
-                  "error": "the arguments are no JSON"
-                }
-              }
-            }
-          ],
-          "role": "user"
-        },
-        {
-          "parts": [
-            {
-              "text": "It is sunny in Bern."
-            }
-          ],
-          "role": "model"
-        },
-        {
-          "parts": [
-            {
-              "text": "Thanks!"
-            }
-          ],
-          "role": "user"
-        }
-      ],
-      "generationConfig": {
-        "maxOutputTokens": 500,
-        "temperature": 0.5,
-        "thinkingConfig": {
-          "includeThoughts": true
-        }
-      },
-      "systemInstruction": {
-        "parts": [
-          {
-            "text": "You are a guide.\n\nBe brief."
-          }
-        ]
-      },
-      "tools": [
-        {
-          "functionDeclarations": [
-            {
-              "description": "The weather in a city",
-              "name": "mcp__sky__weather",
-              "parameters": {
-                "properties": {
-                  "city": {
-                    "type": "string"
-                  }
-                },
-                "required": [
-                  "city"
-                ],
-                "type": "object"
-              }
-            },
-            {
-              "description": "MCP tool from clock",
-              "name": "mcp__clock__now"
-            }
-          ]
-        }
-      ]
-    }
+    insta::assert_snapshot!(lines(&sent(NO_CHANGE, WIRE, request).await), @r#"
+    contents:
+    - {"parts":[{"text":"What is this, and how is the weather there?"},{"inlineData":{"data":"iVBORw0KGgo=","mimeType":"image/png"}}],"role":"user"}
+    - {"parts":[{"text":"Let me see."},{"functionCall":{"args":{"city":"Bern"},"name":"mcp__sky__weather"},"thoughtSignature":"skip_thought_signature_validator"},{"functionCall":{"args":{"city":"Atlantis"},"name":"mcp__sky__weather"}}],"role":"model"}
+    - {"parts":[{"functionResponse":{"name":"mcp__sky__weather","response":{"result":"sunny"}}},{"functionResponse":{"name":"mcp__sky__weather","response":{"error":"no such city"}}},{"inlineData":{"data":"iVBORw0KGgo=","mimeType":"image/png"}},{"inlineData":{"data":"iVBORw0KGgo=","mimeType":"image/png"}}],"role":"user"}
+    - {"parts":[{"functionCall":{"args":{},"name":"mcp__clock__now"},"thoughtSignature":"skip_thought_signature_validator"}],"role":"model"}
+    - {"parts":[{"functionResponse":{"name":"mcp__clock__now","response":{"error":"the arguments are no JSON"}}}],"role":"user"}
+    - {"parts":[{"text":"It is sunny in Bern."}],"role":"model"}
+    - {"parts":[{"text":"Thanks!"}],"role":"user"}
+    generationConfig: {"maxOutputTokens":500,"temperature":0.5,"thinkingConfig":{"includeThoughts":true}}
+    systemInstruction: {"parts":[{"text":"You are a guide.\n\nBe brief."}]}
+    tools:
+    - {"functionDeclarations":[{"description":"The weather in a city","name":"mcp__sky__weather","parameters":{"properties":{"city":{"type":"string"}},"required":["city"],"type":"object"}},{"description":"MCP tool from clock","name":"mcp__clock__now"}]}
     "#);
 }
 

@@ -5,6 +5,7 @@
 mod anthropic;
 mod failures;
 mod gemini;
+mod local;
 mod openai_chat;
 mod openai_responses;
 mod talk;

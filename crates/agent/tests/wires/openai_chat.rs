@@ -6,7 +6,7 @@ use toolrack_agent::{
 use toolrack_host::{ToolBlock, ToolDefinition};
 use toolrack_testkit::{FakeModel, model::Answer};
 
-use crate::talk::{conversation, heard, pretty, scripted, sent, sent_to, settings, streamed, tools};
+use crate::talk::{conversation, heard, lines, scripted, sent, sent_to, settings, streamed, tools};
 
 const WIRE: Wire = Wire::OpenAiChat;
 const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
@@ -20,127 +20,25 @@ async fn a_whole_conversation_is_sent_as_chat_completions_want_it() {
     request.tools = Some(&tools);
     request.max_tokens = Some(500);
     request.temperature = Some(0.5);
-    insta::assert_snapshot!(pretty(&sent(NO_CHANGE, WIRE, request).await), @r#"
-    {
-      "max_tokens": 500,
-      "messages": [
-        {
-          "content": "You are a guide.\n\nBe brief.",
-          "role": "system"
-        },
-        {
-          "content": [
-            {
-              "text": "What is this, and how is the weather there?",
-              "type": "text"
-            },
-            {
-              "image_url": {
-                "url": "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
-              },
-              "type": "image_url"
-            }
-          ],
-          "role": "user"
-        },
-        {
-          "content": "Let me see.",
-          "role": "assistant",
-          "tool_calls": [
-            {
-              "function": {
-                "arguments": "{\"city\":\"Bern\"}",
-                "name": "mcp__sky__weather"
-              },
-              "id": "call_a",
-              "type": "function"
-            },
-            {
-              "function": {
-                "arguments": "{\"city\":\"Atlantis\"}",
-                "name": "mcp__sky__weather"
-              },
-              "id": "call_b",
-              "type": "function"
-            }
-          ]
-        },
-        {
-          "content": "sunny\n[a picture, image/png, 72 bytes: it cannot be shown to this model]",
-          "role": "tool",
-          "tool_call_id": "call_a"
-        },
-        {
-          "content": "Error: no such city\n[a picture, image/png, 72 bytes: it cannot be shown to this model]",
-          "role": "tool",
-          "tool_call_id": "call_b"
-        },
-        {
-          "content": null,
-          "role": "assistant",
-          "tool_calls": [
-            {
-              "function": {
-                "arguments": "{}",
-                "name": "mcp__clock__now"
-              },
-              "id": "call_c",
-              "type": "function"
-            }
-          ]
-        },
-        {
-          "content": "Error: the arguments are no JSON",
-          "role": "tool",
-          "tool_call_id": "call_c"
-        },
-        {
-          "content": "It is sunny in Bern.",
-          "role": "assistant"
-        },
-        {
-          "content": "Thanks!",
-          "role": "user"
-        }
-      ],
-      "model": "some-model",
-      "stream": true,
-      "stream_options": {
-        "include_usage": true
-      },
-      "temperature": 0.5,
-      "tools": [
-        {
-          "function": {
-            "description": "The weather in a city",
-            "name": "mcp__sky__weather",
-            "parameters": {
-              "properties": {
-                "city": {
-                  "type": "string"
-                }
-              },
-              "required": [
-                "city"
-              ],
-              "type": "object"
-            }
-          },
-          "type": "function"
-        },
-        {
-          "function": {
-            "description": "MCP tool from clock",
-            "name": "mcp__clock__now",
-            "parameters": {
-              "properties": {},
-              "type": "object"
-            }
-          },
-          "type": "function"
-        }
-      ]
-    }
+    insta::assert_snapshot!(lines(&sent(NO_CHANGE, WIRE, request).await), @r#"
+    max_tokens: 500
+    messages:
+    - {"content":"You are a guide.\n\nBe brief.","role":"system"}
+    - {"content":[{"text":"What is this, and how is the weather there?","type":"text"},{"image_url":{"url":"data:image/png;base64,iVBORw0KGgo="},"type":"image_url"}],"role":"user"}
+    - {"content":"Let me see.","role":"assistant","tool_calls":[{"function":{"arguments":"{\"city\":\"Bern\"}","name":"mcp__sky__weather"},"id":"call_a","type":"function"},{"function":{"arguments":"{\"city\":\"Atlantis\"}","name":"mcp__sky__weather"},"id":"call_b","type":"function"}]}
+    - {"content":"sunny\n[a picture, image/png, 9 bytes: it cannot be shown to this model]","role":"tool","tool_call_id":"call_a"}
+    - {"content":"Error: no such city\n[a picture, image/png, 9 bytes: it cannot be shown to this model]","role":"tool","tool_call_id":"call_b"}
+    - {"content":null,"role":"assistant","tool_calls":[{"function":{"arguments":"{}","name":"mcp__clock__now"},"id":"call_c","type":"function"}]}
+    - {"content":"Error: the arguments are no JSON","role":"tool","tool_call_id":"call_c"}
+    - {"content":"It is sunny in Bern.","role":"assistant"}
+    - {"content":"Thanks!","role":"user"}
+    model: "some-model"
+    stream: true
+    stream_options: {"include_usage":true}
+    temperature: 0.5
+    tools:
+    - {"function":{"description":"The weather in a city","name":"mcp__sky__weather","parameters":{"properties":{"city":{"type":"string"}},"required":["city"],"type":"object"}},"type":"function"}
+    - {"function":{"description":"MCP tool from clock","name":"mcp__clock__now","parameters":{"properties":{},"type":"object"}},"type":"function"}
     "#);
 }
 

@@ -5,7 +5,7 @@ use toolrack_agent::{
 };
 use toolrack_testkit::model::Answer;
 
-use crate::talk::{conversation, heard, pretty, scripted, sent, streamed, tools};
+use crate::talk::{conversation, heard, lines, pretty, scripted, sent, streamed, tools};
 
 const WIRE: Wire = Wire::OpenAiResponses;
 const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
@@ -19,147 +19,29 @@ async fn a_whole_conversation_is_sent_as_responses_wants_it() {
     request.tools = Some(&tools);
     request.max_tokens = Some(500);
     request.temperature = Some(0.5);
-    insta::assert_snapshot!(pretty(&sent(NO_CHANGE, WIRE, request).await), @r#"
-    {
-      "include": [
-        "reasoning.encrypted_content"
-      ],
-      "input": [
-        {
-          "content": [
-            {
-              "text": "What is this, and how is the weather there?",
-              "type": "input_text"
-            },
-            {
-              "detail": "auto",
-              "image_url": "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==",
-              "type": "input_image"
-            }
-          ],
-          "role": "user",
-          "type": "message"
-        },
-        {
-          "content": [
-            {
-              "text": "Let me see.",
-              "type": "output_text"
-            }
-          ],
-          "role": "assistant",
-          "type": "message"
-        },
-        {
-          "arguments": "{\"city\":\"Bern\"}",
-          "call_id": "call_a",
-          "name": "mcp__sky__weather",
-          "type": "function_call"
-        },
-        {
-          "arguments": "{\"city\":\"Atlantis\"}",
-          "call_id": "call_b",
-          "name": "mcp__sky__weather",
-          "type": "function_call"
-        },
-        {
-          "call_id": "call_a",
-          "output": [
-            {
-              "text": "sunny",
-              "type": "input_text"
-            },
-            {
-              "detail": "auto",
-              "image_url": "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==",
-              "type": "input_image"
-            }
-          ],
-          "type": "function_call_output"
-        },
-        {
-          "call_id": "call_b",
-          "output": [
-            {
-              "text": "Error: no such city",
-              "type": "input_text"
-            },
-            {
-              "detail": "auto",
-              "image_url": "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==",
-              "type": "input_image"
-            }
-          ],
-          "type": "function_call_output"
-        },
-        {
-          "arguments": "{}",
-          "call_id": "call_c",
-          "name": "mcp__clock__now",
-          "type": "function_call"
-        },
-        {
-          "call_id": "call_c",
-          "output": "Error: the arguments are no JSON",
-          "type": "function_call_output"
-        },
-        {
-          "content": [
-            {
-              "text": "It is sunny in Bern.",
-              "type": "output_text"
-            }
-          ],
-          "role": "assistant",
-          "type": "message"
-        },
-        {
-          "content": [
-            {
-              "text": "Thanks!",
-              "type": "input_text"
-            }
-          ],
-          "role": "user",
-          "type": "message"
-        }
-      ],
-      "instructions": "You are a guide.\n\nBe brief.",
-      "max_output_tokens": 500,
-      "model": "some-model",
-      "store": false,
-      "stream": true,
-      "temperature": 0.5,
-      "tools": [
-        {
-          "description": "The weather in a city",
-          "name": "mcp__sky__weather",
-          "parameters": {
-            "properties": {
-              "city": {
-                "type": "string"
-              }
-            },
-            "required": [
-              "city"
-            ],
-            "type": "object"
-          },
-          "strict": false,
-          "type": "function"
-        },
-        {
-          "description": "MCP tool from clock",
-          "name": "mcp__clock__now",
-          "parameters": {
-            "properties": {},
-            "type": "object"
-          },
-          "strict": false,
-          "type": "function"
-        }
-      ]
-    }
+    insta::assert_snapshot!(lines(&sent(NO_CHANGE, WIRE, request).await), @r#"
+    include:
+    - "reasoning.encrypted_content"
+    input:
+    - {"content":[{"text":"What is this, and how is the weather there?","type":"input_text"},{"detail":"auto","image_url":"data:image/png;base64,iVBORw0KGgo=","type":"input_image"}],"role":"user","type":"message"}
+    - {"content":[{"text":"Let me see.","type":"output_text"}],"role":"assistant","type":"message"}
+    - {"arguments":"{\"city\":\"Bern\"}","call_id":"call_a","name":"mcp__sky__weather","type":"function_call"}
+    - {"arguments":"{\"city\":\"Atlantis\"}","call_id":"call_b","name":"mcp__sky__weather","type":"function_call"}
+    - {"call_id":"call_a","output":[{"text":"sunny","type":"input_text"},{"detail":"auto","image_url":"data:image/png;base64,iVBORw0KGgo=","type":"input_image"}],"type":"function_call_output"}
+    - {"call_id":"call_b","output":[{"text":"Error: no such city","type":"input_text"},{"detail":"auto","image_url":"data:image/png;base64,iVBORw0KGgo=","type":"input_image"}],"type":"function_call_output"}
+    - {"arguments":"{}","call_id":"call_c","name":"mcp__clock__now","type":"function_call"}
+    - {"call_id":"call_c","output":"Error: the arguments are no JSON","type":"function_call_output"}
+    - {"content":[{"text":"It is sunny in Bern.","type":"output_text"}],"role":"assistant","type":"message"}
+    - {"content":[{"text":"Thanks!","type":"input_text"}],"role":"user","type":"message"}
+    instructions: "You are a guide.\n\nBe brief."
+    max_output_tokens: 500
+    model: "some-model"
+    store: false
+    stream: true
+    temperature: 0.5
+    tools:
+    - {"description":"The weather in a city","name":"mcp__sky__weather","parameters":{"properties":{"city":{"type":"string"}},"required":["city"],"type":"object"},"strict":false,"type":"function"}
+    - {"description":"MCP tool from clock","name":"mcp__clock__now","parameters":{"properties":{},"type":"object"},"strict":false,"type":"function"}
     "#);
 }
 

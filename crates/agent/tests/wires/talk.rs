@@ -11,9 +11,8 @@ use toolrack_agent::{
 use toolrack_host::{ToolBlock, ToolDefinition};
 use toolrack_testkit::{FakeModel, model::Answer};
 
-/// A picture, as MCP has it: one red point.
-pub(crate) const PICTURE: &str =
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==";
+/// A picture, as MCP has it; the beginning of one.
+pub(crate) const PICTURE: &str = "iVBORw0KGgo=";
 
 /// Settings for a scripted model that is not waited for.
 pub(crate) fn settings(server: &FakeModel, provider: &str, wire: Wire) -> ModelSettings {
@@ -96,6 +95,21 @@ fn in_words(delta: &Delta) -> String {
 
 pub(crate) fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap()
+}
+
+/// A body, each of its members on a line, and each element of its lists.
+pub(crate) fn lines(body: &Value) -> String {
+    let mut lines = Vec::new();
+    for (name, value) in body.as_object().unwrap() {
+        match value.as_array() {
+            Some(list) => {
+                lines.push(format!("{name}:"));
+                lines.extend(list.iter().map(|element| format!("- {element}")));
+            }
+            None => lines.push(format!("{name}: {value}")),
+        }
+    }
+    lines.join("\n")
 }
 
 /// What one request becomes.
