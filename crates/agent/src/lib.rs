@@ -8,4 +8,4 @@ pub mod model;
 pub mod turn;
 
 pub use message::{Message, Role, ToolCallData};
-pub use model::{Delta, Model, ModelError, Reply, Request, Stop, ToolArray, Usage};
+pub use model::{Delta, Model, ModelError, Reply, Request, Stop, Usage};
