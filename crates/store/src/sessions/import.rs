@@ -2,7 +2,7 @@
 //!
 //! Synapse has a SQLite file with the tables `sessions` and `messages`. Its first schema knows nothing of tools; a second
 //! one adds the columns `tool_calls` and `tool_results`. Ids and times are text (UUIDs, RFC 3339). What columns there are
-//! is looked up, so that files of schemas before and after these can be read as well.
+//! is looked up, so that files of schemas before and after these can be read as well, and those of another Toolrack.
 
 use std::{
     fs::File,
@@ -43,6 +43,7 @@ const OF_MESSAGES: &[(&str, bool)] = &[
     ("tool_calls", true),
     ("tool_results", true),
     ("timestamp", true),
+    ("body", true),
 ];
 
 /// What an import brought.
@@ -77,6 +78,7 @@ struct OldMessage {
     tool_calls: Option<String>,
     tool_results: Option<String>,
     timestamp: Option<String>,
+    body: Option<String>,
 }
 
 /// A file of another program, opened for reading only.
@@ -132,7 +134,7 @@ impl Source {
             // What has no time was said right after what stands before it.
             at = moment(row.timestamp.as_deref()).unwrap_or(at);
             let mut message = NewMessage::new(role, row.content.unwrap_or_default());
-            (message.tool_calls, message.tool_results) = (row.tool_calls, row.tool_results);
+            (message.tool_calls, message.tool_results, message.body) = (row.tool_calls, row.tool_results, row.body);
             messages.push((at, id, message));
         }
         messages.sort_by_key(|(at, ..)| *at);
@@ -213,6 +215,8 @@ impl Store {
     /// Takes the sessions over that Synapse keeps in the file `path`, with or without the columns of its second schema.
     /// The file is only read. Ids stay, so that a session which is here already is not taken twice; where it went on
     /// there and not here, the rest is added. All of it is kept or nothing.
+    ///
+    /// The file may also be the database of another Toolrack; what its messages have cost is not taken over.
     ///
     /// # Errors
     /// [`StoreError::NoSessions`] when the file is not there or holds something else; others when it is in use, or when
