@@ -94,6 +94,7 @@ impl Source {
         let refused = |why: &str| StoreError::NoSessions { path: path.to_owned(), why: why.to_owned() };
         let is_alone = is_alone(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => refused("there is no such file"),
+            io::ErrorKind::InvalidInput => refused("it is no file"),
             kind => refused(&kind.to_string()),
         })?;
         let failed = |error| unreadable(path, error);
@@ -156,6 +157,10 @@ fn unreadable(path: &Path, error: sqlx::Error) -> StoreError {
 /// Whether nothing but the file itself has to be read: then it is read as if nobody could change it, because SQLite
 /// would otherwise put files of its own beside one in WAL mode. One that is not in that mode is locked while it is read.
 fn is_alone(path: &Path) -> io::Result<bool> {
+    // A pipe would be waited for.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     let mut header = Vec::new();
     File::open(path)?.take(20).read_to_end(&mut header)?;
     // Bytes 18 and 19 are 2 in WAL mode (<https://www.sqlite.org/fileformat.html#file_format_version_numbers>).
