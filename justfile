@@ -4,7 +4,7 @@
 default:
     @just --list
 
-# Everything CI does: install, check, fuzz, test.
+# Everything CI does: install, check, fuzz, count, test.
 all *ARGS:
     cargo xtask test {{ARGS}}
 
@@ -26,6 +26,10 @@ fuzz *ARGS:
 # Toolrack beside its peers, in one table.
 bench *ARGS:
     cargo xtask bench {{ARGS}}
+
+# What a call, a tool, a server and a cold start cost, against what was accepted: just steady --accept 'why'
+steady *ARGS:
+    cargo xtask steady {{ARGS}}
 
 # Licences, sources, forbidden dependencies.
 deny:

@@ -5,10 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toolrack_bench::{Row, Trouble};
+use toolrack_bench::{
+    Row, Trouble,
+    programs::{Server, beside},
+};
 
 use crate::{
-    rows::{Plan, Server, Work, beside},
+    rows::{Plan, Work},
     timed::Invocation,
 };
 

@@ -16,10 +16,10 @@ use nix::{
     sched::{CpuSet, sched_setaffinity},
     unistd::Pid,
 };
-use toolrack_bench::{Figures, Trouble};
+use toolrack_bench::{Figures, Trouble, programs::Server};
 
 use clients::Client;
-use rows::{Plan, Server};
+use rows::Plan;
 
 /// What every client measured for every row, round by round.
 type Measured = BTreeMap<(usize, usize), Vec<Figures>>;
@@ -67,7 +67,7 @@ fn run(options: &Options) -> Result<(), Trouble> {
         last.set(std::thread::available_parallelism()?.get() - 1)?;
         sched_setaffinity(Pid::from_raw(0), &last)?;
     }
-    let server = Server::start()?;
+    let server = Server::start(&[])?;
     let clients = clients::found()?;
     let plans = rows::plans();
     let unknown = options.only.iter().find(|word| {

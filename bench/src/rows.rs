@@ -1,13 +1,6 @@
-//! The rows of the table, and the server that they are measured against.
+//! The rows of the table.
 
-use std::{
-    env,
-    io::{BufRead, BufReader},
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-};
-
-use toolrack_bench::{Figures, Row, Trouble};
+use toolrack_bench::{Figures, Row};
 
 /// What a row is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,34 +64,4 @@ pub(crate) fn plans() -> Vec<Plan> {
         cold("cold-tools", "cold command line: tools", Work::ColdTools),
         cold("cold-call", "cold command line: call", Work::ColdCall),
     ]
-}
-
-/// The fast server over HTTP, for as long as this lives.
-#[derive(Debug)]
-pub(crate) struct Server {
-    child: Child,
-    pub(crate) url: String,
-}
-
-impl Server {
-    pub(crate) fn start() -> Result<Self, Trouble> {
-        let mut child = Command::new(beside("bench-server")?).arg("http").stdout(Stdio::piped()).spawn()?;
-        let stdout = child.stdout.take().ok_or("no stdout")?;
-        let mut url = String::new();
-        BufReader::new(stdout).read_line(&mut url)?;
-        Ok(Self { child, url: url.trim().to_owned() })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A program that was built with this one.
-pub(crate) fn beside(name: &str) -> Result<PathBuf, Trouble> {
-    let path = env::current_exe()?.with_file_name(name);
-    if path.exists() { Ok(path) } else { Err(format!("{} is not built", path.display()).into()) }
 }

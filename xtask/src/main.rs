@@ -7,12 +7,14 @@ use std::process::ExitCode;
 
 mod bench;
 mod check;
+mod debian;
 mod fuzz;
 mod packages;
 mod peers;
 mod report;
 mod run;
 mod shells;
+mod steady;
 mod test;
 mod tools;
 
@@ -29,6 +31,8 @@ Usage: cargo xtask <COMMAND>
                                  each target (or one) for N seconds (10), or one target on one input
   bench [ARGS]                   installs other people's clients into .cache/bench/, builds in release and measures them all;
                                  ARGS go to the benchmark
+  steady [--accept WHY]          allocations, connections, bytes kept and instructions, against bench/accepted.toml;
+                                 --accept writes down what has changed
   deny                           licences, sources and forbidden dependencies (installs cargo-deny if need be)
   help                           this
 ";
@@ -56,6 +60,10 @@ fn main() -> ExitCode {
         }
         ("bench", rest) => {
             bench::run(&mut report, rest);
+            Ok(())
+        }
+        ("steady", rest) => {
+            steady::run(&mut report, rest);
             Ok(())
         }
         ("deny", []) => {

@@ -1,6 +1,7 @@
 //! A fast server, written by hand: `bench-server stdio|http [--tools N] [--page N] [--start-delay-ms N] [--port N]`.
 //!
-//! It does no more than the protocol asks for, on one thread. `http` prints its URL and then serves.
+//! It does no more than the protocol asks for, on one thread. `http` prints its URL and then serves; `GET /accepted` tells how
+//! many connections it has accepted, those not counted that asked so.
 
 #![expect(clippy::print_stdout, reason = "it says where it listens")]
 
@@ -8,6 +9,10 @@ use std::{
     convert::Infallible,
     env,
     io::{self, Read, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -85,20 +90,30 @@ async fn http(options: Options) -> Result<(), Trouble> {
     let listener = TcpListener::bind(("127.0.0.1", options.port)).await?;
     println!("http://{}/mcp", listener.local_addr()?);
     let mut connections = JoinSet::new();
+    let accepted = Arc::new(AtomicU64::new(0));
     loop {
         let stream = tokio::select! {
             accepted = listener.accept() => accepted?.0,
             Some(_) = connections.join_next() => continue,
         };
         stream.set_nodelay(true)?;
-        let offer = options.offer;
-        let serve = service_fn(move |request| answer(request, offer));
+        accepted.fetch_add(1, Ordering::Relaxed);
+        let (offer, accepted) = (options.offer, accepted.clone());
+        let serve = service_fn(move |request| answer(request, offer, accepted.clone()));
         connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), serve));
     }
 }
 
-async fn answer(request: http::Request<Incoming>, offer: Offer) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(
+    request: http::Request<Incoming>,
+    offer: Offer,
+    accepted: Arc<AtomicU64>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
     let empty = |status| response(status, None, Bytes::new());
+    if request.uri().path() == "/accepted" {
+        let before = accepted.fetch_sub(1, Ordering::Relaxed) - 1;
+        return Ok(response(StatusCode::OK, Some("text/plain"), before.to_string().into()));
+    }
     if request.method() != Method::POST {
         // No standing stream, and nothing to end.
         let is_end = request.method() == Method::DELETE;

@@ -32,6 +32,9 @@ use crate::{
 /// How long a person waits before it is worth saying what for, and how often it is said anew.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// The program that watches over a stdio server.
+const SUPERVISOR: &str = "toolrack-supervisor";
+
 /// The variables that send HTTP through a proxy.
 const PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
 
@@ -292,7 +295,7 @@ impl World {
         let artifacts = ArtifactFolder::new(self.places.data().join("artifacts"), ArtifactBounds::default());
         let mut builder = Host::builder()
             .client("toolrack", env!("CARGO_PKG_VERSION"))
-            .supervisor(Supervisor::this_program())
+            .supervisor(supervisor())
             .resolver(Arc::<Interpolate>::clone(&self.secrets))
             .asker(self.terminal())
             .artifacts(Arc::new(artifacts));
@@ -360,6 +363,13 @@ pub(crate) fn built_in(folder: &Path) -> Desired {
     let mut spec = ServerSpec::native(server);
     spec.source = Source { scope: "built in".to_owned(), path: None };
     Desired::from([(name, spec)])
+}
+
+/// The small program that is built with this one, or this one where it is missing.
+fn supervisor() -> Supervisor {
+    let beside = std::env::current_exe().and_then(|program| std::fs::File::open(program.with_file_name(SUPERVISOR)));
+    let beside = beside.ok().filter(|file| file.metadata().is_ok_and(|metadata| metadata.is_file()));
+    beside.and_then(|file| Supervisor::in_file(file).ok()).unwrap_or_else(Supervisor::this_program)
 }
 
 /// The database of the person whose places these are.

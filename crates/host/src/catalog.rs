@@ -3,16 +3,23 @@
 //! It maps the model-visible name to server and tool, so that routing never parses a name. A run that pins a catalog
 //! keeps seeing the same tools under the same names, whatever servers do meanwhile.
 
+mod block;
+pub(crate) mod cleaned;
+#[cfg(test)]
+mod made;
 pub(crate) mod names;
 pub(crate) mod schema;
+mod selection;
 pub(crate) mod tokens;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Serialize;
 
+pub use block::{BlockKind, ToolBlock, ToolDefinition, Wire};
 pub use names::{BadNameStyle, NameCap, NameStyle};
 pub use schema::{Change, Cleaned, Provider, clean};
+pub use selection::Selection;
 
 use crate::{link::ListedTool, mcp::Tool, server::ToolSet, spec::ServerName, text};
 
@@ -28,6 +35,7 @@ pub struct Catalog {
     tools: BTreeMap<String, CatalogTool>,
     /// (server, tool) to model-visible name.
     by_pair: BTreeMap<(ServerName, String), String>,
+    blocks: block::Blocks,
 }
 
 /// A tool in the catalog.
@@ -109,6 +117,16 @@ impl Catalog {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&CatalogTool> {
         self.tools.get(name)
+    }
+
+    /// Tool definitions as a provider takes them, ordered by name. Made when a kind is first asked for (a few microseconds
+    /// for each tool, more for large schemas) and kept for whoever asks again, up to 16 kinds: that copies nothing.
+    ///
+    /// The tools that have not changed since an earlier catalog keep their cleaned schemas, and if none of the selected
+    /// has changed the bytes are the same.
+    #[must_use]
+    pub fn block(&self, kind: &BlockKind) -> Arc<ToolBlock> {
+        self.blocks.get(kind, || ToolBlock::of(self.tools.values(), kind))
     }
 
     /// The tool that people call so: `server/tool`, `server.tool` or a model-visible name.

@@ -41,7 +41,10 @@ pub use call::{
     Artifact, Call, CallError, CallErrorKind, ToolOutcome,
     gate::{AllowAll, Gate, GateRequest, Otherwise, Rules, Verdict},
 };
-pub use catalog::{BadNameStyle, Catalog, CatalogTool, Change, Cleaned, NameCap, NameStyle, Provider, Unknown, clean};
+pub use catalog::{
+    BadNameStyle, BlockKind, Catalog, CatalogTool, Change, Cleaned, NameCap, NameStyle, Provider, Selection, ToolBlock,
+    ToolDefinition, Unknown, Wire, clean,
+};
 pub use event::{CallEnd, Event};
 pub use glob::{BadGlob, Pattern, ToolFilter};
 pub use host::{Host, HostBuilder, ServerStatus, Why, WhyStep};
@@ -54,7 +57,7 @@ pub use link::{
     LinkError, OnProgress, RpcError,
     native::Native,
     supervisor,
-    validate::{Misfit, MisfitKind, SchemaProblem, Unfit, Validator},
+    validate::{Misfit, MisfitKind, SchemaProblem, Unfit, Validator, plainly_fits},
 };
 pub use mcp::{Content, Tool};
 pub use resolve::{Artifacts, ChildPlan, KeepError, Memory, ResolveError, Resolver, Verbatim};

@@ -45,6 +45,7 @@ mod shapes;
 #[cfg(test)]
 mod signals;
 #[cfg(test)]
+mod supervised;
 mod terminal;
 #[cfg(test)]
 mod trust;

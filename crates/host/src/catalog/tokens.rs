@@ -21,7 +21,8 @@ pub(crate) fn of_tool(tool: &Tool) -> usize {
     of_definition(&tool.name, tool.description.as_deref().unwrap_or_default(), tool.input_schema.get())
 }
 
-fn of_definition(name: &str, description: &str, schema: &str) -> usize {
+/// Estimates the tokens of a definition from its three values, the schema being JSON.
+pub(crate) fn of_definition(name: &str, description: &str, schema: &str) -> usize {
     [name, description, schema].into_iter().map(of_text).fold(FRAME, usize::saturating_add)
 }
 

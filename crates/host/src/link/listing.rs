@@ -15,7 +15,7 @@ use super::{
     param_headers::ParamHeaders,
     validate::{Misfits, Unfit, Validator},
 };
-use crate::{mcp::Tool, spec::Era};
+use crate::{catalog::cleaned::CleanedSchemas, mcp::Tool, spec::Era};
 
 const METHOD_NOT_FOUND: i64 = -32601;
 
@@ -25,20 +25,22 @@ pub(crate) struct ListedTool {
     pub(crate) tool: Tool,
     /// How its arguments go into headers (2026-07-28, Streamable HTTP).
     pub(crate) headers: ParamHeaders,
+    /// Its input schema as model providers take it.
+    pub(crate) cleaned: CleanedSchemas,
     /// Its output schema, compiled when it is first needed.
     validator: OnceLock<Result<Validator, String>>,
 }
 
-/// By what the server said of it.
+/// By what the server said of it, and how it is called. What was made of that is not looked at.
 impl PartialEq for ListedTool {
     fn eq(&self, other: &Self) -> bool {
-        self.tool == other.tool
+        self.tool == other.tool && self.headers == other.headers
     }
 }
 
 impl ListedTool {
-    fn new(tool: Tool, headers: ParamHeaders) -> Self {
-        Self { tool, headers, validator: OnceLock::new() }
+    pub(crate) fn new(tool: Tool, headers: ParamHeaders) -> Self {
+        Self { tool, headers, cleaned: CleanedSchemas::default(), validator: OnceLock::new() }
     }
 
     /// Checks structured content against the output schema. Takes its time: not for an async thread.

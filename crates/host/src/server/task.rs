@@ -214,7 +214,7 @@ impl Task {
                 self.warn(&format!("the tool {name} cannot be used: {why}"));
             }
         }
-        let tools = if same { before.tools } else { Arc::new(tools) };
+        let tools = if same { before.tools } else { Arc::new(tools.adopting(&before.tools)) };
         let count = tools.tools.len();
         self.publish(|snapshot| {
             snapshot.connected(link);

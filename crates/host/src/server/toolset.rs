@@ -1,6 +1,6 @@
 //! The tools of one server, as listed and filtered.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use crate::{
     catalog::tokens,
@@ -34,6 +34,20 @@ impl ToolSet {
             hidden: hidden.into_iter().map(|listed| listed.tool.name).collect(),
             quarantined: listed.quarantined,
         }
+    }
+
+    /// The same set, with the tools that are as they were in `before` taken from there: what was made of them since,
+    /// such as schemas for providers, is kept.
+    pub(crate) fn adopting(mut self, before: &Self) -> Self {
+        let known: HashMap<_, _> = before.tools.iter().map(|kept| (kept.0.tool.name.as_str(), kept)).collect();
+        for tool in &mut self.tools {
+            if let Some(kept) = known.get(tool.0.tool.name.as_str())
+                && kept.0 == tool.0
+            {
+                tool.clone_from(kept);
+            }
+        }
+        self
     }
 
     pub(crate) fn tokens(&self) -> usize {

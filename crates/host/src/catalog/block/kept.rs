@@ -1,0 +1,45 @@
+//! The blocks that were asked for, kept with their catalog.
+
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+
+use super::{BlockKind, ToolBlock};
+
+/// Most blocks that a catalog keeps; the one that was first asked for goes first. More kinds than this in use at the same
+/// time are slower, not wrong.
+const MOST: usize = 16;
+
+type Slot = Arc<OnceLock<Arc<ToolBlock>>>;
+
+/// Blocks by their kind. Readers never lock; two who ask for a new one at the same time get the same.
+#[derive(Debug, Default)]
+pub(in crate::catalog) struct Blocks(ArcSwap<Vec<(BlockKind, Slot)>>);
+
+impl Blocks {
+    /// The block of this kind; `build` makes it, once.
+    pub(in crate::catalog) fn get(&self, kind: &BlockKind, build: impl FnOnce() -> ToolBlock) -> Arc<ToolBlock> {
+        let found = find(&self.0.load(), kind);
+        let slot = found.unwrap_or_else(|| self.slot(kind));
+        slot.get_or_init(|| Arc::new(build())).clone()
+    }
+
+    fn slot(&self, kind: &BlockKind) -> Slot {
+        let fresh = Slot::default();
+        self.0.rcu(|kept| {
+            let mut kept = Vec::clone(kept);
+            if find(&kept, kind).is_none() {
+                kept.push((kind.clone(), fresh.clone()));
+                let over = kept.len().saturating_sub(MOST);
+                kept.drain(..over);
+            }
+            kept
+        });
+        // Somebody else's, if they were faster; ours, even if it has had to go already.
+        find(&self.0.load(), kind).unwrap_or(fresh)
+    }
+}
+
+fn find(kept: &[(BlockKind, Slot)], kind: &BlockKind) -> Option<Slot> {
+    kept.iter().find(|(known, _)| known == kind).map(|(_, slot)| slot.clone())
+}

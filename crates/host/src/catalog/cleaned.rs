@@ -1,0 +1,51 @@
+//! A tool's input schema as each provider takes it, made when somebody first asks and kept beside the tool: catalogs
+//! that share the tool share it.
+
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{
+    Value,
+    value::{RawValue, to_raw_value},
+};
+
+use super::schema::{Provider, clean};
+
+/// The schemas of one tool; most are never asked for, and take no room until then.
+#[derive(Debug, Default)]
+pub(crate) struct CleanedSchemas(OnceLock<Box<[OnceLock<CleanedSchema>; Provider::ALL.len()]>>);
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct CleanedSchema {
+    pub(crate) json: Arc<RawValue>,
+    /// Whether it has any property: Gemini wants no schema of none.
+    pub(crate) has_properties: bool,
+}
+
+impl CleanedSchemas {
+    /// The schema for `provider`; `raw` is the one that the server wrote, always the same.
+    pub(crate) fn get(&self, provider: Provider, raw: &RawValue) -> &CleanedSchema {
+        let all = self.0.get_or_init(Box::default);
+        let at = match provider {
+            Provider::OpenAi => 0,
+            Provider::Anthropic => 1,
+            Provider::Gemini => 2,
+            Provider::None => 3,
+        };
+        all[at].get_or_init(|| CleanedSchema::new(provider, raw))
+    }
+}
+
+impl CleanedSchema {
+    fn new(provider: Provider, raw: &RawValue) -> Self {
+        // What cannot be read is as good as no schema: JSON that nests deeper than 128 levels.
+        let schema: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+        let cleaned = clean(&schema, provider).schema;
+        let has_properties = cleaned.get("properties").and_then(Value::as_object).is_some_and(|all| !all.is_empty());
+        let json = match provider {
+            Provider::None => raw.to_owned(),
+            _ => to_raw_value(&cleaned).unwrap_or_else(|_| raw.to_owned()),
+        };
+        Self { json: json.into(), has_properties }
+    }
+}

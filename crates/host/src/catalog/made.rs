@@ -1,0 +1,41 @@
+//! Catalogs without connections, for tests.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::{Value, json, value::to_raw_value};
+
+use super::{Catalog, NameCap, NameStyle};
+use crate::{
+    glob::ToolFilter,
+    link::{Listed, ListedTool, decode},
+    server::ToolSet,
+    spec::ServerName,
+};
+
+/// A tool with these arguments, each with a description.
+pub(super) fn tool(name: &str, description: &str, arguments: &[(&str, &str)]) -> Value {
+    let properties: serde_json::Map<_, _> = arguments
+        .iter()
+        .map(|(name, about)| ((*name).to_owned(), json!({ "type": "string", "description": about })))
+        .collect();
+    json!({
+        "name": name,
+        "description": description,
+        "inputSchema": { "type": "object", "properties": properties },
+    })
+}
+
+/// The tools of one server, as `tools/list` has them.
+pub(super) fn set(tools: &[Value]) -> ToolSet {
+    let tools = tools.iter().map(|tool| {
+        let tool = decode::tool(&to_raw_value(tool).unwrap()).unwrap();
+        ListedTool::new(tool, Default::default())
+    });
+    ToolSet::new(Listed { tools: tools.collect(), ..Listed::default() }, &ToolFilter::all())
+}
+
+pub(super) fn catalog(version: u64, servers: &[(&str, Arc<ToolSet>)]) -> Catalog {
+    let servers: BTreeMap<_, _> =
+        servers.iter().map(|(name, set)| (ServerName::new(*name).unwrap(), set.clone())).collect();
+    Catalog::build(version, &servers, &NameStyle::default(), NameCap::default())
+}

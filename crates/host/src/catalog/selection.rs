@@ -1,0 +1,62 @@
+//! Which tools of a catalog are meant.
+
+use std::collections::BTreeSet;
+
+use crate::{catalog::CatalogTool, glob::Pattern, spec::ServerName};
+
+/// A choice among the tools of a catalog: what an agent is offered, what a search looks through.
+///
+/// A tool belongs to it when its server is among the servers (none: any server), a pattern of `only` matches it (none:
+/// any tool), and no pattern of `without` does. Patterns match `server/tool`, or the model-visible name where they have
+/// no server part, as [`Pattern`] says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    servers: BTreeSet<ServerName>,
+    only: Vec<Pattern>,
+    without: Vec<Pattern>,
+}
+
+impl Selection {
+    /// Every tool.
+    #[must_use]
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// Only tools of these servers, and of those named before.
+    #[must_use]
+    pub fn of_servers(mut self, servers: impl IntoIterator<Item = ServerName>) -> Self {
+        self.servers.extend(servers);
+        self
+    }
+
+    /// Only tools that one of these patterns, or of those given before, matches.
+    #[must_use]
+    pub fn only(mut self, patterns: impl IntoIterator<Item = Pattern>) -> Self {
+        self.only.extend(patterns);
+        self
+    }
+
+    /// No tools that one of these patterns matches.
+    #[must_use]
+    pub fn without(mut self, patterns: impl IntoIterator<Item = Pattern>) -> Self {
+        self.without.extend(patterns);
+        self
+    }
+
+    /// Whether this tool belongs to it.
+    #[must_use]
+    pub fn has(&self, tool: &CatalogTool) -> bool {
+        let matches = |pattern: &Pattern| {
+            pattern.matches(tool.server.as_str(), &tool.tool().name) || pattern.matches_name(&tool.name)
+        };
+        self.may_have(&tool.server)
+            && (self.only.is_empty() || self.only.iter().any(matches))
+            && !self.without.iter().any(matches)
+    }
+
+    /// Whether a tool of this server can belong to it.
+    pub(crate) fn may_have(&self, server: &ServerName) -> bool {
+        self.servers.is_empty() || self.servers.contains(server)
+    }
+}
