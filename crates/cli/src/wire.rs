@@ -16,7 +16,7 @@ use toolrack_host::{
     spec::{Source, Transport, Trust},
     supervisor::Supervisor,
 };
-use toolrack_store::{Approval, ArtifactBounds, ArtifactFolder, LogLine, LogQuery, Store, StoreError};
+use toolrack_store::{Approval, ArtifactBounds, ArtifactFolder, LogLine, LogQuery, Retention, Store, StoreError, Uuid};
 use url::Url;
 
 use crate::{
@@ -220,10 +220,24 @@ impl World {
         })
     }
 
+    /// Deletes the conversations that need not be kept any longer, as the settings say; `in_use` stays.
+    pub(crate) async fn forget_old_sessions(&self, loaded: &Loaded, in_use: Option<Uuid>) {
+        let Some(store) = &self.store else {
+            return;
+        };
+        let keep = loaded.settings.sessions;
+        let retention = Retention { keep_days: keep.days, keep_sessions: keep.number };
+        match store.forget_old_sessions(retention, in_use).await {
+            Ok(0) => {}
+            Ok(forgotten) => tracing::info!(forgotten, "old sessions were deleted, as `[sessions]` says"),
+            // They will be looked for again.
+            Err(error) => self.screen.warning(&with_causes(&error)),
+        }
+    }
+
     /// Hides the secrets that the servers of the configuration are given now, without starting or contacting any: what was
     /// said when they ran may repeat them. What waits for approval is not filled in.
-    pub(crate) async fn known_secrets(&self) -> impl Fn(&str) -> String + use<> {
-        let loaded = self.read().await;
+    pub(crate) async fn known_secrets(&self, loaded: &Loaded) -> impl Fn(&str) -> String + use<> {
         for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust != Trust::Pending) {
             // One that cannot be filled in was given nothing.
             match &spec.transport {

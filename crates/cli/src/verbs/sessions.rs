@@ -107,7 +107,7 @@ async fn unknown(typed: &str, failure: Failure, world: &World) -> Failure {
     });
     match meant {
         Some(meant) => {
-            let title = world.known_secrets().await(meant.title.trim());
+            let title = conceal(world).await(meant.title.trim());
             failure.hint(format!("did you mean `{}` ({title})?", meant.prefix))
         }
         None => failure.hint("`toolrack sessions list` shows them"),
@@ -115,6 +115,8 @@ async fn unknown(typed: &str, failure: Failure, world: &World) -> Failure {
 }
 
 async fn list(args: ListSessionsArgs, world: &World) -> Result<Exit, Failure> {
+    let loaded = world.read().await;
+    world.forget_old_sessions(&loaded, None).await;
     let after = match &args.after {
         Some(typed) => Some(named(typed, world).await?),
         None => None,
@@ -127,7 +129,7 @@ async fn list(args: ListSessionsArgs, world: &World) -> Result<Exit, Failure> {
     let has_more = found.len() > args.limit;
     found.truncate(args.limit);
     let totals = store.session_totals().await.map_err(|error| failed(&error))?.into();
-    let conceal = world.known_secrets().await;
+    let conceal = world.known_secrets(&loaded).await;
     let sessions = found.into_iter().map(|session| About::new(session, &conceal)).collect();
     let list = List { sessions, totals };
     if world.screen.json() {
@@ -149,10 +151,15 @@ async fn list(args: ListSessionsArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
+/// What hides the secrets that are known.
+async fn conceal(world: &World) -> impl Fn(&str) -> String + use<> {
+    world.known_secrets(&world.read().await).await
+}
+
 /// The messages of `session` from the position `from` on, without the secrets that are known.
 async fn said(session: &Session, from: u64, world: &World) -> Result<(About, Vec<Said>), Failure> {
     let messages = world.store()?.messages(session.id, from, usize::MAX).await.map_err(|error| failed(&error))?;
-    let conceal = world.known_secrets().await;
+    let conceal = conceal(world).await;
     let messages = messages.into_iter().map(|message| Said::new(message, &conceal)).collect();
     Ok((About::new(session.clone(), &conceal), messages))
 }
@@ -178,7 +185,7 @@ async fn rename(args: RenameSessionArgs, world: &World) -> Result<Exit, Failure>
     let store = world.store()?;
     store.rename_session(session.id, title).await.map_err(|error| failed(&error))?;
     let session = store.session(session.id).await.map_err(|error| failed(&error))?;
-    let conceal = world.known_secrets().await;
+    let conceal = conceal(world).await;
     let about = About::new(session, &conceal);
     if world.screen.json() {
         world.screen.document(&Renamed { session: about }).await?;
@@ -197,7 +204,7 @@ async fn delete(args: DeleteSessionsArgs, world: &World) -> Result<Exit, Failure
         }
     }
     let ids: Vec<_> = chosen.iter().map(|session| session.id).collect();
-    let conceal = world.known_secrets().await;
+    let conceal = conceal(world).await;
     let about: Vec<_> = chosen.into_iter().map(|session| About::new(session, &conceal)).collect();
     if !args.yes {
         if !world.screen.interactive() {

@@ -395,6 +395,20 @@ fn a_database_of_another_toolrack_is_taken_over_once() {
 }
 
 #[test]
+fn old_sessions_go_as_the_settings_say() {
+    let rack = Rack::new();
+    // As Synapse dates them: 2026-02-08.
+    let database = database(&rack);
+    let old = keep(&database, "old", vec![says(Role::User, "x")]);
+    let titles = || rack.run(&["sessions", "list", "--json"]).ends_with(0).json()["totals"]["sessions"].clone();
+    rack.home.write("toolrack/toolrack.toml", "[sessions]\nkeep = 1\nkeep_days = 0\n");
+    assert_eq!(titles(), 1, "{old} stays when the settings are wrong");
+    rack.home.write("toolrack/toolrack.toml", "[sessions]\nkeep = 1\n");
+    keep(&database, "new", vec![says(Role::User, "x")]);
+    assert_eq!(titles(), 2, "nothing of today goes");
+}
+
+#[test]
 fn nothing_of_a_conversation_is_obeyed_by_a_terminal() {
     let rack = Rack::new();
     let hostile = format!("{ESCAPES}\r\n```\n# out {ESCAPES}\n");
