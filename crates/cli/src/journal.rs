@@ -26,7 +26,7 @@ pub(crate) struct Journal {
 }
 
 /// A conversation to go on with.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Opened {
     pub(crate) messages: Vec<Message>,
     /// Where a turn stands that was interrupted.
@@ -157,7 +157,7 @@ fn message(stored: &StoredMessage) -> Message {
     let mut message = Message::new(role, stored.content.as_str());
     let parsed = |json: &Option<String>| serde_json::from_str::<serde_json::Value>(json.as_deref()?).ok();
     message.tool_calls = stored.tool_calls.as_deref().and_then(|calls| serde_json::from_str(calls).ok());
-    message.tool_call_id = parsed(&stored.tool_results)
-        .and_then(|results| Some(results.get("tool_call_id")?.as_str()?.to_owned()));
+    message.tool_call_id =
+        parsed(&stored.tool_results).and_then(|results| Some(results.get("tool_call_id")?.as_str()?.to_owned()));
     message
 }

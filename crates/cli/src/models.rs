@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use toolrack_agent::model::{
-    BadSelector, Key, Model, Scripted, Wire,
+    Key, Model, Scripted, Wire,
     local::{self, LocalServer},
-    provider::{CUSTOM, PROVIDERS, Provider, Selector},
+    provider::{BadSelector, CUSTOM, PROVIDERS, Provider, Selector},
 };
 use toolrack_config::Environment;
 

@@ -68,13 +68,15 @@ pub(crate) struct PolicyArgs {
 
 /// `ask`.
 #[derive(Debug, Args)]
-#[command(after_help = "Without --model, the first of ANTHROPIC_API_KEY, OPENAI_API_KEY, DEEPSEEK_API_KEY, … that is set decides.
+#[command(
+    after_help = "Without --model, the first of ANTHROPIC_API_KEY, OPENAI_API_KEY, DEEPSEEK_API_KEY, … that is set decides.
 
 Examples:
   toolrack ask \"List the files here and tell me which is largest\"
   toolrack ask --model ollama/qwen3:8b --allow 'fs/*' \"What changed here today?\"
   git diff | toolrack ask \"Write a commit message\"
-  toolrack ask --session last \"And in German?\"")]
+  toolrack ask --session last \"And in German?\""
+)]
 pub(crate) struct AskArgs {
     /// What to ask; what comes from a pipe or file on stdin is added
     #[arg(value_name = "PROMPT")]
