@@ -413,7 +413,10 @@ impl Run {
                 Err(error) => Err(ModelErrorKind::Unreadable { why: error.to_string() }.into()),
             };
             match heard {
-                Ok(Heard::More) => continue,
+                Ok(Heard::More) => {
+                    body.has_begun |= self.hearing.told.iter().any(|delta| !matches!(delta, Delta::Usage(_)));
+                    continue;
+                }
                 Ok(Heard::End) => {
                     body.drain().await;
                     self.stage = Stage::Ended;
