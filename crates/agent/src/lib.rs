@@ -5,6 +5,7 @@
 
 pub mod message;
 pub mod model;
+pub mod turn;
 
 pub use message::{Message, Role, ToolCallData};
 pub use model::{Delta, Model, ModelError, Reply, Request, Stop, Usage};

@@ -11,9 +11,12 @@ use toolrack_config::{
     trust::{Candidate, Ledger, NoLedger},
 };
 use toolrack_host::{
-    Desired, Host, Native, Resolver, ServerName, ServerSpec, State, ask::Root, spec::Source, supervisor::Supervisor,
+    Desired, Host, Native, Resolver, ServerName, ServerSpec, State,
+    ask::Root,
+    spec::{Source, Transport, Trust},
+    supervisor::Supervisor,
 };
-use toolrack_store::{Approval, ArtifactBounds, ArtifactFolder, LogLine, LogQuery, Store, StoreError};
+use toolrack_store::{Approval, ArtifactBounds, ArtifactFolder, LogLine, LogQuery, Retention, Store, StoreError, Uuid};
 use url::Url;
 
 use crate::{
@@ -207,11 +210,47 @@ impl World {
     }
 
     /// For what is useless without it.
-    fn store(&self) -> Result<&Store, Failure> {
+    ///
+    /// # Errors
+    /// When the database could not be opened.
+    pub(crate) fn store(&self) -> Result<&Store, Failure> {
         self.store.as_ref().ok_or_else(|| {
             let message = format!("{} cannot be used", database(&self.places).display());
             Failure::new(Exit::Other, "NO_DATABASE", message).hint("mend what is reported above")
         })
+    }
+
+    /// Deletes the conversations that need not be kept any longer, as the settings say; `in_use` stays.
+    pub(crate) async fn forget_old_sessions(&self, loaded: &Loaded, in_use: Option<Uuid>) {
+        let Some(store) = &self.store else {
+            return;
+        };
+        let keep = loaded.settings.sessions;
+        let retention = Retention { keep_days: keep.days, keep_sessions: keep.number };
+        match store.forget_old_sessions(retention, in_use).await {
+            Ok(0) => {}
+            Ok(forgotten) => tracing::info!(forgotten, "old sessions were deleted, as `[sessions]` says"),
+            // They will be looked for again.
+            Err(error) => self.screen.warning(&with_causes(&error)),
+        }
+    }
+
+    /// Hides the secrets that the servers of the configuration are given now, without starting or contacting any: what was
+    /// said when they ran may repeat them. What waits for approval is not filled in.
+    pub(crate) async fn known_secrets(&self, loaded: &Loaded) -> impl Fn(&str) -> String + use<> {
+        for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust != Trust::Pending) {
+            // One that cannot be filled in was given nothing.
+            match &spec.transport {
+                Transport::Stdio(stdio) => drop(self.secrets.stdio(name, stdio)),
+                Transport::Http(http) | Transport::Sse(http) => {
+                    drop(self.secrets.url(name, http));
+                    drop(self.secrets.headers(name, http).await);
+                }
+                Transport::Native(_) => {}
+            }
+        }
+        let secrets = Arc::clone(&self.secrets);
+        move |text| secrets.conceal(text).into_owned()
     }
 
     /// Asks a question that is answered with yes or no; anything but a clear yes is a no.

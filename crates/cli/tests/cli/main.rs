@@ -39,6 +39,8 @@ mod rack;
 #[cfg(test)]
 mod readme;
 #[cfg(test)]
+mod sessions;
+#[cfg(test)]
 mod shapes;
 #[cfg(test)]
 mod signals;

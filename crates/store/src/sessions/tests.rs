@@ -1,4 +1,5 @@
 mod processes;
+mod story;
 
 use std::path::Path;
 
@@ -270,6 +271,29 @@ async fn a_session_goes_with_all_its_messages() {
 }
 
 #[tokio::test]
+async fn nothing_of_a_deleted_session_is_left_in_the_file() {
+    let (folder, store) = store().await;
+    for forgetting in [false, true] {
+        let secret = format!("canary {forgetting}");
+        let session = begin(&store, &secret).await;
+        let long = format!("{secret} {}", "x".repeat(20_000));
+        store.append(session.id, &step(0, vec![says(Role::User, &secret), says(Role::Tool, &long)])).await.unwrap();
+        if forgetting {
+            age(&store, &session, 50).await;
+            let retention = Retention { keep_days: Some(1), keep_sessions: None };
+            assert_eq!(store.forget_old_sessions(retention, None).await.unwrap(), 1);
+        } else {
+            store.delete_session(session.id).await.unwrap();
+        }
+    }
+    store.close().await;
+    for file in std::fs::read_dir(folder.path()).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        assert!(!bytes.windows(6).any(|window| window == b"canary"));
+    }
+}
+
+#[tokio::test]
 async fn long_titles_are_cut_between_characters() {
     let (_folder, store) = store().await;
     let session = begin(&store, &"ä".repeat(300)).await;
@@ -431,7 +455,6 @@ async fn a_step_that_is_given_up_leaves_the_session_whole() {
     }
 }
 
-/// What is done to a session by two at once, drawn from few seeds so that it can be done again.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_handles_of_one_file_tell_the_same_story() {
     let (_folder, one) = store().await;
