@@ -394,18 +394,54 @@ fn a_database_of_another_toolrack_is_taken_over_once() {
     ");
 }
 
+/// A database of Synapse with two sessions of February 2024.
+const SYNAPSE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/tests/fixtures/synapse.db");
+
+#[test]
+fn the_sessions_of_synapse_are_taken_over_and_replayed() {
+    let rack = Rack::new();
+    let before = std::fs::read(SYNAPSE).unwrap();
+    let ran = rack.run(&["sessions", "import", SYNAPSE, "--json"]).ends_with(0).json();
+    assert_eq!((&ran["sessions"], &ran["messages"], &ran["known"]), (&json!(2), &json!(6), &json!(0)));
+    assert_eq!(std::fs::read(SYNAPSE).unwrap(), before);
+    let id = "018d8875-2d00-7000-8000-000000000002";
+    assert_snapshot!(scrubbed(&rack.run(&["sessions", "show", "last"]), id), @r#"
+    $ toolrack sessions show last
+    [ID]  Files
+    4 messages - deepseek/deepseek-chat - [DAY] [TIME]
+
+    [USER]  [TIME]
+      Which files are here?
+
+    [ASSISTANT]  [TIME]
+      -> list_directory {"path":"."}
+
+    [TOOL] list_directory  [TIME]
+      [FILE] README.md
+
+    [ASSISTANT]  [TIME]
+      Only README.md.
+    [0]
+    "#);
+    let first = rack.run(&["sessions", "show", &id.replace("0002", "0001"), "--json"]).ends_with(0).json();
+    assert_eq!(first["session"]["title"], "Hello!", "it had no name");
+}
+
 #[test]
 fn old_sessions_go_as_the_settings_say() {
-    let rack = Rack::new();
-    // As Synapse dates them: 2026-02-08.
-    let database = database(&rack);
-    let old = keep(&database, "old", vec![says(Role::User, "x")]);
-    let titles = || rack.run(&["sessions", "list", "--json"]).ends_with(0).json()["totals"]["sessions"].clone();
-    rack.home.write("toolrack/toolrack.toml", "[sessions]\nkeep = 1\nkeep_days = 0\n");
-    assert_eq!(titles(), 1, "{old} stays when the settings are wrong");
-    rack.home.write("toolrack/toolrack.toml", "[sessions]\nkeep = 1\n");
-    keep(&database, "new", vec![says(Role::User, "x")]);
-    assert_eq!(titles(), 2, "nothing of today goes");
+    let kept = |settings: &str| {
+        let rack = Rack::new();
+        let _ = rack.run(&["sessions", "import", SYNAPSE]).ends_with(0);
+        keep(&database(&rack), "new", vec![says(Role::User, "x")]);
+        rack.home.write("toolrack/toolrack.toml", settings);
+        let listed = rack.run(&["sessions", "list", "--json"]).ends_with(0).json();
+        let sessions = listed["sessions"].as_array().unwrap().iter();
+        sessions.map(|session| session["title"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(kept(""), ["new", "Files", "Hello!"]);
+    assert_eq!(kept("[sessions]\nkeep_days = 90\n"), ["new"]);
+    assert_eq!(kept("[sessions]\nkeep = 2\n"), ["new", "Files"]);
+    assert_eq!(kept("[sessions]\nkeep = 2\nkeep_days = 0\n"), ["new", "Files", "Hello!"], "a mistake deletes nothing");
 }
 
 #[test]
