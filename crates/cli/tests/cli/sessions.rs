@@ -237,8 +237,9 @@ fn one_long_line_is_folded_as_well() {
 #[test]
 fn sessions_are_listed_page_by_page_and_by_title() {
     let rack = Rack::new();
-    let ids: Vec<_> =
-        ["one", "two", "three"].map(|title| keep(&database(&rack), title, largest_file())).into_iter().collect();
+    for title in ["one", "two", "three"] {
+        keep(&database(&rack), title, largest_file());
+    }
     let titles = |args: &[&str]| -> Vec<String> {
         let listed = rack.run(&[&["sessions", "list", "--json"], args].concat()).ends_with(0).json();
         let sessions = listed["sessions"].as_array().unwrap().iter();
@@ -246,20 +247,14 @@ fn sessions_are_listed_page_by_page_and_by_title() {
     };
     assert_eq!(titles(&[]), ["three", "two", "one"]);
     assert_eq!(titles(&["-n", "2"]), ["three", "two"]);
-    assert_eq!(
-        titles(&[
-            "--after",
-            &rack.run(&["sessions", "list", "--json"]).json()["sessions"][1]["id"].as_str().unwrap().to_owned()
-        ]),
-        ["one"]
-    );
+    let listed = rack.run(&["sessions", "list", "--json"]).json();
+    assert_eq!(titles(&["--after", listed["sessions"][1]["id"].as_str().unwrap()]), ["one"]);
     assert_eq!(titles(&["--search", "T"]), ["three", "two"]);
     let page = rack.run(&["sessions", "list", "-n", "2"]).ends_with(0);
     assert!(page.stdout.contains("5 messages  three"), "{page}");
     assert!(page.stdout.contains("3 sessions - 15 messages - 3600 tokens in, 120 out - $0.0369 in all"), "{page}");
     assert!(page.stderr.contains("there are more: toolrack sessions list --after "), "{page}");
     assert_eq!(rack.run(&["sessions", "list", "--search", "nope"]).stderr, "no session fits\n");
-    assert_eq!(ids.len(), 3);
 }
 
 #[test]
@@ -343,10 +338,7 @@ fn an_export_is_markdown_or_json_and_for_its_owner_only() {
     let rack = Rack::new();
     let id = keep(&database(&rack), "Largest `file`", largest_file());
     let markdown = rack.run(&["sessions", "export", "last"]).ends_with(0).stdout;
-    assert!(
-        markdown.starts_with("# ``Largest `file` ``\n\n- Session: `") || markdown.starts_with("# `` Largest `file` ``"),
-        "{markdown}"
-    );
+    assert!(markdown.starts_with("# `` Largest `file` ``\n\n- Session: `"), "{markdown}");
     assert!(markdown.contains("## Tool: `builtin__list_directory`\n"), "{markdown}");
     assert!(markdown.contains("\nCalls `builtin__list_directory`\n\n```json\n{\n  \"depth\": 2,"), "{markdown}");
     assert!(markdown.contains("```text\n**file20.txt** is the largest.\n```\n"), "{markdown}");
