@@ -66,6 +66,7 @@ async fn a_conversation_comes_back_as_it_was_said() {
     };
     let first = step(0, vec![says(Role::System, "Be brief."), question.clone()]);
     assert_eq!(store.append(session.id, &first).await.unwrap(), 2);
+    assert_eq!(store.session(session.id).await.unwrap().model, session.model, "nobody named another");
     let second = Step { model: Some("mock/two".to_owned()), ..step(2, vec![call.clone(), result.clone()]) };
     assert_eq!(store.append(session.id, &second).await.unwrap(), 4);
 
