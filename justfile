@@ -31,6 +31,10 @@ bench *ARGS:
 steady *ARGS:
     cargo xtask steady {{ARGS}}
 
+# What one of 1,000 servers or 100,000 tools costs; does memory grow? just growth --soak 3600
+growth *ARGS:
+    cargo xtask growth {{ARGS}}
+
 # Licences, sources, forbidden dependencies.
 deny:
     cargo xtask deny

@@ -1,23 +1,43 @@
 //! The fast server inside of this process.
 
+use std::time::Duration;
+
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, split};
 use toolrack_host::Native;
 
 use crate::served::{Offer, Request};
 
-/// A server with this offer, which closes its connection after so many messages, if it is mortal.
+/// How long a connection of a fake takes, and lasts.
+#[derive(Clone, Copy, Debug)]
+pub struct Life {
+    /// Before the first message is read.
+    pub start_delay: Duration,
+    /// After so many messages it is closed.
+    pub messages: usize,
+}
+
+impl Default for Life {
+    fn default() -> Self {
+        Self { start_delay: Duration::ZERO, messages: usize::MAX }
+    }
+}
+
+/// A server with this offer.
 #[must_use]
-pub fn native(offer: Offer, mortal: Option<usize>) -> Native {
+pub fn native(offer: Offer, life: Life) -> Native {
     Native::new("fast", move |io, stop| async move {
-        let _ = stop.run_until_cancelled(serve(io, offer, mortal.unwrap_or(usize::MAX))).await;
+        let _ = stop.run_until_cancelled(serve(io, offer, life)).await;
     })
 }
 
-/// Answers until the other side is gone, or it has answered enough.
-async fn serve(io: DuplexStream, offer: Offer, messages: usize) -> std::io::Result<()> {
+/// Answers until the other side is gone, or its life is over.
+async fn serve(io: DuplexStream, offer: Offer, life: Life) -> std::io::Result<()> {
+    if !life.start_delay.is_zero() {
+        tokio::time::sleep(life.start_delay).await;
+    }
     let (read, mut write) = split(io);
     let (mut read, mut line) = (BufReader::new(read), Vec::new());
-    for _ in 0..messages {
+    for _ in 0..life.messages {
         line.clear();
         if read.read_until(b'\n', &mut line).await? == 0 {
             break;

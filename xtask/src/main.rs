@@ -9,6 +9,7 @@ mod bench;
 mod check;
 mod debian;
 mod fuzz;
+mod growth;
 mod packages;
 mod peers;
 mod report;
@@ -33,6 +34,8 @@ Usage: cargo xtask <COMMAND>
                                  ARGS go to the benchmark
   steady [--accept WHY]          allocations, connections, bytes kept and instructions, against bench/accepted.toml;
                                  --accept writes down what has changed
+  growth [--soak SECONDS]        worlds of up to 1,000 servers and 100,000 tools: what does one of them cost?
+                                 --soak: calls and reconnects for so long: does memory grow?
   deny                           licences, sources and forbidden dependencies (installs cargo-deny if need be)
   help                           this
 ";
@@ -64,6 +67,10 @@ fn main() -> ExitCode {
         }
         ("steady", rest) => {
             steady::run(&mut report, rest);
+            Ok(())
+        }
+        ("growth", rest) => {
+            growth::run(&mut report, rest);
             Ok(())
         }
         ("deny", []) => {

@@ -43,7 +43,7 @@ pub use call::{
 };
 pub use catalog::{
     BadNameStyle, BlockKind, Catalog, CatalogTool, Change, Cleaned, NameCap, NameStyle, Provider, Selection, ToolBlock,
-    ToolDefinition, Unknown, Wire, clean,
+    ToolDefinition, Unknown, UnknownWire, Wire, clean,
 };
 pub use event::{CallEnd, Event};
 pub use glob::{BadGlob, Pattern, ToolFilter};
@@ -53,6 +53,7 @@ pub use link::child;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use link::fuzzing;
+pub use link::sse;
 pub use link::{
     LinkError, OnProgress, RpcError,
     native::Native,
