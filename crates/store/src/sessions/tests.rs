@@ -295,6 +295,17 @@ async fn nothing_of_a_deleted_session_is_left_in_the_file() {
 }
 
 #[tokio::test]
+async fn a_message_that_cannot_be_read_is_never_left_out() {
+    let (_folder, store) = store().await;
+    let session = begin(&store, "x").await;
+    store.append(session.id, &step(0, vec![says(Role::User, "a"), says(Role::User, "b")])).await.unwrap();
+    sqlx::query("UPDATE messages SET id = 'x' WHERE position = 0").execute(&store.pool).await.unwrap();
+    let error = store.messages(session.id, 0, 9).await.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
+    assert_eq!(store.messages(session.id, 1, 9).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn long_titles_are_cut_between_characters() {
     let (_folder, store) = store().await;
     let session = begin(&store, &"ä".repeat(300)).await;
