@@ -6,9 +6,10 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::indexer;
 use crate::{
     catalog::{Catalog, NameCap, NameStyle},
     event::Event,
@@ -34,6 +35,9 @@ pub(super) struct Keeper {
     servers: Arc<ArcSwap<Servers>>,
     catalog: Arc<ArcSwap<Catalog>>,
     naming: (NameStyle, NameCap),
+    /// Told of each new catalog.
+    indexer: Arc<Notify>,
+    _indexer_ends: DropGuard,
     /// The tool sets in the published catalog.
     published: BTreeMap<ServerName, Arc<ToolSet>>,
     /// Servers that were stopped and may not have ended yet: their successors wait for them.
@@ -47,7 +51,18 @@ impl Keeper {
         catalog: Arc<ArcSwap<Catalog>>,
         naming: (NameStyle, NameCap),
     ) -> Self {
-        Self { around, servers, catalog, naming, published: BTreeMap::new(), ending: BTreeMap::new() }
+        let (indexer, stop) = (Arc::<Notify>::default(), CancellationToken::new());
+        around.tasks.spawn(indexer::run(catalog.clone(), indexer.clone(), stop.clone()));
+        Self {
+            around,
+            servers,
+            catalog,
+            naming,
+            indexer,
+            _indexer_ends: stop.drop_guard(),
+            published: BTreeMap::new(),
+            ending: BTreeMap::new(),
+        }
     }
 
     /// Runs until it is told to shut down or the last handle is gone.
@@ -127,6 +142,7 @@ impl Keeper {
         let version = self.catalog.load().version() + 1;
         let catalog = Arc::new(Catalog::build(version, &sets, style, *cap));
         self.catalog.store(catalog.clone());
+        self.indexer.notify_one();
         self.published = sets;
         for server in touched {
             let tools = catalog.tools().filter(|tool| tool.server == server).map(|tool| tool.name.clone()).collect();
