@@ -4,7 +4,7 @@
 default:
     @just --list
 
-# Everything CI does: install, check, fuzz, test.
+# Everything CI does: install, check, fuzz, count, test.
 all *ARGS:
     cargo xtask test {{ARGS}}
 
@@ -26,6 +26,14 @@ fuzz *ARGS:
 # Toolrack beside its peers, in one table.
 bench *ARGS:
     cargo xtask bench {{ARGS}}
+
+# What a call, a tool, a server and a cold start cost, against what was accepted: just steady --accept 'why'
+steady *ARGS:
+    cargo xtask steady {{ARGS}}
+
+# What one of 1,000 servers or 100,000 tools costs; does memory grow? just growth --soak 3600
+growth *ARGS:
+    cargo xtask growth {{ARGS}}
 
 # Licences, sources, forbidden dependencies.
 deny:

@@ -5,18 +5,31 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toolrack_bench::{Row, Trouble};
+use toolrack_bench::{
+    Row, Trouble,
+    programs::{Server, beside},
+};
 
 use crate::{
-    rows::{Plan, Server, Work, beside},
+    rows::{Plan, Work},
     timed::Invocation,
 };
+
+/// The client that does not speak 2026-07-28.
+const KNOWS_ONLY_LEGACY: &str = "typescript-1";
 
 /// Stands for the command of the server as one word.
 const COMMAND: &str = "SERVER";
 
 /// Stands for the command of the server as its words.
 const WORDS: &str = "SERVER…";
+
+/// The fast server over HTTP, in both eras.
+#[derive(Debug)]
+pub(crate) struct Servers {
+    pub(crate) legacy: Server,
+    pub(crate) modern: Server,
+}
 
 /// A column of the table.
 #[derive(Clone, Debug)]
@@ -127,7 +140,10 @@ fn of_python(python: &Path, peers: &Path, home: &Path) -> Vec<Client> {
 
 impl Client {
     /// How it is started for a row; `None` when it has no part in it.
-    pub(crate) fn command(&self, plan: &Plan, server: &Server) -> Option<Invocation> {
+    pub(crate) fn command(&self, plan: &Plan, servers: &Servers) -> Option<Invocation> {
+        if plan.is_modern && self.name == KNOWS_ONLY_LEGACY {
+            return None;
+        }
         let command = beside("bench-server").ok()?.display().to_string();
         let stdio: Vec<String> =
             [command.as_str(), "stdio"].iter().chain(plan.server).map(|word| (*word).to_owned()).collect();
@@ -136,12 +152,15 @@ impl Client {
                 let mut words = program.clone();
                 words.extend([row.word().to_owned(), self.count(row, plan.count).to_string()]);
                 if matches!(row, Row::HttpOne | Row::Http64 | Row::Events) {
+                    let server = if plan.is_modern { &servers.modern } else { &servers.legacy };
                     words.push(server.url.clone());
                 } else {
                     words.push("--".to_owned());
                     words.extend(stdio);
                 }
-                Some(Invocation { words, variables: Vec::new(), is_timed: false })
+                // Those that begin with the handshake of old unless they are told otherwise.
+                let era = plan.is_modern.then(|| ("TOOLRACK_BENCH_ERA".to_owned(), "auto".to_owned()));
+                Some(Invocation { words, variables: era.into_iter().collect(), is_timed: false })
             }
             // A program that lists and ends is the least that a command line could be.
             (How::Program(program), Work::ColdTools) if self.is_a_binary() => {

@@ -106,6 +106,8 @@ pub struct Job {
     pub count: usize,
     /// Where.
     pub target: Target,
+    /// Whether 2026-07-28 is to be spoken: the variable `TOOLRACK_BENCH_ERA` is `auto`.
+    pub is_modern: bool,
 }
 
 impl Job {
@@ -124,7 +126,8 @@ impl Job {
             _ => return Err("where is the server?".into()),
         };
         let row = Row::of(row).ok_or_else(|| format!("there is no row {row}"))?;
-        Ok(Self { row, count: count.parse()?, target })
+        let is_modern = env::var("TOOLRACK_BENCH_ERA").is_ok_and(|era| era == "auto");
+        Ok(Self { row, count: count.parse()?, target, is_modern })
     }
 
     /// The command that starts the server.

@@ -5,12 +5,17 @@
 
 #![expect(clippy::print_stdout, reason = "programs that print what they measured")]
 
+pub mod connected;
+pub mod fakes;
 pub mod figures;
+pub mod heap;
 pub mod job;
 pub mod measure;
+pub mod programs;
 pub mod served;
 
 pub use figures::{Figures, Watch};
+pub use heap::Heap;
 pub use job::{Job, Row, Target};
 
 /// Why a program of the benchmark gave up.

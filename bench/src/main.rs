@@ -16,10 +16,10 @@ use nix::{
     sched::{CpuSet, sched_setaffinity},
     unistd::Pid,
 };
-use toolrack_bench::{Figures, Trouble};
+use toolrack_bench::{Figures, Trouble, programs::Server};
 
-use clients::Client;
-use rows::{Plan, Server};
+use clients::{Client, Servers};
+use rows::Plan;
 
 /// What every client measured for every row, round by round.
 type Measured = BTreeMap<(usize, usize), Vec<Figures>>;
@@ -67,7 +67,7 @@ fn run(options: &Options) -> Result<(), Trouble> {
         last.set(std::thread::available_parallelism()?.get() - 1)?;
         sched_setaffinity(Pid::from_raw(0), &last)?;
     }
-    let server = Server::start()?;
+    let servers = Servers { legacy: Server::start(&[])?, modern: Server::start(&["--era", "modern"])? };
     let clients = clients::found()?;
     let plans = rows::plans();
     let unknown = options.only.iter().find(|word| {
@@ -85,7 +85,7 @@ fn run(options: &Options) -> Result<(), Trouble> {
         for (row, plan) in plans.iter().enumerate().filter(|(_, plan)| wanted(plan.name, rows_named)) {
             for (column, client) in clients.iter().enumerate().filter(|(_, client)| wanted(client.name, clients_named))
             {
-                measure(plan, client, &server, round).into_iter().for_each(|figures| {
+                measure(plan, client, &servers, round).into_iter().for_each(|figures| {
                     measured.entry((row, column)).or_default().push(figures);
                 });
             }
@@ -96,8 +96,8 @@ fn run(options: &Options) -> Result<(), Trouble> {
 }
 
 /// One run of one client; what goes wrong is said, and the others go on.
-fn measure(plan: &Plan, client: &Client, server: &Server, round: usize) -> Option<Figures> {
-    let command = client.command(plan, server)?;
+fn measure(plan: &Plan, client: &Client, servers: &Servers, round: usize) -> Option<Figures> {
+    let command = client.command(plan, servers)?;
     match timed::figures(&command) {
         Ok(figures) => Some(figures),
         Err(error) => {

@@ -1,13 +1,6 @@
-//! The rows of the table, and the server that they are measured against.
+//! The rows of the table.
 
-use std::{
-    env,
-    io::{BufRead, BufReader},
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-};
-
-use toolrack_bench::{Figures, Row, Trouble};
+use toolrack_bench::{Figures, Row};
 
 /// What a row is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +26,8 @@ pub(crate) struct Plan {
     pub(crate) figure: (fn(&Figures) -> Option<f64>, &'static str),
     /// Whether more is better.
     pub(crate) more_is_better: bool,
+    /// Whether the server speaks 2026-07-28 and nothing older.
+    pub(crate) is_modern: bool,
 }
 
 const P50: (fn(&Figures) -> Option<f64>, &str) = (|figures| figures.p50_us, "µs");
@@ -49,6 +44,12 @@ pub(crate) fn plans() -> Vec<Plan> {
         server,
         figure,
         more_is_better: figure.1 == "/s",
+        is_modern: false,
+    };
+    let modern = |name, row, title, count, figure| Plan {
+        name,
+        is_modern: true,
+        ..library(row, title, count, &["--era", "modern"], figure)
     };
     let cold = |name, title, work| Plan {
         name,
@@ -58,12 +59,16 @@ pub(crate) fn plans() -> Vec<Plan> {
         server: &["--tools", "20"],
         figure: MS,
         more_is_better: false,
+        is_modern: false,
     };
     vec![
         library(Row::StdioOne, "stdio, one after another, p50", 10_000, &[], P50),
         library(Row::Stdio64, "stdio, 64 in flight", 64_000, &[], RATE),
         library(Row::HttpOne, "HTTP, one after another, p50", 4_000, &[], P50),
         library(Row::Http64, "HTTP, 64 in flight", 16_000, &[], RATE),
+        modern("stdio-one-modern", Row::StdioOne, "stdio of 2026-07-28, one after another, p50", 10_000, P50),
+        modern("http-one-modern", Row::HttpOne, "HTTP of 2026-07-28, one after another, p50", 4_000, P50),
+        modern("http-64-modern", Row::Http64, "HTTP of 2026-07-28, 64 in flight", 16_000, RATE),
         library(Row::Servers, "100 stdio servers, 300 ms start each", 100, &["--start-delay-ms", "300"], MS),
         library(Row::List, "list 10,000 tools, one page", 10_000, &["--tools", "10000"], MS),
         library(Row::Big, "8 MiB text result, stdio", 8 * 1024 * 1024, &[], MS),
@@ -71,34 +76,4 @@ pub(crate) fn plans() -> Vec<Plan> {
         cold("cold-tools", "cold command line: tools", Work::ColdTools),
         cold("cold-call", "cold command line: call", Work::ColdCall),
     ]
-}
-
-/// The fast server over HTTP, for as long as this lives.
-#[derive(Debug)]
-pub(crate) struct Server {
-    child: Child,
-    pub(crate) url: String,
-}
-
-impl Server {
-    pub(crate) fn start() -> Result<Self, Trouble> {
-        let mut child = Command::new(beside("bench-server")?).arg("http").stdout(Stdio::piped()).spawn()?;
-        let stdout = child.stdout.take().ok_or("no stdout")?;
-        let mut url = String::new();
-        BufReader::new(stdout).read_line(&mut url)?;
-        Ok(Self { child, url: url.trim().to_owned() })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A program that was built with this one.
-pub(crate) fn beside(name: &str) -> Result<PathBuf, Trouble> {
-    let path = env::current_exe()?.with_file_name(name);
-    if path.exists() { Ok(path) } else { Err(format!("{} is not built", path.display()).into()) }
 }

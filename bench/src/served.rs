@@ -12,6 +12,14 @@ pub struct Offer {
     pub tools: usize,
     /// How many of them a page has; all when 0.
     pub page: usize,
+    /// Whether it speaks 2026-07-28 and nothing older, or what is older and not 2026-07-28.
+    pub is_modern: bool,
+}
+
+impl Default for Offer {
+    fn default() -> Self {
+        Self { tools: 20, page: 0, is_modern: false }
+    }
 }
 
 /// One request, as far as it matters.
@@ -72,15 +80,16 @@ impl Request<'_> {
         };
         let mut events = Vec::new();
         let result = match method {
-            "initialize" => {
+            "server/discover" if offer.is_modern => Ok(DISCOVERED.to_owned()),
+            "initialize" if !offer.is_modern => {
                 let version = self.params.version.as_deref().unwrap_or("2025-11-25");
                 Ok(format!(
                     r#"{{"protocolVersion":"{version}","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"fast","version":"1"}}}}"#
                 ))
             }
-            "ping" => Ok("{}".to_owned()),
+            "ping" if !offer.is_modern => Ok("{}".to_owned()),
             "tools/list" => Ok(self.page(offer)),
-            "tools/call" => self.call(&mut events),
+            "tools/call" => self.call(offer, &mut events),
             _ => Err((-32601, "Method not found")),
         };
         let response = match result {
@@ -110,12 +119,15 @@ impl Request<'_> {
         if to < offer.tools {
             let _ = write!(out, r#","nextCursor":"{to}""#);
         }
+        if offer.is_modern {
+            out += r#","ttlMs":0,"cacheScope":"private","resultType":"complete""#;
+        }
         out.push('}');
         // With no further tool the comma behind the first three is one too many.
         if from == 0 && to == 0 { out.replacen(",]", "]", 1) } else { out }
     }
 
-    fn call(&self, events: &mut Vec<String>) -> Result<String, (i32, &'static str)> {
+    fn call(&self, offer: Offer, events: &mut Vec<String>) -> Result<String, (i32, &'static str)> {
         let Params { name, arguments, meta, .. } = &self.params;
         let text = match name.as_str() {
             "echo" => serde_json::Value::from(arguments.text.as_str()).to_string(),
@@ -133,9 +145,13 @@ impl Request<'_> {
             }
             _ => return Err((-32602, "Unknown tool")),
         };
-        Ok(format!(r#"{{"content":[{{"type":"text","text":{text}}}]}}"#))
+        let kind = if offer.is_modern { r#","resultType":"complete""# } else { "" };
+        Ok(format!(r#"{{"content":[{{"type":"text","text":{text}}}]{kind}}}"#))
     }
 }
+
+/// What a server of 2026-07-28 says of itself.
+const DISCOVERED: &str = r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fast","version":"1"}}}"#;
 
 /// The tools that do something.
 const DOERS: &str = concat!(
@@ -162,7 +178,7 @@ mod tests {
     #[test]
     fn pages_hold_every_tool_once() {
         for (tools, page, pages) in [(0, 0, 1), (1, 0, 1), (5, 2, 3), (6, 2, 3)] {
-            let offer = Offer { tools, page };
+            let offer = Offer { tools, page, is_modern: false };
             let (mut names, mut cursor, mut count) = (Vec::new(), String::new(), 0);
             loop {
                 let request = format!(r#"{{"id":1,"method":"tools/list","params":{{{cursor}}}}}"#);
@@ -181,10 +197,21 @@ mod tests {
     }
 
     #[test]
+    fn an_era_is_spoken_and_the_other_is_not() {
+        for is_modern in [false, true] {
+            let offer = Offer { is_modern, ..Offer::default() };
+            let answer = |method: &str| answered(&format!(r#"{{"id":1,"method":"{method}"}}"#), offer);
+            assert_eq!(answer("server/discover")["result"]["supportedVersions"][0] == "2026-07-28", is_modern);
+            assert_eq!(answer("initialize")["result"].is_object(), !is_modern);
+            assert_eq!(answer("tools/list")["result"]["resultType"] == "complete", is_modern);
+        }
+    }
+
+    #[test]
     fn steps_are_told_to_who_asked_for_them() {
         let request = r#"{"id":1,"method":"tools/call","params":{"name":"progress","arguments":{"steps":3},"_meta":{"progressToken":7}}}"#;
         let request: Request<'_> = serde_json::from_str(request).unwrap();
-        let events = request.answer(Offer { tools: 0, page: 0 }).events;
+        let events = request.answer(Offer::default()).events;
         assert_eq!(events.len(), 3);
         assert!(events[2].contains(r#""progressToken":7,"progress":3,"total":3"#), "{}", events[2]);
     }

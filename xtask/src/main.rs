@@ -7,12 +7,15 @@ use std::process::ExitCode;
 
 mod bench;
 mod check;
+mod debian;
 mod fuzz;
+mod growth;
 mod packages;
 mod peers;
 mod report;
 mod run;
 mod shells;
+mod steady;
 mod test;
 mod tools;
 
@@ -29,6 +32,10 @@ Usage: cargo xtask <COMMAND>
                                  each target (or one) for N seconds (10), or one target on one input
   bench [ARGS]                   installs other people's clients into .cache/bench/, builds in release and measures them all;
                                  ARGS go to the benchmark
+  steady [--accept WHY]          allocations, connections, bytes kept and instructions, against bench/accepted.toml;
+                                 --accept writes down what has changed
+  growth [--soak SECONDS]        worlds of up to 1,000 servers and 100,000 tools: what does one of them cost?
+                                 --soak: calls and reconnects for so long: does memory grow?
   deny                           licences, sources and forbidden dependencies (installs cargo-deny if need be)
   help                           this
 ";
@@ -56,6 +63,14 @@ fn main() -> ExitCode {
         }
         ("bench", rest) => {
             bench::run(&mut report, rest);
+            Ok(())
+        }
+        ("steady", rest) => {
+            steady::run(&mut report, rest);
+            Ok(())
+        }
+        ("growth", rest) => {
+            growth::run(&mut report, rest);
             Ok(())
         }
         ("deny", []) => {

@@ -3,11 +3,10 @@
 use crate::peers::{self, Peers};
 use crate::report::{Report, Step};
 use crate::run::{cargo, output, show};
-use crate::shells;
 use crate::tools::NEXTEST;
-use crate::{check, fuzz};
+use crate::{check, fuzz, shells, steady};
 
-/// Installs, checks, fuzzes and tests; the tests come last, so that their summary ends the output.
+/// Installs, checks, fuzzes, counts and tests; the tests come last, so that their summary ends the output.
 pub(crate) fn all(report: &mut Report, arguments: &[String]) {
     let quick = arguments.iter().any(|argument| argument == "--quick");
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).filter(|argument| *argument != "--quick").collect();
@@ -17,6 +16,7 @@ pub(crate) fn all(report: &mut Report, arguments: &[String]) {
         check::all(report);
         check::deny_where_it_is(report);
         fuzz::run(report, &fuzz::Plan::default());
+        steady::run(report, &[]);
         report.step("tests in the documentation", || show(&mut cargo(["test", "--workspace", "--doc", "--locked"])));
     }
     report.last_step("tests", || run(&peers, &arguments));

@@ -12,6 +12,12 @@ use toolrack_bench::{Figures, Job, Row, Trouble, Watch, figures::median_us, meas
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"limit","version":"1"}}}"#;
 
+const DISCOVER: &str = r#"{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{}}"#;
+
+fn greeting(job: &Job) -> String {
+    if job.is_modern { DISCOVER } else { INITIALIZE }.to_owned()
+}
+
 /// As little of a response as tells whose it is.
 #[derive(Deserialize)]
 struct Reply<'a> {
@@ -26,9 +32,13 @@ fn call(id: usize, tool: &str, arguments: &str) -> String {
     )
 }
 
-fn echo(id: usize) -> String {
-    call(id, "echo", r#"{"text":"hello"}"#)
+/// As [`call`], with what every request of 2026-07-28 carries.
+fn echo(job: &Job, id: usize) -> String {
+    let call = call(id, "echo", r#"{"text":"hello"}"#);
+    if job.is_modern { call.replace(r#""params":{"#, META) } else { call }
 }
+
+const META: &str = r#""params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"limit","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},"#;
 
 fn main() -> Result<(), Trouble> {
     let job = Job::of_process()?;
@@ -60,7 +70,7 @@ impl Pipes {
         let stdin = child.stdin.take().ok_or("no stdin")?;
         let stdout = BufReader::with_capacity(1 << 16, child.stdout.take().ok_or("no stdout")?);
         let mut pipes = Self { child, stdin, stdout, line: Vec::new() };
-        pipes.send(INITIALIZE)?;
+        pipes.send(&greeting(job))?;
         pipes.receive()?;
         Ok(pipes)
     }
@@ -93,7 +103,7 @@ fn stdio_one(job: &Job) -> Result<Figures, Trouble> {
     let mut pipes = Pipes::open(job)?;
     let mut one = |id| -> Result<Duration, Trouble> {
         let began = Instant::now();
-        pipes.send(&echo(id))?;
+        pipes.send(&echo(job, id))?;
         pipes.receive()?;
         Ok(began.elapsed())
     };
@@ -110,7 +120,7 @@ fn stdio_one(job: &Job) -> Result<Figures, Trouble> {
 /// 64 requests at once, then the next 64 as soon as their answers are there.
 fn stdio_64(job: &Job) -> Result<Figures, Trouble> {
     let mut pipes = Pipes::open(job)?;
-    let batch: String = (0..job.row.in_flight()).map(|id| echo(id) + "\n").collect();
+    let batch: String = (0..job.row.in_flight()).map(|id| echo(job, id) + "\n").collect();
     let mut round = || -> Result<(), Trouble> {
         pipes.stdin.write_all(batch.as_bytes())?;
         (0..job.row.in_flight()).try_for_each(|_| pipes.receive().map(drop))
@@ -184,7 +194,7 @@ async fn http(job: &Job) -> Result<Figures, Trouble> {
         std::hint::black_box((reply.id, reply.result.get().len()));
         Ok(())
     };
-    post(INITIALIZE.to_owned()).await?;
+    post(greeting(job)).await?;
     if job.row == Row::Events {
         let params = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"progress","arguments":{{"steps":{}}},"_meta":{{"progressToken":1}}}}}}"#,
@@ -200,7 +210,7 @@ async fn http(job: &Job) -> Result<Figures, Trouble> {
     }
     let one = async |id: usize| -> Result<Duration, Trouble> {
         let began = Instant::now();
-        parsed(&post(echo(id)).await?)?;
+        parsed(&post(echo(job, id)).await?)?;
         Ok(began.elapsed())
     };
     measure::calls(job, one).await

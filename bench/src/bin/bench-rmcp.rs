@@ -7,8 +7,8 @@ use std::{
 
 use futures::future;
 use rmcp::{
-    ClientHandler, RoleClient, ServiceExt,
-    model::{CallToolRequestParams, CallToolResult, ContentBlock, ProgressNotificationParam},
+    ClientHandler, ClientLifecycleMode, ClientServiceExt, RoleClient,
+    model::{CallToolRequestParams, CallToolResult, ContentBlock, ProgressNotificationParam, ProtocolVersion},
     service::{NotificationContext, RunningService},
     transport::{StreamableHttpClientTransport, TokioChildProcess},
 };
@@ -50,13 +50,19 @@ async fn measure() -> Result<Figures, Trouble> {
 }
 
 async fn connect(job: &Job, counter: Counter) -> Result<Client, Trouble> {
+    let era = if job.is_modern {
+        ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+    } else {
+        ClientLifecycleMode::Initialize
+    };
     if let Ok(url) = job.url() {
-        return Ok(counter.serve(StreamableHttpClientTransport::from_uri(url.to_owned())).await?);
+        let transport = StreamableHttpClientTransport::from_uri(url.to_owned());
+        return Ok(counter.serve_with_lifecycle(transport, era).await?);
     }
     let (program, args) = job.command()?;
     let mut command = Command::new(program);
     command.args(args);
-    Ok(counter.serve(TokioChildProcess::new(command)?).await?)
+    Ok(counter.serve_with_lifecycle(TokioChildProcess::new(command)?, era).await?)
 }
 
 async fn call(client: &Client, tool: &'static str, arguments: Value) -> Result<CallToolResult, Trouble> {

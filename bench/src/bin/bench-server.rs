@@ -1,6 +1,9 @@
-//! A fast server, written by hand: `bench-server stdio|http [--tools N] [--page N] [--start-delay-ms N] [--port N]`.
+//! A fast server, written by hand:
+//! `bench-server stdio|http [--tools N] [--page N] [--start-delay-ms N] [--messages N] [--port N]
+//! [--era legacy|modern]`.
 //!
-//! It does no more than the protocol asks for, on one thread. `http` prints its URL and then serves.
+//! It does no more than the protocol asks for, on one thread. `http` prints its URL and then serves; `GET /accepted` tells how
+//! many connections it has accepted, those not counted that asked so.
 
 #![expect(clippy::print_stdout, reason = "it says where it listens")]
 
@@ -8,6 +11,10 @@ use std::{
     convert::Infallible,
     env,
     io::{self, Read, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -26,32 +33,37 @@ use toolrack_bench::{
 struct Options {
     offer: Offer,
     start_delay: Duration,
+    /// After so many messages it dies; over stdio only.
+    messages: usize,
     port: u16,
 }
 
 fn main() -> Result<(), Trouble> {
     let mut words = env::args().skip(1);
     let kind = words.next().unwrap_or_default();
-    let mut options = Options { offer: Offer { tools: 20, page: 0 }, start_delay: Duration::ZERO, port: 0 };
+    let mut options = Options { offer: Offer::default(), start_delay: Duration::ZERO, messages: usize::MAX, port: 0 };
     while let (Some(option), Some(value)) = (words.next(), words.next()) {
         match option.as_str() {
             "--tools" => options.offer.tools = value.parse()?,
             "--page" => options.offer.page = value.parse()?,
             "--start-delay-ms" => options.start_delay = Duration::from_millis(value.parse()?),
+            "--messages" => options.messages = value.parse()?,
+            "--era" => options.offer.is_modern = value == "modern",
             "--port" => options.port = value.parse()?,
             _ => return Err(format!("what is {option}?").into()),
         }
     }
     thread::sleep(options.start_delay);
     match kind.as_str() {
-        "stdio" => stdio(options.offer).map_err(Into::into),
+        "stdio" => stdio(&options).map_err(Into::into),
         "http" => tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(http(options)),
         _ => Err("usage: bench-server stdio|http [OPTIONS]".into()),
     }
 }
 
 /// One read, all answers to it, one write.
-fn stdio(offer: Offer) -> io::Result<()> {
+fn stdio(options: &Options) -> io::Result<()> {
+    let mut left = options.messages;
     let (mut stdin, mut stdout) = (io::stdin().lock(), io::stdout().lock());
     let (mut pending, mut out) = (Vec::with_capacity(1 << 16), Vec::new());
     let mut buffer = vec![0; 1 << 16];
@@ -65,8 +77,12 @@ fn stdio(offer: Offer) -> io::Result<()> {
         while let Some(length) = memchr::memchr(b'\n', &pending[from..]) {
             let line = &pending[from..from + length];
             from += length + 1;
+            if left == 0 {
+                return Ok(());
+            }
+            left -= 1;
             let Ok(request) = serde_json::from_slice::<Request<'_>>(line) else { continue };
-            let answer = request.answer(offer);
+            let answer = request.answer(options.offer);
             for message in answer.events.iter().chain(&answer.response) {
                 out.extend_from_slice(message.as_bytes());
                 out.push(b'\n');
@@ -85,20 +101,30 @@ async fn http(options: Options) -> Result<(), Trouble> {
     let listener = TcpListener::bind(("127.0.0.1", options.port)).await?;
     println!("http://{}/mcp", listener.local_addr()?);
     let mut connections = JoinSet::new();
+    let accepted = Arc::new(AtomicU64::new(0));
     loop {
         let stream = tokio::select! {
             accepted = listener.accept() => accepted?.0,
             Some(_) = connections.join_next() => continue,
         };
         stream.set_nodelay(true)?;
-        let offer = options.offer;
-        let serve = service_fn(move |request| answer(request, offer));
+        accepted.fetch_add(1, Ordering::Relaxed);
+        let (offer, accepted) = (options.offer, accepted.clone());
+        let serve = service_fn(move |request| answer(request, offer, accepted.clone()));
         connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), serve));
     }
 }
 
-async fn answer(request: http::Request<Incoming>, offer: Offer) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(
+    request: http::Request<Incoming>,
+    offer: Offer,
+    accepted: Arc<AtomicU64>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
     let empty = |status| response(status, None, Bytes::new());
+    if request.uri().path() == "/accepted" {
+        let before = accepted.fetch_sub(1, Ordering::Relaxed) - 1;
+        return Ok(response(StatusCode::OK, Some("text/plain"), before.to_string().into()));
+    }
     if request.method() != Method::POST {
         // No standing stream, and nothing to end.
         let is_end = request.method() == Method::DELETE;

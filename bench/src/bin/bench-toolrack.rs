@@ -6,17 +6,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use toolrack_bench::{
     Figures, Job, Row, Trouble, Watch,
+    connected::{arguments, echo, hosting},
     measure::{self, Steps},
 };
-use toolrack_host::{Call, Desired, Host, ServerName, ServerSpec, State, mcp::Progress, supervisor};
+use toolrack_host::{Call, ServerSpec, mcp::Progress};
 
 fn main() -> ExitCode {
-    if let Some(code) = supervisor::run_if_asked() {
-        return code;
-    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let measured = runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(measure()));
     match measured.and_then(|figures| toolrack_bench::print(&figures)) {
@@ -47,31 +45,12 @@ fn spec(job: &Job) -> Result<ServerSpec, Trouble> {
     Ok(ServerSpec::stdio(program, args))
 }
 
-/// A host with `count` servers like this, all of them connected.
-async fn host(spec: ServerSpec, count: usize) -> Result<Host, Trouble> {
-    let host = Host::builder().supervisor(supervisor::Supervisor::this_program()).build();
-    let named = |index| Ok((ServerName::new(format!("s{index}"))?, spec.clone()));
-    host.apply((0..count).map(named).collect::<Result<Desired, Trouble>>()?).await;
-    host.settled().await;
-    for server in host.status() {
-        if !matches!(server.state, State::Connected { .. }) {
-            return Err(format!("{} is {}: {:?}", server.name, server.state.word(), server.state.error()).into());
-        }
-    }
-    Ok(host)
-}
-
-fn arguments(value: Value) -> Map<String, Value> {
-    value.as_object().cloned().unwrap_or_default()
-}
-
 async fn calls(job: &Job) -> Result<Figures, Trouble> {
-    let host = host(spec(job)?, 1).await?;
+    let host = hosting(spec(job)?, 1).await?;
     let one = async |_| -> Result<Duration, Trouble> {
         let began = Instant::now();
-        let outcome = host.call(Call::new("s0/echo", arguments(json!({ "text": "hello" })))).await?;
-        let took = began.elapsed();
-        if outcome.text == "hello" { Ok(took) } else { Err(format!("it said {}", outcome.text).into()) }
+        echo(&host, "s0/echo").await?;
+        Ok(began.elapsed())
     };
     let figures = measure::calls(job, one).await?;
     host.shutdown().await;
@@ -81,7 +60,7 @@ async fn calls(job: &Job) -> Result<Figures, Trouble> {
 /// With the start of the server and the handshake, which a host does not do apart: the others list only.
 async fn list(job: &Job) -> Result<Figures, Trouble> {
     let watch = Watch::start();
-    let host = host(spec(job)?, 1).await?;
+    let host = hosting(spec(job)?, 1).await?;
     let figures = watch.stop(1);
     let count = host.catalog().tools().len();
     if count < job.count {
@@ -96,7 +75,7 @@ async fn big(job: &Job) -> Result<Figures, Trouble> {
     // All of it is wanted, and the envelope around it.
     spec.limits.output_bytes = job.count;
     spec.limits.message_bytes = job.count + 4_096;
-    let host = host(spec, 1).await?;
+    let host = hosting(spec, 1).await?;
     let watch = Watch::start();
     let outcome = host.call(Call::new("s0/text", arguments(json!({ "bytes": job.count })))).await?;
     let figures = watch.stop(1);
@@ -108,7 +87,7 @@ async fn big(job: &Job) -> Result<Figures, Trouble> {
 }
 
 async fn events(job: &Job) -> Result<Figures, Trouble> {
-    let host = host(spec(job)?, 1).await?;
+    let host = hosting(spec(job)?, 1).await?;
     let steps = Arc::new(Steps::default());
     let counted = Arc::clone(&steps);
     let on_progress = Arc::new(move |progress: Progress| counted.came(progress.progress));
@@ -122,7 +101,7 @@ async fn events(job: &Job) -> Result<Figures, Trouble> {
 
 async fn servers(job: &Job) -> Result<Figures, Trouble> {
     let watch = Watch::start();
-    let host = host(spec(job)?, job.count).await?;
+    let host = hosting(spec(job)?, job.count).await?;
     let figures = watch.stop(1);
     host.shutdown().await;
     Ok(Figures { per_second: None, cpu_us: None, ..figures })

@@ -2,6 +2,7 @@
 
 mod itself;
 mod manage;
+mod sessions;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -11,6 +12,10 @@ pub(crate) use itself::{AboutItself, CompletionsArgs, ManArgs, Shell};
 pub(crate) use manage::{
     AddJsonArgs, ConfigVerb, DoctorArgs, GetArgs, ImportArgs, LogsArgs, PendingArgs, RemoveArgs, SwitchArgs, TestArgs,
     TrustArgs, UntrustArgs,
+};
+pub(crate) use sessions::{
+    DeleteSessionsArgs, ExportSessionArgs, Format, ImportSessionsArgs, ListSessionsArgs, RenameSessionArgs,
+    SessionsVerb, ShowSessionArgs,
 };
 
 /// Give any AI agent the tools of any set of MCP servers
@@ -127,6 +132,15 @@ pub(crate) enum Verb {
     Prompts(ServersArgs),
     /// Fill in a prompt and print it
     Prompt(PromptArgs),
+    /// Look through conversations with models, export them, delete them
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  toolrack sessions list
+  toolrack sessions show last
+  toolrack sessions export last -o session.md"
+    )]
+    Sessions(SessionsVerb),
     /// Say why a tool is there, or why not
     Why(WhyArgs),
     /// Connect to servers one step at a time and show how far each step came

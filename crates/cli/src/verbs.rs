@@ -17,6 +17,7 @@ mod logs;
 mod prompts;
 mod remove;
 mod resources;
+pub(crate) mod sessions;
 mod switch;
 mod test;
 mod tools;
@@ -62,6 +63,7 @@ pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result
         Verb::Pending(args) => trust::pending(args, world).await,
         Verb::Trust(args) => trust::trust(args, world).await,
         Verb::Untrust(args) => trust::untrust(args, world).await,
+        Verb::Sessions(verb) => sessions::run(verb, world).await,
         Verb::Doctor(args) => doctor::run(args, world).await,
         Verb::Config(verb) => config::run(verb, world).await,
         Verb::Itself(verb) => itself::run(verb, words, &world.screen).await,

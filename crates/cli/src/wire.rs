@@ -11,9 +11,12 @@ use toolrack_config::{
     trust::{Candidate, Ledger, NoLedger},
 };
 use toolrack_host::{
-    Desired, Host, Native, Resolver, ServerName, ServerSpec, State, ask::Root, spec::Source, supervisor::Supervisor,
+    Desired, Host, Native, Resolver, ServerName, ServerSpec, State,
+    ask::Root,
+    spec::{Source, Transport, Trust},
+    supervisor::Supervisor,
 };
-use toolrack_store::{Approval, ArtifactBounds, ArtifactFolder, LogLine, LogQuery, Store, StoreError};
+use toolrack_store::{Approval, ArtifactBounds, ArtifactFolder, LogLine, LogQuery, Retention, Store, StoreError, Uuid};
 use url::Url;
 
 use crate::{
@@ -28,6 +31,9 @@ use crate::{
 
 /// How long a person waits before it is worth saying what for, and how often it is said anew.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The program that watches over a stdio server.
+const SUPERVISOR: &str = "toolrack-supervisor";
 
 /// The variables that send HTTP through a proxy.
 const PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
@@ -204,11 +210,47 @@ impl World {
     }
 
     /// For what is useless without it.
-    fn store(&self) -> Result<&Store, Failure> {
+    ///
+    /// # Errors
+    /// When the database could not be opened.
+    pub(crate) fn store(&self) -> Result<&Store, Failure> {
         self.store.as_ref().ok_or_else(|| {
             let message = format!("{} cannot be used", database(&self.places).display());
             Failure::new(Exit::Other, "NO_DATABASE", message).hint("mend what is reported above")
         })
+    }
+
+    /// Deletes the conversations that need not be kept any longer, as the settings say; `in_use` stays.
+    pub(crate) async fn forget_old_sessions(&self, loaded: &Loaded, in_use: Option<Uuid>) {
+        let Some(store) = &self.store else {
+            return;
+        };
+        let keep = loaded.settings.sessions;
+        let retention = Retention { keep_days: keep.days, keep_sessions: keep.number };
+        match store.forget_old_sessions(retention, in_use).await {
+            Ok(0) => {}
+            Ok(forgotten) => tracing::info!(forgotten, "old sessions were deleted, as `[sessions]` says"),
+            // They will be looked for again.
+            Err(error) => self.screen.warning(&with_causes(&error)),
+        }
+    }
+
+    /// Hides the secrets that the servers of the configuration are given now, without starting or contacting any: what was
+    /// said when they ran may repeat them. What waits for approval is not filled in.
+    pub(crate) async fn known_secrets(&self, loaded: &Loaded) -> impl Fn(&str) -> String + use<> {
+        for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust != Trust::Pending) {
+            // One that cannot be filled in was given nothing.
+            match &spec.transport {
+                Transport::Stdio(stdio) => drop(self.secrets.stdio(name, stdio)),
+                Transport::Http(http) | Transport::Sse(http) => {
+                    drop(self.secrets.url(name, http));
+                    drop(self.secrets.headers(name, http).await);
+                }
+                Transport::Native(_) => {}
+            }
+        }
+        let secrets = Arc::clone(&self.secrets);
+        move |text| secrets.conceal(text).into_owned()
     }
 
     /// Asks a question that is answered with yes or no; anything but a clear yes is a no.
@@ -267,7 +309,7 @@ impl World {
         let artifacts = ArtifactFolder::new(self.places.data().join("artifacts"), ArtifactBounds::default());
         let mut builder = Host::builder()
             .client("toolrack", env!("CARGO_PKG_VERSION"))
-            .supervisor(Supervisor::this_program())
+            .supervisor(supervisor())
             .resolver(Arc::<Interpolate>::clone(&self.secrets))
             .asker(self.terminal())
             .artifacts(Arc::new(artifacts));
@@ -335,6 +377,13 @@ pub(crate) fn built_in(folder: &Path) -> Desired {
     let mut spec = ServerSpec::native(server);
     spec.source = Source { scope: "built in".to_owned(), path: None };
     Desired::from([(name, spec)])
+}
+
+/// The small program that is built with this one, or this one where it is missing.
+fn supervisor() -> Supervisor {
+    let beside = std::env::current_exe().and_then(|program| std::fs::File::open(program.with_file_name(SUPERVISOR)));
+    let beside = beside.ok().filter(|file| file.metadata().is_ok_and(|metadata| metadata.is_file()));
+    beside.and_then(|file| Supervisor::in_file(file).ok()).unwrap_or_else(Supervisor::this_program)
 }
 
 /// The database of the person whose places these are.

@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Serialize;
 
-pub use block::{BlockKind, ToolBlock, ToolDefinition, Wire};
+pub use block::{BlockKind, ToolBlock, ToolDefinition, UnknownWire, Wire};
 pub use budget::{Budget, Offer};
 pub use names::{BadNameStyle, NameCap, NameStyle};
 pub use schema::{Change, Cleaned, Provider, clean};

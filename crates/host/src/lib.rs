@@ -43,7 +43,7 @@ pub use call::{
 };
 pub use catalog::{
     BadNameStyle, BlockKind, Budget, Catalog, CatalogTool, Change, Cleaned, Hit, NameCap, NameStyle, Offer, Provider,
-    Selection, ToolBlock, ToolDefinition, Unknown, Wire, clean,
+    Selection, ToolBlock, ToolDefinition, Unknown, UnknownWire, Wire, clean,
 };
 pub use event::{CallEnd, Event};
 pub use glob::{BadGlob, Pattern, ToolFilter};
@@ -53,11 +53,12 @@ pub use link::child;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use link::fuzzing;
+pub use link::sse;
 pub use link::{
     LinkError, OnProgress, RpcError,
     native::Native,
     supervisor,
-    validate::{Misfit, MisfitKind, SchemaProblem, Unfit, Validator},
+    validate::{Misfit, MisfitKind, SchemaProblem, Unfit, Validator, plainly_fits},
 };
 pub use mcp::{Content, Tool};
 pub use resolve::{Artifacts, ChildPlan, KeepError, Memory, ResolveError, Resolver, Verbatim};

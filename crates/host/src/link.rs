@@ -26,7 +26,7 @@ mod param_headers;
 mod process;
 mod rate;
 mod rounds;
-mod sse;
+pub mod sse;
 pub mod supervisor;
 mod tasks;
 pub(crate) mod validate;

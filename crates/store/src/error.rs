@@ -73,6 +73,40 @@ pub enum StoreError {
         /// The path.
         path: PathBuf,
     },
+    /// No session is meant by what was typed.
+    #[error("there is no session `{typed}`")]
+    UnknownSession {
+        /// What was typed: an id, the beginning of one, or `last`. Safe to print.
+        typed: String,
+    },
+    /// More than one session is meant by what was typed.
+    #[error("`{typed}` may be one of several sessions: {}", prefixes.join(", "))]
+    AmbiguousSession {
+        /// What was typed. Safe to print.
+        typed: String,
+        /// What tells these sessions apart, the one that was used last first; at most five.
+        prefixes: Vec<String>,
+    },
+    /// Somebody else has added to the session meanwhile.
+    #[error(
+        "another process goes on with the session {prefix}: it has {found} messages where {expected} were expected"
+    )]
+    SessionMoved {
+        /// The session.
+        prefix: String,
+        /// How many messages it was expected to have.
+        expected: u64,
+        /// How many it has.
+        found: u64,
+    },
+    /// A file that should hold another program's sessions holds none.
+    #[error("{} holds no sessions that can be read: {why}", path.display())]
+    NoSessions {
+        /// The file.
+        path: PathBuf,
+        /// Why not. Safe to print.
+        why: String,
+    },
     /// Anything else.
     #[error("{} failed at {doing}", path.display())]
     Other {

@@ -2,7 +2,7 @@
 //!
 //! [`Store`] is one SQLite file: which era of MCP worked with a server (the host's
 //! [`Memory`](toolrack_host::Memory)), which entries of a project a person agreed to run ([`Approval`]), and what servers
-//! wrote to their logs ([`LogLine`]).
+//! wrote to their logs ([`LogLine`]), and conversations with models ([`Session`]).
 //! [`ArtifactFolder`] keeps what is too long for a model as files (the host's [`Artifacts`](toolrack_host::Artifacts)).
 //! Everything is readable by its owner only.
 //!
@@ -22,6 +22,26 @@
 //! # })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! A conversation grows by steps, each of which is kept as a whole and says what it goes on from:
+//!
+//! ```
+//! use toolrack_store::{NewMessage, NewSession, Role, Step, Store, StoreError};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! let store = Store::open(folder.path().join("toolrack.db")).await?;
+//! let session = store.create_session(&NewSession { title: "Greetings".to_owned(), ..NewSession::default() }).await?;
+//! let step = Step { messages: vec![NewMessage::new(Role::User, "hello")], ..Step::default() };
+//! assert_eq!(store.append(session.id, &step).await?, 1);
+//! // Somebody who does not know of that message yet is told so, and nothing is mixed up.
+//! assert!(matches!(store.append(session.id, &step).await, Err(StoreError::SessionMoved { found: 1, .. })));
+//! assert_eq!(store.find_session("last").await?.title, "Greetings");
+//! # store.close().await;
+//! # Ok::<(), StoreError>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod approvals;
 mod artifacts;
@@ -29,15 +49,20 @@ mod error;
 mod log;
 mod open;
 mod servers;
+mod sessions;
 
 use std::{path::PathBuf, time::Duration};
 
-use sqlx::SqlitePool;
+use sqlx::{Sqlite, SqlitePool, Transaction};
 
 pub use approvals::Approval;
 pub use artifacts::{ArtifactBounds, ArtifactFolder};
 pub use error::StoreError;
 pub use log::{LogLine, LogQuery};
+pub use sessions::{
+    Imported, NewMessage, NewSession, Retention, Role, Session, SessionQuery, SessionTotals, Spent, Step, StoredMessage,
+};
+pub use uuid::Uuid;
 
 /// How long to wait for another process that holds the database.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -93,6 +118,23 @@ impl Store {
     /// write-ahead log then stays beside the file.
     pub async fn close(&self) {
         self.pool.close().await;
+    }
+
+    /// A transaction that writes. A power cut can undo it after its commit; the end of this process cannot.
+    async fn begin(&self, doing: &'static str) -> Result<Transaction<'static, Sqlite>, StoreError> {
+        self.pool.begin_with("PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE").await.map_err(self.error(doing))
+    }
+
+    /// The same, and its commit waits until all of it is on the disk
+    /// (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
+    async fn begin_durably(&self, doing: &'static str) -> Result<Transaction<'static, Sqlite>, StoreError> {
+        self.pool.begin_with("PRAGMA synchronous = FULL; BEGIN IMMEDIATE").await.map_err(self.error(doing))
+    }
+
+    /// A transaction that writes, and in which what is deleted is overwritten
+    /// (<https://www.sqlite.org/pragma.html#pragma_secure_delete>): nobody finds it in the file.
+    async fn begin_erasing(&self, doing: &'static str) -> Result<Transaction<'static, Sqlite>, StoreError> {
+        self.pool.begin_with("PRAGMA secure_delete = ON; BEGIN IMMEDIATE").await.map_err(self.error(doing))
     }
 
     fn error(&self, doing: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {

@@ -57,8 +57,9 @@ impl Store {
         if lines.is_empty() {
             return Ok(());
         }
-        let error = || self.error("keeping the log of a server");
-        let mut transaction = self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(error())?;
+        let doing = "keeping the log of a server";
+        let error = || self.error(doing);
+        let mut transaction = self.begin(doing).await?;
         for line in lines {
             let end = line.text.floor_char_boundary(MAX_TEXT);
             sqlx::query("INSERT INTO server_log (server, source, at, kind, text) VALUES (?, ?, ?, ?, ?)")

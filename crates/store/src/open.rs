@@ -19,7 +19,7 @@ use crate::StoreError;
 static MIGRATIONS: Migrator = sqlx::migrate!();
 
 /// The newest schema: the number of the last migration.
-pub(crate) const SCHEMA: i64 = 2;
+pub(crate) const SCHEMA: i64 = 3;
 
 /// How often to try while another process does what must be done alone.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -61,7 +61,8 @@ async fn pool(path: &Path, patience: Duration) -> Result<SqlitePool, StoreError>
     let options = SqliteConnectOptions::new()
         .filename(path)
         .busy_timeout(patience)
-        // With a write-ahead log, a power cut can undo the last commits and damages nothing.
+        // With a write-ahead log, a power cut can undo the last commits and damages nothing. Where that is not enough,
+        // a transaction asks for more.
         .synchronous(SqliteSynchronous::Normal)
         .statement_cache_capacity(STATEMENTS);
     // A pool of one is a queue for the one connection; nobody holds a lock across an await.
@@ -71,6 +72,9 @@ async fn pool(path: &Path, patience: Duration) -> Result<SqlitePool, StoreError>
         .idle_timeout(None)
         .max_lifetime(None)
         .test_before_acquire(false)
+        // A full disk makes SQLite end a transaction of its own accord (<https://www.sqlite.org/lang_transaction.html>),
+        // and then sqlx takes the connection for one that is inside of a transaction for ever (its issue 3742).
+        .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
         .connect_with(options)
         .await
         .map_err(|error| StoreError::from_sqlx("opening", path, error))

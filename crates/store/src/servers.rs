@@ -34,8 +34,9 @@ impl Store {
         {
             return Ok(());
         }
-        let error = || self.error("remembering a server");
-        let mut transaction = self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(error())?;
+        let doing = "remembering a server";
+        let error = || self.error(doing);
+        let mut transaction = self.begin(doing).await?;
         sqlx::query(
             "INSERT INTO servers (fingerprint, era, seen_at) VALUES (?, ?, ?) \
              ON CONFLICT (fingerprint) DO UPDATE SET era = excluded.era, seen_at = excluded.seen_at",

@@ -11,7 +11,7 @@ use toolrack_host::{Memory, spec::Era};
 
 use super::*;
 
-async fn raw(path: &Path) -> sqlx::SqliteConnection {
+pub(crate) async fn raw(path: &Path) -> sqlx::SqliteConnection {
     SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap()
 }
 
@@ -149,7 +149,7 @@ async fn what_is_in_the_way_is_named_and_left_as_it_is() {
     sqlx::query("PRAGMA user_version = 999").execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
     let error = refused(&file("new.db")).await;
-    assert!(error.to_string().contains("schema 999, this one knows 2"), "{error}");
+    assert!(error.to_string().contains("schema 999, this one knows 3"), "{error}");
 
     let mut connection = raw(&file("busy.db")).await;
     sqlx::query("BEGIN EXCLUSIVE").execute(&mut connection).await.unwrap();
@@ -163,21 +163,84 @@ async fn what_is_in_the_way_is_named_and_left_as_it_is() {
     assert!(matches!(error, StoreError::Make { .. }), "{error:?}");
 }
 
+/// Files as older versions wrote them, by their schema.
+const OLDER: [(i64, &[u8]); 2] =
+    [(1, include_bytes!("../tests/fixtures/schema1.db")), (2, include_bytes!("../tests/fixtures/schema2.db"))];
+
+/// What is in all of them.
+async fn has_what_was_in_it(store: &Store) {
+    let approval = |name: &str| Approval {
+        project: "/home/ada/shop".into(),
+        hash: format!("hash of {name}"),
+        shown: r#"{"command":"npx"}"#.into(),
+        approved_at: 1_800_000_000,
+        ..approval(name, "")
+    };
+    assert_eq!(store.approvals().await.unwrap(), [approval("fs"), approval("github")]);
+    assert_eq!(store.era("npx -y @modelcontextprotocol/server-filesystem").await, Some(Era::Legacy));
+    assert_eq!(store.era("https://example.com/mcp").await, Some(Era::Modern));
+}
+
 #[tokio::test]
-async fn a_file_of_the_first_schema_keeps_what_is_in_it() {
+async fn files_of_older_versions_keep_what_is_in_them() {
+    for (schema, bytes) in OLDER {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.db");
+        fs::write(&path, bytes).unwrap();
+        assert!(Store::open_as_it_is(&path).await.unwrap().is_none(), "schema {schema}");
+        let store = Store::open(&path).await.unwrap();
+        has_what_was_in_it(&store).await;
+        let log = store.log(&LogQuery { limit: 9, ..LogQuery::default() }).await.unwrap();
+        let lines: Vec<_> = log.iter().map(|line| (&*line.server, &*line.text)).collect();
+        assert_eq!(lines, if schema == 1 { vec![] } else { vec![("fs", "first"), ("fs", "second")] });
+        let session = store.create_session(&NewSession::default()).await.unwrap();
+        store.close().await;
+
+        let store = Store::open_as_it_is(&path).await.unwrap().unwrap();
+        has_what_was_in_it(&store).await;
+        assert_eq!(store.find_session("last").await.unwrap(), session);
+        store.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_file_that_many_open_at_once_is_brought_up_to_date_once() {
+    for (_, bytes) in OLDER {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.db");
+        fs::write(&path, bytes).unwrap();
+        let opening = (0..CHILDREN).map(async |_| {
+            let store = Store::open(&path).await.unwrap();
+            has_what_was_in_it(&store).await;
+            store.create_session(&NewSession::default()).await.unwrap();
+            store.close().await;
+        });
+        futures::future::join_all(opening).await;
+        let store = Store::open(&path).await.unwrap();
+        assert_eq!(store.session_totals().await.unwrap().sessions, CHILDREN as u64);
+    }
+}
+
+#[tokio::test]
+async fn an_older_file_that_cannot_be_brought_up_to_date_stays_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.db");
-    let store = Store::open(&path).await.unwrap();
-    store.approve(&approval("fs", "1")).await.unwrap();
-    store.close().await;
-    let mut connection = raw(&path).await;
-    let back = "DROP TABLE server_log; DELETE FROM _sqlx_migrations WHERE version > 1; PRAGMA user_version = 1;";
-    sqlx::raw_sql(back).execute(&mut connection).await.unwrap();
-    connection.close().await.unwrap();
+    fs::write(&path, OLDER[1].1).unwrap();
+    let mut other = raw(&path).await;
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+    assert!(matches!(refused(&path).await, StoreError::Locked { .. }));
+    other.close().await.unwrap();
 
-    let store = Store::open(&path).await.unwrap();
-    assert_eq!(store.approvals().await.unwrap().len(), 1);
-    assert!(store.log(&LogQuery { limit: 1, ..LogQuery::default() }).await.unwrap().is_empty());
+    // Something of ours stands in the way of the migration.
+    let mut other = raw(&path).await;
+    sqlx::query("CREATE TABLE chores (mine TEXT)").execute(&mut other).await.unwrap();
+    other.close().await.unwrap();
+    let error = refused(&path).await;
+    assert!(error.to_string().contains("t.db"), "{error}");
+    let mut other = raw(&path).await;
+    let tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('sessions', 'messages')";
+    assert_eq!(sqlx::query_scalar::<_, i64>(tables).fetch_one(&mut other).await.unwrap(), 0);
+    assert_eq!(sqlx::query_scalar::<_, i64>("PRAGMA user_version").fetch_one(&mut other).await.unwrap(), 2);
 }
 
 #[tokio::test]

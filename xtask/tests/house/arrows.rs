@@ -6,12 +6,23 @@ use crate::{metadata, none_of};
 
 /// Each room and the rooms that it may use. Arrows point down.
 const ROOMS: &[(&str, &[&str])] = &[
-    ("toolrack-host", &[]),
+    ("toolrack-supervisor", &[]),
+    ("toolrack-host", &["toolrack-supervisor"]),
     ("toolrack-agent", &["toolrack-host"]),
     ("toolrack-config", &["toolrack-host"]),
     ("toolrack-store", &["toolrack-host", "toolrack-agent"]),
     ("toolrack-daemon", &["toolrack-host", "toolrack-agent", "toolrack-config", "toolrack-store"]),
-    ("toolrack", &["toolrack-host", "toolrack-agent", "toolrack-config", "toolrack-store", "toolrack-daemon"]),
+    (
+        "toolrack",
+        &[
+            "toolrack-supervisor",
+            "toolrack-host",
+            "toolrack-agent",
+            "toolrack-config",
+            "toolrack-store",
+            "toolrack-daemon",
+        ],
+    ),
     ("toolrack-testkit", &["toolrack-host"]),
     ("toolrack-bench", &["toolrack-host"]),
     ("xtask", &[]),
@@ -30,7 +41,9 @@ const OWNED: &[(&str, &[&str])] = &[
     ("reqwest", &["toolrack-host", "toolrack-agent", "toolrack-testkit", "toolrack-bench"]),
     ("rmcp", &["toolrack-host", "toolrack", "toolrack-daemon", "toolrack-testkit", "toolrack-bench"]),
     ("sqlx", &["toolrack-store"]),
-    ("toml_edit", &["toolrack-config", "xtask"]),
+    // Every program that counts allocations is a benchmark.
+    ("stats_alloc", &["toolrack-bench"]),
+    ("toml_edit", &["toolrack-config", "toolrack-bench", "xtask"]),
 ];
 
 struct Arrow {

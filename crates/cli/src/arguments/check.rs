@@ -1,7 +1,7 @@
 //! Arguments against the tool's schema, before anything is sent.
 
 use serde_json::{Map, Value};
-use toolrack_host::{Misfit, MisfitKind, Unfit, Validator};
+use toolrack_host::{Misfit, MisfitKind, Unfit, Validator, plainly_fits};
 
 use super::BadArguments;
 use crate::suggest;
@@ -11,6 +11,9 @@ use crate::suggest;
 /// A schema that cannot be used, or would take too long, refuses nothing: the server checks for itself.
 pub(crate) async fn check(arguments: &Map<String, Value>, schema: Value) -> Result<(), BadArguments> {
     let arguments = Value::Object(arguments.clone());
+    if plainly_fits(&schema, &arguments) {
+        return Ok(());
+    }
     // The work is bounded, and still enough to keep Ctrl-C from being heard meanwhile.
     let check = tokio::task::spawn_blocking(move || misfits(&arguments, &schema));
     match check.await {

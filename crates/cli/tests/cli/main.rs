@@ -39,10 +39,13 @@ mod rack;
 #[cfg(test)]
 mod readme;
 #[cfg(test)]
+mod sessions;
+#[cfg(test)]
 mod shapes;
 #[cfg(test)]
 mod signals;
 #[cfg(test)]
+mod supervised;
 mod terminal;
 #[cfg(test)]
 mod trust;

@@ -6,7 +6,10 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::{
+    sync::{Notify, mpsc, oneshot},
+    time::{Instant, sleep_until},
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::indexer;
@@ -20,6 +23,10 @@ use crate::{
 
 /// The servers of a host.
 pub(super) type Servers = BTreeMap<ServerName, Arc<Server>>;
+
+/// Between two catalogs that nobody has asked for, in times of what the first of them took: at most a tenth of a processor
+/// is spent on catalogs, however many servers become ready one after another and however many tools they have.
+const REST: u32 = 9;
 
 type Done = oneshot::Sender<()>;
 
@@ -42,6 +49,8 @@ pub(super) struct Keeper {
     published: BTreeMap<ServerName, Arc<ToolSet>>,
     /// Servers that were stopped and may not have ended yet: their successors wait for them.
     ending: BTreeMap<ServerName, CancellationToken>,
+    /// No catalog before this moment, unless somebody asks for it.
+    rested: Instant,
 }
 
 impl Keeper {
@@ -62,6 +71,7 @@ impl Keeper {
             _indexer_ends: stop.drop_guard(),
             published: BTreeMap::new(),
             ending: BTreeMap::new(),
+            rested: Instant::now(),
         }
     }
 
@@ -69,9 +79,11 @@ impl Keeper {
     pub(super) async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
         let changed = self.around.changed.clone();
         loop {
+            let rested = self.rested;
             let message = tokio::select! {
+                // Every message publishes too, so that it does not matter if it comes in the middle of the rest.
                 message = messages.recv() => message,
-                () = changed.notified() => {
+                () = async { changed.notified().await; sleep_until(rested).await } => {
                     self.publish();
                     continue;
                 }
@@ -138,15 +150,23 @@ impl Keeper {
         if touched.is_empty() {
             return;
         }
+        let began = Instant::now();
         let (style, cap) = &self.naming;
         let version = self.catalog.load().version() + 1;
         let catalog = Arc::new(Catalog::build(version, &sets, style, *cap));
         self.catalog.store(catalog.clone());
         self.indexer.notify_one();
         self.published = sets;
-        for server in touched {
-            let tools = catalog.tools().filter(|tool| tool.server == server).map(|tool| tool.name.clone()).collect();
+        // In one pass: many servers become ready at once, and each of them may have many tools.
+        let mut names: BTreeMap<ServerName, Vec<String>> = touched.into_iter().map(|name| (name, Vec::new())).collect();
+        for tool in catalog.tools() {
+            if let Some(names) = names.get_mut(&tool.server) {
+                names.push(tool.name.clone());
+            }
+        }
+        for (server, tools) in names {
             (self.around.connector.events)(Event::McpToolsUpdated { server, tools });
         }
+        self.rested = Instant::now() + began.elapsed() * REST;
     }
 }

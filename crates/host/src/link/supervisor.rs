@@ -1,62 +1,28 @@
-//! The supervisor: a small process between the host and each stdio server, so that nothing a server starts outlives it.
-//!
-//! A server is often a tree of processes (`npx` → `sh` → `node` → …), and a member of the tree can leave the process
-//! group, start a session of its own, turn into a daemon or ignore `SIGTERM`. No signal that the host could send finds
-//! all of these, and none is sent at all when the host itself is killed with `SIGKILL`. So the host starts its own
-//! program once more per server, as a *supervisor*, and the supervisor starts the server. It is a child subreaper
-//! (`prctl(2)`, `PR_SET_CHILD_SUBREAPER`): whatever is orphaned below it becomes its own child, so that the tree never
-//! falls apart and can be ended as a whole.
-//!
-//! ```text
-//! host ──┬─ stdin, stdout, stderr ─────────────────────────────► server ─► what it starts
-//!        ├─ fd 3, orders: one byte each, T or K; ► supervisor ─►┘  (children of the supervisor
-//!        │  its end of file means the host is gone     │            once they are orphaned)
-//!        └─ fd 4, reports: one line each ◄─────────────┘
-//! ```
-//!
-//! The supervisor does not touch the three streams: it hands them on and then closes its own copies, so that their end
-//! of file tells about the server alone. It ends when the last process below it has ended, whoever ended it:
-//!
-//! | what happens | what the supervisor does |
-//! |---|---|
-//! | the server exits | reports it at once; `SIGTERM` to all it left behind, 500 ms, `SIGKILL` |
-//! | order `T` | `SIGTERM` to every descendant that had none yet; goes on watching |
-//! | order `K` | `SIGKILL` to every descendant until none is left |
-//! | the host is gone (end of file on fd 3) | `SIGTERM` to every descendant, 1 s, `SIGKILL` |
-//! | `SIGTERM`, `SIGINT`, `SIGHUP`, `SIGQUIT` to the supervisor | the same |
-//!
-//! A process that cannot die (uninterruptible sleep) is waited for 3 s at most and then reported as left behind.
-//!
-//! Only Linux has subreapers. On other systems [`run_if_asked`] does nothing and servers are started without a
-//! supervisor, as leaders of process groups.
-//!
-//! The supervisor is plain, single-threaded and synchronous: it shares no code with the async side but the words of the
-//! protocol, and works when the host does not.
+//! Which program watches over stdio servers, and what it can say: see [`run_if_asked`].
 
-mod protocol;
-#[cfg(target_os = "linux")]
-pub(super) mod table;
-#[cfg(target_os = "linux")]
-mod tree;
+use std::{
+    fs::File,
+    io,
+    os::fd::AsRawFd,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use std::ffi::OsString;
-use std::path::PathBuf;
-use std::process::ExitCode;
+pub use toolrack_supervisor::{Exit, MARKER, run_if_asked};
 
-pub use protocol::Exit;
-pub(super) use protocol::Order;
-#[cfg(target_os = "linux")]
-pub(super) use protocol::{ORDERS_FD, REPORTS_FD, Report};
-
-/// The first argument that turns a program into a supervisor. The full command line is `PROGRAM __toolrack-supervise
-/// FOLDER -- COMMAND ARGS…`; it is internal and may change in any release.
-pub const MARKER: &str = "__toolrack-supervise";
+/// The highest descriptor that the supervisor of a server gets for something else.
+const LAST_TAKEN: i32 = toolrack_supervisor::protocol::REPORTS_FD;
 
 /// Which program to start as the supervisor of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Any program that calls [`run_if_asked`] first thing in its `main` will do, hence
+/// [the running one](Self::this_program). It is started for each server, so a small one is worth having: a program of
+/// 25 MB takes the system some 2 ms of processor time to start, one that only calls [`run_if_asked`] 0.7 ms.
+#[derive(Clone, Debug)]
 pub struct Supervisor {
-    /// A program that calls [`run_if_asked`] first thing in its `main`.
-    pub program: PathBuf,
+    program: PathBuf,
+    /// What `program` names, when it names a descriptor.
+    _file: Option<Arc<File>>,
 }
 
 impl Supervisor {
@@ -66,54 +32,31 @@ impl Supervisor {
     /// upgrade. The program must call [`run_if_asked`].
     #[must_use]
     pub fn this_program() -> Self {
-        Self { program: PathBuf::from("/proc/self/exe") }
+        Self { program: PathBuf::from("/proc/self/exe"), _file: None }
+    }
+
+    /// The program in this file, which is kept open: it still is the same program when another one takes its place.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub fn in_file(mut file: File) -> io::Result<Self> {
+        // The low ones mean something else in the process that starts it.
+        let mut low = Vec::new();
+        while file.as_raw_fd() <= LAST_TAKEN {
+            let higher = file.try_clone()?;
+            low.push(std::mem::replace(&mut file, higher));
+        }
+        Ok(Self { program: format!("/proc/self/fd/{}", file.as_raw_fd()).into(), _file: Some(Arc::new(file)) })
+    }
+
+    pub(super) fn program(&self) -> &Path {
+        &self.program
     }
 }
 
 /// A program whose `main` begins with [`run_if_asked`].
 impl From<PathBuf> for Supervisor {
     fn from(program: PathBuf) -> Self {
-        Self { program }
+        Self { program, _file: None }
     }
-}
-
-/// The hook for programs that embed this library: becomes a supervisor if this process was started as one.
-///
-/// Call it first thing in `main`, before a runtime or a thread is started, a file is opened or an argument is parsed,
-/// and return the exit code if there is one. In an ordinary start it only looks at the first argument.
-///
-/// ```no_run
-/// use std::process::ExitCode;
-///
-/// fn main() -> ExitCode {
-///     if let Some(code) = toolrack_host::supervisor::run_if_asked() {
-///         return code;
-///     }
-///     // … build the runtime, connect servers …
-///     ExitCode::SUCCESS
-/// }
-/// ```
-///
-/// A program that does not call it must not name itself as a [`Supervisor`]: it would start once more, in full, for
-/// each server. (The host notices and refuses: the server does not start, and the error says why.)
-///
-/// As a supervisor, this function blocks until the server and everything it started are gone. The exit code is the
-/// server's, or 128 plus the number of the signal that killed it.
-#[must_use = "the program must end with this exit code"]
-pub fn run_if_asked() -> Option<ExitCode> {
-    if !is_asked() {
-        return None;
-    }
-    // PROGRAM MARKER FOLDER -- COMMAND ARGS…
-    let arguments: Vec<OsString> = std::env::args_os().collect();
-    Some(match arguments.as_slice() {
-        #[cfg(target_os = "linux")]
-        [_, _, folder, _, command @ ..] => tree::supervise(folder, command),
-        _ => ExitCode::FAILURE,
-    })
-}
-
-/// Whether this process was started to be a supervisor.
-pub(super) fn is_asked() -> bool {
-    std::env::args_os().nth(1).is_some_and(|word| word == MARKER)
 }

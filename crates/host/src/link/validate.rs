@@ -12,6 +12,7 @@
 
 mod graph;
 mod pattern;
+mod plain;
 
 use std::fmt::{self, Write as _};
 
@@ -20,6 +21,7 @@ use jsonschema::{Draft, PatternOptions, ValidationError};
 use serde_json::Value;
 
 use graph::Graph;
+pub use plain::plainly_fits;
 
 /// Most subschemas after all `$ref`s are unfolded.
 const MAX_NODES: u64 = 10_000;

@@ -185,12 +185,12 @@ async fn a_supervisor_without_the_hook_is_refused(lab: Lab) {
         ("/bin/true", "/bin/true does not act as a supervisor; call run_if_asked() first thing in its main function"),
         ("/no/such/program", "cannot start the supervisor process /no/such/program"),
     ] {
-        let supervisor = Some(Supervisor { program: program.into() });
+        let supervisor = Some(Supervisor::from(std::path::PathBuf::from(program)));
         let command = ChildCommand { supervisor, ..lab.command(sh("exit 0")) };
         let error = spawn(command, None, &lab.tasks).await.expect_err("not a supervisor");
         assert_eq!(error.to_string(), expected);
     }
-    let supervisor = Some(Supervisor { program: "/bin/ls".into() });
+    let supervisor = Some(Supervisor::from(std::path::PathBuf::from("/bin/ls")));
     let command = ChildCommand { supervisor, ..lab.command(sh("exit 0")) };
     let error = spawn(command, None, &lab.tasks).await.expect_err("not a supervisor").to_string();
     assert!(error.starts_with("/bin/ls does not act as a supervisor (it said \"toolrack-supervisor: "), "{error}");
@@ -202,7 +202,7 @@ async fn a_supervisor_that_says_nothing_is_given_up(lab: Lab) {
     let run = move || {
         let runtime = runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         runtime.block_on(async {
-            let supervisor = Some(Supervisor { program: "/bin/cat".into() });
+            let supervisor = Some(Supervisor::from(std::path::PathBuf::from("/bin/cat")));
             let command = ChildCommand { supervisor, ..lab.command(sh("exit 0")) };
             spawn(command, None, &lab.tasks).await.expect_err("not a supervisor")
         })

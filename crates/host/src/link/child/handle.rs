@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::super::supervisor::{Exit, Order};
+use toolrack_supervisor::protocol::{Exit, Order};
 
 /// How long a process and what it left behind may take to disappear once it has ended or was told to be killed: what
 /// the supervisor allows itself (at most 3.5 s), and some. Then the watching task takes matters into its own hands.

@@ -22,9 +22,12 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
-use super::super::supervisor::{MARKER, ORDERS_FD, REPORTS_FD};
 use super::ChildCommand;
 use super::resolve::Resolved;
+use toolrack_supervisor::{
+    MARKER,
+    protocol::{ORDERS_FD, REPORTS_FD},
+};
 
 /// How long a killed supervisor may take to end.
 const REAP_LIMIT: Duration = Duration::from_secs(1);

@@ -17,12 +17,15 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::super::supervisor::{self, Order, Report, Supervisor, table};
 use super::handle::{Carrier, Handle, Life, SWEEP_LIMIT};
 use super::launch::{Launched, Process, launch};
 use super::resolve::{Resolved, SpawnError, refused, resolve};
 use super::stderr::{LineHook, StderrTail, drain};
-use super::{Child, ChildCommand, Exit, off_the_runtime};
+use super::{Child, ChildCommand, Exit, Supervisor, off_the_runtime};
+use toolrack_supervisor::{
+    protocol::{Order, Report},
+    table,
+};
 
 /// How long a supervisor may take to say that the server was started. It is a program that runs already, so that only a
 /// machine at its limits takes more than some milliseconds; or a working folder that does not answer.
@@ -44,14 +47,13 @@ pub(super) async fn spawn(
     on_stderr: Option<LineHook>,
     tasks: &TaskTracker,
 ) -> Result<Child, SpawnError> {
-    let program = supervisor.program.clone();
-    if supervisor::is_asked() {
+    if toolrack_supervisor::is_asked() {
         // This process should be a supervisor and is running its ordinary program: without this it would start itself
         // again and again.
-        return Err(SpawnError::NotASupervisor { program, said: String::new() });
+        return Err(SpawnError::NotASupervisor { program: supervisor.program().to_owned(), said: String::new() });
     }
     let (tell, told) = oneshot::channel();
-    let start = Start { command, program, on_stderr, tasks: tasks.clone() };
+    let start = Start { command, supervisor, on_stderr, tasks: tasks.clone() };
     tasks.spawn(start.own(tell));
     // The task tells in any case: if it does not, the runtime is shutting down.
     told.await.unwrap_or(Err(SpawnError::ShuttingDown))
@@ -60,8 +62,7 @@ pub(super) async fn spawn(
 /// What it takes to start a server.
 struct Start {
     command: ChildCommand,
-    /// The supervisor's program.
-    program: PathBuf,
+    supervisor: Supervisor,
     on_stderr: Option<LineHook>,
     tasks: TaskTracker,
 }
@@ -70,12 +71,12 @@ impl Start {
     /// Starts a supervisor and owns it until nothing is left, whether anybody waits for the server or not: at no moment
     /// does a process belong to a future that may be dropped.
     async fn own(self, mut tell: oneshot::Sender<Result<Child, SpawnError>>) {
-        let Self { command, program, on_stderr, tasks } = self;
-        let supervisor = program.clone();
+        let Self { command, supervisor, on_stderr, tasks } = self;
+        let program = supervisor.program().to_owned();
         let launched = off_the_runtime(&tasks, move || {
             let resolved = resolve(&command)?;
-            let launched =
-                launch(&command, &resolved, &supervisor).map_err(|source| not_launched(supervisor, source))?;
+            let launched = launch(&command, &resolved, supervisor.program())
+                .map_err(|source| not_launched(&supervisor, source))?;
             Ok((launched, resolved))
         });
         let (Launched { process, streams, orders, reports }, resolved) = match launched.await {
@@ -121,11 +122,11 @@ impl Start {
 }
 
 /// Why there is no supervisor.
-fn not_launched(program: PathBuf, source: io::Error) -> SpawnError {
+fn not_launched(supervisor: &Supervisor, source: io::Error) -> SpawnError {
     if source.raw_os_error() == Some(Errno::E2BIG as i32) {
         SpawnError::TooLong
     } else {
-        SpawnError::Supervisor { program, source }
+        SpawnError::Supervisor { program: supervisor.program().to_owned(), source }
     }
 }
 

@@ -12,13 +12,13 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-#[cfg(target_os = "linux")]
-use super::super::supervisor::table;
-use super::super::supervisor::{Exit, Order};
 use super::handle::{Carrier, Handle, Life};
 use super::resolve::{SpawnError, refused, resolve};
 use super::stderr::{LineHook, StderrTail, drain};
 use super::{Child, ChildCommand, off_the_runtime};
+use toolrack_supervisor::protocol::{Exit, Order};
+#[cfg(target_os = "linux")]
+use toolrack_supervisor::table;
 
 /// How long what a server left behind in its group may take to end after `SIGTERM`.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);

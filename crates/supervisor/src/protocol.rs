@@ -7,17 +7,15 @@ use std::str::FromStr;
 use nix::sys::signal::Signal;
 
 /// The file descriptor on which the supervisor reads orders.
-#[cfg(target_os = "linux")]
-pub(in crate::link) const ORDERS_FD: i32 = 3;
+pub const ORDERS_FD: i32 = 3;
 
 /// The file descriptor on which the supervisor writes reports.
-#[cfg(target_os = "linux")]
-pub(in crate::link) const REPORTS_FD: i32 = 4;
+pub const REPORTS_FD: i32 = 4;
 
 /// What the host can ask of a supervisor; one byte each on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(in crate::link) enum Order {
+pub enum Order {
     /// Send `SIGTERM` to every descendant.
     Terminate = b'T',
     /// Send `SIGKILL` to every descendant until none is left.
@@ -27,7 +25,7 @@ pub(in crate::link) enum Order {
 impl Order {
     /// The order that `byte` stands for.
     #[cfg(target_os = "linux")]
-    pub(super) fn from_byte(byte: u8) -> Option<Self> {
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
         [Self::Terminate, Self::Kill].into_iter().find(|order| *order as u8 == byte)
     }
 }
@@ -62,7 +60,7 @@ impl fmt::Display for Exit {
 /// What a supervisor tells the host; one line of ASCII each on the wire.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::link) enum Report {
+pub enum Report {
     /// The server runs and has this process id. The first report, unless it is one of the next two, which are the only
     /// report then.
     Started(u32),
@@ -73,7 +71,10 @@ pub(in crate::link) enum Report {
     /// The server ended; what it left behind is being ended now.
     Ended(Exit),
     /// The supervisor ends; so many processes could not be ended (0 but for processes that cannot be killed).
-    Finished { left: u32 },
+    Finished {
+        /// How many.
+        left: u32,
+    },
 }
 
 #[cfg(target_os = "linux")]
@@ -116,7 +117,7 @@ impl FromStr for Report {
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a report of a supervisor")]
-pub(in crate::link) struct UnknownReport;
+pub struct UnknownReport;
 
 #[cfg(test)]
 mod tests {

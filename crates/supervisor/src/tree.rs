@@ -23,8 +23,8 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, chdir, close, dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 
-use super::protocol::{Exit, ORDERS_FD, Order, REPORTS_FD, Report};
-use super::table::{self, Identity};
+use crate::protocol::{Exit, ORDERS_FD, Order, REPORTS_FD, Report};
+use crate::table::{self, Identity};
 
 /// How long what a server left behind may take to end after `SIGTERM`.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
@@ -45,7 +45,7 @@ const COULD_NOT_SUPERVISE: u8 = 125;
 const COULD_NOT_START: u8 = 127;
 
 /// Runs `command` in `folder` as this process's server until it and all its descendants are gone.
-pub(super) fn supervise(folder: &OsStr, command: &[OsString]) -> ExitCode {
+pub(crate) fn supervise(folder: &OsStr, command: &[OsString]) -> ExitCode {
     let Prepared { orders, mut reports, signals } = match Prepared::new() {
         Ok(prepared) => prepared,
         Err(error) => {

@@ -12,9 +12,9 @@ use nix::unistd::Pid;
 
 /// One process, at the moment when the table was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::link) struct Process {
+pub struct Process {
     /// What tells this process from a later one with the same id.
-    pub(in crate::link) id: Identity,
+    pub id: Identity,
     /// The process id of its parent.
     parent: i32,
     /// The id of its process group.
@@ -27,14 +27,14 @@ pub(in crate::link) struct Process {
 
 /// A process id together with the time when its process was started, in clock ticks since boot: ids are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::link) struct Identity {
+pub struct Identity {
     pid: i32,
     started: u64,
 }
 
 impl Identity {
     /// Whether the process has not ended.
-    pub(in crate::link) fn is_alive(self) -> bool {
+    pub fn is_alive(self) -> bool {
         Process::read(self.pid).is_some_and(|now| now.id == self && !now.zombie)
     }
 
@@ -42,7 +42,7 @@ impl Identity {
     ///
     /// Looking again just before leaves a window of microseconds in which the process could end and its id be given to
     /// another one, which takes the system a full turn through all ids.
-    pub(in crate::link) fn signal(self, signal: Signal) {
+    pub fn signal(self, signal: Signal) {
         if self.is_alive() {
             // Failing means that it ended just now, or that it belongs to another user: neither can be helped.
             let _ = kill(Pid::from_raw(self.pid), signal);
@@ -77,7 +77,7 @@ impl Process {
 
 /// Whether `/proc` is mounted and shows the process ids that this process can use. In a process namespace of its own
 /// with the `/proc` of another one, it shows ids that mean something else here.
-pub(in crate::link) fn is_usable() -> bool {
+pub fn is_usable() -> bool {
     let shown = Path::new("/proc/self").read_link().ok();
     shown.is_some_and(|name| name.to_str() == Some(&std::process::id().to_string()))
 }
@@ -94,7 +94,7 @@ fn read() -> Vec<Process> {
 }
 
 /// The living processes below the process `root`, without itself.
-pub(in crate::link) fn descendants_of(root: u32) -> Vec<Process> {
+pub fn descendants_of(root: u32) -> Vec<Process> {
     below(&read(), |process| i64::from(process.parent) == i64::from(root))
 }
 
@@ -102,13 +102,13 @@ pub(in crate::link) fn descendants_of(root: u32) -> Vec<Process> {
 ///
 /// It finds what is left of a server whose supervisor was killed: the session is the supervisor's, and a process that
 /// left the session is found as long as one of its ancestors has not.
-pub(in crate::link) fn remains_of_session(leader: u32) -> Vec<Process> {
+pub fn remains_of_session(leader: u32) -> Vec<Process> {
     let is_leader = |pid: i32| i64::from(pid) == i64::from(leader);
     below(&read(), |process| (is_leader(process.session) || is_leader(process.parent)) && !is_leader(process.id.pid))
 }
 
 /// Whether a living process belongs to this process group.
-pub(in crate::link) fn group_lives(group: i32) -> bool {
+pub fn group_lives(group: i32) -> bool {
     read().iter().any(|process| process.group == group && !process.zombie)
 }
 

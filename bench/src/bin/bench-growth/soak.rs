@@ -1,0 +1,201 @@
+//! Calls and reconnects for a long time, with servers of every transport that die now and then: memory has to stay as it is.
+
+use std::{
+    fmt::Write,
+    fs,
+    time::{Duration, Instant},
+};
+
+use tokio::sync::broadcast::{Receiver, error::TryRecvError};
+use toolrack_bench::{
+    Trouble,
+    connected::{echo, host, settled, world},
+    fakes::{Life, native},
+    heap::quiet,
+    programs::{Server, beside},
+    served::Offer,
+};
+use toolrack_host::{Event, Host, ServerSpec};
+
+/// Messages after which a server dies, a different number for each so that they do not die together.
+const MORTAL: [usize; 3] = [200, 350, 611];
+/// What is looked at in all.
+const SAMPLES: u32 = 30;
+/// Of the samples, so many come before memory is expected to be what it stays: a tenth of the time.
+const WARM_UP: usize = 3;
+/// Between the first and the second half of the rest, live bytes and resident pages may grow by so much.
+const MOST: f64 = 0.02;
+/// Pages that the allocator keeps differ by more than that in a small process.
+const MOST_PAGES_KB: f64 = 1_024.0;
+
+/// One look at the process.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    seconds: f64,
+    calls: u64,
+    failed: u64,
+    connected: u64,
+    live: f64,
+    resident_kb: f64,
+    files: usize,
+}
+
+/// What has happened so far.
+#[derive(Debug, Default)]
+struct Sum {
+    calls: u64,
+    failed: u64,
+    connected: u64,
+}
+
+/// Runs for so long; `false` when memory has grown.
+pub(crate) async fn run(time: Duration) -> Result<bool, Trouble> {
+    let server = Server::start(&[])?;
+    let host = host()?;
+    let mut events = host.events();
+    host.apply(world(specs(&server)?)?).await;
+    settled(&host).await?;
+    let selectors: Vec<_> = host.status().iter().map(|server| server.name.as_str().to_owned()).collect();
+    let (began, mut sum, mut samples) = (Instant::now(), Sum::default(), Vec::new());
+    println!("| s | calls | failed | connections | live KB | VmRSS KB | files |\n|---|---|---|---|---|---|---|");
+    for number in 1..=SAMPLES {
+        let until = time * number / SAMPLES;
+        while began.elapsed() < until {
+            round(&host, &selectors, &mut events, &mut sum).await?;
+        }
+        let sample = Sample {
+            seconds: began.elapsed().as_secs_f64(),
+            calls: sum.calls,
+            failed: sum.failed,
+            connected: sum.connected,
+            live: rested(&host).await?,
+            resident_kb: resident_kb()?,
+            files: fs::read_dir("/proc/self/fd")?.count(),
+        };
+        println!("{}", line(sample));
+        samples.push(sample);
+    }
+    host.shutdown().await;
+    let (told, is_flat) = judged(&samples);
+    println!("\n{told}");
+    Ok(is_flat)
+}
+
+/// Some of everything: in this process, on two pipes, over HTTP; those that die and those that do not.
+fn specs(server: &Server) -> Result<Vec<ServerSpec>, Trouble> {
+    let offer = Offer::default();
+    let program = beside("bench-server")?.display().to_string();
+    let mut specs = vec![
+        ServerSpec::http(&server.url),
+        ServerSpec::native(native(offer, Life::default())),
+        ServerSpec::stdio(&program, ["stdio"]),
+    ];
+    specs.extend(MORTAL.map(|messages| ServerSpec::native(native(offer, Life { messages, ..Life::default() }))));
+    specs.extend(MORTAL.map(|messages| ServerSpec::stdio(&program, ["stdio", "--messages", &messages.to_string()])));
+    for spec in &mut specs {
+        spec.retry.attempts = u32::MAX;
+        spec.retry.first = Duration::from_millis(10);
+        spec.retry.longest = Duration::from_millis(50);
+    }
+    Ok(specs)
+}
+
+/// A few calls of every server, and a new connection for one of them.
+async fn round(host: &Host, servers: &[String], events: &mut Receiver<Event>, sum: &mut Sum) -> Result<(), Trouble> {
+    for _ in 0..20 {
+        for server in servers {
+            sum.calls += 1;
+            // The call that a server dies of, or that comes while there is none, fails.
+            sum.failed += u64::from(echo(host, &format!("{server}/echo")).await.is_err());
+        }
+    }
+    let renewed = &servers[usize::try_from(sum.calls)? / (20 * servers.len()) % servers.len()];
+    host.reconnect(renewed)?;
+    loop {
+        match events.try_recv() {
+            Ok(Event::McpServerConnected { .. }) => sum.connected += 1,
+            Ok(_) | Err(TryRecvError::Lagged(_)) => {}
+            Err(TryRecvError::Empty | TryRecvError::Closed) => return Ok(()),
+        }
+    }
+}
+
+/// Live bytes while every server is connected and nothing is under way.
+async fn rested(host: &Host) -> Result<f64, Trouble> {
+    for _ in 0..200 {
+        if settled(host).await.is_ok() {
+            return Ok(quiet().await);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    settled(host).await?;
+    Ok(quiet().await)
+}
+
+/// `VmRSS` of this process.
+fn resident_kb() -> Result<f64, Trouble> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+    Ok(line.trim_end_matches("kB").trim().parse()?)
+}
+
+fn line(sample: Sample) -> String {
+    let Sample { seconds, calls, failed, connected, live, resident_kb, files } = sample;
+    let live = live / 1_024.0;
+    format!("| {seconds:.0} | {calls} | {failed} | {connected} | {live:.1} | {resident_kb:.0} | {files} |")
+}
+
+/// What is to be said of the samples, and whether memory is flat.
+fn judged(samples: &[Sample]) -> (String, bool) {
+    let rest = samples.get(WARM_UP..).unwrap_or_default();
+    let (early, late) = rest.split_at(rest.len() / 2);
+    let (Some(first), Some(last)) = (rest.first(), rest.last()) else {
+        return ("too short to tell".to_owned(), false);
+    };
+    // The least of each half: a timer that is under way when one looks is no growth.
+    let least = |samples: &[Sample], of: fn(&Sample) -> f64| samples.iter().map(of).fold(f64::MAX, f64::min);
+    let mut told = String::new();
+    let mut is_flat = true;
+    for (name, of, slack) in [
+        ("live bytes", (|sample| sample.live) as fn(&Sample) -> f64, 0.0),
+        ("VmRSS", |sample| sample.resident_kb * 1_024.0, MOST_PAGES_KB * 1_024.0),
+    ] {
+        let (early, late) = (least(early, of), least(late, of));
+        let is_fine = late <= early * (1.0 + MOST) + slack;
+        is_flat &= is_fine;
+        let verdict = if is_fine { "flat" } else { "GROWING" };
+        let _ = writeln!(
+            told,
+            "{name}: {verdict}, {:+.0} bytes from {early:.0}, the first half to the second",
+            late - early
+        );
+    }
+    let (calls, connections) = (last.calls - first.calls, last.connected - first.connected);
+    let _ = write!(told, "in between, {calls} calls and {connections} connections");
+    (told, is_flat)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(live: impl Fn(u32) -> f64) -> Vec<Sample> {
+        let sample = |number| Sample {
+            seconds: 0.0,
+            calls: 0,
+            failed: 0,
+            connected: 0,
+            live: live(number),
+            resident_kb: 20_000.0,
+            files: 10,
+        };
+        (0..SAMPLES).map(sample).collect()
+    }
+
+    #[test]
+    fn memory_that_only_swings_is_flat_and_memory_that_creeps_is_not() {
+        assert!(judged(&samples(|number| 1e6 + f64::from(number % 3) * 1e5)).1);
+        assert!(judged(&samples(|number| if number < 3 { 1e3 } else { 1e6 })).1, "the start does not count");
+        assert!(!judged(&samples(|number| 1e6 + f64::from(number) * 1e4)).1);
+    }
+}

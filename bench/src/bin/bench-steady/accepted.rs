@@ -1,0 +1,152 @@
+//! The file of accepted figures: for each its value, how far it may be off, and why it is what it is.
+
+use toml_edit::{DocumentMut, Item, Table, value};
+use toolrack_bench::Trouble;
+
+/// How far a figure that is new in the file may be off, in percent.
+const PERCENT: f64 = 5.0;
+
+/// The file, its comments included.
+#[derive(Debug)]
+pub(crate) struct Accepted(DocumentMut);
+
+/// One accepted figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Figure {
+    pub(crate) value: f64,
+    /// Off by so many percent of the value is not off.
+    pub(crate) percent: f64,
+}
+
+/// What is to be said of a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Verdict {
+    AsAccepted,
+    /// More than accepted.
+    Worse(Figure),
+    /// Less than accepted: good, and to be written down, or else it can be lost again unseen.
+    Better(Figure),
+    /// The file does not know it.
+    Unknown,
+}
+
+impl Accepted {
+    /// Reads the file.
+    pub(crate) fn read(text: &str) -> Result<Self, Trouble> {
+        let accepted = Self(text.parse()?);
+        for name in accepted.names() {
+            let why = accepted.0[name].get("why").and_then(Item::as_str).unwrap_or_default();
+            if accepted.figure(name).is_none() || why.trim().is_empty() {
+                return Err(format!("{name} needs `value` and `percent`, which are numbers, and a `why`").into());
+            }
+        }
+        Ok(accepted)
+    }
+
+    /// As it is written.
+    pub(crate) fn text(&self) -> String {
+        self.0.to_string()
+    }
+
+    /// The figures in it.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name)
+    }
+
+    /// The figure of this name.
+    pub(crate) fn figure(&self, name: &str) -> Option<Figure> {
+        let number = |field: &str| {
+            let item = self.0.get(name)?.get(field)?;
+            item.as_float().or_else(|| item.as_integer().map(|whole| whole as f64)).filter(|number| *number >= 0.0)
+        };
+        Some(Figure { value: number("value")?, percent: number("percent")? })
+    }
+
+    /// What is to be said of a figure that is `now`.
+    pub(crate) fn judge(&self, name: &str, now: f64) -> Verdict {
+        let Some(was) = self.figure(name) else { return Verdict::Unknown };
+        // What the file shows is rounded to the last digit that counts.
+        let slack = was.value * was.percent / 100.0 + 0.005;
+        if now > was.value + slack {
+            Verdict::Worse(was)
+        } else if now < was.value - slack {
+            Verdict::Better(was)
+        } else {
+            Verdict::AsAccepted
+        }
+    }
+
+    /// Writes down that a figure is `now`, and why.
+    pub(crate) fn accept(&mut self, name: &str, now: f64, why: &str) {
+        let entry = self.0.entry(name).or_insert_with(|| Item::Table(Table::from_iter([("percent", PERCENT)])));
+        entry["value"] = if now >= 100.0 { value(now.round() as i64) } else { value((now * 100.0).round() / 100.0) };
+        entry["why"] = value(why);
+    }
+}
+
+impl Verdict {
+    /// Whether it is no reason to fail.
+    pub(crate) fn is_fine(self) -> bool {
+        matches!(self, Self::AsAccepted | Self::Better(_))
+    }
+
+    /// What is wrong, and what to do; nothing when all is as accepted.
+    pub(crate) fn words(self) -> Option<String> {
+        let accepted = |was: Figure| format!("accepted are {} ± {} %", super::rounded(was.value), was.percent);
+        let words = match self {
+            Self::AsAccepted => return None,
+            Self::Worse(was) => format!(
+                "{}. Find what made it dearer and mend it; if it is worth its price, `cargo xtask steady --accept WHY` \
+                 writes down the figure and the reason.",
+                accepted(was)
+            ),
+            Self::Better(was) => format!(
+                "{}. Better! `cargo xtask steady --accept WHY` writes it down, so that it is not lost again unseen.",
+                accepted(was)
+            ),
+            Self::Unknown => "nothing is accepted yet; `cargo xtask steady --accept WHY` writes it down.".to_owned(),
+        };
+        Some(words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "# Of a call.\n[calls]\nvalue = 40\npercent = 5.0 # a little\nwhy = \"measured\"\n";
+
+    #[test]
+    fn a_figure_is_judged_by_what_was_accepted_and_by_how_far_it_may_be_off() {
+        let accepted = Accepted::read(FILE).unwrap();
+        let was = Figure { value: 40.0, percent: 5.0 };
+        for (now, verdict) in [
+            (42.0, Verdict::AsAccepted),
+            (38.0, Verdict::AsAccepted),
+            (42.1, Verdict::Worse(was)),
+            (37.9, Verdict::Better(was)),
+        ] {
+            assert_eq!(accepted.judge("calls", now), verdict, "{now}");
+        }
+        assert_eq!(accepted.judge("others", 1.0), Verdict::Unknown);
+        assert!(!Verdict::Worse(was).is_fine() && !Verdict::Unknown.is_fine() && Verdict::Better(was).is_fine());
+    }
+
+    #[test]
+    fn accepting_changes_the_figure_and_its_reason_and_nothing_else() {
+        let mut accepted = Accepted::read(FILE).unwrap();
+        accepted.accept("calls", 31.236, "fewer copies");
+        assert_eq!(accepted.text(), FILE.replace("40", "31.24").replace("measured", "fewer copies"));
+        accepted.accept("bytes", 1234.5, "new");
+        let again = Accepted::read(&accepted.text()).unwrap();
+        assert_eq!(again.judge("bytes", 1235.0), Verdict::AsAccepted);
+        assert_eq!(again.figure("bytes").map(|figure| figure.percent), Some(PERCENT));
+    }
+
+    #[test]
+    fn a_figure_without_a_reason_is_refused() {
+        for bad in ["[calls]\nvalue = 4\npercent = 5\n", "[calls]\nvalue = \"4\"\npercent = 5\nwhy = \"so\"\n"] {
+            assert!(Accepted::read(bad).unwrap_err().to_string().contains("calls needs"), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Instructions, counted by valgrind's callgrind. What it finds is left in `target/bench/callgrind/`, where
+//! `callgrind_annotate` shows which functions they went to.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use toolrack_bench::{
+    Row, Trouble,
+    programs::{Server, beside},
+};
+
+use crate::Measured;
+
+/// Calls of the shorter run; the longer one makes twice as many, and start and end fall out of the difference.
+const CALLS: usize = 1_000;
+
+/// Why nothing can be counted here, if so. Other processors have other instructions, and of those nothing is accepted.
+pub(crate) fn missing() -> Option<&'static str> {
+    let version = Command::new("valgrind").arg("--version").stdin(Stdio::null()).output();
+    if !cfg!(target_arch = "x86_64") {
+        Some("instructions are accepted for x86_64 alone")
+    } else if !version.is_ok_and(|version| version.status.success()) {
+        Some("valgrind is not there")
+    } else {
+        None
+    }
+}
+
+/// All figures of this kind.
+pub(crate) fn measure() -> Result<Measured, Trouble> {
+    let stdio = ["--".to_owned(), beside("bench-server")?.display().to_string(), "stdio".to_owned()];
+    let server = Server::start(&[])?;
+    let mut measured = vec![
+        ("stdio-instructions", calls(Row::StdioOne, &stdio)?),
+        ("http-instructions", calls(Row::HttpOne, std::slice::from_ref(&server.url))?),
+    ];
+    let [home, empty] = [folder()?.join("home"), folder()?.join("empty")];
+    if home.exists() {
+        fs::remove_dir_all(&home)?;
+    }
+    fs::create_dir_all(&home)?;
+    fs::create_dir_all(&empty)?;
+    for (name, words) in
+        [("cold-tools-instructions", ["tools", "builtin"].as_slice()), ("cold-call-instructions", &CALL)]
+    {
+        let mut command = Command::new(beside("toolrack")?);
+        // The first run makes the database; what counts is how a person's twentieth call starts.
+        command.args(words).current_dir(&empty).env("TOOLRACK_HOME", &home).stdin(Stdio::null());
+        let first = command.output()?;
+        if !first.status.success() {
+            return Err(format!("{}: {}", first.status, String::from_utf8_lossy(&first.stderr)).into());
+        }
+        measured.push((name, instructions(name, &command)? as f64));
+    }
+    Ok(measured)
+}
+
+/// A call of the built-in server that does next to nothing, in an empty folder.
+const CALL: [&str; 3] = ["call", "builtin/list_directory", "path=."];
+
+/// Instructions of one call in a row of the benchmark.
+fn calls(row: Row, target: &[String]) -> Result<f64, Trouble> {
+    let run = |calls: usize| {
+        let mut command = Command::new(beside("bench-toolrack")?);
+        command.args([row.word(), &calls.to_string()]).args(target);
+        instructions(&format!("{row}-{calls}"), &command)
+    };
+    let (once, twice) = (run(CALLS)?, run(2 * CALLS)?);
+    Ok((twice as f64 - once as f64) / CALLS as f64)
+}
+
+/// All instructions of a command and its threads, but for those of the processes that it starts.
+fn instructions(name: &str, command: &Command) -> Result<u64, Trouble> {
+    let out = folder()?.join(format!("{name}.out"));
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--tool=callgrind", "--quiet", &format!("--callgrind-out-file={}", out.display())]);
+    valgrind.arg(command.get_program()).args(command.get_args());
+    valgrind.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?)))).stdin(Stdio::null());
+    if let Some(folder) = command.get_current_dir() {
+        valgrind.current_dir(folder);
+    }
+    let output = valgrind.output()?;
+    if !output.status.success() {
+        return Err(format!("{name}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim()).into());
+    }
+    total(&out)
+}
+
+/// The sum in what callgrind wrote (the line `totals:` of its format).
+fn total(out: &Path) -> Result<u64, Trouble> {
+    let text = fs::read_to_string(out)?;
+    let total = text.lines().rev().find_map(|line| line.strip_prefix("totals:"));
+    Ok(total.ok_or_else(|| format!("{} has no total", out.display()))?.trim().parse()?)
+}
+
+fn folder() -> Result<PathBuf, Trouble> {
+    let folder = env::current_exe()?.ancestors().nth(2).ok_or("no target folder")?.join("bench/callgrind");
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
+}

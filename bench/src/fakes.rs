@@ -1,0 +1,60 @@
+//! The fast server inside of this process.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, split};
+use toolrack_host::Native;
+
+use crate::served::{Offer, Request};
+
+/// How long a connection of a fake takes, and lasts.
+#[derive(Clone, Copy, Debug)]
+pub struct Life {
+    /// Before the first message is read.
+    pub start_delay: Duration,
+    /// After so many messages it is closed.
+    pub messages: usize,
+}
+
+impl Default for Life {
+    fn default() -> Self {
+        Self { start_delay: Duration::ZERO, messages: usize::MAX }
+    }
+}
+
+/// A server with this offer.
+#[must_use]
+pub fn native(offer: Offer, life: Life) -> Native {
+    Native::new("fast", move |io, stop| async move {
+        let _ = stop.run_until_cancelled(serve(io, offer, life)).await;
+    })
+}
+
+/// Answers until the other side is gone, or its life is over.
+async fn serve(io: DuplexStream, offer: Offer, life: Life) -> std::io::Result<()> {
+    if !life.start_delay.is_zero() {
+        tokio::time::sleep(life.start_delay).await;
+    }
+    let (read, mut write) = split(io);
+    let (mut read, mut line) = (BufReader::new(read), Vec::new());
+    for _ in 0..life.messages {
+        line.clear();
+        if read.read_until(b'\n', &mut line).await? == 0 {
+            break;
+        }
+        write.write_all(&answer(&line, offer)).await?;
+    }
+    Ok(())
+}
+
+/// The lines that answer this one: none if it asks for nothing.
+fn answer(line: &[u8], offer: Offer) -> Vec<u8> {
+    let mut out = Vec::new();
+    let Ok(request) = serde_json::from_slice::<Request<'_>>(line) else { return out };
+    let answer = request.answer(offer);
+    for message in answer.events.into_iter().chain(answer.response) {
+        out.extend_from_slice(message.as_bytes());
+        out.push(b'\n');
+    }
+    out
+}

@@ -1,0 +1,64 @@
+//! The programs that were built beside this one.
+
+use std::{
+    env,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
+
+use crate::Trouble;
+
+/// A program that was built with this one.
+///
+/// # Errors
+/// When it was not.
+pub fn beside(name: &str) -> Result<PathBuf, Trouble> {
+    let path = env::current_exe()?.with_file_name(name);
+    if path.exists() { Ok(path) } else { Err(format!("{} is not built", path.display()).into()) }
+}
+
+/// The fast server over HTTP, for as long as this lives.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    /// Where it listens.
+    pub url: String,
+}
+
+impl Server {
+    /// Starts it on a port of its own, with these options of `bench-server`.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start(options: &[&str]) -> Result<Self, Trouble> {
+        let mut command = Command::new(beside("bench-server")?);
+        let mut child = command.arg("http").args(options).stdout(Stdio::piped()).spawn()?;
+        let stdout = child.stdout.take().ok_or("no stdout")?;
+        let mut url = String::new();
+        BufReader::new(stdout).read_line(&mut url)?;
+        Ok(Self { child, url: url.trim().to_owned() })
+    }
+
+    /// How many connections it has accepted, the one that asks not counted, nor those that asked before.
+    ///
+    /// # Errors
+    /// When it does not say.
+    pub fn accepted(&self) -> Result<u64, Trouble> {
+        let address = self.url.trim_start_matches("http://").trim_end_matches("/mcp");
+        let mut stream = TcpStream::connect(address)?;
+        stream.write_all(b"GET /accepted HTTP/1.0\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let (_, body) = answer.split_once("\r\n\r\n").ok_or("no answer")?;
+        Ok(body.trim().parse()?)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,258 @@
+//! What a conversation consists of, the same for every provider.
+//!
+//! A message is text, the calls that a model wants made, or the result of one. What MCP has beyond text (pictures,
+//! sounds, resources) travels in [`Message::parts`] as it came, and each wire sends what its provider can take. What a
+//! provider wants to see again unchanged, such as signed thinking, travels in [`Message::blocks`].
+//!
+//! Everything here is stored as JSON. A message without the newer fields reads and writes as it did before there were
+//! any.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use toolrack_host::Content;
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Whoever set the conversation up. Usually [`Request::system`](crate::Request::system) says it instead.
+    System,
+    /// The person.
+    User,
+    /// The model.
+    Assistant,
+    /// A tool, with the result of one call.
+    Tool,
+}
+
+/// One message of a conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// The text; empty if a model only makes calls.
+    pub content: String,
+    /// The calls that a model wants made, in its order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<Vec<ToolCallData>>,
+    /// Of a tool's message: the call that it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    /// Of a tool's message: the call failed, and `content` says how.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_error: bool,
+    /// What comes with the text of a person or a tool: pictures, sounds, files. Text that stands in `content` already
+    /// is not repeated here; [`Message::with_parts`] sees to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Content>,
+    /// Of a model's message: what its provider wants to see again as it came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<ProviderBlocks>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+impl Message {
+    /// A message of text.
+    pub fn new(role: Role, content: impl Into<String>) -> Self {
+        Self {
+            role,
+            content: content.into(),
+            tool_calls: None,
+            tool_call_id: None,
+            is_error: false,
+            parts: Vec::new(),
+            blocks: None,
+        }
+    }
+
+    /// What a tool gave to the call `id`.
+    pub fn tool_result(id: impl Into<String>, content: impl Into<String>) -> Self {
+        Self { tool_call_id: Some(id.into()), ..Self::new(Role::Tool, content) }
+    }
+
+    /// That the call `id` failed, and how.
+    pub fn tool_error(id: impl Into<String>, content: impl Into<String>) -> Self {
+        Self { is_error: true, ..Self::tool_result(id, content) }
+    }
+
+    /// The same message with these calls; without any, `tool_calls` is `None`.
+    #[must_use]
+    pub fn with_tool_calls(mut self, calls: Vec<ToolCallData>) -> Self {
+        self.tool_calls = (!calls.is_empty()).then_some(calls);
+        self
+    }
+
+    /// The same message with what of `parts` is not text: `content` has the text of a result already.
+    #[must_use]
+    pub fn with_parts(mut self, parts: impl IntoIterator<Item = Content>) -> Self {
+        let is_said = |part: &Content| match part {
+            Content::Text { .. } | Content::ResourceLink { .. } => true,
+            Content::Resource { resource } => resource.blob.is_none(),
+            _ => false,
+        };
+        self.parts = parts.into_iter().filter(|part| !is_said(part)).collect();
+        self
+    }
+
+    /// The calls that a model wants made; none is an empty slice.
+    #[must_use]
+    pub fn calls(&self) -> &[ToolCallData] {
+        self.tool_calls.as_deref().unwrap_or_default()
+    }
+}
+
+/// A call that a model wants made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ToolCallData {
+    /// Unique in its conversation. The provider's, or one made up where the provider gave none.
+    pub id: String,
+    /// The model-visible name of the tool, as the model wrote it.
+    pub name: String,
+    /// The arguments, a JSON object; `null` if what the model wrote is none.
+    pub input: Value,
+    /// What the model wrote instead of a JSON object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw_arguments: Option<String>,
+}
+
+impl ToolCallData {
+    /// A call with these arguments.
+    pub fn new(id: impl Into<String>, name: impl Into<String>, input: Map<String, Value>) -> Self {
+        Self { id: id.into(), name: name.into(), input: Value::Object(input), raw_arguments: None }
+    }
+
+    /// A call whose arguments came as text. Nothing at all and `null` mean no arguments; what is no JSON object is kept
+    /// as [`raw_arguments`](Self::raw_arguments).
+    pub fn from_text(id: impl Into<String>, name: impl Into<String>, arguments: &str) -> Self {
+        let input = match arguments.trim() {
+            "" | "null" => Some(Value::Object(Map::new())),
+            text => serde_json::from_str(text).ok().filter(Value::is_object),
+        };
+        let raw_arguments = input.is_none().then(|| arguments.to_owned());
+        Self { id: id.into(), name: name.into(), input: input.unwrap_or_default(), raw_arguments }
+    }
+
+    /// The arguments; `None` if what the model wrote is no JSON object.
+    #[must_use]
+    pub fn arguments(&self) -> Option<&Map<String, Value>> {
+        self.input.as_object()
+    }
+}
+
+/// What a provider gave with an answer and wants to see again unchanged, and where in the answer it stood.
+///
+/// It is sent back only over the same wire and to the same model; any other gets the text and the calls alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ProviderBlocks {
+    /// The wire that it came over; see [`Wire`](crate::model::Wire).
+    pub wire: String,
+    /// The model that made it, as it was asked for.
+    pub model: String,
+    /// The whole answer, in order. The text and the calls themselves stand in the message.
+    pub blocks: Vec<Block>,
+}
+
+/// A piece of an answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Block {
+    /// Something only its provider understands: JSON as it came.
+    Raw(Value),
+    /// Text: the next so many bytes of [`Message::content`].
+    Text {
+        /// How many.
+        bytes: usize,
+        /// What stood beside it, such as a signature.
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        with: Map<String, Value>,
+    },
+    /// The next of [`Message::tool_calls`].
+    Call {
+        /// What stood beside it, such as a signature.
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        with: Map<String, Value>,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn roles_are_written_in_lower_case() {
+        for (role, word) in
+            [(Role::System, "system"), (Role::User, "user"), (Role::Assistant, "assistant"), (Role::Tool, "tool")]
+        {
+            assert_eq!(json!(role), json!(word));
+            assert_eq!(serde_json::from_value::<Role>(json!(word)).unwrap(), role);
+        }
+    }
+
+    #[test]
+    fn a_plain_message_has_nothing_but_role_and_content() {
+        let message = Message::new(Role::User, "hello");
+        assert_eq!(json!(message), json!({"role": "user", "content": "hello"}));
+        let old =
+            r#"{"role": "assistant", "content": "", "tool_calls": [{"id": "1", "name": "f", "input": {"a": 1}}]}"#;
+        let message: Message = serde_json::from_str(old).unwrap();
+        assert_eq!(message.calls()[0].arguments().unwrap()["a"], 1);
+        assert_eq!(json!(message), serde_json::from_str::<Value>(old).unwrap());
+    }
+
+    #[test]
+    fn a_result_names_its_call_and_an_error_says_that_it_is_one() {
+        assert_eq!(
+            json!(Message::tool_result("call_1", "12")),
+            json!({"role": "tool", "content": "12", "tool_call_id": "call_1"})
+        );
+        assert_eq!(json!(Message::tool_error("call_1", "no"))["is_error"], true);
+    }
+
+    #[test]
+    fn parts_and_blocks_come_back_from_json_even_through_a_tagged_enum() {
+        #[derive(Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "kind")]
+        enum Event {
+            Said { message: Message },
+        }
+        let parts = json!([
+            {"type": "text", "text": "said already"},
+            {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+            {"type": "resource", "resource": {"uri": "file:///a", "blob": "AAAA"}},
+            {"type": "resource", "resource": {"uri": "file:///b", "text": "said already"}},
+            {"type": "hologram", "depth": 3},
+        ]);
+        let parts: Vec<Content> = serde_json::from_value(parts).unwrap();
+        let mut message = Message::tool_result("1", "x").with_parts(parts);
+        assert_eq!(message.parts.len(), 3, "all that is not text: {:?}", message.parts);
+        let with = Map::from_iter([("signature".to_owned(), json!("s"))]);
+        let blocks = vec![
+            Block::Raw(json!({"type": "thinking"})),
+            Block::Text { bytes: 1, with },
+            Block::Call { with: Map::new() },
+        ];
+        message.blocks = Some(ProviderBlocks { wire: "anthropic".into(), model: "m".into(), blocks });
+        let event = Event::Said { message };
+        let again: Event = serde_json::from_str(&serde_json::to_string(&event).unwrap()).unwrap();
+        assert_eq!(again, event);
+    }
+
+    #[test]
+    fn arguments_that_are_no_object_are_kept_as_text() {
+        assert_eq!(ToolCallData::from_text("1", "f", "").input, json!({}));
+        let broken = ToolCallData::from_text("1", "f", r#"{"a": "#);
+        assert_eq!((broken.arguments(), broken.raw_arguments.as_deref()), (None, Some(r#"{"a": "#)));
+        assert_eq!(json!(broken)["input"], Value::Null);
+        assert_eq!(serde_json::from_value::<ToolCallData>(json!(broken)).unwrap(), broken);
+    }
+}

@@ -1,0 +1,189 @@
+//! Who answers: one trait for every model.
+//!
+//! A [`Request`] is borrowed and written to the wire before the future or stream is made, so nothing of a conversation
+//! is copied, and the future borrows nothing. Dropping it cancels the request.
+
+mod anthropic;
+mod body;
+mod draft;
+mod error;
+mod failure;
+mod gemini;
+pub mod local;
+mod online;
+mod openai_chat;
+mod openai_responses;
+pub mod provider;
+mod scripted;
+mod settings;
+mod transport;
+
+use std::{fmt, ops::AddAssign};
+
+use futures::{future::BoxFuture, stream::BoxStream};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use toolrack_host::ToolBlock;
+
+pub use error::{ModelError, ModelErrorKind};
+pub use scripted::{AskedModel, BadScript, Scripted};
+pub use settings::{Bounds, Key, ModelSettings, Price};
+pub use toolrack_host::Wire;
+
+use crate::message::Message;
+
+/// A model that answers. Cheap to share: `Arc<dyn Model>`.
+pub trait Model: Send + Sync + fmt::Debug {
+    /// What people call it: `provider/name`.
+    fn name(&self) -> &str;
+
+    /// How the tools of a request must be written for it.
+    fn wire(&self) -> Wire;
+
+    /// How many tokens fit into it, input and output together, where that is known.
+    fn context_tokens(&self) -> Option<u64>;
+
+    /// The whole answer at once.
+    ///
+    /// # Errors
+    /// [`ModelError`], after what may be tried again was tried again.
+    fn complete(&self, request: Request<'_>) -> BoxFuture<'static, Result<Reply, ModelError>>;
+
+    /// The answer as it is made. The last item is [`Delta::Done`] with all of it, or an error; after either the stream
+    /// has ended. What was streamed is never taken back: only before the first byte of an answer is anything tried
+    /// again.
+    fn stream(&self, request: Request<'_>) -> BoxStream<'static, Result<Delta, ModelError>>;
+}
+
+/// What a model is asked.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Request<'a> {
+    /// The conversation so far.
+    pub messages: &'a [Message],
+    /// The tools that it may call, in the shape of its [wire](Model::wire). Their bytes go into the request as they are;
+    /// without any, tools are not mentioned.
+    pub tools: Option<&'a ToolBlock>,
+    /// What stands before the conversation.
+    pub system: Option<&'a str>,
+    /// The most tokens of the answer, thinking included; `None` leaves it to the provider, or where the provider leaves
+    /// it to us, to the settings of the model.
+    pub max_tokens: Option<u32>,
+    /// How freely it chooses; `None` leaves it to the provider.
+    pub temperature: Option<f64>,
+    /// Members added to the body as they are. They win over those above; `null` removes one. The conversation, the
+    /// tools and whether the answer is streamed cannot be set here.
+    pub extra_body: Option<&'a Map<String, Value>>,
+}
+
+impl<'a> Request<'a> {
+    /// These messages, and nothing else.
+    #[must_use]
+    pub fn new(messages: &'a [Message]) -> Self {
+        Self { messages, ..Self::default() }
+    }
+}
+
+/// A piece of an answer under way.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Delta {
+    /// Nothing came yet, and the request will be sent again after a wait.
+    Retry {
+        /// How long it is.
+        after: std::time::Duration,
+        /// What went wrong, safe to print.
+        why: String,
+    },
+    /// Text for the person.
+    Text(String),
+    /// What the model thinks, as far as its provider shows it.
+    Thinking(String),
+    /// A call begins. Its arguments follow, perhaps mixed with those of other calls.
+    ToolCallBegin {
+        /// Which call of the answer, from 0.
+        index: usize,
+        /// Its id, the same as in the answer at the end.
+        id: String,
+        /// The tool's name as the model wrote it.
+        name: String,
+    },
+    /// The next piece of a call's arguments: a part of a JSON text.
+    ToolCallArguments {
+        /// Which call of the answer.
+        index: usize,
+        /// The piece.
+        fragment: String,
+    },
+    /// What was used up so far; each replaces the one before.
+    Usage(Usage),
+    /// The whole answer. Nothing follows.
+    Done(Box<Reply>),
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Reply {
+    /// What the model said, ready to be appended to the conversation.
+    pub message: Message,
+    /// Why it stopped.
+    pub stop: Stop,
+    /// What it used up; all zero if the provider did not say.
+    pub usage: Usage,
+    /// What that cost in US dollars, where the prices are known.
+    pub cost: Option<f64>,
+}
+
+impl Reply {
+    /// An answer that ended by itself, for which nothing was used up.
+    #[must_use]
+    pub fn new(message: Message) -> Self {
+        let stop = if message.calls().is_empty() { Stop::End } else { Stop::ToolCalls };
+        Self { message, stop, usage: Usage::default(), cost: None }
+    }
+}
+
+/// Why a model stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Stop {
+    /// It had said everything.
+    End,
+    /// It waits for the results of its calls.
+    ToolCalls,
+    /// The most tokens were reached, or the context is full: the answer is cut, the arguments of a call perhaps too.
+    Length,
+    /// The model or a filter of its provider refused. What it said instead, if anything, is the text.
+    Refusal,
+    /// Something else, in the provider's word, safe to print.
+    Other(String),
+}
+
+/// What was used up, in tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Usage {
+    /// All that went in, what came from the cache included.
+    pub input: u64,
+    /// All that came out, thinking included.
+    pub output: u64,
+    /// Of the input: read from the provider's cache.
+    pub cached_read: u64,
+    /// Of the input: written into the provider's cache.
+    pub cache_write: u64,
+    /// Of the output: spent on thinking.
+    pub reasoning: u64,
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.input = self.input.saturating_add(other.input);
+        self.output = self.output.saturating_add(other.output);
+        self.cached_read = self.cached_read.saturating_add(other.cached_read);
+        self.cache_write = self.cache_write.saturating_add(other.cache_write);
+        self.reasoning = self.reasoning.saturating_add(other.reasoning);
+    }
+}

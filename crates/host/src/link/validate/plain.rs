@@ -1,0 +1,204 @@
+//! The common case without a validator: schemas of plain keywords, and JSON that plainly fits them.
+
+use serde_json::{Map, Value};
+
+use super::MAX_DEPTH;
+
+/// Integers up to this size are told apart as floating-point numbers, too.
+const EXACT: f64 = (1_u64 << 53) as f64;
+
+/// Whether `instance` fits `schema` as far as that can be told at a glance; `false` says nothing.
+///
+/// The schemas of most tools are an object whose properties have a type. To make the first [`Validator`] of a process
+/// takes some milliseconds, most of them for the schema of schemas; this takes microseconds. It looks at each value of
+/// `instance` at most 64 times, computes nothing else, and may be called on any thread.
+///
+/// Only keywords that mean the same in every draft are taken for plain. A schema that is not valid may be fitted, too.
+///
+/// [`Validator`]: super::Validator
+#[must_use]
+pub fn plainly_fits(schema: &Value, instance: &Value) -> bool {
+    fits(schema, instance, MAX_DEPTH)
+}
+
+fn fits(schema: &Value, instance: &Value, levels: usize) -> bool {
+    let (Value::Object(schema), Some(levels)) = (schema, levels.checked_sub(1)) else {
+        return false;
+    };
+    schema.iter().all(|(keyword, value)| fits_keyword(schema, keyword, value, instance, levels))
+}
+
+fn fits_keyword(schema: &Map<String, Value>, keyword: &str, value: &Value, instance: &Value, levels: usize) -> bool {
+    match keyword {
+        // Formats are not asserted.
+        "$schema" | "$comment" | "title" | "description" | "default" | "examples" | "format" | "deprecated"
+        | "readOnly" | "writeOnly" => true,
+        "type" => match value {
+            Value::Array(types) => types.iter().any(|one| is_of_type(one, instance)),
+            one => is_of_type(one, instance),
+        },
+        "enum" => value.as_array().is_some_and(|values| values.contains(instance)),
+        "const" => value == instance,
+        "properties" => value.as_object().is_some_and(|properties| {
+            let fits = |(name, of): (&String, &Value)| properties.get(name).is_none_or(|is| fits(is, of, levels));
+            instance.as_object().is_none_or(|members| members.iter().all(fits))
+        }),
+        "required" => value.as_array().is_some_and(|names| {
+            let has = |members: &Map<_, _>| {
+                names.iter().all(|name| name.as_str().is_some_and(|name| members.contains_key(name)))
+            };
+            instance.as_object().is_none_or(has)
+        }),
+        "additionalProperties" => {
+            let named = schema.get("properties").and_then(Value::as_object);
+            let is_named = |name: &str| named.is_some_and(|named| named.contains_key(name));
+            let fits = |of: &Value| value.as_bool().unwrap_or_else(|| fits(value, of, levels));
+            instance.as_object().is_none_or(|members| members.iter().all(|(name, of)| is_named(name) || fits(of)))
+        }
+        "items" => match instance {
+            Value::Array(items) => items.iter().all(|item| fits(value, item, levels)),
+            _ => value.is_object(),
+        },
+        "minimum" => is_bounded(instance, value, |number, bound| number >= bound),
+        "maximum" => is_bounded(instance, value, |number, bound| number <= bound),
+        "minLength" | "maxLength" => within(keyword, instance.as_str().map(|text| text.chars().count()), value),
+        "minItems" | "maxItems" => within(keyword, instance.as_array().map(Vec::len), value),
+        _ => false,
+    }
+}
+
+/// A number like 1.0 is an integer in some drafts and none in others.
+fn is_of_type(name: &Value, instance: &Value) -> bool {
+    match (name.as_str(), instance) {
+        (Some("integer"), Value::Number(number)) => number.is_i64() || number.is_u64(),
+        (Some("null"), Value::Null)
+        | (Some("boolean"), Value::Bool(_))
+        | (Some("number"), Value::Number(_))
+        | (Some("string"), Value::String(_))
+        | (Some("array"), Value::Array(_))
+        | (Some("object"), Value::Object(_)) => true,
+        _ => false,
+    }
+}
+
+/// Compares numbers where that is possible without loss; what is no number has no bound.
+fn is_bounded(instance: &Value, bound: &Value, fits: impl Fn(f64, f64) -> bool) -> bool {
+    let exact = |value: &Value| value.as_f64().filter(|number| number.abs() < EXACT);
+    exact(bound).is_some_and(|bound| !instance.is_number() || exact(instance).is_some_and(|number| fits(number, bound)))
+}
+
+fn within(keyword: &str, length: Option<usize>, bound: &Value) -> bool {
+    let Some(bound) = bound.as_u64() else { return false };
+    length.is_none_or(|length| {
+        let length = length as u64;
+        if keyword.starts_with("min") { length >= bound } else { length <= bound }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::{super::Validator, *};
+
+    #[test]
+    fn the_arguments_of_a_usual_tool_fit_plainly() {
+        let schema = json!({
+            "$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false,
+            "properties": {
+                "path": { "type": "string", "description": "where", "minLength": 1 },
+                "head": { "type": ["integer", "null"], "minimum": 0, "maximum": 100 },
+                "kinds": { "type": "array", "items": { "enum": ["file", "folder"] }, "maxItems": 2 },
+            },
+            "required": ["path"],
+        });
+        assert!(plainly_fits(&schema, &json!({ "path": ".", "head": 3, "kinds": ["file"] })));
+        for misfit in [
+            json!({}),
+            json!({ "path": 1 }),
+            json!({ "path": "" }),
+            json!({ "path": ".", "head": -1 }),
+            json!({ "path": ".", "head": 101 }),
+            json!({ "path": ".", "head": 1.0 }),
+            json!({ "path": ".", "kinds": ["pipe"] }),
+            json!({ "path": ".", "kinds": ["file", "file", "file"] }),
+            json!({ "path": ".", "other": 1 }),
+            json!([]),
+        ] {
+            assert!(!plainly_fits(&schema, &misfit), "{misfit}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_plain_is_left_to_the_validator() {
+        for schema in [
+            json!(true),
+            json!({ "anyOf": [{}] }),
+            json!({ "$ref": "#" }),
+            json!({ "pattern": "." }),
+            json!({ "items": [{}] }),
+            json!({ "minimum": "0" }),
+        ] {
+            assert!(!plainly_fits(&schema, &json!("x")), "{schema}");
+        }
+        let deep = (0..100).fold(json!({}), |inner, _| json!({ "properties": { "a": inner } }));
+        let instance = (0..100).fold(json!({}), |inner, _| json!({ "a": inner }));
+        assert!(!plainly_fits(&deep, &instance));
+    }
+
+    fn instances() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            1 => Just(Value::Null),
+            1 => any::<bool>().prop_map(Value::from),
+            6 => (-3_i64..4).prop_map(Value::from),
+            3 => prop_oneof![Just(0.5), Just(1.0), Just(9e15), Just(1e300)].prop_map(|number: f64| json!(number)),
+            1 => any::<i64>().prop_map(Value::from),
+            2 => "[aé]{0,3}".prop_map(Value::from),
+        ];
+        let whole = leaf.clone().prop_recursive(3, 12, 3, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                prop::collection::btree_map("[abc]", inner, 0..3).prop_map(|map| json!(map)),
+            ]
+        });
+        prop_oneof![leaf, whole]
+    }
+
+    fn schemas() -> impl Strategy<Value = Value> {
+        let types = prop::sample::select(vec!["null", "boolean", "integer", "number", "string", "array", "object"]);
+        let number = prop_oneof![(-2_i64..4).prop_map(|n| json!(n)), Just(json!(0.5)), Just(json!(9e15))];
+        let leaf = prop_oneof![
+            types.prop_map(|name| json!({ "type": name })),
+            instances().prop_map(|value| json!({ "const": value })),
+            prop::collection::vec(instances(), 1..3).prop_map(|values| json!({ "enum": values })),
+            (prop::sample::select(vec!["minimum", "maximum"]), number.clone())
+                .prop_map(|(name, value)| json!({ name: value })),
+            (number.clone(), number).prop_map(|(least, most)| json!({ "minimum": least, "maximum": most })),
+            (prop::sample::select(vec!["minLength", "maxLength", "minItems", "maxItems"]), 0_u64..4)
+                .prop_map(|(name, value)| json!({ name: value })),
+            prop::collection::btree_set("[abc]", 0..3).prop_map(|names| json!({ "required": names })),
+        ];
+        let whole = leaf.clone().prop_recursive(3, 16, 4, |inner| {
+            let more = prop_oneof![any::<bool>().prop_map(Value::from), inner.clone()];
+            prop_oneof![
+                inner.clone().prop_map(|items| json!({ "items": items })),
+                (prop::collection::btree_map("[abc]", inner, 0..3), more)
+                    .prop_map(|(named, more)| json!({ "properties": named, "additionalProperties": more })),
+            ]
+        });
+        prop_oneof![leaf, whole]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn what_fits_plainly_fits(schema in schemas(), instance in instances()) {
+            if plainly_fits(&schema, &instance) {
+                let validator = Validator::compile(&schema).unwrap();
+                prop_assert_eq!(validator.validate(&instance), Ok(()));
+            }
+        }
+    }
+}

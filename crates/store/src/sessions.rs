@@ -1,0 +1,406 @@
+//! Conversations with models, and how they are found again.
+
+mod import;
+mod messages;
+mod retention;
+
+use chrono::{DateTime, Utc};
+use sqlx::{FromRow, Sqlite, SqliteConnection};
+use toolrack_host::text;
+use uuid::Uuid;
+
+use crate::{Store, StoreError};
+
+pub use import::Imported;
+pub use messages::{NewMessage, Role, Step, StoredMessage};
+pub use retention::Retention;
+
+/// Bytes of a title; what is longer is cut.
+const MAX_TITLE: usize = 500;
+
+/// The length of the prefixes that are handed out, and of the shortest that is accepted.
+const SHOWN_PREFIX: usize = 8;
+const SHORTEST_PREFIX: usize = 4;
+
+/// How many sessions are named when a prefix fits more than one.
+const MAX_NAMED: usize = 5;
+
+/// What asking models has cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Tokens that went in, those from the provider's cache included.
+    pub input: u64,
+    /// Tokens that came out, thinking included.
+    pub output: u64,
+    /// Of the input: read from the provider's cache.
+    pub cached_read: u64,
+    /// Of the input: written into the provider's cache.
+    pub cache_write: u64,
+    /// Of the output: spent on thinking.
+    pub reasoning: u64,
+    /// In billionths of a US dollar; `None` when no price is known.
+    pub cost: Option<u64>,
+}
+
+impl Spent {
+    /// Both together. A cost that is not known adds nothing to one that is.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let cost = match (self.cost, other.cost) {
+            (Some(one), Some(other)) => Some(one.saturating_add(other)),
+            (one, other) => one.or(other),
+        };
+        Self {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+            cached_read: self.cached_read.saturating_add(other.cached_read),
+            cache_write: self.cache_write.saturating_add(other.cache_write),
+            reasoning: self.reasoning.saturating_add(other.reasoning),
+            cost,
+        }
+    }
+}
+
+/// The columns of a [`Spent`], in both tables.
+#[derive(Clone, Copy, Debug, Default, FromRow)]
+struct SpentRow {
+    input: i64,
+    output: i64,
+    cached_read: i64,
+    cache_write: i64,
+    reasoning: i64,
+    cost: Option<i64>,
+}
+
+impl From<SpentRow> for Spent {
+    fn from(row: SpentRow) -> Self {
+        let SpentRow { input, output, cached_read, cache_write, reasoning, cost } = row;
+        let known = |number: i64| u64::try_from(number).unwrap_or_default();
+        Self {
+            input: known(input),
+            output: known(output),
+            cached_read: known(cached_read),
+            cache_write: known(cache_write),
+            reasoning: known(reasoning),
+            cost: cost.map(known),
+        }
+    }
+}
+
+impl From<Spent> for SpentRow {
+    fn from(spent: Spent) -> Self {
+        let Spent { input, output, cached_read, cache_write, reasoning, cost } = spent;
+        let kept = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        Self {
+            input: kept(input),
+            output: kept(output),
+            cached_read: kept(cached_read),
+            cache_write: kept(cache_write),
+            reasoning: kept(reasoning),
+            cost: cost.map(kept),
+        }
+    }
+}
+
+/// A conversation that begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewSession {
+    /// What it is about, in a line; what is longer than 500 bytes is cut.
+    pub title: String,
+    /// Who will answer, such as `anthropic/claude-sonnet-4-5`.
+    pub model: Option<String>,
+    /// The agent that leads it.
+    pub agent: Option<String>,
+}
+
+/// A conversation, without its messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Session {
+    /// Of version 7 where this program made it.
+    pub id: Uuid,
+    /// The shortest beginning of the id that no other session has, of at least 8 characters: enough for
+    /// [`Store::find_session`] as long as no new session begins alike.
+    pub prefix: String,
+    /// What it is about. Untrusted.
+    pub title: String,
+    /// Who answered last.
+    pub model: Option<String>,
+    /// The agent that leads it.
+    pub agent: Option<String>,
+    /// When it began.
+    pub created_at: DateTime<Utc>,
+    /// When something was last added to it. A new title is nothing that is added.
+    pub updated_at: DateTime<Utc>,
+    /// How many messages it has; the position of the next one.
+    pub messages: u64,
+    /// What all messages have cost.
+    pub spent: Spent,
+    /// Whether a turn has not ended: somebody works at it, or was interrupted. See [`Store::open_turn`].
+    pub has_open_turn: bool,
+}
+
+/// Which sessions to list.
+#[derive(Clone, Debug, Default)]
+pub struct SessionQuery {
+    /// Only those whose title holds this text; the case of ASCII letters plays no part.
+    pub search: Option<String>,
+    /// Only those behind this one in the list: its `updated_at` and `id`. The way to the next page.
+    pub after: Option<(DateTime<Utc>, Uuid)>,
+    /// At most so many, the newest.
+    pub limit: usize,
+}
+
+/// All sessions together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SessionTotals {
+    /// How many there are.
+    pub sessions: u64,
+    /// How many messages they have.
+    pub messages: u64,
+    /// What they have cost.
+    pub spent: Spent,
+}
+
+/// What is read of a session, with the ids before and behind it in the order of ids.
+#[derive(Debug, FromRow)]
+struct SessionRow {
+    id: String,
+    title: String,
+    model: Option<String>,
+    agent: Option<String>,
+    created_at: i64,
+    updated_at: i64,
+    #[sqlx(flatten)]
+    spent: SpentRow,
+    has_open_turn: bool,
+    messages: i64,
+    id_before: Option<String>,
+    id_behind: Option<String>,
+}
+
+/// The start of every question for sessions. Both neighbours and the last position are each one step into an index.
+const SELECT: &str = "SELECT id, title, model, agent, created_at, updated_at, \
+    input, output, cached_read, cache_write, reasoning, cost, open_turn IS NOT NULL AS has_open_turn, \
+    (SELECT coalesce(max(position) + 1, 0) FROM messages WHERE session_id = s.id) AS messages, \
+    (SELECT max(id) FROM sessions WHERE id < s.id) AS id_before, \
+    (SELECT min(id) FROM sessions WHERE id > s.id) AS id_behind \
+    FROM sessions s";
+
+impl SessionRow {
+    /// `None` when the id is none.
+    fn into_session(self) -> Option<Session> {
+        let neighbours = [self.id_before.as_deref(), self.id_behind.as_deref()];
+        Some(Session {
+            id: Uuid::try_parse(&self.id).ok()?,
+            prefix: prefix(&self.id, neighbours),
+            title: self.title,
+            model: self.model,
+            agent: self.agent,
+            created_at: time(self.created_at),
+            updated_at: time(self.updated_at),
+            messages: u64::try_from(self.messages).unwrap_or_default(),
+            spent: self.spent.into(),
+            has_open_turn: self.has_open_turn,
+        })
+    }
+}
+
+/// The shortest beginning of `id` that tells it from its neighbours.
+fn prefix(id: &str, neighbours: [Option<&str>; 2]) -> String {
+    let common = |other: &str| id.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
+    let common = neighbours.into_iter().flatten().map(common).max().unwrap_or(0);
+    let mut length = (common + 1).max(SHOWN_PREFIX);
+    // A prefix that ends in a hyphen looks cut off.
+    if id.as_bytes().get(length - 1) == Some(&b'-') {
+        length += 1;
+    }
+    id.get(..length).unwrap_or(id).to_owned()
+}
+
+/// A time as it is kept.
+fn time(milliseconds: i64) -> DateTime<Utc> {
+    DateTime::from_timestamp_millis(milliseconds).unwrap_or_default()
+}
+
+/// What of a title is kept.
+fn kept_title(title: &str) -> &str {
+    &title[..title.floor_char_boundary(MAX_TITLE)]
+}
+
+impl Store {
+    /// Begins a conversation, without messages.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn create_session(&self, new: &NewSession) -> Result<Session, StoreError> {
+        let doing = "beginning a session";
+        let (id, now) = (Uuid::now_v7(), Utc::now().timestamp_millis());
+        let mut transaction = self.begin_durably(doing).await?;
+        sqlx::query(
+            "INSERT INTO sessions (id, title, model, agent, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
+        )
+        .bind(id.to_string())
+        .bind(kept_title(&new.title))
+        .bind(&new.model)
+        .bind(&new.agent)
+        .bind(now)
+        .execute(&mut *transaction)
+        .await
+        .map_err(self.error(doing))?;
+        let session = self.read_session(id, &mut transaction).await?;
+        transaction.commit().await.map_err(self.error(doing))?;
+        Ok(session)
+    }
+
+    /// The session `id`.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownSession`] when there is none; others when the database fails.
+    pub async fn session(&self, id: Uuid) -> Result<Session, StoreError> {
+        let mut connection = self.pool.acquire().await.map_err(self.error("reading a session"))?;
+        self.read_session(id, &mut connection).await
+    }
+
+    async fn read_session(&self, id: Uuid, connection: &mut SqliteConnection) -> Result<Session, StoreError> {
+        let mut builder = sqlx::QueryBuilder::<Sqlite>::new(SELECT);
+        builder.push(" WHERE id = ").push_bind(id.to_string());
+        let row: Option<SessionRow> =
+            builder.build_query_as().fetch_optional(connection).await.map_err(self.error("reading a session"))?;
+        let session = row.and_then(SessionRow::into_session);
+        session.ok_or_else(|| self.unknown_session(&id.to_string()))
+    }
+
+    /// The sessions that `query` asks for, the one that something was added to last before all others.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn sessions(&self, query: &SessionQuery) -> Result<Vec<Session>, StoreError> {
+        let mut builder = sqlx::QueryBuilder::<Sqlite>::new(SELECT);
+        builder.push(" WHERE TRUE");
+        if let Some(search) = &query.search {
+            // `instr` takes the text as it is; `LIKE` would have to be told of its wildcards.
+            builder.push(" AND instr(lower(title), lower(").push_bind(search).push(")) > 0");
+        }
+        if let Some((at, id)) = query.after {
+            builder.push(" AND (updated_at, id) < (").push_bind(at.timestamp_millis());
+            builder.push(", ").push_bind(id.to_string()).push(")");
+        }
+        builder.push(" ORDER BY updated_at DESC, id DESC LIMIT ");
+        builder.push_bind(i64::try_from(query.limit).unwrap_or(i64::MAX));
+        let rows: Vec<SessionRow> =
+            builder.build_query_as().fetch_all(&self.pool).await.map_err(self.error("listing sessions"))?;
+        Ok(rows.into_iter().filter_map(SessionRow::into_session).collect())
+    }
+
+    /// The session that a person means by `typed`: its id, the beginning of its id (4 characters or more, with or without
+    /// hyphens), or `last` for the one that something was added to last.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownSession`] and [`StoreError::AmbiguousSession`]; others when the database fails.
+    pub async fn find_session(&self, typed: &str) -> Result<Session, StoreError> {
+        if typed == "last" {
+            let newest = self.sessions(&SessionQuery { limit: 1, ..SessionQuery::default() }).await?;
+            return newest.into_iter().next().ok_or_else(|| self.unknown_session(typed));
+        }
+        let Some(start) = start_of_id(typed) else {
+            return Err(self.unknown_session(typed));
+        };
+        let mut builder = sqlx::QueryBuilder::<Sqlite>::new(SELECT);
+        // Behind all that can follow in an id, so that the index of ids finds them.
+        builder.push(" WHERE id >= ").push_bind(&start).push(" AND id < ").push_bind(format!("{start}g"));
+        builder.push(" ORDER BY updated_at DESC, id DESC LIMIT ").push_bind(MAX_NAMED as i64 + 1);
+        let rows: Vec<SessionRow> =
+            builder.build_query_as().fetch_all(&self.pool).await.map_err(self.error("looking for a session"))?;
+        let mut found: Vec<Session> = rows.into_iter().filter_map(SessionRow::into_session).collect();
+        match (found.pop(), found.is_empty()) {
+            (Some(only), true) => Ok(only),
+            (None, _) => Err(self.unknown_session(typed)),
+            (Some(another), false) => {
+                found.push(another);
+                let prefixes = found.into_iter().take(MAX_NAMED).map(|session| session.prefix).collect();
+                Err(StoreError::AmbiguousSession { typed: text::for_log(typed).into_owned(), prefixes })
+            }
+        }
+    }
+
+    /// Gives the session `id` another title; what is longer than 500 bytes is cut.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownSession`] when there is none; others when the database fails.
+    pub async fn rename_session(&self, id: Uuid, title: &str) -> Result<(), StoreError> {
+        let renamed = sqlx::query("UPDATE sessions SET title = ? WHERE id = ?")
+            .bind(kept_title(title))
+            .bind(id.to_string())
+            .execute(&self.pool)
+            .await
+            .map_err(self.error("renaming a session"))?;
+        if renamed.rows_affected() == 0 { Err(self.unknown_session(&id.to_string())) } else { Ok(()) }
+    }
+
+    /// Deletes the session `id` with all its messages. Once the database is closed everywhere, nothing of them is left in
+    /// its files.
+    ///
+    /// # Errors
+    /// As [`Self::rename_session`].
+    pub async fn delete_session(&self, id: Uuid) -> Result<(), StoreError> {
+        let doing = "deleting a session";
+        let mut transaction = self.begin_erasing(doing).await?;
+        let deleted = sqlx::query("DELETE FROM sessions WHERE id = ?")
+            .bind(id.to_string())
+            .execute(&mut *transaction)
+            .await
+            .map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))?;
+        if deleted.rows_affected() == 0 { Err(self.unknown_session(&id.to_string())) } else { Ok(()) }
+    }
+
+    /// How many sessions there are, and what they have cost.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn session_totals(&self) -> Result<SessionTotals, StoreError> {
+        let error = || self.error("counting sessions");
+        let (sessions, messages): (i64, i64) =
+            sqlx::query_as("SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM messages)")
+                .fetch_one(&self.pool)
+                .await
+                .map_err(error())?;
+        // Added up here: a sum that is too large is an error in SQL.
+        let spent: Vec<SpentRow> =
+            sqlx::query_as("SELECT input, output, cached_read, cache_write, reasoning, cost FROM sessions")
+                .fetch_all(&self.pool)
+                .await
+                .map_err(error())?;
+        Ok(SessionTotals {
+            sessions: u64::try_from(sessions).unwrap_or_default(),
+            messages: u64::try_from(messages).unwrap_or_default(),
+            spent: spent.into_iter().map(Spent::from).fold(Spent::default(), Spent::plus),
+        })
+    }
+
+    fn unknown_session(&self, typed: &str) -> StoreError {
+        StoreError::UnknownSession { typed: text::for_log(typed).into_owned() }
+    }
+}
+
+/// The beginning of an id as ids are written, from what somebody typed; `None` for what begins no id, or is too short.
+fn start_of_id(typed: &str) -> Option<String> {
+    const HYPHENS: [usize; 4] = [8, 12, 16, 20];
+    let digits: String = typed.trim().chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect();
+    if !(SHORTEST_PREFIX..=32).contains(&digits.len()) || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut start = String::with_capacity(36);
+    for (at, digit) in digits.chars().enumerate() {
+        if HYPHENS.contains(&at) {
+            start.push('-');
+        }
+        start.push(digit);
+    }
+    Some(start)
+}
+
+#[cfg(test)]
+mod tests;

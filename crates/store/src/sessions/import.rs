@@ -1,0 +1,311 @@
+//! Conversations that another program kept.
+//!
+//! Synapse has a SQLite file with the tables `sessions` and `messages`. Its first schema knows nothing of tools; a second
+//! one adds the columns `tool_calls` and `tool_results`. Ids and times are text (UUIDs, RFC 3339). What columns there are
+//! is looked up, so that files of schemas before and after these can be read as well, and those of another Toolrack.
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use chrono::{DateTime, NaiveDateTime, Utc};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, FromRow, SqliteConnection, sqlite::SqliteConnectOptions};
+use toolrack_host::text;
+use uuid::Uuid;
+
+use super::{
+    kept_title,
+    messages::{NewMessage, Placed, Role},
+};
+use crate::{PATIENCE, Store, StoreError};
+
+/// Characters of a title that is taken from the first message.
+const TITLE: usize = 80;
+
+/// The columns that are read, and whether a file that does without them is read too.
+const OF_SESSIONS: &[(&str, bool)] = &[
+    ("id", false),
+    ("name", true),
+    ("title", true),
+    ("provider", true),
+    ("model", true),
+    ("created_at", true),
+    ("updated_at", true),
+];
+const OF_MESSAGES: &[(&str, bool)] = &[
+    ("id", false),
+    ("session_id", false),
+    ("role", false),
+    ("content", false),
+    ("tool_calls", true),
+    ("tool_results", true),
+    ("timestamp", true),
+    ("body", true),
+];
+
+/// What an import brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Imported {
+    /// Sessions that are new here.
+    pub sessions: u64,
+    /// Messages that are new here, those of sessions that went on elsewhere included.
+    pub messages: u64,
+    /// Sessions that were here already.
+    pub known: u64,
+}
+
+#[derive(Debug, FromRow)]
+struct OldSession {
+    row: i64,
+    id: String,
+    name: Option<String>,
+    title: Option<String>,
+    provider: Option<String>,
+    model: Option<String>,
+    created_at: Option<String>,
+    updated_at: Option<String>,
+}
+
+#[derive(Debug, FromRow)]
+struct OldMessage {
+    id: String,
+    role: String,
+    content: Option<String>,
+    tool_calls: Option<String>,
+    tool_results: Option<String>,
+    timestamp: Option<String>,
+    body: Option<String>,
+}
+
+/// A file of another program, opened for reading only.
+struct Source {
+    path: PathBuf,
+    connection: SqliteConnection,
+    sessions: String,
+    messages: String,
+}
+
+impl Source {
+    async fn open(path: &Path, patience: Duration) -> Result<Self, StoreError> {
+        let refused = |why: &str| StoreError::NoSessions { path: path.to_owned(), why: why.to_owned() };
+        let is_alone = is_alone(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => refused("there is no such file"),
+            io::ErrorKind::InvalidInput => refused("it is no file"),
+            kind => refused(&kind.to_string()),
+        })?;
+        let failed = |error| unreadable(path, error);
+        let options = SqliteConnectOptions::new().filename(path).read_only(true).immutable(is_alone);
+        let mut connection = options.busy_timeout(patience).connect().await.map_err(failed)?;
+        let sessions = select("sessions", OF_SESSIONS, &mut connection).await.map_err(failed)?;
+        let messages = select("messages", OF_MESSAGES, &mut connection).await.map_err(failed)?;
+        let (Some(sessions), Some(messages)) = (sessions, messages) else {
+            return Err(refused("it has no tables `sessions` and `messages` that are known here"));
+        };
+        Ok(Self { path: path.to_owned(), connection, sessions, messages })
+    }
+
+    fn failed(&self, error: sqlx::Error) -> StoreError {
+        unreadable(&self.path, error)
+    }
+
+    fn odd(&self, what: &str, word: &str) -> StoreError {
+        let why = format!("a {what} is `{}`", text::for_log(word));
+        StoreError::NoSessions { path: self.path.clone(), why }
+    }
+
+    async fn sessions(&mut self) -> Result<Vec<OldSession>, StoreError> {
+        let query = sqlx::query_as(AssertSqlSafe(format!("{} ORDER BY rowid", self.sessions)));
+        query.fetch_all(&mut self.connection).await.map_err(|error| self.failed(error))
+    }
+
+    /// The messages of a session in the order of their times; those of one moment in the order in which they were written.
+    async fn messages(&mut self, session: &OldSession) -> Result<Vec<(DateTime<Utc>, Uuid, NewMessage)>, StoreError> {
+        let of_session = "WHERE session_id = (SELECT id FROM sessions WHERE rowid = ?) ORDER BY rowid";
+        let query = sqlx::query_as(AssertSqlSafe(format!("{} {of_session}", self.messages))).bind(session.row);
+        let rows: Vec<OldMessage> = query.fetch_all(&mut self.connection).await.map_err(|error| self.failed(error))?;
+        let mut at = moment(session.created_at.as_deref()).unwrap_or_default();
+        let mut messages = Vec::with_capacity(rows.len());
+        for row in rows {
+            let id = Uuid::try_parse(&row.id).map_err(|_| self.odd("message's id", &row.id))?;
+            let role = Role::from_word(&row.role).ok_or_else(|| self.odd("role", &row.role))?;
+            // What has no time was said right after what stands before it.
+            at = moment(row.timestamp.as_deref()).unwrap_or(at);
+            let mut message = NewMessage::new(role, row.content.unwrap_or_default());
+            (message.tool_calls, message.tool_results, message.body) = (row.tool_calls, row.tool_results, row.body);
+            messages.push((at, id, message));
+        }
+        messages.sort_by_key(|(at, ..)| *at);
+        Ok(messages)
+    }
+}
+
+/// What is wrong with a file that is not ours: nobody is told to move it away.
+fn unreadable(path: &Path, error: sqlx::Error) -> StoreError {
+    let why = match StoreError::from_sqlx("reading sessions", path, error) {
+        StoreError::Corrupt { .. } => "it is damaged or no database",
+        StoreError::Make { .. } => "it cannot be opened",
+        StoreError::ReadOnly { .. } => "a change of it was interrupted; open it with the program that it belongs to",
+        other => return other,
+    };
+    StoreError::NoSessions { path: path.to_owned(), why: why.to_owned() }
+}
+
+/// Whether nothing but the file itself has to be read: then it is read as if nobody could change it, because SQLite
+/// would otherwise put files of its own beside one in WAL mode. One that is not in that mode is locked while it is read.
+fn is_alone(path: &Path) -> io::Result<bool> {
+    // A pipe would be waited for.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut header = Vec::new();
+    File::open(path)?.take(20).read_to_end(&mut header)?;
+    // Bytes 18 and 19 are 2 in WAL mode (<https://www.sqlite.org/fileformat.html#file_format_version_numbers>).
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let has_log = std::fs::metadata(log).is_ok_and(|log| log.len() > 0);
+    Ok(header.get(18) == Some(&2) && !has_log)
+}
+
+/// The start of a question for all `columns` of `table` as text, null where it has none; `None` when it lacks what is
+/// needed.
+async fn select(
+    table: &'static str,
+    columns: &[(&'static str, bool)],
+    connection: &mut SqliteConnection,
+) -> sqlx::Result<Option<String>> {
+    let found: Vec<String> =
+        sqlx::query_scalar("SELECT lower(name) FROM pragma_table_info(?)").bind(table).fetch_all(connection).await?;
+    let has = |name: &str| found.iter().any(|found| found == name);
+    if columns.iter().any(|(name, may_lack)| !may_lack && !has(name)) {
+        return Ok(None);
+    }
+    let columns = columns.iter().map(|(name, _)| match *name {
+        name if !has(name) => format!("NULL AS {name}"),
+        // A UUID may be kept as its 16 bytes.
+        "id" => "CASE typeof(id) WHEN 'blob' THEN hex(id) ELSE CAST(id AS TEXT) END AS id".to_owned(),
+        name => format!("CAST({name} AS TEXT) AS {name}"),
+    });
+    let columns: Vec<String> = columns.collect();
+    Ok(Some(format!("SELECT rowid AS row, {} FROM {table}", columns.join(", "))))
+}
+
+/// A time as RFC 3339, as SQLite's own functions write it (in UTC), or in seconds or milliseconds since 1970.
+fn moment(text: Option<&str>) -> Option<DateTime<Utc>> {
+    /// No session is from before 1973 in milliseconds, or from after 5138 in seconds.
+    const FIRST_MILLISECOND: i64 = 100_000_000_000;
+    let text = text?.trim();
+    if let Ok(number) = text.parse::<i64>() {
+        return if number.abs() < FIRST_MILLISECOND {
+            DateTime::from_timestamp(number, 0)
+        } else {
+            DateTime::from_timestamp_millis(number)
+        };
+    }
+    let as_sqlite = || NaiveDateTime::parse_from_str(text, "%Y-%m-%d %H:%M:%S%.f").map(|time| time.and_utc());
+    DateTime::parse_from_rfc3339(text).map(|time| time.to_utc()).or_else(|_| as_sqlite()).ok()
+}
+
+/// What a session without a name is called: how the person began.
+fn title_of(messages: &[(DateTime<Utc>, Uuid, NewMessage)]) -> String {
+    let first = messages.iter().find(|(_, _, message)| message.role == Role::User);
+    let line = first.and_then(|(_, _, message)| message.content.lines().find(|line| !line.trim().is_empty()));
+    line.unwrap_or_default().trim().chars().take(TITLE).collect()
+}
+
+impl Store {
+    /// Takes the sessions over that Synapse keeps in the file `path`, with or without the columns of its second schema.
+    /// The file is only read. Ids stay, so that a session which is here already is not taken twice; where it went on
+    /// there and not here, the rest is added. All of it is kept or nothing.
+    ///
+    /// The file may also be the database of another Toolrack; what its messages have cost is not taken over.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSessions`] when the file is not there or holds something else; others when it is in use, or when
+    /// this database fails.
+    pub async fn import_sessions(&self, path: &Path) -> Result<Imported, StoreError> {
+        let mut source = Source::open(path, PATIENCE).await?;
+        let read = self.import_from(&mut source).await;
+        // It was only read, so that nothing is lost when this fails.
+        let _ = source.connection.close().await;
+        read
+    }
+
+    async fn import_from(&self, source: &mut Source) -> Result<Imported, StoreError> {
+        let doing = "importing sessions";
+        // One picture of the file, whoever writes to it meanwhile.
+        sqlx::query("BEGIN").execute(&mut source.connection).await.map_err(|error| source.failed(error))?;
+        let mut transaction = self.begin_durably(doing).await?;
+        let mut imported = Imported::default();
+        for session in source.sessions().await? {
+            let id = Uuid::try_parse(&session.id).map_err(|_| source.odd("session's id", &session.id))?;
+            let messages = source.messages(&session).await?;
+            let key = id.to_string();
+            let is_new = insert(&key, &session, &messages, &mut transaction).await.map_err(self.error(doing))?;
+            let here: Vec<String> =
+                sqlx::query_scalar("SELECT id FROM messages WHERE session_id = ? ORDER BY position")
+                    .bind(&key)
+                    .fetch_all(&mut *transaction)
+                    .await
+                    .map_err(self.error(doing))?;
+            imported.sessions += u64::from(is_new);
+            imported.known += u64::from(!is_new);
+            let there = messages.iter().map(|(_, id, _)| id.to_string());
+            // What went on here as well is two conversations, and ours stays.
+            if here.len() >= messages.len() || !here.iter().cloned().eq(there.take(here.len())) {
+                continue;
+            }
+            for (position, (at, id, message)) in messages.iter().enumerate().skip(here.len()) {
+                let placed = Placed { id: *id, at: at.timestamp_millis(), position: position as u64, message };
+                placed.insert(&key, &mut transaction).await.map_err(self.error(doing))?;
+                imported.messages += 1;
+            }
+            if let (false, Some((last, ..))) = (is_new, messages.last()) {
+                sqlx::query("UPDATE sessions SET updated_at = max(updated_at, ?) WHERE id = ?")
+                    .bind(last.timestamp_millis())
+                    .bind(&key)
+                    .execute(&mut *transaction)
+                    .await
+                    .map_err(self.error(doing))?;
+            }
+        }
+        transaction.commit().await.map_err(self.error(doing))?;
+        Ok(imported)
+    }
+}
+
+/// Adds the session if it is not here, and returns whether it was not.
+async fn insert(
+    key: &str,
+    session: &OldSession,
+    messages: &[(DateTime<Utc>, Uuid, NewMessage)],
+    connection: &mut SqliteConnection,
+) -> sqlx::Result<bool> {
+    let named = [&session.title, &session.name].into_iter().flatten().find(|title| !title.trim().is_empty());
+    let title = named.map_or_else(|| title_of(messages), |title| title.trim().to_owned());
+    let model = match (&session.provider, &session.model) {
+        (Some(provider), Some(model)) => Some(format!("{provider}/{model}")),
+        (_, model) => model.clone(),
+    };
+    let said = [messages.first(), messages.last()].map(|message| message.map(|(at, ..)| *at));
+    let created = moment(session.created_at.as_deref()).or(said[0]).unwrap_or_else(Utc::now);
+    let updated = moment(session.updated_at.as_deref()).or(said[1]).unwrap_or(created);
+    let inserted = sqlx::query(
+        "INSERT INTO sessions (id, title, model, created_at, updated_at) VALUES (?, ?, ?, ?, ?) \
+         ON CONFLICT (id) DO NOTHING",
+    )
+    .bind(key)
+    .bind(kept_title(&title))
+    .bind(model)
+    .bind(created.timestamp_millis())
+    .bind(updated.timestamp_millis())
+    .execute(connection)
+    .await?;
+    Ok(inserted.rows_affected() > 0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,277 @@
+//! What was said in a conversation.
+
+use std::{fmt, ops::DerefMut};
+
+use chrono::{DateTime, Utc};
+use sqlx::{FromRow, SqliteConnection};
+use uuid::Uuid;
+
+use super::{Spent, SpentRow, time};
+use crate::{Store, StoreError};
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Whoever set the conversation up.
+    System,
+    /// The person.
+    User,
+    /// The model.
+    Assistant,
+    /// A tool, with the result of one call.
+    Tool,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::System, Self::User, Self::Assistant, Self::Tool];
+
+    /// As it is kept: `system`, `user`, `assistant` or `tool`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+        }
+    }
+
+    /// The other way round; `None` for any other word.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.as_str() == word)
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A message that is not kept yet. What is JSON here is kept as it is and never looked into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewMessage {
+    /// Who speaks.
+    pub role: Role,
+    /// The text; empty if a model only makes calls.
+    pub content: String,
+    /// The calls that a model wants made, as JSON: `[{"id", "name", "input"}]`.
+    pub tool_calls: Option<String>,
+    /// Of a tool's message: which call it answers, as JSON: `{"tool_call_id"}`.
+    pub tool_results: Option<String>,
+    /// The whole message as JSON, as the agent writes it.
+    pub body: Option<String>,
+    /// What it has cost, if somebody said.
+    pub spent: Option<Spent>,
+}
+
+impl NewMessage {
+    /// A message of text.
+    pub fn new(role: Role, content: impl Into<String>) -> Self {
+        Self { role, content: content.into(), tool_calls: None, tool_results: None, body: None, spent: None }
+    }
+}
+
+/// A message as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredMessage {
+    /// Of version 7 where this program made it.
+    pub id: Uuid,
+    /// The conversation.
+    pub session_id: Uuid,
+    /// Who speaks.
+    pub role: Role,
+    /// The text. Untrusted.
+    pub content: String,
+    /// The calls that a model wants made, as JSON: `[{"id", "name", "input"}]`. Untrusted.
+    pub tool_calls: Option<String>,
+    /// Of a tool's message: which call it answers, as JSON: `{"tool_call_id"}`. Untrusted.
+    pub tool_results: Option<String>,
+    /// When it was added.
+    pub timestamp: DateTime<Utc>,
+    /// Its place in the conversation, from 0, without gaps.
+    pub position: u64,
+    /// The whole message as JSON, as the agent wrote it; `None` for one that came from elsewhere. Untrusted.
+    pub body: Option<String>,
+    /// What it has cost, if somebody said.
+    pub spent: Option<Spent>,
+}
+
+/// What is added to a conversation at once: all of it is kept, or nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// How many messages the conversation has, as far as whoever adds to it knows.
+    pub position: u64,
+    /// What comes behind them. May be empty, to change the rest alone.
+    pub messages: Vec<NewMessage>,
+    /// The turn that is open now, as JSON that the agent writes; `None` when none is.
+    pub open_turn: Option<String>,
+    /// Who answers from now on; `None` leaves what was known.
+    pub model: Option<String>,
+}
+
+#[derive(Debug, FromRow)]
+struct MessageRow {
+    id: String,
+    role: String,
+    content: String,
+    tool_calls: Option<String>,
+    tool_results: Option<String>,
+    timestamp: i64,
+    position: i64,
+    body: Option<String>,
+    input: Option<i64>,
+    output: Option<i64>,
+    cached_read: Option<i64>,
+    cache_write: Option<i64>,
+    reasoning: Option<i64>,
+    cost: Option<i64>,
+}
+
+impl MessageRow {
+    /// `None` when the id is none, or nobody knows the role.
+    fn into_message(self, session_id: Uuid) -> Option<StoredMessage> {
+        let spent = self.input.map(|input| {
+            let (output, cached_read) = (self.output.unwrap_or(0), self.cached_read.unwrap_or(0));
+            let (cache_write, reasoning) = (self.cache_write.unwrap_or(0), self.reasoning.unwrap_or(0));
+            SpentRow { input, output, cached_read, cache_write, reasoning, cost: self.cost }.into()
+        });
+        Some(StoredMessage {
+            id: Uuid::try_parse(&self.id).ok()?,
+            session_id,
+            role: Role::from_word(&self.role)?,
+            content: self.content,
+            tool_calls: self.tool_calls,
+            tool_results: self.tool_results,
+            timestamp: time(self.timestamp),
+            position: u64::try_from(self.position).ok()?,
+            body: self.body,
+            spent,
+        })
+    }
+}
+
+/// A message, where it stands and when it was said.
+#[derive(Debug)]
+pub(super) struct Placed<'a> {
+    pub(super) id: Uuid,
+    pub(super) at: i64,
+    pub(super) position: u64,
+    pub(super) message: &'a NewMessage,
+}
+
+impl Placed<'_> {
+    /// Adds the message to `session`, inside of a transaction.
+    pub(super) async fn insert(&self, session: &str, connection: &mut SqliteConnection) -> sqlx::Result<()> {
+        let message = self.message;
+        let spent = message.spent.map(SpentRow::from);
+        sqlx::query(
+            "INSERT INTO messages (id, session_id, role, content, tool_calls, tool_results, timestamp, position, body, \
+             input, output, cached_read, cache_write, reasoning, cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        )
+        .bind(self.id.to_string())
+        .bind(session)
+        .bind(message.role.as_str())
+        .bind(&message.content)
+        .bind(&message.tool_calls)
+        .bind(&message.tool_results)
+        .bind(self.at)
+        .bind(i64::try_from(self.position).unwrap_or(i64::MAX))
+        .bind(&message.body)
+        .bind(spent.map(|spent| spent.input))
+        .bind(spent.map(|spent| spent.output))
+        .bind(spent.map(|spent| spent.cached_read))
+        .bind(spent.map(|spent| spent.cache_write))
+        .bind(spent.map(|spent| spent.reasoning))
+        .bind(spent.and_then(|spent| spent.cost))
+        .execute(connection)
+        .await
+        .map(drop)
+    }
+}
+
+impl Store {
+    /// Adds `step` to the session `id`, in one transaction, and returns how many messages it has now. When this returns,
+    /// all of it is on the disk: neither the end of this process nor of the machine undoes it.
+    ///
+    /// # Errors
+    /// [`StoreError::SessionMoved`] when the session has more or fewer messages than `step` says, because another process
+    /// goes on with it; [`StoreError::UnknownSession`] when it is gone; others when the database fails. Nothing of the
+    /// step is kept then.
+    pub async fn append(&self, id: Uuid, step: &Step) -> Result<u64, StoreError> {
+        let doing = "adding to a session";
+        let mut transaction = self.begin_durably(doing).await?;
+        let session = self.read_session(id, &mut transaction).await?;
+        if session.messages != step.position {
+            return Err(StoreError::SessionMoved {
+                prefix: session.prefix,
+                expected: step.position,
+                found: session.messages,
+            });
+        }
+        let at = Utc::now().timestamp_millis();
+        let (key, mut next, mut spent) = (id.to_string(), step.position, session.spent);
+        for message in &step.messages {
+            let placed = Placed { id: Uuid::now_v7(), at, position: next, message };
+            placed.insert(&key, &mut transaction).await.map_err(self.error(doing))?;
+            spent = message.spent.map_or(spent, |more| spent.plus(more));
+            next += 1;
+        }
+        let spent = SpentRow::from(spent);
+        sqlx::query(
+            "UPDATE sessions SET updated_at = max(updated_at, ?), open_turn = ?, model = coalesce(?, model), \
+             input = ?, output = ?, cached_read = ?, cache_write = ?, reasoning = ?, cost = ? WHERE id = ?",
+        )
+        .bind(at)
+        .bind(&step.open_turn)
+        .bind(&step.model)
+        .bind(spent.input)
+        .bind(spent.output)
+        .bind(spent.cached_read)
+        .bind(spent.cache_write)
+        .bind(spent.reasoning)
+        .bind(spent.cost)
+        .bind(&key)
+        .execute(transaction.deref_mut())
+        .await
+        .map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))?;
+        Ok(next)
+    }
+
+    /// At most `limit` messages of the session `id` from the position `from` on, in their order. None for a session that
+    /// does not exist.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn messages(&self, id: Uuid, from: u64, limit: usize) -> Result<Vec<StoredMessage>, StoreError> {
+        let rows: Vec<MessageRow> = sqlx::query_as(
+            "SELECT id, role, content, tool_calls, tool_results, timestamp, position, body, \
+             input, output, cached_read, cache_write, reasoning, cost FROM messages \
+             WHERE session_id = ? AND position >= ? ORDER BY position LIMIT ?",
+        )
+        .bind(id.to_string())
+        .bind(i64::try_from(from).unwrap_or(i64::MAX))
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .fetch_all(&self.pool)
+        .await
+        .map_err(self.error("reading a session"))?;
+        Ok(rows.into_iter().filter_map(|row| row.into_message(id)).collect())
+    }
+
+    /// The turn of the session `id` that has not ended, as JSON that the agent wrote with [`Step::open_turn`].
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownSession`] when there is no such session; others when the database fails.
+    pub async fn open_turn(&self, id: Uuid) -> Result<Option<String>, StoreError> {
+        let found: Option<Option<String>> = sqlx::query_scalar("SELECT open_turn FROM sessions WHERE id = ?")
+            .bind(id.to_string())
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(self.error("reading a session"))?;
+        found.ok_or_else(|| self.unknown_session(&id.to_string()))
+    }
+}

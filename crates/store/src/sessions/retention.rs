@@ -1,0 +1,80 @@
+//! How long conversations are kept.
+
+use chrono::{DateTime, Duration, Utc};
+use uuid::Uuid;
+
+use crate::{Store, StoreError};
+
+/// The chore's name in the database.
+const CHORE: &str = "forget old sessions";
+
+/// How long conversations are kept; by default for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Days since something was last added to a session.
+    pub keep_days: Option<u32>,
+    /// How many sessions, the newest.
+    pub keep_sessions: Option<u32>,
+}
+
+impl Store {
+    /// Deletes the sessions that need not be kept any longer, and returns how many those were. Does so at most once a day;
+    /// `in_use` stays, and so does everything that something was added to within a day, because another process may be
+    /// about to go on with it.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn forget_old_sessions(&self, retention: Retention, in_use: Option<Uuid>) -> Result<u64, StoreError> {
+        self.forget_sessions_at(Utc::now(), retention, in_use).await
+    }
+
+    pub(super) async fn forget_sessions_at(
+        &self,
+        now: DateTime<Utc>,
+        retention: Retention,
+        in_use: Option<Uuid>,
+    ) -> Result<u64, StoreError> {
+        let doing = "deleting old sessions";
+        let day = Duration::days(1);
+        if retention == Retention::default() {
+            return Ok(0);
+        }
+        // Asked without a lock first: on all calls of a day but one, there is nothing to do.
+        let was_done = "SELECT done_at FROM chores WHERE name = ?";
+        let done: Option<i64> =
+            sqlx::query_scalar(was_done).bind(CHORE).fetch_optional(&self.pool).await.map_err(self.error(doing))?;
+        // A time that is still to come is from a clock that was wrong.
+        let is_recent = |done: i64| ((now - day).timestamp_millis()..=now.timestamp_millis()).contains(&done);
+        if done.is_some_and(is_recent) {
+            return Ok(0);
+        }
+        let mut transaction = self.begin_erasing(doing).await?;
+        sqlx::query("INSERT INTO chores (name, done_at) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET done_at = excluded.done_at")
+            .bind(CHORE)
+            .bind(now.timestamp_millis())
+            .execute(&mut *transaction)
+            .await
+            .map_err(self.error(doing))?;
+        let oldest = retention.keep_days.map(|days| (now - day * clamped(days)).timestamp_millis());
+        // Without a bound, the comparison is with null and deletes nothing; an offset that is null is an error.
+        let deleted = sqlx::query(
+            "DELETE FROM sessions WHERE updated_at < ?1 AND id <> ?2 AND (updated_at < ?3 OR id IN \
+             (SELECT id FROM sessions WHERE ?4 IS NOT NULL ORDER BY updated_at DESC, id DESC \
+              LIMIT -1 OFFSET coalesce(?4, 0)))",
+        )
+        .bind((now - day).timestamp_millis())
+        .bind(in_use.unwrap_or_default().to_string())
+        .bind(oldest)
+        .bind(retention.keep_sessions.map(i64::from))
+        .execute(&mut *transaction)
+        .await
+        .map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))?;
+        Ok(deleted.rows_affected())
+    }
+}
+
+/// So many days that no date is left of the calendar would be too many: at most 1,000 years.
+fn clamped(days: u32) -> i32 {
+    i32::try_from(days.min(365_000)).unwrap_or(365_000)
+}

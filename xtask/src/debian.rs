@@ -1,0 +1,48 @@
+//! Programs from Debian's packages, and only where nobody minds: root has its machine to itself in a container, and CI does
+//! everywhere.
+
+use std::env;
+use std::process::Command;
+
+use crate::report::{Step, Stop};
+use crate::run::{output, program, show};
+
+/// Installs those of the programs that are missing, each from the package of its name, if this is a Debian and we may.
+///
+/// # Errors
+/// Skipped, with the reason, when they cannot be had: a machine that cannot reach Debian can still run everything else.
+pub(crate) fn install(programs: &[&str]) -> Step {
+    let wanted: Vec<_> = programs.iter().copied().filter(|program| !is_there(program)).collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    if output(program("apt-get").arg("--version")).is_none() {
+        return Err(Stop::Skipped(format!("there is no apt-get to install {}", wanted.join(" and "))));
+    }
+    let apt = || apt().ok_or_else(|| Stop::Skipped(format!("only root or CI installs {}", wanted.join(" and "))));
+    show(apt()?.args(["update", "-qq"]))
+        .and_then(|()| show(apt()?.args(["install", "-qq", "-y", "--no-install-recommends"]).args(&wanted)))
+        .map_err(|why| match why {
+            Stop::Failed(why) | Stop::Skipped(why) => Stop::Skipped(why),
+        })
+}
+
+/// Whether a program is on the path and runs.
+pub(crate) fn is_there(name: &str) -> bool {
+    output(program(name).arg("--version")).is_some()
+}
+
+/// Debian's installer, if we may use it.
+fn apt() -> Option<Command> {
+    let mut apt = if output(program("id").arg("-u"))?.trim() == "0" {
+        program("apt-get")
+    } else if env::var_os("CI").is_some() && output(program("sudo").args(["-n", "true"])).is_some() {
+        let mut sudo = program("sudo");
+        sudo.args(["-n", "apt-get"]);
+        sudo
+    } else {
+        return None;
+    };
+    apt.env("DEBIAN_FRONTEND", "noninteractive");
+    Some(apt)
+}
