@@ -12,6 +12,7 @@
 mod document;
 mod part;
 mod query;
+mod rank;
 mod related;
 mod words;
 
@@ -19,7 +20,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 pub(crate) use part::Part;
 
-use self::query::Query;
+use self::{query::Query, rank::rank};
 use super::{Catalog, CatalogTool, selection::Selection};
 use crate::{mcp::Tool, server::ToolSet};
 
@@ -83,7 +84,7 @@ impl Catalog {
     pub fn search(&self, query: &str, limit: usize, selection: &Selection) -> Vec<Hit> {
         let parts: Vec<_> = self.shelves.iter().filter_map(|shelf| Some((shelf, shelf.set.part(&|| false)?))).collect();
         let indexes: Vec<_> = parts.iter().map(|(shelf, part)| (&*shelf.words, *part)).collect();
-        let ranked = Query::new(query).rank(&indexes);
+        let ranked = rank(&Query::new(query), &indexes);
         let best = ranked.first().map_or(0.0, |ranked| ranked.score);
         ranked
             .into_iter()

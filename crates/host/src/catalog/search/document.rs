@@ -28,6 +28,9 @@ const ABOUT_ARGUMENTS: Field = Field { weight: 0.15, length: 0.4, usual: 35.0 };
 /// How soon the same word again counts no more (the `k1` of BM25).
 const SATURATION: f32 = 1.7;
 
+/// The most that a word can count in a tool.
+pub(super) const MOST_WEIGHT: f32 = SATURATION + 1.0;
+
 /// Longest description that is read, in bytes.
 const DESCRIPTION_BYTES: usize = 4_000;
 /// Longest description of one argument that is read, in bytes.
@@ -52,7 +55,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// The words of one tool, by the number of their stem, with what each counts: between 0 and 2.2.
+    /// The words of one tool, by the number of their stem, with what each counts: above 0 and below [`MOST_WEIGHT`].
     pub(super) fn read(&mut self, tool: &Tool) -> impl Iterator<Item = (u32, f32)> {
         self.name(&tool.name);
         let title = tool.title.as_deref().or(tool.annotations.title.as_deref()).unwrap_or_default();
@@ -72,7 +75,7 @@ impl Reader {
             self.about(property);
         }
         self.count(ABOUT_ARGUMENTS);
-        self.counts.drain().map(|(stem, count)| (stem, count * (SATURATION + 1.0) / (count + SATURATION)))
+        self.counts.drain().map(|(stem, count)| (stem, count * MOST_WEIGHT / (count + SATURATION)))
     }
 
     /// The stems that were read, each with its number.

@@ -1,12 +1,12 @@
 //! The index of one server's tools: an inverted list, made once and never changed.
 
-use super::document::Reader;
+use super::document::{MOST_WEIGHT, Reader};
 use crate::mcp::Tool;
 
 /// The words of several tools, and which tools have them.
 ///
 /// One buffer holds all words, in order, so that a word is found by halves and words with the same beginning are
-/// neighbours. It takes about 20 bytes for each different word and 8 for each tool that has it.
+/// neighbours. It takes about 20 bytes for each different word and 4 for each tool that has it.
 #[derive(Debug)]
 pub(crate) struct Part {
     words: String,
@@ -20,20 +20,33 @@ pub(crate) struct Part {
     bits: Vec<u64>,
 }
 
-/// A tool that has a word.
+/// A tool that has a word, and what the word counts there: 24 bits and 8, for there are very many of them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Posting {
-    /// Its place among the tools of the part, which are ordered by name.
-    pub(super) tool: u32,
+pub(super) struct Posting(u32);
+
+impl Posting {
+    /// `None` for the tools after the first 16 million.
+    fn new(place: u32, weight: f32) -> Option<Self> {
+        let steps = (weight / MOST_WEIGHT * f32::from(u8::MAX)).round().clamp(1.0, f32::from(u8::MAX));
+        (place < 1 << 24).then_some(Self(place << 8 | steps as u32))
+    }
+
+    /// The tool's place among the tools of the part, which are ordered by name.
+    pub(super) fn place(self) -> usize {
+        (self.0 >> 8) as usize
+    }
+
     /// What the word counts there.
-    pub(super) weight: f32,
+    pub(super) fn weight(self) -> f32 {
+        (self.0 & 0xff) as f32 * (MOST_WEIGHT / f32::from(u8::MAX))
+    }
 }
 
 /// Bits of the filter for each word: of those that are not there it lets one in sixteen pass.
 const BITS_FOR_EACH: usize = 16;
 
 /// The hash of a word (FNV-1a), made once for all parts that are asked for it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hashed(u32);
 
 impl Hashed {
@@ -58,7 +71,7 @@ impl Part {
                 if lists.len() <= stem {
                     lists.resize_with(stem + 1, Vec::new);
                 }
-                lists[stem].push(Posting { tool: place, weight });
+                lists[stem].extend(Posting::new(place, weight));
             }
         }
         let mut stems: Vec<_> = reader.into_stems().collect();
@@ -91,12 +104,12 @@ impl Part {
     }
 
     /// How many words it has.
-    pub(super) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.ends.len()
     }
 
     /// The word at a place, and the tools that have it.
-    pub(super) fn at(&self, place: usize) -> (&str, &[Posting]) {
+    fn at(&self, place: usize) -> (&str, &[Posting]) {
         let (words, found) = if place == 0 { (0, 0) } else { self.ends[place - 1] };
         let (words_end, found_end) = self.ends[place];
         (&self.words[words as usize..words_end as usize], &self.found[found as usize..found_end as usize])
@@ -118,9 +131,11 @@ impl Part {
         &[]
     }
 
-    /// The places of the words that begin so, at most `most`.
-    pub(super) fn beginning(&self, start: &str, most: usize) -> impl Iterator<Item = usize> {
-        (self.first_from(start)..self.len()).take_while(move |place| self.at(*place).0.starts_with(start)).take(most)
+    /// The words that begin so, in order.
+    pub(super) fn beginning(&self, start: &str) -> impl Iterator<Item = &str> {
+        (self.first_from(start)..self.len())
+            .map(|place| self.at(place).0)
+            .take_while(move |word| word.starts_with(start))
     }
 
     /// The place of the first word that is not before `word`.
