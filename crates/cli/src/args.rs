@@ -200,15 +200,20 @@ pub(crate) struct ListArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolrack tools
-  toolrack tools github --search 'create issue'
+  toolrack tools --search 'rename a file'
+  toolrack tools github --search 'create issue' --limit 3
   toolrack tools fs --schema")]
 pub(crate) struct ToolsArgs {
     #[command(flatten)]
     pub(crate) only: ServersArgs,
 
-    /// Only tools whose name or description holds all of these words
+    /// Only tools that fit these words, the best first: a task as you would say it, or parts of a name
     #[arg(long, value_name = "WORDS")]
     pub(crate) search: Option<String>,
+
+    /// Show at most this many of the tools that are found
+    #[arg(long, value_name = "COUNT", default_value_t = 10, requires = "search")]
+    pub(crate) limit: usize,
 
     /// Show the JSON Schema of the arguments too
     #[arg(long)]
