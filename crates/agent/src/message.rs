@@ -181,3 +181,78 @@ pub enum Block {
         with: Map<String, Value>,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn roles_are_written_in_lower_case() {
+        for (role, word) in
+            [(Role::System, "system"), (Role::User, "user"), (Role::Assistant, "assistant"), (Role::Tool, "tool")]
+        {
+            assert_eq!(json!(role), json!(word));
+            assert_eq!(serde_json::from_value::<Role>(json!(word)).unwrap(), role);
+        }
+    }
+
+    #[test]
+    fn a_plain_message_has_nothing_but_role_and_content() {
+        let message = Message::new(Role::User, "hello");
+        assert_eq!(json!(message), json!({"role": "user", "content": "hello"}));
+        let old =
+            r#"{"role": "assistant", "content": "", "tool_calls": [{"id": "1", "name": "f", "input": {"a": 1}}]}"#;
+        let message: Message = serde_json::from_str(old).unwrap();
+        assert_eq!(message.calls()[0].arguments().unwrap()["a"], 1);
+        assert_eq!(json!(message), serde_json::from_str::<Value>(old).unwrap());
+    }
+
+    #[test]
+    fn a_result_names_its_call_and_an_error_says_that_it_is_one() {
+        assert_eq!(
+            json!(Message::tool_result("call_1", "12")),
+            json!({"role": "tool", "content": "12", "tool_call_id": "call_1"})
+        );
+        assert_eq!(json!(Message::tool_error("call_1", "no"))["is_error"], true);
+    }
+
+    #[test]
+    fn parts_and_blocks_come_back_from_json_even_through_a_tagged_enum() {
+        #[derive(Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "kind")]
+        enum Event {
+            Said { message: Message },
+        }
+        let parts = json!([
+            {"type": "text", "text": "said already"},
+            {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+            {"type": "resource", "resource": {"uri": "file:///a", "blob": "AAAA"}},
+            {"type": "resource", "resource": {"uri": "file:///b", "text": "said already"}},
+            {"type": "hologram", "depth": 3},
+        ]);
+        let parts: Vec<Content> = serde_json::from_value(parts).unwrap();
+        let mut message = Message::tool_result("1", "x").with_parts(parts);
+        assert_eq!(message.parts.len(), 3, "all that is not text: {:?}", message.parts);
+        let with = Map::from_iter([("signature".to_owned(), json!("s"))]);
+        let blocks = vec![
+            Block::Raw(json!({"type": "thinking"})),
+            Block::Text { bytes: 1, with },
+            Block::Call { with: Map::new() },
+        ];
+        message.blocks = Some(ProviderBlocks { wire: "anthropic".into(), model: "m".into(), blocks });
+        let event = Event::Said { message };
+        let again: Event = serde_json::from_str(&serde_json::to_string(&event).unwrap()).unwrap();
+        assert_eq!(again, event);
+    }
+
+    #[test]
+    fn arguments_that_are_no_object_are_kept_as_text() {
+        assert_eq!(ToolCallData::from_text("1", "f", "").input, json!({}));
+        let broken = ToolCallData::from_text("1", "f", r#"{"a": "#);
+        assert_eq!((broken.arguments(), broken.raw_arguments.as_deref()), (None, Some(r#"{"a": "#)));
+        assert_eq!(json!(broken)["input"], Value::Null);
+        assert_eq!(serde_json::from_value::<ToolCallData>(json!(broken)).unwrap(), broken);
+    }
+}

@@ -3,17 +3,35 @@
 //! A [`Request`] is borrowed and written to the wire before the future or stream is made, so nothing of a conversation
 //! is copied, and the future borrows nothing. Dropping it cancels the request.
 
+mod anthropic;
+mod body;
+mod draft;
 mod error;
-mod tools;
+mod failure;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
+mod gemini;
+pub mod local;
+mod online;
+mod openai_chat;
+mod openai_responses;
+pub mod provider;
+mod scripted;
+mod settings;
+mod transport;
 
 use std::{fmt, ops::AddAssign};
 
 use futures::{future::BoxFuture, stream::BoxStream};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use toolrack_host::ToolBlock;
 
 pub use error::{ModelError, ModelErrorKind};
-pub use tools::{ToolArray, ToolDefinition};
+pub use scripted::{AskedModel, BadScript, Scripted};
+pub use settings::{Bounds, Key, ModelSettings, Price};
+pub use toolrack_host::Wire;
 
 use crate::message::Message;
 
@@ -40,51 +58,15 @@ pub trait Model: Send + Sync + fmt::Debug {
     fn stream(&self, request: Request<'_>) -> BoxStream<'static, Result<Delta, ModelError>>;
 }
 
-/// How requests and answers are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Wire {
-    /// Anthropic Messages.
-    Anthropic,
-    /// OpenAI Chat Completions, and whatever is compatible with it.
-    OpenaiChat,
-    /// OpenAI Responses.
-    OpenaiResponses,
-    /// Google's `generateContent`.
-    Gemini,
-}
-
-impl Wire {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Anthropic, Self::OpenaiChat, Self::OpenaiResponses, Self::Gemini];
-
-    /// Its name in settings and in what is stored: `anthropic`, `openai_chat`, `openai_responses`, `gemini`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Anthropic => "anthropic",
-            Self::OpenaiChat => "openai_chat",
-            Self::OpenaiResponses => "openai_responses",
-            Self::Gemini => "gemini",
-        }
-    }
-}
-
-impl fmt::Display for Wire {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
 /// What a model is asked.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Request<'a> {
     /// The conversation so far.
     pub messages: &'a [Message],
-    /// The tools that it may call, in the shape of its [wire](Model::wire).
-    pub tools: ToolArray,
+    /// The tools that it may call, in the shape of its [wire](Model::wire). Their bytes go into the request as they are;
+    /// without any, tools are not mentioned.
+    pub tools: Option<&'a ToolBlock>,
     /// What stands before the conversation.
     pub system: Option<&'a str>,
     /// The most tokens of the answer, thinking included; `None` leaves it to the provider, or where the provider leaves
@@ -116,7 +98,8 @@ pub enum Delta {
         /// What went wrong, safe to print.
         why: String,
     },
-    /// Text for the person.
+    /// Text for the person. All of it together is the text of the answer, but where a provider mixes two texts: those are
+    /// told as they come, and kept one after the other.
     Text(String),
     /// What the model thinks, as far as its provider shows it.
     Thinking(String),

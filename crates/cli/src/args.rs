@@ -1,16 +1,23 @@
 //! What was typed. Nothing here looks at the world; what it means is worked out by the verbs.
 
+mod ask;
 mod itself;
 mod manage;
+mod sessions;
 
 use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+pub(crate) use ask::{AskArgs, ModelArgs, PolicyArgs, WireName};
 pub(crate) use itself::{AboutItself, CompletionsArgs, ManArgs, Shell};
 pub(crate) use manage::{
     AddJsonArgs, ConfigVerb, DoctorArgs, GetArgs, ImportArgs, LogsArgs, PendingArgs, RemoveArgs, SwitchArgs, TestArgs,
     TrustArgs, UntrustArgs,
+};
+pub(crate) use sessions::{
+    DeleteSessionsArgs, ExportSessionArgs, Format, ImportSessionsArgs, ListSessionsArgs, RenameSessionArgs,
+    SessionsVerb, ShowSessionArgs,
 };
 
 /// Give any AI agent the tools of any set of MCP servers
@@ -30,7 +37,8 @@ pub(crate) use manage::{
 
 Exit codes:
   0 ok · 1 other · 2 usage or configuration · 3 sign-in needed · 4 unreachable or timed out
-  5 tool error or unknown tool · 6 denied · 7 not trusted · 130 interrupted"
+  5 tool error or unknown tool · 6 denied · 7 not trusted · 8 limit of a turn · 9 model
+  130 interrupted"
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -113,6 +121,8 @@ pub(crate) enum Verb {
     Tools(ToolsArgs),
     /// Call a tool and print its result
     Call(CallArgs),
+    /// Ask a model, which may call the tools of the servers
+    Ask(Box<AskArgs>),
     /// Show the resources and resource templates of the servers
     #[command(after_help = "Examples:
   toolrack resources
@@ -127,6 +137,15 @@ pub(crate) enum Verb {
     Prompts(ServersArgs),
     /// Fill in a prompt and print it
     Prompt(PromptArgs),
+    /// Look through conversations with models, export them, delete them
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  toolrack sessions list
+  toolrack sessions show last
+  toolrack sessions export last -o session.md"
+    )]
+    Sessions(SessionsVerb),
     /// Say why a tool is there, or why not
     Why(WhyArgs),
     /// Connect to servers one step at a time and show how far each step came
@@ -181,15 +200,20 @@ pub(crate) struct ListArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolrack tools
-  toolrack tools github --search 'create issue'
+  toolrack tools --search 'rename a file'
+  toolrack tools github --search 'create issue' --limit 3
   toolrack tools fs --schema")]
 pub(crate) struct ToolsArgs {
     #[command(flatten)]
     pub(crate) only: ServersArgs,
 
-    /// Only tools whose name or description holds all of these words
+    /// Only tools that fit these words, the best first: a task as you would say it, or parts of a name
     #[arg(long, value_name = "WORDS")]
     pub(crate) search: Option<String>,
+
+    /// Show at most this many of the tools that are found
+    #[arg(long, value_name = "COUNT", default_value_t = 10, requires = "search")]
+    pub(crate) limit: usize,
 
     /// Show the JSON Schema of the arguments too
     #[arg(long)]

@@ -14,9 +14,11 @@ pub(crate) mod logs;
 pub(crate) mod pending;
 pub(crate) mod prompts;
 pub(crate) mod resources;
+pub(crate) mod sessions;
 pub(crate) mod signature;
 pub(crate) mod test;
 pub(crate) mod tools;
+pub(crate) mod turn;
 pub(crate) mod why;
 
 use anstyle::{AnsiColor, Style};
@@ -39,6 +41,8 @@ pub(crate) enum Tone {
     Strong,
     /// Beside the point.
     Faint,
+    /// Of a tool.
+    Tool,
     Good,
     /// Not finished, or waits for somebody.
     Waiting,
@@ -51,6 +55,7 @@ pub(crate) fn paint(tone: Tone, words: &str) -> String {
         Tone::Plain => return words.to_owned(),
         Tone::Strong => Style::new().bold(),
         Tone::Faint => Style::new().dimmed(),
+        Tone::Tool => AnsiColor::Magenta.on_default(),
         Tone::Good => AnsiColor::Green.on_default(),
         Tone::Waiting => AnsiColor::Yellow.on_default(),
         Tone::Bad => AnsiColor::Red.on_default(),

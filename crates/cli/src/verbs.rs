@@ -4,6 +4,7 @@
 //! interrupted.
 
 mod add;
+mod ask;
 mod call;
 mod config;
 mod doctor;
@@ -17,6 +18,7 @@ mod logs;
 mod prompts;
 mod remove;
 mod resources;
+pub(crate) mod sessions;
 mod switch;
 mod test;
 mod tools;
@@ -52,6 +54,7 @@ pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result
         Verb::Disable(args) => switch::run(args, false, world).await,
         Verb::Tools(args) => tools::run(args, world).await,
         Verb::Call(args) => call::run(args, world).await,
+        Verb::Ask(args) => Box::pin(ask::run(*args, world)).await,
         Verb::Resources(args) => resources::list(args, world).await,
         Verb::Read(args) => resources::read(args, world).await,
         Verb::Prompts(args) => prompts::list(args, world).await,
@@ -62,6 +65,7 @@ pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result
         Verb::Pending(args) => trust::pending(args, world).await,
         Verb::Trust(args) => trust::trust(args, world).await,
         Verb::Untrust(args) => trust::untrust(args, world).await,
+        Verb::Sessions(verb) => sessions::run(verb, world).await,
         Verb::Doctor(args) => doctor::run(args, world).await,
         Verb::Config(verb) => config::run(verb, world).await,
         Verb::Itself(verb) => itself::run(verb, words, &world.screen).await,

@@ -11,9 +11,12 @@ use toolrack_config::{
     trust::{Candidate, Ledger, NoLedger},
 };
 use toolrack_host::{
-    Desired, Host, Native, Resolver, ServerName, ServerSpec, State, ask::Root, spec::Source, supervisor::Supervisor,
+    Desired, Gate, Host, Native, Resolver, ServerName, ServerSpec, State,
+    ask::Root,
+    spec::{Source, Transport, Trust},
+    supervisor::Supervisor,
 };
-use toolrack_store::{Approval, ArtifactBounds, ArtifactFolder, LogLine, LogQuery, Store, StoreError};
+use toolrack_store::{Approval, ArtifactBounds, ArtifactFolder, LogLine, LogQuery, Retention, Store, StoreError, Uuid};
 use url::Url;
 
 use crate::{
@@ -49,6 +52,8 @@ pub(crate) struct World {
     /// `None` when it cannot be opened: everything works without it, only slower and with less remembered.
     store: Option<Store>,
     terminal: OnceLock<Arc<Terminal>>,
+    /// What may run; everything, unless a verb says otherwise before it connects.
+    gate: OnceLock<Arc<dyn Gate>>,
     /// Fills placeholders in, and remembers what of it is a secret.
     secrets: Arc<Interpolate>,
     /// Keeps what servers say in the store.
@@ -91,6 +96,7 @@ impl World {
             secrets,
             configured: Mutex::default(),
             terminal: OnceLock::new(),
+            gate: OnceLock::new(),
             log: OnceLock::new(),
             host: OnceLock::new(),
         })
@@ -207,16 +213,57 @@ impl World {
     }
 
     /// For what is useless without it.
-    fn store(&self) -> Result<&Store, Failure> {
+    ///
+    /// # Errors
+    /// When the database could not be opened.
+    pub(crate) fn store(&self) -> Result<&Store, Failure> {
         self.store.as_ref().ok_or_else(|| {
             let message = format!("{} cannot be used", database(&self.places).display());
             Failure::new(Exit::Other, "NO_DATABASE", message).hint("mend what is reported above")
         })
     }
 
+    /// Deletes the conversations that need not be kept any longer, as the settings say; `in_use` stays.
+    pub(crate) async fn forget_old_sessions(&self, loaded: &Loaded, in_use: Option<Uuid>) {
+        let Some(store) = &self.store else {
+            return;
+        };
+        let keep = loaded.settings.sessions;
+        let retention = Retention { keep_days: keep.days, keep_sessions: keep.number };
+        match store.forget_old_sessions(retention, in_use).await {
+            Ok(0) => {}
+            Ok(forgotten) => tracing::info!(forgotten, "old sessions were deleted, as `[sessions]` says"),
+            // They will be looked for again.
+            Err(error) => self.screen.warning(&with_causes(&error)),
+        }
+    }
+
+    /// Hides the secrets that the servers of the configuration are given now, without starting or contacting any: what was
+    /// said when they ran may repeat them. What waits for approval is not filled in.
+    pub(crate) async fn known_secrets(&self, loaded: &Loaded) -> impl Fn(&str) -> String + use<> {
+        for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust != Trust::Pending) {
+            // One that cannot be filled in was given nothing.
+            match &spec.transport {
+                Transport::Stdio(stdio) => drop(self.secrets.stdio(name, stdio)),
+                Transport::Http(http) | Transport::Sse(http) => {
+                    drop(self.secrets.url(name, http));
+                    drop(self.secrets.headers(name, http).await);
+                }
+                Transport::Native(_) => {}
+            }
+        }
+        let secrets = Arc::clone(&self.secrets);
+        move |text| secrets.conceal(text).into_owned()
+    }
+
     /// Asks a question that is answered with yes or no; anything but a clear yes is a no.
     pub(crate) async fn confirm(&self, question: &str) -> bool {
         self.terminal().agrees(question).await
+    }
+
+    /// From now on, `gate` says what may run. Only before anything is connected.
+    pub(crate) fn guard(&self, gate: Arc<dyn Gate>) {
+        let _ = self.gate.set(gate);
     }
 
     /// Connects to the servers of `desired` and waits until each has succeeded or failed once.
@@ -276,6 +323,9 @@ impl World {
             .artifacts(Arc::new(artifacts));
         if let Some(store) = &self.store {
             builder = builder.memory(Arc::new(store.clone()));
+        }
+        if let Some(gate) = self.gate.get() {
+            builder = builder.gate(Arc::clone(gate));
         }
         builder.build()
     }

@@ -57,4 +57,4 @@ pub use load::{ConfigFile, Entry, Loaded, Rejected, Request, Scope, Shadowed, lo
 pub use places::{NoHome, Places, project_root};
 pub use problem::{Problem, Severity, Snippet};
 pub use redact::redact;
-pub use settings::Settings;
+pub use settings::{KeepSessions, Settings};

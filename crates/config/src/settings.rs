@@ -15,12 +15,25 @@ use crate::{
 pub struct Settings {
     /// What a variable without a value means (`unset`).
     pub unset: Unset,
+    /// How long conversations are kept (`[sessions]`).
+    pub sessions: KeepSessions,
 }
 
-/// The keys of the file, and of its `[defaults]` and `[[agents]]`.
-const TOP: &[&str] = &["agents", "defaults", "mcp_servers", "unset"];
+/// How long conversations are kept; for ever where nothing is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeepSessions {
+    /// Days since something was last added to one (`keep_days`), 1 or more.
+    pub days: Option<u32>,
+    /// How many, the newest (`keep`), 1 or more.
+    pub number: Option<u32>,
+}
+
+/// The keys of the file, and of its `[defaults]`, `[[agents]]` and `[sessions]`.
+const TOP: &[&str] = &["agents", "defaults", "mcp_servers", "sessions", "unset"];
 const DEFAULTS: &[&str] = &["mcp"];
 const AGENT: &[&str] = &["id", "mcp"];
+const SESSIONS: &[&str] = &["keep", "keep_days"];
 
 impl Settings {
     /// What `document` says, and what is wrong with it. Nothing of it costs a server.
@@ -44,6 +57,11 @@ impl Settings {
                 }
             }
         }
+        if let Some(sessions) = root.get("sessions") {
+            let (kept, wrong) = KeepSessions::read(document, &sessions.node);
+            settings.sessions = kept;
+            problems.extend(wrong);
+        }
         let mut check = |node: Option<&Node>, known: &[&str], place: &str| {
             for member in node.and_then(Node::members).unwrap_or_default() {
                 problems.extend(unknown(document, member, known, place));
@@ -51,10 +69,39 @@ impl Settings {
         };
         check(Some(&root), TOP, "");
         check(root.get("defaults").map(|member| &member.node), DEFAULTS, "defaults.");
+        check(root.get("sessions").map(|member| &member.node), SESSIONS, "sessions.");
         if let Some(Value::List(agents)) = root.get("agents").map(|member| &member.node.value) {
             agents.iter().for_each(|agent| check(Some(agent), AGENT, "agents."));
         }
         (settings, problems)
+    }
+}
+
+impl KeepSessions {
+    /// What is wrong keeps everything: nothing is deleted by mistake.
+    fn read(document: &Document, node: &Node) -> (Self, Vec<Problem>) {
+        let mut problems = Vec::new();
+        let mut wrong = |field: &str, must: &str, at: &Node| {
+            let problem = Problem::error(format!("`{field}` must be {must}")).field(field);
+            problems.push(document.locate(problem.hint("until then, every conversation is kept"), at.at.clone()));
+        };
+        if node.members().is_none() {
+            wrong("sessions", "a table", node);
+        }
+        let mut number = |name: &str| {
+            let member = node.get(name)?;
+            let number = match &member.node.value {
+                Value::Number(number) => number.as_u64().and_then(|number| u32::try_from(number).ok()),
+                _ => None,
+            };
+            let number = number.filter(|number| *number > 0);
+            if number.is_none() {
+                wrong(&format!("sessions.{name}"), "a whole number of 1 or more", &member.node);
+            }
+            number
+        };
+        let kept = Self { days: number("keep_days"), number: number("keep") };
+        (if problems.is_empty() { kept } else { Self::default() }, problems)
     }
 }
 
@@ -90,6 +137,29 @@ mod tests {
         let (settings, problems) = read("unset = \"none\"");
         assert_eq!(settings.unset, Unset::Error);
         assert!(problems[0].is_error() && problems[0].line == Some(1), "{problems:?}");
+    }
+
+    #[test]
+    fn conversations_are_kept_for_ever_unless_the_file_clearly_says_otherwise() {
+        let (settings, problems) = read("[sessions]\nkeep_days = 90\nkeep = 500\n");
+        assert_eq!(settings.sessions, KeepSessions { days: Some(90), number: Some(500) });
+        assert_eq!(problems, []);
+        assert_eq!(read("sessions.keep = 4294967295").0.sessions.number, Some(u32::MAX));
+        for (text, field, line) in [
+            ("[sessions]\nkeep = 5\nkeep_days = 0", "sessions.keep_days", 3),
+            ("[sessions]\nkeep_days = 5\nkeep = -1", "sessions.keep", 3),
+            ("[sessions]\nkeep = 4294967296", "sessions.keep", 2),
+            ("[sessions]\nkeep = 1.5", "sessions.keep", 2),
+            ("[sessions]\nkeep_days = \"90\"", "sessions.keep_days", 2),
+            ("sessions = 90", "sessions", 1),
+        ] {
+            let (settings, problems) = read(text);
+            assert_eq!(settings.sessions, KeepSessions::default(), "{text}");
+            assert!(problems[0].is_error(), "{problems:?}");
+            assert_eq!((problems[0].field.as_deref(), problems[0].line), (Some(field), Some(line)), "{text}");
+        }
+        let (_, problems) = read("[sessions]\nkeep_day = 90");
+        assert_eq!(problems[0].hint.as_deref(), Some("did you mean `sessions.keep_days`?"));
     }
 
     #[test]

@@ -65,6 +65,15 @@ impl Call {
         self.catalog.clone()
     }
 
+    pub(crate) fn arguments(&self) -> &Map<String, Value> {
+        &self.arguments
+    }
+
+    /// The same call, of another tool.
+    pub(crate) fn of_other(self, selector: String, arguments: Map<String, Value>) -> Self {
+        Self { selector, arguments, ..self }
+    }
+
     /// Who answers what comes up during this call; default: the asker of the host.
     #[must_use]
     pub fn asker(mut self, asker: SharedAsker) -> Self {

@@ -4,11 +4,13 @@
 //! keeps seeing the same tools under the same names, whatever servers do meanwhile.
 
 mod block;
+mod budget;
 pub(crate) mod cleaned;
 #[cfg(test)]
 mod made;
 pub(crate) mod names;
 pub(crate) mod schema;
+pub(crate) mod search;
 mod selection;
 pub(crate) mod tokens;
 
@@ -16,9 +18,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Serialize;
 
-pub use block::{BlockKind, ToolBlock, ToolDefinition, Wire};
+pub use block::{BlockKind, ToolBlock, ToolDefinition, UnknownWire, Wire};
+pub use budget::{Budget, Offer};
 pub use names::{BadNameStyle, NameCap, NameStyle};
 pub use schema::{Change, Cleaned, Provider, clean};
+pub use search::Hit;
 pub use selection::Selection;
 
 use crate::{link::ListedTool, mcp::Tool, server::ToolSet, spec::ServerName, text};
@@ -36,6 +40,17 @@ pub struct Catalog {
     /// (server, tool) to model-visible name.
     by_pair: BTreeMap<(ServerName, String), String>,
     blocks: block::Blocks,
+    /// The tools as their servers list them, by the servers' names: what is searched.
+    shelves: Vec<Shelf>,
+}
+
+/// The tools of one server, as they are searched.
+#[derive(Debug)]
+struct Shelf {
+    server: ServerName,
+    /// Those of its name.
+    words: Box<[String]>,
+    set: Arc<ToolSet>,
 }
 
 /// A tool in the catalog.
@@ -88,6 +103,8 @@ impl Catalog {
         let names = names::assign(style, cap, pairs);
         let mut catalog = Self { version, cap, ..Self::default() };
         for (server, set) in servers {
+            let words = search::server_words(server.as_str());
+            catalog.shelves.push(Shelf { server: server.clone(), words, set: set.clone() });
             for (listed, tokens) in &set.tools {
                 let tool = listed.tool.name.as_str();
                 let Some(name) = names.get(&(server.as_str(), tool)) else {
@@ -140,11 +157,22 @@ impl Catalog {
         })
     }
 
+    /// As [`Self::select`], among the tools of `selection`: of the others nothing is said.
+    pub(crate) fn select_within(&self, selector: &str, selection: &Selection) -> Result<&CatalogTool, Unknown> {
+        match self.find(selector) {
+            Some(tool) if selection.has(tool) => Ok(tool),
+            _ => {
+                let mut suggestions = self.similar_to(selector);
+                suggestions.retain(|similar| self.find(similar).is_some_and(|tool| selection.has(tool)));
+                Err(Unknown { selector: text::for_line(&text::clip(selector, 200)).into_owned(), suggestions })
+            }
+        }
+    }
+
     fn find(&self, selector: &str) -> Option<&CatalogTool> {
         let pair = |at: usize| {
             let server = ServerName::new(&selector[..at]).ok()?;
-            let name = self.by_pair.get(&(server, selector[at + 1..].to_owned()))?;
-            self.tools.get(name)
+            self.of_pair(&server, &selector[at + 1..])
         };
         if let Some(at) = selector.find('/')
             && let Some(tool) = pair(at)
@@ -155,6 +183,10 @@ impl Catalog {
             return Some(tool);
         }
         selector.match_indices('.').find_map(|(at, _)| pair(at))
+    }
+
+    fn of_pair(&self, server: &ServerName, tool: &str) -> Option<&CatalogTool> {
+        self.tools.get(self.by_pair.get(&(server.clone(), tool.to_owned()))?)
     }
 
     /// The only tool that models see as `name` under any of the [usual styles](NameStyle::PRESETS), whatever the style

@@ -1,6 +1,7 @@
 //! Servers in, tools out: the face of this library.
 
 mod builder;
+mod indexer;
 mod keeper;
 mod status;
 
@@ -11,6 +12,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::{
     sync::{broadcast, mpsc, oneshot},
+    task::spawn_blocking,
     time::timeout,
 };
 use tokio_util::task::TaskTracker;
@@ -21,14 +23,17 @@ pub use status::{ServerStatus, Why, WhyStep};
 use self::keeper::{Message, Servers};
 use crate::{
     call::{Call, CallError, Door, Target, ToolOutcome},
-    catalog::Catalog,
+    catalog::{Catalog, CatalogTool, Hit, Selection},
     event::Event,
-    link::{Link, LinkError, Request, decode},
+    link::{Link, LinkError, Request, decode, discovery::Discovery, native::Meant},
     mcp::{Prompt, PromptResult, Resource, ResourceContents, ResourceTemplate},
     server::Server,
-    spec::{Desired, ServerName},
+    spec::{Desired, ServerName, ServerSpec, Transport},
     text,
 };
+
+/// The longest wait for an index of any size.
+const SEARCH: Duration = Duration::from_secs(10);
 
 /// Nothing that ends takes longer, whatever it is.
 const SHUTDOWN: Duration = Duration::from_secs(20);
@@ -88,6 +93,14 @@ impl Host {
         self.catalog.load_full()
     }
 
+    /// The tools that fit `query` best, as [`Catalog::search`] finds them in the catalog of this moment. Never holds up the
+    /// thread; waits for the index if that is still being made, at most 10 seconds, and finds nothing after that.
+    pub async fn search(&self, query: &str, limit: usize, selection: &Selection) -> Vec<Hit> {
+        let (catalog, query, selection) = (self.catalog(), query.to_owned(), selection.clone());
+        let found = spawn_blocking(move || catalog.search(&query, limit, &selection));
+        timeout(SEARCH, found).await.ok().and_then(Result::ok).unwrap_or_default()
+    }
+
     /// Every server that is configured, by name. Never waits.
     #[must_use]
     pub fn status(&self) -> Vec<ServerStatus> {
@@ -109,14 +122,27 @@ impl Host {
     /// # Errors
     /// [`CallError`]; an error that the tool itself reports is a [`ToolOutcome`] with `is_error`.
     pub async fn call(&self, call: Call) -> Result<ToolOutcome, CallError> {
+        let (call, tool, server) = self.route(call)?;
+        self.door.call(call, &tool, &server).await
+    }
+
+    /// Finds the tool of a call, and its server. A call that only [stands for](Self::discovery) another is that one.
+    fn route(&self, call: Call) -> Result<(Call, CatalogTool, Arc<Server>), CallError> {
         let catalog = call.catalog().unwrap_or_else(|| self.catalog());
         let tool = match catalog.select(call.selector()) {
-            Ok(tool) => tool.clone(),
+            Ok(tool) => tool,
             Err(unknown) => return Err(self.absent(call.selector(), unknown)),
         };
-        drop(catalog);
         let server = self.server(tool.server.as_str())?;
-        self.door.call(call, &tool, &server).await
+        let Transport::Native(native) = &server.spec.transport else {
+            return Ok((call, tool.clone(), server));
+        };
+        let Some(Meant { selector, arguments, selection }) = native.meant(&tool.tool().name, call.arguments()) else {
+            return Ok((call, tool.clone(), server));
+        };
+        let tool = catalog.select_within(&selector, &selection).map_err(CallError::Unknown)?.clone();
+        let server = self.server(tool.server.as_str())?;
+        Ok((call.of_other(selector, arguments), tool, server))
     }
 
     /// A tool that is not in the catalog: often because its server is not there.
@@ -136,6 +162,18 @@ impl Host {
             source_of: Box::new(server.spec.source.clone()),
             error: snapshot.error,
         }
+    }
+
+    /// A server, to be put into the world as `name`, through which a model finds and calls the tools of `selection`
+    /// without being shown their definitions: `search_tools`, `get_tool_details` and `call_tool`.
+    ///
+    /// For the gate, in events and in everything else a call of `call_tool` is the call of the tool that it names. Its
+    /// own tools belong to no selection of its own. It holds on to the catalog only, so that it does not keep the host
+    /// alive. Two servers that this makes are different ones: keep the spec, lest the next [`Self::apply`] starts it anew.
+    #[must_use]
+    pub fn discovery(&self, name: &ServerName, selection: Selection) -> ServerSpec {
+        let selection = selection.without_servers([name.clone()]);
+        ServerSpec::native(Discovery::server(&self.catalog, selection))
     }
 
     /// The resources of a server, all pages.

@@ -42,8 +42,8 @@ pub use call::{
     gate::{AllowAll, Gate, GateRequest, Otherwise, Rules, Verdict},
 };
 pub use catalog::{
-    BadNameStyle, BlockKind, Catalog, CatalogTool, Change, Cleaned, NameCap, NameStyle, Provider, Selection, ToolBlock,
-    ToolDefinition, Unknown, Wire, clean,
+    BadNameStyle, BlockKind, Budget, Catalog, CatalogTool, Change, Cleaned, Hit, NameCap, NameStyle, Offer, Provider,
+    Selection, ToolBlock, ToolDefinition, Unknown, UnknownWire, Wire, clean,
 };
 pub use event::{CallEnd, Event};
 pub use glob::{BadGlob, Pattern, ToolFilter};
@@ -53,6 +53,7 @@ pub use link::child;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use link::fuzzing;
+pub use link::sse;
 pub use link::{
     LinkError, OnProgress, RpcError,
     native::Native,

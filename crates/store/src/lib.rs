@@ -22,6 +22,26 @@
 //! # })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! A conversation grows by steps, each of which is kept as a whole and says what it goes on from:
+//!
+//! ```
+//! use toolrack_store::{NewMessage, NewSession, Role, Step, Store, StoreError};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! let store = Store::open(folder.path().join("toolrack.db")).await?;
+//! let session = store.create_session(&NewSession { title: "Greetings".to_owned(), ..NewSession::default() }).await?;
+//! let step = Step { messages: vec![NewMessage::new(Role::User, "hello")], ..Step::default() };
+//! assert_eq!(store.append(session.id, &step).await?, 1);
+//! // Somebody who does not know of that message yet is told so, and nothing is mixed up.
+//! assert!(matches!(store.append(session.id, &step).await, Err(StoreError::SessionMoved { found: 1, .. })));
+//! assert_eq!(store.find_session("last").await?.title, "Greetings");
+//! # store.close().await;
+//! # Ok::<(), StoreError>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod approvals;
 mod artifacts;
@@ -109,6 +129,12 @@ impl Store {
     /// (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
     async fn begin_durably(&self, doing: &'static str) -> Result<Transaction<'static, Sqlite>, StoreError> {
         self.pool.begin_with("PRAGMA synchronous = FULL; BEGIN IMMEDIATE").await.map_err(self.error(doing))
+    }
+
+    /// A transaction that writes, and in which what is deleted is overwritten
+    /// (<https://www.sqlite.org/pragma.html#pragma_secure_delete>): nobody finds it in the file.
+    async fn begin_erasing(&self, doing: &'static str) -> Result<Transaction<'static, Sqlite>, StoreError> {
+        self.pool.begin_with("PRAGMA secure_delete = ON; BEGIN IMMEDIATE").await.map_err(self.error(doing))
     }
 
     fn error(&self, doing: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {

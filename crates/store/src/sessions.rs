@@ -339,16 +339,20 @@ impl Store {
         if renamed.rows_affected() == 0 { Err(self.unknown_session(&id.to_string())) } else { Ok(()) }
     }
 
-    /// Deletes the session `id` with all its messages.
+    /// Deletes the session `id` with all its messages. Once the database is closed everywhere, nothing of them is left in
+    /// its files.
     ///
     /// # Errors
     /// As [`Self::rename_session`].
     pub async fn delete_session(&self, id: Uuid) -> Result<(), StoreError> {
+        let doing = "deleting a session";
+        let mut transaction = self.begin_erasing(doing).await?;
         let deleted = sqlx::query("DELETE FROM sessions WHERE id = ?")
             .bind(id.to_string())
-            .execute(&self.pool)
+            .execute(&mut *transaction)
             .await
-            .map_err(self.error("deleting a session"))?;
+            .map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))?;
         if deleted.rows_affected() == 0 { Err(self.unknown_session(&id.to_string())) } else { Ok(()) }
     }
 

@@ -3,6 +3,7 @@
 //! * [`fake`]: a scripted MCP server of both eras, with a [table of faults](fake::faults::FAULTS). As a program it is
 //!   [`fake_server_path`] (over stdio) or [`FakeHttp`] (over HTTP, ended when dropped).
 //! * [`SideEffects`]: what tools that server really ran, so that a test can prove that nothing ran twice.
+//! * [`FakeModel`]: a scripted model provider over HTTP, and what it was asked.
 //! * [`Home`]: a temporary home in which a binary sees nothing of the machine it runs on.
 //! * [`processes`] and [`memory`]: what is left of a process tree, and how large a process is (Linux only).
 //!
@@ -19,6 +20,7 @@
 
 pub mod fake;
 pub mod memory;
+pub mod model;
 pub mod processes;
 
 mod effects;
@@ -28,3 +30,4 @@ mod launch;
 pub use effects::{Effect, Effects, SideEffects};
 pub use home::Home;
 pub use launch::{FakeHttp, fake_server_path};
+pub use model::FakeModel;

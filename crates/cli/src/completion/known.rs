@@ -3,10 +3,17 @@
 use std::{path::PathBuf, sync::OnceLock};
 
 use toolrack_config::{Entry, Environment, Loaded, Places, Request, Scope, trust::NoLedger};
-use toolrack_store::{Approval, Store};
+use toolrack_host::text;
+use toolrack_store::{SessionQuery, Store};
 
 use super::notebook::{Notebook, Tool};
 use crate::{args::Global, builtin, wire};
+
+/// Sessions that are offered, the newest ones.
+const MAX_SESSIONS: usize = 100;
+
+/// Bytes of what is said of a session.
+const MAX_ABOUT: usize = 80;
 
 /// The configuration as it is now, read when it is first asked for.
 #[derive(Debug)]
@@ -21,12 +28,12 @@ pub(super) struct Known {
 struct Found {
     places: Places,
     loaded: Loaded,
-    servers: Vec<Server>,
+    servers: Vec<Named>,
 }
 
-/// A server that can be named.
+/// A server or a session that can be named.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct Named {
     pub(super) name: String,
     /// In a few words.
     pub(super) about: String,
@@ -74,8 +81,22 @@ impl Known {
     }
 
     /// Every server of the configuration, by name; of what a project brings, nothing but the name.
-    pub(super) fn servers(&self) -> &[Server] {
+    pub(super) fn servers(&self) -> &[Named] {
         self.found().map_or(&[], |found| &found.servers)
+    }
+
+    /// Conversations by the beginnings of their ids, the one that was used last first.
+    pub(super) fn sessions(&self) -> Vec<Named> {
+        let Ok(places) = Places::from_env(&self.environment) else {
+            return Vec::new();
+        };
+        let query = SessionQuery { limit: MAX_SESSIONS, ..SessionQuery::default() };
+        let sessions = from_store(&places, async |store| store.sessions(&query).await.unwrap_or_default());
+        let named = sessions.into_iter().map(|session| {
+            let about = text::clip(&text::for_line(session.title.trim()), MAX_ABOUT).into_owned();
+            Named { name: session.prefix, about }
+        });
+        named.collect()
     }
 
     /// The tools that `server` had when it was last connected, if its entry still is what was connected then, and may
@@ -111,7 +132,7 @@ impl Known {
     }
 }
 
-fn server(entry: &Entry, loaded: &Loaded) -> Server {
+fn server(entry: &Entry, loaded: &Loaded) -> Named {
     let spec = loaded.desired.get(entry.name.as_str());
     let about = match (spec, &entry.project) {
         (_, Some(_)) => entry.scope.to_string(),
@@ -119,7 +140,7 @@ fn server(entry: &Entry, loaded: &Loaded) -> Server {
         (Some(_), None) if !entry.enabled => format!("{}, disabled", entry.scope),
         (Some(spec), None) => format!("{}, {}", entry.scope, spec.transport.kind()),
     };
-    Server { name: entry.name.clone(), about }
+    Named { name: entry.name.clone(), about }
 }
 
 /// Whether a person agreed to exactly this entry. When nobody can say, nobody did.
@@ -127,20 +148,21 @@ fn is_approved(entry: &Entry, places: &Places) -> bool {
     let Some(project) = entry.project.as_deref() else {
         return false;
     };
-    approvals(places).iter().any(|approval| approval.covers(project, &entry.name, &entry.hash))
+    let approvals = from_store(places, async |store| store.approvals().await.unwrap_or_default());
+    approvals.iter().any(|approval| approval.covers(project, &entry.name, &entry.hash))
 }
 
-/// The approvals, if the database is there and needs no work.
-fn approvals(places: &Places) -> Vec<Approval> {
+/// What `read` finds in the database, if that is there and needs no work.
+fn from_store<T: Default>(places: &Places, read: impl AsyncFnOnce(&Store) -> T) -> T {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
-        return Vec::new();
+        return T::default();
     };
     runtime.block_on(async {
         let Ok(Some(store)) = Store::open_as_it_is(wire::database(places)).await else {
-            return Vec::new();
+            return T::default();
         };
-        let approvals = store.approvals().await.unwrap_or_default();
+        let found = read(&store).await;
         store.close().await;
-        approvals
+        found
     })
 }

@@ -17,7 +17,7 @@ use clap_complete::{
 
 use super::{
     is_plain,
-    known::{Known, Server},
+    known::{Known, Named},
     notebook::Argument,
 };
 use crate::args::{Cli, Shell};
@@ -31,6 +31,7 @@ pub(super) enum Offered {
     OfServers,
     Arguments,
     Agents,
+    Sessions,
     Files,
     Folders,
     /// Names of environment variables.
@@ -49,6 +50,7 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("DIR", Offered::Folders),
     ("COMMAND | URL", Offered::Files),
     ("AGENT", Offered::Agents),
+    ("SESSION", Offered::Sessions),
     ("COUNT", Offered::Nothing),
     ("GLOB", Offered::Nothing),
     ("NAME", Offered::Nothing),
@@ -56,7 +58,9 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("NAME[=VALUE]", Offered::Variables),
     ("NAME: VALUE", Offered::Nothing),
     ("JSON", Offered::Nothing),
+    ("TEXT", Offered::Nothing),
     ("TIME", Offered::Nothing),
+    ("TITLE", Offered::Nothing),
     ("URI", Offered::Nothing),
     ("VARIABLE", Offered::Variables),
     ("WORDS", Offered::Nothing),
@@ -123,6 +127,7 @@ fn completer(offered: Offered, line: &Arc<Line>, known: &Arc<Known>) -> ArgValue
             Offered::Files => paths(&line, current, PathCompleter::file()),
             Offered::Folders => paths(&line, current, PathCompleter::dir()),
             Offered::Agents => plain(known.agents().iter().map(String::as_str), typed),
+            Offered::Sessions => sessions(&known, typed),
             Offered::Variables => plain(known.variables(), typed),
             Offered::Nothing => Vec::new(),
         }
@@ -135,9 +140,18 @@ fn candidate(word: impl Into<OsString>, about: &str) -> CompletionCandidate {
 }
 
 fn servers(known: &Known, typed: &str, after: &str) -> Vec<CompletionCandidate> {
-    let fits = |server: &&Server| is_plain(&server.name) && server.name.starts_with(typed);
+    let fits = |server: &&Named| is_plain(&server.name) && server.name.starts_with(typed);
     let servers = known.servers().iter().filter(fits);
     servers.map(|server| candidate(format!("{}{after}", server.name), &server.about)).collect()
+}
+
+/// The beginnings of their ids, the newest first, and the word for the newest.
+fn sessions(known: &Known, typed: &str) -> Vec<CompletionCandidate> {
+    let sessions = known.sessions();
+    let last = sessions.first().map(|newest| ("last", &newest.about));
+    let all = sessions.iter().map(|session| (session.name.as_str(), &session.about)).chain(last);
+    let fits = all.filter(|(word, _)| is_plain(word) && word.starts_with(typed)).enumerate();
+    fits.map(|(order, (word, about))| candidate(word, about).display_order(Some(order))).collect()
 }
 
 /// First the server, then its tools: as with folders and files.

@@ -78,6 +78,31 @@ fn servers_are_offered_as_they_are_configured_now() {
 }
 
 #[test]
+fn sessions_are_offered_with_the_newest_first_and_their_titles() {
+    let desk = desk();
+    assert_eq!(desk.offers(&["sessions", "show", "l"]), [] as [&str; 0], "there is no database");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let prefixes: Vec<String> = runtime.block_on(async {
+        let store = toolrack_store::Store::open(desk.folder.path().join("toolrack.db")).await.unwrap();
+        for title in ["Invoices\u{1b}[2J", "Files"] {
+            let new = toolrack_store::NewSession { title: title.to_owned(), ..Default::default() };
+            store.create_session(&new).await.unwrap();
+        }
+        let query = toolrack_store::SessionQuery { limit: 9, ..Default::default() };
+        let sessions = store.sessions(&query).await.unwrap();
+        store.close().await;
+        sessions.into_iter().map(|session| session.prefix).collect()
+    });
+    let all = [prefixes[0].as_str(), prefixes[1].as_str(), "last"];
+    assert_eq!(desk.offers(&["sessions", "show", ""]), all);
+    assert_eq!(desk.offers(&["sessions", "delete", prefixes[0].as_str(), &prefixes[1]]), [prefixes[1].as_str()]);
+    let described = desk.offers_in(Shell::Fish, &["sessions", "export", ""]);
+    let expected =
+        [format!("{}\tFiles", all[0]), format!("{}\tInvoices\\u{{1b}}[2J", all[1]), "last\tFiles".to_owned()];
+    assert_eq!(described, expected);
+}
+
+#[test]
 fn a_tool_is_offered_in_two_steps() {
     let desk = desk();
     assert_eq!(desk.offers(&["call", "b"]), ["builtin/"]);

@@ -55,13 +55,13 @@ pub(crate) fn json(value: &Value) -> String {
 }
 
 /// `[image image/png, 12 kB]`
-fn label(kind: &str, media_type: Option<&str>, bytes: u64) -> String {
+pub(super) fn label(kind: &str, media_type: Option<&str>, bytes: u64) -> String {
     let media_type = media_type.map_or_else(String::new, |of| format!(" {}", text::for_line(of)));
     paint(Tone::Faint, &format!("[{kind}{media_type}, {}]", size(bytes)))
 }
 
 /// How many bytes Base64 text stands for.
-fn base64_bytes(encoded: &str) -> u64 {
+pub(super) fn base64_bytes(encoded: &str) -> u64 {
     let digits = encoded.trim_end().trim_end_matches('=').len() as u64;
     digits * 3 / 4
 }

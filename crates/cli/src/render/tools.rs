@@ -6,6 +6,14 @@ use toolrack_host::{CatalogTool, mcp::Annotations, text};
 
 use super::{Tone, count, one_line, paint, signature::signature};
 
+/// A tool that is shown.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    pub(crate) tool: CatalogTool,
+    /// How well it fits what was searched for.
+    pub(crate) score: Option<f32>,
+}
+
 /// `tools --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
@@ -22,14 +30,15 @@ struct Tool<'a> {
     input_schema: &'a RawValue,
     annotations: &'a Annotations,
     tokens: usize,
+    score: Option<f32>,
 }
 
 /// What `tools --json` prints.
-pub(crate) fn document<'a>(tools: &[&'a CatalogTool], warnings: &'a [String]) -> Document<'a> {
+pub(crate) fn document<'a>(tools: &'a [Shown], warnings: &'a [String]) -> Document<'a> {
     Document {
         tools: tools
             .iter()
-            .map(|entry| Tool {
+            .map(|Shown { tool: entry, score }| Tool {
                 name: &entry.name,
                 server: entry.server.as_str(),
                 tool: &entry.tool().name,
@@ -37,6 +46,7 @@ pub(crate) fn document<'a>(tools: &[&'a CatalogTool], warnings: &'a [String]) ->
                 input_schema: &entry.tool().input_schema,
                 annotations: &entry.tool().annotations,
                 tokens: entry.tokens,
+                score: *score,
             })
             .collect(),
         warnings,
@@ -46,38 +56,46 @@ pub(crate) fn document<'a>(tools: &[&'a CatalogTool], warnings: &'a [String]) ->
 /// The tools of each server below its name: signature, badges, the first line of the description.
 ///
 /// `tools` are in the order of their servers.
-pub(crate) fn page(tools: &[&CatalogTool], with_schema: bool) -> String {
+pub(crate) fn page(tools: &[Shown], with_schema: bool) -> String {
     let mut lines = Vec::new();
-    for of_server in tools.chunk_by(|a, b| a.server == b.server) {
+    for of_server in tools.chunk_by(|a, b| a.tool.server == b.tool.server) {
         if !lines.is_empty() {
             lines.push(String::new());
         }
-        let tokens: usize = of_server.iter().map(|entry| entry.tokens).sum();
+        let tokens: usize = of_server.iter().map(|entry| entry.tool.tokens).sum();
         let about = format!("({}, about {})", count(of_server.len(), "tool"), count(tokens, "token"));
-        let name = of_server.first().map_or("", |entry| entry.server.as_str());
+        let name = of_server.first().map_or("", |entry| entry.tool.server.as_str());
         lines.push(format!("{} {}", paint(Tone::Strong, name), paint(Tone::Faint, &about)));
         for entry in of_server {
-            push_tool(&mut lines, entry, with_schema);
+            lines.extend(of_tool(&entry.tool, &entry.tool.tool().name, "  ", with_schema));
         }
     }
     lines.join("\n")
 }
 
-fn push_tool(lines: &mut Vec<String>, entry: &CatalogTool, with_schema: bool) {
+/// Tools of any server in their order, each with its server.
+pub(crate) fn ranked(tools: &[Shown], with_schema: bool) -> String {
+    let lines = tools.iter().flat_map(|Shown { tool, .. }| of_tool(tool, &tool.selector(), "", with_schema));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A tool under the name that it is to be shown by, so far in.
+fn of_tool(entry: &CatalogTool, name: &str, indent: &str, with_schema: bool) -> Vec<String> {
     let schema: Value = serde_json::from_str(entry.tool().input_schema.get()).unwrap_or_default();
     let badge = badge(&entry.tool().annotations)
         .map_or_else(String::new, |(tone, words)| format!("  {}", paint(tone, &format!("[{words}]"))));
-    lines.push(format!("  {}{badge}", signature(&entry.tool().name, &schema)));
+    let mut lines = vec![format!("{indent}{}{badge}", signature(name, &schema))];
     let description = entry.tool().description.as_deref().unwrap_or_default().trim();
     if let Some(first) = description.lines().next() {
-        let first = format!("      {}", text::for_line(first.trim()));
+        let first = format!("{indent}    {}", text::for_line(first.trim()));
         lines.push(one_line(&paint(Tone::Faint, &first)));
     }
     if with_schema {
         let schema = serde_json::to_string_pretty(&schema).unwrap_or_default();
         let shown = text::for_terminal(&schema);
-        lines.extend(shown.lines().map(|line| format!("      {line}")));
+        lines.extend(shown.lines().map(|line| format!("{indent}    {line}")));
     }
+    lines
 }
 
 /// What the server claims about the tool, in a word.

@@ -1,11 +1,11 @@
 //! `toolrack tools`
 
-use toolrack_host::CatalogTool;
+use toolrack_host::{Catalog, CatalogTool, Host, Selection, text};
 
 use crate::{
     args::ToolsArgs,
     error::{Exit, Failure},
-    render::tools,
+    render::tools::{self, Shown},
     wire::World,
 };
 
@@ -16,36 +16,57 @@ pub(super) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
     let servers = host.status();
     let complaints = super::complaints(&host, named).await;
     let catalog = host.catalog();
-    let mut found: Vec<_> = catalog.tools().collect();
-    found.sort_by(|a, b| a.server.cmp(&b.server));
-    if let Some(words) = &args.search {
-        found.retain(|entry| matches(entry, words));
-    }
+    let found = match &args.search {
+        Some(words) => search(&host, words, args.limit).await,
+        None => all(&catalog),
+    };
+    let none = found.is_empty().then(|| nothing(&catalog, args.search.as_deref()));
     if world.screen.json() {
         let mut warnings = super::messages(&complaints);
         warnings.extend(servers.into_iter().flat_map(|server| server.warnings));
-        let document = tools::document(&found, &warnings);
-        world.screen.document(&document).await?;
+        warnings.extend(none.filter(|_| args.search.is_some()));
+        world.screen.document(&tools::document(&found, &warnings)).await?;
     } else {
-        let page = tools::page(&found, args.schema);
+        let page =
+            if args.search.is_some() { tools::ranked(&found, args.schema) } else { tools::page(&found, args.schema) };
         world.screen.page(page).await?;
         for server in &servers {
             for warning in &server.warnings {
                 world.screen.warning(&format!("`{}`: {warning}", server.name));
             }
         }
-        if found.is_empty() && complaints.is_empty() {
-            let none = if args.search.is_some() { "no tool matches" } else { "there are no tools" };
-            world.screen.note(none);
+        if let Some(none) = none.filter(|_| args.search.is_some() || complaints.is_empty()) {
+            world.screen.note(&none);
         }
     }
     super::conclude(world, complaints, named)
 }
 
-/// Whether name or description hold every one of `words`, whatever their case.
-fn matches(entry: &CatalogTool, words: &str) -> bool {
-    let tool = entry.tool();
-    let description = tool.description.as_deref().unwrap_or_default();
-    let text = format!("{}/{} {} {description}", entry.server, tool.name, entry.name).to_lowercase();
-    words.to_lowercase().split_whitespace().all(|word| text.contains(word))
+/// Every tool, by server.
+fn all(catalog: &Catalog) -> Vec<Shown> {
+    let mut tools: Vec<CatalogTool> = catalog.tools().cloned().collect();
+    tools.sort_by(|a, b| a.server.cmp(&b.server));
+    tools.into_iter().map(|tool| Shown { tool, score: None }).collect()
+}
+
+/// Those that fit, the best first.
+async fn search(host: &Host, words: &str, limit: usize) -> Vec<Shown> {
+    let hits = host.search(words, limit, &Selection::all()).await;
+    hits.into_iter().map(|hit| Shown { tool: hit.tool, score: Some(hit.score) }).collect()
+}
+
+/// What to say when no tool is shown, with the names that were perhaps meant.
+fn nothing(catalog: &Catalog, searched: Option<&str>) -> String {
+    let Some(words) = searched else {
+        return "there are no tools".to_owned();
+    };
+    let none = format!("no tool fits `{}`", text::for_line(&text::clip(words, 200)));
+    let similar = catalog.select(words).err().map(|unknown| unknown.suggestions).unwrap_or_default();
+    match similar.as_slice() {
+        [] => none,
+        names => format!(
+            "{none}; did you mean {}?",
+            names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
+        ),
+    }
 }

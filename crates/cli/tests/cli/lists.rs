@@ -132,7 +132,7 @@ fn tools_of_all_servers_are_shown_although_some_are_not_there() {
     let document = rack.run(&["tools", "--json"]).ends_with(0).json();
     assert_eq!(document["tools"].as_array().unwrap().len(), 5);
     assert_eq!(document["warnings"].as_array().unwrap().len(), 1);
-    assert_snapshot!(document["tools"][2], @r#"{"annotations":{"idempotentHint":true,"openWorldHint":false,"readOnlyHint":true,"title":"List a folder"},"description":"Lists a folder: one line per entry, as `[DIR] name`, `[FILE] name  size` or `[LINK] name`.","input_schema":{"$schema":"https://json-schema.org/draft/2020-12/schema","properties":{"path":{"default":".","description":"A folder, relative to the working folder. Default: the working folder itself.","type":"string"}},"type":"object"},"name":"mcp__builtin__list_directory","server":"builtin","tokens":0,"tool":"list_directory"}"#);
+    assert_snapshot!(document["tools"][2], @r#"{"annotations":{"idempotentHint":true,"openWorldHint":false,"readOnlyHint":true,"title":"List a folder"},"description":"Lists a folder: one line per entry, as `[DIR] name`, `[FILE] name  size` or `[LINK] name`.","input_schema":{"$schema":"https://json-schema.org/draft/2020-12/schema","properties":{"path":{"default":".","description":"A folder, relative to the working folder. Default: the working folder itself.","type":"string"}},"type":"object"},"name":"mcp__builtin__list_directory","score":null,"server":"builtin","tokens":0,"tool":"list_directory"}"#);
 }
 
 #[test]

@@ -39,11 +39,14 @@ mod rack;
 #[cfg(test)]
 mod readme;
 #[cfg(test)]
+mod sessions;
+#[cfg(test)]
 mod shapes;
 #[cfg(test)]
 mod signals;
 #[cfg(test)]
 mod supervised;
+#[cfg(test)]
 mod terminal;
 #[cfg(test)]
 mod trust;

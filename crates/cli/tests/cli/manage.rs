@@ -348,17 +348,37 @@ fn list_fails_on_request_when_something_is_down() {
 #[test]
 fn tools_can_be_searched() {
     let rack = Rack::with(&[("fake", fake(&[]))]);
-    assert_snapshot!(rack.run(&["tools", "--search", "ECHO given"]), @"
-        $ toolrack tools --search ECHO given
-        fake (1 tool, about 0 tokens)
-          echo(text: string)  [read-only]
-              Returns the text that it was given.
+    assert_snapshot!(rack.run(&["tools", "--search", "repeat the text that I gave", "--limit", "2"]), @"
+        $ toolrack tools --search repeat the text that I gave --limit 2
+        fake/echo(text: string)  [read-only]
+            Returns the text that it was given.
+        builtin/read_text_file(path: string, head?: integer, tail?: integer)  [read-only]
+            Reads a text file, whole or only its first or last lines. At most 1 MiB is shown.
         [0]
     ");
-    assert_snapshot!(rack.run(&["tools", "--search", "no such thing"]), @"
-        $ toolrack tools --search no such thing
+    let found = rack.run(&["tools", "fake", "--search", "repaet text", "--json"]).ends_with(0).json();
+    assert_eq!(found["tools"][0]["tool"], "echo");
+    assert!(found["tools"][0]["score"].as_f64().unwrap() > 0.0);
+    assert_eq!(rack.run(&["tools", "fake", "--json"]).ends_with(0).json()["tools"][0]["score"], json!(null));
+}
+
+#[test]
+fn a_search_that_finds_nothing_says_what_was_perhaps_meant() {
+    let rack = Rack::with(&[("fake", fake(&[]))]);
+    assert_snapshot!(rack.run(&["tools", "--search", "xecho"]), @"
+        $ toolrack tools --search xecho
         --- stderr ---
-        no tool matches
+        no tool fits `xecho`; did you mean `fake/echo`?
         [0]
     ");
+    assert_snapshot!(rack.run(&["tools", "--search", "xylophone"]), @"
+        $ toolrack tools --search xylophone
+        --- stderr ---
+        no tool fits `xylophone`
+        [0]
+    ");
+    let found = rack.run(&["tools", "fake", "--search", "\u{1b}[2Jxylophone", "--json"]).ends_with(0).json();
+    assert_eq!(found["tools"], json!([]));
+    assert_eq!(found["warnings"], json!([r"no tool fits `\u{1b}[2Jxylophone`"]));
+    let _ = rack.run(&["tools", "--limit", "3"]).ends_with(2);
 }

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::rack::{Rack, commands_of_help, fake, mcp_json, work_file};
+use crate::{
+    rack::{Rack, commands_of_help, fake, mcp_json, work_file},
+    sessions,
+};
 
 /// The example of each command in the page, by its title.
 fn documented() -> BTreeMap<String, Value> {
@@ -57,6 +60,10 @@ fn rack() -> Rack {
     let talker = json!({ "command": "sh", "args": ["-c", script, toolrack_testkit::fake_server_path()] });
     work_file(&rack, "talker.json", &mcp_json(&[("talker", talker)]));
     let _ = rack.run(&["--mcp-config", "talker.json", "tools", "talker"]).ends_with(0);
+    for title in ["one", "two"] {
+        sessions::keep(&sessions::database(&rack), title, sessions::largest_file());
+    }
+    sessions::keep(&rack.home.work().join("theirs.db"), "theirs", sessions::largest_file());
     rack
 }
 
@@ -64,7 +71,7 @@ fn asked(command: &str) -> Option<Vec<&'static str>> {
     let fake = toolrack_testkit::fake_server_path().to_str().unwrap();
     Some(match command {
         "list" | "tools" | "pending" | "trust" | "doctor" | "test" | "logs" | "config path" | "config show"
-        | "prompts" | "resources" => vec![],
+        | "prompts" | "resources" | "sessions list" | "sessions show" => vec![],
         "call" => vec!["fake/echo", "text=x"],
         "read" => vec!["fake", "fake://note"],
         "prompt" => vec!["fake/greet", "name=x"],
@@ -76,6 +83,10 @@ fn asked(command: &str) -> Option<Vec<&'static str>> {
         "import" => vec!["--server", "other"],
         "untrust" => vec!["theirs"],
         "config validate" => vec!["odd.json"],
+        "sessions export" => vec!["last"],
+        "sessions rename" => vec!["last", "another"],
+        "sessions delete" => vec!["last", "--yes"],
+        "sessions import" => vec!["theirs.db"],
         "completions" => vec!["bash"],
         "man" => vec![],
         _ => return None,
@@ -88,7 +99,8 @@ fn every_command_prints_what_the_page_says() {
     let rack = rack();
     let commands = commands_of_help(&rack).into_iter().map(|command| command.join(" "));
     // The program alone, and what only gathers commands, print nothing.
-    let mut commands: Vec<_> = commands.filter(|command| !["", "config"].contains(&command.as_str())).collect();
+    let mut commands: Vec<_> =
+        commands.filter(|command| !["", "config", "sessions"].contains(&command.as_str())).collect();
     assert!(commands.len() > 20, "{commands:?}");
     // What is looked at goes before what changes it.
     commands.sort_by_key(|command| ["untrust", "remove"].contains(&command.as_str()));

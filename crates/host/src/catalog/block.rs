@@ -14,7 +14,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 pub(super) use self::kept::Blocks;
-pub use self::wire::Wire;
+pub use self::wire::{UnknownWire, Wire};
 use super::{CatalogTool, schema::Provider, selection::Selection, tokens};
 
 /// A tool as a model is told of it, whoever the provider is.

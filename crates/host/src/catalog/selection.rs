@@ -6,12 +6,13 @@ use crate::{catalog::CatalogTool, glob::Pattern, spec::ServerName};
 
 /// A choice among the tools of a catalog: what an agent is offered, what a search looks through.
 ///
-/// A tool belongs to it when its server is among the servers (none: any server), a pattern of `only` matches it (none:
-/// any tool), and no pattern of `without` does. Patterns match `server/tool`, or the model-visible name where they have
+/// A tool belongs to it when its server is among the servers (none: any server) and not among those left out, a pattern
+/// of `only` matches it (none: any tool), and no pattern of `without` does. Patterns match `server/tool`, or the model-visible name where they have
 /// no server part, as [`Pattern`] says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     servers: BTreeSet<ServerName>,
+    without_servers: BTreeSet<ServerName>,
     only: Vec<Pattern>,
     without: Vec<Pattern>,
 }
@@ -27,6 +28,13 @@ impl Selection {
     #[must_use]
     pub fn of_servers(mut self, servers: impl IntoIterator<Item = ServerName>) -> Self {
         self.servers.extend(servers);
+        self
+    }
+
+    /// No tools of these servers.
+    #[must_use]
+    pub fn without_servers(mut self, servers: impl IntoIterator<Item = ServerName>) -> Self {
+        self.without_servers.extend(servers);
         self
     }
 
@@ -57,6 +65,19 @@ impl Selection {
 
     /// Whether a tool of this server can belong to it.
     pub(crate) fn may_have(&self, server: &ServerName) -> bool {
-        self.servers.is_empty() || self.servers.contains(server)
+        (self.servers.is_empty() || self.servers.contains(server)) && !self.without_servers.contains(server)
+    }
+
+    /// Those of its tools that are of this server.
+    pub(crate) fn within(&self, server: ServerName) -> Self {
+        if self.may_have(&server) {
+            Self { servers: BTreeSet::from([server]), ..self.clone() }
+        } else {
+            Self {
+                without_servers: BTreeSet::from([server.clone()]),
+                servers: BTreeSet::from([server]),
+                ..Self::default()
+            }
+        }
     }
 }

@@ -7,11 +7,12 @@ use std::{
 
 use arc_swap::ArcSwap;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{Notify, mpsc, oneshot},
     time::{Instant, sleep_until},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::indexer;
 use crate::{
     catalog::{Catalog, NameCap, NameStyle},
     event::Event,
@@ -41,6 +42,9 @@ pub(super) struct Keeper {
     servers: Arc<ArcSwap<Servers>>,
     catalog: Arc<ArcSwap<Catalog>>,
     naming: (NameStyle, NameCap),
+    /// Told of each new catalog.
+    indexer: Arc<Notify>,
+    _indexer_ends: DropGuard,
     /// The tool sets in the published catalog.
     published: BTreeMap<ServerName, Arc<ToolSet>>,
     /// Servers that were stopped and may not have ended yet: their successors wait for them.
@@ -56,8 +60,19 @@ impl Keeper {
         catalog: Arc<ArcSwap<Catalog>>,
         naming: (NameStyle, NameCap),
     ) -> Self {
-        let (published, ending) = (BTreeMap::new(), BTreeMap::new());
-        Self { around, servers, catalog, naming, published, ending, rested: Instant::now() }
+        let (indexer, stop) = (Arc::<Notify>::default(), CancellationToken::new());
+        around.tasks.spawn(indexer::run(catalog.clone(), indexer.clone(), stop.clone()));
+        Self {
+            around,
+            servers,
+            catalog,
+            naming,
+            indexer,
+            _indexer_ends: stop.drop_guard(),
+            published: BTreeMap::new(),
+            ending: BTreeMap::new(),
+            rested: Instant::now(),
+        }
     }
 
     /// Runs until it is told to shut down or the last handle is gone.
@@ -140,6 +155,7 @@ impl Keeper {
         let version = self.catalog.load().version() + 1;
         let catalog = Arc::new(Catalog::build(version, &sets, style, *cap));
         self.catalog.store(catalog.clone());
+        self.indexer.notify_one();
         self.published = sets;
         // In one pass: many servers become ready at once, and each of them may have many tools.
         let mut names: BTreeMap<ServerName, Vec<String>> = touched.into_iter().map(|name| (name, Vec::new())).collect();

@@ -3,13 +3,24 @@
 use std::{fmt, sync::Arc};
 
 use futures::future::BoxFuture;
-use rmcp::{ServerHandler, service::serve_server_with_ct};
+use rmcp::{ServerHandler, model::JsonObject, service::serve_server_with_ct};
 use tokio::io::{DuplexStream, duplex, split};
 use tokio_util::sync::CancellationToken;
+
+use crate::catalog::Selection;
 
 /// What fits between both ends before the writer waits.
 const BUFFER: usize = 256 * 1024;
 
+/// The call that another call stands for.
+pub(crate) struct Meant {
+    pub(crate) selector: String,
+    pub(crate) arguments: JsonObject,
+    /// The tools that it may be of.
+    pub(crate) selection: Arc<Selection>,
+}
+
+type Meaning = Arc<dyn Fn(&str, &JsonObject) -> Option<Meant> + Send + Sync>;
 type Serve = Arc<dyn Fn(DuplexStream, CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// An MCP server that runs in this process and speaks MCP over a pipe in memory.
@@ -19,6 +30,8 @@ type Serve = Arc<dyn Fn(DuplexStream, CancellationToken) -> BoxFuture<'static, (
 pub struct Native {
     name: Arc<str>,
     serve: Serve,
+    /// Tells, of a tool and its arguments, the call that they stand for.
+    meaning: Option<Meaning>,
 }
 
 impl Native {
@@ -31,7 +44,7 @@ impl Native {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        Self { name: name.into(), serve: Arc::new(move |io, stop| Box::pin(serve(io, stop))) }
+        Self { name: name.into(), serve: Arc::new(move |io, stop| Box::pin(serve(io, stop))), meaning: None }
     }
 
     /// A server made with `rmcp`; `handler` makes a fresh handler for each connection.
@@ -45,6 +58,20 @@ impl Native {
                 }
             }
         })
+    }
+
+    /// Some of its calls stand for calls of other tools.
+    pub(super) fn meaning(
+        mut self,
+        meaning: impl Fn(&str, &JsonObject) -> Option<Meant> + Send + Sync + 'static,
+    ) -> Self {
+        self.meaning = Some(Arc::new(meaning));
+        self
+    }
+
+    /// The call that a call of `tool` stands for; `None` when it is only itself.
+    pub(crate) fn meant(&self, tool: &str, arguments: &JsonObject) -> Option<Meant> {
+        self.meaning.as_ref()?(tool, arguments)
     }
 
     /// Runs one connection; the returned end is the client's.

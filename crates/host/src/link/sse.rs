@@ -8,7 +8,8 @@
 //!   unseen.
 //! - Any line but one of data is at most 8 KiB long; a longer one is ignored, as an unknown field is.
 //!
-//! This module knows nothing of HTTP or JSON. When to reconnect, and with which `Last-Event-ID`, is for its caller to
+//! This module knows nothing of HTTP, JSON or MCP, which is why it is public: the answers of models are such streams too,
+//! and need the same bounds. When to reconnect, and with which `Last-Event-ID`, is for its caller to
 //! say.
 
 use std::{borrow::Cow, collections::VecDeque, sync::Arc};
@@ -22,21 +23,21 @@ const LONGEST_FIELD: usize = 8 * 1024;
 
 /// One event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Event {
+pub struct Event {
     /// The type that the server gave it; `None` means `message`.
-    pub(crate) event: Option<String>,
+    pub event: Option<String>,
     /// Its `data` lines, joined by line feeds. May be empty: MCP servers send such an event only for its id.
-    pub(crate) data: String,
+    pub data: String,
     /// The last event id in force: that of this event, or else of the last one that had one. Empty if the server reset
     /// it, `None` if there was none in this stream.
-    pub(crate) id: Option<Arc<str>>,
+    pub id: Option<Arc<str>>,
     /// How many milliseconds this event says to wait before reconnecting. Not limited in any way.
-    pub(crate) retry: Option<u64>,
+    pub retry: Option<u64>,
 }
 
 /// An event that could not be taken. The stream itself is fine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum SseError {
+pub enum SseError {
     /// Its data is longer than the limit.
     #[error("an SSE event is too large: at least {seen} bytes of data, the limit is {limit}")]
     EventTooLarge {
@@ -52,7 +53,7 @@ pub(crate) enum SseError {
 
 impl SseError {
     /// The stable name of the error.
-    pub(crate) fn code(&self) -> &'static str {
+    pub fn code(&self) -> &'static str {
         match self {
             SseError::EventTooLarge { .. } => "SSE_EVENT_DATA_TOO_LARGE",
             SseError::InvalidData => "INVALID_SSE_EVENT_DATA",
@@ -65,7 +66,7 @@ impl SseError {
 /// Memory: the data of one event, at most as long as the limit, and one line, at most as long as the limit and one
 /// chunk.
 #[derive(Debug)]
-pub(crate) struct SseParser {
+pub struct SseParser {
     limit: usize,
     /// The beginning of a line that was cut by the end of a chunk.
     line: Vec<u8>,
@@ -95,7 +96,7 @@ struct Pending {
 
 impl SseParser {
     /// A parser for one stream, whose events have at most `limit` bytes of data each.
-    pub(crate) fn new(limit: usize) -> Self {
+    pub fn new(limit: usize) -> Self {
         Self {
             limit,
             line: Vec::new(),
@@ -112,7 +113,7 @@ impl SseParser {
     /// Takes the next bytes of the stream and appends the events that they complete, in order, to `out`.
     ///
     /// An event is complete with the blank line after it, an error as soon as it is one.
-    pub(crate) fn push(&mut self, chunk: &[u8], out: &mut VecDeque<Result<Event, SseError>>) {
+    pub fn push(&mut self, chunk: &[u8], out: &mut VecDeque<Result<Event, SseError>>) {
         let mut rest = chunk;
         if self.after_return && !rest.is_empty() {
             self.after_return = false;
@@ -132,19 +133,19 @@ impl SseParser {
 
     /// The id to reconnect with: that of the last event that ended, even if it could not be taken, or else the server
     /// would send it again for ever. `None` if this stream had none; an earlier one's is still good then.
-    pub(crate) fn last_event_id(&self) -> Option<&Arc<str>> {
+    pub fn last_event_id(&self) -> Option<&Arc<str>> {
         self.last_event_id.as_ref()
     }
 
     /// The last `retry` of this stream, in milliseconds and not limited in any way. In force at once, with or without
     /// an event.
-    pub(crate) fn retry(&self) -> Option<u64> {
+    pub fn retry(&self) -> Option<u64> {
         self.retry
     }
 
     /// Whether an event has begun and not ended. If the stream ends now, it is lost: the standard says to discard it.
     #[cfg(any(test, feature = "fuzzing"))]
-    pub(crate) fn has_partial(&self) -> bool {
+    pub fn has_partial(&self) -> bool {
         !self.line.is_empty() || self.skip_line || self.pending.data.is_some() || self.pending.too_large
     }
 

@@ -3,13 +3,13 @@
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{
-    catalog::tokens,
+    catalog::{search::Indexed, tokens},
     glob::ToolFilter,
     link::{Listed, ListedTool},
 };
 
 /// The tools of one server. Immutable; shared by every catalog that shows them.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 pub(crate) struct ToolSet {
     /// Those that exist for us, in the server's order, with what each costs a model in tokens.
     pub(crate) tools: Vec<(Arc<ListedTool>, usize)>,
@@ -17,6 +17,15 @@ pub(crate) struct ToolSet {
     pub(crate) hidden: Vec<String>,
     /// Tools that cannot be used, and why.
     pub(crate) quarantined: Vec<(String, String)>,
+    /// What they are searched by.
+    pub(crate) indexed: Indexed,
+}
+
+/// By what the server said. What was made of that is not looked at.
+impl PartialEq for ToolSet {
+    fn eq(&self, other: &Self) -> bool {
+        self.tools == other.tools && self.hidden == other.hidden && self.quarantined == other.quarantined
+    }
 }
 
 impl ToolSet {
@@ -33,6 +42,7 @@ impl ToolSet {
                 .collect(),
             hidden: hidden.into_iter().map(|listed| listed.tool.name).collect(),
             quarantined: listed.quarantined,
+            indexed: Indexed::default(),
         }
     }
 

@@ -4,6 +4,7 @@
 mod apply;
 mod calls;
 mod catalogs;
+mod discovery;
 mod ending;
 mod eras;
 mod events;
@@ -12,6 +13,7 @@ mod gate;
 mod questions;
 mod recovery;
 mod results;
+mod searches;
 mod standing_stream;
 mod starting;
 mod tasks;

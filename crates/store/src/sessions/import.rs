@@ -2,7 +2,7 @@
 //!
 //! Synapse has a SQLite file with the tables `sessions` and `messages`. Its first schema knows nothing of tools; a second
 //! one adds the columns `tool_calls` and `tool_results`. Ids and times are text (UUIDs, RFC 3339). What columns there are
-//! is looked up, so that files of schemas before and after these can be read as well.
+//! is looked up, so that files of schemas before and after these can be read as well, and those of another Toolrack.
 
 use std::{
     fs::File,
@@ -43,6 +43,7 @@ const OF_MESSAGES: &[(&str, bool)] = &[
     ("tool_calls", true),
     ("tool_results", true),
     ("timestamp", true),
+    ("body", true),
 ];
 
 /// What an import brought.
@@ -77,6 +78,7 @@ struct OldMessage {
     tool_calls: Option<String>,
     tool_results: Option<String>,
     timestamp: Option<String>,
+    body: Option<String>,
 }
 
 /// A file of another program, opened for reading only.
@@ -92,6 +94,7 @@ impl Source {
         let refused = |why: &str| StoreError::NoSessions { path: path.to_owned(), why: why.to_owned() };
         let is_alone = is_alone(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => refused("there is no such file"),
+            io::ErrorKind::InvalidInput => refused("it is no file"),
             kind => refused(&kind.to_string()),
         })?;
         let failed = |error| unreadable(path, error);
@@ -132,7 +135,7 @@ impl Source {
             // What has no time was said right after what stands before it.
             at = moment(row.timestamp.as_deref()).unwrap_or(at);
             let mut message = NewMessage::new(role, row.content.unwrap_or_default());
-            (message.tool_calls, message.tool_results) = (row.tool_calls, row.tool_results);
+            (message.tool_calls, message.tool_results, message.body) = (row.tool_calls, row.tool_results, row.body);
             messages.push((at, id, message));
         }
         messages.sort_by_key(|(at, ..)| *at);
@@ -154,6 +157,10 @@ fn unreadable(path: &Path, error: sqlx::Error) -> StoreError {
 /// Whether nothing but the file itself has to be read: then it is read as if nobody could change it, because SQLite
 /// would otherwise put files of its own beside one in WAL mode. One that is not in that mode is locked while it is read.
 fn is_alone(path: &Path) -> io::Result<bool> {
+    // A pipe would be waited for.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     let mut header = Vec::new();
     File::open(path)?.take(20).read_to_end(&mut header)?;
     // Bytes 18 and 19 are 2 in WAL mode (<https://www.sqlite.org/fileformat.html#file_format_version_numbers>).
@@ -213,6 +220,8 @@ impl Store {
     /// Takes the sessions over that Synapse keeps in the file `path`, with or without the columns of its second schema.
     /// The file is only read. Ids stay, so that a session which is here already is not taken twice; where it went on
     /// there and not here, the rest is added. All of it is kept or nothing.
+    ///
+    /// The file may also be the database of another Toolrack; what its messages have cost is not taken over.
     ///
     /// # Errors
     /// [`StoreError::NoSessions`] when the file is not there or holds something else; others when it is in use, or when

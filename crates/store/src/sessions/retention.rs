@@ -48,7 +48,7 @@ impl Store {
         if done.is_some_and(is_recent) {
             return Ok(0);
         }
-        let mut transaction = self.begin(doing).await?;
+        let mut transaction = self.begin_erasing(doing).await?;
         sqlx::query("INSERT INTO chores (name, done_at) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET done_at = excluded.done_at")
             .bind(CHORE)
             .bind(now.timestamp_millis())

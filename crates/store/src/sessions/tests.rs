@@ -1,4 +1,5 @@
 mod processes;
+mod story;
 
 use std::path::Path;
 
@@ -65,6 +66,7 @@ async fn a_conversation_comes_back_as_it_was_said() {
     };
     let first = step(0, vec![says(Role::System, "Be brief."), question.clone()]);
     assert_eq!(store.append(session.id, &first).await.unwrap(), 2);
+    assert_eq!(store.session(session.id).await.unwrap().model, session.model, "nobody named another");
     let second = Step { model: Some("mock/two".to_owned()), ..step(2, vec![call.clone(), result.clone()]) };
     assert_eq!(store.append(session.id, &second).await.unwrap(), 4);
 
@@ -270,6 +272,40 @@ async fn a_session_goes_with_all_its_messages() {
 }
 
 #[tokio::test]
+async fn nothing_of_a_deleted_session_is_left_in_the_file() {
+    let (folder, store) = store().await;
+    for forgetting in [false, true] {
+        let secret = format!("canary {forgetting}");
+        let session = begin(&store, &secret).await;
+        let long = format!("{secret} {}", "x".repeat(20_000));
+        store.append(session.id, &step(0, vec![says(Role::User, &secret), says(Role::Tool, &long)])).await.unwrap();
+        if forgetting {
+            age(&store, &session, 50).await;
+            let retention = Retention { keep_days: Some(1), keep_sessions: None };
+            assert_eq!(store.forget_old_sessions(retention, None).await.unwrap(), 1);
+        } else {
+            store.delete_session(session.id).await.unwrap();
+        }
+    }
+    store.close().await;
+    for file in std::fs::read_dir(folder.path()).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        assert!(!bytes.windows(6).any(|window| window == b"canary"));
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_cannot_be_read_is_never_left_out() {
+    let (_folder, store) = store().await;
+    let session = begin(&store, "x").await;
+    store.append(session.id, &step(0, vec![says(Role::User, "a"), says(Role::User, "b")])).await.unwrap();
+    sqlx::query("UPDATE messages SET id = 'x' WHERE position = 0").execute(&store.pool).await.unwrap();
+    let error = store.messages(session.id, 0, 9).await.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
+    assert_eq!(store.messages(session.id, 1, 9).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn long_titles_are_cut_between_characters() {
     let (_folder, store) = store().await;
     let session = begin(&store, &"ä".repeat(300)).await;
@@ -431,7 +467,6 @@ async fn a_step_that_is_given_up_leaves_the_session_whole() {
     }
 }
 
-/// What is done to a session by two at once, drawn from few seeds so that it can be done again.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_handles_of_one_file_tell_the_same_story() {
     let (_folder, one) = store().await;

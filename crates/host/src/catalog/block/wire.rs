@@ -1,5 +1,8 @@
 //! How each provider's API writes a tool down.
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -25,6 +28,17 @@ pub enum Wire {
 impl Wire {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini];
+
+    /// Its name in settings and in what is stored: `anthropic`, `openai-chat`, `openai-responses`, `gemini`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::OpenAiChat => "openai-chat",
+            Self::OpenAiResponses => "openai-responses",
+            Self::Gemini => "gemini",
+        }
+    }
 
     /// Whose rules the schemas follow unless something else is asked for.
     #[must_use]
@@ -73,6 +87,29 @@ impl Wire {
         // Text and finished JSON cannot fail to be written.
         written.unwrap_or_default()
     }
+}
+
+impl fmt::Display for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Wire {
+    type Err = UnknownWire;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWire> {
+        let found = Self::ALL.into_iter().find(|wire| wire.as_str() == text);
+        found.ok_or_else(|| UnknownWire { given: text.to_owned() })
+    }
+}
+
+/// A text that names no [`Wire`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{given:?} is no wire; use anthropic, openai-chat, openai-responses or gemini")]
+pub struct UnknownWire {
+    /// What was written.
+    pub given: String,
 }
 
 fn written<'a, T: Serialize>(

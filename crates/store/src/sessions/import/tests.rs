@@ -233,6 +233,10 @@ async fn what_holds_no_sessions_is_refused_with_the_reason() {
     fs::write(file("empty"), "").unwrap();
     let reason = "holds no sessions that can be read:";
     assert_eq!(refused(&store, &file("none")).await, format!("…/none {reason} there is no such file"));
+    fs::create_dir(file("folder")).unwrap();
+    assert_eq!(refused(&store, &file("folder")).await, format!("…/folder {reason} it is no file"));
+    assert!(std::process::Command::new("mkfifo").arg(file("pipe")).status().unwrap().success());
+    assert_eq!(refused(&store, &file("pipe")).await, format!("…/pipe {reason} it is no file"));
     assert_eq!(refused(&store, &file("text")).await, format!("…/text {reason} it is damaged or no database"));
     let without = format!("{reason} it has no tables `sessions` and `messages` that are known here");
     assert_eq!(refused(&store, &file("empty")).await, format!("…/empty {without}"));
@@ -289,4 +293,20 @@ async fn a_file_that_another_program_is_writing_to_is_named() {
     old.run("ROLLBACK").await;
     let (_folder, store) = ours().await;
     assert_eq!(store.import_sessions(&old.path()).await.unwrap(), imported(0, 0, 0));
+}
+
+#[tokio::test]
+async fn sessions_of_another_toolrack_come_with_their_bodies() {
+    let (_theirs, theirs) = ours().await;
+    let new = crate::NewSession { title: "theirs".to_owned(), model: Some("mock/one".to_owned()), agent: None };
+    let session = theirs.create_session(&new).await.unwrap();
+    let message = |text: &str| NewMessage { body: Some(format!("[\"{text}\"]")), ..NewMessage::new(Role::User, text) };
+    let step = Step { messages: vec![message("b"), message("a"), message("c")], ..Step::default() };
+    theirs.append(session.id, &step).await.unwrap();
+    let (_folder, store) = ours().await;
+    assert_eq!(store.import_sessions(theirs.path()).await.unwrap(), imported(1, 3, 0));
+    assert_eq!(store.import_sessions(store.path()).await.unwrap(), imported(0, 0, 1), "its own are known");
+    let (here, there) = (store.find_session("last").await.unwrap(), theirs.find_session("last").await.unwrap());
+    assert_eq!((here.title, here.model, here.created_at), (there.title, there.model, there.created_at));
+    assert_eq!(store.messages(session.id, 0, 9).await.unwrap(), theirs.messages(session.id, 0, 9).await.unwrap());
 }

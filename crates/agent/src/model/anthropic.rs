@@ -1,0 +1,406 @@
+//! Anthropic Messages.
+//!
+//! Source: <https://docs.anthropic.com/en/api/messages> and the pages on streaming, tool use, extended thinking and
+//! prompt caching. llama.cpp, Ollama and others serve it too.
+
+use std::{borrow::Cow, sync::Arc};
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use url::Url;
+
+use super::{
+    Delta, Request, Stop, Usage, Wire,
+    body::{self, BodyWriter, Media},
+    draft::{At, Draft, Sent, Told, pieces},
+    failure,
+    online::{Heard, Listen, Speak, Trouble, below, event_json},
+    settings::ModelSettings,
+};
+use crate::message::{Message, Role};
+
+/// The API wants a bound; where nobody says one, the largest that every model still in service takes.
+const MAX_TOKENS: u32 = 8_192;
+/// The longest id of a call.
+const LONGEST_ID: usize = 64;
+/// Put behind what a cache shall reach up to.
+const CACHE: &str = r#","cache_control":{"type":"ephemeral"}"#;
+
+#[derive(Debug)]
+pub(super) struct Anthropic {
+    settings: Arc<ModelSettings>,
+}
+
+impl Anthropic {
+    pub(super) fn new(settings: Arc<ModelSettings>) -> Self {
+        Self { settings }
+    }
+}
+
+impl Speak for Anthropic {
+    fn url(&self, base: &Url, _streamed: bool) -> Url {
+        // The usual base URL has no version in it.
+        if base.path().trim_end_matches('/').ends_with("/v1") {
+            below(base, "messages")
+        } else {
+            below(base, "v1/messages")
+        }
+    }
+
+    fn body(&self, request: &Request<'_>, streamed: bool) -> Bytes {
+        let mut head = Map::new();
+        head.insert("model".into(), self.settings.model.clone().into());
+        head.insert("max_tokens".into(), request.max_tokens.or(self.settings.max_tokens).unwrap_or(MAX_TOKENS).into());
+        if let Some(temperature) = request.temperature {
+            head.insert("temperature".into(), temperature.into());
+        }
+        let mut body = BodyWriter::new(head, &self.settings, request);
+        if streamed {
+            body.member("stream", &true);
+        }
+        if let Some(tools) = body::tools(request) {
+            // An array of objects, so it ends in `}]`: the mark goes into its last tool, and nothing has to be parsed.
+            match tools.get().strip_suffix("}]").filter(|_| self.settings.prompt_cache) {
+                Some(open) => body.raw("tools", &[open, CACHE, "}]"]),
+                None => body.raw("tools", &[tools.get()]),
+            }
+        }
+        let system = body::system_texts(request).join("\n\n");
+        if !system.is_empty() {
+            let mut text = json!({"type": "text", "text": system});
+            self.mark(&mut text);
+            body.member("system", &[text]);
+        }
+        body.member("messages", &self.messages(request.messages));
+        body.finish()
+    }
+
+    fn listener(&self, messages: usize) -> Box<dyn Listen> {
+        Box::new(Listener { draft: Draft::new(messages), ..Listener::default() })
+    }
+}
+
+/// A message under way: its role and its blocks.
+type Turn<'a> = (&'static str, Vec<Value>);
+
+impl Anthropic {
+    /// The conversation as turns of user and assistant. All results of one answer stand in one user turn, before
+    /// anything that the person says.
+    fn messages(&self, messages: &[Message]) -> Vec<Value> {
+        let mut turns: Vec<Turn<'_>> = Vec::new();
+        // What cannot stand inside of a result follows after the last of them.
+        let mut after_results: Vec<Value> = Vec::new();
+        for message in messages.iter().filter(|m| m.role != Role::System && body::says_something(m)) {
+            if message.role != Role::Tool {
+                flush(&mut turns, &mut after_results);
+            }
+            match message.role {
+                Role::Tool => {
+                    let block = result(message, &mut after_results);
+                    add(&mut turns, "user", vec![block]);
+                }
+                Role::Assistant => add(&mut turns, "assistant", self.answer(message)),
+                Role::User | Role::System => add(&mut turns, "user", said(message)),
+            }
+        }
+        flush(&mut turns, &mut after_results);
+        if self.settings.prompt_cache {
+            // The end of what is sent now, and the end of what was sent the round before: a lookup goes back only 20
+            // blocks, and one round can add more.
+            let users = turns.iter_mut().filter(|(role, _)| *role == "user").rev().take(2);
+            users.filter_map(|(_, blocks)| blocks.last_mut()).for_each(|block| self.mark(block));
+        }
+        turns.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
+    }
+
+    fn mark(&self, block: &mut Value) {
+        if let Some(block) = block.as_object_mut().filter(|_| self.settings.prompt_cache) {
+            block.insert("cache_control".into(), json!({"type": "ephemeral"}));
+        }
+    }
+
+    fn answer(&self, message: &Message) -> Vec<Value> {
+        let sent = pieces(message, Wire::Anthropic, &self.settings.model).into_iter().filter_map(|piece| match piece {
+            Sent::Raw(value) => Some(value.clone()),
+            // A text of nothing but spaces is refused.
+            Sent::Text(text, _) if text.trim().is_empty() => None,
+            Sent::Text(text, with) => Some(beside(json!({"type": "text", "text": text}), with)),
+            Sent::Call(call, with) => {
+                let block = json!({
+                    "type": "tool_use", "id": id(&call.id), "name": call.name, "input": body::arguments(call),
+                });
+                Some(beside(block, with))
+            }
+        });
+        sent.collect()
+    }
+}
+
+/// The block, with what stood beside it.
+fn beside(mut block: Value, with: Option<&Map<String, Value>>) -> Value {
+    if let (Some(block), Some(with)) = (block.as_object_mut(), with) {
+        block.extend(with.iter().map(|(name, value)| (name.clone(), value.clone())));
+    }
+    block
+}
+
+fn add(turns: &mut Vec<Turn<'_>>, role: &'static str, blocks: Vec<Value>) {
+    match turns.last_mut() {
+        Some((last, content)) if *last == role => content.extend(blocks),
+        _ if blocks.is_empty() => {}
+        _ => turns.push((role, blocks)),
+    }
+}
+
+fn flush(turns: &mut Vec<Turn<'_>>, after_results: &mut Vec<Value>) {
+    if !after_results.is_empty() {
+        add(turns, "user", std::mem::take(after_results));
+    }
+}
+
+fn id(id: &str) -> Cow<'_, str> {
+    let fits = |id: &str| {
+        (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
+    };
+    body::fitting_id(id, fits, 24)
+}
+
+/// What the person says.
+fn said(message: &Message) -> Vec<Value> {
+    let text = (!message.content.trim().is_empty()).then(|| text_block(&message.content));
+    text.into_iter().chain(message.parts.iter().map(|part| part_block(&body::media(part)))).collect()
+}
+
+fn text_block(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+fn part_block(media: &Media<'_>) -> Value {
+    let source = |data: &str, kind: &str| json!({"type": "base64", "media_type": kind, "data": data});
+    match media {
+        Media::Image(data, kind) if matches!(*kind, "image/png" | "image/jpeg" | "image/gif" | "image/webp") => {
+            json!({"type": "image", "source": source(data, kind)})
+        }
+        Media::File(data, kind, _) if *kind == "application/pdf" => {
+            json!({"type": "document", "source": source(data, kind)})
+        }
+        other => text_block(&body::in_words(other)),
+    }
+}
+
+/// The result of one call. Beside an error only text may stand: its pictures follow after all results.
+fn result(message: &Message, after_results: &mut Vec<Value>) -> Value {
+    let mut content = Vec::new();
+    if !message.content.trim().is_empty() {
+        content.push(text_block(&message.content));
+    }
+    for part in &message.parts {
+        let block = part_block(&body::media(part));
+        if message.is_error && block["type"] != "text" { after_results.push(block) } else { content.push(block) }
+    }
+    let call = id(message.tool_call_id.as_deref().unwrap_or_default());
+    let mut block = json!({"type": "tool_result", "tool_use_id": call});
+    if !content.is_empty() {
+        block["content"] = content.into();
+    }
+    if message.is_error {
+        block["is_error"] = true.into();
+    }
+    block
+}
+
+/// An event of a stream; fields of other kinds of event are absent.
+#[derive(Deserialize)]
+struct Event {
+    #[serde(rename = "type")]
+    kind: String,
+    index: Option<u64>,
+    message: Option<Value>,
+    content_block: Option<Value>,
+    delta: Option<Value>,
+    usage: Option<HeardUsage>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct HeardUsage {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+}
+
+#[derive(Default)]
+struct Listener {
+    draft: Draft,
+    open: Vec<OpenBlock>,
+    ended: bool,
+}
+
+/// A block of which more may come.
+struct OpenBlock {
+    index: u64,
+    at: At,
+    kind: Kind,
+    /// Of a block that is not ours: its input, in pieces.
+    json: String,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Text,
+    Call,
+    Raw,
+}
+
+impl Listen for Listener {
+    fn event(&mut self, data: &str, told: &mut Told) -> Result<Heard, Trouble> {
+        let event: Event = serde_json::from_value(event_json(data)?).map_err(Trouble::unreadable)?;
+        match event.kind.as_str() {
+            "message_start" => {
+                let usage = event.message.as_ref().and_then(|message| message.get("usage")).cloned();
+                self.usage(usage.and_then(|usage| serde_json::from_value(usage).ok()), told);
+            }
+            "content_block_start" => {
+                let block = event.content_block.unwrap_or_default();
+                self.begin(event.index.unwrap_or_default(), block, told)?;
+            }
+            "content_block_delta" => self.more(event.index.unwrap_or_default(), &event.delta.unwrap_or_default(), told),
+            "content_block_stop" => self.close(event.index.unwrap_or_default()),
+            "message_delta" => {
+                let reason = event.delta.as_ref().and_then(|delta| delta.get("stop_reason")).and_then(Value::as_str);
+                self.draft.stop = reason.map(stop).or(self.draft.stop.take());
+                self.usage(event.usage, told);
+            }
+            "message_stop" => {
+                self.ended = true;
+                return Ok(Heard::End);
+            }
+            // `ping`, and whatever comes after our time.
+            _ => {}
+        }
+        Ok(Heard::More)
+    }
+
+    fn whole(&mut self, mut answer: Value, told: &mut Told) -> Result<(), Trouble> {
+        let Some(Value::Array(blocks)) = answer.get_mut("content").map(Value::take) else {
+            return Err(Trouble::unreadable("it has no `content`"));
+        };
+        for (index, block) in (0..).zip(blocks) {
+            self.begin(index, block, told)?;
+        }
+        self.draft.stop = answer.get("stop_reason").and_then(Value::as_str).map(stop);
+        self.usage(answer.get("usage").cloned().and_then(|usage| serde_json::from_value(usage).ok()), told);
+        self.ended = true;
+        Ok(())
+    }
+
+    fn end(mut self: Box<Self>) -> Result<Draft, Trouble> {
+        if !self.ended && self.draft.stop.is_none() {
+            return Err(Trouble::cut());
+        }
+        let open: Vec<u64> = self.open.iter().map(|block| block.index).collect();
+        open.into_iter().for_each(|index| self.close(index));
+        Ok(self.draft)
+    }
+}
+
+impl Listener {
+    fn begin(&mut self, index: u64, mut block: Value, told: &mut Told) -> Result<(), Trouble> {
+        let text_of =
+            |block: &Value, name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (at, kind) = match text_of(&block, "type").as_str() {
+            "text" => {
+                let at = self.draft.begin_text()?;
+                self.draft.text_at(at, &text_of(&block, "text"), told);
+                (at, Kind::Text)
+            }
+            "tool_use" => {
+                let at = self.draft.begin_call(&text_of(&block, "id"), &text_of(&block, "name"), told)?;
+                // Empty at the beginning of a stream, missing from llama.cpp's, the whole in an answer that came whole.
+                let input = block.get("input").and_then(Value::as_object).filter(|input| !input.is_empty());
+                if let Some(input) = input {
+                    self.draft.arguments_at(at, &json!(input).to_string(), told);
+                }
+                (at, Kind::Call)
+            }
+            _ => {
+                let thought = text_of(&block, "thinking");
+                if !thought.is_empty() {
+                    told.push_back(Delta::Thinking(thought));
+                }
+                // Not for sending back.
+                if let Some(block) = block.as_object_mut() {
+                    block.remove("cache_control");
+                }
+                (self.draft.raw(block)?, Kind::Raw)
+            }
+        };
+        self.open.retain(|open| open.index != index);
+        self.open.push(OpenBlock { index, at, kind, json: String::new() });
+        Ok(())
+    }
+
+    fn more(&mut self, index: u64, delta: &Value, told: &mut Told) {
+        let Some(open) = self.open.iter_mut().find(|open| open.index == index) else { return };
+        let text = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or_default();
+        match (delta.get("type").and_then(Value::as_str).unwrap_or_default(), open.kind) {
+            ("text_delta", Kind::Text) => self.draft.text_at(open.at, text("text"), told),
+            ("input_json_delta", Kind::Call) => self.draft.arguments_at(open.at, text("partial_json"), told),
+            ("input_json_delta", _) => open.json.push_str(text("partial_json")),
+            ("thinking_delta", Kind::Raw) => {
+                if let Some(block) = self.draft.raw_at(open.at) {
+                    append(block, "thinking", text("thinking"));
+                    told.push_back(Delta::Thinking(text("thinking").to_owned()));
+                }
+            }
+            ("signature_delta", Kind::Raw) => {
+                if let Some(block) = self.draft.raw_at(open.at) {
+                    append(block, "signature", text("signature"));
+                }
+            }
+            // Citations, and what comes after our time: for people with a page to show them on.
+            _ => {}
+        }
+    }
+
+    fn close(&mut self, index: u64) {
+        let Some(at) = self.open.iter().position(|open| open.index == index) else { return };
+        let open = self.open.swap_remove(at);
+        if let Ok(input) = serde_json::from_str::<Value>(&open.json)
+            && let Some(block) = self.draft.raw_at(open.at).and_then(Value::as_object_mut)
+        {
+            block.insert("input".into(), input);
+        }
+    }
+
+    /// The last word counts, number by number: the end of a stream repeats some of them and leaves others out.
+    fn usage(&mut self, heard: Option<HeardUsage>, told: &mut Told) {
+        let Some(heard) = heard else { return };
+        let Usage { input, output, cached_read, cache_write, reasoning } = self.draft.usage;
+        let plain = heard.input_tokens.unwrap_or(input - cached_read - cache_write);
+        let cached_read = heard.cache_read_input_tokens.unwrap_or(cached_read);
+        let cache_write = heard.cache_creation_input_tokens.unwrap_or(cache_write);
+        let input = plain.saturating_add(cached_read).saturating_add(cache_write);
+        self.draft.usage =
+            Usage { input, output: heard.output_tokens.unwrap_or(output), cached_read, cache_write, reasoning };
+        told.push_back(Delta::Usage(self.draft.usage));
+    }
+}
+
+fn append(block: &mut Value, name: &str, more: &str) {
+    match block.get_mut(name) {
+        Some(Value::String(text)) => text.push_str(more),
+        _ => block[name] = more.into(),
+    }
+}
+
+fn stop(reason: &str) -> Stop {
+    match reason {
+        "end_turn" | "stop_sequence" => Stop::End,
+        "tool_use" => Stop::ToolCalls,
+        "max_tokens" | "model_context_window_exceeded" => Stop::Length,
+        "refusal" => Stop::Refusal,
+        other => Stop::Other(failure::quote(other, None)),
+    }
+}

@@ -1,0 +1,184 @@
+//! The body of a request: written in one go, the tools spliced in as the bytes that they are.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::{Map, Value, value::RawValue};
+use sha2::{Digest, Sha256};
+use toolrack_host::Content;
+
+use super::{Request, settings::ModelSettings};
+use crate::message::{Message, Role, ToolCallData};
+
+/// Members of a body that only the wire itself writes.
+const OURS: [&str; 8] =
+    ["messages", "input", "contents", "tools", "stream", "system", "systemInstruction", "instructions"];
+
+/// A body under way: a JSON object that is not closed yet.
+pub(super) struct BodyWriter(Vec<u8>);
+
+impl BodyWriter {
+    /// Begins with the small members: `head`, and over it what settings and request add.
+    pub(super) fn new(mut head: Map<String, Value>, settings: &ModelSettings, request: &Request<'_>) -> Self {
+        for extra in [Some(&settings.extra_body), request.extra_body].into_iter().flatten() {
+            for (name, value) in extra.iter().filter(|(name, _)| !OURS.contains(&name.as_str())) {
+                match (head.get_mut(name), value) {
+                    (_, Value::Null) => drop(head.remove(name)),
+                    // One level down as well, so that a part of `generationConfig` can be set.
+                    (Some(Value::Object(present)), Value::Object(added)) => {
+                        present.extend(added.iter().map(|(name, value)| (name.clone(), value.clone())));
+                    }
+                    (_, value) => drop(head.insert(name.clone(), value.clone())),
+                }
+            }
+        }
+        let mut body = Self(vec![b'{']);
+        for (name, value) in &head {
+            body.member(name, value);
+        }
+        body
+    }
+
+    /// A member.
+    pub(super) fn member(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
+        self.name(name);
+        // Nothing that is written here has maps with odd keys, the one thing that JSON cannot say.
+        if serde_json::to_writer(&mut self.0, value).is_err() {
+            self.0.extend_from_slice(b"null");
+        }
+    }
+
+    /// A member whose value is JSON already, in pieces.
+    pub(super) fn raw(&mut self, name: &str, pieces: &[&str]) {
+        self.name(name);
+        for piece in pieces {
+            self.0.extend_from_slice(piece.as_bytes());
+        }
+    }
+
+    fn name(&mut self, name: &str) {
+        if self.0.len() > 1 {
+            self.0.push(b',');
+        }
+        self.0.push(b'"');
+        self.0.extend_from_slice(name.as_bytes());
+        self.0.extend_from_slice(b"\":");
+    }
+
+    pub(super) fn finish(mut self) -> Bytes {
+        self.0.push(b'}');
+        self.0.into()
+    }
+}
+
+/// The tools of a request, if there are any.
+pub(super) fn tools<'a>(request: &Request<'a>) -> Option<&'a RawValue> {
+    request.tools.filter(|tools| !tools.is_empty()).map(|tools| &**tools.json())
+}
+
+/// What the conversation's system messages and the request's say, in that order of weight: the request's first.
+pub(super) fn system_texts<'a>(request: &Request<'a>) -> Vec<&'a str> {
+    let of_messages =
+        request.messages.iter().filter(|message| message.role == Role::System).map(|m| m.content.as_str());
+    request.system.into_iter().chain(of_messages).filter(|text| !text.trim().is_empty()).collect()
+}
+
+/// Whether a provider has a use for the message: an answer that was cut before its first word says nothing.
+pub(super) fn says_something(message: &Message) -> bool {
+    message.role != Role::Assistant
+        || !message.content.trim().is_empty()
+        || !message.calls().is_empty()
+        || message.blocks.is_some()
+}
+
+/// The arguments of a call as an object. What was no object goes back as an empty one: providers refuse the whole
+/// conversation otherwise, and the result of the call says what was wrong.
+pub(super) fn arguments(call: &ToolCallData) -> Cow<'_, Map<String, Value>> {
+    call.arguments().map_or_else(|| Cow::Owned(Map::new()), Cow::Borrowed)
+}
+
+/// The arguments of a call as text.
+pub(super) fn arguments_text(call: &ToolCallData) -> String {
+    call.arguments().map_or_else(|| "{}".to_owned(), |_| call.input.to_string())
+}
+
+/// An id that another provider made, as this one takes it: unchanged if it `fits`, else a hash of it, the same each
+/// time.
+pub(super) fn fitting_id(id: &str, fits: impl Fn(&str) -> bool, length: usize) -> Cow<'_, str> {
+    if fits(id) {
+        return Cow::Borrowed(id);
+    }
+    let hash = Sha256::digest(id.as_bytes());
+    Cow::Owned(hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>()[..length.min(64)].to_owned())
+}
+
+/// What a part is to a wire.
+pub(super) enum Media<'a> {
+    /// Bytes that a wire may take: Base64 and media type.
+    Image(&'a str, &'a str),
+    Audio(&'a str, &'a str),
+    /// Anything else that has bytes: Base64, media type, name.
+    File(&'a str, &'a str, &'a str),
+    /// Text that the message does not have yet.
+    Text(Cow<'a, str>),
+}
+
+/// What a part is.
+pub(super) fn media(part: &Content) -> Media<'_> {
+    match part {
+        Content::Image { data, mime_type } if !data.is_empty() => Media::Image(data, mime_type),
+        Content::Audio { data, mime_type } if !data.is_empty() => Media::Audio(data, mime_type),
+        Content::Image { mime_type, .. } | Content::Audio { mime_type, .. } => {
+            Media::Text(format!("[{mime_type}: too large to be shown here]").into())
+        }
+        Content::Text { text } => Media::Text(text.into()),
+        Content::Resource { resource } => {
+            let kind = resource.mime_type.as_deref().unwrap_or("application/octet-stream");
+            match (&resource.text, &resource.blob) {
+                (Some(text), _) => Media::Text(text.into()),
+                (None, Some(blob)) if kind.starts_with("image/") => Media::Image(blob, kind),
+                (None, Some(blob)) if kind.starts_with("audio/") => Media::Audio(blob, kind),
+                (None, Some(blob)) => Media::File(blob, kind, &resource.uri),
+                (None, None) => Media::Text(format!("[{kind} at {}]", resource.uri).into()),
+            }
+        }
+        Content::ResourceLink { uri, .. } => Media::Text(uri.into()),
+        other => Media::Text(serde_json::to_string(other).unwrap_or_default().into()),
+    }
+}
+
+/// A part in words, for a wire that cannot send it.
+pub(super) fn in_words(media: &Media<'_>) -> String {
+    let told = |what: &str, kind: &str, data: &str| {
+        format!("[{what}, {kind}, {} bytes: it cannot be shown to this model]", data.len() / 4 * 3)
+    };
+    match media {
+        Media::Image(data, kind) => told("a picture", kind, data),
+        Media::Audio(data, kind) => told("a sound", kind, data),
+        Media::File(data, kind, uri) => told(&format!("the file {uri}"), kind, data),
+        Media::Text(text) => text.clone().into_owned(),
+    }
+}
+
+/// The text of a tool's result, which says by itself that the call failed.
+pub(super) fn result_text(message: &Message) -> Cow<'_, str> {
+    let is_told = || message.content.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("error"));
+    match message.is_error && !is_told() {
+        true => Cow::Owned(format!("Error: {}", message.content)),
+        false => Cow::Borrowed(message.content.as_str()),
+    }
+}
+
+/// The same, with all its parts in words.
+pub(super) fn result_in_words(message: &Message) -> Cow<'_, str> {
+    let mut text = result_text(message);
+    for part in &message.parts {
+        let text = text.to_mut();
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&in_words(&media(part)));
+    }
+    text
+}

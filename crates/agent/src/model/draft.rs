@@ -1,0 +1,263 @@
+//! An answer while it is being made: pieces in whatever order a wire brings them, told as they come and put together at
+//! the end.
+
+use std::collections::VecDeque;
+
+use serde_json::{Map, Value};
+
+use super::{Delta, Reply, Stop, Usage, Wire, error::ModelErrorKind};
+use crate::message::{Block, Message, ProviderBlocks, Role, ToolCallData};
+
+/// The most pieces (texts, calls, blocks) of one answer.
+const MOST_PIECES: usize = 2_048;
+
+/// Where the pieces of an answer are told.
+pub(super) type Told = VecDeque<Delta>;
+
+/// The answer so far.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    pieces: Vec<Piece>,
+    /// How many calls there are among the pieces.
+    calls: usize,
+    /// Ids for calls that have none begin so.
+    id_prefix: String,
+    pub(super) usage: Usage,
+    pub(super) stop: Option<Stop>,
+    /// As the provider says, in US dollars.
+    pub(super) cost: Option<f64>,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Text { text: String, with: Map<String, Value> },
+    Call(Call),
+    Raw(Value),
+}
+
+#[derive(Debug, Default)]
+struct Call {
+    number: usize,
+    id: String,
+    /// Whether anybody was told that it begins, which waits for its name.
+    is_told: bool,
+    name: String,
+    arguments: String,
+    with: Map<String, Value>,
+}
+
+/// A piece of a draft, to come back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct At(usize);
+
+impl Draft {
+    /// A draft of the answer to a conversation of so many messages.
+    pub(super) fn new(messages: usize) -> Self {
+        // Unique in the conversation, which only grows, and the same when a run is repeated.
+        Self { id_prefix: format!("call_{messages}_"), ..Self::default() }
+    }
+
+    fn add(&mut self, piece: Piece) -> Result<At, ModelErrorKind> {
+        if self.pieces.len() >= MOST_PIECES {
+            return Err(ModelErrorKind::Unreadable { why: format!("it has more than {MOST_PIECES} pieces") });
+        }
+        self.pieces.push(piece);
+        Ok(At(self.pieces.len() - 1))
+    }
+
+    /// Whether nothing has come yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Begins a new piece of text.
+    pub(super) fn begin_text(&mut self) -> Result<At, ModelErrorKind> {
+        self.add(Piece::Text { text: String::new(), with: Map::new() })
+    }
+
+    /// More text, in the piece `at`.
+    pub(super) fn text_at(&mut self, at: At, more: &str, told: &mut Told) {
+        if let Some(Piece::Text { text, .. }) = self.pieces.get_mut(at.0)
+            && !more.is_empty()
+        {
+            text.push_str(more);
+            told.push_back(Delta::Text(more.to_owned()));
+        }
+    }
+
+    /// Whether nothing was written in the text `at`.
+    pub(super) fn is_blank(&self, at: At) -> bool {
+        matches!(self.pieces.get(at.0), Some(Piece::Text { text, .. }) if text.is_empty())
+    }
+
+    /// More text, in the last piece if that is one, without anything beside it.
+    pub(super) fn text(&mut self, more: &str, told: &mut Told) -> Result<(), ModelErrorKind> {
+        if more.is_empty() {
+            return Ok(());
+        }
+        let at = match self.pieces.last() {
+            Some(Piece::Text { with, .. }) if with.is_empty() => At(self.pieces.len() - 1),
+            _ => self.begin_text()?,
+        };
+        self.text_at(at, more, told);
+        Ok(())
+    }
+
+    /// Something only the provider understands. What is `null` at the end is left out.
+    pub(super) fn raw(&mut self, value: Value) -> Result<At, ModelErrorKind> {
+        self.add(Piece::Raw(value))
+    }
+
+    /// The block `at`, to be completed.
+    pub(super) fn raw_at(&mut self, at: At) -> Option<&mut Value> {
+        match self.pieces.get_mut(at.0) {
+            Some(Piece::Raw(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// What stands beside a text or a call.
+    pub(super) fn with_at(&mut self, at: At) -> Option<&mut Map<String, Value>> {
+        match self.pieces.get_mut(at.0)? {
+            Piece::Text { with, .. } => Some(with),
+            Piece::Call(call) => Some(&mut call.with),
+            Piece::Raw(_) => None,
+        }
+    }
+
+    /// Begins a call. An id that is empty, or that another call of this answer has, is replaced.
+    pub(super) fn begin_call(&mut self, id: &str, name: &str, told: &mut Told) -> Result<At, ModelErrorKind> {
+        let number = self.calls;
+        let is_taken = |id: &str| self.pieces.iter().any(|piece| matches!(piece, Piece::Call(call) if call.id == id));
+        let mut id = id.to_owned();
+        for further in number.. {
+            if !id.is_empty() && !is_taken(&id) {
+                break;
+            }
+            id = format!("{}{further}", self.id_prefix);
+        }
+        let at = self.add(Piece::Call(Call { number, id, ..Call::default() }))?;
+        self.calls += 1;
+        self.name_at(at, name, told);
+        Ok(at)
+    }
+
+    /// The name of a call that began without one.
+    pub(super) fn name_at(&mut self, at: At, name: &str, told: &mut Told) {
+        if let Some(Piece::Call(call)) = self.pieces.get_mut(at.0)
+            && !call.is_told
+            && !name.is_empty()
+        {
+            call.name = name.to_owned();
+            call.is_told = true;
+            told.push_back(Delta::ToolCallBegin { index: call.number, id: call.id.clone(), name: name.to_owned() });
+            if !call.arguments.is_empty() {
+                let fragment = call.arguments.clone();
+                told.push_back(Delta::ToolCallArguments { index: call.number, fragment });
+            }
+        }
+    }
+
+    /// More of a call's arguments.
+    pub(super) fn arguments_at(&mut self, at: At, more: &str, told: &mut Told) {
+        if let Some(Piece::Call(call)) = self.pieces.get_mut(at.0)
+            && !more.is_empty()
+        {
+            call.arguments.push_str(more);
+            if call.is_told {
+                told.push_back(Delta::ToolCallArguments { index: call.number, fragment: more.to_owned() });
+            }
+        }
+    }
+
+    /// The arguments of a call that came whole, unless they came in pieces already.
+    pub(super) fn whole_arguments_at(&mut self, at: At, whole: &str, told: &mut Told) {
+        let is_new = matches!(self.pieces.get(at.0), Some(Piece::Call(call)) if call.arguments.is_empty());
+        if is_new {
+            self.arguments_at(at, whole, told);
+        }
+    }
+
+    /// The whole answer. What the provider wants to see again is kept only if there is any of it.
+    pub(super) fn finish(self, wire: Wire, model: &str) -> Reply {
+        let mut message = Message::new(Role::Assistant, "");
+        let (mut calls, mut blocks) = (Vec::new(), Vec::new());
+        let mut is_plain = true;
+        for piece in self.pieces {
+            match piece {
+                Piece::Text { text, with } => {
+                    is_plain &= with.is_empty();
+                    if !text.is_empty() || !with.is_empty() {
+                        message.content.push_str(&text);
+                        blocks.push(Block::Text { bytes: text.len(), with });
+                    }
+                }
+                Piece::Call(call) => {
+                    is_plain &= call.with.is_empty();
+                    calls.push(ToolCallData::from_text(call.id, call.name, &call.arguments));
+                    blocks.push(Block::Call { with: call.with });
+                }
+                Piece::Raw(Value::Null) => {}
+                Piece::Raw(value) => {
+                    is_plain = false;
+                    blocks.push(Block::Raw(value));
+                }
+            }
+        }
+        let stop = match (self.stop.unwrap_or(Stop::End), calls.is_empty()) {
+            // Gemini, Ollama and others say that they stopped when they wait for results.
+            (Stop::End, false) => Stop::ToolCalls,
+            (Stop::ToolCalls, true) => Stop::End,
+            (stop, _) => stop,
+        };
+        let mut message = message.with_tool_calls(calls);
+        if !is_plain {
+            message.blocks = Some(ProviderBlocks { wire: wire.to_string(), model: model.to_owned(), blocks });
+        }
+        Reply { message, stop, usage: self.usage, cost: self.cost }
+    }
+}
+
+/// An answer that stands in a message, as the pieces in which its wire sends it.
+pub(super) enum Sent<'a> {
+    /// As it came.
+    Raw(&'a Value),
+    /// Text, and what stood beside it.
+    Text(&'a str, Option<&'a Map<String, Value>>),
+    /// A call, and what stood beside it.
+    Call(&'a ToolCallData, Option<&'a Map<String, Value>>),
+}
+
+/// The pieces of a model's message, in their order: with the provider's blocks if this wire and model made them, else
+/// text and calls alone.
+pub(super) fn pieces<'a>(message: &'a Message, wire: Wire, model: &str) -> Vec<Sent<'a>> {
+    let own = message.blocks.as_ref().filter(|blocks| blocks.wire == wire.as_str() && blocks.model == model);
+    if let Some(laid_out) = own.and_then(|own| lay_out(message, &own.blocks)) {
+        return laid_out;
+    }
+    let text = (!message.content.is_empty()).then_some(Sent::Text(&message.content, None));
+    // The message was changed since: what is opaque still goes first.
+    let raw = own.into_iter().flat_map(|own| &own.blocks).filter_map(|block| match block {
+        Block::Raw(value) => Some(Sent::Raw(value)),
+        _ => None,
+    });
+    raw.chain(text).chain(message.calls().iter().map(|call| Sent::Call(call, None))).collect()
+}
+
+/// Puts text and calls back where they stood; `None` if the blocks are not those of this text and these calls.
+fn lay_out<'a>(message: &'a Message, blocks: &'a [Block]) -> Option<Vec<Sent<'a>>> {
+    let (mut text, mut calls) = (message.content.as_str(), message.calls().iter());
+    let mut sent = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        sent.push(match block {
+            Block::Raw(value) => Sent::Raw(value),
+            Block::Text { bytes, with } => {
+                let (this, rest) = text.split_at_checked(*bytes)?;
+                text = rest;
+                Sent::Text(this, Some(with))
+            }
+            Block::Call { with } => Sent::Call(calls.next()?, Some(with)),
+        });
+    }
+    (text.is_empty() && calls.next().is_none()).then_some(sent)
+}

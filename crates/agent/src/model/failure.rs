@@ -1,0 +1,218 @@
+//! What providers say when they say no.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use http::{HeaderMap, header};
+use serde::Deserialize;
+use serde_json::Value;
+use toolrack_host::text;
+
+use super::{error::ModelErrorKind, settings::Key};
+
+/// The longest quote of a provider, in bytes.
+const QUOTE_BYTES: usize = 600;
+/// A word that begins as the key does for so long is taken for a part of it.
+const KEY_BEGINNING: usize = 8;
+
+/// An answer that is none.
+pub(super) struct Words<'a> {
+    /// `None` if it came inside of a stream that had begun well.
+    pub(super) status: Option<u16>,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) body: &'a [u8],
+    pub(super) key: Option<&'a Key>,
+    pub(super) key_advice: &'a str,
+}
+
+/// The provider's own account of an error, in any of the shapes that are about.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Account {
+    /// A stable word for it.
+    pub(super) code: String,
+    pub(super) message: String,
+    /// How long to wait, if that stands in the body (Gemini).
+    pub(super) wait: Option<Duration>,
+}
+
+/// `{"error": {…}}`, `{"error": "…"}`, `{"message": "…"}`, `{"detail": …}`, or a list of one of them (Gemini).
+#[derive(Deserialize)]
+struct Said {
+    error: Option<Value>,
+    message: Option<Value>,
+    detail: Option<Value>,
+    code: Option<Value>,
+    r#type: Option<String>,
+}
+
+impl Account {
+    /// Reads one from JSON; `None` if nothing in it looks like an error.
+    pub(super) fn read(value: &Value) -> Option<Self> {
+        let value = value.as_array().and_then(|list| list.first()).unwrap_or(value);
+        let said: Said = serde_json::from_value(value.clone()).ok()?;
+        let error = match (said.error, said.message, said.detail) {
+            (Some(Value::Object(error)), ..) => Value::Object(error),
+            (Some(Value::String(message)), ..) | (_, Some(Value::String(message)), _) => {
+                let code = said.code.or_else(|| said.r#type.map(Value::String));
+                serde_json::json!({"message": message, "code": code})
+            }
+            (_, _, Some(detail)) => serde_json::json!({"message": words_of(&detail)}),
+            _ => return None,
+        };
+        // OpenAI has both `type` and `code`, Gemini a number and `status`, Anthropic only `type`.
+        let code = ["code", "status", "type"]
+            .iter()
+            .filter_map(|name| error.get(name)?.as_str())
+            .find(|code| !code.is_empty());
+        let mut message = error.get("message").map(words_of).unwrap_or_default();
+        // OpenRouter keeps what the provider behind it said.
+        if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
+            message = format!("{message}: {raw}");
+        }
+        let mut details = error.get("details").and_then(Value::as_array).into_iter().flatten();
+        let wait = details.find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s')).and_then(seconds);
+        Some(Self { code: code.unwrap_or_default().to_owned(), message, wait })
+    }
+}
+
+fn words_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
+}
+
+/// What an error status means, in the usual words.
+pub(super) fn judge(words: &Words<'_>) -> ModelErrorKind {
+    let account = serde_json::from_slice::<Value>(words.body).ok().and_then(|value| Account::read(&value));
+    let account = account.unwrap_or_else(|| Account { message: plain(words), ..Account::default() });
+    told(words, &account)
+}
+
+/// What an account means, with the status if there is one.
+pub(super) fn told(words: &Words<'_>, account: &Account) -> ModelErrorKind {
+    let message = quote(&account.message, words.key);
+    if is_overflow(words.status, account) {
+        return ModelErrorKind::ContextOverflow { status: words.status, message };
+    }
+    let retry_after = retry_after(words.headers).or(account.wait);
+    match words.status {
+        None => {
+            let code = (!account.code.is_empty()).then(|| quote(&account.code, words.key));
+            ModelErrorKind::BrokenOff { code, message }
+        }
+        // Google says 400 to a wrong key.
+        Some(status @ 400) if message.to_lowercase().contains("api key not valid") => {
+            ModelErrorKind::Auth { status, message, advice: words.key_advice.to_owned() }
+        }
+        Some(status @ (401 | 403)) => ModelErrorKind::Auth { status, message, advice: words.key_advice.to_owned() },
+        Some(429) => ModelErrorKind::RateLimited { retry_after, message },
+        Some(status @ (408 | 409 | 500..=599)) => ModelErrorKind::Unavailable { status, retry_after, message },
+        Some(status) => ModelErrorKind::Refused { status, message },
+    }
+}
+
+/// Whether the same request may succeed later.
+pub(super) fn may_retry(words: &Words<'_>, kind: &ModelErrorKind) -> bool {
+    // Anthropic's and OpenAI's own clients obey this header.
+    match words.headers.get("x-should-retry").and_then(|value| value.to_str().ok()) {
+        Some("true") => return true,
+        Some("false") => return false,
+        _ => {}
+    }
+    match kind {
+        ModelErrorKind::RateLimited { message, .. } => {
+            let spent = ["insufficient_quota", "exceeded your current quota", "insufficient balance"];
+            let body = String::from_utf8_lossy(words.body);
+            !spent.iter().any(|sign| body.contains(sign) || message.to_lowercase().contains(sign))
+        }
+        // 501 and 505 will not change; everything else of 5xx may.
+        ModelErrorKind::Unavailable { status, .. } => !matches!(status, 501 | 505),
+        _ => false,
+    }
+}
+
+/// Whether the provider says that the conversation is too long. Each has its own words for it.
+fn is_overflow(status: Option<u16>, account: &Account) -> bool {
+    if !matches!(status, None | Some(400 | 413 | 422 | 500)) {
+        return false;
+    }
+    if matches!(account.code.as_str(), "context_length_exceeded" | "exceed_context_size_error" | "request_too_large") {
+        return true;
+    }
+    let message = account.message.to_lowercase();
+    let signs = [
+        "context length",
+        "context window",
+        "context size",
+        "maximum context",
+        "prompt is too long",
+        "input is too long",
+        "input length and `max_tokens` exceed",
+        "exceeds the maximum number of tokens",
+        "too many tokens",
+        "reduce the length of the messages",
+        "maximum prompt length",
+    ];
+    status == Some(413) || signs.iter().any(|sign| message.contains(sign))
+}
+
+/// How long the provider asks to wait: `retry-after-ms`, then `Retry-After` in seconds or as a date (RFC 9110, 10.2.3).
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    if let Some(wait) = text("retry-after-ms").and_then(seconds) {
+        return Some(wait / 1_000);
+    }
+    let value = text(header::RETRY_AFTER.as_str())?;
+    seconds(value).or_else(|| {
+        let at = DateTime::parse_from_rfc2822(value).ok()?;
+        Some((at.with_timezone(&Utc) - Utc::now()).to_std().unwrap_or_default())
+    })
+}
+
+fn seconds(text: &str) -> Option<Duration> {
+    text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+}
+
+/// A body that is no JSON.
+fn plain(words: &Words<'_>) -> String {
+    let text = String::from_utf8_lossy(words.body);
+    if is_html(&text) { "an HTML page".to_owned() } else { text.into_owned() }
+}
+
+/// Whether a text is a page for people.
+pub(super) fn is_html(text: &str) -> bool {
+    let start: String = text.trim_start_matches('\u{feff}').trim_start().chars().take(15).collect();
+    let start = start.to_ascii_lowercase();
+    start.starts_with("<!doctype html") || start.starts_with("<html") || start.starts_with("<head")
+}
+
+/// A foreign text for the inside of an error: one safe, clipped line without the key.
+pub(super) fn quote(foreign: &str, key: Option<&Key>) -> String {
+    let without = key.map_or_else(|| foreign.to_owned(), |key| without_key(foreign, key.reveal()));
+    safe(&text::clip(without.trim(), QUOTE_BYTES))
+}
+
+/// One safe line.
+pub(super) fn safe(foreign: &str) -> String {
+    text::for_line(foreign).into_owned()
+}
+
+/// Providers quote the key that they refuse, whole or with its middle starred out.
+fn without_key(text: &str, key: &str) -> String {
+    let Some(beginning) = key.get(..KEY_BEGINNING) else { return text.to_owned() };
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(beginning) {
+        out.push_str(&rest[..at]);
+        out.push_str("[key]");
+        rest = rest[at..].trim_start_matches(|c: char| !c.is_whitespace() && !matches!(c, '"' | '\'' | ','));
+    }
+    out + rest
+}
+
+/// The cause at the bottom of an error, as one safe line.
+pub(super) fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    safe(&text::clip(&cause.to_string(), QUOTE_BYTES))
+}

@@ -1,0 +1,349 @@
+//! Google's `generateContent` and `streamGenerateContent`.
+//!
+//! Source: <https://ai.google.dev/api/generate-content> and the pages on function calling and thought signatures.
+
+use std::{collections::HashMap, sync::Arc};
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use url::Url;
+
+use super::{
+    Delta, Request, Stop, Wire,
+    body::{self, BodyWriter, Media},
+    draft::{Draft, Sent, Told, pieces},
+    failure,
+    online::{Heard, Listen, Speak, Trouble, event_json},
+    settings::ModelSettings,
+};
+use crate::message::{Message, Role};
+
+const SIGNATURE: &str = "thoughtSignature";
+/// What Google says to send for a call that another model made: since Gemini 3, a call without a signature is refused.
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
+#[derive(Debug)]
+pub(super) struct Gemini {
+    settings: Arc<ModelSettings>,
+}
+
+impl Gemini {
+    pub(super) fn new(settings: Arc<ModelSettings>) -> Self {
+        Self { settings }
+    }
+
+    fn wants_signatures(&self) -> bool {
+        let name = self.settings.model.as_str();
+        !["gemini-1", "gemini-2", "gemma"].iter().any(|old| name.starts_with(old))
+    }
+}
+
+impl Speak for Gemini {
+    fn url(&self, base: &Url, streamed: bool) -> Url {
+        let mut url = base.clone();
+        let verb = if streamed { "streamGenerateContent" } else { "generateContent" };
+        let model = self.settings.model.strip_prefix("models/").unwrap_or(&self.settings.model);
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().push("models").push(&format!("{model}:{verb}"));
+        }
+        if streamed {
+            url.query_pairs_mut().append_pair("alt", "sse");
+        }
+        url
+    }
+
+    fn body(&self, request: &Request<'_>, _streamed: bool) -> Bytes {
+        let mut generation = Map::new();
+        if let Some(most) = request.max_tokens.or(self.settings.max_tokens) {
+            generation.insert("maxOutputTokens".into(), most.into());
+        }
+        if let Some(temperature) = request.temperature {
+            generation.insert("temperature".into(), temperature.into());
+        }
+        let mut head = Map::new();
+        if !generation.is_empty() {
+            head.insert("generationConfig".into(), generation.into());
+        }
+        let mut body = BodyWriter::new(head, &self.settings, request);
+        if let Some(tools) = body::tools(request) {
+            body.raw("tools", &[tools.get()]);
+        }
+        let system = body::system_texts(request).join("\n\n");
+        if !system.is_empty() {
+            body.member("systemInstruction", &json!({"parts": [{"text": system}]}));
+        }
+        body.member("contents", &self.contents(request.messages));
+        body.finish()
+    }
+
+    fn listener(&self, messages: usize) -> Box<dyn Listen> {
+        Box::new(Listener { draft: Draft::new(messages), ended: false })
+    }
+}
+
+/// Calls by their id: the name, which a result must repeat, and whether the provider gave the id.
+type Calls<'a> = HashMap<&'a str, (&'a str, bool)>;
+
+impl Gemini {
+    fn contents(&self, messages: &[Message]) -> Vec<Value> {
+        let mut calls = Calls::new();
+        let mut turns: Vec<(&'static str, Vec<Value>)> = Vec::new();
+        // Beside results only results: what they have of pictures follows after the last of them.
+        let mut after_results = Vec::new();
+        for message in messages.iter().filter(|m| m.role != Role::System && body::says_something(m)) {
+            if message.role != Role::Tool {
+                add(&mut turns, "user", std::mem::take(&mut after_results));
+            }
+            match message.role {
+                Role::Tool => add(&mut turns, "user", vec![result(message, &calls, &mut after_results)]),
+                Role::Assistant => {
+                    let parts = self.answer(message, &mut calls);
+                    add(&mut turns, "model", parts);
+                }
+                Role::User | Role::System => add(&mut turns, "user", said(message)),
+            }
+        }
+        add(&mut turns, "user", after_results);
+        turns.into_iter().map(|(role, parts)| json!({"role": role, "parts": parts})).collect()
+    }
+
+    fn answer<'a>(&self, message: &'a Message, calls: &mut Calls<'a>) -> Vec<Value> {
+        let mut parts = Vec::new();
+        // The signature stands with the first of parallel calls.
+        let mut is_signed = !self.wants_signatures();
+        for piece in pieces(message, Wire::Gemini, &self.settings.model) {
+            match piece {
+                Sent::Raw(part) => parts.push(part.clone()),
+                Sent::Text("", None) => {}
+                Sent::Text(text, with) => parts.push(signed(json!({"text": text}), with)),
+                Sent::Call(call, with) => {
+                    let is_theirs = with.is_some_and(|with| with.contains_key("id"));
+                    calls.insert(&call.id, (&call.name, is_theirs));
+                    let mut function = json!({"name": call.name, "args": body::arguments(call)});
+                    if is_theirs {
+                        function["id"] = call.id.as_str().into();
+                    }
+                    let mut part = signed(json!({"functionCall": function}), with);
+                    is_signed |= part.get(SIGNATURE).is_some();
+                    if !is_signed {
+                        part[SIGNATURE] = NO_SIGNATURE.into();
+                        is_signed = true;
+                    }
+                    parts.push(part);
+                }
+            }
+        }
+        parts
+    }
+}
+
+fn signed(mut part: Value, with: Option<&Map<String, Value>>) -> Value {
+    if let Some(signature) = with.and_then(|with| with.get(SIGNATURE)) {
+        part[SIGNATURE] = signature.clone();
+    }
+    part
+}
+
+fn add(turns: &mut Vec<(&'static str, Vec<Value>)>, role: &'static str, parts: Vec<Value>) {
+    match turns.last_mut() {
+        _ if parts.is_empty() => {}
+        Some((last, present)) if *last == role => present.extend(parts),
+        _ => turns.push((role, parts)),
+    }
+}
+
+fn said(message: &Message) -> Vec<Value> {
+    let text = (!message.content.is_empty()).then(|| json!({"text": message.content}));
+    text.into_iter().chain(message.parts.iter().map(|part| part_of(&body::media(part)))).collect()
+}
+
+fn part_of(media: &Media<'_>) -> Value {
+    match media {
+        Media::Image(data, kind) | Media::Audio(data, kind) => json!({"inlineData": {"mimeType": kind, "data": data}}),
+        Media::File(data, kind, _) if *kind == "application/pdf" => {
+            json!({"inlineData": {"mimeType": kind, "data": data}})
+        }
+        other => json!({"text": body::in_words(other)}),
+    }
+}
+
+fn result(message: &Message, calls: &Calls<'_>, after_results: &mut Vec<Value>) -> Value {
+    let id = message.tool_call_id.as_deref().unwrap_or_default();
+    let (name, is_theirs) = calls.get(id).copied().unwrap_or((id, false));
+    let outcome = if message.is_error { "error" } else { "result" };
+    let mut response = json!({"name": name, "response": {outcome: message.content}});
+    if is_theirs {
+        response["id"] = id.into();
+    }
+    after_results.extend(message.parts.iter().map(|part| part_of(&body::media(part))));
+    json!({"functionResponse": response})
+}
+
+/// An answer, and as much of one as an event has.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Chunk {
+    #[serde(default)]
+    candidates: Vec<Candidate>,
+    prompt_feedback: Option<Feedback>,
+    usage_metadata: Option<HeardUsage>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate {
+    #[serde(default)]
+    index: u64,
+    content: Option<Content>,
+    finish_reason: Option<String>,
+    finish_message: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Content {
+    #[serde(default)]
+    parts: Vec<Part>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Part {
+    text: Option<String>,
+    #[serde(default)]
+    thought: bool,
+    thought_signature: Option<String>,
+    function_call: Option<FunctionCall>,
+    #[serde(flatten)]
+    other: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct FunctionCall {
+    id: Option<String>,
+    #[serde(default)]
+    name: String,
+    args: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Feedback {
+    block_reason: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct HeardUsage {
+    prompt_token_count: u64,
+    tool_use_prompt_token_count: u64,
+    candidates_token_count: u64,
+    thoughts_token_count: u64,
+    cached_content_token_count: u64,
+}
+
+struct Listener {
+    draft: Draft,
+    ended: bool,
+}
+
+impl Listen for Listener {
+    fn event(&mut self, data: &str, told: &mut Told) -> Result<Heard, Trouble> {
+        self.chunk(event_json(data)?, told)?;
+        // The end is the end of the stream: usage may follow the reason.
+        Ok(Heard::More)
+    }
+
+    fn whole(&mut self, answer: Value, told: &mut Told) -> Result<(), Trouble> {
+        if answer.get("candidates").is_none() && answer.get("promptFeedback").is_none() {
+            return Err(Trouble::unreadable("it has no `candidates`"));
+        }
+        self.chunk(answer, told)?;
+        self.ended = true;
+        Ok(())
+    }
+
+    fn end(self: Box<Self>) -> Result<Draft, Trouble> {
+        if self.ended || self.draft.stop.is_some() { Ok(self.draft) } else { Err(Trouble::cut()) }
+    }
+}
+
+impl Listener {
+    fn chunk(&mut self, chunk: Value, told: &mut Told) -> Result<(), Trouble> {
+        let chunk: Chunk = serde_json::from_value(chunk).map_err(Trouble::unreadable)?;
+        if chunk.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
+            self.draft.stop = Some(Stop::Refusal);
+        }
+        for candidate in chunk.candidates.into_iter().filter(|candidate| candidate.index == 0) {
+            for part in candidate.content.map(|content| content.parts).unwrap_or_default() {
+                self.part(part, told)?;
+            }
+            if let Some(reason) = candidate.finish_reason {
+                self.draft.stop = Some(stop(&reason, candidate.finish_message.as_deref()));
+            }
+        }
+        if let Some(usage) = chunk.usage_metadata {
+            self.draft.usage.input = usage.prompt_token_count.saturating_add(usage.tool_use_prompt_token_count);
+            self.draft.usage.output = usage.candidates_token_count.saturating_add(usage.thoughts_token_count);
+            self.draft.usage.cached_read = usage.cached_content_token_count;
+            self.draft.usage.reasoning = usage.thoughts_token_count;
+            told.push_back(Delta::Usage(self.draft.usage));
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, part: Part, told: &mut Told) -> Result<(), Trouble> {
+        let mut with = Map::new();
+        if let Some(signature) = part.thought_signature {
+            with.insert(SIGNATURE.into(), signature.into());
+        }
+        match (part.function_call, part.text) {
+            (Some(call), _) => {
+                let at = self.draft.begin_call(call.id.as_deref().unwrap_or_default(), &call.name, told)?;
+                // An id that it gave, it wants to see in the result.
+                if let Some(id) = call.id.filter(|id| !id.is_empty()) {
+                    with.insert("id".into(), id.into());
+                }
+                if let Some(args) = call.args.filter(|args| !args.is_null()) {
+                    self.draft.arguments_at(at, &args.to_string(), told);
+                }
+                if let Some(beside) = self.draft.with_at(at) {
+                    *beside = with;
+                }
+            }
+            (None, Some(thought)) if part.thought => {
+                if !thought.is_empty() {
+                    told.push_back(Delta::Thinking(thought));
+                }
+            }
+            (None, Some(text)) if with.is_empty() => self.draft.text(&text, told)?,
+            (None, Some(text)) => {
+                let at = self.draft.begin_text()?;
+                self.draft.text_at(at, &text, told);
+                if let Some(beside) = self.draft.with_at(at) {
+                    *beside = with;
+                }
+            }
+            (None, None) => {
+                let mut raw = part.other;
+                raw.extend(with);
+                if !raw.is_empty() {
+                    self.draft.raw(raw.into())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn stop(reason: &str, message: Option<&str>) -> Stop {
+    match reason {
+        "STOP" => Stop::End,
+        "MAX_TOKENS" => Stop::Length,
+        "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "IMAGE_SAFETY" => Stop::Refusal,
+        other => {
+            let said = message.map_or_else(|| other.to_owned(), |message| format!("{other}: {message}"));
+            Stop::Other(failure::quote(&said, None))
+        }
+    }
+}

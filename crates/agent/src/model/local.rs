@@ -1,0 +1,145 @@
+//! Which local model servers run here, for an error message that can say how to use one.
+//!
+//! Never for use unasked: any program of this machine can own one of these ports, and would get every prompt and every
+//! result of a tool.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use futures::future::join_all;
+use reqwest::{Client, redirect};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, timeout_at};
+use toolrack_host::text;
+
+use super::provider::PROVIDERS;
+
+/// For all that is asked of all of them.
+const PROBE_TIME: Duration = Duration::from_millis(800);
+/// A port of this machine answers at once or not at all.
+const CONNECT_TIME: Duration = Duration::from_millis(300);
+/// Of an answer.
+const MOST_BYTES: usize = 512 * 1024;
+/// Of a server.
+const MOST_MODELS: usize = 20;
+/// Whose abilities are asked for.
+const MOST_DETAILS: usize = 5;
+
+/// A server that runs here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LocalServer {
+    /// The provider: `ollama`, `llamacpp` or `lmstudio`.
+    pub provider: &'static str,
+    /// Where.
+    pub base_url: String,
+    /// The models that it has, at most 20.
+    pub models: Vec<LocalModel>,
+}
+
+/// A model of a local server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LocalModel {
+    /// Its name, safe to print; one that would not be safe is left out.
+    pub name: String,
+    /// Whether it calls tools, as far as its server says.
+    pub tools: Option<bool>,
+}
+
+/// The servers that answer on their usual ports: Ollama on 11434, llama.cpp on 8080, LM Studio on 1234, all of
+/// 127.0.0.1. Takes at most 800 ms.
+pub async fn running() -> Vec<LocalServer> {
+    let local = PROVIDERS.iter().filter(|provider| provider.is_local());
+    running_at(local.map(|provider| (provider.name, provider.base_url.to_owned()))).await
+}
+
+/// The same for servers at other places: provider and base URL. Takes at most 800 ms.
+pub async fn running_at(places: impl IntoIterator<Item = (&'static str, String)>) -> Vec<LocalServer> {
+    let client = Client::builder().connect_timeout(CONNECT_TIME).redirect(redirect::Policy::none()).no_proxy().build();
+    let Ok(client) = client else { return Vec::new() };
+    let probe = Probe { client, until: Instant::now() + PROBE_TIME };
+    let servers = places.into_iter().map(|(provider, base_url)| probe.server(provider, base_url));
+    join_all(servers).await.into_iter().flatten().collect()
+}
+
+/// Ollama's `/api/tags`.
+#[derive(Deserialize)]
+struct Tags {
+    models: Vec<Tag>,
+}
+
+#[derive(Deserialize)]
+struct Tag {
+    name: String,
+}
+
+/// Ollama's `/api/show`.
+#[derive(Deserialize)]
+struct Shown {
+    capabilities: Vec<String>,
+}
+
+/// Everybody's `/v1/models`.
+#[derive(Deserialize)]
+struct Listed {
+    data: Vec<ListedModel>,
+}
+
+#[derive(Deserialize)]
+struct ListedModel {
+    id: String,
+}
+
+struct Probe {
+    client: Client,
+    until: Instant,
+}
+
+impl Probe {
+    async fn server(&self, provider: &'static str, base_url: String) -> Option<LocalServer> {
+        let root = base_url.trim_end_matches('/').trim_end_matches("/v1");
+        let names: Vec<String> = if provider == "ollama" {
+            let tags: Tags = self.get(&format!("{root}/api/tags"), None).await?;
+            tags.models.into_iter().map(|tag| tag.name).collect()
+        } else {
+            let listed: Listed = self.get(&format!("{root}/v1/models"), None).await?;
+            listed.data.into_iter().map(|model| model.id).collect()
+        };
+        let is_safe = |name: &String| !name.is_empty() && name.len() <= 200 && text::for_line(name) == **name;
+        let names: BTreeSet<String> = names.into_iter().filter(is_safe).collect();
+        let models = names.into_iter().take(MOST_MODELS).enumerate().map(|(number, name)| async move {
+            let asks = provider == "ollama" && number < MOST_DETAILS;
+            let tools = if asks { self.calls_tools(root, &name).await } else { None };
+            LocalModel { name, tools }
+        });
+        let models = join_all(models).await;
+        Some(LocalServer { provider, base_url: base_url.clone(), models })
+    }
+
+    async fn calls_tools(&self, root: &str, model: &str) -> Option<bool> {
+        let body = serde_json::json!({"model": model}).to_string();
+        let shown: Shown = self.get(&format!("{root}/api/show"), Some(body)).await?;
+        Some(shown.capabilities.iter().any(|ability| ability == "tools"))
+    }
+
+    /// JSON from there, if it comes in time and is what it should be. With a body it is posted.
+    async fn get<T: DeserializeOwned>(&self, url: &str, body: Option<String>) -> Option<T> {
+        let request = match body {
+            Some(body) => self.client.post(url).header("content-type", "application/json").body(body),
+            None => self.client.get(url),
+        };
+        let read = async {
+            let mut response = request.send().await.ok()?.error_for_status().ok()?;
+            let mut bytes = Vec::new();
+            while let Some(chunk) = response.chunk().await.ok()? {
+                bytes.extend_from_slice(&chunk);
+                if bytes.len() > MOST_BYTES {
+                    return None;
+                }
+            }
+            serde_json::from_slice(&bytes).ok()
+        };
+        timeout_at(self.until, read).await.ok()?
+    }
+}

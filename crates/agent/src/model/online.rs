@@ -1,0 +1,435 @@
+//! A model behind HTTP: what its wire writes is sent, what comes back is heard by the wire, piece by piece.
+
+use std::{collections::VecDeque, fmt, mem, sync::Arc};
+
+use bytes::Bytes;
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream, stream::BoxStream};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use serde_json::Value;
+use toolrack_host::sse::SseParser;
+use url::Url;
+
+use super::{
+    Delta, Model, Reply, Request, Wire, anthropic,
+    draft::{Draft, Told},
+    error::{ModelError, ModelErrorKind},
+    failure::{self, Account, Words},
+    gemini, openai_chat, openai_responses,
+    provider::Dialect,
+    settings::ModelSettings,
+    transport::{self, Attempts, Body, Failed, Transport},
+};
+
+/// How a provider is spoken to.
+pub(super) trait Speak: Send + Sync + fmt::Debug {
+    /// Where a request goes.
+    fn url(&self, base: &Url, streamed: bool) -> Url;
+
+    /// The body of a request.
+    fn body(&self, request: &Request<'_>, streamed: bool) -> Bytes;
+
+    /// Someone to hear the answer to a conversation of so many messages.
+    fn listener(&self, messages: usize) -> Box<dyn Listen>;
+}
+
+/// Hears one answer.
+pub(super) trait Listen: Send {
+    /// One event of a stream.
+    fn event(&mut self, data: &str, told: &mut Told) -> Result<Heard, Trouble>;
+
+    /// An answer that came whole.
+    fn whole(&mut self, answer: Value, told: &mut Told) -> Result<(), Trouble>;
+
+    /// What was heard; nothing more will come.
+    ///
+    /// # Errors
+    /// The answer is not finished.
+    fn end(self: Box<Self>) -> Result<Draft, Trouble>;
+}
+
+/// Whether an answer goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    More,
+    End,
+}
+
+/// Why an answer is none.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The provider says so.
+    Said(Account),
+    /// We say so.
+    Found(ModelErrorKind),
+}
+
+impl From<ModelErrorKind> for Trouble {
+    fn from(kind: ModelErrorKind) -> Self {
+        Self::Found(kind)
+    }
+}
+
+impl Trouble {
+    /// The answer ended before its end.
+    pub(super) fn cut() -> Self {
+        Self::Found(ModelErrorKind::Cut { why: "the connection was closed".into() })
+    }
+
+    /// The answer is nothing that this wire knows.
+    pub(super) fn unreadable(why: impl fmt::Display) -> Self {
+        Self::Found(ModelErrorKind::Unreadable { why: failure::quote(&why.to_string(), None) })
+    }
+}
+
+/// The JSON of an event, or the error that it is.
+pub(super) fn event_json(data: &str) -> Result<Value, Trouble> {
+    let value: Value = serde_json::from_str(data)
+        .map_err(|error| Trouble::unreadable(format_args!("an event in it is no JSON ({error})")))?;
+    no_error(value)
+}
+
+/// The value, unless it is an error.
+pub(super) fn no_error(value: Value) -> Result<Value, Trouble> {
+    let inner = value.as_array().and_then(|list| list.first()).unwrap_or(&value);
+    let is_error = inner.get("error").is_some_and(|error| error.is_object() || error.is_string())
+        || inner.get("type").is_some_and(|kind| kind == "error");
+    match Account::read(&value).filter(|_| is_error) {
+        Some(account) => Err(Trouble::Said(account)),
+        None => Ok(value),
+    }
+}
+
+/// A model behind HTTP.
+struct Online {
+    name: String,
+    settings: Arc<ModelSettings>,
+    speak: Box<dyn Speak>,
+    transport: Arc<Transport>,
+    base: Url,
+}
+
+impl fmt::Debug for Online {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Online").field("name", &self.name).field("wire", &self.settings.wire).finish_non_exhaustive()
+    }
+}
+
+/// Checks the settings, and makes a model of them.
+pub(super) fn connect(settings: ModelSettings, dialect: Dialect) -> Result<Arc<dyn Model>, String> {
+    let name = settings.name();
+    let base = base_url(&settings)?;
+    let transport = Transport {
+        client: transport::client(settings.bounds.connect, &base)?,
+        model: name.clone(),
+        headers: headers(&settings, &base)?,
+        key: settings.key.clone(),
+        bounds: settings.bounds.clone(),
+        key_advice: match &settings.key_variable {
+            Some(variable) => format!("check {variable}"),
+            None => "check the key".to_owned(),
+        },
+    };
+    let settings = Arc::new(settings);
+    let speak = speaker(&settings, dialect);
+    Ok(Arc::new(Online { name, settings, speak, transport: Arc::new(transport), base }))
+}
+
+/// Whoever speaks the wire of these settings.
+pub(super) fn speaker(settings: &Arc<ModelSettings>, dialect: Dialect) -> Box<dyn Speak> {
+    match settings.wire {
+        Wire::Anthropic => Box::new(anthropic::Anthropic::new(settings.clone())),
+        Wire::OpenAiChat => Box::new(openai_chat::OpenAiChat::new(settings.clone(), dialect)),
+        Wire::OpenAiResponses => Box::new(openai_responses::OpenAiResponses::new(settings.clone())),
+        Wire::Gemini => Box::new(gemini::Gemini::new(settings.clone())),
+    }
+}
+
+fn base_url(settings: &ModelSettings) -> Result<Url, String> {
+    let mut url = Url::parse(settings.base_url.trim()).map_err(|error| format!("the base URL is no URL: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+        return Err("the base URL is neither http nor https".into());
+    }
+    let usual = if settings.wire == Wire::Gemini { "/v1beta" } else { "/v1" };
+    let path = url.path().trim_end_matches('/').to_owned();
+    url.set_path(if path.is_empty() { usual } else { &path });
+    Ok(url)
+}
+
+/// A URL below another, whatever query it has.
+pub(super) fn below(base: &Url, path: &str) -> Url {
+    let mut url = base.clone();
+    url.set_path(&format!("{}/{path}", base.path().trim_end_matches('/')));
+    url
+}
+
+fn headers(settings: &ModelSettings, base: &Url) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
+    if settings.wire == Wire::Anthropic {
+        headers.insert(HeaderName::from_static("anthropic-version"), HeaderValue::from_static("2023-06-01"));
+    }
+    match &settings.key {
+        Some(key) if !key.reveal().is_empty() => {
+            let (name, value) = match settings.wire {
+                Wire::Anthropic => ("x-api-key", key.reveal().to_owned()),
+                Wire::Gemini => ("x-goog-api-key", key.reveal().to_owned()),
+                Wire::OpenAiChat | Wire::OpenAiResponses => ("authorization", format!("Bearer {}", key.reveal())),
+            };
+            let (name, value) =
+                transport::secret_header(name, &value).map_err(|_| "the key has forbidden characters".to_owned())?;
+            headers.insert(name, value);
+        }
+        // Another header may carry what a gateway asks for, and an address of one's own may ask for nothing.
+        _ => {
+            let is_needed = super::provider::PROVIDERS.iter().find(|provider| provider.name == settings.provider);
+            let variable =
+                is_needed.filter(|known| Url::parse(known.base_url).is_ok_and(|url| url.host() == base.host()));
+            if let Some(variable) =
+                variable.and_then(|known| known.key_variable).filter(|_| settings.headers.is_empty())
+            {
+                return Err(format!("there is no key; set {variable}"));
+            }
+        }
+    }
+    for (name, value) in &settings.headers {
+        let (name, value) = transport::secret_header(name, value.reveal())?;
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+impl Online {
+    fn attempts(&self, request: &Request<'_>, streamed: bool) -> Attempts {
+        let url = self.speak.url(&self.base, streamed);
+        Attempts::new(self.transport.clone(), url, self.speak.body(request, streamed), failure::judge)
+    }
+}
+
+impl Model for Online {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn wire(&self) -> Wire {
+        self.settings.wire
+    }
+
+    fn context_tokens(&self) -> Option<u64> {
+        self.settings.context_tokens
+    }
+
+    fn complete(&self, request: Request<'_>) -> BoxFuture<'static, Result<Reply, ModelError>> {
+        let mut hearing = Hearing::new(self, &request);
+        let mut attempts = self.attempts(&request, false);
+        async move {
+            let reply = async {
+                let response = attempts.answer().await?;
+                hearing.hear_whole(Body::new(response, &attempts)).await?;
+                hearing.finish()
+            };
+            reply.await.map_err(|failed: Failed| failed.of(&attempts.transport, attempts.made))
+        }
+        .boxed()
+    }
+
+    fn stream(&self, request: Request<'_>) -> BoxStream<'static, Result<Delta, ModelError>> {
+        let run = Run {
+            hearing: Hearing::new(self, &request),
+            attempts: self.attempts(&request, true),
+            stage: Stage::Sending,
+        };
+        stream::unfold(Some(run), |run| async move {
+            let mut run = run?;
+            match run.next().await {
+                Ok(delta @ Delta::Done(_)) => Some((Ok(delta), None)),
+                Ok(delta) => Some((Ok(delta), Some(run))),
+                Err(failed) => Some((Err(failed.of(&run.attempts.transport, run.attempts.made)), None)),
+            }
+        })
+        .boxed()
+    }
+}
+
+/// An answer being heard.
+struct Hearing {
+    listener: Option<Box<dyn Listen>>,
+    told: Told,
+    settings: Arc<ModelSettings>,
+    transport: Arc<Transport>,
+}
+
+impl Hearing {
+    fn new(model: &Online, request: &Request<'_>) -> Self {
+        Self {
+            listener: Some(model.speak.listener(request.messages.len())),
+            told: VecDeque::new(),
+            settings: model.settings.clone(),
+            transport: model.transport.clone(),
+        }
+    }
+
+    fn listener(&mut self) -> Result<&mut Box<dyn Listen>, Failed> {
+        self.listener.as_mut().ok_or_else(|| ModelErrorKind::Cut { why: "nobody listens any more".into() }.into())
+    }
+
+    /// An answer that does not come as a stream.
+    async fn hear_whole(&mut self, body: Body) -> Result<(), Failed> {
+        let bytes = body.whole().await?;
+        let answer = serde_json::from_slice(&bytes).map_err(|error| {
+            let text = String::from_utf8_lossy(&bytes);
+            let why = match text.trim() {
+                "" => "it is empty".to_owned(),
+                text if failure::is_html(text) => "it is an HTML page".to_owned(),
+                _ => format!("it is no JSON ({error})"),
+            };
+            self.failed(Trouble::unreadable(why))
+        })?;
+        let mut told = mem::take(&mut self.told);
+        let heard = no_error(answer).and_then(|answer| match self.listener.as_mut() {
+            Some(listener) => listener.whole(answer, &mut told),
+            None => Err(Trouble::cut()),
+        });
+        self.told = told;
+        heard.map_err(|trouble| self.failed(trouble))
+    }
+
+    /// One event.
+    fn hear(&mut self, data: &str) -> Result<Heard, Failed> {
+        let mut told = mem::take(&mut self.told);
+        let heard = self.listener()?.event(data, &mut told);
+        self.told = told;
+        heard.map_err(|trouble| self.failed(trouble))
+    }
+
+    /// The whole answer.
+    fn finish(&mut self) -> Result<Reply, Failed> {
+        let listener = self.listener.take();
+        let draft =
+            listener.map_or_else(|| Err(Trouble::cut()), Listen::end).map_err(|trouble| self.failed(trouble))?;
+        let mut reply = draft.finish(self.settings.wire, &self.settings.model);
+        reply.cost = reply.cost.or_else(|| self.settings.price.map(|price| price.of(&reply.usage)));
+        Ok(reply)
+    }
+
+    fn failed(&self, trouble: Trouble) -> Failed {
+        match trouble {
+            Trouble::Found(kind) => kind.into(),
+            Trouble::Said(account) => {
+                let words = Words {
+                    status: None,
+                    headers: &HeaderMap::new(),
+                    body: &[],
+                    key: self.transport.key.as_ref(),
+                    key_advice: &self.transport.key_advice,
+                };
+                failure::told(&words, &account).into()
+            }
+        }
+    }
+}
+
+/// A stream, from its request to its end.
+struct Run {
+    hearing: Hearing,
+    attempts: Attempts,
+    stage: Stage,
+}
+
+enum Stage {
+    Sending,
+    Reading {
+        body: Box<Body>,
+        events: Box<SseParser>,
+        heard_any: bool,
+    },
+    /// What was heard before is told first.
+    Failed(Option<Failed>),
+    Ended,
+}
+
+impl Run {
+    /// The next thing to tell.
+    async fn next(&mut self) -> Result<Delta, Failed> {
+        loop {
+            if let Some(delta) = self.hearing.told.pop_front() {
+                return Ok(delta);
+            }
+            match &mut self.stage {
+                Stage::Sending => match self.attempts.send().await {
+                    Ok(response) => self.begin(Body::new(response, &self.attempts)).await?,
+                    Err(failed) => match self.attempts.pause(&failed) {
+                        // Told before the wait: the stream is asked again at once, and waits then.
+                        Some(after) => {
+                            self.stage = Stage::Sending;
+                            let why = failed.kind.to_string();
+                            self.attempts.pause_before_next = Some(after);
+                            return Ok(Delta::Retry { after, why });
+                        }
+                        None => return Err(failed),
+                    },
+                },
+                Stage::Reading { .. } => self.read().await?,
+                Stage::Failed(failed) => {
+                    return Err(failed
+                        .take()
+                        .unwrap_or_else(|| ModelErrorKind::Cut { why: "it failed".into() }.into()));
+                }
+                Stage::Ended => return self.hearing.finish().map(|reply| Delta::Done(Box::new(reply))),
+            }
+        }
+    }
+
+    async fn begin(&mut self, body: Body) -> Result<(), Failed> {
+        match body.media_type().as_str() {
+            // Not everybody streams who is asked to.
+            "application/json" => {
+                self.hearing.hear_whole(body).await?;
+                self.stage = Stage::Ended;
+            }
+            kind if kind.contains("html") => {
+                return Err(ModelErrorKind::Unreadable { why: "it is an HTML page".into() }.into());
+            }
+            // Some servers give a stream another type, or none.
+            _ => {
+                let events = Box::new(SseParser::new(self.attempts.transport.bounds.response_bytes));
+                self.stage = Stage::Reading { body: Box::new(body), events, heard_any: false };
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads on until something can be told or the answer ends.
+    async fn read(&mut self) -> Result<(), Failed> {
+        let Stage::Reading { body, events, heard_any } = &mut self.stage else { return Ok(()) };
+        let Some(chunk) = body.chunk().await? else {
+            if !*heard_any {
+                return Err(ModelErrorKind::Unreadable { why: "there is no event in it".into() }.into());
+            }
+            self.stage = Stage::Ended;
+            return Ok(());
+        };
+        let mut ready = VecDeque::new();
+        events.push(&chunk, &mut ready);
+        *heard_any |= !ready.is_empty();
+        for event in ready {
+            let heard = match event {
+                Ok(event) if event.data.is_empty() => continue,
+                Ok(event) => self.hearing.hear(&event.data),
+                Err(error) => Err(ModelErrorKind::Unreadable { why: error.to_string() }.into()),
+            };
+            match heard {
+                Ok(Heard::More) => {
+                    body.has_begun |= self.hearing.told.iter().any(|delta| !matches!(delta, Delta::Usage(_)));
+                    continue;
+                }
+                Ok(Heard::End) => {
+                    body.drain().await;
+                    self.stage = Stage::Ended;
+                }
+                Err(failed) => self.stage = Stage::Failed(Some(failed)),
+            }
+            break;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,437 @@
+//! OpenAI Chat Completions, and the many servers made after it: DeepSeek, Mistral, Groq, xAI, OpenRouter, Ollama,
+//! llama.cpp, LM Studio, vLLM. Where they differ stands in [`Dialect`].
+//!
+//! Source: <https://platform.openai.com/docs/api-reference/chat>, and each provider's own pages.
+
+use std::{borrow::Cow, sync::Arc};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use url::Url;
+
+use super::{
+    Request, Stop, Wire,
+    body::{self, BodyWriter, Media},
+    draft::{At, Draft, Sent, Told, pieces},
+    failure,
+    online::{Heard, Listen, Speak, Trouble, below, event_json},
+    provider::Dialect,
+    settings::ModelSettings,
+};
+use crate::message::{Message, Role};
+
+/// The longest id of a call that OpenAI takes.
+const LONGEST_ID: usize = 40;
+/// Mistral takes exactly so many letters and digits.
+const SHORT_ID: usize = 9;
+
+#[derive(Debug)]
+pub(super) struct OpenAiChat {
+    settings: Arc<ModelSettings>,
+    dialect: Dialect,
+}
+
+impl OpenAiChat {
+    pub(super) fn new(settings: Arc<ModelSettings>, dialect: Dialect) -> Self {
+        Self { settings, dialect }
+    }
+}
+
+impl Speak for OpenAiChat {
+    fn url(&self, base: &Url, _streamed: bool) -> Url {
+        below(base, "chat/completions")
+    }
+
+    fn body(&self, request: &Request<'_>, streamed: bool) -> Bytes {
+        let mut head = Map::new();
+        head.insert("model".into(), self.settings.model.clone().into());
+        if let Some(most) = request.max_tokens.or(self.settings.max_tokens) {
+            head.insert(self.dialect.max_tokens.into(), most.into());
+        }
+        if let Some(temperature) = request.temperature {
+            head.insert("temperature".into(), temperature.into());
+        }
+        if streamed && self.dialect.stream_usage {
+            head.insert("stream_options".into(), json!({"include_usage": true}));
+        }
+        let mut body = BodyWriter::new(head, &self.settings, request);
+        if streamed {
+            body.member("stream", &true);
+        }
+        if let Some(tools) = body::tools(request) {
+            body.raw("tools", &[tools.get()]);
+        }
+        body.member("messages", &self.messages(request));
+        body.finish()
+    }
+
+    fn listener(&self, messages: usize) -> Box<dyn Listen> {
+        Box::new(Listener { draft: Draft::new(messages), ..Listener::default() })
+    }
+}
+
+/// A message as it is sent.
+#[derive(Serialize)]
+struct Said<'a> {
+    role: &'static str,
+    /// `null` beside calls without a text.
+    content: Option<Words<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<SaidCall<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<Cow<'a, str>>,
+    /// What the provider wants to see again.
+    #[serde(flatten)]
+    echoed: Option<&'a Map<String, Value>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Words<'a> {
+    Plain(Cow<'a, str>),
+    Parts(Vec<Value>),
+}
+
+#[derive(Serialize)]
+struct SaidCall<'a> {
+    id: Cow<'a, str>,
+    r#type: &'static str,
+    function: SaidFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct SaidFunction<'a> {
+    name: &'a str,
+    arguments: String,
+}
+
+impl OpenAiChat {
+    fn messages<'a>(&self, request: &Request<'a>) -> Vec<Said<'a>> {
+        let system = body::system_texts(request).join("\n\n");
+        let system = (!system.is_empty()).then(|| said("system", Words::Plain(system.into())));
+        let others = request.messages.iter().filter(|message| message.role != Role::System);
+        system.into_iter().chain(others.filter(|m| body::says_something(m)).map(|m| self.message(m))).collect()
+    }
+
+    fn message<'a>(&self, message: &'a Message) -> Said<'a> {
+        match message.role {
+            Role::Tool => Said {
+                tool_call_id: message.tool_call_id.as_deref().map(|id| self.id(id)),
+                ..said("tool", Words::Plain(body::result_in_words(message)))
+            },
+            Role::Assistant => self.answer(message),
+            Role::User | Role::System => said("user", user_words(message)),
+        }
+    }
+
+    fn answer<'a>(&self, message: &'a Message) -> Said<'a> {
+        let mut echoed = None;
+        let mut tool_calls = Vec::new();
+        for piece in pieces(message, Wire::OpenAiChat, &self.settings.model) {
+            match piece {
+                // Only beside calls: elsewhere it is dead weight, and some refuse it.
+                Sent::Raw(value) if self.dialect.echoes_reasoning && !message.calls().is_empty() => {
+                    echoed = value.as_object();
+                }
+                Sent::Raw(_) | Sent::Text(..) => {}
+                Sent::Call(call, _) => tool_calls.push(SaidCall {
+                    id: self.id(&call.id),
+                    r#type: "function",
+                    function: SaidFunction { name: &call.name, arguments: body::arguments_text(call) },
+                }),
+            }
+        }
+        let is_silent = message.content.is_empty() && !tool_calls.is_empty();
+        let content = (!is_silent).then(|| Words::Plain(message.content.as_str().into()));
+        Said { role: "assistant", content, tool_calls, tool_call_id: None, echoed }
+    }
+
+    fn id<'a>(&self, id: &'a str) -> Cow<'a, str> {
+        if self.dialect.short_ids {
+            let fits = |id: &str| id.len() == SHORT_ID && id.bytes().all(|b| b.is_ascii_alphanumeric());
+            body::fitting_id(id, fits, SHORT_ID)
+        } else {
+            body::fitting_id(id, |id| (1..=LONGEST_ID).contains(&id.len()), 24)
+        }
+    }
+}
+
+fn said<'a>(role: &'static str, words: Words<'a>) -> Said<'a> {
+    Said { role, content: Some(words), tool_calls: Vec::new(), tool_call_id: None, echoed: None }
+}
+
+fn user_words(message: &Message) -> Words<'_> {
+    if message.parts.is_empty() {
+        return Words::Plain(message.content.as_str().into());
+    }
+    let text = (!message.content.is_empty()).then(|| json!({"type": "text", "text": message.content}));
+    let parts = message.parts.iter().map(|part| match body::media(part) {
+        Media::Image(data, kind) => {
+            json!({"type": "image_url", "image_url": {"url": format!("data:{kind};base64,{data}")}})
+        }
+        Media::Audio(data, kind) if matches!(kind, "audio/wav" | "audio/x-wav" | "audio/mpeg" | "audio/mp3") => {
+            let format = if kind.ends_with("wav") { "wav" } else { "mp3" };
+            json!({"type": "input_audio", "input_audio": {"data": data, "format": format}})
+        }
+        other => json!({"type": "text", "text": body::in_words(&other)}),
+    });
+    Words::Parts(text.into_iter().chain(parts).collect())
+}
+
+/// Both the whole answer and a chunk of a stream, which differ in `message` and `delta`.
+#[derive(Deserialize)]
+struct Chunk {
+    #[serde(default)]
+    choices: Vec<Choice>,
+    usage: Option<ChatUsage>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    #[serde(default)]
+    index: u64,
+    #[serde(alias = "message")]
+    delta: Option<Heading>,
+    finish_reason: Option<String>,
+}
+
+/// What is new.
+#[derive(Default, Deserialize)]
+struct Heading {
+    content: Option<Value>,
+    refusal: Option<String>,
+    /// DeepSeek, Kimi, llama.cpp, xAI.
+    reasoning_content: Option<String>,
+    /// OpenRouter, Groq, Ollama.
+    reasoning: Option<String>,
+    /// OpenRouter, for replay.
+    reasoning_details: Option<Vec<Value>>,
+    tool_calls: Option<Vec<HeardCall>>,
+}
+
+#[derive(Deserialize)]
+struct HeardCall {
+    index: Option<u64>,
+    id: Option<String>,
+    function: Option<HeardFunction>,
+}
+
+#[derive(Default, Deserialize)]
+struct HeardFunction {
+    name: Option<String>,
+    /// A text with JSON in it; from some servers the JSON itself.
+    arguments: Option<Value>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ChatUsage {
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
+    prompt_tokens_details: Option<InputDetails>,
+    completion_tokens_details: Option<OutputDetails>,
+    /// DeepSeek.
+    prompt_cache_hit_tokens: Option<u64>,
+    /// OpenRouter, in US dollars.
+    cost: Option<f64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct InputDetails {
+    cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OutputDetails {
+    reasoning_tokens: Option<u64>,
+}
+
+#[derive(Default)]
+struct Listener {
+    draft: Draft,
+    calls: Vec<OpenCall>,
+    /// `reasoning_content`, to be echoed under this name.
+    reasoning_content: String,
+    reasoning_details: Vec<Value>,
+    refused: bool,
+    ended: bool,
+}
+
+/// A call of which more may come.
+struct OpenCall {
+    index: Option<u64>,
+    id: String,
+    at: At,
+}
+
+impl Listen for Listener {
+    fn event(&mut self, data: &str, told: &mut Told) -> Result<Heard, Trouble> {
+        if data.trim() == "[DONE]" {
+            self.ended = true;
+            return Ok(Heard::End);
+        }
+        self.chunk(event_json(data)?, told)?;
+        Ok(Heard::More)
+    }
+
+    fn whole(&mut self, answer: Value, told: &mut Told) -> Result<(), Trouble> {
+        if answer.get("choices").and_then(Value::as_array).is_none_or(Vec::is_empty) {
+            return Err(Trouble::unreadable("it has no `choices`"));
+        }
+        self.ended = true;
+        self.chunk(answer, told)
+    }
+
+    fn end(mut self: Box<Self>) -> Result<Draft, Trouble> {
+        // The reason of the end comes before the end; some servers leave out `[DONE]`, others the reason.
+        if !self.ended && self.draft.stop.is_none() {
+            return Err(Trouble::cut());
+        }
+        let mut echo = Map::new();
+        if !self.reasoning_details.is_empty() {
+            echo.insert("reasoning_details".into(), self.reasoning_details.into());
+        } else if !self.reasoning_content.is_empty() {
+            echo.insert("reasoning_content".into(), self.reasoning_content.into());
+        }
+        if !echo.is_empty() {
+            self.draft.raw(Value::Object(echo))?;
+        }
+        if self.refused {
+            self.draft.stop = Some(Stop::Refusal);
+        }
+        Ok(self.draft)
+    }
+}
+
+impl Listener {
+    fn chunk(&mut self, chunk: Value, told: &mut Told) -> Result<(), Trouble> {
+        let chunk: Chunk = serde_json::from_value(chunk).map_err(Trouble::unreadable)?;
+        for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
+            if let Some(heading) = choice.delta {
+                self.heading(heading, told)?;
+            }
+            if let Some(reason) = choice.finish_reason {
+                self.draft.stop = Some(stop(&reason));
+            }
+        }
+        if let Some(usage) = chunk.usage {
+            self.usage(&usage, told);
+        }
+        Ok(())
+    }
+
+    fn heading(&mut self, heading: Heading, told: &mut Told) -> Result<(), Trouble> {
+        let thought = heading.reasoning_content.as_ref().or(heading.reasoning.as_ref());
+        if let Some(thought) = thought.filter(|thought| !thought.is_empty()) {
+            told.push_back(super::Delta::Thinking(thought.clone()));
+        }
+        self.reasoning_content.push_str(heading.reasoning_content.as_deref().unwrap_or_default());
+        for detail in heading.reasoning_details.unwrap_or_default() {
+            add_detail(&mut self.reasoning_details, detail)?;
+        }
+        match heading.content {
+            Some(Value::String(text)) => self.draft.text(&text, told)?,
+            Some(Value::Array(parts)) => self.parts(&parts, told)?,
+            _ => {}
+        }
+        if let Some(refusal) = heading.refusal.filter(|refusal| !refusal.is_empty()) {
+            self.refused = true;
+            self.draft.text(&refusal, told)?;
+        }
+        for call in heading.tool_calls.unwrap_or_default() {
+            self.call(call, told)?;
+        }
+        Ok(())
+    }
+
+    /// Mistral's thinking models answer in parts.
+    fn parts(&mut self, parts: &[Value], told: &mut Told) -> Result<(), Trouble> {
+        for part in parts {
+            if let Some(text) = part.get("text").and_then(Value::as_str) {
+                self.draft.text(text, told)?;
+            }
+            for thought in part.get("thinking").and_then(Value::as_array).into_iter().flatten() {
+                if let Some(text) = thought.get("text").and_then(Value::as_str) {
+                    told.push_back(super::Delta::Thinking(text.to_owned()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, call: HeardCall, told: &mut Told) -> Result<(), Trouble> {
+        let function = call.function.unwrap_or_default();
+        let (id, name) = (call.id.unwrap_or_default(), function.name.unwrap_or_default());
+        // By index; but some give every call the index 0, or none, and then a new id means a new call.
+        let open = self.calls.iter().rev().find(|open| match call.index {
+            Some(_) => open.index == call.index,
+            None => id.is_empty() || open.id == id,
+        });
+        let is_new = open.is_none_or(|open| !id.is_empty() && !name.is_empty() && open.id != id);
+        let at = match open {
+            Some(open) if !is_new => open.at,
+            _ => {
+                let at = self.draft.begin_call(&id, &name, told)?;
+                self.calls.push(OpenCall { index: call.index, id, at });
+                at
+            }
+        };
+        self.draft.name_at(at, &name, told);
+        match function.arguments {
+            Some(Value::String(more)) => self.draft.arguments_at(at, &more, told),
+            Some(Value::Null) | None => {}
+            Some(whole) => self.draft.arguments_at(at, &whole.to_string(), told),
+        }
+        Ok(())
+    }
+
+    fn usage(&mut self, usage: &ChatUsage, told: &mut Told) {
+        let details = usage.prompt_tokens_details.as_ref();
+        let cached = details.and_then(|details| details.cached_tokens).or(usage.prompt_cache_hit_tokens);
+        let reasoning = usage.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
+        self.draft.usage.input = usage.prompt_tokens.unwrap_or_default();
+        self.draft.usage.output = usage.completion_tokens.unwrap_or_default();
+        self.draft.usage.cached_read = cached.unwrap_or_default();
+        self.draft.usage.cache_write = details.and_then(|details| details.cache_write_tokens).unwrap_or_default();
+        self.draft.usage.reasoning = reasoning.unwrap_or_default();
+        self.draft.cost = usage.cost;
+        told.push_back(super::Delta::Usage(self.draft.usage));
+    }
+}
+
+/// OpenRouter streams its blocks in pieces: those of one kind and index belong together.
+fn add_detail(details: &mut Vec<Value>, piece: Value) -> Result<(), Trouble> {
+    let same = |a: &Value, b: &Value| a.get("type") == b.get("type") && a.get("index") == b.get("index");
+    let Some(last) = details.last_mut().filter(|last| same(last, &piece)) else {
+        if details.len() >= 1_000 {
+            return Err(Trouble::unreadable("it has more than 1000 blocks of reasoning"));
+        }
+        details.push(piece);
+        return Ok(());
+    };
+    let (Some(last), Value::Object(piece)) = (last.as_object_mut(), piece) else { return Ok(()) };
+    for (name, value) in piece {
+        match (last.get_mut(&name), value) {
+            (Some(Value::String(text)), Value::String(more)) if matches!(&*name, "text" | "summary" | "data") => {
+                text.push_str(&more);
+            }
+            (_, Value::Null) => {}
+            (_, value) => drop(last.insert(name, value)),
+        }
+    }
+    Ok(())
+}
+
+fn stop(reason: &str) -> Stop {
+    match reason {
+        "stop" | "eos" | "end_turn" => Stop::End,
+        "tool_calls" | "function_call" => Stop::ToolCalls,
+        "length" | "model_length" => Stop::Length,
+        "content_filter" | "refusal" => Stop::Refusal,
+        other => Stop::Other(failure::quote(other, None)),
+    }
+}

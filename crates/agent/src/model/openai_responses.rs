@@ -1,0 +1,454 @@
+//! OpenAI Responses: a conversation as a list of items. OpenAI's newest models call tools only here.
+//!
+//! Nothing is kept at the provider (`store: false`): reasoning comes encrypted, and goes back as it came.
+//! Source: <https://platform.openai.com/docs/api-reference/responses> and its page on streaming events.
+
+use std::{borrow::Cow, sync::Arc};
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use url::Url;
+
+use super::{
+    Delta, Request, Stop, Wire,
+    body::{self, BodyWriter, Media},
+    draft::{At, Draft, Sent, Told, pieces},
+    failure::{self, Account},
+    online::{Heard, Listen, Speak, Trouble, below, event_json},
+    settings::ModelSettings,
+};
+use crate::message::{Message, Role};
+
+/// The longest id of a call.
+const LONGEST_ID: usize = 64;
+/// What stands beside an assistant's text and matters to later requests.
+const PHASE: &str = "phase";
+
+#[derive(Debug)]
+pub(super) struct OpenAiResponses {
+    settings: Arc<ModelSettings>,
+}
+
+impl OpenAiResponses {
+    pub(super) fn new(settings: Arc<ModelSettings>) -> Self {
+        Self { settings }
+    }
+
+    /// Models that do not think refuse to be asked for their reasoning.
+    fn thinks(&self) -> bool {
+        let name = self.settings.model.rsplit('/').next().unwrap_or_default();
+        let name = name.strip_prefix("ft:").unwrap_or(name);
+        !(name.starts_with("gpt-3") || name.starts_with("gpt-4") || name.contains("-chat"))
+    }
+}
+
+impl Speak for OpenAiResponses {
+    fn url(&self, base: &Url, _streamed: bool) -> Url {
+        below(base, "responses")
+    }
+
+    fn body(&self, request: &Request<'_>, streamed: bool) -> Bytes {
+        let mut head = Map::new();
+        head.insert("model".into(), self.settings.model.clone().into());
+        head.insert("store".into(), false.into());
+        if self.thinks() {
+            head.insert("include".into(), json!(["reasoning.encrypted_content"]));
+        }
+        if let Some(most) = request.max_tokens.or(self.settings.max_tokens) {
+            head.insert("max_output_tokens".into(), most.into());
+        }
+        if let Some(temperature) = request.temperature {
+            head.insert("temperature".into(), temperature.into());
+        }
+        let mut body = BodyWriter::new(head, &self.settings, request);
+        if streamed {
+            body.member("stream", &true);
+        }
+        if let Some(tools) = body::tools(request) {
+            body.raw("tools", &[tools.get()]);
+        }
+        let system = body::system_texts(request).join("\n\n");
+        if !system.is_empty() {
+            body.member("instructions", &system);
+        }
+        body.member("input", &self.input(request.messages));
+        body.finish()
+    }
+
+    fn listener(&self, messages: usize) -> Box<dyn Listen> {
+        Box::new(Listener { draft: Draft::new(messages), ..Listener::default() })
+    }
+}
+
+impl OpenAiResponses {
+    fn input(&self, messages: &[Message]) -> Vec<Value> {
+        let mut items = Vec::with_capacity(messages.len());
+        for message in messages.iter().filter(|message| body::says_something(message)) {
+            match message.role {
+                Role::System => {}
+                Role::User => items.push(json!({"type": "message", "role": "user", "content": said(message)})),
+                Role::Tool => items.push(json!({
+                    "type": "function_call_output",
+                    "call_id": id(message.tool_call_id.as_deref().unwrap_or_default()),
+                    "output": output(message),
+                })),
+                Role::Assistant => self.answer(message, &mut items),
+            }
+        }
+        items
+    }
+
+    fn answer(&self, message: &Message, items: &mut Vec<Value>) {
+        for piece in pieces(message, Wire::OpenAiResponses, &self.settings.model) {
+            match piece {
+                Sent::Raw(item) => items.push(item.clone()),
+                Sent::Text("", _) => {}
+                Sent::Text(text, with) => {
+                    let content = json!([{"type": "output_text", "text": text}]);
+                    let mut item = json!({"type": "message", "role": "assistant", "content": content});
+                    if let Some(phase) = with.and_then(|with| with.get(PHASE)) {
+                        item[PHASE] = phase.clone();
+                    }
+                    items.push(item);
+                }
+                Sent::Call(call, _) => items.push(json!({
+                    "type": "function_call",
+                    "call_id": id(&call.id),
+                    "name": call.name,
+                    "arguments": body::arguments_text(call),
+                })),
+            }
+        }
+    }
+}
+
+fn id(id: &str) -> Cow<'_, str> {
+    body::fitting_id(id, |id| (1..=LONGEST_ID).contains(&id.len()), 24)
+}
+
+fn said(message: &Message) -> Vec<Value> {
+    let text = (!message.content.is_empty()).then(|| text_part(&message.content));
+    text.into_iter().chain(message.parts.iter().map(|part| part_of(&body::media(part)))).collect()
+}
+
+/// A result: a text, or a list if there is more to it than that.
+fn output(message: &Message) -> Value {
+    let parts: Vec<Value> = message.parts.iter().map(|part| part_of(&body::media(part))).collect();
+    if parts.iter().all(|part| part["type"] == "input_text") {
+        return body::result_in_words(message).into();
+    }
+    let text = body::result_text(message);
+    let text = (!text.is_empty()).then(|| text_part(&text));
+    text.into_iter().chain(parts).collect()
+}
+
+fn text_part(text: &str) -> Value {
+    json!({"type": "input_text", "text": text})
+}
+
+fn part_of(media: &Media<'_>) -> Value {
+    match media {
+        Media::Image(data, kind) => {
+            json!({"type": "input_image", "image_url": format!("data:{kind};base64,{data}"), "detail": "auto"})
+        }
+        Media::File(data, kind, uri) if *kind == "application/pdf" => {
+            let name = uri.rsplit('/').next().unwrap_or(uri);
+            json!({"type": "input_file", "filename": name, "file_data": format!("data:{kind};base64,{data}")})
+        }
+        other => text_part(&body::in_words(other)),
+    }
+}
+
+/// An event; fields of other kinds of event are absent.
+#[derive(Deserialize)]
+struct Event {
+    #[serde(rename = "type")]
+    kind: String,
+    output_index: Option<u64>,
+    item_id: Option<String>,
+    summary_index: Option<u64>,
+    delta: Option<Value>,
+    arguments: Option<String>,
+    item: Option<Value>,
+    response: Option<Value>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct HeardUsage {
+    input_tokens: u64,
+    output_tokens: u64,
+    input_tokens_details: Option<InputDetails>,
+    output_tokens_details: Option<OutputDetails>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct InputDetails {
+    cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OutputDetails {
+    reasoning_tokens: Option<u64>,
+}
+
+#[derive(Default)]
+struct Listener {
+    draft: Draft,
+    open: Vec<OpenItem>,
+    refused: bool,
+    ended: bool,
+}
+
+/// An item of which more may come.
+struct OpenItem {
+    /// Its place; a few servers leave it out, and say only its id.
+    index: Option<u64>,
+    id: Option<String>,
+    at: At,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Text,
+    Call,
+    Raw,
+}
+
+impl Listen for Listener {
+    fn event(&mut self, data: &str, told: &mut Told) -> Result<Heard, Trouble> {
+        if data.trim() == "[DONE]" {
+            return Ok(Heard::End);
+        }
+        let mut event: Event = serde_json::from_value(event_json(data)?).map_err(Trouble::unreadable)?;
+        match event.kind.as_str() {
+            "response.output_item.added" => {
+                let item = event.item.take().unwrap_or_default();
+                self.begin(&event, &item, told)?;
+            }
+            "response.output_item.done" => self.done(&event, told)?,
+            "response.output_text.delta" => self.text(&event, told)?,
+            "response.refusal.delta" => {
+                self.refused = true;
+                self.text(&event, told)?;
+            }
+            "response.function_call_arguments.delta" => {
+                if let Some(at) = self.find(&event, Kind::Call) {
+                    self.draft.arguments_at(at, event.delta(), told);
+                }
+            }
+            "response.function_call_arguments.done" => {
+                if let Some(at) = self.find(&event, Kind::Call) {
+                    self.draft.whole_arguments_at(at, event.arguments.as_deref().unwrap_or_default(), told);
+                }
+            }
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                told.push_back(Delta::Thinking(event.delta().to_owned()));
+            }
+            "response.reasoning_summary_part.added" if event.summary_index.unwrap_or_default() > 0 => {
+                told.push_back(Delta::Thinking("\n\n".to_owned()));
+            }
+            "response.completed" | "response.incomplete" | "response.failed" => {
+                self.over(event.response.take().unwrap_or_default(), told)?;
+                return Ok(Heard::End);
+            }
+            _ => {}
+        }
+        Ok(Heard::More)
+    }
+
+    fn whole(&mut self, answer: Value, told: &mut Told) -> Result<(), Trouble> {
+        if !answer.get("output").is_some_and(Value::is_array) {
+            return Err(Trouble::unreadable("it has no `output`"));
+        }
+        self.over(answer, told)
+    }
+
+    fn end(mut self: Box<Self>) -> Result<Draft, Trouble> {
+        if !self.ended {
+            return Err(Trouble::cut());
+        }
+        if self.refused {
+            self.draft.stop = Some(Stop::Refusal);
+        }
+        Ok(self.draft)
+    }
+}
+
+impl Event {
+    fn delta(&self) -> &str {
+        self.delta.as_ref().and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+impl Listener {
+    fn find(&self, event: &Event, kind: Kind) -> Option<At> {
+        let is_it = |open: &&OpenItem| {
+            open.kind == kind
+                && match (event.output_index, open.index) {
+                    (Some(index), Some(of)) => index == of,
+                    _ => event.item_id.is_some() && event.item_id == open.id,
+                }
+        };
+        self.open.iter().rev().find(is_it).map(|open| open.at)
+    }
+
+    fn begin(&mut self, event: &Event, item: &Value, told: &mut Told) -> Result<At, Trouble> {
+        let (at, kind) = match text_of(item, "type") {
+            "message" => (self.draft.begin_text()?, Kind::Text),
+            "function_call" => {
+                (self.draft.begin_call(text_of(item, "call_id"), text_of(item, "name"), told)?, Kind::Call)
+            }
+            // Nothing of it counts before it is done.
+            _ => (self.draft.raw(Value::Null)?, Kind::Raw),
+        };
+        let id = item.get("id").and_then(Value::as_str).map(ToOwned::to_owned).or_else(|| event.item_id.clone());
+        self.open.push(OpenItem { index: event.output_index, id, at, kind });
+        Ok(at)
+    }
+
+    fn text(&mut self, event: &Event, told: &mut Told) -> Result<(), Trouble> {
+        match self.find(event, Kind::Text) {
+            Some(at) => self.draft.text_at(at, event.delta(), told),
+            None => self.draft.text(event.delta(), told)?,
+        }
+        Ok(())
+    }
+
+    fn done(&mut self, event: &Event, told: &mut Told) -> Result<(), Trouble> {
+        let item = event.item.clone().unwrap_or_default();
+        let kind = match text_of(&item, "type") {
+            "message" => Kind::Text,
+            "function_call" => Kind::Call,
+            _ => Kind::Raw,
+        };
+        let by_id =
+            Event { item_id: item.get("id").and_then(Value::as_str).map(ToOwned::to_owned), ..Event::at(event) };
+        let at = match self.find(&by_id, kind) {
+            Some(at) => at,
+            None => self.begin(&by_id, &item, told)?,
+        };
+        self.fill(at, kind, item, told);
+        Ok(())
+    }
+
+    /// What a whole item says beyond what came in pieces.
+    fn fill(&mut self, at: At, kind: Kind, item: Value, told: &mut Told) {
+        match kind {
+            Kind::Text => {
+                if self.draft.is_blank(at) {
+                    for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
+                        self.refused |= text_of(part, "type") == "refusal";
+                        self.draft.text_at(at, text_of(part, "text"), told);
+                        self.draft.text_at(at, text_of(part, "refusal"), told);
+                    }
+                }
+                if let Some((phase, with)) =
+                    item.get(PHASE).filter(|phase| phase.is_string()).zip(self.draft.with_at(at))
+                {
+                    with.insert(PHASE.into(), phase.clone());
+                }
+            }
+            Kind::Call => {
+                self.draft.name_at(at, text_of(&item, "name"), told);
+                self.draft.whole_arguments_at(at, text_of(&item, "arguments"), told);
+            }
+            Kind::Raw => {
+                // Reasoning that is not encrypted is only a reference to what was never stored.
+                let is_lost = text_of(&item, "type") == "reasoning"
+                    && !item.get("encrypted_content").is_some_and(Value::is_string);
+                if let Some(raw) = self.draft.raw_at(at).filter(|_| !is_lost) {
+                    *raw = item;
+                }
+            }
+        }
+    }
+
+    /// The response as a whole: at the end of a stream, or all that there is.
+    fn over(&mut self, mut response: Value, told: &mut Told) -> Result<(), Trouble> {
+        if let Some(account) =
+            response.get("error").filter(|error| error.is_object()).and_then(|_| Account::read(&response))
+        {
+            return Err(Trouble::Said(account));
+        }
+        if self.draft.is_empty()
+            && let Some(Value::Array(items)) = response.get_mut("output").map(Value::take)
+        {
+            for item in items {
+                self.thought(&item, told);
+                let event = Event::of(item);
+                self.done(&event, told)?;
+            }
+        }
+        let reason = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
+        self.draft.stop = Some(match (text_of(&response, "status"), reason) {
+            ("incomplete", Some("max_output_tokens")) => Stop::Length,
+            ("incomplete", Some("content_filter")) => Stop::Refusal,
+            ("incomplete" | "failed" | "cancelled", reason) => {
+                Stop::Other(failure::quote(reason.unwrap_or(text_of(&response, "status")), None))
+            }
+            _ => Stop::End,
+        });
+        let usage = response.get_mut("usage").map(Value::take).and_then(|usage| serde_json::from_value(usage).ok());
+        if let Some(HeardUsage {
+            input_tokens,
+            output_tokens,
+            input_tokens_details: read,
+            output_tokens_details: made,
+        }) = usage
+        {
+            let usage = &mut self.draft.usage;
+            (usage.input, usage.output) = (input_tokens, output_tokens);
+            let read = read.unwrap_or_default();
+            usage.cached_read = read.cached_tokens.unwrap_or_default();
+            usage.cache_write = read.cache_write_tokens.unwrap_or_default();
+            usage.reasoning = made.and_then(|made| made.reasoning_tokens).unwrap_or_default();
+            told.push_back(Delta::Usage(*usage));
+        }
+        self.ended = true;
+        Ok(())
+    }
+
+    /// What a whole item tells of the model's thinking.
+    fn thought(&self, item: &Value, told: &mut Told) {
+        let parts = item.get("summary").and_then(Value::as_array).into_iter().flatten();
+        let texts: Vec<_> = parts.map(|part| text_of(part, "text")).filter(|text| !text.is_empty()).collect();
+        if text_of(item, "type") == "reasoning" && !texts.is_empty() {
+            told.push_back(Delta::Thinking(texts.join("\n\n")));
+        }
+    }
+}
+
+impl Event {
+    /// An event about a whole item that came without one.
+    fn of(item: Value) -> Self {
+        Self { item: Some(item), ..Self::blank() }
+    }
+
+    /// An event at the same place.
+    fn at(other: &Self) -> Self {
+        Self { output_index: other.output_index, ..Self::blank() }
+    }
+
+    fn blank() -> Self {
+        Self {
+            kind: String::new(),
+            output_index: None,
+            item_id: None,
+            summary_index: None,
+            delta: None,
+            arguments: None,
+            item: None,
+            response: None,
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The providers that Toolrack knows by name, and the models whose size and price it knows.
+
+use std::{fmt, str::FromStr};
+
+use toolrack_host::text;
+
+use super::{
+    Wire,
+    settings::{Key, ModelSettings},
+};
+
+mod models;
+
+pub use models::{KNOWN_SINCE, KnownModel};
+
+/// A provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Provider {
+    /// What people call it.
+    pub name: &'static str,
+    /// How it is spoken to, unless somebody wants it otherwise.
+    pub wire: Wire,
+    /// Where it is.
+    pub base_url: &'static str,
+    /// The variable that usually holds its key; `None` where no key is needed.
+    pub key_variable: Option<&'static str>,
+    /// The model to take where none is named; `None` where that depends on what is installed.
+    pub default_model: Option<&'static str>,
+}
+
+const fn provider(name: &'static str, wire: Wire, base_url: &'static str) -> Provider {
+    Provider { name, wire, base_url, key_variable: None, default_model: None }
+}
+
+impl Provider {
+    const fn with(self, key_variable: &'static str, default_model: Option<&'static str>) -> Self {
+        Self { key_variable: Some(key_variable), default_model, ..self }
+    }
+
+    /// The provider of this name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<&'static Self> {
+        PROVIDERS.iter().find(|provider| provider.name == name)
+    }
+
+    /// Whether it runs on the machine of whoever asks.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.base_url.starts_with("http://127.0.0.1")
+    }
+}
+
+/// All of them. Those whose keys are looked for come first, in the order in which they are looked for.
+pub const PROVIDERS: [Provider; 11] = [
+    provider("anthropic", Wire::Anthropic, "https://api.anthropic.com")
+        .with("ANTHROPIC_API_KEY", Some("claude-sonnet-5-5")),
+    provider("openai", Wire::OpenAiResponses, "https://api.openai.com/v1").with("OPENAI_API_KEY", Some("gpt-6.1-sol")),
+    provider("deepseek", Wire::OpenAiChat, "https://api.deepseek.com/v1")
+        .with("DEEPSEEK_API_KEY", Some("deepseek-flash")),
+    provider("gemini", Wire::Gemini, "https://generativelanguage.googleapis.com/v1beta")
+        .with("GEMINI_API_KEY", Some("gemini-flash-latest")),
+    provider("openrouter", Wire::OpenAiChat, "https://openrouter.ai/api/v1").with("OPENROUTER_API_KEY", None),
+    provider("mistral", Wire::OpenAiChat, "https://api.mistral.ai/v1")
+        .with("MISTRAL_API_KEY", Some("mistral-medium-latest")),
+    provider("groq", Wire::OpenAiChat, "https://api.groq.com/openai/v1")
+        .with("GROQ_API_KEY", Some("openai/gpt-oss-120b")),
+    provider("xai", Wire::OpenAiChat, "https://api.x.ai/v1").with("XAI_API_KEY", Some("grok-4.7")),
+    provider("ollama", Wire::OpenAiChat, "http://127.0.0.1:11434/v1"),
+    provider("llamacpp", Wire::OpenAiChat, "http://127.0.0.1:8080/v1"),
+    provider("lmstudio", Wire::OpenAiChat, "http://127.0.0.1:1234/v1"),
+];
+
+/// The provider of an address that somebody gave: nothing is known of it but that it speaks the chat wire.
+pub const CUSTOM: &str = "custom";
+
+/// How servers of the chat wire differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Dialect {
+    /// The member that bounds an answer.
+    pub(super) max_tokens: &'static str,
+    /// `reasoning_content` and the like are sent back beside calls.
+    pub(super) echoes_reasoning: bool,
+    /// Usage at the end of a stream has to be asked for.
+    pub(super) stream_usage: bool,
+    /// Ids of calls have nine letters and digits.
+    pub(super) short_ids: bool,
+}
+
+/// The dialect of a provider; for one that is not known, the usual one.
+pub(super) fn dialect(provider: &str) -> Dialect {
+    let usual = Dialect { max_tokens: "max_tokens", echoes_reasoning: true, stream_usage: true, short_ids: false };
+    match provider {
+        "openai" => Dialect { max_tokens: "max_completion_tokens", ..usual },
+        // Refuses `reasoning_content` (422), and says what was used up without being asked.
+        "mistral" => Dialect { echoes_reasoning: false, stream_usage: false, short_ids: true, ..usual },
+        // Refuses members of a message that it does not know.
+        "groq" => Dialect { echoes_reasoning: false, ..usual },
+        _ => usual,
+    }
+}
+
+/// A model as people name it: `provider/name`. Only the first slash counts: `openrouter/anthropic/claude-opus-5` is
+/// OpenRouter's `anthropic/claude-opus-5`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Selector {
+    /// The provider, one of [`PROVIDERS`] or [`CUSTOM`].
+    pub provider: String,
+    /// The model's name, sent as it is.
+    pub model: String,
+}
+
+/// A text that selects no model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadSelector {
+    /// The part before the slash, or the whole if there is none, is no provider.
+    #[error("`{given}` names no provider; write provider/model with one of {}, {CUSTOM}", Names)]
+    UnknownProvider {
+        /// What was written, safe to print.
+        given: String,
+    },
+    /// Only a provider, and it has no usual model.
+    #[error("which model of {provider}? write {provider}/model")]
+    NoModel {
+        /// The provider.
+        provider: String,
+    },
+}
+
+struct Names;
+
+impl fmt::Display for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = PROVIDERS.iter().map(|provider| provider.name).collect();
+        f.write_str(&names.join(", "))
+    }
+}
+
+impl FromStr for Selector {
+    type Err = BadSelector;
+
+    fn from_str(given: &str) -> Result<Self, BadSelector> {
+        let given = given.trim();
+        let (provider, model) = given.split_once('/').unwrap_or((given, ""));
+        let known = Provider::find(provider);
+        if known.is_none() && provider != CUSTOM {
+            let given = text::for_line(&text::clip(given, 200)).into_owned();
+            return Err(BadSelector::UnknownProvider { given });
+        }
+        let model = match (model, known.and_then(|known| known.default_model)) {
+            ("", Some(usual)) => usual,
+            ("", None) => return Err(BadSelector::NoModel { provider: provider.to_owned() }),
+            (model, _) => model,
+        };
+        Ok(Self { provider: provider.to_owned(), model: model.to_owned() })
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}/{}", text::Safe(&self.provider), text::Safe(&self.model)))
+    }
+}
+
+impl Selector {
+    /// How this model is reached, with what the tables know. A `base_url` replaces the provider's own, and then the
+    /// wire of OpenAI is Chat: that is what others than OpenAI serve. A custom provider without one is an empty
+    /// address, which [`ModelSettings::connect`] refuses.
+    #[must_use]
+    pub fn settings(&self, base_url: Option<&str>, key: Option<Key>) -> ModelSettings {
+        let known = Provider::find(&self.provider);
+        let wire = match known.map_or(Wire::OpenAiChat, |known| known.wire) {
+            Wire::OpenAiResponses if base_url.is_some() => Wire::OpenAiChat,
+            wire => wire,
+        };
+        let url = base_url.or(known.map(|known| known.base_url)).unwrap_or_default();
+        let mut settings = ModelSettings::new(&self.provider, &self.model, wire, url);
+        settings.key = key;
+        settings.key_variable = known.and_then(|known| known.key_variable).map(ToOwned::to_owned);
+        if let Some(model) = KnownModel::find(&self.provider, &self.model) {
+            settings.context_tokens = Some(model.context_tokens);
+            // Prices are those of the provider itself.
+            settings.price = Some(model.price).filter(|_| base_url.is_none());
+            // Only Anthropic needs to be told, and a long answer is paid only if it is given.
+            settings.max_tokens = (wire == Wire::Anthropic).then_some(model.max_output.min(32_000));
+        }
+        settings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_slash_of_a_selector_counts() {
+        let selected = |text: &str| text.parse::<Selector>().map(|s| (s.provider, s.model)).map_err(|e| e.to_string());
+        let pair = |provider: &str, model: &str| Ok((provider.to_owned(), model.to_owned()));
+        assert_eq!(selected("openrouter/anthropic/claude-opus-5"), pair("openrouter", "anthropic/claude-opus-5"));
+        assert_eq!(selected(" ollama/qwen3:8b "), pair("ollama", "qwen3:8b"));
+        assert_eq!(selected("anthropic"), pair("anthropic", "claude-sonnet-5-5"));
+        assert_eq!(selected("custom/x"), pair("custom", "x"));
+        assert_eq!(selected("ollama"), Err("which model of ollama? write ollama/model".into()));
+        assert_eq!(selected("custom/"), Err("which model of custom? write custom/model".into()));
+        let unknown = selected("gpt\u{1b}-5").unwrap_err();
+        assert!(unknown.starts_with("`gpt\\u{1b}-5` names no provider; write provider/model with one of anthropic, "));
+    }
+
+    #[test]
+    fn an_address_of_ones_own_speaks_chat_unless_it_is_anthropics() {
+        let wire = |text: &str, url| text.parse::<Selector>().unwrap().settings(url, None).wire;
+        assert_eq!(wire("openai/gpt-6-sol", None), Wire::OpenAiResponses);
+        assert_eq!(wire("openai/gpt-6-sol", Some("http://127.0.0.1:9")), Wire::OpenAiChat);
+        assert_eq!(wire("custom/m", Some("http://127.0.0.1:9")), Wire::OpenAiChat);
+        assert_eq!(wire("anthropic/m", Some("http://127.0.0.1:9")), Wire::Anthropic);
+    }
+
+    #[test]
+    fn a_known_model_has_size_and_price_with_or_without_a_date() {
+        let settings = |text: &str, url| text.parse::<Selector>().unwrap().settings(url, None);
+        let known = settings("anthropic/claude-haiku-4-5-20251001", None);
+        assert_eq!((known.context_tokens, known.max_tokens), (Some(200_000), Some(32_000)));
+        let mut usage = crate::Usage::default();
+        (usage.input, usage.cached_read, usage.cache_write, usage.output) = (1_000_000, 500_000, 100_000, 10_000);
+        let cost = known.price.unwrap().of(&usage);
+        assert!((cost - (0.4 + 0.05 + 0.125 + 0.05)).abs() < 1e-9, "{cost}");
+        assert_eq!(settings("anthropic/claude-haiku-4-5", Some("http://127.0.0.1:9")).price, None, "whose price?");
+        assert_eq!(settings("openai/gpt-5-mini", None).price.unwrap().input, 0.25, "not that of gpt-5");
+        let unknown = settings("openai/gpt-5-turbo", None);
+        assert_eq!((unknown.context_tokens, unknown.price), (None, None));
+    }
+
+    #[test]
+    fn every_default_model_is_known() {
+        for provider in &PROVIDERS {
+            if let Some(model) = provider.default_model {
+                assert!(KnownModel::find(provider.name, model).is_some(), "{}/{model}", provider.name);
+            }
+            assert!(provider.base_url.parse::<url::Url>().is_ok());
+            assert_eq!(provider.key_variable.is_none(), provider.is_local(), "{}", provider.name);
+        }
+    }
+}

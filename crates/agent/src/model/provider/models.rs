@@ -1,0 +1,119 @@
+//! Sizes and prices of models, as their providers published them.
+//!
+//! A flat table, to be replaced whole: a model that is missing here works all the same, without a budget in tokens or in
+//! money. Prices are list prices of the standard tier, short contexts, caches of five minutes.
+
+use crate::model::settings::Price;
+
+/// The day the table was taken: the catalogue that rig-core 0.44.0 carries, which comes from models.dev.
+pub const KNOWN_SINCE: &str = "2026-10-07";
+
+/// What is known of a model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct KnownModel {
+    /// Its provider.
+    pub provider: &'static str,
+    /// Its name; models that begin so and go on with a date are the same.
+    pub name: &'static str,
+    /// How many tokens fit, input and output together.
+    pub context_tokens: u64,
+    /// The most tokens of one answer.
+    pub max_output: u32,
+    /// What it costs.
+    pub price: Price,
+}
+
+impl KnownModel {
+    /// What is known of a provider's model: by its name, with or without a date behind it.
+    #[must_use]
+    pub fn find(provider: &str, model: &str) -> Option<&'static Self> {
+        let is_date = |rest: &str| {
+            rest.strip_prefix(['-', '@'])
+                .is_some_and(|date| date.len() >= 4 && date.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'))
+        };
+        let of_provider = || KNOWN.iter().filter(|known| known.provider == provider);
+        of_provider()
+            .find(|known| known.name == model)
+            .or_else(|| of_provider().find(|known| model.strip_prefix(known.name).is_some_and(is_date)))
+    }
+}
+
+/// Dollars for a million tokens: input, output, read from the cache, written into it.
+const fn known(
+    provider: &'static str,
+    name: &'static str,
+    context_tokens: u64,
+    max_output: u32,
+    [input, output, cached_read, cache_write]: [f64; 4],
+) -> KnownModel {
+    let price = Price { input, output, cached_read, cache_write };
+    KnownModel { provider, name, context_tokens, max_output, price }
+}
+
+#[rustfmt::skip]
+const KNOWN: &[KnownModel] = &[
+    known("anthropic", "claude-fable-5-1", 1_000_000, 128_000, [10.0, 50.0, 0.25, 12.5]),
+    known("anthropic", "claude-fable-5", 1_000_000, 128_000, [10.0, 50.0, 1.0, 12.5]),
+    known("anthropic", "claude-haiku-4-5", 200_000, 64_000, [1.0, 5.0, 0.1, 1.25]),
+    known("anthropic", "claude-opus-4-5", 200_000, 64_000, [5.0, 25.0, 0.5, 6.25]),
+    known("anthropic", "claude-opus-4-6", 1_000_000, 128_000, [5.0, 25.0, 0.5, 6.25]),
+    known("anthropic", "claude-opus-4-7", 1_000_000, 128_000, [5.0, 25.0, 0.5, 6.25]),
+    known("anthropic", "claude-opus-4-8", 1_000_000, 128_000, [5.0, 25.0, 0.5, 6.25]),
+    known("anthropic", "claude-opus-5-5", 1_000_000, 128_000, [4.0, 20.0, 0.2, 5.0]),
+    known("anthropic", "claude-opus-5", 1_000_000, 128_000, [5.0, 25.0, 0.5, 6.25]),
+    known("anthropic", "claude-sonnet-4-5", 1_000_000, 64_000, [3.0, 15.0, 0.3, 3.75]),
+    known("anthropic", "claude-sonnet-4-6", 1_000_000, 128_000, [3.0, 15.0, 0.3, 3.75]),
+    known("anthropic", "claude-sonnet-5-5", 1_000_000, 128_000, [2.0, 10.0, 0.2, 2.5]),
+    known("anthropic", "claude-sonnet-5", 1_000_000, 128_000, [2.0, 10.0, 0.2, 2.5]),
+    known("openai", "gpt-4.1", 1_047_576, 32_768, [2.0, 8.0, 0.5, 2.0]),
+    known("openai", "gpt-4.1-mini", 1_047_576, 32_768, [0.4, 1.6, 0.1, 0.4]),
+    known("openai", "gpt-4o", 128_000, 16_384, [2.5, 10.0, 1.25, 2.5]),
+    known("openai", "gpt-4o-mini", 128_000, 16_384, [0.15, 0.6, 0.075, 0.15]),
+    known("openai", "gpt-5", 400_000, 128_000, [1.25, 10.0, 0.125, 1.25]),
+    known("openai", "gpt-5-mini", 400_000, 128_000, [0.25, 2.0, 0.025, 0.25]),
+    known("openai", "gpt-5-nano", 400_000, 128_000, [0.05, 0.4, 0.005, 0.05]),
+    known("openai", "gpt-5.1", 400_000, 128_000, [1.25, 10.0, 0.125, 1.25]),
+    known("openai", "gpt-5.2", 400_000, 128_000, [1.75, 14.0, 0.175, 1.75]),
+    known("openai", "gpt-5.3-codex", 400_000, 128_000, [1.75, 14.0, 0.175, 1.75]),
+    known("openai", "gpt-5.4", 1_050_000, 128_000, [2.5, 15.0, 0.25, 2.5]),
+    known("openai", "gpt-5.4-mini", 400_000, 128_000, [0.75, 4.5, 0.075, 0.75]),
+    known("openai", "gpt-5.4-nano", 400_000, 128_000, [0.2, 1.25, 0.02, 0.2]),
+    known("openai", "gpt-5.5", 1_050_000, 128_000, [5.0, 30.0, 0.5, 5.0]),
+    known("openai", "gpt-5.6", 1_050_000, 128_000, [4.0, 20.0, 0.4, 5.0]),
+    known("openai", "gpt-5.6-luna", 1_050_000, 128_000, [0.2, 1.2, 0.02, 0.25]),
+    known("openai", "gpt-5.6-sol", 1_050_000, 128_000, [4.0, 20.0, 0.4, 5.0]),
+    known("openai", "gpt-5.6-terra", 1_050_000, 128_000, [2.0, 12.0, 0.2, 2.5]),
+    known("openai", "gpt-6-astra", 1_050_000, 128_000, [10.0, 50.0, 1.0, 12.5]),
+    known("openai", "gpt-6-luna", 1_050_000, 128_000, [0.1, 0.5, 0.01, 0.125]),
+    known("openai", "gpt-6-sol", 1_050_000, 128_000, [2.0, 10.0, 0.2, 2.5]),
+    known("openai", "gpt-6.1-sol", 1_050_000, 128_000, [2.0, 10.0, 0.1, 2.5]),
+    known("openai", "o3", 200_000, 100_000, [2.0, 8.0, 0.5, 2.0]),
+    known("deepseek", "deepseek-flash", 1_000_000, 393_216, [0.15, 0.6, 0.003, 0.15]),
+    known("deepseek", "deepseek-v4-flash", 1_000_000, 393_216, [0.15, 0.6, 0.003, 0.15]),
+    known("deepseek", "deepseek-v4-pro", 1_000_000, 393_216, [0.66, 1.98, 0.022, 0.66]),
+    known("gemini", "gemini-2.5-flash", 1_048_576, 65_536, [0.3, 2.5, 0.03, 0.3]),
+    known("gemini", "gemini-2.5-flash-lite", 1_048_576, 65_536, [0.1, 0.4, 0.01, 0.1]),
+    known("gemini", "gemini-2.5-pro", 1_048_576, 65_536, [1.25, 10.0, 0.125, 1.25]),
+    known("gemini", "gemini-3-flash-preview", 1_048_576, 65_536, [0.5, 3.0, 0.05, 0.5]),
+    known("gemini", "gemini-3.1-flash-lite", 1_048_576, 65_536, [0.25, 1.5, 0.025, 0.25]),
+    known("gemini", "gemini-3.1-pro-preview", 1_048_576, 65_536, [2.0, 12.0, 0.2, 2.0]),
+    known("gemini", "gemini-3.5-flash", 1_048_576, 65_536, [1.5, 9.0, 0.15, 1.5]),
+    known("gemini", "gemini-3.5-flash-lite", 1_048_576, 65_536, [0.3, 2.5, 0.03, 0.3]),
+    known("gemini", "gemini-3.6-flash", 1_048_576, 65_536, [0.75, 3.75, 0.075, 0.75]),
+    known("gemini", "gemini-3.7-flash", 1_048_576, 65_536, [0.75, 3.75, 0.075, 0.75]),
+    known("gemini", "gemini-3.8-flash", 1_048_576, 65_536, [0.75, 3.75, 0.075, 0.75]),
+    known("gemini", "gemini-flash-latest", 1_048_576, 65_536, [0.75, 3.75, 0.075, 0.75]),
+    known("gemini", "gemini-flash-lite-latest", 1_048_576, 65_536, [0.3, 2.5, 0.03, 0.3]),
+    known("groq", "openai/gpt-oss-120b", 131_072, 65_536, [0.15, 0.6, 0.075, 0.15]),
+    known("groq", "openai/gpt-oss-20b", 131_072, 65_536, [0.075, 0.3, 0.0375, 0.075]),
+    known("groq", "llama-3.3-70b-versatile", 131_072, 32_768, [0.59, 0.79, 0.59, 0.59]),
+    known("mistral", "codestral-latest", 256_000, 4_096, [0.3, 0.9, 0.03, 0.3]),
+    known("mistral", "mistral-large-latest", 262_144, 262_144, [0.5, 1.5, 0.05, 0.5]),
+    known("mistral", "mistral-medium-latest", 262_144, 262_144, [1.5, 7.5, 0.15, 1.5]),
+    known("mistral", "mistral-small-latest", 256_000, 256_000, [0.15, 0.6, 0.015, 0.15]),
+    known("xai", "grok-4.3", 1_000_000, 30_000, [1.25, 2.5, 0.2, 1.25]),
+    known("xai", "grok-4.5", 500_000, 500_000, [2.0, 6.0, 0.3, 2.0]),
+    known("xai", "grok-4.6", 500_000, 500_000, [2.0, 6.0, 0.5, 2.0]),
+    known("xai", "grok-4.7", 500_000, 500_000, [2.0, 6.0, 0.5, 2.0]),
+];

@@ -1,0 +1,315 @@
+//! A model that says what it was told to say: `mock`, for tests and for scripts without a network. Never a default.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream, stream::BoxStream};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use toolrack_host::ToolBlock;
+
+use super::{Delta, Model, ModelError, ModelErrorKind, Reply, Request, Usage, Wire};
+use crate::message::{Message, Role, ToolCallData};
+
+/// A model that answers request after request from a script, and fails when the script is over.
+///
+/// ```
+/// use toolrack_agent::{Message, Model as _, Request, Role, model::Scripted};
+///
+/// # futures::executor::block_on(async {
+/// let model = Scripted::new().with_tool_call_response("clock__now", serde_json::json!({})).say("It is noon.");
+/// let mut messages = vec![Message::new(Role::User, "What time is it?")];
+/// messages.push(model.complete(Request::new(&messages)).await?.message);
+/// messages.push(Message::tool_result(messages[1].calls()[0].id.clone(), "12:00"));
+/// assert_eq!(model.complete(Request::new(&messages)).await?.message.content, "It is noon.");
+/// # Ok::<_, toolrack_agent::ModelError>(()) }).unwrap();
+/// ```
+pub struct Scripted {
+    name: String,
+    wire: Wire,
+    context_tokens: Option<u64>,
+    script: Mutex<VecDeque<Step>>,
+    asked: Option<Mutex<Vec<AskedModel>>>,
+}
+
+/// What a scripted model was asked.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct AskedModel {
+    /// The conversation.
+    pub messages: Vec<Message>,
+    /// The tools, if there were any.
+    pub tools: Option<ToolBlock>,
+    /// What stood before the conversation.
+    pub system: Option<String>,
+}
+
+enum Step {
+    Reply(Box<Reply>),
+    /// After what was said in front of it, if anything.
+    Fail(Option<Box<Reply>>, ModelErrorKind),
+    Hang,
+}
+
+/// A script that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the script for the mock cannot be read: {source}; write a list such as [{{\"text\": \"hello\"}}]")]
+#[non_exhaustive]
+pub struct BadScript {
+    #[source]
+    source: serde_json::Error,
+}
+
+/// An answer in a written script.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    text: String,
+    #[serde(default)]
+    tool_calls: Vec<WrittenCall>,
+    #[serde(default)]
+    usage: Usage,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenCall {
+    name: String,
+    #[serde(default)]
+    input: Map<String, Value>,
+}
+
+impl Default for Scripted {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scripted").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Scripted {
+    /// A model with an empty script, called `mock/script`.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            name: "mock/script".into(),
+            wire: Wire::OpenAiChat,
+            context_tokens: None,
+            script: Mutex::default(),
+            asked: None,
+        }
+    }
+
+    /// A script that somebody wrote: a JSON list of answers, each with `text`, `tool_calls` (`name` and `input`) and
+    /// `usage`, all of them optional.
+    ///
+    /// # Errors
+    /// [`BadScript`] if it is something else.
+    pub fn from_json(script: &str) -> Result<Self, BadScript> {
+        let written: Vec<Written> = serde_json::from_str(script).map_err(|source| BadScript { source })?;
+        Ok(written.into_iter().fold(Self::new(), |model, answer| {
+            let calls =
+                answer.tool_calls.into_iter().map(|call| ToolCallData::new("", call.name, call.input)).collect();
+            let mut reply = Reply::new(Message::new(Role::Assistant, answer.text).with_tool_calls(calls));
+            reply.usage = answer.usage;
+            model.reply(reply)
+        }))
+    }
+
+    /// The next answer. Calls without an id get one.
+    #[must_use]
+    pub fn reply(self, reply: Reply) -> Self {
+        self.step(Step::Reply(Box::new(reply)))
+    }
+
+    /// The next answer: this text.
+    #[must_use]
+    pub fn say(self, text: impl Into<String>) -> Self {
+        self.reply(Reply::new(Message::new(Role::Assistant, text)))
+    }
+
+    /// The next answer: one call.
+    #[must_use]
+    pub fn with_tool_call_response(self, name: impl Into<String>, input: Value) -> Self {
+        let call = ToolCallData::from_text("", name, &input.to_string());
+        self.reply(Reply::new(Message::new(Role::Assistant, "").with_tool_calls(vec![call])))
+    }
+
+    /// The next answer is an error.
+    #[must_use]
+    pub fn fail(self, kind: ModelErrorKind) -> Self {
+        self.step(Step::Fail(None, kind))
+    }
+
+    /// The next answer begins with this text and breaks with an error.
+    #[must_use]
+    pub fn say_and_fail(self, text: impl Into<String>, kind: ModelErrorKind) -> Self {
+        self.step(Step::Fail(Some(Box::new(Reply::new(Message::new(Role::Assistant, text)))), kind))
+    }
+
+    /// The next answer never comes.
+    #[must_use]
+    pub fn hang(self) -> Self {
+        self.step(Step::Hang)
+    }
+
+    /// What it says that fits into it.
+    #[must_use]
+    pub fn context_tokens(self, tokens: u64) -> Self {
+        Self { context_tokens: Some(tokens), ..self }
+    }
+
+    /// What it says that it speaks.
+    #[must_use]
+    pub fn wire(self, wire: Wire) -> Self {
+        Self { wire, ..self }
+    }
+
+    /// It remembers what it is asked, for [`asked`](Self::asked).
+    #[must_use]
+    pub fn recording(self) -> Self {
+        Self { asked: Some(Mutex::default()), ..self }
+    }
+
+    /// What it was asked since, if it is [`recording`](Self::recording).
+    #[must_use]
+    pub fn asked(&self) -> Vec<AskedModel> {
+        self.asked.as_ref().map(|asked| locked(asked).clone()).unwrap_or_default()
+    }
+
+    fn step(self, step: Step) -> Self {
+        locked(&self.script).push_back(step);
+        self
+    }
+
+    /// The next step of the script, its calls with ids.
+    fn next(&self, request: &Request<'_>) -> Result<Step, ModelError> {
+        if let Some(asked) = &self.asked {
+            locked(asked).push(AskedModel {
+                messages: request.messages.to_vec(),
+                tools: request.tools.cloned(),
+                system: request.system.map(ToOwned::to_owned),
+            });
+        }
+        let mut step = locked(&self.script)
+            .pop_front()
+            .ok_or_else(|| self.error(ModelErrorKind::Settings { why: "the script has no further answer".into() }))?;
+        if let Step::Reply(reply) = &mut step {
+            let calls = reply.message.tool_calls.iter_mut().flatten();
+            for (number, call) in calls.enumerate().filter(|(_, call)| call.id.is_empty()) {
+                call.id = format!("call_{}_{number}", request.messages.len());
+            }
+        }
+        Ok(step)
+    }
+
+    fn error(&self, kind: ModelErrorKind) -> ModelError {
+        ModelError { model: self.name.clone(), attempts: 1, kind, source: None }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An answer as it would be streamed: the text word by word, the calls one after the other.
+fn deltas(reply: &Reply) -> Vec<Delta> {
+    let words = reply.message.content.split_inclusive(' ').map(|word| Delta::Text(word.to_owned()));
+    let calls = reply.message.calls().iter().enumerate().flat_map(|(index, call)| {
+        let fragment = call.raw_arguments.clone().unwrap_or_else(|| call.input.to_string());
+        let (id, name) = (call.id.clone(), call.name.clone());
+        [Delta::ToolCallBegin { index, id, name }, Delta::ToolCallArguments { index, fragment }]
+    });
+    words.chain(calls).collect()
+}
+
+impl Model for Scripted {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn wire(&self) -> Wire {
+        self.wire
+    }
+
+    fn context_tokens(&self) -> Option<u64> {
+        self.context_tokens
+    }
+
+    fn complete(&self, request: Request<'_>) -> BoxFuture<'static, Result<Reply, ModelError>> {
+        match self.next(&request) {
+            Ok(Step::Reply(reply)) => futures::future::ready(Ok(*reply)).boxed(),
+            Ok(Step::Fail(_, kind)) => futures::future::ready(Err(self.error(kind))).boxed(),
+            Ok(Step::Hang) => futures::future::pending().boxed(),
+            Err(error) => futures::future::ready(Err(error)).boxed(),
+        }
+    }
+
+    fn stream(&self, request: Request<'_>) -> BoxStream<'static, Result<Delta, ModelError>> {
+        match self.next(&request) {
+            Ok(Step::Reply(reply)) => {
+                let told = deltas(&reply).into_iter().chain([Delta::Usage(reply.usage), Delta::Done(reply)]);
+                stream::iter(told.map(Ok).collect::<Vec<_>>()).boxed()
+            }
+            Ok(Step::Fail(begun, kind)) => {
+                let told = begun.iter().flat_map(|reply| deltas(reply)).map(Ok).collect::<Vec<_>>();
+                stream::iter(told.into_iter().chain([Err(self.error(kind))])).boxed()
+            }
+            Ok(Step::Hang) => stream::pending().boxed(),
+            Err(error) => stream::iter([Err(error)]).boxed(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{StreamExt as _, executor::block_on};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_written_script_is_played_and_then_over() {
+        let model = Scripted::from_json(
+            r#"[{"tool_calls": [{"name": "a"}, {"name": "b", "input": {"x": 1}}], "usage": {"input": 7}}, {"text": "two words"}]"#,
+        );
+        let model = model.unwrap().recording();
+        let messages = [Message::new(Role::User, "hello")];
+        let reply = block_on(model.complete(Request::new(&messages))).unwrap();
+        let calls: Vec<_> =
+            reply.message.calls().iter().map(|call| (call.id.as_str(), call.input.to_string())).collect();
+        assert_eq!(calls, [("call_1_0", "{}".to_owned()), ("call_1_1", json!({"x": 1}).to_string())]);
+        assert_eq!(reply.usage.input, 7);
+        let told: Vec<_> = block_on(model.stream(Request::new(&messages)).collect());
+        assert!(matches!(&told[..2], [Ok(Delta::Text(one)), Ok(Delta::Text(two))] if one == "two " && two == "words"));
+        assert!(matches!(told.last(), Some(Ok(Delta::Done(reply))) if reply.message.content == "two words"));
+        let error = block_on(model.complete(Request::new(&messages))).unwrap_err();
+        assert_eq!(error.to_string(), "mock/script: the script has no further answer");
+        assert_eq!(model.asked().len(), 3);
+        assert_eq!(model.asked()[0].messages, messages);
+    }
+
+    #[test]
+    fn a_script_that_is_none_says_so() {
+        let error = Scripted::from_json(r#"{"text": "x"}"#).unwrap_err().to_string();
+        assert!(error.contains(r#"write a list such as [{"text": "hello"}]"#), "{error}");
+        assert!(Scripted::from_json(r#"[{"txet": "x"}]"#).is_err());
+    }
+
+    #[test]
+    fn an_answer_can_break_in_its_middle() {
+        let broken = ModelErrorKind::Cut { why: "as scripted".into() };
+        let model = Scripted::new().say_and_fail("half an", broken.clone());
+        let told: Vec<_> = block_on(model.stream(Request::new(&[])).collect());
+        assert_eq!(told.len(), 3);
+        assert!(matches!(&told[2], Err(error) if error.kind == broken));
+    }
+}

@@ -1,0 +1,198 @@
+//! What it takes to reach a model, as plain data.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use serde_json::{Map, Value};
+use toolrack_host::text;
+
+use super::{Model, Usage, Wire, error::ModelError, error::ModelErrorKind, online, provider};
+
+/// A key. Never printed, not even by `{:?}`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key(String);
+
+impl Key {
+    /// Spaces and line ends around it are no part of it.
+    pub fn new(key: impl AsRef<str>) -> Self {
+        Self(key.as_ref().trim().to_owned())
+    }
+
+    pub(super) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+/// Every bound of a request. An error names the one that was reached by the name of its setting.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Bounds {
+    /// `connect_timeout`: for the connection itself; 10 s.
+    pub connect: Duration,
+    /// `first_token_timeout`: silence before the first word of an answer; 120 s, for local servers load their model and
+    /// read the whole prompt first, or 300 s where a thinking model says nothing (see [`Bounds::of`]).
+    pub first_token: Duration,
+    /// `silence_timeout`: silence after that; 30 s, or 300 s where a thinking model says nothing.
+    pub silence: Duration,
+    /// `total_timeout`: for everything, tries and waits included; 10 minutes.
+    pub total: Duration,
+    /// `max_response_bytes`: of one answer on the wire; 32 MiB.
+    pub response_bytes: usize,
+    /// `retries`: further tries after the first; 4.
+    pub retries: u32,
+    /// The wait before the second try, doubled with each further one; 500 ms.
+    pub first_pause: Duration,
+    /// `max_retry_wait`: who asks to wait longer than this is not asked again; 60 s.
+    pub longest_pause: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            first_token: Duration::from_secs(120),
+            silence: Duration::from_secs(30),
+            total: Duration::from_secs(600),
+            response_bytes: 32 * 1024 * 1024,
+            retries: 4,
+            first_pause: Duration::from_millis(500),
+            longest_pause: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Bounds {
+    /// The defaults for a wire. Anthropic pings, and the servers of the chat wire send comments or think aloud; OpenAI's
+    /// Responses and Gemini are silent while a model thinks, which takes minutes.
+    #[must_use]
+    pub fn of(wire: Wire) -> Self {
+        let usual = Self::default();
+        match wire {
+            Wire::Anthropic | Wire::OpenAiChat => usual,
+            Wire::OpenAiResponses | Wire::Gemini => {
+                let thinking = Duration::from_secs(300);
+                Self { first_token: thinking, silence: thinking, ..usual }
+            }
+        }
+    }
+}
+
+/// What a million tokens cost, in US dollars.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Price {
+    /// Input that is neither read from nor written into a cache.
+    pub input: f64,
+    /// Output, thinking included.
+    pub output: f64,
+    /// Input read from a cache.
+    pub cached_read: f64,
+    /// Input written into a cache.
+    pub cache_write: f64,
+}
+
+impl Price {
+    /// Prices without a discount for cached input.
+    #[must_use]
+    pub const fn flat(input: f64, output: f64) -> Self {
+        Self { input, output, cached_read: input, cache_write: input }
+    }
+
+    /// What this usage costs, in US dollars.
+    #[must_use]
+    pub fn of(&self, usage: &Usage) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "nobody has 2^53 tokens")]
+        let cost = |tokens: u64, price: f64| tokens as f64 * price / 1_000_000.0;
+        let plain = usage.input.saturating_sub(usage.cached_read).saturating_sub(usage.cache_write);
+        cost(plain, self.input)
+            + cost(usage.output, self.output)
+            + cost(usage.cached_read, self.cached_read)
+            + cost(usage.cache_write, self.cache_write)
+    }
+}
+
+/// How a model is reached. Made by [`provider::Selector::settings`] from the table of providers, changed at will,
+/// and used by [`connect`](Self::connect). Prints neither its address nor its headers, which may hold secrets.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ModelSettings {
+    /// The provider, as people call it: the part of [`Model::name`] before the slash.
+    pub provider: String,
+    /// The model's name, sent as it is.
+    pub model: String,
+    /// How it is spoken to.
+    pub wire: Wire,
+    /// Where. Without a path, the usual one (`/v1`, for Gemini `/v1beta`) is added.
+    pub base_url: String,
+    /// The key; local servers need none.
+    pub key: Option<Key>,
+    /// The name of the variable that usually holds the key, for advice.
+    pub key_variable: Option<String>,
+    /// Further headers. Their values are never printed.
+    pub headers: Vec<(String, Key)>,
+    /// How many tokens fit, input and output together.
+    pub context_tokens: Option<u64>,
+    /// The most tokens of an answer, if a request does not say.
+    pub max_tokens: Option<u32>,
+    /// What it costs.
+    pub price: Option<Price>,
+    /// Members for the body of every request; see [`Request::extra_body`](super::Request::extra_body).
+    pub extra_body: Map<String, Value>,
+    /// Whether to mark the conversation for the provider's cache, where that has to be asked for (Anthropic). On.
+    pub prompt_cache: bool,
+    /// Every bound.
+    pub bounds: Bounds,
+}
+
+impl fmt::Debug for ModelSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ModelSettings").field("name", &self.name()).field("wire", &self.wire).finish_non_exhaustive()
+    }
+}
+
+impl ModelSettings {
+    /// A model at an address, and nothing known of it.
+    pub fn new(provider: impl Into<String>, model: impl Into<String>, wire: Wire, base_url: impl Into<String>) -> Self {
+        Self {
+            provider: provider.into(),
+            model: model.into(),
+            wire,
+            base_url: base_url.into(),
+            key: None,
+            key_variable: None,
+            headers: Vec::new(),
+            context_tokens: None,
+            max_tokens: None,
+            price: None,
+            extra_body: Map::new(),
+            prompt_cache: true,
+            bounds: Bounds::of(wire),
+        }
+    }
+
+    /// `provider/name`, safe to print.
+    #[must_use]
+    pub fn name(&self) -> String {
+        text::for_line(&text::clip(&format!("{}/{}", self.provider, self.model), 200)).into_owned()
+    }
+
+    /// A model to talk to. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`ModelErrorKind::Settings`] if there is no key where one is needed, or the address is none.
+    pub fn connect(self) -> Result<Arc<dyn Model>, ModelError> {
+        let name = self.name();
+        let dialect = provider::dialect(&self.provider);
+        online::connect(self, dialect).map_err(|why| ModelError {
+            model: name,
+            attempts: 0,
+            kind: ModelErrorKind::Settings { why },
+            source: None,
+        })
+    }
+}

@@ -1,0 +1,297 @@
+//! HTTP to a model's provider: one POST, tried again only while nothing of the answer has come, and read under bounds.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use rand::Rng;
+use reqwest::{Client, Response, redirect};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use url::{Host, Url};
+
+use super::{
+    error::{ModelError, ModelErrorKind},
+    failure::{self, Words},
+    settings::{Bounds, Key},
+};
+
+/// Of the body of an error, this much is read, for so long.
+const ERROR_BODY: usize = 64 * 1024;
+const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
+const BEGINNING: &str = "the beginning of the answer";
+/// The longest wait between two tries that nobody asked for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+/// For the end of a body, when its answer has ended.
+const DRAIN_TIME: Duration = Duration::from_millis(50);
+
+/// Says of a provider's error what it means: status, headers, body.
+pub(super) type Judge = fn(&Words<'_>) -> ModelErrorKind;
+
+/// The way to one model.
+#[derive(Debug)]
+pub(super) struct Transport {
+    pub(super) client: Client,
+    /// `provider/name`, safe to print.
+    pub(super) model: String,
+    pub(super) headers: HeaderMap,
+    pub(super) key: Option<Key>,
+    pub(super) bounds: Bounds,
+    /// What to do about a refused key.
+    pub(super) key_advice: String,
+}
+
+/// A client for models: no redirects, which would carry the key elsewhere. To this machine no proxy, which would see every
+/// prompt, and a new connection each time: it costs nothing, and llama.cpp closes used ones just when they are taken.
+pub(super) fn client(connect: Duration, base: &Url) -> Result<Client, String> {
+    let is_here = match base.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    let builder = if is_here { Client::builder().no_proxy().pool_max_idle_per_host(0) } else { Client::builder() };
+    builder
+        .connect_timeout(connect)
+        .redirect(redirect::Policy::none())
+        .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")))
+        .tcp_nodelay(true)
+        .tcp_keepalive(Duration::from_secs(30))
+        // A compressed stream comes in lumps.
+        .no_gzip()
+        .build()
+        .map_err(|error| format!("no HTTP client: {error}"))
+}
+
+/// A header that is never printed.
+pub(super) fn secret_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let safe = || toolrack_host::text::for_log(name).into_owned();
+    let name = HeaderName::try_from(name).map_err(|_| format!("`{}` is no name of a header", safe()))?;
+    let mut value = HeaderValue::try_from(value)
+        .map_err(|_| format!("the value for the header `{name}` has forbidden characters"))?;
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+/// A try that failed.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) kind: ModelErrorKind,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    /// The same request may succeed later.
+    may_retry: bool,
+}
+
+impl From<ModelErrorKind> for Failed {
+    fn from(kind: ModelErrorKind) -> Self {
+        Self { kind, source: None, may_retry: false }
+    }
+}
+
+impl Failed {
+    /// Tells it of this model.
+    pub(super) fn of(self, transport: &Transport, attempts: u32) -> ModelError {
+        ModelError { model: transport.model.clone(), attempts, kind: self.kind, source: self.source }
+    }
+}
+
+/// One request, from the first try on.
+#[derive(Debug)]
+pub(super) struct Attempts {
+    pub(super) transport: Arc<Transport>,
+    url: Url,
+    body: Bytes,
+    judge: Judge,
+    /// When the whole must be over.
+    pub(super) until: Instant,
+    pub(super) made: u32,
+    /// To be waited before the next try.
+    pub(super) pause_before_next: Option<Duration>,
+}
+
+impl Attempts {
+    pub(super) fn new(transport: Arc<Transport>, url: Url, body: Bytes, judge: Judge) -> Self {
+        let until = Instant::now() + transport.bounds.total;
+        Self { transport, url, body, judge, until, made: 0, pause_before_next: None }
+    }
+
+    /// Sends the request once, after the pause that is due.
+    pub(super) async fn send(&mut self) -> Result<Response, Failed> {
+        if let Some(pause) = self.pause_before_next.take() {
+            sleep(pause).await;
+        }
+        self.made += 1;
+        let request = self
+            .transport
+            .client
+            .post(self.url.clone())
+            .headers(self.transport.headers.clone())
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(self.body.clone());
+        let first_token = self.transport.bounds.first_token;
+        let by = self.until.min(Instant::now() + first_token);
+        match timeout_at(by, request.send()).await {
+            Err(_) if by == self.until => Err(self.over().into()),
+            Err(_) => Err(timed_out(BEGINNING, first_token, "first_token_timeout").into()),
+            Ok(Err(error)) => Err(self.unreachable(error)),
+            Ok(Ok(response)) if response.status().is_success() => Ok(response),
+            Ok(Ok(response)) => Err(self.refused(response).await),
+        }
+    }
+
+    /// How long to wait before the next try; `None` if there shall be none.
+    pub(super) fn pause(&self, failed: &Failed) -> Option<Duration> {
+        let bounds = &self.transport.bounds;
+        if !failed.may_retry || self.made > bounds.retries {
+            return None;
+        }
+        let asked = match &failed.kind {
+            ModelErrorKind::RateLimited { retry_after, .. } | ModelErrorKind::Unavailable { retry_after, .. } => {
+                *retry_after
+            }
+            _ => None,
+        };
+        let pause = asked.unwrap_or_else(|| {
+            let doubled = bounds.first_pause.saturating_mul(1 << (self.made - 1).min(16)).min(LONGEST_PAUSE);
+            // So that many clients do not come back at the same moment.
+            doubled.mul_f64(rand::rng().random_range(0.75..=1.0))
+        });
+        (pause <= bounds.longest_pause && Instant::now() + pause < self.until).then_some(pause)
+    }
+
+    /// Sends until there is an answer or no hope.
+    pub(super) async fn answer(&mut self) -> Result<Response, Failed> {
+        loop {
+            match self.send().await {
+                Ok(response) => return Ok(response),
+                Err(failed) => match self.pause(&failed) {
+                    Some(pause) => self.pause_before_next = Some(pause),
+                    None => return Err(failed),
+                },
+            }
+        }
+    }
+
+    /// An error of the client, without the URL: that may hold a secret.
+    fn unreachable(&self, error: reqwest::Error) -> Failed {
+        let error = error.without_url();
+        let why = failure::innermost(&error);
+        let origin = failure::safe(&self.url.origin().ascii_serialization());
+        // No byte of an answer has come. Unlike a call of a tool, a question to a model may be asked twice.
+        let may_retry = !error.is_builder() && !error.is_timeout();
+        let kind = ModelErrorKind::Unreachable { origin, why };
+        Failed { kind, source: Some(Arc::new(error)), may_retry }
+    }
+
+    async fn refused(&self, mut response: Response) -> Failed {
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let mut body = Vec::new();
+        let read = async {
+            while let Ok(Some(chunk)) = response.chunk().await {
+                body.extend_from_slice(&chunk[..chunk.len().min(ERROR_BODY - body.len())]);
+                if body.len() >= ERROR_BODY {
+                    break;
+                }
+            }
+        };
+        let _ = timeout(ERROR_BODY_TIME, read).await;
+        let words = Words {
+            status: Some(status),
+            headers: &headers,
+            body: &body,
+            key: self.transport.key.as_ref(),
+            key_advice: &self.transport.key_advice,
+        };
+        let kind = (self.judge)(&words);
+        let may_retry = failure::may_retry(&words, &kind);
+        Failed { kind, source: None, may_retry }
+    }
+
+    /// The time for everything is over.
+    fn over(&self) -> ModelErrorKind {
+        timed_out("the answer", self.transport.bounds.total, "total_timeout")
+    }
+}
+
+fn timed_out(what: &'static str, after: Duration, setting: &'static str) -> ModelErrorKind {
+    ModelErrorKind::TimedOut { what, after, setting }
+}
+
+/// The body of an answer, in pieces.
+pub(super) struct Body {
+    response: Response,
+    until: Instant,
+    total: Duration,
+    first_token: Duration,
+    silence: Duration,
+    /// Whether the model has said its first word. Some servers send the head of an answer, and only then read the prompt.
+    pub(super) has_begun: bool,
+    limit: usize,
+    seen: usize,
+}
+
+impl Body {
+    pub(super) fn new(response: Response, attempts: &Attempts) -> Self {
+        let bounds = &attempts.transport.bounds;
+        Self {
+            response,
+            until: attempts.until,
+            total: bounds.total,
+            first_token: bounds.first_token,
+            silence: bounds.silence,
+            has_begun: false,
+            limit: bounds.response_bytes,
+            seen: 0,
+        }
+    }
+
+    /// What it says that it is, without parameters, in lower case; empty if it does not say.
+    pub(super) fn media_type(&self) -> String {
+        let value = self.response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    }
+
+    /// The next piece; `None` at the end.
+    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, ModelErrorKind> {
+        let (what, silence, setting) = match self.has_begun {
+            true => ("the next piece of the answer", self.silence, "silence_timeout"),
+            false => (BEGINNING, self.first_token, "first_token_timeout"),
+        };
+        let silent_at = Instant::now() + silence;
+        let chunk = match timeout_at(silent_at.min(self.until), self.response.chunk()).await {
+            Err(_) if silent_at < self.until => return Err(timed_out(what, silence, setting)),
+            Err(_) => return Err(timed_out("the answer", self.total, "total_timeout")),
+            Ok(Err(error)) => return Err(ModelErrorKind::Cut { why: failure::innermost(&error.without_url()) }),
+            Ok(Ok(chunk)) => chunk,
+        };
+        self.seen = self.seen.saturating_add(chunk.as_ref().map_or(0, Bytes::len));
+        if self.seen > self.limit {
+            return Err(ModelErrorKind::TooLarge {
+                what: "the answer",
+                limit: self.limit,
+                setting: "max_response_bytes",
+            });
+        }
+        Ok(chunk)
+    }
+
+    /// Reads what is left after the end of an answer, which is next to nothing: only then can the connection be used
+    /// again.
+    pub(super) async fn drain(&mut self) {
+        let rest = async { while let Ok(Some(_)) = self.chunk().await {} };
+        let _ = timeout(DRAIN_TIME, rest).await;
+    }
+
+    /// All of it.
+    pub(super) fn whole(mut self) -> BoxFuture<'static, Result<Vec<u8>, ModelErrorKind>> {
+        Box::pin(async move {
+            // Whoever does not stream says nothing until all is there.
+            self.first_token = self.total;
+            let mut whole = Vec::new();
+            while let Some(chunk) = self.chunk().await? {
+                whole.extend_from_slice(&chunk);
+            }
+            Ok(whole)
+        })
+    }
+}

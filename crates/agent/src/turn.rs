@@ -1,0 +1,390 @@
+//! One turn of a conversation: from what a person said to the answer, with the calls of tools in between.
+//!
+//! A [`Turn`] does nothing itself. [`Turn::next`] says what is to be done, and whoever does it tells the turn how it went:
+//!
+//! ```
+//! use toolrack_agent::{Message, Reply, Role, turn::{Limits, Next, Turn}};
+//!
+//! let mut turn = Turn::new(vec![Message::new(Role::User, "hello")], Limits::default());
+//! assert!(matches!(turn.next(), Next::CallModel));
+//! turn.model_said(Reply::new(Message::new(Role::Assistant, "hello to you")));
+//! assert!(matches!(turn.next(), Next::Done(_)));
+//! ```
+//!
+//! At every moment the messages are a history that every provider accepts, and [`Turn::state`] can be stored beside them:
+//! [`Turn::resume`] goes on after a crash. A call whose result was not known then is never made again by itself: the model
+//! is told that it may have run.
+
+mod repeats;
+
+use serde::{Deserialize, Serialize};
+use toolrack_host::Content;
+
+use crate::{
+    message::{Message, Role, ToolCallData},
+    model::{Reply, Stop, Usage},
+};
+use repeats::Repeats;
+
+/// How far a turn may go. What is passed ends the turn, or is asked about: see [`Question`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Answers of the model. Default 10.
+    pub rounds: u32,
+    /// Tokens of all answers together, input and output. Default: none.
+    pub tokens: Option<u64>,
+    /// US dollars of all answers together, where the prices are known. Default: none.
+    pub cost: Option<f64>,
+    /// How often the same call with the same arguments is made; beyond that the model is told that nothing will change,
+    /// and after twice as many attempts the turn ends. Default 3.
+    pub repeats: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { rounds: 10, tokens: None, cost: None, repeats: 3 }
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Next<'a> {
+    /// Ask the model with all messages, then [`Turn::model_said`].
+    CallModel,
+    /// Make those of these calls that have no result, in any order or at once, and [`Turn::tool_said`] for each.
+    CallTools(&'a [Pending]),
+    /// Ask whoever can answer, then [`Turn::answered`].
+    Ask(&'a Question),
+    /// Nothing.
+    Done(&'a End),
+}
+
+/// A call that the model wants made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pending {
+    /// The call.
+    pub call: ToolCallData,
+    /// What it gave, once that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<ToolSaid>,
+}
+
+/// What a call gave, as the model is told.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolSaid {
+    /// The text.
+    pub text: String,
+    /// The call failed, and the text says how.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_error: bool,
+    /// What came beside the text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Content>,
+}
+
+impl ToolSaid {
+    /// That the call failed, and how.
+    pub fn error(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_error: true, parts: Vec::new() }
+    }
+
+    fn into_message(self, id: &str) -> Message {
+        let message = Message::tool_result(id, self.text).with_parts(self.parts);
+        Message { is_error: self.is_error, ..message }
+    }
+}
+
+/// What only a person, or a policy in their place, can decide. Without one, [`Answer::Stop`] is the answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Question {
+    /// A limit is reached, and the model has more to do: may it go on as far again?
+    GoOn(End),
+}
+
+/// The answer to a [`Question`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// As far again.
+    GoOn,
+    /// Here it ends.
+    Stop,
+}
+
+/// How a turn ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum End {
+    /// The last message is the answer.
+    Answered,
+    /// The last message is as much of the answer as fits.
+    Cut,
+    /// The model or its provider refused; the last message is what was said instead, if anything was.
+    Refused,
+    /// [`Limits::rounds`].
+    RoundLimit,
+    /// [`Limits::tokens`].
+    TokenLimit,
+    /// [`Limits::cost`].
+    CostLimit,
+    /// The model makes the same call again and again: [`Limits::repeats`].
+    Repeating,
+    /// Somebody ended it.
+    Cancelled,
+}
+
+/// Where a turn stands: what has to be stored, beside the messages, to [resume](Turn::resume) it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct State {
+    step: Step,
+    rounds: u32,
+    /// How often somebody let it go on beyond its limits.
+    extensions: u32,
+    usage: Usage,
+    cost: Option<f64>,
+    repeats: Repeats,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Step {
+    #[default]
+    Model,
+    Tools(Vec<Pending>),
+    Ask(Question),
+    Done(End),
+}
+
+/// One turn; see the module.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    messages: Vec<Message>,
+    limits: Limits,
+    state: State,
+}
+
+impl Turn {
+    /// A turn that begins with these messages, the last of which is the person's.
+    #[must_use]
+    pub fn new(messages: Vec<Message>, limits: Limits) -> Self {
+        let mut turn = Self { messages, limits, state: State::default() };
+        turn.close_calls(INTERRUPTED);
+        turn
+    }
+
+    /// Goes on with a turn that was stored. Calls that have no result are answered: they may have run.
+    #[must_use]
+    pub fn resume(messages: Vec<Message>, state: State, limits: Limits) -> Self {
+        let mut turn = Self { messages, limits, state };
+        if let Step::Tools(pending) = &mut turn.state.step {
+            for open in pending.iter_mut().filter(|open| open.result.is_none()) {
+                open.result = Some(ToolSaid::error(INTERRUPTED));
+            }
+            turn.gather();
+        } else {
+            turn.close_calls(INTERRUPTED);
+        }
+        turn
+    }
+
+    /// What is to be done.
+    #[must_use]
+    pub fn next(&self) -> Next<'_> {
+        match &self.state.step {
+            Step::Model => Next::CallModel,
+            Step::Tools(pending) => Next::CallTools(pending),
+            Step::Ask(question) => Next::Ask(question),
+            Step::Done(end) => Next::Done(end),
+        }
+    }
+
+    /// All messages: those that the turn began with, and what came since. While calls are made, the last one is the
+    /// model's, and their results follow together, in the order of the calls.
+    #[must_use]
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// All messages, taken out.
+    #[must_use]
+    pub fn into_messages(self) -> Vec<Message> {
+        self.messages
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Answers of the model so far.
+    #[must_use]
+    pub fn rounds(&self) -> u32 {
+        self.state.rounds
+    }
+
+    /// What all answers of this turn have used up.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.state.usage
+    }
+
+    /// What that cost in US dollars, as far as prices are known.
+    #[must_use]
+    pub fn cost(&self) -> Option<f64> {
+        self.state.cost
+    }
+
+    /// The model answered. Ignored unless it was [asked](Next::CallModel).
+    pub fn model_said(&mut self, reply: Reply) {
+        if self.state.step != Step::Model {
+            return;
+        }
+        self.state.rounds += 1;
+        self.state.usage += reply.usage;
+        self.state.cost = match (self.state.cost, reply.cost) {
+            (Some(sum), Some(cost)) => Some(sum + cost),
+            (sum, cost) => sum.or(cost),
+        };
+        let calls = reply.message.calls().to_vec();
+        self.messages.push(reply.message);
+        if calls.is_empty() {
+            self.state.step = Step::Done(match reply.stop {
+                Stop::Length => End::Cut,
+                Stop::Refusal => End::Refused,
+                _ => End::Answered,
+            });
+            return;
+        }
+        let pending = calls.into_iter().map(|call| {
+            let result = self.not_made(&call);
+            Pending { call, result }
+        });
+        self.state.step = Step::Tools(pending.collect());
+        self.gather();
+    }
+
+    /// A call gave a result. Ignored for a call that is not waited for.
+    pub fn tool_said(&mut self, id: &str, said: ToolSaid) {
+        if let Step::Tools(pending) = &mut self.state.step {
+            let open = pending.iter_mut().find(|open| open.call.id == id && open.result.is_none());
+            if let Some(open) = open {
+                open.result = Some(said);
+            }
+            self.gather();
+        }
+    }
+
+    /// Somebody decided. Ignored unless they were [asked](Next::Ask).
+    pub fn answered(&mut self, answer: Answer) {
+        let Step::Ask(Question::GoOn(limit)) = &self.state.step else {
+            return;
+        };
+        self.state.step = match answer {
+            Answer::GoOn => {
+                self.state.extensions += 1;
+                Step::Model
+            }
+            Answer::Stop => Step::Done(limit.clone()),
+        };
+    }
+
+    /// Ends the turn where it is, and leaves a history that can be gone on with. `partial` is what the model has said of
+    /// an answer that never came to its end.
+    pub fn cancel(&mut self, partial: &str) {
+        match &mut self.state.step {
+            Step::Done(_) => return,
+            Step::Tools(pending) => {
+                for open in pending.iter_mut().filter(|open| open.result.is_none()) {
+                    open.result = Some(ToolSaid::error(CANCELLED));
+                }
+                self.gather();
+            }
+            Step::Model if !partial.trim().is_empty() => self.messages.push(Message::new(Role::Assistant, partial)),
+            Step::Model | Step::Ask(_) => {}
+        }
+        self.state.step = Step::Done(End::Cancelled);
+    }
+
+    /// Why a call is not made at all, if so.
+    fn not_made(&mut self, call: &ToolCallData) -> Option<ToolSaid> {
+        if call.arguments().is_none() {
+            return Some(ToolSaid::error(
+                "the call was not made: its arguments are not a complete JSON object; write the call again",
+            ));
+        }
+        let times = self.state.repeats.count(call);
+        (times > self.limits.repeats).then(|| {
+            ToolSaid::error(format!(
+                "the call was not made: it was made {} times with these arguments, and once more will change nothing; go \
+                 on with what is known, or do something else",
+                self.limits.repeats
+            ))
+        })
+    }
+
+    /// Appends the results once all are there, in the order of the calls.
+    fn gather(&mut self) {
+        let Step::Tools(pending) = &mut self.state.step else {
+            return;
+        };
+        if pending.iter().any(|open| open.result.is_none()) {
+            return;
+        }
+        for Pending { call, result } in std::mem::take(pending) {
+            self.messages.extend(result.map(|said| said.into_message(&call.id)));
+        }
+        self.state.step = match self.reached() {
+            Some(End::Repeating) => Step::Done(End::Repeating),
+            Some(limit) => Step::Ask(Question::GoOn(limit)),
+            None => Step::Model,
+        };
+    }
+
+    /// The limit that keeps the model from being asked again.
+    fn reached(&self) -> Option<End> {
+        let State { rounds, extensions, usage, cost, repeats, .. } = &self.state;
+        let Limits { rounds: most_rounds, tokens, cost: most_cost, repeats: most_repeats } = self.limits;
+        let periods = extensions.saturating_add(1);
+        let used = usage.input.saturating_add(usage.output);
+        if repeats.most() > most_repeats.saturating_mul(2) {
+            Some(End::Repeating)
+        } else if *rounds >= most_rounds.saturating_mul(periods) {
+            Some(End::RoundLimit)
+        } else if tokens.is_some_and(|most| used >= most.saturating_mul(u64::from(periods))) {
+            Some(End::TokenLimit)
+        } else if most_cost.zip(*cost).is_some_and(|(most, cost)| cost >= most * f64::from(periods)) {
+            Some(End::CostLimit)
+        } else {
+            None
+        }
+    }
+
+    /// Answers calls of the last messages that nothing answers, as a program leaves them that was killed.
+    fn close_calls(&mut self, why: &str) {
+        let Some(at) = self.messages.iter().rposition(|message| message.role == Role::Assistant) else {
+            return;
+        };
+        let answered = |id: &str| self.messages[at + 1..].iter().any(|said| said.tool_call_id.as_deref() == Some(id));
+        let open: Vec<Message> = (self.messages[at].calls().iter())
+            .filter(|call| !answered(&call.id))
+            .map(|call| Message::tool_error(&call.id, why))
+            .collect();
+        let end = at + 1 + self.messages[at + 1..].iter().take_while(|message| message.role == Role::Tool).count();
+        self.messages.splice(end..end, open);
+    }
+}
+
+/// What the model is told of a call whose result was lost.
+const INTERRUPTED: &str = "the program was interrupted before the result was known: the call may have run, or not; find out \
+                           before it is made again";
+
+/// What the model is told of a call that somebody ended.
+const CANCELLED: &str = "the person cancelled this; it may have run in part";
+
+#[cfg(test)]
+mod tests;

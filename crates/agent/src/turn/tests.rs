@@ -1,0 +1,253 @@
+use proptest::prelude::*;
+use serde_json::{Map, json};
+
+use super::*;
+
+fn user() -> Vec<Message> {
+    vec![Message::new(Role::User, "do it")]
+}
+
+fn says(text: &str) -> Reply {
+    Reply::new(Message::new(Role::Assistant, text))
+}
+
+fn call(id: &str, name: &str, path: &str) -> ToolCallData {
+    ToolCallData::new(id, name, Map::from_iter([("path".to_owned(), json!(path))]))
+}
+
+fn wants(calls: Vec<ToolCallData>) -> Reply {
+    Reply::new(Message::new(Role::Assistant, "").with_tool_calls(calls))
+}
+
+fn text(text: &str) -> ToolSaid {
+    ToolSaid { text: text.to_owned(), ..ToolSaid::default() }
+}
+
+/// Who said what, in short.
+fn said(turn: &Turn) -> Vec<String> {
+    let short = |message: &Message| match (&message.tool_call_id, message.calls()) {
+        (Some(id), _) => format!("{id}{}: {}", if message.is_error { "!" } else { "" }, message.content),
+        (None, []) => message.content.clone(),
+        (None, calls) => calls.iter().map(|call| call.id.clone()).collect::<Vec<_>>().join("+"),
+    };
+    turn.messages().iter().map(short).collect()
+}
+
+/// Every call is answered once, directly behind the message that wants it, in its order.
+fn is_valid(messages: &[Message], calls_are_open: bool) {
+    let mut at = 0;
+    while let Some(message) = messages.get(at) {
+        at += 1;
+        assert_ne!(message.role, Role::Tool, "a result of no call: {messages:?}");
+        if calls_are_open && at == messages.len() {
+            return;
+        }
+        for call in message.calls() {
+            let answer = messages.get(at).and_then(|message| message.tool_call_id.as_deref());
+            assert_eq!(answer, Some(&*call.id), "{messages:?}");
+            at += 1;
+        }
+    }
+}
+
+#[test]
+fn an_answer_without_calls_ends_the_turn() {
+    for (stop, end) in [(Stop::End, End::Answered), (Stop::Length, End::Cut), (Stop::Refusal, End::Refused)] {
+        let mut turn = Turn::new(user(), Limits::default());
+        assert_eq!(turn.next(), Next::CallModel);
+        turn.model_said(Reply { stop, ..says("done") });
+        assert_eq!(turn.next(), Next::Done(&end));
+        assert_eq!(said(&turn), ["do it", "done"]);
+    }
+}
+
+#[test]
+fn results_are_appended_in_the_order_of_the_calls_whatever_comes_first() {
+    let mut turn = Turn::new(user(), Limits::default());
+    turn.model_said(wants(vec![call("a", "x", "1"), call("b", "x", "2"), call("c", "x", "3")]));
+    for id in ["c", "a", "nobody", "a"] {
+        turn.tool_said(id, text(id));
+    }
+    assert_eq!(said(&turn), ["do it", "a+b+c"]);
+    let Next::CallTools(pending) = turn.next() else { panic!("{turn:?}") };
+    let open: Vec<_> = pending.iter().filter(|open| open.result.is_none()).map(|open| &*open.call.id).collect();
+    assert_eq!(open, ["b"]);
+    turn.tool_said("b", ToolSaid::error("no"));
+    assert_eq!(said(&turn), ["do it", "a+b+c", "a: a", "b!: no", "c: c"]);
+    assert_eq!(turn.next(), Next::CallModel);
+}
+
+#[test]
+fn a_call_without_readable_arguments_is_answered_and_not_made() {
+    let mut turn = Turn::new(user(), Limits::default());
+    turn.model_said(wants(vec![ToolCallData::from_text("a", "x", r#"{"path": "#), call("b", "x", "1")]));
+    let Next::CallTools(pending) = turn.next() else { panic!("{turn:?}") };
+    assert!(pending[0].result.as_ref().is_some_and(|said| said.is_error));
+    assert!(pending[1].result.is_none());
+    turn.tool_said("b", text("1"));
+    assert!(said(&turn)[2].starts_with("a!: the call was not made"), "{:?}", said(&turn));
+}
+
+#[test]
+fn the_same_call_over_and_over_is_first_refused_and_then_the_end() {
+    let mut turn = Turn::new(user(), Limits { rounds: 100, ..Limits::default() });
+    let mut made = 0;
+    while let Next::CallModel = turn.next() {
+        turn.model_said(wants(vec![call("a", "x", "1")]));
+        if let Next::CallTools(_) = turn.next() {
+            made += 1;
+            turn.tool_said("a", text("1"));
+        }
+    }
+    assert_eq!(turn.next(), Next::Done(&End::Repeating));
+    assert_eq!((made, turn.rounds()), (3, 7));
+    is_valid(turn.messages(), false);
+}
+
+#[test]
+fn other_arguments_are_another_call() {
+    let mut turn = Turn::new(user(), Limits::default());
+    for path in ["1", "2", "3", "4", "5"] {
+        turn.model_said(wants(vec![call(path, "x", path)]));
+        turn.tool_said(path, text(path));
+    }
+    assert_eq!(turn.next(), Next::CallModel);
+}
+
+fn round(turn: &mut Turn, usage: Usage, cost: Option<f64>) {
+    let id = turn.rounds().to_string();
+    turn.model_said(Reply { usage, cost, ..wants(vec![call(&id, "x", &id)]) });
+    turn.tool_said(&id, text(&id));
+}
+
+#[test]
+fn a_limit_is_asked_about_and_can_be_extended_once_for_each_answer() {
+    let spent = Usage { input: 60, output: 40, ..Usage::default() };
+    for (limits, end) in [
+        (Limits { rounds: 2, ..Limits::default() }, End::RoundLimit),
+        (Limits { tokens: Some(200), ..Limits::default() }, End::TokenLimit),
+        (Limits { cost: Some(0.02), ..Limits::default() }, End::CostLimit),
+    ] {
+        let mut turn = Turn::new(user(), limits);
+        for extensions in 0..3 {
+            for _ in 0..2 {
+                assert_eq!(turn.next(), Next::CallModel, "{end:?} {extensions}");
+                round(&mut turn, spent, Some(0.01));
+            }
+            assert_eq!(turn.next(), Next::Ask(&Question::GoOn(end.clone())));
+            if extensions < 2 {
+                turn.answered(Answer::GoOn);
+            }
+        }
+        turn.answered(Answer::Stop);
+        assert_eq!(turn.next(), Next::Done(&end));
+        assert_eq!(turn.usage().input, 360);
+    }
+}
+
+#[test]
+fn the_last_answer_counts_even_at_the_limit() {
+    let mut turn = Turn::new(user(), Limits { rounds: 1, ..Limits::default() });
+    turn.model_said(says("done"));
+    assert_eq!(turn.next(), Next::Done(&End::Answered));
+}
+
+#[test]
+fn a_cancelled_turn_leaves_a_history_to_go_on_with() {
+    let mut turn = Turn::new(user(), Limits::default());
+    turn.model_said(wants(vec![call("a", "x", "1"), call("b", "x", "2")]));
+    turn.tool_said("b", text("2"));
+    turn.cancel("");
+    assert_eq!(said(&turn), ["do it", "a+b", &format!("a!: {CANCELLED}"), "b: 2"]);
+    assert_eq!(turn.next(), Next::Done(&End::Cancelled));
+    let mut turn = Turn::new(user(), Limits::default());
+    turn.cancel("I was about to");
+    assert_eq!(said(&turn), ["do it", "I was about to"]);
+    // What is over stays as it ended.
+    let mut turn = Turn::new(user(), Limits::default());
+    turn.model_said(says("done"));
+    turn.cancel("more");
+    assert_eq!((turn.next(), said(&turn).len()), (Next::Done(&End::Answered), 2));
+}
+
+#[test]
+fn a_turn_that_was_killed_between_calls_tells_the_model_so_and_makes_none_again() {
+    let mut turn = Turn::new(user(), Limits::default());
+    turn.model_said(wants(vec![call("a", "x", "1"), call("b", "x", "2")]));
+    turn.tool_said("b", text("2"));
+    let state = serde_json::to_string(turn.state()).unwrap();
+    let stored = serde_json::to_string(turn.messages()).unwrap();
+    let resumed =
+        Turn::resume(serde_json::from_str(&stored).unwrap(), serde_json::from_str(&state).unwrap(), Limits::default());
+    assert_eq!(said(&resumed), ["do it", "a+b", &format!("a!: {INTERRUPTED}"), "b: 2"]);
+    assert_eq!(resumed.next(), Next::CallModel);
+}
+
+#[test]
+fn calls_that_an_earlier_program_left_open_are_closed_before_anything_else() {
+    let messages = vec![
+        Message::new(Role::User, "do it"),
+        Message::new(Role::Assistant, "").with_tool_calls(vec![call("a", "x", "1"), call("b", "x", "2")]),
+        Message::tool_result("b", "2"),
+        Message::new(Role::User, "go on"),
+    ];
+    let turn = Turn::new(messages, Limits::default());
+    assert_eq!(said(&turn), ["do it", "a+b", "b: 2", &format!("a!: {INTERRUPTED}"), "go on"]);
+}
+
+/// What can happen to a turn.
+#[derive(Clone, Debug)]
+enum Happens {
+    Answer,
+    Calls(usize),
+    Said(usize),
+    Killed,
+    GoOn,
+    Cancel,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Happens>> {
+    let step = prop_oneof![
+        1 => Just(Happens::Answer),
+        6 => (1_usize..4).prop_map(Happens::Calls),
+        9 => (0_usize..4).prop_map(Happens::Said),
+        2 => Just(Happens::Killed),
+        1 => Just(Happens::GoOn),
+        1 => Just(Happens::Cancel),
+    ];
+    prop::collection::vec(step, 0..40)
+}
+
+proptest! {
+    #[test]
+    fn the_history_is_valid_whatever_happens(steps in steps()) {
+        let limits = Limits { rounds: 4, ..Limits::default() };
+        let mut turn = Turn::new(user(), limits);
+        let mut ids = 0;
+        for step in steps {
+            match step {
+                Happens::Answer => turn.model_said(says("done")),
+                Happens::Calls(count) => {
+                    let calls = (0..count).map(|at| call(&(ids + at).to_string(), "x", &(at % 2).to_string())).collect();
+                    ids += count;
+                    turn.model_said(wants(calls));
+                }
+                Happens::Said(at) => {
+                    let id = match turn.next() {
+                        Next::CallTools(pending) => pending.get(at).map(|open| open.call.id.clone()),
+                        _ => None,
+                    };
+                    turn.tool_said(&id.unwrap_or_default(), text("x"));
+                }
+                Happens::Killed => {
+                    let state: State = serde_json::from_str(&serde_json::to_string(turn.state()).unwrap()).unwrap();
+                    prop_assert_eq!(&state, turn.state());
+                    turn = Turn::resume(turn.into_messages(), state, limits);
+                }
+                Happens::GoOn => turn.answered(Answer::GoOn),
+                Happens::Cancel => turn.cancel("partial"),
+            }
+            is_valid(turn.messages(), matches!(turn.next(), Next::CallTools(_)));
+        }
+    }
+}

@@ -1,0 +1,345 @@
+use serde_json::json;
+use toolrack_agent::{
+    Message, Request, Role,
+    model::{ModelSettings, Wire},
+};
+use toolrack_testkit::model::Answer;
+
+use crate::talk::{PICTURE, conversation, heard, lines, pretty, scripted, sent, streamed, tools};
+
+const WIRE: Wire = Wire::Anthropic;
+const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
+
+#[tokio::test]
+async fn a_whole_conversation_is_sent_as_messages_want_it() {
+    let messages = conversation();
+    let tools = tools(WIRE);
+    let mut request = Request::new(&messages);
+    request.system = Some("You are a guide.");
+    request.tools = Some(&tools);
+    request.temperature = Some(0.5);
+    insta::assert_snapshot!(lines(&sent(NO_CHANGE, WIRE, request).await), @r#"
+    max_tokens: 8192
+    messages:
+    - {"content":[{"text":"What is this, and how is the weather there?","type":"text"},{"source":{"data":"iVBORw0KGgo=","media_type":"image/png","type":"base64"},"type":"image"}],"role":"user"}
+    - {"content":[{"text":"Let me see.","type":"text"},{"id":"call_a","input":{"city":"Bern"},"name":"mcp__sky__weather","type":"tool_use"},{"id":"call_b","input":{"city":"Atlantis"},"name":"mcp__sky__weather","type":"tool_use"}],"role":"assistant"}
+    - {"content":[{"content":[{"text":"sunny","type":"text"},{"source":{"data":"iVBORw0KGgo=","media_type":"image/png","type":"base64"},"type":"image"}],"tool_use_id":"call_a","type":"tool_result"},{"content":[{"text":"no such city","type":"text"}],"is_error":true,"tool_use_id":"call_b","type":"tool_result"},{"source":{"data":"iVBORw0KGgo=","media_type":"image/png","type":"base64"},"type":"image"}],"role":"user"}
+    - {"content":[{"id":"call_c","input":{},"name":"mcp__clock__now","type":"tool_use"}],"role":"assistant"}
+    - {"content":[{"cache_control":{"type":"ephemeral"},"content":[{"text":"the arguments are no JSON","type":"text"}],"is_error":true,"tool_use_id":"call_c","type":"tool_result"}],"role":"user"}
+    - {"content":[{"text":"It is sunny in Bern.","type":"text"}],"role":"assistant"}
+    - {"content":[{"cache_control":{"type":"ephemeral"},"text":"Thanks!","type":"text"}],"role":"user"}
+    model: "some-model"
+    stream: true
+    system:
+    - {"cache_control":{"type":"ephemeral"},"text":"You are a guide.\n\nBe brief.","type":"text"}
+    temperature: 0.5
+    tools:
+    - {"description":"The weather in a city","input_schema":{"properties":{"city":{"type":"string"}},"required":["city"],"type":"object"},"name":"mcp__sky__weather"}
+    - {"cache_control":{"type":"ephemeral"},"description":"MCP tool from clock","input_schema":{"properties":{},"type":"object"},"name":"mcp__clock__now"}
+    "#);
+}
+
+#[tokio::test]
+async fn without_a_cache_nothing_is_marked_and_without_tools_none_are_mentioned() {
+    let (server, _) = scripted("custom", WIRE, []).await;
+    let mut settings = crate::talk::settings(&server, "custom", WIRE);
+    settings.prompt_cache = false;
+    let model = settings.connect().unwrap();
+    let messages = [Message::new(Role::User, "hello")];
+    let mut request = Request::new(&messages);
+    request.system = Some("Be brief.");
+    let _not_found = model.complete(request.clone()).await;
+    insta::assert_snapshot!(server.last_body(), @r#"{"max_tokens":8192,"messages":[{"content":[{"text":"hello","type":"text"}],"role":"user"}],"model":"some-model","system":[{"text":"Be brief.","type":"text"}]}"#);
+    let tools = tools(WIRE);
+    request.tools = Some(&tools);
+    let _not_found = model.complete(request).await;
+    assert!(server.asked()[1].body.contains(tools.json().get()), "the bytes that they were");
+    assert_eq!(server.asked()[0].path, "/v1/messages");
+    assert_eq!(server.asked()[0].header("x-api-key"), Some("sk-secret-0123456789"));
+    assert_eq!(server.asked()[0].header("anthropic-version"), Some("2023-06-01"));
+}
+
+#[tokio::test]
+async fn ids_and_parts_that_it_would_refuse_are_sent_otherwise() {
+    let pdf = toolrack_host::mcp::ResourceContents {
+        uri: "file:///a.pdf".into(),
+        mime_type: Some("application/pdf".into()),
+        text: None,
+        blob: Some("JVBERi0=".into()),
+    };
+    let messages = [
+        Message::new(Role::User, "").with_parts([
+            toolrack_host::Content::Image { data: PICTURE.into(), mime_type: "image/bmp".into() },
+            toolrack_host::Content::Audio { data: "AAAA".into(), mime_type: "audio/wav".into() },
+            toolrack_host::Content::Resource { resource: pdf },
+        ]),
+        Message::new(Role::Assistant, "  \n").with_tool_calls(vec![crate::talk::call(
+            "functions.weather:0",
+            "w",
+            "Bern",
+        )]),
+        Message::tool_result("functions.weather:0", ""),
+        Message::new(Role::Assistant, ""),
+        Message::new(Role::User, "go on"),
+    ];
+    let body = sent(|settings| settings.prompt_cache = false, WIRE, Request::new(&messages)).await;
+    insta::assert_snapshot!(pretty(&body["messages"]), @r#"
+    [
+      {
+        "content": [
+          {
+            "text": "[a picture, image/bmp, 9 bytes: it cannot be shown to this model]",
+            "type": "text"
+          },
+          {
+            "text": "[a sound, audio/wav, 3 bytes: it cannot be shown to this model]",
+            "type": "text"
+          },
+          {
+            "source": {
+              "data": "JVBERi0=",
+              "media_type": "application/pdf",
+              "type": "base64"
+            },
+            "type": "document"
+          }
+        ],
+        "role": "user"
+      },
+      {
+        "content": [
+          {
+            "id": "c8cf447133ca3362a9892ed9",
+            "input": {
+              "city": "Bern"
+            },
+            "name": "w",
+            "type": "tool_use"
+          }
+        ],
+        "role": "assistant"
+      },
+      {
+        "content": [
+          {
+            "tool_use_id": "c8cf447133ca3362a9892ed9",
+            "type": "tool_result"
+          },
+          {
+            "text": "go on",
+            "type": "text"
+          }
+        ],
+        "role": "user"
+      }
+    ]
+    "#);
+}
+
+const THINKING: [&str; 16] = [
+    r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","content":[],"usage":{"input_tokens":10,"cache_read_input_tokens":100,"cache_creation_input_tokens":5,"output_tokens":1}}}"#,
+    r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}"#,
+    r#"{"type":"ping"}"#,
+    r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Two "}}"#,
+    r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"cities."}}"#,
+    r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"EqRk"}}"#,
+    r#"{"type":"content_block_stop","index":0}"#,
+    r#"{"type":"content_block_start","index":1,"content_block":{"type":"redacted_thinking","data":"b64=="}}"#,
+    r#"{"type":"content_block_start","index":2,"content_block":{"type":"text","text":""}}"#,
+    r#"{"type":"content_block_delta","index":2,"delta":{"type":"text_delta","text":"Let me see."}}"#,
+    r#"{"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"toolu_1","name":"weather","input":{}}}"#,
+    r#"{"type":"content_block_start","index":4,"content_block":{"type":"tool_use","id":"toolu_2","name":"weather"}}"#,
+    r#"{"type":"content_block_delta","index":4,"delta":{"type":"input_json_delta","partial_json":"{\"city\":\"Rome\"}"}}"#,
+    r#"{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":"{\"city\":\"Bern\"}"}}"#,
+    r#"{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"output_tokens":50}}"#,
+    r#"{"type":"message_stop"}"#,
+];
+
+#[tokio::test]
+async fn thinking_text_and_parallel_calls_are_told_and_kept_in_their_order() {
+    let whole = json!({"type": "message", "role": "assistant", "content": [
+        {"type": "thinking", "thinking": "Two cities.", "signature": "EqRk"},
+        {"type": "redacted_thinking", "data": "b64=="},
+        {"type": "text", "text": "Let me see."},
+        {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Bern"}},
+        {"type": "tool_use", "id": "toolu_2", "name": "weather", "input": {"city": "Rome"}},
+    ], "stop_reason": "tool_use", "usage": {"input_tokens": 10, "cache_read_input_tokens": 100,
+        "cache_creation_input_tokens": 5, "output_tokens": 50}});
+    insta::assert_snapshot!(heard("custom", WIRE, &THINKING, Some(whole)).await, @r#"
+    usage in 115 (100 read, 5 written) out 1 (0 thinking)
+    thinking "Two "
+    thinking "cities."
+    text "Let me see."
+    call 0 toolu_1 weather
+    call 1 toolu_2 weather
+    arguments 1 {"city":"Rome"}
+    arguments 0 {"city":"Bern"}
+    usage in 115 (100 read, 5 written) out 50 (0 thinking)
+    ToolCalls {
+      "blocks": {
+        "blocks": [
+          {
+            "raw": {
+              "signature": "EqRk",
+              "thinking": "Two cities.",
+              "type": "thinking"
+            }
+          },
+          {
+            "raw": {
+              "data": "b64==",
+              "type": "redacted_thinking"
+            }
+          },
+          {
+            "text": {
+              "bytes": 11
+            }
+          },
+          {
+            "call": {}
+          },
+          {
+            "call": {}
+          }
+        ],
+        "model": "some-model",
+        "wire": "anthropic"
+      },
+      "content": "Let me see.",
+      "role": "assistant",
+      "tool_calls": [
+        {
+          "id": "toolu_1",
+          "input": {
+            "city": "Bern"
+          },
+          "name": "weather"
+        },
+        {
+          "id": "toolu_2",
+          "input": {
+            "city": "Rome"
+          },
+          "name": "weather"
+        }
+      ]
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn thinking_goes_back_as_it_came_before_the_calls_and_to_no_other_model() {
+    let (_server, model) = scripted("custom", WIRE, [Answer::events(THINKING)]).await;
+    let mut messages = vec![Message::new(Role::User, "hello")];
+    messages.push(streamed(&*model, Request::new(&messages)).await.1.unwrap().message);
+    // As it comes back from a database.
+    let stored = serde_json::to_string(&messages).unwrap();
+    let messages: Vec<Message> = serde_json::from_str(&stored).unwrap();
+    let body = sent(NO_CHANGE, WIRE, Request::new(&messages)).await;
+    insta::assert_snapshot!(pretty(&body["messages"][1]["content"]), @r#"
+    [
+      {
+        "signature": "EqRk",
+        "thinking": "Two cities.",
+        "type": "thinking"
+      },
+      {
+        "data": "b64==",
+        "type": "redacted_thinking"
+      },
+      {
+        "text": "Let me see.",
+        "type": "text"
+      },
+      {
+        "id": "toolu_1",
+        "input": {
+          "city": "Bern"
+        },
+        "name": "weather",
+        "type": "tool_use"
+      },
+      {
+        "id": "toolu_2",
+        "input": {
+          "city": "Rome"
+        },
+        "name": "weather",
+        "type": "tool_use"
+      }
+    ]
+    "#);
+    let body = sent(|settings| settings.model = "other".into(), WIRE, Request::new(&messages)).await;
+    let kinds: Vec<_> = body["messages"][1]["content"].as_array().unwrap().iter().map(|b| b["type"].clone()).collect();
+    assert_eq!(kinds, ["text", "tool_use", "tool_use"]);
+}
+
+#[tokio::test]
+async fn a_message_that_was_changed_keeps_its_thinking_in_front() {
+    let (_server, model) = scripted("custom", WIRE, [Answer::events(THINKING)]).await;
+    let mut messages = vec![Message::new(Role::User, "hello")];
+    let mut message = streamed(&*model, Request::new(&messages)).await.1.unwrap().message;
+    message.content = "Shorter".into();
+    messages.push(message);
+    let body = sent(NO_CHANGE, WIRE, Request::new(&messages)).await;
+    let kinds: Vec<_> = body["messages"][1]["content"].as_array().unwrap().iter().map(|b| b["type"].clone()).collect();
+    assert_eq!(kinds, ["thinking", "redacted_thinking", "text", "tool_use", "tool_use"]);
+}
+
+#[tokio::test]
+async fn blocks_of_the_providers_own_tools_are_kept_with_their_input() {
+    let events = [
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"srv_1","name":"web_search","input":{}}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"query\":"}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"\"x\"}"}}"#,
+        r#"{"type":"content_block_stop","index":0}"#,
+        r#"{"type":"content_block_start","index":1,"content_block":{"type":"text","text":"Found"}}"#,
+        r#"{"type":"a_kind_of_tomorrow"}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#,
+    ];
+    insta::assert_snapshot!(heard("custom", WIRE, &events, None).await, @r#"
+    text "Found"
+    End {
+      "blocks": {
+        "blocks": [
+          {
+            "raw": {
+              "id": "srv_1",
+              "input": {
+                "query": "x"
+              },
+              "name": "web_search",
+              "type": "server_tool_use"
+            }
+          },
+          {
+            "text": {
+              "bytes": 5
+            }
+          }
+        ],
+        "model": "some-model",
+        "wire": "anthropic"
+      },
+      "content": "Found",
+      "role": "assistant"
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn every_reason_to_stop_is_known() {
+    for (reason, expected) in [
+        ("end_turn", "End"),
+        ("stop_sequence", "End"),
+        ("max_tokens", "Length"),
+        ("model_context_window_exceeded", "Length"),
+        ("refusal", "Refusal"),
+        ("pause_turn", "Other(\"pause_turn\")"),
+    ] {
+        let event = format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"{reason}"}}}}"#);
+        let told = heard("custom", WIRE, &[&event, r#"{"type":"message_stop"}"#], None).await;
+        assert!(told.starts_with(expected), "{reason}: {told}");
+    }
+}

@@ -1,0 +1,341 @@
+//! Every way in which an answer can fail, over every wire: one clear outcome each.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use toolrack_agent::{
+    Delta, Message, ModelError, Request, Role,
+    model::{Key, ModelErrorKind, ModelSettings, Wire},
+};
+use toolrack_testkit::{FakeModel, model::Answer};
+
+use crate::talk::{scripted, settings, streamed};
+
+const WIRES: [Wire; 4] = Wire::ALL;
+
+fn hello() -> [Message; 1] {
+    [Message::new(Role::User, "hello")]
+}
+
+/// An answer that begins well.
+fn beginning(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Anthropic => r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"Hel"}}"#,
+        Wire::OpenAiChat => r#"{"choices":[{"delta":{"content":"Hel"}}]}"#,
+        Wire::OpenAiResponses => r#"{"type":"response.output_text.delta","output_index":0,"delta":"Hel"}"#,
+        Wire::Gemini => r#"{"candidates":[{"content":{"parts":[{"text":"Hel"}]}}]}"#,
+    }
+}
+
+/// More of it.
+fn more(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Anthropic => r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"l"}}"#,
+        other => beginning(other),
+    }
+}
+
+/// A whole answer.
+fn good(wire: Wire) -> Answer {
+    let end = match wire {
+        Wire::Anthropic => r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#,
+        Wire::OpenAiChat => r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#,
+        Wire::OpenAiResponses => r#"{"type":"response.completed","response":{"status":"completed","output":[]}}"#,
+        Wire::Gemini => r#"{"candidates":[{"finishReason":"STOP"}]}"#,
+    };
+    Answer::events([beginning(wire), end])
+}
+
+/// The outcome of one streamed request, the same as of one that is not streamed.
+async fn outcome(wire: Wire, answer: Answer) -> ModelError {
+    let (server, model) = scripted("anthropic", wire, [answer.clone(), answer]).await;
+    let (_, streamed) = streamed(&*model, Request::new(&hello())).await;
+    let error = streamed.unwrap_err();
+    let completed = model.complete(Request::new(&hello())).await.unwrap_err();
+    assert_eq!(completed.kind, error.kind, "streamed or not, it means the same");
+    assert_eq!(server.asked().len(), 2, "this is not tried again");
+    assert!(!format!("{error} {error:?}").contains("sk-secret"), "a key in {error:?}");
+    error
+}
+
+#[tokio::test]
+async fn statuses_that_mean_no_are_told_with_the_providers_words() {
+    let told = async |wire, status, body: serde_json::Value| outcome(wire, Answer::json(status, &body)).await;
+    for wire in WIRES {
+        let error = told(wire, 401, json!({"error": {"message": "Incorrect API key provided: sk-secret-0123456789. Or sk-secre*****6789", "code": "invalid_api_key"}})).await;
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(error, @"anthropic/some-model: the key was refused (HTTP 401): Incorrect API key provided: [key] Or [key]; check the key");
+        }
+        assert_eq!((error.status(), error.code()), (Some(401), "MODEL_AUTH"));
+        let error = told(
+            wire,
+            404,
+            json!({"type": "error", "error": {"type": "not_found_error", "message": "model: \u{1b}[31mx"}}),
+        )
+        .await;
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(error, @r"anthropic/some-model: the provider refused the request (HTTP 404): model: \u{1b}[31mx");
+        }
+        let error = outcome(wire, Answer::new(400, "text/html", "<!DOCTYPE html><p>Bad")).await;
+        assert_eq!(
+            error.to_string(),
+            "anthropic/some-model: the provider refused the request (HTTP 400): an HTML page"
+        );
+        let error = outcome(wire, Answer::new(400, "text/plain", "x".repeat(1_000_000))).await;
+        assert!(error.to_string().len() < 1_000, "{error}");
+        let error = outcome(wire, Answer::new(302, "text/plain", "").header("location", "https://example.org")).await;
+        assert_eq!(error.status(), Some(302), "a redirect would carry the key elsewhere");
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_that_is_too_long_is_told_apart() {
+    let words = [
+        (
+            400,
+            json!({"error": {"message": "This model's maximum context length is 8192 tokens.", "code": "context_length_exceeded"}}),
+        ),
+        (
+            400,
+            json!({"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}}),
+        ),
+        (
+            400,
+            json!({"error": {"code": 400, "type": "exceed_context_size_error", "message": "the request exceeds the available context size"}}),
+        ),
+        (
+            400,
+            json!([{"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "The input token count (2000000) exceeds the maximum number of tokens allowed (1048576)."}}]),
+        ),
+        (413, json!({"error": "request too large"})),
+        (422, json!({"detail": [{"msg": "Prompt contains too many tokens"}]})),
+    ];
+    for (status, body) in words {
+        let error = outcome(Wire::OpenAiChat, Answer::json(status, &body)).await;
+        assert!(error.is_context_overflow(), "{error}");
+        assert_eq!(error.status(), Some(status));
+    }
+    let event = r#"{"error":{"message":"the context window is full","code":"context_length_exceeded"}}"#;
+    let (_server, model) = scripted("custom", Wire::OpenAiChat, [Answer::events([event])]).await;
+    let error = streamed(&*model, Request::new(&hello())).await.1.unwrap_err();
+    assert!(error.is_context_overflow(), "{error}");
+    let body = json!({"error": {"message": "`max_tokens` must be positive"}});
+    assert!(!outcome(Wire::OpenAiChat, Answer::json(400, &body)).await.is_context_overflow());
+}
+
+#[tokio::test]
+async fn what_may_pass_is_tried_again_and_told() {
+    for wire in WIRES {
+        for status in [408, 409, 429, 500, 502, 503, 504, 529] {
+            let busy = Answer::json(status, &json!({"error": {"message": "busy"}}));
+            let (server, model) =
+                scripted("custom", wire, [busy.clone(), busy.clone(), good(wire), busy, good(wire)]).await;
+            let (deltas, reply) = streamed(&*model, Request::new(&hello())).await;
+            assert_eq!(reply.unwrap().message.content, "Hel");
+            let retries =
+                deltas.iter().filter(|d| matches!(d, Delta::Retry { why, .. } if why.contains("busy"))).count();
+            assert_eq!((retries, server.asked().len()), (2, 3), "{status}");
+            assert_eq!(server.asked()[0].body, server.asked()[2].body);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_tries_have_an_end() {
+    let busy =
+        Answer::json(529, &json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}));
+    let (server, model) = scripted("custom", Wire::Anthropic, vec![busy; 9]).await;
+    let error = model.complete(Request::new(&hello())).await.unwrap_err();
+    insta::assert_snapshot!(error, @"custom/some-model: the provider is overloaded or broken (HTTP 529): Overloaded (tried 5 times)");
+    assert_eq!((error.attempts, server.asked().len(), error.status()), (5, 5, Some(529)));
+}
+
+#[tokio::test]
+async fn retry_after_is_obeyed_within_a_bound() {
+    let wait =
+        |seconds: &str| Answer::json(429, &json!({"error": {"message": "slow down"}})).header("retry-after", seconds);
+    let (_server, model) = scripted("custom", Wire::OpenAiChat, [wait("0.05"), good(Wire::OpenAiChat)]).await;
+    let (deltas, reply) = streamed(&*model, Request::new(&hello())).await;
+    assert!(reply.is_ok());
+    assert!(matches!(deltas[0], Delta::Retry { after, .. } if after == Duration::from_millis(50)), "{deltas:?}");
+    let delay =
+        json!([{"error": {"code": 429, "message": "x", "details": [{"@type": "RetryInfo", "retryDelay": "0.02s"}]}}]);
+    let (_server, model) = scripted("custom", Wire::Gemini, [Answer::json(429, &delay), good(Wire::Gemini)]).await;
+    let (deltas, _) = streamed(&*model, Request::new(&hello())).await;
+    assert!(matches!(deltas[0], Delta::Retry { after, .. } if after == Duration::from_millis(20)), "{deltas:?}");
+    for (header, seconds) in [("3600", 3600), ("Fri, 01 Jan 2100 00:00:00 GMT", 1_000_000)] {
+        let (server, model) = scripted("custom", Wire::OpenAiChat, [wait(header), good(Wire::OpenAiChat)]).await;
+        let error = streamed(&*model, Request::new(&hello())).await.1.unwrap_err();
+        assert_eq!(server.asked().len(), 1, "an hour is not waited for");
+        assert!(error.retry_after().unwrap() >= Duration::from_secs(seconds), "{error}");
+        assert_eq!(error.code(), "MODEL_RATE_LIMITED");
+    }
+}
+
+#[tokio::test]
+async fn no_credit_and_a_plain_no_are_not_tried_again() {
+    let spent = json!({"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}});
+    outcome(Wire::OpenAiChat, Answer::json(429, &spent)).await;
+    outcome(Wire::Anthropic, Answer::json(500, &json!({"error": "x"})).header("x-should-retry", "false")).await;
+    let wrong =
+        json!({"error": {"code": 400, "message": "API key not valid. Please pass one.", "status": "INVALID_ARGUMENT"}});
+    assert_eq!(outcome(Wire::Gemini, Answer::json(400, &wrong)).await.code(), "MODEL_AUTH");
+    outcome(Wire::Anthropic, Answer::json(501, &json!({"error": "x"}))).await;
+}
+
+#[tokio::test]
+async fn nobody_there_is_tried_again_and_told_with_the_address() {
+    let gone = FakeModel::start([]).await;
+    let mut settings = settings(&gone, "custom", Wire::OpenAiChat);
+    drop(gone);
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    settings.base_url = format!("http://user:secret@127.0.0.1:{port}/v1?key=secret");
+    let error = settings.connect().unwrap().complete(Request::new(&hello())).await.unwrap_err();
+    assert_eq!((error.code(), error.attempts), ("MODEL_UNREACHABLE", 5));
+    assert!(error.to_string().contains(&format!("cannot reach http://127.0.0.1:{port}: ")), "{error}");
+    assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_connection_that_closes_before_the_answer_is_made_anew() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut settings =
+        ModelSettings::new("custom", "m", Wire::OpenAiChat, format!("http://{}", listener.local_addr().unwrap()));
+    settings.bounds.first_pause = Duration::from_millis(1);
+    let model = settings.connect().unwrap();
+    let server = async {
+        let mut request = [0; 10_000];
+        let (mut first, _) = listener.accept().await.unwrap();
+        assert_ne!(first.read(&mut request).await.unwrap(), 0);
+        drop(first);
+        let (mut second, _) = listener.accept().await.unwrap();
+        assert_ne!(second.read(&mut request).await.unwrap(), 0);
+        let body = r#"{"choices": [{"message": {"content": "at last"}, "finish_reason": "stop"}]}"#;
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+        second.write_all((head + body).as_bytes()).await.unwrap();
+        second
+    };
+    let (reply, _connection) = tokio::join!(model.complete(Request::new(&hello())), server);
+    assert_eq!(reply.unwrap().message.content, "at last");
+}
+
+#[tokio::test]
+async fn a_page_instead_of_an_answer_is_told_to_be_one() {
+    for wire in WIRES {
+        let error =
+            outcome(wire, Answer::new(200, "text/html; charset=utf-8", "<!doctype html><title>Welcome</title>")).await;
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(error, @"anthropic/some-model: the answer is no answer of a model: it is an HTML page; is the base URL right?");
+        }
+        let error = outcome(wire, Answer::new(200, "application/json", "<html>")).await;
+        assert!(error.to_string().contains("it is an HTML page"), "{error}");
+        for body in ["", "{", "null", "[]", "7", r#"{"choices": []}"#, r#"{"hello": "world"}"#] {
+            let error = outcome(wire, Answer::new(200, "application/json", body)).await;
+            assert_eq!(error.code(), "MODEL_UNREADABLE", "{body}: {error}");
+        }
+        let error =
+            outcome(wire, Answer::json(200, &json!({"error": {"message": "no such model", "code": 404}}))).await;
+        assert_eq!(error.code(), "MODEL_BROKEN_OFF", "{error}");
+    }
+}
+
+/// The outcome of a stream that begins well, after the text that it began with.
+async fn broken(wire: Wire, answer: Answer, change: impl FnOnce(&mut ModelSettings)) -> ModelError {
+    let server = FakeModel::start([answer, good(wire)]).await;
+    let mut settings = settings(&server, "custom", wire);
+    change(&mut settings);
+    let (deltas, reply) = streamed(&*settings.connect().unwrap(), Request::new(&hello())).await;
+    assert_eq!(deltas.first(), Some(&Delta::Text("Hel".into())), "what came is told");
+    assert_eq!(server.asked().len(), 1, "what was streamed is never asked for again");
+    reply.unwrap_err()
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_is_never_taken_for_an_answer() {
+    for wire in WIRES {
+        let begun = || Answer::events([beginning(wire)]);
+        let error = broken(wire, begun().cut(), |_| {}).await;
+        assert_eq!(error.code(), "MODEL_ANSWER_CUT", "{error}");
+        let error = broken(wire, begun(), |_| {}).await;
+        assert_eq!(
+            error.to_string(),
+            "custom/some-model: the answer was cut off before its end: the connection was closed",
+            "a stream that ends without an end"
+        );
+        let error =
+            broken(wire, begun().then_silence(), |settings| settings.bounds.silence = Duration::from_millis(60)).await;
+        assert_eq!(
+            error.to_string(),
+            "custom/some-model: the next piece of the answer took longer than 0.06 s (silence_timeout)"
+        );
+        let error = broken(wire, Answer::events([beginning(wire), "{\"oops"]), |_| {}).await;
+        assert_eq!(error.code(), "MODEL_UNREADABLE", "{error}");
+        let said = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+        let error = broken(wire, Answer::events([beginning(wire), said]), |_| {}).await;
+        assert_eq!(error.to_string(), "custom/some-model: the provider broke the answer off: Overloaded");
+        assert!(matches!(error.kind, ModelErrorKind::BrokenOff { code: Some(code), .. } if code == "overloaded_error"));
+    }
+}
+
+#[tokio::test]
+async fn who_reads_the_prompt_after_the_head_of_the_answer_has_longer() {
+    let head = r#"{"choices":[{"delta":{"role":"assistant","content":""}}],"usage":{"prompt_tokens":3}}"#;
+    let server = FakeModel::start([Answer::events([head]).then_silence(), Answer::events([]).then_silence()]).await;
+    let mut settings = settings(&server, "custom", Wire::OpenAiChat);
+    settings.bounds.silence = Duration::from_millis(1);
+    settings.bounds.first_token = Duration::from_millis(60);
+    let model = settings.connect().unwrap();
+    for _ in 0..2 {
+        let error = streamed(&*model, Request::new(&hello())).await.1.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "custom/some-model: the beginning of the answer took longer than 0.06 s (first_token_timeout)"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_stream_without_an_end_is_ended() {
+    for wire in WIRES {
+        let endless = || Answer::events([beginning(wire)]).then_for_ever(more(wire));
+        let error = broken(wire, endless(), |settings| settings.bounds.response_bytes = 100_000).await;
+        assert_eq!(error.to_string(), "custom/some-model: the answer is larger than 100000 bytes (max_response_bytes)");
+        let error = broken(wire, endless(), |settings| settings.bounds.total = Duration::from_millis(200)).await;
+        assert_eq!(error.to_string(), "custom/some-model: the answer took longer than 0.2 s (total_timeout)");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_too_many_calls_is_refused() {
+    let calls: Vec<_> =
+        (0..3_000).map(|n| json!({"id": format!("c{n}"), "function": {"name": "f", "arguments": "{}"}})).collect();
+    let body = json!({"choices": [{"message": {"tool_calls": calls}, "finish_reason": "tool_calls"}]});
+    let error = outcome(Wire::OpenAiChat, Answer::json(200, &body)).await;
+    assert!(error.to_string().contains("more than 2048 pieces"), "{error}");
+}
+
+#[tokio::test]
+async fn settings_that_cannot_work_are_told_before_anything_is_sent() {
+    let error = |provider: &str, url: &str, key: Option<&str>| {
+        let mut settings = ModelSettings::new(provider, "m", Wire::OpenAiChat, url);
+        settings.key = key.map(Key::new);
+        settings.connect().unwrap_err().to_string()
+    };
+    insta::assert_snapshot!(error("deepseek", "https://api.deepseek.com", None), @"deepseek/m: there is no key; set DEEPSEEK_API_KEY");
+    insta::assert_snapshot!(error("custom", "", None), @"custom/m: the base URL is no URL: relative URL without a base");
+    insta::assert_snapshot!(error("custom", "ftp://example.org", None), @"custom/m: the base URL is neither http nor https");
+    insta::assert_snapshot!(error("custom", "http://127.0.0.1", Some("a\nb")), @"custom/m: the key has forbidden characters");
+    assert!(ModelSettings::new("ollama", "m", Wire::OpenAiChat, "http://127.0.0.1:11434").connect().is_ok());
+}
+
+#[tokio::test]
+async fn dropping_a_stream_ends_the_request() {
+    let answer = Answer::events([beginning(Wire::OpenAiChat)]).then_silence();
+    let (_server, model) = scripted("custom", Wire::OpenAiChat, [answer]).await;
+    let mut stream = model.stream(Request::new(&hello()));
+    let first = futures::StreamExt::next(&mut stream).await;
+    assert!(matches!(first, Some(Ok(Delta::Text(_)))));
+    drop(stream);
+}

@@ -1,0 +1,238 @@
+use serde_json::json;
+use toolrack_agent::{
+    Message, Request, Role, Stop,
+    model::{ModelSettings, Wire},
+};
+use toolrack_testkit::model::Answer;
+
+use crate::talk::{conversation, heard, lines, pretty, scripted, sent, streamed, tools};
+
+const WIRE: Wire = Wire::Gemini;
+const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
+
+#[tokio::test]
+async fn a_whole_conversation_is_sent_as_generate_content_wants_it() {
+    let messages = conversation();
+    let tools = tools(WIRE);
+    let extra = json!({"generationConfig": {"thinkingConfig": {"includeThoughts": true}}});
+    let mut request = Request::new(&messages);
+    request.system = Some("You are a guide.");
+    request.tools = Some(&tools);
+    request.max_tokens = Some(500);
+    request.temperature = Some(0.5);
+    request.extra_body = extra.as_object();
+    insta::assert_snapshot!(lines(&sent(NO_CHANGE, WIRE, request).await), @r#"
+    contents:
+    - {"parts":[{"text":"What is this, and how is the weather there?"},{"inlineData":{"data":"iVBORw0KGgo=","mimeType":"image/png"}}],"role":"user"}
+    - {"parts":[{"text":"Let me see."},{"functionCall":{"args":{"city":"Bern"},"name":"mcp__sky__weather"},"thoughtSignature":"skip_thought_signature_validator"},{"functionCall":{"args":{"city":"Atlantis"},"name":"mcp__sky__weather"}}],"role":"model"}
+    - {"parts":[{"functionResponse":{"name":"mcp__sky__weather","response":{"result":"sunny"}}},{"functionResponse":{"name":"mcp__sky__weather","response":{"error":"no such city"}}},{"inlineData":{"data":"iVBORw0KGgo=","mimeType":"image/png"}},{"inlineData":{"data":"iVBORw0KGgo=","mimeType":"image/png"}}],"role":"user"}
+    - {"parts":[{"functionCall":{"args":{},"name":"mcp__clock__now"},"thoughtSignature":"skip_thought_signature_validator"}],"role":"model"}
+    - {"parts":[{"functionResponse":{"name":"mcp__clock__now","response":{"error":"the arguments are no JSON"}}}],"role":"user"}
+    - {"parts":[{"text":"It is sunny in Bern."}],"role":"model"}
+    - {"parts":[{"text":"Thanks!"}],"role":"user"}
+    generationConfig: {"maxOutputTokens":500,"temperature":0.5,"thinkingConfig":{"includeThoughts":true}}
+    systemInstruction: {"parts":[{"text":"You are a guide.\n\nBe brief."}]}
+    tools:
+    - {"functionDeclarations":[{"description":"The weather in a city","name":"mcp__sky__weather","parameters":{"properties":{"city":{"type":"string"}},"required":["city"],"type":"object"}},{"description":"MCP tool from clock","name":"mcp__clock__now"}]}
+    "#);
+}
+
+#[tokio::test]
+async fn the_model_stands_in_the_address_and_without_tools_none_are_mentioned() {
+    let (server, _) = scripted("custom", WIRE, []).await;
+    let mut settings = crate::talk::settings(&server, "gemini", WIRE);
+    settings.model = "models/gemini-3.5-flash".into();
+    let model = settings.connect().unwrap();
+    let messages = [Message::new(Role::User, "hello")];
+    let _not_found = model.complete(Request::new(&messages)).await;
+    let _not_found = streamed(&*model, Request::new(&messages)).await;
+    insta::assert_snapshot!(server.last_body(), @r#"{"contents":[{"parts":[{"text":"hello"}],"role":"user"}]}"#);
+    assert_eq!(server.asked()[0].path, "/v1beta/models/gemini-3.5-flash:generateContent");
+    assert_eq!(server.asked()[1].path, "/v1beta/models/gemini-3.5-flash:streamGenerateContent?alt=sse");
+    assert_eq!(server.asked()[0].header("x-goog-api-key"), Some("sk-secret-0123456789"));
+}
+
+const THINKING: [&str; 5] = [
+    r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"Two cities.","thought":true}]},"index":0}],"usageMetadata":{"promptTokenCount":30}}"#,
+    r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"Let me "}]},"index":0}]}"#,
+    r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"see."},{"functionCall":{"name":"weather","args":{"city":"Bern"}},"thoughtSignature":"c2ln"}]},"index":0}]}"#,
+    r#"{"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"id":"theirs","name":"weather","args":{"city":"Rome"}}},{"text":"","thoughtSignature":"ZW5k"}]},"index":0}]}"#,
+    r#"{"candidates":[{"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":30,"candidatesTokenCount":7,"thoughtsTokenCount":5,"cachedContentTokenCount":8}}"#,
+];
+
+#[tokio::test]
+async fn thoughts_text_and_parallel_calls_are_told_and_kept_in_their_order() {
+    let whole = json!({"candidates": [{"content": {"role": "model", "parts": [
+        {"text": "Two cities.", "thought": true},
+        {"text": "Let me see."},
+        {"functionCall": {"name": "weather", "args": {"city": "Bern"}}, "thoughtSignature": "c2ln"},
+        {"functionCall": {"id": "theirs", "name": "weather", "args": {"city": "Rome"}}},
+        {"text": "", "thoughtSignature": "ZW5k"},
+    ]}, "finishReason": "STOP"}], "usageMetadata": {"promptTokenCount": 30, "candidatesTokenCount": 7,
+        "thoughtsTokenCount": 5, "cachedContentTokenCount": 8}});
+    insta::assert_snapshot!(heard("custom", WIRE, &THINKING, Some(whole)).await, @r#"
+    thinking "Two cities."
+    usage in 30 (0 read, 0 written) out 0 (0 thinking)
+    text "Let me "
+    text "see."
+    call 0 call_1_0 weather
+    arguments 0 {"city":"Bern"}
+    call 1 theirs weather
+    arguments 1 {"city":"Rome"}
+    usage in 30 (8 read, 0 written) out 12 (5 thinking)
+    ToolCalls {
+      "blocks": {
+        "blocks": [
+          {
+            "text": {
+              "bytes": 11
+            }
+          },
+          {
+            "call": {
+              "with": {
+                "thoughtSignature": "c2ln"
+              }
+            }
+          },
+          {
+            "call": {
+              "with": {
+                "id": "theirs"
+              }
+            }
+          },
+          {
+            "text": {
+              "bytes": 0,
+              "with": {
+                "thoughtSignature": "ZW5k"
+              }
+            }
+          }
+        ],
+        "model": "some-model",
+        "wire": "gemini"
+      },
+      "content": "Let me see.",
+      "role": "assistant",
+      "tool_calls": [
+        {
+          "id": "call_1_0",
+          "input": {
+            "city": "Bern"
+          },
+          "name": "weather"
+        },
+        {
+          "id": "theirs",
+          "input": {
+            "city": "Rome"
+          },
+          "name": "weather"
+        }
+      ]
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn signatures_go_back_where_they_stood_and_to_no_other_model() {
+    let (_server, model) = scripted("custom", WIRE, [Answer::events(THINKING)]).await;
+    let mut messages = vec![Message::new(Role::User, "hello")];
+    messages.push(streamed(&*model, Request::new(&messages)).await.1.unwrap().message);
+    messages.push(Message::tool_result("call_1_0", "sunny"));
+    messages.push(Message::tool_error("theirs", "no such city"));
+    let body = sent(NO_CHANGE, WIRE, Request::new(&messages)).await;
+    insta::assert_snapshot!(pretty(&body["contents"]), @r#"
+    [
+      {
+        "parts": [
+          {
+            "text": "hello"
+          }
+        ],
+        "role": "user"
+      },
+      {
+        "parts": [
+          {
+            "text": "Let me see."
+          },
+          {
+            "functionCall": {
+              "args": {
+                "city": "Bern"
+              },
+              "name": "weather"
+            },
+            "thoughtSignature": "c2ln"
+          },
+          {
+            "functionCall": {
+              "args": {
+                "city": "Rome"
+              },
+              "id": "theirs",
+              "name": "weather"
+            }
+          },
+          {
+            "text": "",
+            "thoughtSignature": "ZW5k"
+          }
+        ],
+        "role": "model"
+      },
+      {
+        "parts": [
+          {
+            "functionResponse": {
+              "name": "weather",
+              "response": {
+                "result": "sunny"
+              }
+            }
+          },
+          {
+            "functionResponse": {
+              "id": "theirs",
+              "name": "weather",
+              "response": {
+                "error": "no such city"
+              }
+            }
+          }
+        ],
+        "role": "user"
+      }
+    ]
+    "#);
+    for (other, signature) in
+        [("gemini-3-other", json!("skip_thought_signature_validator")), ("gemini-2.5-pro", json!(null))]
+    {
+        let body = sent(|settings| settings.model = other.into(), WIRE, Request::new(&messages)).await;
+        let parts = &body["contents"][1]["parts"];
+        assert_eq!(parts[1]["thoughtSignature"], signature, "{other}");
+        assert_eq!(parts[2]["thoughtSignature"], json!(null), "{other}");
+        assert_eq!(parts[2]["functionCall"].get("id"), None, "{other}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_one_and_every_reason_is_known() {
+    for (event, expected) in [
+        (r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#, Stop::Refusal),
+        (r#"{"candidates":[{"finishReason":"SAFETY"}]}"#, Stop::Refusal),
+        (r#"{"candidates":[{"finishReason":"MAX_TOKENS"}]}"#, Stop::Length),
+        (r#"{"candidates":[{"finishReason":"STOP"}]}"#, Stop::End),
+        (
+            r#"{"candidates":[{"finishReason":"MALFORMED_FUNCTION_CALL","finishMessage":"print(x)"}]}"#,
+            Stop::Other("MALFORMED_FUNCTION_CALL: print(x)".into()),
+        ),
+    ] {
+        let (_server, model) = scripted("custom", WIRE, [Answer::events([event])]).await;
+        let messages = [Message::new(Role::User, "hello")];
+        assert_eq!(streamed(&*model, Request::new(&messages)).await.1.unwrap().stop, expected, "{event}");
+    }
+}

@@ -1,0 +1,358 @@
+use serde_json::{Value, json, value::RawValue};
+use toolrack_agent::{
+    Message, Request, Role,
+    model::{ModelSettings, Wire},
+};
+use toolrack_host::{ToolBlock, ToolDefinition};
+use toolrack_testkit::{FakeModel, model::Answer};
+
+use crate::talk::{conversation, heard, lines, scripted, sent, sent_to, settings, streamed, tools};
+
+const WIRE: Wire = Wire::OpenAiChat;
+const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
+
+#[tokio::test]
+async fn a_whole_conversation_is_sent_as_chat_completions_want_it() {
+    let messages = conversation();
+    let tools = tools(WIRE);
+    let mut request = Request::new(&messages);
+    request.system = Some("You are a guide.");
+    request.tools = Some(&tools);
+    request.max_tokens = Some(500);
+    request.temperature = Some(0.5);
+    insta::assert_snapshot!(lines(&sent(NO_CHANGE, WIRE, request).await), @r#"
+    max_tokens: 500
+    messages:
+    - {"content":"You are a guide.\n\nBe brief.","role":"system"}
+    - {"content":[{"text":"What is this, and how is the weather there?","type":"text"},{"image_url":{"url":"data:image/png;base64,iVBORw0KGgo="},"type":"image_url"}],"role":"user"}
+    - {"content":"Let me see.","role":"assistant","tool_calls":[{"function":{"arguments":"{\"city\":\"Bern\"}","name":"mcp__sky__weather"},"id":"call_a","type":"function"},{"function":{"arguments":"{\"city\":\"Atlantis\"}","name":"mcp__sky__weather"},"id":"call_b","type":"function"}]}
+    - {"content":"sunny\n[a picture, image/png, 9 bytes: it cannot be shown to this model]","role":"tool","tool_call_id":"call_a"}
+    - {"content":"Error: no such city\n[a picture, image/png, 9 bytes: it cannot be shown to this model]","role":"tool","tool_call_id":"call_b"}
+    - {"content":null,"role":"assistant","tool_calls":[{"function":{"arguments":"{}","name":"mcp__clock__now"},"id":"call_c","type":"function"}]}
+    - {"content":"Error: the arguments are no JSON","role":"tool","tool_call_id":"call_c"}
+    - {"content":"It is sunny in Bern.","role":"assistant"}
+    - {"content":"Thanks!","role":"user"}
+    model: "some-model"
+    stream: true
+    stream_options: {"include_usage":true}
+    temperature: 0.5
+    tools:
+    - {"function":{"description":"The weather in a city","name":"mcp__sky__weather","parameters":{"properties":{"city":{"type":"string"}},"required":["city"],"type":"object"}},"type":"function"}
+    - {"function":{"description":"MCP tool from clock","name":"mcp__clock__now","parameters":{"properties":{},"type":"object"}},"type":"function"}
+    "#);
+}
+
+#[tokio::test]
+async fn without_tools_none_are_mentioned_and_without_a_stream_neither_is_that() {
+    let (server, model) = scripted("custom", WIRE, []).await;
+    let messages = [Message::new(Role::User, "hello")];
+    let _not_found = model.complete(Request::new(&messages)).await;
+    insta::assert_snapshot!(server.last_body(), @r#"{"messages":[{"content":"hello","role":"user"}],"model":"some-model"}"#);
+    assert_eq!(server.asked()[0].path, "/v1/chat/completions");
+    assert_eq!(server.asked()[0].header("authorization"), Some("Bearer sk-secret-0123456789"));
+}
+
+#[tokio::test]
+async fn the_tools_are_the_bytes_that_they_were_and_the_name_of_the_model_is_verbatim() {
+    let server = FakeModel::start([]).await;
+    let mut settings = settings(&server, "custom", WIRE);
+    settings.model = "ft:gpt-4o:org::abc-high".into();
+    let model = settings.connect().unwrap();
+    let messages = [Message::new(Role::User, "hello")];
+    let odd = r#"{"b":1.0,   "a":1e2, "type": "object"}"#;
+    let tool = ToolDefinition {
+        name: "x".into(),
+        description: "y".into(),
+        takes_arguments: false,
+        input_schema: RawValue::from_string(odd.into()).unwrap().into(),
+    };
+    let tools = ToolBlock::new(WIRE, vec![tool]);
+    let mut request = Request::new(&messages);
+    request.tools = Some(&tools);
+    let _not_found = streamed(&*model, request).await;
+    assert!(server.asked()[0].body.contains(odd), "{}", server.asked()[0].body);
+    assert_eq!(server.last_body()["model"], "ft:gpt-4o:org::abc-high");
+}
+
+#[tokio::test]
+async fn extra_members_win_and_null_removes_but_the_conversation_is_ours() {
+    let messages = [Message::new(Role::User, "hello")];
+    let extra = json!({"temperature": 0, "stream_options": null, "messages": [], "stream": false, "top_k": 3});
+    let mut request = Request::new(&messages);
+    request.temperature = Some(1.0);
+    request.extra_body = extra.as_object();
+    let body = sent(|settings| drop(settings.extra_body.insert("top_k".into(), 2.into())), WIRE, request).await;
+    insta::assert_snapshot!(body, @r#"{"messages":[{"content":"hello","role":"user"}],"model":"some-model","stream":true,"temperature":0,"top_k":3}"#);
+}
+
+#[tokio::test]
+async fn providers_get_what_each_of_them_takes() {
+    let thinking = || {
+        let events = [
+            r#"{"choices":[{"index":0,"delta":{"reasoning_content":"Hm."}}]}"#,
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_00_abcdefgh","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#,
+        ];
+        Answer::events(events)
+    };
+    for (provider, echo, bound, id) in [
+        ("deepseek", Some("Hm."), "max_tokens", "call_00_abcdefgh"),
+        ("llamacpp", Some("Hm."), "max_tokens", "call_00_abcdefgh"),
+        ("openai", Some("Hm."), "max_completion_tokens", "call_00_abcdefgh"),
+        ("mistral", None, "max_tokens", "8616d76d1"),
+    ] {
+        let (_server, model) = scripted(provider, WIRE, [thinking()]).await;
+        let mut messages = vec![Message::new(Role::User, "hello")];
+        messages.push(streamed(&*model, Request::new(&messages)).await.1.unwrap().message);
+        messages.push(Message::tool_result("call_00_abcdefgh", "done"));
+        let mut request = Request::new(&messages);
+        request.max_tokens = Some(9);
+        let body = sent_to(provider, NO_CHANGE, WIRE, request).await;
+        assert_eq!(body["messages"][1].get("reasoning_content").and_then(Value::as_str), echo, "{provider}");
+        assert_eq!(body[bound], 9, "{provider}");
+        assert_eq!(body["messages"][1]["tool_calls"][0]["id"], id, "{provider}");
+        assert_eq!(body["messages"][2]["tool_call_id"], id, "{provider}");
+    }
+}
+
+#[tokio::test]
+async fn thinking_goes_back_to_the_model_that_thought_and_to_no_other() {
+    let events = [
+        r#"{"choices":[{"index":0,"delta":{"reasoning_content":"Hm."}}]}"#,
+        r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#,
+    ];
+    let (_server, model) = scripted("custom", WIRE, [Answer::events(events)]).await;
+    let mut messages = vec![Message::new(Role::User, "hello")];
+    messages.push(streamed(&*model, Request::new(&messages)).await.1.unwrap().message);
+    let same = sent(NO_CHANGE, WIRE, Request::new(&messages)).await;
+    assert_eq!(same["messages"][1]["reasoning_content"], "Hm.");
+    let other = sent(|settings| settings.model = "other".into(), WIRE, Request::new(&messages)).await;
+    assert_eq!(other["messages"][1].get("reasoning_content"), None);
+    assert_eq!(other["messages"][1]["tool_calls"][0]["function"]["name"], "f");
+}
+
+#[tokio::test]
+async fn text_is_told_as_it_comes() {
+    let events = [
+        r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}],"usage":null}"#,
+        r#"{"choices":[{"index":0,"delta":{"content":"Hel"}}]}"#,
+        r#"{"choices":[{"index":0,"delta":{"content":"lo, wörld"}}]}"#,
+        r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#,
+        r#"{"choices":[],"usage":{"prompt_tokens":20,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":16},"completion_tokens_details":{"reasoning_tokens":3}}}"#,
+        "[DONE]",
+    ];
+    let whole = json!({
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello, wörld", "refusal": null}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 20, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 16},
+                  "completion_tokens_details": {"reasoning_tokens": 3}},
+    });
+    insta::assert_snapshot!(heard("custom", WIRE, &events, Some(whole)).await, @r#"
+    text "Hel"
+    text "lo, wörld"
+    usage in 20 (16 read, 0 written) out 7 (3 thinking)
+    End {
+      "content": "Hello, wörld",
+      "role": "assistant"
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn parallel_calls_are_put_together_by_index_however_they_are_mixed() {
+    let events = [
+        r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"weather","arguments":""}}]}}]}"#,
+        r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"b","type":"function","function":{"name":"time","arguments":"{\"zo"}}]}}]}"#,
+        r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"city\""}}]}}]}"#,
+        r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"function":{"arguments":"ne\":1}"}},{"index":0,"function":{"arguments":":\"Bern\"}"}}]}}]}"#,
+        r#"{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}"#,
+        "[DONE]",
+    ];
+    let whole = json!({"choices": [{"message": {"content": null, "tool_calls": [
+        {"id": "a", "type": "function", "function": {"name": "weather", "arguments": "{\"city\":\"Bern\"}"}},
+        {"id": "b", "type": "function", "function": {"name": "time", "arguments": "{\"zone\":1}"}},
+    ]}, "finish_reason": "tool_calls"}]});
+    insta::assert_snapshot!(heard("custom", WIRE, &events, Some(whole)).await, @r#"
+    call 0 a weather
+    call 1 b time
+    arguments 1 {"zo
+    arguments 0 {"city"
+    arguments 1 ne":1}
+    arguments 0 :"Bern"}
+    ToolCalls {
+      "content": "",
+      "role": "assistant",
+      "tool_calls": [
+        {
+          "id": "a",
+          "input": {
+            "city": "Bern"
+          },
+          "name": "weather"
+        },
+        {
+          "id": "b",
+          "input": {
+            "zone": 1
+          },
+          "name": "time"
+        }
+      ]
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn calls_without_ids_indices_or_an_honest_reason_are_understood() {
+    // No ids and no usage, as some local servers; arguments that are JSON instead of text; `stop` as the reason.
+    let events = [
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"a","arguments":{"x":1}}},{"index":1,"function":{"name":"b"}}]},"finish_reason":"stop"}]}"#,
+    ];
+    insta::assert_snapshot!(heard("custom", WIRE, &events, None).await, @r#"
+    call 0 call_1_0 a
+    arguments 0 {"x":1}
+    call 1 call_1_1 b
+    ToolCalls {
+      "content": "",
+      "role": "assistant",
+      "tool_calls": [
+        {
+          "id": "call_1_0",
+          "input": {
+            "x": 1
+          },
+          "name": "a"
+        },
+        {
+          "id": "call_1_1",
+          "input": {},
+          "name": "b"
+        }
+      ]
+    }
+    "#);
+    // Every call with the index 0 and all at once, as Gemini's compatible API did.
+    let events = [
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"x","function":{"name":"a","arguments":"{}"}}]}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"y","function":{"name":"b","arguments":"{}"}}]}}]}"#,
+        "[DONE]",
+    ];
+    insta::assert_snapshot!(heard("custom", WIRE, &events, None).await, @r#"
+    call 0 x a
+    arguments 0 {}
+    call 1 y b
+    arguments 1 {}
+    ToolCalls {
+      "content": "",
+      "role": "assistant",
+      "tool_calls": [
+        {
+          "id": "x",
+          "input": {},
+          "name": "a"
+        },
+        {
+          "id": "y",
+          "input": {},
+          "name": "b"
+        }
+      ]
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn two_calls_with_one_id_get_two() {
+    let events = [
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"same","function":{"name":"a","arguments":"{}"}},{"index":1,"id":"same","function":{"name":"b","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#,
+    ];
+    let told = heard("custom", WIRE, &events, None).await;
+    assert!(told.starts_with("call 0 same a\narguments 0 {}\ncall 1 call_1_1 b\n"), "{told}");
+}
+
+#[tokio::test]
+async fn arguments_that_are_no_object_are_kept_as_they_are() {
+    for (arguments, raw) in [
+        (r#"{\"city\": \"Be"#, Some(r#"{"city": "Be"#)),
+        ("[1]", Some("[1]")),
+        ("not json", Some("not json")),
+        ("", None),
+        ("null", None),
+        (" {} ", None),
+    ] {
+        let event = format!(
+            r#"{{"choices":[{{"delta":{{"tool_calls":[{{"index":0,"id":"a","function":{{"name":"f","arguments":"{arguments}"}}}}]}},"finish_reason":"length"}}]}}"#
+        );
+        let (_server, model) = scripted("custom", WIRE, [Answer::events([event.as_str()])]).await;
+        let messages = [Message::new(Role::User, "hello")];
+        let reply = streamed(&*model, Request::new(&messages)).await.1.unwrap();
+        assert_eq!(reply.stop, toolrack_agent::Stop::Length);
+        assert_eq!(reply.message.calls()[0].raw_arguments.as_deref(), raw, "{arguments}");
+        assert_eq!(reply.message.calls()[0].arguments().is_some(), raw.is_none(), "{arguments}");
+    }
+}
+
+#[tokio::test]
+async fn thinking_in_every_dialect_is_told_and_is_no_text() {
+    for (event, kept) in [
+        (r#"{"reasoning_content":"Hm."}"#, json!([{"raw": {"reasoning_content": "Hm."}}])),
+        (r#"{"reasoning":"Hm."}"#, Value::Null),
+        (r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"Hm."}]}]}"#, Value::Null),
+    ] {
+        let event = format!(r#"{{"choices":[{{"delta":{event},"finish_reason":"stop"}}]}}"#);
+        let (_server, model) = scripted("custom", WIRE, [Answer::events([event.as_str()])]).await;
+        let messages = [Message::new(Role::User, "hello")];
+        let (deltas, reply) = streamed(&*model, Request::new(&messages)).await;
+        assert_eq!(deltas, [toolrack_agent::Delta::Thinking("Hm.".into())], "{event}");
+        let message = reply.unwrap().message;
+        assert_eq!(message.content, "");
+        assert_eq!(json!(message).pointer("/blocks/blocks").cloned().unwrap_or_default(), kept, "{event}");
+    }
+}
+
+#[tokio::test]
+async fn openrouters_blocks_of_reasoning_are_put_together_and_sent_back() {
+    let events = [
+        r#"{"choices":[{"delta":{"reasoning":"Hm","reasoning_details":[{"type":"reasoning.text","text":"Hm","index":0,"format":"f"}]}}]}"#,
+        r#"{"choices":[{"delta":{"reasoning":".","reasoning_details":[{"type":"reasoning.text","text":".","index":0,"signature":"sig"}]}}]}"#,
+        r#"{"choices":[{"delta":{"reasoning_details":[{"type":"reasoning.encrypted","data":"abc","index":1}]}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#,
+        r#"{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1,"cost":0.00014}}"#,
+        "[DONE]",
+    ];
+    let (_server, model) = scripted("openrouter", WIRE, [Answer::events(events)]).await;
+    let mut messages = vec![Message::new(Role::User, "hello")];
+    let reply = streamed(&*model, Request::new(&messages)).await.1.unwrap();
+    assert_eq!(reply.cost, Some(0.00014));
+    messages.push(reply.message);
+    let body = sent_to("openrouter", NO_CHANGE, WIRE, Request::new(&messages)).await;
+    insta::assert_snapshot!(body["messages"][1], @r#"{"content":null,"reasoning_details":[{"format":"f","index":0,"signature":"sig","text":"Hm.","type":"reasoning.text"},{"data":"abc","index":1,"type":"reasoning.encrypted"}],"role":"assistant","tool_calls":[{"function":{"arguments":"{}","name":"f"},"id":"a","type":"function"}]}"#);
+}
+
+#[tokio::test]
+async fn a_refusal_is_one() {
+    let events = [
+        r#"{"choices":[{"delta":{"refusal":"I can"}}]}"#,
+        r#"{"choices":[{"delta":{"refusal":"not."},"finish_reason":"stop"}]}"#,
+        "[DONE]",
+    ];
+    let whole = json!({"choices": [{"message": {"content": null, "refusal": "I cannot."}, "finish_reason": "stop"}]});
+    insta::assert_snapshot!(heard("custom", WIRE, &events, Some(whole)).await, @r#"
+    text "I can"
+    text "not."
+    Refusal {
+      "content": "I cannot.",
+      "role": "assistant"
+    }
+    "#);
+    let told =
+        heard("custom", WIRE, &[r#"{"choices":[{"delta":{"content":"I "},"finish_reason":"content_filter"}]}"#], None)
+            .await;
+    assert!(told.contains("Refusal"), "{told}");
+}
+
+#[tokio::test]
+async fn an_unknown_reason_to_stop_is_told_safely() {
+    let told =
+        heard("custom", WIRE, &[r#"{"choices":[{"delta":{"content":"I "},"finish_reason":"\u001b[31mwhim"}]}"#], None)
+            .await;
+    assert!(told.contains(r#"Other("\\u{1b}[31mwhim")"#), "{told}");
+}

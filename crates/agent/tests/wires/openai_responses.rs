@@ -1,0 +1,305 @@
+use serde_json::json;
+use toolrack_agent::{
+    Delta, Message, Request, Role, Stop,
+    model::{ModelSettings, Wire},
+};
+use toolrack_testkit::model::Answer;
+
+use crate::talk::{conversation, heard, lines, pretty, scripted, sent, streamed, tools};
+
+const WIRE: Wire = Wire::OpenAiResponses;
+const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
+
+#[tokio::test]
+async fn a_whole_conversation_is_sent_as_responses_wants_it() {
+    let messages = conversation();
+    let tools = tools(WIRE);
+    let mut request = Request::new(&messages);
+    request.system = Some("You are a guide.");
+    request.tools = Some(&tools);
+    request.max_tokens = Some(500);
+    request.temperature = Some(0.5);
+    insta::assert_snapshot!(lines(&sent(NO_CHANGE, WIRE, request).await), @r#"
+    include:
+    - "reasoning.encrypted_content"
+    input:
+    - {"content":[{"text":"What is this, and how is the weather there?","type":"input_text"},{"detail":"auto","image_url":"data:image/png;base64,iVBORw0KGgo=","type":"input_image"}],"role":"user","type":"message"}
+    - {"content":[{"text":"Let me see.","type":"output_text"}],"role":"assistant","type":"message"}
+    - {"arguments":"{\"city\":\"Bern\"}","call_id":"call_a","name":"mcp__sky__weather","type":"function_call"}
+    - {"arguments":"{\"city\":\"Atlantis\"}","call_id":"call_b","name":"mcp__sky__weather","type":"function_call"}
+    - {"call_id":"call_a","output":[{"text":"sunny","type":"input_text"},{"detail":"auto","image_url":"data:image/png;base64,iVBORw0KGgo=","type":"input_image"}],"type":"function_call_output"}
+    - {"call_id":"call_b","output":[{"text":"Error: no such city","type":"input_text"},{"detail":"auto","image_url":"data:image/png;base64,iVBORw0KGgo=","type":"input_image"}],"type":"function_call_output"}
+    - {"arguments":"{}","call_id":"call_c","name":"mcp__clock__now","type":"function_call"}
+    - {"call_id":"call_c","output":"Error: the arguments are no JSON","type":"function_call_output"}
+    - {"content":[{"text":"It is sunny in Bern.","type":"output_text"}],"role":"assistant","type":"message"}
+    - {"content":[{"text":"Thanks!","type":"input_text"}],"role":"user","type":"message"}
+    instructions: "You are a guide.\n\nBe brief."
+    max_output_tokens: 500
+    model: "some-model"
+    store: false
+    stream: true
+    temperature: 0.5
+    tools:
+    - {"description":"The weather in a city","name":"mcp__sky__weather","parameters":{"properties":{"city":{"type":"string"}},"required":["city"],"type":"object"},"strict":false,"type":"function"}
+    - {"description":"MCP tool from clock","name":"mcp__clock__now","parameters":{"properties":{},"type":"object"},"strict":false,"type":"function"}
+    "#);
+}
+
+#[tokio::test]
+async fn without_tools_none_are_mentioned_and_who_does_not_think_is_not_asked_for_thoughts() {
+    let (server, _) = scripted("custom", WIRE, []).await;
+    let mut settings = crate::talk::settings(&server, "openai", WIRE);
+    settings.model = "gpt-4.1-mini".into();
+    let model = settings.connect().unwrap();
+    let messages = [Message::new(Role::User, "hello")];
+    let _not_found = model.complete(Request::new(&messages)).await;
+    insta::assert_snapshot!(server.last_body(), @r#"{"input":[{"content":[{"text":"hello","type":"input_text"}],"role":"user","type":"message"}],"model":"gpt-4.1-mini","store":false}"#);
+    assert_eq!(server.asked()[0].path, "/v1/responses");
+    assert_eq!(server.asked()[0].header("authorization"), Some("Bearer sk-secret-0123456789"));
+}
+
+const THINKING: [&str; 17] = [
+    r#"{"type":"response.created","response":{"status":"in_progress","output":[],"error":null}}"#,
+    r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"reasoning","id":"rs_1","summary":[]}}"#,
+    r#"{"type":"response.reasoning_summary_part.added","output_index":0,"summary_index":0}"#,
+    r#"{"type":"response.reasoning_summary_text.delta","output_index":0,"summary_index":0,"delta":"Two cities."}"#,
+    r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"Two cities."}],"encrypted_content":"gAAA"}}"#,
+    r#"{"type":"response.output_item.added","output_index":1,"item":{"type":"message","id":"msg_1","role":"assistant","content":[]}}"#,
+    r#"{"type":"response.output_text.delta","output_index":1,"content_index":0,"delta":"Let me "}"#,
+    r#"{"type":"response.output_text.delta","output_index":1,"content_index":0,"delta":"see."}"#,
+    r#"{"type":"response.output_item.done","output_index":1,"item":{"type":"message","id":"msg_1","role":"assistant","phase":"commentary","content":[{"type":"output_text","text":"Let me see."}]}}"#,
+    r#"{"type":"response.output_item.added","output_index":2,"item":{"type":"function_call","id":"fc_1","call_id":"call_1","name":"weather","arguments":""}}"#,
+    r#"{"type":"response.output_item.added","output_index":3,"item":{"type":"function_call","id":"fc_2","call_id":"call_2","name":"weather","arguments":""}}"#,
+    r#"{"type":"response.function_call_arguments.delta","output_index":3,"delta":"{\"city\":"}"#,
+    r#"{"type":"response.function_call_arguments.delta","output_index":2,"delta":"{\"city\":\"Bern\"}"}"#,
+    r#"{"type":"response.function_call_arguments.delta","output_index":3,"delta":"\"Rome\"}"}"#,
+    r#"{"type":"response.function_call_arguments.done","output_index":3,"arguments":"{\"city\":\"Rome\"}"}"#,
+    r#"{"type":"response.output_item.done","output_index":2,"item":{"type":"function_call","id":"fc_1","call_id":"call_1","name":"weather","arguments":"{\"city\":\"Bern\"}"}}"#,
+    r#"{"type":"response.completed","response":{"status":"completed","error":null,"output":[],"usage":{"input_tokens":30,"output_tokens":12,"input_tokens_details":{"cached_tokens":8},"output_tokens_details":{"reasoning_tokens":5}}}}"#,
+];
+
+#[tokio::test]
+async fn reasoning_text_and_parallel_calls_are_told_and_kept_in_their_order() {
+    let whole = json!({"status": "completed", "error": null, "output": [
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Two cities."}], "encrypted_content": "gAAA"},
+        {"type": "message", "id": "msg_1", "role": "assistant", "phase": "commentary", "content": [{"type": "output_text", "text": "Let me see."}]},
+        {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "weather", "arguments": "{\"city\":\"Bern\"}"},
+        {"type": "function_call", "id": "fc_2", "call_id": "call_2", "name": "weather", "arguments": "{\"city\":\"Rome\"}"},
+    ], "usage": {"input_tokens": 30, "output_tokens": 12, "input_tokens_details": {"cached_tokens": 8},
+        "output_tokens_details": {"reasoning_tokens": 5}}});
+    insta::assert_snapshot!(heard("custom", WIRE, &THINKING, Some(whole)).await, @r#"
+    thinking "Two cities."
+    text "Let me "
+    text "see."
+    call 0 call_1 weather
+    call 1 call_2 weather
+    arguments 1 {"city":
+    arguments 0 {"city":"Bern"}
+    arguments 1 "Rome"}
+    usage in 30 (8 read, 0 written) out 12 (5 thinking)
+    ToolCalls {
+      "blocks": {
+        "blocks": [
+          {
+            "raw": {
+              "encrypted_content": "gAAA",
+              "id": "rs_1",
+              "summary": [
+                {
+                  "text": "Two cities.",
+                  "type": "summary_text"
+                }
+              ],
+              "type": "reasoning"
+            }
+          },
+          {
+            "text": {
+              "bytes": 11,
+              "with": {
+                "phase": "commentary"
+              }
+            }
+          },
+          {
+            "call": {}
+          },
+          {
+            "call": {}
+          }
+        ],
+        "model": "some-model",
+        "wire": "openai-responses"
+      },
+      "content": "Let me see.",
+      "role": "assistant",
+      "tool_calls": [
+        {
+          "id": "call_1",
+          "input": {
+            "city": "Bern"
+          },
+          "name": "weather"
+        },
+        {
+          "id": "call_2",
+          "input": {
+            "city": "Rome"
+          },
+          "name": "weather"
+        }
+      ]
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn encrypted_reasoning_goes_back_as_it_came_and_to_no_other_model() {
+    let (_server, model) = scripted("custom", WIRE, [Answer::events(THINKING)]).await;
+    let mut messages = vec![Message::new(Role::User, "hello")];
+    messages.push(streamed(&*model, Request::new(&messages)).await.1.unwrap().message);
+    let body = sent(NO_CHANGE, WIRE, Request::new(&messages)).await;
+    insta::assert_snapshot!(pretty(&body["input"]), @r#"
+    [
+      {
+        "content": [
+          {
+            "text": "hello",
+            "type": "input_text"
+          }
+        ],
+        "role": "user",
+        "type": "message"
+      },
+      {
+        "encrypted_content": "gAAA",
+        "id": "rs_1",
+        "summary": [
+          {
+            "text": "Two cities.",
+            "type": "summary_text"
+          }
+        ],
+        "type": "reasoning"
+      },
+      {
+        "content": [
+          {
+            "text": "Let me see.",
+            "type": "output_text"
+          }
+        ],
+        "phase": "commentary",
+        "role": "assistant",
+        "type": "message"
+      },
+      {
+        "arguments": "{\"city\":\"Bern\"}",
+        "call_id": "call_1",
+        "name": "weather",
+        "type": "function_call"
+      },
+      {
+        "arguments": "{\"city\":\"Rome\"}",
+        "call_id": "call_2",
+        "name": "weather",
+        "type": "function_call"
+      }
+    ]
+    "#);
+    let body = sent(|settings| settings.model = "other".into(), WIRE, Request::new(&messages)).await;
+    let kinds: Vec<_> = body["input"].as_array().unwrap().iter().map(|item| item["type"].clone()).collect();
+    assert_eq!(kinds, ["message", "message", "function_call", "function_call"]);
+    assert_eq!(body["input"][1].get("phase"), None);
+}
+
+#[tokio::test]
+async fn reasoning_that_was_stored_nowhere_is_not_referred_to() {
+    let events = [
+        r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","id":"rs_1","summary":[]}}"#,
+        r#"{"type":"response.output_item.done","output_index":1,"item":{"type":"message","content":[{"type":"output_text","text":"Hi"}]}}"#,
+        r#"{"type":"response.completed","response":{"status":"completed"}}"#,
+    ];
+    insta::assert_snapshot!(heard("custom", WIRE, &events, None).await, @r#"
+    text "Hi"
+    End {
+      "content": "Hi",
+      "role": "assistant"
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn a_server_that_says_ids_instead_of_places_is_understood() {
+    // As llama.cpp streams.
+    let events = [
+        r#"{"type":"response.output_item.added","item":{"type":"function_call","id":"fc_1","call_id":"fc_1","name":"add","arguments":"","status":"in_progress"}}"#,
+        r#"{"type":"response.function_call_arguments.delta","item_id":"fc_1","delta":"{\"a\":1"}"#,
+        r#"{"type":"response.function_call_arguments.delta","item_id":"fc_1","delta":"}"}"#,
+        r#"{"type":"response.output_item.done","item":{"type":"function_call","id":"fc_1","call_id":"fc_1","name":"add","arguments":"{\"a\":1}"}}"#,
+        r#"{"type":"response.completed","response":{"status":"completed","output":[{"type":"function_call","call_id":"fc_1","name":"add","arguments":"{\"a\":1}"}]}}"#,
+    ];
+    insta::assert_snapshot!(heard("custom", WIRE, &events, None).await, @r#"
+    call 0 fc_1 add
+    arguments 0 {"a":1
+    arguments 0 }
+    ToolCalls {
+      "content": "",
+      "role": "assistant",
+      "tool_calls": [
+        {
+          "id": "fc_1",
+          "input": {
+            "a": 1
+          },
+          "name": "add"
+        }
+      ]
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn a_refusal_is_one() {
+    let events = [
+        r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"message","content":[]}}"#,
+        r#"{"type":"response.refusal.delta","output_index":0,"delta":"I cannot."}"#,
+        r#"{"type":"response.completed","response":{"status":"completed"}}"#,
+    ];
+    let whole = json!({"status": "completed", "output": [{"type": "message", "content": [{"type": "refusal", "refusal": "I cannot."}]}]});
+    insta::assert_snapshot!(heard("custom", WIRE, &events, Some(whole)).await, @r#"
+    text "I cannot."
+    Refusal {
+      "content": "I cannot.",
+      "role": "assistant"
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn answers_that_are_incomplete_say_why() {
+    for (reason, expected) in
+        [("max_output_tokens", Stop::Length), ("content_filter", Stop::Refusal), ("whim", Stop::Other("whim".into()))]
+    {
+        let event = format!(
+            r#"{{"type":"response.incomplete","response":{{"status":"incomplete","incomplete_details":{{"reason":"{reason}"}},"output":[]}}}}"#
+        );
+        let (_server, model) = scripted("custom", WIRE, [Answer::events([event.as_str()])]).await;
+        let messages = [Message::new(Role::User, "hello")];
+        assert_eq!(streamed(&*model, Request::new(&messages)).await.1.unwrap().stop, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_failed_is_an_error() {
+    let failed = json!({"status": "failed", "error": {"code": "server_error", "message": "Try later"}, "output": []});
+    let event = json!({"type": "response.failed", "response": failed}).to_string();
+    let said = r#"{"type":"error","code":"server_error","message":"Try later","param":null}"#;
+    let messages = [Message::new(Role::User, "hello")];
+    for answer in [Answer::events([event.as_str()]), Answer::events([said]), Answer::json(200, &failed)] {
+        let (_server, model) = scripted("custom", WIRE, [answer]).await;
+        let (deltas, reply) = streamed(&*model, Request::new(&messages)).await;
+        assert_eq!(deltas, Vec::<Delta>::new());
+        assert_eq!(reply.unwrap_err().to_string(), "custom/some-model: the provider broke the answer off: Try later");
+    }
+}

@@ -1,0 +1,100 @@
+//! A conversation as Markdown. Everything that somebody said stands in code, behind a fence that is longer than any in it.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+use toolrack_host::text;
+
+use super::{
+    About,
+    replay::of_part,
+    said::{Said, tool_of},
+};
+
+/// The whole document.
+pub(crate) fn document(about: &About, said: &[Said]) -> String {
+    let mut page = format!("# {}\n\n", code(&about.name()));
+    let mut fact = |name: &str, value: &str| {
+        let _ = writeln!(page, "- {name}: {}", code(&text::for_line(value)));
+    };
+    fact("Session", &about.id);
+    for (name, value) in [("Model", &about.model), ("Agent", &about.agent)] {
+        if let Some(value) = value {
+            fact(name, value);
+        }
+    }
+    fact("Began", &about.created_at);
+    fact("Last used", &about.updated_at);
+    for (index, message) in said.iter().enumerate() {
+        let _ = write!(page, "\n## {}", heading(message));
+        if let Some(tool) = tool_of(said, index) {
+            let _ = write!(page, ": {}", code(&text::for_line(tool)));
+        }
+        let _ = write!(page, "{}\n\n{}\n", if message.is_error { " (failed)" } else { "" }, message.timestamp);
+        if !message.content.trim().is_empty() {
+            page += &fenced("text", &message.content);
+        }
+        for part in &message.parts {
+            let label = anstream::adapter::strip_str(&of_part(part)).to_string();
+            let _ = write!(page, "\n{}\n", code(&label));
+        }
+        for call in &message.tool_calls {
+            let _ = write!(page, "\nCalls {}\n", code(&text::for_line(&call.name)));
+            page += &match &call.input {
+                Value::Null => String::new(),
+                Value::String(not_json) => fenced("text", not_json),
+                input => fenced("json", &serde_json::to_string_pretty(input).unwrap_or_default()),
+            };
+        }
+    }
+    page
+}
+
+fn heading(said: &Said) -> &'static str {
+    match said.role {
+        "system" => "System",
+        "user" => "User",
+        "assistant" => "Assistant",
+        _ => "Tool",
+    }
+}
+
+/// The longest run of backticks.
+fn longest_run(text: &str) -> usize {
+    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
+}
+
+/// A block of code. CommonMark ends one only at a fence that is at least as long as the first
+/// (<https://spec.commonmark.org/0.31.2/#fenced-code-blocks>).
+fn fenced(language: &str, content: &str) -> String {
+    let content = text::for_terminal(content);
+    let fence = "`".repeat(3.max(longest_run(&content) + 1));
+    let end = if content.ends_with('\n') { "" } else { "\n" };
+    format!("\n{fence}{language}\n{content}{end}{fence}\n")
+}
+
+/// Code inside of a line (<https://spec.commonmark.org/0.31.2/#code-spans>). The blanks keep a backtick at an end apart.
+fn code(line: &str) -> String {
+    let fence = "`".repeat(longest_run(line) + 1);
+    let gap = if line.starts_with('`') || line.ends_with('`') { " " } else { "" };
+    format!("{fence}{gap}{line}{gap}{fence}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_is_said_ends_the_code_it_stands_in() {
+        for said in ["plain", "```\n# out\n", "````text\n```\n`````\nx", "~~~\nout", "`", "", "a\r\n```\rb\u{1b}[2J"] {
+            let block = fenced("text", said);
+            let lines: Vec<_> = block.trim_start_matches('\n').lines().collect();
+            let fence = lines[0].strip_suffix("text").unwrap();
+            assert!(fence.len() >= 3 && fence.chars().all(|c| c == '`'), "{block}");
+            let ends: Vec<_> = (1..lines.len()).filter(|at| lines[*at].trim().starts_with(fence)).collect();
+            assert_eq!(ends, [lines.len() - 1], "{block}");
+            assert!(!block.contains(['\u{1b}', '\r']), "{block}");
+        }
+        assert_eq!([code("a"), code("`"), code("a``b"), code("``")], ["`a`", "`` ` ``", "```a``b```", "``` `` ```"]);
+    }
+}

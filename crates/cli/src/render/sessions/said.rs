@@ -1,0 +1,120 @@
+//! A message as it is kept, read with good will: what the agent wrote first, then the columns that every program knows.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use toolrack_store::{Role, StoredMessage};
+
+use super::{SpentDocument, rfc3339};
+
+/// One message, in JSON. No secret that is known is in it; it is untrusted all the same.
+#[derive(Debug, Serialize)]
+pub(crate) struct Said {
+    id: String,
+    position: u64,
+    pub(crate) role: &'static str,
+    pub(crate) content: String,
+    pub(crate) tool_calls: Vec<Called>,
+    /// Of a tool's message: the call that it answers.
+    pub(crate) tool_call_id: Option<String>,
+    pub(crate) is_error: bool,
+    /// What came with the text, as MCP has it.
+    pub(crate) parts: Vec<Value>,
+    pub(crate) timestamp: String,
+    spent: Option<SpentDocument>,
+    #[serde(skip)]
+    pub(crate) kind: Role,
+    #[serde(skip)]
+    pub(crate) at: chrono::DateTime<chrono::Utc>,
+}
+
+/// A call that a model wanted made.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Called {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    /// The arguments; text where the model wrote no JSON.
+    pub(crate) input: Value,
+}
+
+impl Said {
+    /// `conceal` hides the secrets that are known.
+    pub(crate) fn new(message: StoredMessage, conceal: &dyn Fn(&str) -> String) -> Self {
+        let json = |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let body = json(&message.body).unwrap_or_default();
+        let result = json(&message.tool_results).unwrap_or_default();
+        let result = match result {
+            // Some keep a list of the one.
+            Value::Array(mut results) if !results.is_empty() => results.swap_remove(0),
+            result => result,
+        };
+        let calls = [&body["tool_calls"], &json(&message.tool_calls).unwrap_or_default()];
+        let calls = calls.into_iter().find_map(Value::as_array).map(|calls| calls.iter().map(called).collect());
+        let mut said = Self {
+            id: message.id.to_string(),
+            position: message.position,
+            role: message.role.as_str(),
+            content: body["content"].as_str().map_or(message.content, str::to_owned),
+            tool_calls: calls.unwrap_or_default(),
+            tool_call_id: [&body, &result].into_iter().find_map(|from| text(&from["tool_call_id"])),
+            is_error: [&body, &result].into_iter().any(|from| from["is_error"] == true),
+            parts: body["parts"].as_array().cloned().unwrap_or_default(),
+            timestamp: rfc3339(message.timestamp),
+            spent: message.spent.map(SpentDocument::from),
+            kind: message.role,
+            at: message.timestamp,
+        };
+        said.conceal(conceal);
+        said
+    }
+
+    fn conceal(&mut self, conceal: &dyn Fn(&str) -> String) {
+        self.content = conceal(&self.content);
+        for call in &mut self.tool_calls {
+            call.name = conceal(&call.name);
+            conceal_in(&mut call.input, conceal);
+        }
+        self.parts.iter_mut().for_each(|part| conceal_in(part, conceal));
+    }
+}
+
+/// A call as we write it, or as some providers do.
+fn called(call: &Value) -> Called {
+    let of_provider = &call["function"];
+    let name = text(&call["name"]).or_else(|| text(&of_provider["name"])).unwrap_or_default();
+    let arguments = [&call["raw_arguments"], &call["input"], &call["arguments"], &of_provider["arguments"]];
+    let input = arguments.into_iter().find(|value| !value.is_null()).cloned().unwrap_or_default();
+    let input = match &input {
+        Value::String(written) => serde_json::from_str(written).unwrap_or(input),
+        _ => input,
+    };
+    Called { id: text(&call["id"]).unwrap_or_default(), name, input }
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+fn conceal_in(value: &mut Value, conceal: &dyn Fn(&str) -> String) {
+    match value {
+        Value::String(text) => *text = conceal(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| conceal_in(item, conceal)),
+        Value::Object(fields) => {
+            let before = std::mem::take(fields);
+            *fields = before
+                .into_iter()
+                .map(|(name, mut value)| {
+                    conceal_in(&mut value, conceal);
+                    (conceal(&name), value)
+                })
+                .collect::<Map<_, _>>();
+        }
+        _ => {}
+    }
+}
+
+/// The name of the tool whose result the message at `index` is, from the calls before it.
+pub(crate) fn tool_of(said: &[Said], index: usize) -> Option<&str> {
+    let id = said.get(index)?.tool_call_id.as_deref()?;
+    let before = said[..index].iter().rev();
+    before.flat_map(|said| &said.tool_calls).find(|call| call.id == id).map(|call| call.name.as_str())
+}

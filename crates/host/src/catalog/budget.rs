@@ -1,0 +1,88 @@
+//! How many tools a model is shown.
+
+/// What of a model's context, and of its provider's patience, tool definitions may take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Budget {
+    /// The share of the context that definitions may take, from 0 to 1. Default 0.05.
+    pub share: f64,
+    /// The context of the model, in tokens; `None` if nobody knows: then only the count decides.
+    pub context_tokens: Option<usize>,
+    /// Most tools that the provider takes, as [`Wire::max_tools`](super::Wire::max_tools) says; `None` for any number.
+    pub max_tools: Option<usize>,
+}
+
+/// How a model gets at its tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// It is shown every definition.
+    All,
+    /// It is shown the three tools of [`Host::discovery`](crate::Host::discovery), and finds the others with them.
+    Discovery,
+}
+
+/// What the three tools of discovery cost themselves, in tokens: to save less than that would cost more.
+const DISCOVERY_TOKENS: usize = 500;
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { share: 0.05, context_tokens: None, max_tools: None }
+    }
+}
+
+impl Budget {
+    /// The tokens that definitions may take; `None` for any number. At least what discovery would take.
+    #[must_use]
+    pub fn tokens(&self) -> Option<usize> {
+        let share = |tokens: usize| (tokens as f64 * self.share.clamp(0.0, 1.0)) as usize;
+        self.context_tokens.map(|tokens| share(tokens).max(DISCOVERY_TOKENS))
+    }
+
+    /// How to offer `tools` tools whose definitions take `tokens` tokens, as [`CatalogTool::tokens`](super::CatalogTool)
+    /// estimates them. The same for the same numbers, so that a conversation does not change its mind while its tools
+    /// stay.
+    #[must_use]
+    pub fn offer(&self, tools: usize, tokens: usize) -> Offer {
+        let too_many = self.max_tools.is_some_and(|most| tools > most);
+        let too_large = self.tokens().is_some_and(|most| tokens > most);
+        if too_many || too_large { Offer::Discovery } else { Offer::All }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(share: f64, context_tokens: usize) -> Budget {
+        Budget { share, context_tokens: Some(context_tokens), max_tools: None }
+    }
+
+    #[test]
+    fn all_tools_are_shown_up_to_their_share_of_the_context() {
+        let budget = budget(0.05, 200_000);
+        assert_eq!(budget.tokens(), Some(10_000));
+        assert_eq!(budget.offer(80, 10_000), Offer::All);
+        assert_eq!(budget.offer(80, 10_001), Offer::Discovery);
+        assert_eq!(budget.offer(0, 0), Offer::All);
+    }
+
+    #[test]
+    fn no_more_are_shown_than_the_provider_takes() {
+        let budget = Budget { max_tools: Some(128), ..Budget::default() };
+        assert_eq!(budget.offer(128, 1_000_000), Offer::All, "nobody knows the context");
+        assert_eq!(budget.offer(129, 1), Offer::Discovery);
+    }
+
+    #[test]
+    fn discovery_is_not_chosen_where_it_would_cost_more() {
+        for share in [0.0, 0.05, f64::NAN, -1.0] {
+            assert_eq!(budget(share, 4_096).offer(3, DISCOVERY_TOKENS), Offer::All, "{share}");
+        }
+        assert_eq!(budget(0.0, 4_096).offer(3, DISCOVERY_TOKENS + 1), Offer::Discovery);
+    }
+
+    #[test]
+    fn a_share_that_makes_no_sense_breaks_nothing() {
+        assert_eq!(budget(7.0, 1_000).tokens(), Some(1_000));
+        assert_eq!(budget(f64::INFINITY, usize::MAX).offer(1, usize::MAX), Offer::All);
+    }
+}

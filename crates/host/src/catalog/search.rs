@@ -1,0 +1,128 @@
+//! Ranked search through the tools of a catalog.
+//!
+//! BM25F: a tool scores for each word of the query that it has, more for rare words than for common ones, more for its
+//! name than for its description. A word stands for all its forms ([`words`]), and for less it finds the words that
+//! people say instead ([`related`]), two words that are written as one, longer words that begin with it, and words with
+//! a slip of the finger.
+//!
+//! Each server's tools have an index of their own ([`Part`]), made once and kept with them: a catalog in which one server
+//! has changed makes one part anew. Only how rare a word is depends on all of them, and that is counted when somebody
+//! searches.
+
+mod document;
+mod part;
+mod query;
+mod rank;
+mod related;
+mod words;
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+pub(crate) use part::Part;
+
+use self::{query::Query, rank::rank};
+use super::{Catalog, CatalogTool, selection::Selection};
+use crate::{mcp::Tool, server::ToolSet};
+
+/// A tool that was found.
+#[derive(Clone, Debug)]
+pub struct Hit {
+    /// The tool.
+    pub tool: CatalogTool,
+    /// How well it fits, above zero. Only good for comparing hits of one search.
+    pub score: f32,
+}
+
+/// Hits below this share of the best one's score are noise.
+const FLOOR: f32 = 0.2;
+
+/// The index of one server's tools, made when it is first needed.
+#[derive(Debug, Default)]
+pub(crate) struct Indexed {
+    part: OnceLock<Part>,
+    /// Held while it is being made: whoever comes meanwhile waits instead of making another. Never across an await.
+    making: Mutex<()>,
+}
+
+impl Indexed {
+    /// The index of `tools`, always the same ones. `None` when `stop` told to give up.
+    fn get<'a>(&self, tools: impl Iterator<Item = &'a Tool>, stop: &dyn Fn() -> bool) -> Option<&Part> {
+        if let Some(part) = self.part.get() {
+            return Some(part);
+        }
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.part.get().is_none() {
+            let part = Part::of(tools, stop)?;
+            let _ = self.part.set(part);
+        }
+        self.part.get()
+    }
+
+    /// What it takes of memory, in bytes; nothing until it is made.
+    fn bytes(&self) -> usize {
+        self.part.get().map_or(0, Part::bytes)
+    }
+}
+
+impl ToolSet {
+    /// The index of these tools; made now if it is not there yet. `None` when `stop` told to give up.
+    pub(crate) fn part(&self, stop: &dyn Fn() -> bool) -> Option<&Part> {
+        self.indexed.get(self.tools.iter().map(|(listed, _)| &listed.tool), stop)
+    }
+}
+
+impl Catalog {
+    /// The tools of `selection` that fit `query` best, the best first, at most `limit`; those that fit far worse than the
+    /// best are left out. Equal ones are in the order of their servers' names, then their own.
+    ///
+    /// `query` is a task in a person's words, or some words, the last of which may be incomplete. At most its first
+    /// 1,000 bytes and 32 words count.
+    ///
+    /// What has not been indexed yet is indexed first, which takes about 20 µs for each tool: for large catalogs and async
+    /// callers there is [`Host::search`](crate::Host::search).
+    #[must_use]
+    pub fn search(&self, query: &str, limit: usize, selection: &Selection) -> Vec<Hit> {
+        let parts: Vec<_> = self.shelves.iter().filter_map(|shelf| Some((shelf, shelf.set.part(&|| false)?))).collect();
+        let indexes: Vec<_> = parts.iter().map(|(shelf, part)| (&*shelf.words, *part)).collect();
+        let ranked = rank(&Query::new(query), &indexes);
+        let best = ranked.first().map_or(0.0, |ranked| ranked.score);
+        ranked
+            .into_iter()
+            .take_while(|ranked| ranked.score >= best * FLOOR)
+            .filter_map(|ranked| {
+                let (shelf, part) = parts[ranked.part];
+                let (listed, _) = &shelf.set.tools[part.listed_at(ranked.place)];
+                let tool = self.of_pair(&shelf.server, &listed.tool.name)?;
+                selection.has(tool).then(|| Hit { tool: tool.clone(), score: ranked.score })
+            })
+            .take(limit)
+            .collect()
+    }
+
+    /// Indexes what is not indexed yet, so that no search has to; gives up when `stop` says so.
+    pub(crate) fn index(&self, stop: &dyn Fn() -> bool) {
+        for shelf in &self.shelves {
+            if shelf.set.part(stop).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// What the search index takes of memory, in bytes. Parts are made in the background and count from then on.
+    #[must_use]
+    pub fn index_bytes(&self) -> usize {
+        self.shelves.iter().map(|shelf| shelf.set.indexed.bytes()).sum()
+    }
+}
+
+/// The words of a server's name, as they are looked up.
+pub(super) fn server_words(server: &str) -> Box<[String]> {
+    let mut stems = Vec::new();
+    for word in words::words(server) {
+        words::parts(word, &mut |part| stems.push(words::stem(part)));
+    }
+    stems.into()
+}
+
+#[cfg(test)]
+mod tests;

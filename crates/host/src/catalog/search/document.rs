@@ -1,0 +1,174 @@
+//! What of a tool is searched: the words of its name, its description and its arguments, each with its weight.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::words;
+use crate::mcp::Tool;
+
+/// Where a word stands.
+#[derive(Clone, Copy, Debug)]
+struct Field {
+    /// What a word counts here.
+    weight: f32,
+    /// How much a longer text makes each word of it count less, from 0 (not at all) to 1.
+    length: f32,
+    /// The length that is usual, in words. Fixed, and not the mean of all tools: so a server's part of the index, and the
+    /// score of its tools against each other, depends on no other server.
+    usual: f32,
+}
+
+const NAME: Field = Field { weight: 4.0, length: 0.3, usual: 2.0 };
+const TITLE: Field = Field { weight: 2.0, length: 0.4, usual: 2.0 };
+const DESCRIPTION: Field = Field { weight: 1.0, length: 0.6, usual: 18.0 };
+const ARGUMENTS: Field = Field { weight: 0.25, length: 0.5, usual: 5.0 };
+const ABOUT_ARGUMENTS: Field = Field { weight: 0.15, length: 0.4, usual: 35.0 };
+
+/// How soon the same word again counts no more (the `k1` of BM25).
+const SATURATION: f32 = 1.7;
+
+/// The most that a word can count in a tool.
+pub(super) const MOST_WEIGHT: f32 = SATURATION + 1.0;
+
+/// Longest description that is read, in bytes.
+const DESCRIPTION_BYTES: usize = 4_000;
+/// Longest description of one argument that is read, in bytes.
+const ARGUMENT_BYTES: usize = 400;
+/// Most arguments of a tool, those of nested objects counted too.
+const MOST_ARGUMENTS: usize = 128;
+/// Most values of one argument.
+const MOST_VALUES: usize = 16;
+/// Deepest level of a schema at which arguments are looked for.
+const DEEPEST: usize = 8;
+
+/// Numbers the stems of all tools that it reads.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    /// Words, in lower case, with the number of their stem: most words come again and again.
+    known: HashMap<String, u32>,
+    stems: HashMap<String, u32>,
+    /// The stems of the field that is being read.
+    field: Vec<u32>,
+    /// What each stem of the tool that is being read counts.
+    counts: HashMap<u32, f32>,
+}
+
+impl Reader {
+    /// The words of one tool, by the number of their stem, with what each counts: above 0 and below [`MOST_WEIGHT`].
+    pub(super) fn read(&mut self, tool: &Tool) -> impl Iterator<Item = (u32, f32)> {
+        self.name(&tool.name);
+        let title = tool.title.as_deref().or(tool.annotations.title.as_deref()).unwrap_or_default();
+        self.text(title, ARGUMENT_BYTES);
+        self.count(TITLE);
+        self.text(tool.description.as_deref().unwrap_or_default(), DESCRIPTION_BYTES);
+        self.count(DESCRIPTION);
+        // A schema that nests too deeply to be read has arguments that nobody finds.
+        let schema = serde_json::from_str::<Value>(tool.input_schema.get()).unwrap_or_default();
+        let mut arguments = Vec::new();
+        gather(&schema, 0, &mut arguments);
+        for (name, _) in &arguments {
+            self.text(name, ARGUMENT_BYTES);
+        }
+        self.count(ARGUMENTS);
+        for (_, property) in &arguments {
+            self.about(property);
+        }
+        self.count(ABOUT_ARGUMENTS);
+        self.counts.drain().map(|(stem, count)| (stem, count * MOST_WEIGHT / (count + SATURATION)))
+    }
+
+    /// The stems that were read, each with its number.
+    pub(super) fn into_stems(self) -> impl Iterator<Item = (String, u32)> {
+        self.stems.into_iter()
+    }
+
+    /// Every word of it counts, also one that says nothing elsewhere (`get_me`), and two beside each other are found
+    /// written as one.
+    fn name(&mut self, name: &str) {
+        let mut before = String::new();
+        for word in words::words(name) {
+            let mut last = String::new();
+            words::parts(word, &mut |part| {
+                if last.is_empty() && !before.is_empty() {
+                    before.push_str(part);
+                    self.word(&before);
+                }
+                self.word(part);
+                part.clone_into(&mut last);
+            });
+            before = last;
+        }
+        self.count(NAME);
+    }
+
+    fn text(&mut self, text: &str, most_bytes: usize) {
+        for word in words::words(&text[..text.floor_char_boundary(most_bytes)]) {
+            words::parts(word, &mut |part| {
+                if !words::is_empty(part) {
+                    self.word(part);
+                }
+            });
+        }
+    }
+
+    fn about(&mut self, property: &Value) {
+        if let Some(Value::String(about)) = property.get("description") {
+            self.text(about, ARGUMENT_BYTES);
+        }
+        if let Some(Value::Array(values)) = property.get("enum") {
+            for value in values.iter().filter_map(Value::as_str).take(MOST_VALUES) {
+                self.text(value, ARGUMENT_BYTES);
+            }
+        }
+    }
+
+    fn word(&mut self, word: &str) {
+        if let Some(stem) = self.known.get(word) {
+            self.field.push(*stem);
+            return;
+        }
+        let next = u32::try_from(self.stems.len()).unwrap_or(u32::MAX);
+        let stem = *self.stems.entry(words::stem(word)).or_insert(next);
+        self.known.insert(word.to_owned(), stem);
+        self.field.push(stem);
+    }
+
+    /// Ends a field.
+    fn count(&mut self, field: Field) {
+        let length = self.field.len() as f32;
+        let each = field.weight / (1.0 - field.length + field.length * (length / field.usual));
+        for stem in self.field.drain(..) {
+            *self.counts.entry(stem).or_default() += each;
+        }
+    }
+}
+
+/// All properties of a schema, those of nested objects too, with their names.
+fn gather<'a>(schema: &'a Value, depth: usize, found: &mut Vec<(&'a str, &'a Value)>) {
+    let (Value::Object(schema), true) = (schema, depth < DEEPEST) else { return };
+    if let Some(Value::Object(properties)) = schema.get("properties") {
+        for (name, property) in properties {
+            if found.len() == MOST_ARGUMENTS {
+                return;
+            }
+            found.push((name, property));
+            gather(property, depth + 1, found);
+        }
+    }
+    for keyword in ["items", "additionalProperties"] {
+        if let Some(inner) = schema.get(keyword) {
+            gather(inner, depth + 1, found);
+        }
+    }
+    for keyword in ["anyOf", "oneOf", "allOf"] {
+        if let Some(Value::Array(several)) = schema.get(keyword) {
+            several.iter().for_each(|inner| gather(inner, depth + 1, found));
+        }
+    }
+    for keyword in ["$defs", "definitions"] {
+        if let Some(Value::Object(several)) = schema.get(keyword) {
+            several.values().for_each(|inner| gather(inner, depth + 1, found));
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! A query: the words of a task, and what each of them stands for.
+
+use super::words;
+
+/// Longest query that is read, in bytes.
+const QUERY_BYTES: usize = 1_000;
+/// Most words of it.
+const MOST_WORDS: usize = 32;
+
+/// What somebody searches for.
+#[derive(Debug)]
+pub(super) struct Query {
+    pub(super) words: Vec<Wanted>,
+}
+
+/// One word of it.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    /// As it was typed, in lower case.
+    pub(super) typed: String,
+    pub(super) stem: String,
+    /// Written as one with the next word.
+    pub(super) joined: Option<String>,
+    /// It may go on.
+    pub(super) unfinished: bool,
+}
+
+impl Query {
+    pub(super) fn new(query: &str) -> Self {
+        let query = &query[..query.floor_char_boundary(QUERY_BYTES)];
+        let mut typed = Vec::new();
+        for word in words::words(query) {
+            words::parts(word, &mut |part| typed.push(part.to_owned()));
+        }
+        // A query of nothing else is taken at its word.
+        if !typed.iter().all(|word| words::is_empty(word)) {
+            typed.retain(|word| !words::is_empty(word));
+        }
+        typed.truncate(MOST_WORDS);
+        let goes_on = query.ends_with(char::is_alphanumeric);
+        let mut wanted: Vec<Wanted> = Vec::new();
+        for (at, word) in typed.iter().enumerate() {
+            let stem = words::stem(word);
+            if wanted.iter().any(|known| known.stem == stem) {
+                continue;
+            }
+            let joined = typed.get(at + 1).map(|next| words::stem(&format!("{word}{next}")));
+            let unfinished = goes_on && at + 1 == typed.len();
+            wanted.push(Wanted { typed: word.clone(), stem, joined, unfinished });
+        }
+        Self { words: wanted }
+    }
+}

@@ -1,0 +1,230 @@
+//! How a query is answered: which tools have its words, and how much that counts.
+
+use strsim::osa_distance;
+
+use super::{
+    part::{Hashed, Part, Posting},
+    query::{Query, Wanted},
+    related::related,
+};
+
+/// Most longer words of one part that a beginning stands for, and most words in all that one word stands for.
+const MOST_OTHERS: usize = 64;
+
+/// What a word counts that is not the one that was asked for.
+const JOINED: f32 = 0.8;
+const RELATED: f32 = 0.6;
+const LONGER: f32 = 0.4;
+const MISSPELT: f32 = 0.5;
+/// What the name of its server counts for a tool.
+const SERVER: f32 = 1.8;
+/// How much of its score a tool keeps that has none of the other words.
+const KEPT: f32 = 0.65;
+
+/// A tool that has some of the words.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ranked {
+    pub(super) score: f32,
+    pub(super) part: usize,
+    /// Among the tools of its part.
+    pub(super) place: usize,
+}
+
+/// The tools of all parts that have any of the words, the best first. A part comes with the words of its server's name.
+pub(super) fn rank(query: &Query, parts: &[(&[String], &Part)]) -> Vec<Ranked> {
+    let mut bases = Vec::with_capacity(parts.len());
+    let mut tools = 0;
+    let mut names = Vec::with_capacity(parts.len());
+    for (at, (words, part)) in parts.iter().enumerate() {
+        bases.push(tools);
+        tools += part.tools();
+        names.extend(words.iter().map(|word| (Hashed::of(word), word.as_str(), at)));
+    }
+    let none = || vec![0.0; tools];
+    let (total, word, had) = (none(), none(), none());
+    let mut scores = Scores { parts, bases, names, total, word, touched: Vec::new(), had, weights: 0.0 };
+    for word in &query.words {
+        scores.add(word);
+    }
+    scores.ranked()
+}
+
+/// The scores of all tools, by their place among the tools of all parts.
+struct Scores<'a> {
+    parts: &'a [(&'a [String], &'a Part)],
+    /// The place of each part's first tool.
+    bases: Vec<usize>,
+    /// The words of the servers' names, and whose they are.
+    names: Vec<(Hashed, &'a str, usize)>,
+    total: Vec<f32>,
+    /// What the word that is being looked up gives.
+    word: Vec<f32>,
+    /// The tools that have it.
+    touched: Vec<usize>,
+    /// How much of the query each tool has, by the rarity of the words.
+    had: Vec<f32>,
+    /// And how much there was to have.
+    weights: f32,
+}
+
+/// Where a word was found.
+#[derive(Clone, Default)]
+struct Found<'a> {
+    /// In these parts, by these tools.
+    tools: Vec<(usize, &'a [Posting])>,
+    /// In the names of the servers of these parts.
+    servers: Vec<usize>,
+}
+
+impl<'a> Scores<'a> {
+    fn add(&mut self, wanted: &'a Wanted) {
+        let related = related(&wanted.stem);
+        let joined = wanted.joined.as_deref();
+        let words: Vec<&str> =
+            [wanted.stem.as_str()].into_iter().chain(joined).chain(related.iter().map(String::as_str)).collect();
+        let found = self.find(&words);
+        let own = self.score(&found[0], 1.0, None);
+        let mut rarest = own;
+        for (at, found) in found.iter().enumerate().skip(1) {
+            let is_joined = at == 1 && joined.is_some();
+            // A rare neighbour of a common word is not worth more than the word.
+            let (weight, at_most) = if is_joined { (JOINED, None) } else { (RELATED, own) };
+            let rarity = self.score(found, weight, at_most);
+            rarest = rarest.or(rarity);
+        }
+        if wanted.unfinished && wanted.typed.len() > 1 || rarest.is_none() && wanted.typed.len() > 2 {
+            let longer = self.longer(&wanted.typed);
+            rarest = rarest.or(self.score_all(&longer, LONGER, own));
+        }
+        if rarest.is_none() {
+            let near = self.misspelt(wanted);
+            rarest = self.score_all(&near, MISSPELT, None);
+        }
+        let Some(rarity) = rarest else { return };
+        self.weights += rarity;
+        for at in self.touched.drain(..) {
+            self.total[at] += std::mem::take(&mut self.word[at]);
+            self.had[at] += rarity;
+        }
+    }
+
+    /// Finds these very words, all of them in one part before the next: there may be a thousand, and what is near in
+    /// memory is fast.
+    fn find(&self, words: &[&str]) -> Vec<Found<'a>> {
+        let hashed: Vec<_> = words.iter().map(|word| Hashed::of(word)).collect();
+        let mut found = vec![Found::default(); words.len()];
+        for (at, (_, part)) in self.parts.iter().enumerate() {
+            for ((word, hashed), found) in words.iter().zip(&hashed).zip(&mut found) {
+                let tools = part.find(word, *hashed);
+                if !tools.is_empty() {
+                    found.tools.push((at, tools));
+                }
+            }
+        }
+        for (of_name, name, at) in &self.names {
+            for ((word, hashed), found) in words.iter().zip(&hashed).zip(&mut found) {
+                if hashed == of_name && word == name {
+                    found.servers.push(*at);
+                }
+            }
+        }
+        found
+    }
+
+    /// Scores the tools that have a word, or whose server is called so; tells how rare it is.
+    fn score(&mut self, found: &Found<'_>, weight: f32, at_most: Option<f32>) -> Option<f32> {
+        let having = found.tools.iter().map(|(_, tools)| tools.len()).sum::<usize>();
+        let served = found.servers.iter().map(|at| self.parts[*at].1.tools()).sum::<usize>();
+        if having + served == 0 {
+            return None;
+        }
+        let rarity = rarity(having.max(served), self.total.len());
+        let counted = weight * at_most.map_or(rarity, |most| most.min(rarity));
+        for (part, tools) in &found.tools {
+            for posting in *tools {
+                self.give(self.bases[*part] + posting.place(), posting.weight() * counted);
+            }
+        }
+        for part in &found.servers {
+            for place in 0..self.parts[*part].1.tools() {
+                self.give(self.bases[*part] + place, SERVER * counted);
+            }
+        }
+        Some(rarity)
+    }
+
+    fn score_all(&mut self, words: &[&str], weight: f32, at_most: Option<f32>) -> Option<f32> {
+        let found = self.find(words);
+        found.iter().filter_map(|found| self.score(found, weight, at_most)).reduce(f32::max)
+    }
+
+    /// The best that the word gives counts, however often it is found.
+    fn give(&mut self, at: usize, score: f32) {
+        if self.word[at] == 0.0 {
+            self.touched.push(at);
+        }
+        self.word[at] = self.word[at].max(score);
+    }
+
+    /// Words that begin so and are longer.
+    fn longer(&self, start: &str) -> Vec<&'a str> {
+        let mut longer: Vec<_> =
+            self.parts.iter().flat_map(|(_, part)| part.beginning(start).take(MOST_OTHERS)).collect();
+        longer.sort_unstable();
+        longer.dedup();
+        longer.truncate(MOST_OTHERS);
+        longer
+    }
+
+    /// Words that differ by a letter, by two if they are long, and begin with the same one.
+    fn misspelt(&self, wanted: &Wanted) -> Vec<&'a str> {
+        let slips = match wanted.typed.chars().count() {
+            0..4 => return Vec::new(),
+            4..8 => 1,
+            _ => 2,
+        };
+        let stem = wanted.stem.as_str();
+        let first = &stem[..stem.chars().next().map_or(0, char::len_utf8)];
+        let letters = letters(stem);
+        let may_be_near = |word: &&str| {
+            word.len().abs_diff(stem.len()) <= slips
+                && (self::letters(word) ^ letters).count_ones() as usize <= 2 * slips
+        };
+        let mut near: Vec<_> =
+            self.parts.iter().flat_map(|(_, part)| part.beginning(first)).filter(may_be_near).collect();
+        near.sort_unstable();
+        near.dedup();
+        let far = |word: &str| osa_distance(word, stem);
+        let mut near: Vec<_> =
+            near.into_iter().map(|word| (far(word), word)).filter(|(distance, _)| *distance <= slips).collect();
+        near.sort_unstable();
+        let nearest = near.first().map_or(0, |(distance, _)| *distance);
+        near.into_iter().filter(|(distance, _)| *distance == nearest).map(|(_, word)| word).take(MOST_OTHERS).collect()
+    }
+
+    fn ranked(self) -> Vec<Ranked> {
+        let mut ranked = Vec::new();
+        for (part, base) in self.bases.iter().enumerate() {
+            for place in 0..self.parts[part].1.tools() {
+                let score = self.total[base + place];
+                if score > 0.0 {
+                    let share = self.had[base + place] / self.weights;
+                    ranked.push(Ranked { score: score * (KEPT + (1.0 - KEPT) * share), part, place });
+                }
+            }
+        }
+        // Stable: equal ones stay in their order.
+        ranked.sort_by(|a, b| b.score.total_cmp(&a.score));
+        ranked
+    }
+}
+
+/// The inverse document frequency of BM25, which is never negative.
+fn rarity(having: usize, tools: usize) -> f32 {
+    (1.0 + (tools as f32 - having as f32 + 0.5).max(0.0) / (having as f32 + 0.5)).ln()
+}
+
+/// Which letters a word has, a bit each.
+fn letters(word: &str) -> u64 {
+    word.bytes().fold(0, |letters, b| letters | 1 << (b & 63))
+}

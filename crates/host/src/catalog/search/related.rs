@@ -1,0 +1,134 @@
+//! Words that people use for each other. A task says "remove the folder", the tool is called `delete_directory`.
+//!
+//! Only what is said of computers everywhere, and of no one server: a word finds the tools of its neighbours too, for
+//! less than its own. Two words are neighbours when they stand in one line.
+
+use std::{collections::HashMap, sync::LazyLock};
+
+use super::words;
+
+const TABLE: &[&str] = &[
+    "delete remove erase discard destroy trash drop",
+    "create add make new insert",
+    "update edit change modify alter set adjust",
+    "list show enumerate display all every",
+    "get fetch retrieve read obtain load",
+    "find search look lookup locate discover query",
+    "view show see display read open",
+    "write save store put",
+    "send post submit publish",
+    "run execute launch start trigger invoke",
+    "stop cancel kill abort terminate end",
+    "close shut quit exit",
+    "move rename relocate",
+    "copy duplicate clone",
+    "merge combine join",
+    "download fetch save",
+    "upload push attach",
+    "undo revert reset restore rollback",
+    "compare diff difference change",
+    "check status verify inspect",
+    "enable activate on",
+    "disable deactivate off",
+    "reply respond answer comment",
+    "comment remark note feedback",
+    "assign responsible owner",
+    "convert transform translate",
+    "calculate compute sum add total",
+    "wait pause sleep delay",
+    "click press tap hit push",
+    "type enter fill input write",
+    "choose select pick option dropdown",
+    "scroll hover mouse",
+    "screenshot capture snapshot picture image",
+    "picture image photo",
+    "video movie clip film",
+    "folder directory dir",
+    "file document",
+    "repository repo project",
+    "branch fork",
+    "commit revision change",
+    "history log past previous",
+    "stage index add",
+    "issue bug ticket problem",
+    "release version",
+    "label tag",
+    "star favorite favourite bookmark",
+    "workflow action ci pipeline job build",
+    "vulnerability security advisory cve",
+    "secret password credential token leak",
+    "notification alert inbox unread",
+    "user person people member profile account",
+    "team group organization org",
+    "colleague collaborator coworker member",
+    "message chat dm",
+    "channel room",
+    "emoji reaction",
+    "discussion conversation thread",
+    "website webpage page site web",
+    "internet web online",
+    "url link address website",
+    "navigate visit go open",
+    "back previous",
+    "javascript js script code",
+    "console log",
+    "request network http",
+    "news headline article",
+    "nearby near around local",
+    "restaurant shop business place cafe",
+    "summary summarize summarise overview digest",
+    "database db sql table",
+    "query sql select",
+    "row record entry item",
+    "schema structure column",
+    "size big large",
+    "tree structure hierarchy",
+    "info information metadata detail property attribute",
+    "content text body",
+    "time clock date today now hour",
+    "timezone zone",
+    "remember memory store memorize",
+    "forget delete remove",
+    "relation relationship link connection",
+    "think reason plan solve",
+    "print echo repeat",
+    "environment env variable",
+    "permission access right allowed",
+    "whoami me myself",
+    "who user member person people",
+    "where locate search find",
+    "when time date",
+    "mkdir create directory",
+    "rm delete remove",
+    "mv move rename",
+    "cp copy",
+    "ls list directory",
+    "cat read file",
+    "grep search",
+    "curl fetch download request",
+    "pr pullrequest",
+    "pullrequest pr",
+    "plus sum add",
+    "latitude longitude coordinate",
+    "email mail",
+];
+
+/// The stems of the neighbours of a stem.
+pub(super) fn related(stem: &str) -> &'static [String] {
+    static BY_STEM: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
+        let mut by_stem: HashMap<String, Vec<String>> = HashMap::new();
+        for line in TABLE {
+            let stems: Vec<_> = line.split(' ').map(words::stem).collect();
+            for one in &stems {
+                let neighbours = by_stem.entry(one.clone()).or_default();
+                for other in &stems {
+                    if other != one && !neighbours.contains(other) {
+                        neighbours.push(other.clone());
+                    }
+                }
+            }
+        }
+        by_stem
+    });
+    BY_STEM.get(stem).map_or(&[], Vec::as_slice)
+}

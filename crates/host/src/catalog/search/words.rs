@@ -1,0 +1,220 @@
+//! From text to the words that are looked up: split as names are written, in lower case, cut down to their stems.
+
+use std::{collections::HashSet, sync::LazyLock};
+
+/// Longest word in bytes; what is longer is no word, and left out.
+const LONGEST: usize = 40;
+
+/// Words that say nothing about a task.
+const EMPTY: &str = "a about again ago already also always am an and any anything are as at be because been being both but by can \
+    could did do does doesn don each ever every everything few for from going gonna got had has have having he her \
+    here hers hey hi him his how however i id if im in into is isn it its just lately later let like ll many may \
+    maybe me more most much must my need no not nothing now of off often ok on one only onto or other others ought \
+    our out own please quite rather re really right same seem shall she should so some something soon still stuff \
+    such tell than that the their them then there these they thing things this those though through thus to too until \
+    upon us ve very via want wants was way we well went were what which while whole whom whose why will with without \
+    won would yes yet you your";
+
+/// Whether this word, in lower case, says nothing about a task.
+pub(super) fn is_empty(word: &str) -> bool {
+    static WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| EMPTY.split(' ').collect());
+    WORDS.contains(word)
+}
+
+/// The words of a text: runs of letters and digits, as they are written.
+pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty() && word.len() <= LONGEST)
+}
+
+/// Calls `take` with the parts of one word, in lower case: split where a capital begins another word and where letters
+/// and digits meet (`getHTMLPage2` is `get`, `html`, `page` and `2`). Scripts without spaces come as pairs of
+/// characters. The whole word comes too, last, if it has several parts.
+pub(super) fn parts(word: &str, take: &mut dyn FnMut(&str)) {
+    if word.bytes().all(|b| b.is_ascii_lowercase()) {
+        take(word);
+        return;
+    }
+    if word.chars().any(is_unspaced) {
+        let chars: Vec<char> = word.chars().collect();
+        let mut pair = String::new();
+        for two in chars.windows(2.min(chars.len())) {
+            pair.clear();
+            pair.extend(two.iter().flat_map(|c| c.to_lowercase()));
+            take(&pair);
+        }
+        return;
+    }
+    let mut rest = word;
+    while !rest.is_empty() {
+        let (part, after) = rest.split_at(first_part(rest));
+        rest = after;
+        // A letter alone is a splinter, if it is not all that there is.
+        if part.len() > 1 || part.bytes().all(|b| b.is_ascii_digit()) {
+            take(&part.to_lowercase());
+        }
+    }
+    if first_part(word) < word.len() || word.len() == 1 && !word.bytes().all(|b| b.is_ascii_digit()) {
+        take(&word.to_lowercase());
+    }
+}
+
+/// Where the first part of a word ends.
+fn first_part(word: &str) -> usize {
+    let mut chars = word.char_indices().peekable();
+    let Some((_, mut before)) = chars.next() else { return 0 };
+    while let Some((at, c)) = chars.next() {
+        let begins_word =
+            c.is_uppercase() && (!before.is_uppercase() || chars.peek().is_some_and(|(_, after)| after.is_lowercase()));
+        if begins_word || c.is_numeric() != before.is_numeric() {
+            return at;
+        }
+        before = c;
+    }
+    word.len()
+}
+
+/// Whether the script of this character is written without spaces.
+fn is_unspaced(c: char) -> bool {
+    matches!(c, '\u{e00}'..='\u{edf}' | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}')
+}
+
+/// Cuts an English word, in lower case, down to what its forms have in common: `files` and `file`, `created`,
+/// `creating`, `creation` and `create`. Lighter than Porter's stemmer: what it does not know it leaves alone.
+pub(super) fn stem(word: &str) -> String {
+    let mut stem = word.to_owned();
+    if stem.len() < 4 || !stem.is_ascii() || stem.bytes().any(|b| b.is_ascii_digit()) {
+        if stem.len() == 3 && stem.ends_with('s') && !stem.ends_with("ss") && !stem.ends_with("us") && stem != "was" {
+            stem.pop();
+        }
+        return stem;
+    }
+    plural(&mut stem);
+    for (suffix, shortest, put) in [
+        ("ization", 3, "ize"),
+        ("isation", 3, "ise"),
+        ("ation", 4, "ate"),
+        ("ion", 4, ""),
+        ("ing", 3, ""),
+        ("ed", 3, ""),
+        ("ment", 5, ""),
+        ("ly", 4, ""),
+    ] {
+        let Some(rest) = stem.strip_suffix(suffix) else { continue };
+        let is_stem = rest.len() >= shortest && rest.bytes().any(|b| b"aeiouy".contains(&b));
+        if is_stem && (suffix != "ion" || rest.ends_with(['s', 't'])) {
+            stem.truncate(rest.len());
+            stem.push_str(put);
+            break;
+        }
+    }
+    single_end(&mut stem);
+    // British spelling: `summarise`, `organising`.
+    if let Some(rest) = stem.strip_suffix("ise").or_else(|| stem.strip_suffix("is"))
+        && rest.len() > 4
+    {
+        stem = format!("{rest}iz");
+    }
+    if stem.len() > 3 && stem.ends_with('e') {
+        stem.pop();
+    }
+    if stem.len() > 2 && stem.ends_with('y') {
+        stem.pop();
+        stem.push('i');
+    }
+    stem
+}
+
+fn plural(word: &mut String) {
+    if word.ends_with("ies") && word.len() > 4 {
+        word.truncate(word.len() - 3);
+        word.push('y');
+    } else if ["sses", "shes", "ches", "xes", "zes"].iter().any(|end| word.ends_with(end)) {
+        word.truncate(word.len() - 2);
+    } else if word.ends_with('s') && !["ss", "us", "is"].iter().any(|end| word.ends_with(end)) {
+        word.pop();
+    }
+}
+
+/// `runn` is `run`; `call` stays.
+fn single_end(word: &mut String) {
+    let [.., before, last] = word.as_bytes() else { return };
+    if before == last && !b"aeiouslz".contains(last) && word.len() > 3 {
+        word.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parts_of(word: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        parts(word, &mut |part| found.push(part.to_owned()));
+        found
+    }
+
+    #[test]
+    fn names_are_split_as_people_write_them() {
+        assert_eq!(words("list_issues-v2.read/file").collect::<Vec<_>>(), ["list", "issues", "v2", "read", "file"]);
+        assert_eq!(parts_of("createIssue"), ["create", "issue", "createissue"]);
+        assert_eq!(parts_of("getHTMLPage2"), ["get", "html", "page", "2", "gethtmlpage2"]);
+        assert_eq!(parts_of("XMLHttpRequest"), ["xml", "http", "request", "xmlhttprequest"]);
+        assert_eq!(parts_of("s3"), ["3", "s3"]);
+        assert_eq!(parts_of("I"), ["i"]);
+        assert_eq!(parts_of("ÜberFluß"), ["über", "fluß", "überfluß"]);
+        assert_eq!(parts_of("文件系统"), ["文件", "件系", "系统"]);
+        assert_eq!(parts_of("时"), ["时"]);
+    }
+
+    #[test]
+    fn the_forms_of_a_word_have_one_stem() {
+        for forms in [
+            ["file", "files", "filing"].as_slice(),
+            &["create", "creates", "created", "creating", "creation"],
+            &["query", "queries", "querying", "queried"],
+            &["delete", "deletion", "deletes", "deleting"],
+            &["run", "runs", "running"],
+            &["search", "searches", "searching", "searched"],
+            &["repository", "repositories"],
+            &["branch", "branches"],
+            &["issue", "issues"],
+            &["directory", "directories"],
+            &["call", "calls", "called", "calling"],
+            &["message", "messages", "messaging"],
+            &["navigate", "navigation", "navigating"],
+            &["url", "urls"],
+            &["pr", "prs"],
+            &["assign", "assignment", "assigned"],
+            &["organize", "organise", "organization", "organisation", "organising"],
+        ] {
+            let stems: Vec<_> = forms.iter().map(|form| stem(form)).collect();
+            assert!(stems.iter().all(|stem| *stem == stems[0]), "{forms:?}: {stems:?}");
+        }
+    }
+
+    #[test]
+    fn different_words_keep_different_stems() {
+        for (one, other) in
+            [("use", "us"), ("status", "state"), ("process", "proceed"), ("class", "clay"), ("bus", "bu")]
+        {
+            assert_ne!(stem(one), stem(other), "{one}, {other}");
+        }
+    }
+
+    #[test]
+    fn words_without_meaning_are_in_order() {
+        assert!(EMPTY.split(' ').is_sorted(), "so that a person finds them");
+        assert!(is_empty("the") && is_empty("a") && !is_empty("file") && !is_empty(""));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_too_strange(text in any::<String>()) {
+            for word in words(&text) {
+                parts(word, &mut |part| assert!(!part.is_empty() && !stem(part).is_empty()));
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Progressive discovery: three tools in place of very many.
+//!
+//! A model that is shown thousands of definitions has no room left to think. So it is shown three, which never change
+//! (and keep its prompt cache warm): it searches, reads what a tool takes, and calls it by name.
+//!
+//! A call of `call_tool` never gets here, unless its arguments are wrong: [`Host::call`](crate::Host::call) takes it for
+//! the call of the tool that it names, with the asker, the bounds and everything else of that call. So the gate judges
+//! the tool itself, events name it, and its result is no result within a result.
+
+use std::{
+    borrow::Cow,
+    collections::BTreeSet,
+    sync::{Arc, Weak},
+};
+
+use arc_swap::ArcSwap;
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, JsonObject,
+        ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+    },
+    service::RequestContext,
+};
+use serde::Serialize;
+use serde_json::{Map, Value, json, value::RawValue};
+use tokio::task::spawn_blocking;
+
+use super::native::{Meant, Native};
+use crate::{
+    catalog::{Catalog, CatalogTool, Selection},
+    mcp::Annotations,
+    spec::ServerName,
+    text,
+};
+
+const SEARCH: &str = "search_tools";
+const DETAILS: &str = "get_tool_details";
+const CALL: &str = "call_tool";
+
+/// Tools that a search gives when it does not say how many, and at most.
+const USUAL: usize = 5;
+const MOST: usize = 20;
+/// How much of a tool's description a search shows, in bytes.
+const DESCRIPTION_BYTES: usize = 300;
+/// Most arguments of a tool that a search names.
+const ARGUMENTS: usize = 12;
+
+/// The server; its clones serve one connection each.
+#[derive(Clone)]
+pub(crate) struct Discovery {
+    /// Weak, for the host that owns the catalog owns this server too.
+    catalog: Weak<ArcSwap<Catalog>>,
+    /// What can be found and called.
+    selection: Arc<Selection>,
+}
+
+impl Discovery {
+    /// A server of the tools of `selection`, to which its own do not belong.
+    pub(crate) fn server(catalog: &Arc<ArcSwap<Catalog>>, selection: Selection) -> Native {
+        let discovery = Self { catalog: Arc::downgrade(catalog), selection: Arc::new(selection) };
+        let selection = discovery.selection.clone();
+        Native::rmcp("discovery", move || discovery.clone()).meaning(move |tool, arguments| {
+            let selector = arguments.get("name").and_then(Value::as_str).filter(|_| tool == CALL)?;
+            let (selector, arguments) = (selector.to_owned(), inner_arguments(arguments)?);
+            Some(Meant { selector, arguments, selection: selection.clone() })
+        })
+    }
+
+    fn catalog(&self) -> Result<Arc<Catalog>, String> {
+        self.catalog.upgrade().map(|catalog| catalog.load_full()).ok_or_else(|| "the tools are gone".to_owned())
+    }
+
+    async fn search(&self, arguments: &JsonObject) -> Result<String, String> {
+        let query = arguments.get("query").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if query.trim().is_empty() {
+            return Err(format!("{SEARCH} needs `query`, the task in a few words"));
+        }
+        let limit = arguments.get("limit").and_then(Value::as_u64).and_then(|limit| usize::try_from(limit).ok());
+        let limit = limit.unwrap_or(USUAL).clamp(1, MOST);
+        let catalog = self.catalog()?;
+        let selection = match arguments.get("server").and_then(Value::as_str) {
+            Some(server) => Arc::new(self.of_server(&catalog, server)?),
+            None => self.selection.clone(),
+        };
+        let searched = catalog.clone();
+        let hits = spawn_blocking(move || searched.search(&query, limit, &selection)).await;
+        let hits = hits.map_err(|_| "the search failed".to_owned())?;
+        if hits.is_empty() {
+            let note = "nothing fits; try other words, or one of these servers";
+            return Ok(json!({ "tools": [], "note": note, "servers": self.servers(&catalog) }).to_string());
+        }
+        let tools: Vec<_> = hits.iter().map(|hit| Found::of(&hit.tool)).collect();
+        Ok(json!({ "tools": tools }).to_string())
+    }
+
+    fn of_server(&self, catalog: &Catalog, server: &str) -> Result<Selection, String> {
+        let servers = self.servers(catalog);
+        match ServerName::new(server) {
+            Ok(name) if servers.contains(server) => Ok(self.selection.within(name)),
+            _ => {
+                let known: Vec<_> = servers.into_iter().collect();
+                let given = text::clip(server, 200);
+                Err(format!("there is no server {}; there are {}", text::Safe(&given), known.join(", ")))
+            }
+        }
+    }
+
+    fn servers(&self, catalog: &Catalog) -> BTreeSet<String> {
+        catalog.tools().filter(|tool| self.selection.has(tool)).map(|tool| tool.server.to_string()).collect()
+    }
+
+    fn details(&self, arguments: &JsonObject) -> Result<String, String> {
+        let Some(name) = arguments.get("name").and_then(Value::as_str) else {
+            return Err(format!("{DETAILS} needs `name`, the name of a tool as {SEARCH} gives it"));
+        };
+        let catalog = self.catalog()?;
+        let tool = catalog.select_within(name, &self.selection).map_err(|unknown| unknown.to_string())?;
+        serde_json::to_string(&Details::of(tool)).map_err(|error| error.to_string())
+    }
+}
+
+/// The arguments that a call is to have; models write them as an object, or as text that holds one.
+fn inner_arguments(arguments: &JsonObject) -> Option<JsonObject> {
+    match arguments.get("arguments") {
+        None | Some(Value::Null) => Some(Map::new()),
+        Some(Value::Object(inner)) => Some(inner.clone()),
+        Some(Value::String(text)) if text.trim().is_empty() => Some(Map::new()),
+        Some(Value::String(text)) => serde_json::from_str(text).ok(),
+        Some(_) => None,
+    }
+}
+
+/// A tool as a search shows it.
+#[derive(Serialize)]
+struct Found<'a> {
+    name: &'a str,
+    server: &'a str,
+    description: Cow<'a, str>,
+    /// The names of its arguments; `?` marks those that need not be given.
+    arguments: Vec<String>,
+}
+
+impl<'a> Found<'a> {
+    fn of(tool: &'a CatalogTool) -> Self {
+        let schema: Value = serde_json::from_str(tool.tool().input_schema.get()).unwrap_or_default();
+        let required: Vec<_> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let mark = |name: &String| if required.contains(&name.as_str()) { name.clone() } else { format!("{name}?") };
+        let mut arguments: Vec<_> = schema["properties"].as_object().into_iter().flat_map(Map::keys).collect();
+        arguments.sort_by_key(|name| !required.contains(&name.as_str()));
+        let description = tool.tool().description.as_deref().unwrap_or_default().trim();
+        Self {
+            name: &tool.name,
+            server: tool.server.as_str(),
+            description: text::clip(description, DESCRIPTION_BYTES),
+            arguments: arguments.into_iter().take(ARGUMENTS).map(mark).collect(),
+        }
+    }
+}
+
+/// All that a call needs to know.
+#[derive(Serialize)]
+struct Details<'a> {
+    name: &'a str,
+    server: &'a str,
+    description: &'a str,
+    input_schema: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_schema: Option<&'a RawValue>,
+    annotations: &'a Annotations,
+}
+
+impl<'a> Details<'a> {
+    fn of(tool: &'a CatalogTool) -> Self {
+        let definition = tool.tool();
+        Self {
+            name: &tool.name,
+            server: tool.server.as_str(),
+            description: definition.description.as_deref().unwrap_or_default(),
+            input_schema: &definition.input_schema,
+            output_schema: definition.output_schema.as_deref(),
+            annotations: &definition.annotations,
+        }
+    }
+}
+
+fn tools() -> Vec<Tool> {
+    let object = |properties: Value, required: &[&str]| {
+        let mut schema = JsonObject::new();
+        schema.insert("type".into(), "object".into());
+        schema.insert("properties".into(), properties);
+        schema.insert("required".into(), required.into());
+        Arc::new(schema)
+    };
+    let query = json!({
+        "query": { "type": "string", "description": "What you want to do, in a few words" },
+        "limit": { "type": "integer", "description": "How many tools to show; 5 if not given, at most 20" },
+        "server": { "type": "string", "description": "Only tools of this server" },
+    });
+    let name = json!({ "type": "string", "description": "The name of the tool, as search_tools gives it" });
+    let call =
+        json!({ "name": name, "arguments": { "type": "object", "description": "What the tool's schema asks for" } });
+    let reads = |title: &str| ToolAnnotations::with_title(title).read_only(true).idempotent(true).open_world(false);
+    vec![
+        Tool::new(
+            SEARCH,
+            "Finds tools by what they do. There are many more tools than you can see: search before you say that \
+             something cannot be done.",
+            object(query, &["query"]),
+        )
+        .with_annotations(reads("Search tools")),
+        Tool::new(
+            DETAILS,
+            "Shows everything about one tool: its whole description and the JSON Schema of its arguments.",
+            object(json!({ "name": name }), &["name"]),
+        )
+        .with_annotations(reads("About a tool")),
+        Tool::new(
+            CALL,
+            "Calls a tool that search_tools found. Look at get_tool_details first if you are not sure of its arguments.",
+            object(call, &["name"]),
+        )
+        .with_annotations(ToolAnnotations::with_title("Call a tool")),
+    ]
+}
+
+impl ServerHandler for Discovery {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("toolrack-discovery", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(tools()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let arguments = request.arguments.unwrap_or_default();
+        let answer = match &*request.name {
+            SEARCH => self.search(&arguments).await,
+            DETAILS => self.details(&arguments),
+            CALL => Err(format!("{CALL} needs `name`, the name of a tool, and `arguments`, an object")),
+            other => Err(format!("there is no tool {}", text::Safe(other))),
+        };
+        let result = match answer {
+            Ok(found) => CallToolResult::success(vec![ContentBlock::text(found)]),
+            Err(why) => CallToolResult::error(vec![ContentBlock::text(why)]),
+        };
+        Ok(result.into())
+    }
+}

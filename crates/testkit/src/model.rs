@@ -1,0 +1,227 @@
+//! A scripted model provider over HTTP: it answers request after request as it was told, and remembers what it was asked.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use bytes::Bytes;
+use futures::stream::{self, StreamExt as _};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+/// A provider on a port of 127.0.0.1, ended when dropped.
+#[derive(Debug)]
+pub struct FakeModel {
+    address: SocketAddr,
+    script: Arc<Mutex<Script>>,
+    _server: JoinSet<()>,
+}
+
+#[derive(Debug)]
+struct Script {
+    answers: std::vec::IntoIter<Answer>,
+    asked: Vec<Asked>,
+}
+
+/// A request that came.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Path and query.
+    pub path: String,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body, byte for byte.
+    pub body: String,
+}
+
+impl Asked {
+    /// The body as JSON.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error} in {}", self.body))
+    }
+
+    /// The value of a header.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(named, _)| named == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// One scripted answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    status: u16,
+    headers: Vec<(String, String)>,
+    pieces: Vec<Bytes>,
+    end: End,
+}
+
+/// How an answer ends.
+#[derive(Clone, Debug)]
+enum End {
+    Well,
+    /// The connection breaks.
+    Cut,
+    /// Nothing more comes, and the connection stays.
+    Silence,
+    /// The same piece for ever.
+    Endless(Bytes),
+}
+
+impl Answer {
+    /// A body of this type.
+    #[must_use]
+    pub fn new(status: u16, media_type: &str, body: impl Into<Bytes>) -> Self {
+        let headers = vec![("content-type".to_owned(), media_type.to_owned())];
+        Self { status, headers, pieces: vec![body.into()], end: End::Well }
+    }
+
+    /// A body of JSON.
+    #[must_use]
+    pub fn json(status: u16, body: &Value) -> Self {
+        Self::new(status, "application/json", body.to_string())
+    }
+
+    /// A stream of events, each given as its data. Each is a piece of its own on the wire.
+    #[must_use]
+    pub fn events<'a>(events: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut answer = Self::new(200, "text/event-stream", "");
+        answer.pieces = events.into_iter().map(|data| format!("data: {data}\n\n").into()).collect();
+        answer
+    }
+
+    /// With this header.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.retain(|(named, _)| named != name);
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Cut into pieces of one byte.
+    #[must_use]
+    pub fn byte_by_byte(mut self) -> Self {
+        let whole: Vec<u8> = self.pieces.iter().flat_map(|piece| piece.to_vec()).collect();
+        self.pieces = whole.into_iter().map(|byte| Bytes::copy_from_slice(&[byte])).collect();
+        self
+    }
+
+    /// After it the connection breaks.
+    #[must_use]
+    pub fn cut(self) -> Self {
+        Self { end: End::Cut, ..self }
+    }
+
+    /// After it nothing more comes.
+    #[must_use]
+    pub fn then_silence(self) -> Self {
+        Self { end: End::Silence, ..self }
+    }
+
+    /// After it comes the same event for ever.
+    #[must_use]
+    pub fn then_for_ever(self, data: &str) -> Self {
+        Self { end: End::Endless(format!("data: {data}\n\n").into()), ..self }
+    }
+
+    fn respond(self) -> Response {
+        let rest: stream::BoxStream<'static, io::Result<Bytes>> = match self.end {
+            End::Well => stream::empty().boxed(),
+            End::Cut => stream::once(async {
+                // What came before is flushed first.
+                tokio::task::yield_now().await;
+                Err(io::ErrorKind::ConnectionReset.into())
+            })
+            .boxed(),
+            End::Silence => stream::pending().boxed(),
+            End::Endless(piece) => stream::repeat_with(move || Ok(piece.clone())).boxed(),
+        };
+        let pieces = stream::iter(self.pieces).then(|piece| async {
+            // Each piece leaves by itself.
+            tokio::task::yield_now().await;
+            Ok::<_, io::Error>(piece)
+        });
+        let mut response = Response::builder().status(self.status);
+        for (name, value) in &self.headers {
+            response = response.header(name, value);
+        }
+        response
+            .body(Body::from_stream(pieces.chain(rest)))
+            .unwrap_or_else(|error| panic!("a scripted answer is no HTTP: {error}"))
+    }
+}
+
+impl FakeModel {
+    /// Starts to answer: the first request with the first answer, and so on. A request too many gets a 404.
+    ///
+    /// # Panics
+    /// When there is no port.
+    pub async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
+        let answers: Vec<_> = answers.into_iter().collect();
+        let script = Arc::new(Mutex::new(Script { answers: answers.into_iter(), asked: Vec::new() }));
+        let listener = match TcpListener::bind(("127.0.0.1", 0)).await {
+            Ok(listener) => listener,
+            Err(error) => panic!("no port: {error}"),
+        };
+        let address = listener.local_addr().unwrap_or_else(|error| panic!("no address: {error}"));
+        let router = Router::new().fallback(answer).with_state(script.clone());
+        let mut server = JoinSet::new();
+        server.spawn(async move {
+            if let Err(error) = axum::serve(listener, router).await {
+                panic!("the fake model ended: {error}");
+            }
+        });
+        Self { address, script, _server: server }
+    }
+
+    /// Its base URL, without a path.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// What it was asked so far.
+    #[must_use]
+    pub fn asked(&self) -> Vec<Asked> {
+        locked(&self.script).asked.clone()
+    }
+
+    /// The body of the last request.
+    ///
+    /// # Panics
+    /// When there was none.
+    #[must_use]
+    pub fn last_body(&self) -> Value {
+        match locked(&self.script).asked.last() {
+            Some(asked) => asked.json(),
+            None => panic!("the model was not asked anything"),
+        }
+    }
+}
+
+fn locked(script: &Mutex<Script>) -> MutexGuard<'_, Script> {
+    script.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn answer(State(script): State<Arc<Mutex<Script>>>, request: Request) -> Result<Response, Infallible> {
+    let (head, body) = request.into_parts();
+    let path = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
+    let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let headers = head.headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
+    let body = axum::body::to_bytes(body, 64 * 1024 * 1024).await.unwrap_or_default();
+    let asked = Asked { path, headers, body: String::from_utf8_lossy(&body).into_owned() };
+    let next = {
+        let mut script = locked(&script);
+        script.asked.push(asked);
+        script.answers.next()
+    };
+    let next = next.unwrap_or_else(|| Answer::new(404, "text/plain", "the script has no further answer"));
+    Ok(next.respond())
+}
