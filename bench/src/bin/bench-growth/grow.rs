@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_tool_costs_no_more_because_there_are_many() {
-        assert_eq!(complaints(Kind::Tools, &counted(Kind::Tools, &[1_000, 10_000])), [""; 0]);
+        assert_eq!(complaints(Kind::Tools, &counted(Kind::Tools, &[1_000, 5_000])), [""; 0]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use toolrack_bench::{
     heap::quiet,
     programs::{Server, beside},
 };
-use toolrack_host::{Host, ServerSpec};
+use toolrack_host::{BlockKind, Host, ServerSpec, Wire};
 
 use crate::Measured;
 
@@ -29,6 +29,7 @@ pub(crate) async fn measure() -> Result<Measured, Trouble> {
     measured.extend([("http-allocations", allocations), ("http-allocated", allocated)]);
     measured.push(("http-connects", connects(&server, 1).await?));
     measured.push(("http-connects-64", connects(&server, 64).await?));
+    measured.push(("block-allocations", blocks().await?));
     measured.push(("kept-tool", kept_by_tools().await?));
     measured.push(("kept-stdio-server", kept_by_servers(stdio(0)?).await?));
     let server = Server::start(&["--tools", "0"])?;
@@ -65,6 +66,20 @@ async fn connects(server: &Server, in_flight: usize) -> Result<f64, Trouble> {
     run(&host, CALLS, in_flight).await?;
     host.shutdown().await;
     Ok((server.accepted()? - before) as f64)
+}
+
+/// Allocations of telling a model of 100 tools once more.
+async fn blocks() -> Result<f64, Trouble> {
+    let host = hosting(stdio(97)?, 1).await?;
+    let kind = BlockKind::new(Wire::Anthropic);
+    let first = host.catalog().block(&kind).bytes();
+    let before = Heap::now();
+    for _ in 0..CALLS {
+        std::hint::black_box(host.catalog().block(&kind).bytes());
+    }
+    let allocations = before.allocations() / CALLS as f64;
+    host.shutdown().await;
+    if first.is_empty() { Err("the block is empty".into()) } else { Ok(allocations) }
 }
 
 /// What a tool costs for as long as its server is connected.
