@@ -1,11 +1,15 @@
 //! Conversations with any model over any MCP tools.
 //!
 //! [`message`] is what a conversation consists of, [`model`] is who answers: one trait, and the wires of the providers
-//! behind it. Neither knows files, the environment, a database or a terminal: keys and addresses come in as data.
+//! behind it. [`turn`] decides what comes next in a conversation, and [`Agent`] does it. None of them knows files, the
+//! environment, a database or a terminal: keys and addresses come in as data, and a [`Front`] stores and shows.
 
+mod driver;
 pub mod message;
 pub mod model;
 pub mod turn;
 
+pub use driver::{Agent, AgentError, Front, NotKept, SAFETY, TurnEvent, Unseen};
 pub use message::{Message, Role, ToolCallData};
 pub use model::{Delta, Model, ModelError, Reply, Request, Stop, Usage};
+pub use turn::{End, Limits, Turn};

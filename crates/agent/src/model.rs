@@ -8,6 +8,9 @@ mod body;
 mod draft;
 mod error;
 mod failure;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gemini;
 pub mod local;
 mod online;
@@ -95,7 +98,8 @@ pub enum Delta {
         /// What went wrong, safe to print.
         why: String,
     },
-    /// Text for the person.
+    /// Text for the person. All of it together is the text of the answer, but where a provider mixes two texts: those are
+    /// told as they come, and kept one after the other.
     Text(String),
     /// What the model thinks, as far as its provider shows it.
     Thinking(String),

@@ -1,5 +1,6 @@
 //! What was typed. Nothing here looks at the world; what it means is worked out by the verbs.
 
+mod ask;
 mod itself;
 mod manage;
 mod sessions;
@@ -8,6 +9,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+pub(crate) use ask::{AskArgs, ModelArgs, PolicyArgs, WireName};
 pub(crate) use itself::{AboutItself, CompletionsArgs, ManArgs, Shell};
 pub(crate) use manage::{
     AddJsonArgs, ConfigVerb, DoctorArgs, GetArgs, ImportArgs, LogsArgs, PendingArgs, RemoveArgs, SwitchArgs, TestArgs,
@@ -35,7 +37,8 @@ pub(crate) use sessions::{
 
 Exit codes:
   0 ok · 1 other · 2 usage or configuration · 3 sign-in needed · 4 unreachable or timed out
-  5 tool error or unknown tool · 6 denied · 7 not trusted · 130 interrupted"
+  5 tool error or unknown tool · 6 denied · 7 not trusted · 8 limit of a turn · 9 model
+  130 interrupted"
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -118,6 +121,8 @@ pub(crate) enum Verb {
     Tools(ToolsArgs),
     /// Call a tool and print its result
     Call(CallArgs),
+    /// Ask a model, which may call the tools of the servers
+    Ask(Box<AskArgs>),
     /// Show the resources and resource templates of the servers
     #[command(after_help = "Examples:
   toolrack resources

@@ -23,6 +23,10 @@ pub(crate) enum Exit {
     Denied = 6,
     /// The entry comes from a project and waits for approval.
     NotTrusted = 7,
+    /// A turn with a model reached a limit before it was done.
+    TurnLimit = 8,
+    /// There is no model, or it did not answer.
+    Model = 9,
     /// Ctrl-C.
     Interrupted = 130,
     /// SIGTERM.

@@ -18,6 +18,7 @@ pub(crate) mod sessions;
 pub(crate) mod signature;
 pub(crate) mod test;
 pub(crate) mod tools;
+pub(crate) mod turn;
 pub(crate) mod why;
 
 use anstyle::{AnsiColor, Style};

@@ -28,6 +28,7 @@ const ERASE_REST: &str = "\u{1b}[K";
 pub(crate) struct Screen {
     json: bool,
     quiet: bool,
+    verbose: bool,
     color: Color,
     look: Look,
     /// Somebody reads stderr and types on stdin.
@@ -65,6 +66,7 @@ impl Screen {
         Self {
             json: global.json,
             quiet: global.quiet,
+            verbose: global.verbose > 0,
             color: global.color,
             look: Look { unicode: speaks_unicode(environment), width },
             interactive: on_terminal && !global.no_input && io::stdin().is_terminal(),
@@ -120,6 +122,14 @@ impl Screen {
         self.to_stdout(text).await
     }
 
+    /// Prints a piece of a text, without a line end. Secrets are hidden where they are whole in it.
+    ///
+    /// # Errors
+    /// As [`Self::verbatim`].
+    pub(crate) async fn piece(&self, text: String) -> Result<(), Failure> {
+        self.to_stdout(text).await
+    }
+
     /// Prints data for programs: one JSON document, on one line unless it goes to a terminal.
     ///
     /// # Errors
@@ -149,6 +159,20 @@ impl Screen {
     pub(crate) fn note(&self, message: &str) {
         if !self.quiet {
             self.say(&text::for_line(message));
+        }
+    }
+
+    /// What only those want to know who ask for more; safe to print as it is.
+    pub(crate) fn detail(&self, message: &str) {
+        if self.verbose {
+            self.say(message);
+        }
+    }
+
+    /// A line beside the data, safe to print as it is; dropped by `--quiet`.
+    pub(crate) fn aside(&self, line: &str) {
+        if !self.quiet {
+            self.say(line);
         }
     }
 

@@ -4,6 +4,7 @@
 //! interrupted.
 
 mod add;
+mod ask;
 mod call;
 mod config;
 mod doctor;
@@ -53,6 +54,7 @@ pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result
         Verb::Disable(args) => switch::run(args, false, world).await,
         Verb::Tools(args) => tools::run(args, world).await,
         Verb::Call(args) => call::run(args, world).await,
+        Verb::Ask(args) => Box::pin(ask::run(*args, world)).await,
         Verb::Resources(args) => resources::list(args, world).await,
         Verb::Read(args) => resources::read(args, world).await,
         Verb::Prompts(args) => prompts::list(args, world).await,

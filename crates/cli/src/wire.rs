@@ -11,7 +11,7 @@ use toolrack_config::{
     trust::{Candidate, Ledger, NoLedger},
 };
 use toolrack_host::{
-    Desired, Host, Native, Resolver, ServerName, ServerSpec, State,
+    Desired, Gate, Host, Native, Resolver, ServerName, ServerSpec, State,
     ask::Root,
     spec::{Source, Transport, Trust},
     supervisor::Supervisor,
@@ -52,6 +52,8 @@ pub(crate) struct World {
     /// `None` when it cannot be opened: everything works without it, only slower and with less remembered.
     store: Option<Store>,
     terminal: OnceLock<Arc<Terminal>>,
+    /// What may run; everything, unless a verb says otherwise before it connects.
+    gate: OnceLock<Arc<dyn Gate>>,
     /// Fills placeholders in, and remembers what of it is a secret.
     secrets: Arc<Interpolate>,
     /// Keeps what servers say in the store.
@@ -94,6 +96,7 @@ impl World {
             secrets,
             configured: Mutex::default(),
             terminal: OnceLock::new(),
+            gate: OnceLock::new(),
             log: OnceLock::new(),
             host: OnceLock::new(),
         })
@@ -258,6 +261,11 @@ impl World {
         self.terminal().agrees(question).await
     }
 
+    /// From now on, `gate` says what may run. Only before anything is connected.
+    pub(crate) fn guard(&self, gate: Arc<dyn Gate>) {
+        let _ = self.gate.set(gate);
+    }
+
     /// Connects to the servers of `desired` and waits until each has succeeded or failed once.
     ///
     /// # Errors
@@ -315,6 +323,9 @@ impl World {
             .artifacts(Arc::new(artifacts));
         if let Some(store) = &self.store {
             builder = builder.memory(Arc::new(store.clone()));
+        }
+        if let Some(gate) = self.gate.get() {
+            builder = builder.gate(Arc::clone(gate));
         }
         builder.build()
     }

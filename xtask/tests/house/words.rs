@@ -67,6 +67,14 @@ fn only_the_links_of_the_host_know_what_servers_speak_through() {
 }
 
 #[test]
+fn only_the_models_of_the_agent_know_what_providers_speak_through() {
+    let is_agent = |source: &Source| source.path.starts_with("crates/agent/src/");
+    let is_model = |source: &Source| source.path.starts_with("crates/agent/src/model");
+    let found = offences(|source| is_agent(source) && !is_model(source), |code| mentions(code, "reqwest"));
+    none_of(&found, "only crates/agent/src/model knows reqwest; a turn asks a Model:");
+}
+
+#[test]
 fn types_are_named_after_things() {
     let kinds = ["struct", "enum", "trait", "type", "union"];
     let is_vague = |code: &str| {

@@ -127,9 +127,15 @@ impl Draft {
 
     /// Begins a call. An id that is empty, or that another call of this answer has, is replaced.
     pub(super) fn begin_call(&mut self, id: &str, name: &str, told: &mut Told) -> Result<At, ModelErrorKind> {
-        let is_taken = self.pieces.iter().any(|piece| matches!(piece, Piece::Call(call) if call.id == id));
         let number = self.calls;
-        let id = if id.is_empty() || is_taken { format!("{}{number}", self.id_prefix) } else { id.to_owned() };
+        let is_taken = |id: &str| self.pieces.iter().any(|piece| matches!(piece, Piece::Call(call) if call.id == id));
+        let mut id = id.to_owned();
+        for further in number.. {
+            if !id.is_empty() && !is_taken(&id) {
+                break;
+            }
+            id = format!("{}{further}", self.id_prefix);
+        }
         let at = self.add(Piece::Call(Call { number, id, ..Call::default() }))?;
         self.calls += 1;
         self.name_at(at, name, told);

@@ -124,6 +124,11 @@ pub enum ModelErrorKind {
 }
 
 impl ModelError {
+    /// What a model of your own says when it does not answer.
+    pub fn new(model: impl Into<String>, attempts: u32, kind: ModelErrorKind) -> Self {
+        Self { model: model.into(), attempts, kind, source: None }
+    }
+
     /// The HTTP status, if there was one.
     #[must_use]
     pub fn status(&self) -> Option<u16> {

@@ -130,13 +130,18 @@ pub(super) fn connect(settings: ModelSettings, dialect: Dialect) -> Result<Arc<d
         },
     };
     let settings = Arc::new(settings);
-    let speak: Box<dyn Speak> = match settings.wire {
+    let speak = speaker(&settings, dialect);
+    Ok(Arc::new(Online { name, settings, speak, transport: Arc::new(transport), base }))
+}
+
+/// Whoever speaks the wire of these settings.
+pub(super) fn speaker(settings: &Arc<ModelSettings>, dialect: Dialect) -> Box<dyn Speak> {
+    match settings.wire {
         Wire::Anthropic => Box::new(anthropic::Anthropic::new(settings.clone())),
         Wire::OpenAiChat => Box::new(openai_chat::OpenAiChat::new(settings.clone(), dialect)),
         Wire::OpenAiResponses => Box::new(openai_responses::OpenAiResponses::new(settings.clone())),
         Wire::Gemini => Box::new(gemini::Gemini::new(settings.clone())),
-    };
-    Ok(Arc::new(Online { name, settings, speak, transport: Arc::new(transport), base }))
+    }
 }
 
 fn base_url(settings: &ModelSettings) -> Result<Url, String> {
@@ -413,7 +418,10 @@ impl Run {
                 Err(error) => Err(ModelErrorKind::Unreadable { why: error.to_string() }.into()),
             };
             match heard {
-                Ok(Heard::More) => continue,
+                Ok(Heard::More) => {
+                    body.has_begun |= self.hearing.told.iter().any(|delta| !matches!(delta, Delta::Usage(_)));
+                    continue;
+                }
                 Ok(Heard::End) => {
                     body.drain().await;
                     self.stage = Stage::Ended;

@@ -34,11 +34,10 @@ impl fmt::Debug for Key {
 pub struct Bounds {
     /// `connect_timeout`: for the connection itself; 10 s.
     pub connect: Duration,
-    /// `first_byte_timeout`: from the request to the beginning of an answer; 120 s, for local servers load their model
-    /// and read the whole prompt first.
-    pub first_byte: Duration,
-    /// `silence_timeout`: between two pieces of a streamed answer; 30 s, or 300 s where a thinking model says nothing
-    /// (see [`Bounds::of`]).
+    /// `first_token_timeout`: silence before the first word of an answer; 120 s, for local servers load their model and
+    /// read the whole prompt first, or 300 s where a thinking model says nothing (see [`Bounds::of`]).
+    pub first_token: Duration,
+    /// `silence_timeout`: silence after that; 30 s, or 300 s where a thinking model says nothing.
     pub silence: Duration,
     /// `total_timeout`: for everything, tries and waits included; 10 minutes.
     pub total: Duration,
@@ -56,7 +55,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
-            first_byte: Duration::from_secs(120),
+            first_token: Duration::from_secs(120),
             silence: Duration::from_secs(30),
             total: Duration::from_secs(600),
             response_bytes: 32 * 1024 * 1024,
@@ -72,11 +71,14 @@ impl Bounds {
     /// Responses and Gemini are silent while a model thinks, which takes minutes.
     #[must_use]
     pub fn of(wire: Wire) -> Self {
-        let silence = match wire {
-            Wire::Anthropic | Wire::OpenAiChat => Duration::from_secs(30),
-            Wire::OpenAiResponses | Wire::Gemini => Duration::from_secs(300),
-        };
-        Self { silence, ..Self::default() }
+        let usual = Self::default();
+        match wire {
+            Wire::Anthropic | Wire::OpenAiChat => usual,
+            Wire::OpenAiResponses | Wire::Gemini => {
+                let thinking = Duration::from_secs(300);
+                Self { first_token: thinking, silence: thinking, ..usual }
+            }
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use super::{
 /// Of the body of an error, this much is read, for so long.
 const ERROR_BODY: usize = 64 * 1024;
 const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
+const BEGINNING: &str = "the beginning of the answer";
 /// The longest wait between two tries that nobody asked for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// For the end of a body, when its answer has ended.
@@ -40,8 +41,8 @@ pub(super) struct Transport {
     pub(super) key_advice: String,
 }
 
-/// A client for models: no redirects, which would carry the key elsewhere; and to this machine no proxy, which would see
-/// every prompt.
+/// A client for models: no redirects, which would carry the key elsewhere. To this machine no proxy, which would see every
+/// prompt, and a new connection each time: it costs nothing, and llama.cpp closes used ones just when they are taken.
 pub(super) fn client(connect: Duration, base: &Url) -> Result<Client, String> {
     let is_here = match base.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -49,7 +50,7 @@ pub(super) fn client(connect: Duration, base: &Url) -> Result<Client, String> {
         Some(Host::Ipv6(address)) => address.is_loopback(),
         None => false,
     };
-    let builder = if is_here { Client::builder().no_proxy() } else { Client::builder() };
+    let builder = if is_here { Client::builder().no_proxy().pool_max_idle_per_host(0) } else { Client::builder() };
     builder
         .connect_timeout(connect)
         .redirect(redirect::Policy::none())
@@ -127,11 +128,11 @@ impl Attempts {
             .headers(self.transport.headers.clone())
             .header(header::CONTENT_TYPE, "application/json")
             .body(self.body.clone());
-        let first_byte = self.transport.bounds.first_byte;
-        let by = self.until.min(Instant::now() + first_byte);
+        let first_token = self.transport.bounds.first_token;
+        let by = self.until.min(Instant::now() + first_token);
         match timeout_at(by, request.send()).await {
             Err(_) if by == self.until => Err(self.over().into()),
-            Err(_) => Err(timed_out("the beginning of the answer", first_byte, "first_byte_timeout").into()),
+            Err(_) => Err(timed_out(BEGINNING, first_token, "first_token_timeout").into()),
             Ok(Err(error)) => Err(self.unreachable(error)),
             Ok(Ok(response)) if response.status().is_success() => Ok(response),
             Ok(Ok(response)) => Err(self.refused(response).await),
@@ -176,13 +177,9 @@ impl Attempts {
         let error = error.without_url();
         let why = failure::innermost(&error);
         let origin = failure::safe(&self.url.origin().ascii_serialization());
-        // A connection that broke after the request was sent may have been served: only one never made is tried again.
-        let may_retry = error.is_connect();
-        let kind = if may_retry || error.is_builder() || error.is_request() && !error.is_timeout() {
-            ModelErrorKind::Unreachable { origin, why }
-        } else {
-            ModelErrorKind::Cut { why }
-        };
+        // No byte of an answer has come. Unlike a call of a tool, a question to a model may be asked twice.
+        let may_retry = !error.is_builder() && !error.is_timeout();
+        let kind = ModelErrorKind::Unreachable { origin, why };
         Failed { kind, source: Some(Arc::new(error)), may_retry }
     }
 
@@ -225,7 +222,10 @@ pub(super) struct Body {
     response: Response,
     until: Instant,
     total: Duration,
+    first_token: Duration,
     silence: Duration,
+    /// Whether the model has said its first word. Some servers send the head of an answer, and only then read the prompt.
+    pub(super) has_begun: bool,
     limit: usize,
     seen: usize,
 }
@@ -237,7 +237,9 @@ impl Body {
             response,
             until: attempts.until,
             total: bounds.total,
+            first_token: bounds.first_token,
             silence: bounds.silence,
+            has_begun: false,
             limit: bounds.response_bytes,
             seen: 0,
         }
@@ -251,11 +253,13 @@ impl Body {
 
     /// The next piece; `None` at the end.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, ModelErrorKind> {
-        let silent_at = Instant::now() + self.silence;
+        let (what, silence, setting) = match self.has_begun {
+            true => ("the next piece of the answer", self.silence, "silence_timeout"),
+            false => (BEGINNING, self.first_token, "first_token_timeout"),
+        };
+        let silent_at = Instant::now() + silence;
         let chunk = match timeout_at(silent_at.min(self.until), self.response.chunk()).await {
-            Err(_) if silent_at < self.until => {
-                return Err(timed_out("the next piece of the answer", self.silence, "silence_timeout"));
-            }
+            Err(_) if silent_at < self.until => return Err(timed_out(what, silence, setting)),
             Err(_) => return Err(timed_out("the answer", self.total, "total_timeout")),
             Ok(Err(error)) => return Err(ModelErrorKind::Cut { why: failure::innermost(&error.without_url()) }),
             Ok(Ok(chunk)) => chunk,
@@ -282,7 +286,7 @@ impl Body {
     pub(super) fn whole(mut self) -> BoxFuture<'static, Result<Vec<u8>, ModelErrorKind>> {
         Box::pin(async move {
             // Whoever does not stream says nothing until all is there.
-            self.silence = self.total;
+            self.first_token = self.total;
             let mut whole = Vec::new();
             while let Some(chunk) = self.chunk().await? {
                 whole.extend_from_slice(&chunk);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use toolrack_agent::{
     Delta, Message, ModelError, Request, Role,
     model::{Key, ModelErrorKind, ModelSettings, Wire},
@@ -197,6 +198,30 @@ async fn nobody_there_is_tried_again_and_told_with_the_address() {
 }
 
 #[tokio::test]
+async fn a_connection_that_closes_before_the_answer_is_made_anew() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut settings =
+        ModelSettings::new("custom", "m", Wire::OpenAiChat, format!("http://{}", listener.local_addr().unwrap()));
+    settings.bounds.first_pause = Duration::from_millis(1);
+    let model = settings.connect().unwrap();
+    let server = async {
+        let mut request = [0; 10_000];
+        let (mut first, _) = listener.accept().await.unwrap();
+        assert_ne!(first.read(&mut request).await.unwrap(), 0);
+        drop(first);
+        let (mut second, _) = listener.accept().await.unwrap();
+        assert_ne!(second.read(&mut request).await.unwrap(), 0);
+        let body = r#"{"choices": [{"message": {"content": "at last"}, "finish_reason": "stop"}]}"#;
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+        second.write_all((head + body).as_bytes()).await.unwrap();
+        second
+    };
+    let (reply, _connection) = tokio::join!(model.complete(Request::new(&hello())), server);
+    assert_eq!(reply.unwrap().message.content, "at last");
+}
+
+#[tokio::test]
 async fn a_page_instead_of_an_answer_is_told_to_be_one() {
     for wire in WIRES {
         let error =
@@ -251,6 +276,23 @@ async fn a_stream_that_breaks_is_never_taken_for_an_answer() {
         let error = broken(wire, Answer::events([beginning(wire), said]), |_| {}).await;
         assert_eq!(error.to_string(), "custom/some-model: the provider broke the answer off: Overloaded");
         assert!(matches!(error.kind, ModelErrorKind::BrokenOff { code: Some(code), .. } if code == "overloaded_error"));
+    }
+}
+
+#[tokio::test]
+async fn who_reads_the_prompt_after_the_head_of_the_answer_has_longer() {
+    let head = r#"{"choices":[{"delta":{"role":"assistant","content":""}}],"usage":{"prompt_tokens":3}}"#;
+    let server = FakeModel::start([Answer::events([head]).then_silence(), Answer::events([]).then_silence()]).await;
+    let mut settings = settings(&server, "custom", Wire::OpenAiChat);
+    settings.bounds.silence = Duration::from_millis(1);
+    settings.bounds.first_token = Duration::from_millis(60);
+    let model = settings.connect().unwrap();
+    for _ in 0..2 {
+        let error = streamed(&*model, Request::new(&hello())).await.1.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "custom/some-model: the beginning of the answer took longer than 0.06 s (first_token_timeout)"
+        );
     }
 }
 

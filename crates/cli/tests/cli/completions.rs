@@ -8,6 +8,7 @@ use toolrack_testkit::SideEffects;
 
 use crate::{
     rack::{Rack, fake, mcp_json, work_file},
+    sessions,
     terminal::Terminal,
 };
 
@@ -30,6 +31,7 @@ fn desk() -> Desk {
     work_file(&rack, "more.json", &mcp_json(&[("more", fake(&[]))]));
     work_file(&rack, "two words.txt", "x");
     let _ = rack.run(&["tools", "fake"]).ends_with(0);
+    sessions::keep(&sessions::database(&rack), &marker, sessions::largest_file());
     Desk { rack, effects }
 }
 
@@ -47,6 +49,8 @@ const COMPLETED: &[(&str, &str)] = &[
     ("toolrack --mcp-config=more.json call mo", "toolrack --mcp-config=more.json call more/"),
     ("toolrack add x --scope pro", "toolrack add x --scope project "),
     ("toolrack add x --scope=pro", "toolrack add x --scope=project "),
+    ("toolrack sessions show la", "toolrack sessions show last "),
+    ("toolrack sessions delete --yes la", "toolrack sessions delete --yes last "),
     ("toolrack call --no-val", "toolrack call --no-validate "),
     ("toolrack --mcp-config mor", "toolrack --mcp-config more.json "),
     ("toolrack call fake/echo text=mor", "toolrack call fake/echo text=more.json "),

@@ -46,6 +46,7 @@ mod shapes;
 mod signals;
 #[cfg(test)]
 mod supervised;
+#[cfg(test)]
 mod terminal;
 #[cfg(test)]
 mod trust;

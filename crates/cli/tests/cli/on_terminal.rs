@@ -8,6 +8,7 @@ use toolrack_testkit::{SideEffects, processes};
 
 use crate::{
     rack::{Rack, commands_of_help, fake, mcp_json, work_file},
+    sessions,
     terminal::Terminal,
 };
 
@@ -26,6 +27,9 @@ fn wide() -> Rack {
     let rack = Rack::with(&[("fake", fake(&["--era", "both"])), ("gone", json!({ "command": long }))]);
     let pending = json!({ "command": "x", "args": vec!["word"; 60] });
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", pending)]));
+    let mut messages = sessions::largest_file();
+    messages.push(toolrack_store::NewMessage::new(toolrack_store::Role::Tool, "日本語 and/so/on/".repeat(40)));
+    sessions::keep(&sessions::database(&rack), &"a long title ".repeat(20), messages);
     person(rack)
 }
 
@@ -70,6 +74,10 @@ fn no_line_is_wider_than_the_terminal() {
         "config validate broken.json",
         "remove fak",
         "call --nope",
+        "sessions list",
+        "sessions show",
+        "sessions show --full",
+        "sessions show nope",
         "nope",
     ]
     .iter()

@@ -246,7 +246,7 @@ impl Store {
     /// does not exist.
     ///
     /// # Errors
-    /// [`StoreError`] when the database fails.
+    /// [`StoreError`] when the database fails; [`StoreError::Corrupt`] when one of them cannot be read.
     pub async fn messages(&self, id: Uuid, from: u64, limit: usize) -> Result<Vec<StoredMessage>, StoreError> {
         let rows: Vec<MessageRow> = sqlx::query_as(
             "SELECT id, role, content, tool_calls, tool_results, timestamp, position, body, \
@@ -259,7 +259,9 @@ impl Store {
         .fetch_all(&self.pool)
         .await
         .map_err(self.error("reading a session"))?;
-        Ok(rows.into_iter().filter_map(|row| row.into_message(id)).collect())
+        // One that is left out would move all behind it.
+        let damaged = || StoreError::Corrupt { path: self.path.clone() };
+        rows.into_iter().map(|row| row.into_message(id).ok_or_else(damaged)).collect()
     }
 
     /// The turn of the session `id` that has not ended, as JSON that the agent wrote with [`Step::open_turn`].

@@ -66,6 +66,7 @@ async fn a_conversation_comes_back_as_it_was_said() {
     };
     let first = step(0, vec![says(Role::System, "Be brief."), question.clone()]);
     assert_eq!(store.append(session.id, &first).await.unwrap(), 2);
+    assert_eq!(store.session(session.id).await.unwrap().model, session.model, "nobody named another");
     let second = Step { model: Some("mock/two".to_owned()), ..step(2, vec![call.clone(), result.clone()]) };
     assert_eq!(store.append(session.id, &second).await.unwrap(), 4);
 
@@ -291,6 +292,17 @@ async fn nothing_of_a_deleted_session_is_left_in_the_file() {
         let bytes = std::fs::read(file.unwrap().path()).unwrap();
         assert!(!bytes.windows(6).any(|window| window == b"canary"));
     }
+}
+
+#[tokio::test]
+async fn a_message_that_cannot_be_read_is_never_left_out() {
+    let (_folder, store) = store().await;
+    let session = begin(&store, "x").await;
+    store.append(session.id, &step(0, vec![says(Role::User, "a"), says(Role::User, "b")])).await.unwrap();
+    sqlx::query("UPDATE messages SET id = 'x' WHERE position = 0").execute(&store.pool).await.unwrap();
+    let error = store.messages(session.id, 0, 9).await.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
+    assert_eq!(store.messages(session.id, 1, 9).await.unwrap().len(), 1);
 }
 
 #[tokio::test]

@@ -1,0 +1,159 @@
+//! The calls of one answer: several at once, each through the one door.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt as _, stream};
+use tokio::sync::mpsc;
+use toolrack_host::{Call, CallError, Catalog, Content, OnProgress, ToolOutcome, mcp::Progress, text};
+
+use super::{Agent, AgentError, Front, TurnEvent};
+use crate::{
+    message::ToolCallData,
+    turn::{Next, Pending, ToolSaid, Turn},
+};
+
+/// Reports of progress that wait to be shown; beyond that the newest are dropped.
+const WAITING_REPORTS: usize = 64;
+
+/// What the model is told of a call that was cancelled alone.
+const UNWANTED: &str = "the person cancelled this call; it may have run in part";
+
+impl Agent {
+    /// Makes the open calls of `turn`, and stores it after each result.
+    pub(super) async fn make_calls(
+        &self,
+        turn: &mut Turn,
+        catalog: &Arc<Catalog>,
+        front: &mut dyn Front,
+    ) -> Result<(), AgentError> {
+        let Next::CallTools(pending) = turn.next() else {
+            return Ok(());
+        };
+        for refused in pending.iter().filter(|pending| pending.result.is_some()) {
+            front.happened(TurnEvent::CallBegins(&refused.call));
+            if let Some(said) = &refused.result {
+                let (text, is_error) = (&*said.text, said.is_error);
+                let call = &refused.call;
+                front.happened(TurnEvent::CallEnds { call, outcome: None, text, is_error, took: Duration::ZERO });
+            }
+        }
+        let open: Vec<_> = pending.iter().filter(|open| open.result.is_none()).map(|open| open.call.clone()).collect();
+        let (report, mut reports) = mpsc::channel(WAITING_REPORTS);
+        let begun = Arc::new(Begun::default());
+        let calls = open.iter().cloned().map(|call| {
+            let (report, begun) = (report.clone(), Arc::clone(&begun));
+            async move {
+                begun.note(call.id.clone());
+                let _ = report.try_send(Report::Begun(call.clone()));
+                let began = Instant::now();
+                let outcome = self.call(&call, catalog, report).await;
+                (call, outcome, began.elapsed())
+            }
+        });
+        let mut results = stream::iter(calls).buffer_unordered(self.parallel.get());
+        let mut unwanted = front.calls_unwanted();
+        loop {
+            tokio::select! {
+                biased;
+                Some(report) = reports.recv() => report.tell(front),
+                result = results.next() => {
+                    let Some((call, outcome, took)) = result else { return Ok(()) };
+                    let said = said(&outcome);
+                    let (text, is_error) = (&*said.text, said.is_error);
+                    let outcome = Some(outcome.as_ref());
+                    front.happened(TurnEvent::CallEnds { call: &call, outcome, text, is_error, took });
+                    turn.tool_said(&call.id, said);
+                    // The last one is stored with what follows from it.
+                    if matches!(turn.next(), Next::CallTools(_)) {
+                        front.keep(turn).await?;
+                    }
+                }
+                () = &mut unwanted => {
+                    drop(results);
+                    give_up(&open, &begun, turn, front);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    async fn call(
+        &self,
+        call: &ToolCallData,
+        catalog: &Arc<Catalog>,
+        report: mpsc::Sender<Report>,
+    ) -> Result<ToolOutcome, CallError> {
+        let id = call.id.clone();
+        let on_progress: OnProgress = Arc::new(move |progress| {
+            let _ = report.try_send(Report::Progress(id.clone(), progress));
+        });
+        let arguments = call.arguments().cloned().unwrap_or_default();
+        let mut request = Call::new(&call.name, arguments).pinned(Arc::clone(catalog)).on_progress(on_progress);
+        if let Some(asker) = &self.asker {
+            request = request.asker(Arc::clone(asker));
+        }
+        self.host.call(request).await
+    }
+}
+
+/// Answers the calls that have no result yet in the place of their servers.
+fn give_up(open: &[ToolCallData], begun: &Begun, turn: &mut Turn, front: &mut dyn Front) {
+    for call in open {
+        let is_open = |pending: &Pending| pending.call.id == call.id && pending.result.is_none();
+        if matches!(turn.next(), Next::CallTools(pending) if pending.iter().any(is_open)) {
+            let text = begun.farewell(&call.id);
+            front.happened(TurnEvent::CallEnds { call, outcome: None, text, is_error: true, took: Duration::ZERO });
+            turn.tool_said(&call.id, ToolSaid::error(text));
+        }
+    }
+}
+
+/// What comes from a call before its result.
+enum Report {
+    Begun(ToolCallData),
+    Progress(String, Progress),
+}
+
+impl Report {
+    fn tell(&self, front: &mut dyn Front) {
+        front.happened(match self {
+            Self::Begun(call) => TurnEvent::CallBegins(call),
+            Self::Progress(id, progress) => TurnEvent::CallProgress { id, progress },
+        });
+    }
+}
+
+/// The calls that were begun.
+#[derive(Default)]
+struct Begun(Mutex<Vec<String>>);
+
+impl Begun {
+    fn note(&self, id: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+    }
+
+    /// What the model is told of a call that is not waited for.
+    fn farewell(&self, id: &str) -> &'static str {
+        let begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if begun.iter().any(|begun| begun == id) {
+            UNWANTED
+        } else {
+            "the person cancelled this call before it was made"
+        }
+    }
+}
+
+/// What the model is told: which server says it, and what.
+fn said(outcome: &Result<ToolOutcome, CallError>) -> ToolSaid {
+    match outcome {
+        Ok(outcome) => {
+            let text = format!("[data from {}]\n{}", text::for_line(outcome.server.as_str()), outcome.text);
+            let parts: Vec<Content> = outcome.content.clone();
+            ToolSaid { text, is_error: outcome.is_error, parts }
+        }
+        Err(error) => ToolSaid::error(error.to_string()),
+    }
+}

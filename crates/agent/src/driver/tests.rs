@@ -1,0 +1,212 @@
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use serde_json::json;
+use toolrack_host::{
+    Abilities, Asker, Desired, Rules, ServerName, ServerSpec,
+    ask::{Confirm, Confirmed},
+};
+
+use toolrack_testkit::fake_server_path;
+
+use super::*;
+use crate::{message::Role, model::Scripted, turn::Limits};
+
+/// What happened, in short, and what was kept.
+#[derive(Default)]
+struct Noted {
+    events: Vec<String>,
+    kept: Vec<(usize, String)>,
+    answers: VecDeque<Answer>,
+    fails_to_keep_at: Option<usize>,
+    cancels: bool,
+}
+
+impl Front for Noted {
+    fn happened(&mut self, event: TurnEvent<'_>) {
+        let line = match event {
+            TurnEvent::Asked { round } => format!("asked {round}"),
+            TurnEvent::Delta(_) | TurnEvent::CallProgress { .. } => return,
+            TurnEvent::Answered(reply) => format!("answered {}", reply.message.content),
+            TurnEvent::CallBegins(call) => format!("begins {}", call.id),
+            TurnEvent::CallEnds { call, is_error, outcome, .. } => {
+                let made = if outcome.is_some() { "" } else { " unmade" };
+                format!("ends {}{made}{}", call.id, if is_error { " badly" } else { "" })
+            }
+        };
+        self.events.push(line);
+    }
+
+    fn keep<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotKept>> {
+        let kept = (turn.messages().len(), serde_json::to_string(turn.state()).unwrap());
+        self.kept.push(kept);
+        let fails = self.fails_to_keep_at == Some(self.kept.len());
+        Box::pin(async move { if fails { Err(NotKept { why: "the disk is full".to_owned() }) } else { Ok(()) } })
+    }
+
+    fn decide<'a>(&'a mut self, _: &'a Question) -> BoxFuture<'a, Answer> {
+        let answer = self.answers.pop_front().unwrap_or(Answer::Stop);
+        Box::pin(async move { answer })
+    }
+
+    fn calls_unwanted(&mut self) -> BoxFuture<'static, ()> {
+        if self.cancels { Box::pin(async {}) } else { Box::pin(futures::future::pending()) }
+    }
+}
+
+async fn host(builder: toolrack_host::HostBuilder) -> Host {
+    let host = builder.build();
+    let spec = ServerSpec::stdio(fake_server_path().to_str().unwrap(), ["stdio"]);
+    host.apply(Desired::from([(ServerName::new("rooms").unwrap(), spec)])).await;
+    host.settled().await;
+    host
+}
+
+fn turn() -> Turn {
+    Turn::new(vec![Message::new(Role::User, "go")], Limits::default())
+}
+
+const SAY: &str = "mcp__rooms__echo";
+
+#[tokio::test]
+async fn a_call_reaches_its_server_and_its_result_the_model() {
+    let model = Arc::new(
+        Scripted::new().with_tool_call_response(SAY, json!({ "text": "hello" })).say("It said hello.").recording(),
+    );
+    let agent = Agent::new(Arc::clone(&model) as Arc<dyn Model>, host(Host::builder()).await);
+    let (mut turn, mut front) = (turn(), Noted::default());
+    assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), End::Answered);
+    let id = turn.messages()[1].calls()[0].id.clone();
+    assert_eq!(turn.messages()[2].content, "[data from rooms]\nhello");
+    assert_eq!(
+        front.events,
+        ["asked 1", "answered ", &format!("begins {id}"), &format!("ends {id}"), "asked 2", "answered It said hello."]
+    );
+    assert_eq!(front.kept.iter().map(|(messages, _)| *messages).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    let asked = model.asked();
+    assert!(asked[0].system.as_deref().unwrap().contains(SAFETY));
+    assert_eq!(asked[0].tools.as_ref().unwrap().json().get(), asked[1].tools.as_ref().unwrap().json().get());
+    agent.host.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_a_tool_or_the_door_refuses_is_told_to_the_model_and_does_not_end_the_turn() {
+    let calls = vec![
+        ToolCallData::new("a", "mcp__rooms__nothing", Map::new()),
+        ToolCallData::from_text("b", SAY, "{ broken"),
+        ToolCallData::new("c", "mcp__rooms__fail", Map::from_iter([("message".to_owned(), json!("it failed"))])),
+        ToolCallData::new("d", SAY, Map::from_iter([("text".to_owned(), json!("fine"))])),
+    ];
+    let reply = Reply::new(Message::new(Role::Assistant, "").with_tool_calls(calls));
+    let model = Scripted::new().reply(reply).say("done");
+    let agent = Agent::new(Arc::new(model), host(Host::builder()).await);
+    let (mut turn, mut front) = (turn(), Noted::default());
+    assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), End::Answered);
+    let results: Vec<_> = turn.messages()[2..6].iter().map(|said| (said.is_error, said.content.clone())).collect();
+    assert_eq!(results[0], (true, "no tool is called `mcp__rooms__nothing`".to_owned()));
+    assert!(results[1].0 && results[1].1.contains("not a complete JSON object"), "{results:?}");
+    assert!(results[2].0 && results[2].1.contains("it failed"), "{results:?}");
+    assert_eq!(results[3], (false, "[data from rooms]\nfine".to_owned()));
+    agent.host.shutdown().await;
+}
+
+/// Agrees to one call in two, and to another text.
+#[derive(Default)]
+struct Editor(AtomicUsize);
+
+impl Asker for Editor {
+    fn abilities(&self) -> Abilities {
+        Abilities { confirm: true, ..Abilities::NONE }
+    }
+
+    fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
+        assert_eq!(question.server.as_str(), "rooms");
+        let times = self.0.fetch_add(1, Ordering::Relaxed);
+        let edited = Map::from_iter([("text".to_owned(), json!("edited"))]);
+        let no = Confirmed::No { why: Some("not that".to_owned()) };
+        Box::pin(async move { if times == 0 { Confirmed::Edited(edited) } else { no } })
+    }
+}
+
+#[tokio::test]
+async fn a_person_is_asked_before_a_call_and_what_they_approve_is_what_is_sent() {
+    let model = Scripted::new()
+        .with_tool_call_response(SAY, json!({ "text": "one" }))
+        .with_tool_call_response(SAY, json!({ "text": "two" }))
+        .say("done");
+    let builder = Host::builder().gate(Arc::new(Rules::default()));
+    let mut agent = Agent::new(Arc::new(model), host(builder).await);
+    agent.asker = Some(Arc::new(Editor::default()));
+    let mut turn = turn();
+    agent.run(&mut turn, &mut Unseen).await.unwrap();
+    assert_eq!(turn.messages()[2].content, "[data from rooms]\nedited");
+    assert!(turn.messages()[4].is_error && turn.messages()[4].content.contains("not that"), "{:?}", turn.messages()[4]);
+    agent.host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_limit_ends_the_turn_unless_somebody_lets_it_go_on() {
+    let calls = |from: usize| {
+        (from..from + 4)
+            .fold(Scripted::new(), |model, at| model.with_tool_call_response(SAY, json!({ "text": at.to_string() })))
+    };
+    let limits = Limits { rounds: 2, ..Limits::default() };
+    let host = host(Host::builder()).await;
+    for (answers, end, rounds) in [(vec![], End::RoundLimit, 2), (vec![Answer::GoOn, Answer::Stop], End::RoundLimit, 4)]
+    {
+        let agent = Agent::new(Arc::new(calls(0)), host.clone());
+        let mut turn = Turn::new(vec![Message::new(Role::User, "go")], limits);
+        let mut front = Noted { answers: answers.into(), ..Noted::default() };
+        assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), end);
+        assert_eq!(turn.rounds(), rounds);
+    }
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_model_that_breaks_off_leaves_the_turn_where_it_was() {
+    let cut = ModelErrorKind::Cut { why: "the connection ended".to_owned() };
+    let model = Scripted::new().say_and_fail("I was", cut).say("done");
+    let agent = Agent::new(Arc::new(model), host(Host::builder()).await);
+    let mut turn = turn();
+    let error = agent.run(&mut turn, &mut Unseen).await.unwrap_err();
+    assert!(matches!(&error, AgentError::Model { partial, .. } if partial == "I was"), "{error:?}");
+    assert_eq!((turn.messages().len(), turn.next()), (1, Next::CallModel));
+    // The same turn can be gone on with.
+    assert_eq!(agent.run(&mut turn, &mut Unseen).await.unwrap(), End::Answered);
+    agent.host.shutdown().await;
+}
+
+#[tokio::test]
+async fn nothing_is_done_after_a_step_that_could_not_be_kept() {
+    let model = Arc::new(Scripted::new().with_tool_call_response(SAY, json!({ "text": "hello" })).recording());
+    let agent = Agent::new(Arc::clone(&model) as Arc<dyn Model>, host(Host::builder()).await);
+    let mut front = Noted { fails_to_keep_at: Some(2), ..Noted::default() };
+    let error = agent.run(&mut turn(), &mut front).await.unwrap_err();
+    assert_eq!(error.to_string(), "the conversation could not be stored: the disk is full");
+    assert_eq!(front.events, ["asked 1", "answered "], "the call was not made");
+    agent.host.shutdown().await;
+}
+
+#[tokio::test]
+async fn calls_that_a_person_no_longer_wants_are_dropped_and_the_model_is_told() {
+    let model = Scripted::new().with_tool_call_response("mcp__rooms__sleep", json!({ "ms": 600_000 })).say("then not");
+    let agent = Agent::new(Arc::new(model), host(Host::builder()).await);
+    let (mut turn, mut front) = (turn(), Noted { cancels: true, ..Noted::default() });
+    assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), End::Answered);
+    assert!(turn.messages()[2].is_error && turn.messages()[2].content.contains("the person cancelled"));
+    agent.host.shutdown().await;
+}
+
+#[tokio::test]
+async fn dropping_a_run_leaves_a_turn_that_can_be_closed() {
+    let agent = Agent::new(Arc::new(Scripted::new().hang()), host(Host::builder()).await);
+    let mut turn = turn();
+    let ran = tokio::time::timeout(Duration::from_millis(20), agent.run(&mut turn, &mut Unseen)).await;
+    assert!(ran.is_err());
+    turn.cancel("");
+    assert_eq!(turn.next(), Next::Done(&End::Cancelled));
+    agent.host.shutdown().await;
+}

@@ -1,0 +1,203 @@
+//! What must hold of any bytes that a provider sends, for the crate `fuzz/` and for a test; no part of the interface.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use serde_json::Value;
+use toolrack_host::sse::SseParser;
+
+use super::{
+    Delta, ModelErrorKind, ModelSettings, Reply, Request, Stop, Wire,
+    draft::{self, Told},
+    online::{self, Heard, Listen, Speak, Trouble},
+    provider,
+};
+use crate::message::{Message, Role, ToolCallData};
+
+/// As little as a few answers of the real size have.
+const LIMIT: usize = 64 * 1024;
+const MODEL: &str = "some-model";
+
+/// Answers. The first byte chooses the wire; the rest is a stream, and also an answer that comes whole.
+pub fn answers(data: &[u8]) {
+    let [choice, bytes @ ..] = data else { return };
+    let wire = Wire::ALL[usize::from(*choice) % Wire::ALL.len()];
+    let speaker = speaker(wire);
+    let (told, reply) = stream(&*speaker, wire, [bytes]);
+    let halves = bytes.split_at(bytes.len() / 2);
+    let (same_told, same) = stream(&*speaker, wire, [halves.0, halves.1]);
+    assert_eq!(
+        (told_in_words(&told), &reply.as_ref().ok()),
+        (told_in_words(&same_told), &same.as_ref().ok()),
+        "cut or not"
+    );
+    check(wire, &told, reply);
+    if let Ok(answer) = serde_json::from_slice::<Value>(bytes) {
+        let (mut listener, mut told) = (speaker.listener(1), Told::new());
+        let heard = online::no_error(answer).and_then(|answer| listener.whole(answer, &mut told));
+        let reply = heard.and_then(|()| listener.end()).map(|draft| draft.finish(wire, MODEL));
+        check(wire, &Vec::from(told), reply);
+    }
+}
+
+fn speaker(wire: Wire) -> Box<dyn Speak> {
+    let settings = ModelSettings::new("custom", MODEL, wire, "http://127.0.0.1");
+    online::speaker(&Arc::new(settings), provider::dialect("custom"))
+}
+
+/// What is heard of a stream that comes in these pieces.
+fn stream<'a>(
+    speaker: &dyn Speak,
+    wire: Wire,
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> (Vec<Delta>, Result<Reply, Trouble>) {
+    let (mut listener, mut told) = (speaker.listener(1), Told::new());
+    let heard = hear(&mut *listener, &mut told, chunks);
+    let reply = heard.and_then(|()| listener.end()).map(|draft| draft.finish(wire, MODEL));
+    (told.into(), reply)
+}
+
+fn hear<'a>(
+    listener: &mut dyn Listen,
+    told: &mut Told,
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<(), Trouble> {
+    let mut parser = SseParser::new(LIMIT);
+    for chunk in chunks {
+        let mut events = VecDeque::new();
+        parser.push(chunk, &mut events);
+        for event in events {
+            let event = event.map_err(Trouble::unreadable)?;
+            if !event.data.is_empty() && listener.event(&event.data, told)? == Heard::End {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn told_in_words(told: &[Delta]) -> String {
+    format!("{told:?}")
+}
+
+/// What must hold of an answer and of what was told of it.
+fn check(wire: Wire, told: &[Delta], reply: Result<Reply, Trouble>) {
+    let reply = match reply {
+        Ok(reply) => reply,
+        Err(Trouble::Found(ModelErrorKind::Unreadable { why } | ModelErrorKind::Cut { why })) => {
+            return assert_printable(&why);
+        }
+        Err(_) => return,
+    };
+    if let Stop::Other(word) = &reply.stop {
+        assert_printable(word);
+    }
+    let text: String =
+        told.iter().filter_map(|delta| if let Delta::Text(text) = delta { Some(&**text) } else { None }).collect();
+    // Two texts that come mixed are told mixed.
+    assert_eq!(in_order(&text), in_order(&reply.message.content), "what is told is what is kept");
+    for (number, call) in reply.message.calls().iter().enumerate() {
+        check_call(number, call, told);
+        let same = reply.message.calls().iter().filter(|other| other.id == call.id).count();
+        assert_eq!((same, call.id.is_empty()), (1, false), "an id is there, and only once: {:?}", call.id);
+    }
+    let stored = serde_json::to_string(&reply.message).unwrap_or_default();
+    assert_eq!(serde_json::from_str::<Message>(&stored).ok().as_ref(), Some(&reply.message), "it can be stored");
+    if let Some(blocks) = &reply.message.blocks {
+        let sent = draft::pieces(&reply.message, wire, MODEL).len();
+        assert_eq!(sent, blocks.blocks.len(), "everything goes back where it stood");
+    }
+    check_replay(reply.message);
+}
+
+fn in_order(text: &str) -> Vec<char> {
+    let mut letters: Vec<char> = text.chars().collect();
+    letters.sort_unstable();
+    letters
+}
+
+fn check_call(number: usize, call: &ToolCallData, told: &[Delta]) {
+    let begun: Vec<_> = told
+        .iter()
+        .filter_map(|delta| match delta {
+            Delta::ToolCallBegin { index, id, name } if *index == number => Some((id, name)),
+            _ => None,
+        })
+        .collect();
+    if call.name.is_empty() {
+        return assert_eq!(begun, [], "nobody hears of a call without a name");
+    }
+    assert_eq!(begun, [(&call.id, &call.name)], "a call begins once");
+    let arguments: String = told
+        .iter()
+        .filter_map(|delta| match delta {
+            Delta::ToolCallArguments { index, fragment } if *index == number => Some(fragment.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(&ToolCallData::from_text(&*call.id, &*call.name, &arguments), call, "the pieces are the whole");
+}
+
+/// Every provider can be sent the answer, its own included.
+fn check_replay(answer: Message) {
+    let results: Vec<_> = answer.calls().iter().map(|call| Message::tool_result(&*call.id, "done")).collect();
+    let conversation: Vec<_> = [Message::new(Role::User, "hello"), answer].into_iter().chain(results).collect();
+    for wire in Wire::ALL {
+        let body = speaker(wire).body(&Request::new(&conversation), true);
+        let body: Result<Value, _> = serde_json::from_slice(&body);
+        assert!(body.is_ok_and(|body| body.is_object()), "the body for {wire} is JSON");
+    }
+}
+
+fn assert_printable(text: &str) {
+    assert_eq!(toolrack_host::text::for_line(text), text, "unsafe to print");
+    assert!(text.len() < 4_096, "too long: {} bytes", text.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SEEDS: [&[u8]; 4] = [
+        include_bytes!("../../../../fuzz/seeds/answers/anthropic"),
+        include_bytes!("../../../../fuzz/seeds/answers/openai_chat"),
+        include_bytes!("../../../../fuzz/seeds/answers/openai_responses"),
+        include_bytes!("../../../../fuzz/seeds/answers/gemini"),
+    ];
+
+    /// The events of all seeds.
+    fn events(of: usize) -> Vec<String> {
+        let text = String::from_utf8_lossy(&SEEDS[of][1..]).into_owned();
+        text.split("\n\n").filter(|event| !event.is_empty()).map(|event| format!("{event}\n\n")).collect()
+    }
+
+    #[test]
+    fn the_seeds_of_the_fuzzer_are_answers() {
+        for seed in SEEDS {
+            answers(seed);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn events_in_any_order_are_an_answer_or_an_error(
+            wire in 0_usize..4,
+            order in proptest::collection::vec(any::<prop::sample::Index>(), 0..40),
+            spoiled in proptest::option::of((any::<prop::sample::Index>(), "[a-z\"{}\\[\\]0-9:,]{0,4}")),
+        ) {
+            let events = events(wire);
+            let mut stream: String = order.iter().map(|at| events[at.index(events.len())].as_str()).collect();
+            if let Some((at, with)) = spoiled.filter(|_| !stream.is_empty()) {
+                let at = stream.floor_char_boundary(at.index(stream.len()));
+                stream.insert_str(at, &with);
+            }
+            answers(&[&[u8::try_from(wire).unwrap()], stream.as_bytes()].concat());
+        }
+
+        #[test]
+        fn any_bytes_are_an_answer_or_an_error(data in proptest::collection::vec(any::<u8>(), 0..200)) {
+            answers(&data);
+        }
+    }
+}

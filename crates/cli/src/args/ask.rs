@@ -1,0 +1,110 @@
+//! The verbs that talk with a model.
+
+use std::num::NonZeroU32;
+
+use clap::{Args, ValueEnum};
+use toolrack_host::Pattern;
+
+/// Which model answers.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct ModelArgs {
+    /// Which model: provider/name, such as anthropic/claude-sonnet-5-5 or ollama/qwen3:8b
+    #[arg(short, long, value_name = "MODEL", env = "TOOLRACK_MODEL")]
+    pub(crate) model: Option<String>,
+
+    /// Where it is, if not at its provider's; any server of the OpenAI API will do
+    #[arg(long, value_name = "URL", env = "TOOLRACK_BASE_URL")]
+    pub(crate) base_url: Option<String>,
+
+    /// The variable that holds its key, if not its provider's usual one
+    #[arg(long, value_name = "VARIABLE")]
+    pub(crate) key_env: Option<String>,
+
+    /// How it is spoken to, if not in its provider's usual way
+    #[arg(long, value_name = "WIRE")]
+    pub(crate) wire: Option<WireName>,
+
+    /// The most tokens of one answer
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) max_tokens: Option<NonZeroU32>,
+}
+
+/// The APIs of models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WireName {
+    // Anthropic Messages, OpenAI Chat Completions, OpenAI Responses, Google's generateContent. No doc comments: clap
+    // would print them below every help.
+    Anthropic,
+    OpenaiChat,
+    OpenaiResponses,
+    Gemini,
+}
+
+/// What it may do.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Tools")]
+pub(crate) struct PolicyArgs {
+    /// Only the tools of this server; may be given more than once
+    #[arg(long, value_name = "SERVER")]
+    pub(crate) server: Vec<String>,
+
+    /// Only tools that match, such as fs/read_* ; may be given more than once
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) tool: Vec<Pattern>,
+
+    /// Run tools that match without asking; may be given more than once
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) allow: Vec<Pattern>,
+
+    /// Never run tools that match; may be given more than once
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) deny: Vec<Pattern>,
+
+    /// Run tools that say that they change nothing without asking
+    #[arg(long)]
+    pub(crate) yes_read_only: bool,
+}
+
+/// `ask`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Without --model, the first of ANTHROPIC_API_KEY, OPENAI_API_KEY, DEEPSEEK_API_KEY, … that is set decides.
+
+Examples:
+  toolrack ask \"List the files here and tell me which is largest\"
+  toolrack ask --model ollama/qwen3:8b --allow 'fs/*' \"What changed here today?\"
+  git diff | toolrack ask \"Write a commit message\"
+  toolrack ask --session last \"And in German?\""
+)]
+pub(crate) struct AskArgs {
+    /// What to ask; what comes from a pipe or file on stdin is added
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: Vec<String>,
+
+    /// Go on with this conversation: its id, the beginning of its id, or `last`
+    #[arg(short, long, value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+
+    /// Keep nothing of this conversation
+    #[arg(long, conflicts_with = "session")]
+    pub(crate) no_save: bool,
+
+    /// What the model is told first
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) system: Option<String>,
+
+    /// How often the model may answer before it must be done
+    #[arg(long, value_name = "COUNT", default_value = "10")]
+    pub(crate) max_rounds: NonZeroU32,
+
+    /// Print what happens as it happens, one JSON document a line
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) stream_json: bool,
+
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+}

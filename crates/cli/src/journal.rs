@@ -1,0 +1,163 @@
+//! Keeps a conversation in the store, step by step.
+
+use serde_json::json;
+use toolrack_agent::{Message, NotKept, Reply, Role, Turn, turn};
+use toolrack_store::{NewMessage, NewSession, Session, Spent, Step, Store, StoreError, StoredMessage, Uuid};
+
+use crate::error::with_causes;
+
+/// Messages that are read at once when a conversation is gone on with.
+const PAGE: usize = 1_000;
+
+/// Characters of a title.
+const TITLE: usize = 80;
+
+/// Writes one conversation down.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    store: Option<Store>,
+    session: Option<Session>,
+    /// Who answers.
+    model: String,
+    /// How many messages are kept.
+    kept: usize,
+    /// What the newest answer has cost, until it is written.
+    spent: Option<Spent>,
+}
+
+/// A conversation to go on with.
+#[derive(Debug, Default)]
+pub(crate) struct Opened {
+    pub(crate) messages: Vec<Message>,
+    /// Where a turn stands that was interrupted.
+    pub(crate) open: Option<turn::State>,
+}
+
+impl Journal {
+    /// Of a conversation that begins; without a store, nothing is kept.
+    pub(crate) fn new(store: Option<Store>, model: &str) -> Self {
+        Self { store, session: None, model: model.to_owned(), kept: 0, spent: None }
+    }
+
+    /// Of one that is gone on with.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub(crate) async fn open(store: &Store, session: Session, model: &str) -> Result<(Self, Opened), StoreError> {
+        let mut messages = Vec::new();
+        loop {
+            let page = store.messages(session.id, messages.len() as u64, PAGE).await?;
+            let is_last = page.len() < PAGE;
+            messages.extend(page.iter().map(message));
+            if is_last {
+                break;
+            }
+        }
+        let open = store.open_turn(session.id).await?.and_then(|state| serde_json::from_str(&state).ok());
+        let kept = messages.len();
+        let (store, session) = (Some(store.clone()), Some(session));
+        Ok((Self { store, session, model: model.to_owned(), kept, spent: None }, Opened { messages, open }))
+    }
+
+    /// What the newest answer has cost.
+    pub(crate) fn cost_of(&mut self, reply: &Reply) {
+        let usage = &reply.usage;
+        self.spent = Some(Spent {
+            input: usage.input,
+            output: usage.output,
+            cached_read: usage.cached_read,
+            cache_write: usage.cache_write,
+            reasoning: usage.reasoning,
+            // Billionths: a number that a float of dollars holds exactly enough.
+            cost: reply.cost.map(|dollars| (dollars * 1e9).round().max(0.0) as u64),
+        });
+    }
+
+    /// Writes down what is new in `turn`.
+    ///
+    /// # Errors
+    /// When it cannot be written; nothing of it is then.
+    pub(crate) async fn keep(&mut self, turn: &Turn) -> Result<(), NotKept> {
+        let Some(store) = &self.store else {
+            return Ok(());
+        };
+        let refused = |error: StoreError| NotKept { why: with_causes(&error) };
+        let messages = turn.messages();
+        let session = match &self.session {
+            Some(session) => session.id,
+            None => {
+                let new = NewSession { title: title(messages), model: Some(self.model.clone()), agent: None };
+                let session = store.create_session(&new).await.map_err(refused)?;
+                self.session.insert(session).id
+            }
+        };
+        let fresh = messages.get(self.kept..).unwrap_or_default();
+        let spent = self.spent.take();
+        let mut rows: Vec<_> = fresh.iter().map(row).collect();
+        if let Some(answer) = rows.iter_mut().rfind(|row| row.role == toolrack_store::Role::Assistant) {
+            answer.spent = spent;
+        }
+        let is_done = matches!(turn.next(), turn::Next::Done(_));
+        let step = Step {
+            position: self.kept as u64,
+            messages: rows,
+            open_turn: if is_done { None } else { serde_json::to_string(turn.state()).ok() },
+            model: Some(self.model.clone()),
+        };
+        store.append(session, &step).await.map_err(refused)?;
+        self.kept = messages.len();
+        Ok(())
+    }
+
+    /// The conversation, once something of it is kept.
+    pub(crate) fn session(&self) -> Option<&Session> {
+        self.session.as_ref()
+    }
+
+    /// Its id.
+    pub(crate) fn id(&self) -> Option<Uuid> {
+        self.session.as_ref().map(|session| session.id)
+    }
+}
+
+/// The first line of what the person said first.
+fn title(messages: &[Message]) -> String {
+    let first = messages.iter().find(|message| message.role == Role::User);
+    let line = first.and_then(|message| message.content.trim().lines().next()).unwrap_or_default();
+    line.chars().take(TITLE).collect()
+}
+
+fn row(message: &Message) -> NewMessage {
+    let role = match message.role {
+        Role::System => toolrack_store::Role::System,
+        Role::User => toolrack_store::Role::User,
+        Role::Assistant => toolrack_store::Role::Assistant,
+        Role::Tool => toolrack_store::Role::Tool,
+    };
+    let calls = message.tool_calls.as_ref();
+    NewMessage {
+        tool_calls: calls.and_then(|calls| serde_json::to_string(calls).ok()),
+        tool_results: message.tool_call_id.as_ref().map(|id| json!({ "tool_call_id": id }).to_string()),
+        body: serde_json::to_string(message).ok(),
+        ..NewMessage::new(role, message.content.as_str())
+    }
+}
+
+/// A message as it was, or as much as others have kept of it.
+fn message(stored: &StoredMessage) -> Message {
+    if let Some(message) = stored.body.as_deref().and_then(|body| serde_json::from_str(body).ok()) {
+        return message;
+    }
+    let role = match stored.role {
+        toolrack_store::Role::System => Role::System,
+        toolrack_store::Role::User => Role::User,
+        toolrack_store::Role::Assistant => Role::Assistant,
+        toolrack_store::Role::Tool => Role::Tool,
+    };
+    let mut message = Message::new(role, stored.content.as_str());
+    let parsed = |json: &Option<String>| serde_json::from_str::<serde_json::Value>(json.as_deref()?).ok();
+    message.tool_calls = stored.tool_calls.as_deref().and_then(|calls| serde_json::from_str(calls).ok());
+    message.tool_call_id =
+        parsed(&stored.tool_results).and_then(|results| Some(results.get("tool_call_id")?.as_str()?.to_owned()));
+    message
+}

@@ -1,0 +1,325 @@
+//! A turn as it happens: the answer on stdout, piece by piece, and what is done for it on stderr.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+};
+use toolrack_agent::{Agent, Delta, End, Front, NotKept, ToolCallData, Turn, TurnEvent, Usage, turn::Next};
+use toolrack_host::{CallError, Catalog, text};
+
+use super::{Look, Sign, Tone, paint};
+use crate::{error::Failure, journal::Journal, screen::Screen};
+
+/// Characters of a call's arguments that a line shows.
+const ARGUMENTS: usize = 60;
+
+/// How a turn is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// As it happens, for people.
+    ToPeople,
+    /// As one JSON document, at the end.
+    AsDocument,
+    /// As it happens, one JSON document a line.
+    AsRecords,
+}
+
+/// Shows a turn and keeps it.
+#[derive(Debug)]
+pub(crate) struct Live {
+    screen: Arc<Screen>,
+    catalog: Arc<Catalog>,
+    journal: Journal,
+    shown: Shown,
+    /// Text whose last word may not be whole.
+    unfinished: String,
+    calls: Vec<Made>,
+    /// The tools that nobody could be asked about.
+    unasked: Vec<String>,
+    /// To the one who prints: a reader that stalls must not keep signals from being heard.
+    out: mpsc::UnboundedSender<Out>,
+    printing: JoinSet<Result<(), Failure>>,
+}
+
+/// A call that was made, as `--json` shows it.
+#[derive(Clone, Debug, Serialize)]
+struct Made {
+    id: String,
+    /// The tool as `server/tool`, or the name that the model gave it.
+    tool: String,
+    arguments: Value,
+    is_error: bool,
+    duration_ms: u64,
+}
+
+/// What is printed.
+#[derive(Debug)]
+enum Out {
+    /// A piece of the answer.
+    Piece(String),
+    /// A line beside it.
+    Line(String),
+    /// What is done just now.
+    Status(String),
+    Record(Value),
+    /// Tells that all before it is printed.
+    Flush(oneshot::Sender<()>),
+}
+
+/// What is known in the end.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// What the conversation is called, if it is kept.
+    pub(crate) session: Option<String>,
+    /// The tools that nobody could be asked about.
+    pub(crate) unasked: Vec<String>,
+}
+
+/// The document of `ask --json`.
+#[derive(Serialize)]
+struct Answer<'a> {
+    session: Option<String>,
+    model: &'a str,
+    text: &'a str,
+    end: Option<&'a End>,
+    rounds: u32,
+    usage: Usage,
+    cost: Option<f64>,
+    tool_calls: &'a [Made],
+}
+
+impl Live {
+    pub(crate) fn new(screen: Arc<Screen>, catalog: Arc<Catalog>, journal: Journal, shown: Shown) -> Self {
+        let (out, receiver) = mpsc::unbounded_channel();
+        let mut printing = JoinSet::new();
+        printing.spawn(print(Arc::clone(&screen), receiver));
+        let (calls, unasked, unfinished) = (Vec::new(), Vec::new(), String::new());
+        Self { screen, catalog, journal, shown, unfinished, calls, unasked, out, printing }
+    }
+
+    fn put(&self, out: Out) {
+        // Whoever prints is gone only when stdout cannot be written, which is told at the end.
+        let _ = self.out.send(out);
+    }
+
+    fn record(&self, record: Value) {
+        if self.shown == Shown::AsRecords {
+            self.put(Out::Record(record));
+        }
+    }
+
+    /// What people call the tool that the model calls so.
+    fn tool(&self, call: &ToolCallData) -> String {
+        self.catalog.get(&call.name).map_or_else(|| call.name.clone(), toolrack_host::CatalogTool::selector)
+    }
+
+    fn said(&mut self, delta: &Delta) {
+        match delta {
+            Delta::Text(piece) => {
+                self.record(json!({ "type": "text", "text": piece }));
+                self.unfinished.push_str(piece);
+                // Word by word: what hides secrets has to see them whole.
+                let whole = self
+                    .unfinished
+                    .rfind(char::is_whitespace)
+                    .map_or(0, |at| at + self.unfinished[at..].chars().next().map_or(0, char::len_utf8));
+                if whole > 0 && self.shown == Shown::ToPeople {
+                    let piece = self.unfinished.drain(..whole).collect();
+                    self.put(Out::Piece(piece));
+                }
+            }
+            Delta::Thinking(piece) => self.record(json!({ "type": "thinking", "text": piece })),
+            Delta::Retry { after, why } => {
+                self.record(json!({ "type": "retry", "after_ms": millis(*after), "why": why }));
+                if self.shown == Shown::ToPeople {
+                    self.put(Out::Status(format!("waiting {} s: {why}", after.as_secs().max(1))));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn call_begins(&mut self, call: &ToolCallData) {
+        let tool = self.tool(call);
+        self.record(json!({ "type": "tool_call", "id": call.id, "tool": tool, "arguments": call.input }));
+        if self.shown == Shown::ToPeople {
+            self.put(Out::Status(format!("{tool} {}", arguments(&call.input))));
+        }
+    }
+
+    fn call_ends(
+        &mut self,
+        call: &ToolCallData,
+        error: Option<&CallError>,
+        said: &str,
+        is_error: bool,
+        took: Duration,
+    ) {
+        let tool = self.tool(call);
+        if let Some(CallError::Denied { unasked: true, .. }) = error
+            && !self.unasked.contains(&tool)
+        {
+            self.unasked.push(tool.clone());
+        }
+        let duration_ms = millis(took);
+        self.record(json!({
+            "type": "tool_result", "id": call.id, "tool": tool, "is_error": is_error, "text": said,
+            "duration_ms": duration_ms,
+        }));
+        if self.shown == Shown::ToPeople {
+            self.put(Out::Line(line(self.screen.look(), &tool, call, said, is_error, took)));
+        }
+        self.calls.push(Made { id: call.id.clone(), tool, arguments: call.input.clone(), is_error, duration_ms });
+    }
+
+    /// Prints what is left, and the document where one was asked for.
+    ///
+    /// # Errors
+    /// When stdout cannot be written.
+    pub(crate) async fn finish(mut self, turn: &Turn, agent: &Agent) -> Result<Report, Failure> {
+        let session = self.journal.session().map(|session| session.prefix.clone());
+        let end = match turn.next() {
+            Next::Done(end) => Some(end),
+            _ => None,
+        };
+        let text = turn.messages().last().filter(|message| message.role == toolrack_agent::Role::Assistant);
+        let answer = Answer {
+            session: self.journal.id().map(|id| id.to_string()),
+            model: agent.model.name(),
+            text: text.map_or("", |message| &*message.content),
+            end,
+            rounds: turn.rounds(),
+            usage: turn.usage(),
+            cost: turn.cost(),
+            tool_calls: &self.calls,
+        };
+        match self.shown {
+            Shown::ToPeople => {
+                let rest = std::mem::take(&mut self.unfinished) + "\n";
+                self.put(Out::Piece(rest));
+            }
+            Shown::AsDocument => self.put(Out::Record(json!(answer))),
+            Shown::AsRecords => {
+                let mut done = json!(answer);
+                done["type"] = json!("done");
+                self.put(Out::Record(done));
+            }
+        }
+        drop(self.out);
+        match self.printing.join_next().await {
+            Some(Ok(printed)) => printed?,
+            Some(Err(_)) | None => {}
+        }
+        if self.shown == Shown::ToPeople && end == Some(&End::Cut) {
+            self.screen.warning("the answer is cut: it reached the most tokens that the model may say (--max-tokens)");
+        }
+        Ok(Report { session, unasked: self.unasked })
+    }
+}
+
+impl Front for Live {
+    fn happened(&mut self, event: TurnEvent<'_>) {
+        match event {
+            TurnEvent::Delta(delta) => self.said(delta),
+            TurnEvent::Answered(reply) => {
+                self.journal.cost_of(reply);
+                if self.shown == Shown::ToPeople && !reply.message.calls().is_empty() {
+                    let rest = std::mem::take(&mut self.unfinished);
+                    self.put(Out::Piece(rest));
+                }
+            }
+            TurnEvent::CallBegins(call) => self.call_begins(call),
+            TurnEvent::CallProgress { progress, .. } => {
+                if let (Shown::ToPeople, Some(message)) = (self.shown, &progress.message) {
+                    self.put(Out::Status(message.clone()));
+                }
+            }
+            TurnEvent::CallEnds { call, outcome, text, is_error, took } => {
+                self.call_ends(call, outcome.and_then(Result::err), text, is_error, took);
+            }
+            _ => {}
+        }
+    }
+
+    fn keep<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotKept>> {
+        Box::pin(async move {
+            let begins = self.journal.session().is_none();
+            self.journal.keep(turn).await?;
+            if begins && let Some(id) = self.journal.id() {
+                self.record(json!({ "type": "session", "id": id.to_string() }));
+            }
+            // What was said stands on the screen before anything is asked.
+            let (printed, waits) = oneshot::channel();
+            self.put(Out::Flush(printed));
+            let _ = waits.await;
+            Ok(())
+        })
+    }
+}
+
+/// Prints what comes, and keeps the answer and the lines beside it apart.
+async fn print(screen: Arc<Screen>, mut out: mpsc::UnboundedReceiver<Out>) -> Result<(), Failure> {
+    let mut at_start = true;
+    while let Some(next) = out.recv().await {
+        match next {
+            Out::Piece(piece) => {
+                // An answer that begins or ends with empty lines says nothing by them.
+                let piece = if at_start { piece.trim_start_matches('\n') } else { &piece };
+                if piece.is_empty() || (at_start && piece.trim().is_empty()) {
+                    continue;
+                }
+                at_start = piece.ends_with('\n');
+                screen.piece(text::for_terminal(piece).into_owned()).await?;
+            }
+            Out::Line(line) => {
+                if !std::mem::replace(&mut at_start, true) {
+                    screen.piece("\n".to_owned()).await?;
+                }
+                screen.aside(&line);
+            }
+            Out::Status(words) if at_start => screen.progress(&words),
+            Out::Status(_) => {}
+            Out::Record(record) => screen.record(&record).await?,
+            Out::Flush(printed) => drop(printed.send(())),
+        }
+    }
+    Ok(())
+}
+
+/// `✔ fs/list_directory path=.  12 ms`, or why not.
+fn line(look: Look, tool: &str, call: &ToolCallData, said: &str, is_error: bool, took: Duration) -> String {
+    let sign = look.sign(if is_error { Sign::Bad } else { Sign::Good });
+    let sign = paint(if is_error { Tone::Bad } else { Tone::Good }, sign);
+    let mut line = format!("{sign} {} {}", text::for_line(tool), arguments(&call.input));
+    if is_error {
+        let why = said.lines().find(|line| !line.starts_with("[data from ")).unwrap_or_default();
+        line.push_str(&format!("{} {}", look.dash(), text::for_line(&text::clip(why, 200))));
+    } else {
+        line.push_str(&paint(Tone::Faint, &format!(" {} ms", took.as_millis())));
+    }
+    line
+}
+
+/// The arguments of a call, as one would type them.
+fn arguments(input: &Value) -> String {
+    let empty = Map::new();
+    let words = input.as_object().unwrap_or(&empty).iter().map(|(name, value)| match value {
+        Value::String(text) => format!("{name}={text}"),
+        value => format!("{name}:={value}"),
+    });
+    let words = text::for_line(&words.collect::<Vec<_>>().join(" ")).into_owned();
+    let mut clipped: String = words.chars().take(ARGUMENTS).collect();
+    if clipped.len() < words.len() {
+        clipped.push('…');
+    }
+    clipped
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
