@@ -164,10 +164,10 @@ async fn retry_after_is_obeyed_within_a_bound() {
     let (_server, model) = scripted("custom", Wire::Gemini, [Answer::json(429, &delay), good(Wire::Gemini)]).await;
     let (deltas, _) = streamed(&*model, Request::new(&hello())).await;
     assert!(matches!(deltas[0], Delta::Retry { after, .. } if after == Duration::from_millis(20)), "{deltas:?}");
-    for (header, seconds) in [("3600", 3600), ("Fri, 01 Jan 2100 00:00:00 GMT", 1_000_000)] {
+    for (header, seconds) in [("90", 90), ("Fri, 01 Jan 2100 00:00:00 GMT", 1_000_000)] {
         let (server, model) = scripted("custom", Wire::OpenAiChat, [wait(header), good(Wire::OpenAiChat)]).await;
         let error = streamed(&*model, Request::new(&hello())).await.1.unwrap_err();
-        assert_eq!(server.asked().len(), 1, "an hour is not waited for");
+        assert_eq!(server.asked().len(), 1, "a minute and a half is not waited for");
         assert!(error.retry_after().unwrap() >= Duration::from_secs(seconds), "{error}");
         assert_eq!(error.code(), "MODEL_RATE_LIMITED");
     }
