@@ -13,7 +13,7 @@ use super::{
     decode,
     error::LinkError,
     param_headers::ParamHeaders,
-    validate::{Misfits, Unfit, Validator},
+    validate::{Misfits, Unfit, Validator, plainly_fits},
 };
 use crate::{catalog::cleaned::CleanedSchemas, mcp::Tool, spec::Era};
 
@@ -27,7 +27,15 @@ pub(crate) struct ListedTool {
     pub(crate) headers: ParamHeaders,
     /// Its input schema as model providers take it.
     pub(crate) cleaned: CleanedSchemas,
-    /// Its output schema, compiled when it is first needed.
+    /// Its output schema, read when it is first needed.
+    output: OnceLock<Result<Output, String>>,
+}
+
+/// The output schema of a tool.
+#[derive(Debug)]
+struct Output {
+    schema: Value,
+    /// Compiled for the first content that does not plainly fit.
     validator: OnceLock<Result<Validator, String>>,
 }
 
@@ -40,7 +48,7 @@ impl PartialEq for ListedTool {
 
 impl ListedTool {
     pub(crate) fn new(tool: Tool, headers: ParamHeaders) -> Self {
-        Self { tool, headers, cleaned: CleanedSchemas::default(), validator: OnceLock::new() }
+        Self { tool, headers, cleaned: CleanedSchemas::default(), output: OnceLock::new() }
     }
 
     /// Checks structured content against the output schema. Takes its time: not for an async thread.
@@ -51,12 +59,17 @@ impl ListedTool {
         let Some(schema) = &self.tool.output_schema else {
             return Ok(());
         };
-        let compile = || {
-            let schema = serde_json::from_str(schema.get()).map_err(|error| error.to_string())?;
-            Validator::compile(&schema).map_err(|problem| problem.to_string())
-        };
         let unchecked = |why: &String| format!("structured content was not checked against the output schema: {why}");
-        let validator = self.validator.get_or_init(compile).as_ref().map_err(unchecked)?;
+        let read = || {
+            let schema = serde_json::from_str(schema.get()).map_err(|error| error.to_string())?;
+            Ok(Output { schema, validator: OnceLock::new() })
+        };
+        let Output { schema, validator } = self.output.get_or_init(read).as_ref().map_err(unchecked)?;
+        if plainly_fits(schema, structured) {
+            return Ok(());
+        }
+        let compile = || Validator::compile(schema).map_err(|problem| problem.to_string());
+        let validator = validator.get_or_init(compile).as_ref().map_err(unchecked)?;
         validator.validate(structured).map_err(|unfit| match unfit {
             Unfit::Mismatch { misfits } => {
                 format!("structured content does not match the output schema: {}", Misfits(&misfits))

@@ -1,5 +1,7 @@
 //! The common case without a validator: schemas of plain keywords, and JSON that plainly fits them.
 
+use std::cell::Cell;
+
 use serde_json::{Map, Value};
 
 use super::MAX_DEPTH;
@@ -7,63 +9,104 @@ use super::MAX_DEPTH;
 /// Integers up to this size are told apart as floating-point numbers, too.
 const EXACT: f64 = (1_u64 << 53) as f64;
 
+/// Values that are looked at before it is left to the validator.
+const MAX_LOOKS: usize = 10_000;
+
 /// Whether `instance` fits `schema` as far as that can be told at a glance; `false` says nothing.
 ///
 /// The schemas of most tools are an object whose properties have a type. To make the first [`Validator`] of a process
-/// takes some milliseconds, most of them for the schema of schemas; this takes microseconds. It looks at each value of
-/// `instance` at most 64 times, computes nothing else, and may be called on any thread.
+/// takes some milliseconds, most of them for the schema of schemas; this takes microseconds. It looks at no more than
+/// 10,000 values, and may be called on any thread.
 ///
 /// Only keywords that mean the same in every draft are taken for plain. A schema that is not valid may be fitted, too.
 ///
 /// [`Validator`]: super::Validator
 #[must_use]
 pub fn plainly_fits(schema: &Value, instance: &Value) -> bool {
-    fits(schema, instance, MAX_DEPTH)
+    Glance { root: schema, left: Cell::new(MAX_LOOKS) }.fits(schema, instance, MAX_DEPTH)
 }
 
-fn fits(schema: &Value, instance: &Value, levels: usize) -> bool {
-    let (Value::Object(schema), Some(levels)) = (schema, levels.checked_sub(1)) else {
-        return false;
-    };
-    schema.iter().all(|(keyword, value)| fits_keyword(schema, keyword, value, instance, levels))
+/// One look at a whole schema.
+struct Glance<'a> {
+    root: &'a Value,
+    /// How many values may still be looked at.
+    left: Cell<usize>,
 }
 
-fn fits_keyword(schema: &Map<String, Value>, keyword: &str, value: &Value, instance: &Value, levels: usize) -> bool {
-    match keyword {
-        // Formats are not asserted.
-        "$schema" | "$comment" | "title" | "description" | "default" | "examples" | "format" | "deprecated"
-        | "readOnly" | "writeOnly" => true,
-        "type" => match value {
-            Value::Array(types) => types.iter().any(|one| is_of_type(one, instance)),
-            one => is_of_type(one, instance),
-        },
-        "enum" => value.as_array().is_some_and(|values| values.contains(instance)),
-        "const" => value == instance,
-        "properties" => value.as_object().is_some_and(|properties| {
-            let fits = |(name, of): (&String, &Value)| properties.get(name).is_none_or(|is| fits(is, of, levels));
-            instance.as_object().is_none_or(|members| members.iter().all(fits))
-        }),
-        "required" => value.as_array().is_some_and(|names| {
-            let has = |members: &Map<_, _>| {
-                names.iter().all(|name| name.as_str().is_some_and(|name| members.contains_key(name)))
-            };
-            instance.as_object().is_none_or(has)
-        }),
-        "additionalProperties" => {
-            let named = schema.get("properties").and_then(Value::as_object);
-            let is_named = |name: &str| named.is_some_and(|named| named.contains_key(name));
-            let fits = |of: &Value| value.as_bool().unwrap_or_else(|| fits(value, of, levels));
-            instance.as_object().is_none_or(|members| members.iter().all(|(name, of)| is_named(name) || fits(of)))
+impl Glance<'_> {
+    fn fits(&self, schema: &Value, instance: &Value, levels: usize) -> bool {
+        let (Value::Object(schema), Some(levels)) = (schema, levels.checked_sub(1)) else {
+            return false;
+        };
+        schema.iter().all(|(keyword, value)| {
+            let can_look = self.looks(1);
+            can_look && self.fits_keyword(schema, (keyword, value), instance, levels)
+        })
+    }
+
+    /// Whether so many values more may be looked at.
+    fn looks(&self, count: usize) -> bool {
+        let left = self.left.get().checked_sub(count);
+        self.left.set(left.unwrap_or_default());
+        left.is_some()
+    }
+
+    fn fits_keyword(
+        &self,
+        schema: &Map<String, Value>,
+        (keyword, value): (&str, &Value),
+        instance: &Value,
+        levels: usize,
+    ) -> bool {
+        match keyword {
+            // Formats are not asserted.
+            "$schema" | "$comment" | "$defs" | "definitions" | "title" | "description" | "default" | "examples"
+            | "format" | "deprecated" | "readOnly" | "writeOnly" => true,
+            "$ref" => self.target(value).is_some_and(|target| self.fits(target, instance, levels)),
+            "anyOf" => value.as_array().is_some_and(|any| any.iter().any(|one| self.fits(one, instance, levels))),
+            "allOf" => value.as_array().is_some_and(|all| all.iter().all(|one| self.fits(one, instance, levels))),
+            "type" => match value {
+                Value::Array(types) => types.iter().any(|one| is_of_type(one, instance)),
+                one => is_of_type(one, instance),
+            },
+            "enum" => value.as_array().is_some_and(|values| self.looks(values.len()) && values.contains(instance)),
+            "const" => value == instance,
+            "properties" => value.as_object().is_some_and(|properties| {
+                let fits = |(name, of): (&String, &Value)| {
+                    properties.get(name).is_none_or(|property| self.fits(property, of, levels))
+                };
+                instance.as_object().is_none_or(|members| members.iter().all(fits))
+            }),
+            "required" => value.as_array().is_some_and(|names| {
+                let is_there =
+                    |members: &Map<_, _>, name: &Value| name.as_str().is_some_and(|name| members.contains_key(name));
+                let has = |members: &Map<_, _>| names.iter().all(|name| is_there(members, name));
+                self.looks(names.len()) && instance.as_object().is_none_or(has)
+            }),
+            "additionalProperties" => {
+                let named = schema.get("properties").and_then(Value::as_object);
+                let is_named = |name: &str| named.is_some_and(|named| named.contains_key(name));
+                let fits = |of: &Value| value.as_bool().unwrap_or_else(|| self.fits(value, of, levels));
+                instance.as_object().is_none_or(|members| members.iter().all(|(name, of)| is_named(name) || fits(of)))
+            }
+            "items" => match instance {
+                Value::Array(items) => items.iter().all(|item| self.fits(value, item, levels)),
+                _ => value.is_object(),
+            },
+            "minimum" => is_bounded(instance, value, |number, bound| number >= bound),
+            "maximum" => is_bounded(instance, value, |number, bound| number <= bound),
+            "minLength" | "maxLength" => within(keyword, instance.as_str().map(|text| text.chars().count()), value),
+            "minItems" | "maxItems" => within(keyword, instance.as_array().map(Vec::len), value),
+            _ => false,
         }
-        "items" => match instance {
-            Value::Array(items) => items.iter().all(|item| fits(value, item, levels)),
-            _ => value.is_object(),
-        },
-        "minimum" => is_bounded(instance, value, |number, bound| number >= bound),
-        "maximum" => is_bounded(instance, value, |number, bound| number <= bound),
-        "minLength" | "maxLength" => within(keyword, instance.as_str().map(|text| text.chars().count()), value),
-        "minItems" | "maxItems" => within(keyword, instance.as_array().map(Vec::len), value),
-        _ => false,
+    }
+
+    /// What `#/$defs/NAME` or `#/definitions/NAME` leads to, for a name without escapes.
+    fn target(&self, reference: &Value) -> Option<&Value> {
+        let path = reference.as_str()?.strip_prefix("#/")?;
+        let (place, name) = path.split_once('/')?;
+        let is_plain = matches!(place, "$defs" | "definitions") && !name.contains(['/', '~', '%']);
+        self.root.get(place)?.get(name).filter(|_| is_plain)
     }
 }
 
@@ -134,8 +177,10 @@ mod tests {
     fn what_is_not_plain_is_left_to_the_validator() {
         for schema in [
             json!(true),
-            json!({ "anyOf": [{}] }),
+            json!({ "oneOf": [{}] }),
             json!({ "$ref": "#" }),
+            json!({ "$ref": "#/$defs/a", "$defs": { "a": { "$ref": "#/$defs/a" } } }),
+            json!({ "$ref": "https://example.com/#/$defs/a", "$defs": { "a": {} } }),
             json!({ "pattern": "." }),
             json!({ "items": [{}] }),
             json!({ "minimum": "0" }),
@@ -145,6 +190,13 @@ mod tests {
         let deep = (0..100).fold(json!({}), |inner, _| json!({ "properties": { "a": inner } }));
         let instance = (0..100).fold(json!({}), |inner, _| json!({ "a": inner }));
         assert!(!plainly_fits(&deep, &instance));
+    }
+
+    #[test]
+    fn a_schema_that_branches_without_end_is_looked_at_for_a_moment_only() {
+        let twice = json!([{ "$ref": "#/$defs/a" }, { "$ref": "#/$defs/a" }]);
+        let schema = json!({ "$ref": "#/$defs/a", "$defs": { "a": { "anyOf": twice } } });
+        assert!(!plainly_fits(&schema, &json!(1)));
     }
 
     fn instances() -> impl Strategy<Value = Value> {
@@ -183,6 +235,9 @@ mod tests {
             let more = prop_oneof![any::<bool>().prop_map(Value::from), inner.clone()];
             prop_oneof![
                 inner.clone().prop_map(|items| json!({ "items": items })),
+                prop::collection::vec(inner.clone(), 1..3).prop_map(|any| json!({ "anyOf": any })),
+                prop::collection::vec(inner.clone(), 1..3).prop_map(|all| json!({ "allOf": all })),
+                inner.clone().prop_map(|a| json!({ "$ref": "#/$defs/a", "$defs": { "a": a } })),
                 (prop::collection::btree_map("[abc]", inner, 0..3), more)
                     .prop_map(|(named, more)| json!({ "properties": named, "additionalProperties": more })),
             ]
@@ -196,8 +251,10 @@ mod tests {
         #[test]
         fn what_fits_plainly_fits(schema in schemas(), instance in instances()) {
             if plainly_fits(&schema, &instance) {
-                let validator = Validator::compile(&schema).unwrap();
-                prop_assert_eq!(validator.validate(&instance), Ok(()));
+                // One that cannot be compiled, such as for a reference to nowhere where nobody looked, refuses nothing.
+                if let Ok(validator) = Validator::compile(&schema) {
+                    prop_assert_eq!(validator.validate(&instance), Ok(()));
+                }
             }
         }
     }
