@@ -298,7 +298,7 @@ fn line(look: Look, tool: &str, call: &ToolCallData, said: &str, is_error: bool,
     let mut line = format!("{sign} {} {}", text::for_line(tool), arguments(&call.input));
     if is_error {
         let why = said.lines().find(|line| !line.starts_with("[data from ")).unwrap_or_default();
-        line.push_str(&format!("{} {}", look.dash(), text::for_line(&text::clip(why, 200))));
+        line.push_str(&format!(" {} {}", look.dash(), text::for_line(&text::clip(why, 200))));
     } else {
         line.push_str(&paint(Tone::Faint, &format!(" {} ms", took.as_millis())));
     }

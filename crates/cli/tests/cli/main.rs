@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod add;
 #[cfg(test)]
+mod ask;
+#[cfg(test)]
 mod asked;
 #[cfg(test)]
 mod builtin;
@@ -34,6 +36,8 @@ mod manage;
 mod on_terminal;
 #[cfg(test)]
 mod output;
+#[cfg(test)]
+mod provider;
 #[cfg(test)]
 mod rack;
 #[cfg(test)]
