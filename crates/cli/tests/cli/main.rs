@@ -43,6 +43,8 @@ mod rack;
 #[cfg(test)]
 mod readme;
 #[cfg(test)]
+mod real_model;
+#[cfg(test)]
 mod sessions;
 #[cfg(test)]
 mod shapes;
