@@ -29,6 +29,8 @@ mod hostile;
 #[cfg(test)]
 mod import;
 #[cfg(test)]
+mod kills;
+#[cfg(test)]
 mod lists;
 #[cfg(test)]
 mod manage;
