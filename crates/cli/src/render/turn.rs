@@ -11,9 +11,14 @@ use tokio::{
 };
 use toolrack_agent::{Agent, Delta, End, Front, NotKept, ToolCallData, Turn, TurnEvent, Usage, turn::Next};
 use toolrack_host::{CallError, Catalog, text};
+use toolrack_store::StoreError;
 
 use super::{Look, Sign, Tone, paint};
-use crate::{error::Failure, journal::Journal, screen::Screen};
+use crate::{
+    error::{Failure, with_causes},
+    journal::Journal,
+    screen::Screen,
+};
 
 /// Characters of a call's arguments that a line shows.
 const ARGUMENTS: usize = 60;
@@ -249,7 +254,16 @@ impl Front for Live {
     fn keep<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotKept>> {
         Box::pin(async move {
             let begins = self.journal.session().is_none();
-            self.journal.keep(turn).await?;
+            match self.journal.keep(turn).await {
+                Ok(()) => {}
+                // Somebody else goes on with the conversation: what follows here would not fit to it any more.
+                Err(error @ StoreError::SessionMoved { .. }) => return Err(NotKept { why: with_causes(&error) }),
+                Err(error) => {
+                    let why = with_causes(&error);
+                    self.screen.warning(&format!("this conversation is not kept from here on: {why}"));
+                    self.journal.give_up();
+                }
+            }
             if begins && let Some(id) = self.journal.id() {
                 self.record(json!({ "type": "session", "id": id.to_string() }));
             }

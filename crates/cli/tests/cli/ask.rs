@@ -1,12 +1,23 @@
 //! One turn with a model: what reaches the model, the servers, stdout, stderr and the store.
 
+use std::{
+    process::{Command, Stdio},
+    time::Duration,
+};
+
 use serde_json::{Value, json};
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::{
+    SideEffects,
+    model::{Answer, Asked},
+};
 
 use crate::{
     provider::{Provider, Said, Speech, assert_valid},
     rack::{Rack, Ran, fake, work_file},
 };
+
+/// Enough for a loaded machine.
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// A home with the server `fake`, and the log of what its tools did.
 fn rack() -> (Rack, SideEffects) {
@@ -238,4 +249,186 @@ fn a_model_that_is_not_done_within_its_rounds_ends_the_turn_with_8() {
     let ran = mock(&rack, &same, &["--json", "--yes-read-only", "hello"]).ends_with(8);
     assert_eq!(ran.error()["code"], "REPEATING");
     assert_eq!(effects.read().runs_of("add"), 2 + 3);
+}
+
+#[test]
+fn without_a_model_nothing_is_asked_and_what_to_set_is_told() {
+    let (rack, _effects) = rack();
+    let ran = rack.run(&["ask", "hello"]).ends_with(9);
+    assert!(ran.stderr.contains("no model is configured"), "{ran}");
+    assert!(ran.stderr.contains("ANTHROPIC_API_KEY, OPENAI_API_KEY, DEEPSEEK_API_KEY"), "{ran}");
+    let error = rack.run(&["ask", "--json", "hello"]).ends_with(9).error();
+    assert_eq!(error["code"], "NO_MODEL");
+    let ran = rack.run(&["ask", "--model", "openai/gpt-6-sol", "hello"]).ends_with(9);
+    assert!(ran.stderr.contains("set OPENAI_API_KEY"), "{ran}");
+    let ran = rack.run(&["ask", "--model", "nobody/nothing", "hello"]).ends_with(2);
+    assert!(ran.stderr.contains("`nobody/nothing` names no provider"), "{ran}");
+}
+
+#[test]
+fn a_model_that_fails_ends_with_9_and_the_conversation_can_be_gone_on_with() {
+    let refused = json!({ "error": { "message": "Incorrect API key", "code": "invalid_api_key" } });
+    let busy = json!({ "error": { "message": "slow down" } });
+    for wire in Speech::ALL {
+        for (answer, code, told) in [
+            (Answer::json(401, &refused), "MODEL_AUTH", "the key was refused (HTTP 401)"),
+            (Answer::json(429, &busy).header("retry-after", "3600"), "MODEL_RATE_LIMITED", "slow down"),
+            (Answer::new(200, "text/html", "<!DOCTYPE html><p>Sign in"), "MODEL_UNREADABLE", "it is an HTML page"),
+            (wire.begins("It is").cut(), "MODEL_CUT", ""),
+        ] {
+            let (rack, effects) = rack();
+            let calls = wire.calls(&[("call_1", "mcp__fake__add", json!({ "a": 2, "b": 3 }))]);
+            let provider = Provider::start([calls, answer]);
+            let ran = ask(&rack, &provider, wire, &["--json", "--yes-read-only", "What is 2 + 3?"]).ends_with(9);
+            let error = ran.error();
+            assert_eq!(error["code"], code, "{ran}");
+            assert!(error["message"].as_str().unwrap().contains(told), "{ran}");
+            assert!(error["hint"].as_str().unwrap().contains("toolrack ask --session "), "{ran}");
+            assert_eq!(provider.asked().len(), 2, "{ran}");
+
+            // Without a prompt, the turn itself goes on: what was done is not done again.
+            let provider = Provider::start([wire.says(&["It is 5."])]);
+            let ran = ask(&rack, &provider, wire, &["--session", "last"]).ends_with(0);
+            assert_eq!(ran.stdout, "It is 5.\n", "{ran}");
+            let conversation = wire.conversation(&provider.asked()[0].json());
+            assert_valid(&conversation);
+            assert_eq!(results(&conversation), ["[data from fake]\n5"]);
+            assert_eq!(effects.read().runs_of("add"), 1);
+        }
+    }
+}
+
+#[test]
+fn a_wait_that_the_provider_asks_for_is_waited_and_told() {
+    let (rack, _effects) = rack();
+    let busy = Answer::json(429, &json!({ "error": { "message": "slow down" } })).header("retry-after", "0.01");
+    let provider = Provider::start([busy, Speech::Chat.says(&["Well."])]);
+    let ran = ask(&rack, &provider, Speech::Chat, &["--stream-json", "hello"]).ends_with(0);
+    let events: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let retry = events.iter().find(|event| event["type"] == "retry").unwrap_or_else(|| panic!("{ran}"));
+    assert_eq!(retry["after_ms"], 10);
+}
+
+#[test]
+fn a_session_that_is_not_there_is_told_before_anything_is_asked() {
+    let rack = Rack::new();
+    let provider = Provider::start([Speech::Chat.says(&["Well."])]);
+    let ran = ask(&rack, &provider, Speech::Chat, &["--session", "last", "hello"]).ends_with(2);
+    assert!(ran.stderr.contains("there are no sessions yet"), "{ran}");
+    let _ = ask(&rack, &provider, Speech::Chat, &["hello"]).ends_with(0);
+    let error = ask(&rack, &provider, Speech::Chat, &["--json", "--session", "ffffffff", "hello"]).ends_with(2).error();
+    assert_eq!(error["code"], "UNKNOWN_SESSION");
+    assert_eq!(provider.asked().len(), 1);
+    let ran = ask(&rack, &provider, Speech::Chat, &["--session", "last"]).ends_with(2);
+    assert!(ran.stderr.contains("what to ask?"), "nothing is open there: {ran}");
+}
+
+#[test]
+fn what_is_not_to_be_kept_is_not_kept() {
+    let rack = Rack::new();
+    let ran = mock(&rack, &json!([{ "text": "Well." }]), &["--json", "--no-save", "hello"]).ends_with(0);
+    assert!(ran.json()["session"].is_null(), "{ran}");
+    let list = rack.run(&["sessions", "list", "--json"]).ends_with(0).json();
+    assert_eq!(list["sessions"], json!([]));
+}
+
+#[test]
+fn two_processes_on_one_session_do_not_mix_what_they_say() {
+    let (rack, _effects) = rack();
+    let _ = mock(&rack, &json!([{ "text": "Well." }]), &["hello"]).ends_with(0);
+    // The first waits in a call while the second goes on with the session.
+    let effects = SideEffects::new();
+    rack.configure(&[("fake", fake(&["--log", effects.path_str()]))]);
+    let provider = Provider::start([
+        Speech::Chat.calls(&[("call_1", "mcp__fake__sleep", json!({ "ms": 3000 }))]),
+        Speech::Chat.says(&["Too late."]),
+    ]);
+    let url = provider.url();
+    let args = ["ask", "--model", "m", "--base-url", &url, "--allow", "*", "--session", "last", "first"];
+    let mut command = rack.command(&args);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let _sleeping = effects.wait_until(LIMIT, |effects| effects.runs_of("sleep") == 1);
+    let second = Provider::start([Speech::Chat.says(&["Second."])]);
+    let _ = ask(&rack, &second, Speech::Chat, &["--server", "builtin", "--session", "last", "second"]).ends_with(0);
+    assert_valid(&Speech::Chat.conversation(&second.asked()[0].json()));
+
+    let first = Ran::new(&args, &child.wait_with_output().unwrap(), &rack).ends_with(1);
+    assert!(first.stderr.contains("another process goes on with the session"), "{first}");
+    assert_eq!(provider.asked().len(), 1, "its model is not asked again with what is no longer so");
+    let third = Provider::start([Speech::Chat.says(&["Third."])]);
+    let _ = ask(&rack, &third, Speech::Chat, &["--session", "last", "third"]).ends_with(0);
+    let conversation = Speech::Chat.conversation(&third.asked()[0].json());
+    assert_valid(&conversation);
+    assert_eq!(results(&conversation).len(), 1, "{conversation:#?}");
+}
+
+#[test]
+fn secrets_stay_where_they_belong() {
+    let (canary, key) = ("canary-0123456789", "sk-canary-0123456789");
+    for wire in Speech::ALL {
+        let mut server = fake(&[]);
+        server["env"] = json!({ "API_TOKEN": "${API_TOKEN}" });
+        let rack = Rack::with(&[("fake", server)]).env("API_TOKEN", canary).env("MODEL_KEY", key);
+        let turn = || {
+            Provider::start([
+                wire.calls(&[
+                    ("call_1", "mcp__fake__env", json!({ "name": "API_TOKEN" })),
+                    ("call_2", "mcp__fake__env", json!({})),
+                ]),
+                wire.says(&["It is canary-", "0123456789, or sk-canary-", "0123456789."]),
+            ])
+        };
+        for output in [[].as_slice(), &["--json"], &["--stream-json"], &["-v"]] {
+            let provider = turn();
+            let args = [output, &["--key-env", "MODEL_KEY", "--allow", "*", "hello"]].concat();
+            let ran = ask(&rack, &provider, wire, &args).ends_with(0);
+            // What a model writes in pieces is no secret that it was sent: none reaches it.
+            let asked = provider.asked();
+            assert!(asked.iter().all(|asked| !asked.body.contains(canary) && !asked.body.contains(key)), "{wire:?}");
+            let sends_key = |asked: &Asked| asked.headers.iter().any(|(_, value)| value.contains(key));
+            assert!(asked.iter().all(sends_key), "{wire:?}");
+            let names = results(&wire.conversation(&asked[1].json()))[1].to_owned();
+            assert!(names.contains("API_TOKEN") && !names.contains("MODEL_KEY"), "{names}");
+            assert!(!ran.stdout.contains(canary) && !ran.stderr.contains(canary), "{ran}");
+            assert!(!ran.stderr.contains(key), "{ran}");
+        }
+    }
+}
+
+#[test]
+fn a_database_that_cannot_be_used_costs_the_memory_and_not_the_answer() {
+    let (rack, _effects) = rack();
+    rack.home.write("toolrack/toolrack.db/in-the-way", "");
+    let script = json!([add(2, 3), { "text": "It is 5." }]);
+    let ran = mock(&rack, &script, &["--allow", "*", "hello"]).ends_with(0);
+    assert_eq!(ran.stdout, "It is 5.\n");
+    assert!(ran.stderr.contains("warning: "), "{ran}");
+    let ran = mock(&rack, &script, &["--session", "last", "hello"]).ends_with(1);
+    assert!(ran.stderr.contains("cannot be used"), "{ran}");
+}
+
+#[test]
+fn a_disk_that_is_full_costs_the_memory_and_not_the_answer() {
+    let (rack, effects) = rack();
+    let _ = mock(&rack, &json!([{ "text": "Well." }]), &["hello"]).ends_with(0);
+    let provider = Provider::start([
+        Speech::Chat.calls(&[("call_1", "mcp__fake__add", json!({ "a": 2, "b": 3 }))]),
+        Speech::Chat.says(&["It is 5."]),
+    ]);
+    // No file may grow beyond 100 blocks of 512 or 1,024 bytes, and the prompt alone is larger.
+    let prompt = "x".repeat(110_000);
+    let program = env!("CARGO_BIN_EXE_toolrack");
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 100; exec \"$0\" \"$@\"", program]);
+    let url = provider.url();
+    let args = ["ask", "--model", "m", "--base-url", &url, "--allow", "*", "--session", "last", &prompt];
+    rack.dress(&mut limited);
+    let output = limited.args(args).stdin(Stdio::null()).output().unwrap();
+    let ran = Ran::new(&["ask"], &output, &rack).ends_with(0);
+    assert_eq!(ran.stdout, "It is 5.\n", "{ran}");
+    assert_eq!(ran.stderr.matches("warning: ").count(), 1, "{ran}");
+    assert!(ran.stderr.contains("not kept from here on"), "{ran}");
+    assert_eq!(effects.read().runs_of("add"), 1);
+    let ran = mock(&rack, &json!([{ "text": "Going on." }]), &["--session", "last", "go on"]).ends_with(0);
+    assert_eq!(ran.stdout, "Going on.\n");
 }
