@@ -9,14 +9,14 @@ use tokio::{
     sync::{mpsc, oneshot},
     task::JoinSet,
 };
-use toolrack_agent::{Agent, Delta, End, Front, NotKept, ToolCallData, Turn, TurnEvent, Usage, turn::Next};
+use toolrack_agent::{Agent, Delta, End, Front, NotKept, ToolCallData, Turn, TurnEvent, turn::Next};
 use toolrack_host::{CallError, Catalog, text};
 use toolrack_store::StoreError;
 
-use super::{Look, Sign, Tone, paint};
+use super::{Look, Sign, Tone, paint, sessions::SpentDocument};
 use crate::{
     error::{Failure, with_causes},
-    journal::Journal,
+    journal::{self, Journal},
     screen::Screen,
 };
 
@@ -93,9 +93,8 @@ struct Answer<'a> {
     text: &'a str,
     end: Option<&'a End>,
     rounds: u32,
-    usage: Usage,
-    cost: Option<f64>,
     tool_calls: &'a [Made],
+    spent: SpentDocument,
 }
 
 impl Live {
@@ -157,14 +156,8 @@ impl Live {
         }
     }
 
-    fn call_ends(
-        &mut self,
-        call: &ToolCallData,
-        error: Option<&CallError>,
-        said: &str,
-        is_error: bool,
-        took: Duration,
-    ) {
+    fn call_ends(&mut self, ended: &Ended<'_>) {
+        let Ended { call, error, said, is_error, took } = *ended;
         let tool = self.tool(call);
         if let Some(CallError::Denied { unasked: true, .. }) = error
             && !self.unasked.contains(&tool)
@@ -177,7 +170,7 @@ impl Live {
             "duration_ms": duration_ms,
         }));
         if self.shown == Shown::ToPeople {
-            self.put(Out::Line(line(self.screen.look(), &tool, call, said, is_error, took)));
+            self.put(Out::Line(ended.line(self.screen.look(), &tool)));
         }
         self.calls.push(Made { id: call.id.clone(), tool, arguments: call.input.clone(), is_error, duration_ms });
     }
@@ -199,9 +192,8 @@ impl Live {
             text: text.map_or("", |message| &*message.content),
             end,
             rounds: turn.rounds(),
-            usage: turn.usage(),
-            cost: turn.cost(),
             tool_calls: &self.calls,
+            spent: journal::spent(turn.usage(), turn.cost()).into(),
         };
         match self.shown {
             Shown::ToPeople => {
@@ -216,9 +208,8 @@ impl Live {
             }
         }
         drop(self.out);
-        match self.printing.join_next().await {
-            Some(Ok(printed)) => printed?,
-            Some(Err(_)) | None => {}
+        if let Some(Ok(printed)) = self.printing.join_next().await {
+            printed?;
         }
         if self.shown == Shown::ToPeople && end == Some(&End::Cut) {
             self.screen.warning("the answer is cut: it reached the most tokens that the model may say (--max-tokens)");
@@ -245,7 +236,8 @@ impl Front for Live {
                 }
             }
             TurnEvent::CallEnds { call, outcome, text, is_error, took } => {
-                self.call_ends(call, outcome.and_then(Result::err), text, is_error, took);
+                let error = outcome.and_then(Result::err);
+                self.call_ends(&Ended { call, error, said: text, is_error, took });
             }
             _ => {}
         }
@@ -305,18 +297,31 @@ async fn print(screen: Arc<Screen>, mut out: mpsc::UnboundedReceiver<Out>) -> Re
     Ok(())
 }
 
-/// `✔ fs/list_directory path=.  12 ms`, or why not.
-fn line(look: Look, tool: &str, call: &ToolCallData, said: &str, is_error: bool, took: Duration) -> String {
-    let sign = look.sign(if is_error { Sign::Bad } else { Sign::Good });
-    let sign = paint(if is_error { Tone::Bad } else { Tone::Good }, sign);
-    let mut line = format!("{sign} {} {}", text::for_line(tool), arguments(&call.input));
-    if is_error {
-        let why = said.lines().find(|line| !line.starts_with("[data from ")).unwrap_or_default();
-        line.push_str(&format!(" {} {}", look.dash(), text::for_line(&text::clip(why, 200))));
-    } else {
-        line.push_str(&paint(Tone::Faint, &format!(" {} ms", took.as_millis())));
+/// How a call ended.
+struct Ended<'a> {
+    call: &'a ToolCallData,
+    /// Why it has no result.
+    error: Option<&'a CallError>,
+    /// As the model is told.
+    said: &'a str,
+    is_error: bool,
+    took: Duration,
+}
+
+impl Ended<'_> {
+    /// `✔ fs/list_directory path=. 12 ms`, or why not.
+    fn line(&self, look: Look, tool: &str) -> String {
+        let (sign, tone) = if self.is_error { (Sign::Bad, Tone::Bad) } else { (Sign::Good, Tone::Good) };
+        let sign = paint(tone, look.sign(sign));
+        let mut line = format!("{sign} {} {}", text::for_line(tool), arguments(&self.call.input));
+        if self.is_error {
+            let why = self.said.lines().find(|line| !line.starts_with("[data from ")).unwrap_or_default();
+            line.push_str(&format!(" {} {}", look.dash(), text::for_line(&text::clip(why, 200))));
+        } else {
+            line.push_str(&paint(Tone::Faint, &format!(" {} ms", self.took.as_millis())));
+        }
+        line
     }
-    line
 }
 
 /// The arguments of a call, as one would type them.

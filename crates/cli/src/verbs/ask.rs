@@ -2,15 +2,19 @@
 
 use std::{io::IsTerminal, sync::Arc};
 
-use toolrack_agent::{Agent, AgentError, End, Limits, Message, Role, Turn};
+use toolrack_agent::{Agent, AgentError, End, Limits, Message, Model, Role, Turn};
 use toolrack_config::{Loaded, Scope};
-use toolrack_host::{Host, Otherwise, Pattern, Rules, Selection, ServerName, State};
+use toolrack_host::{
+    Budget, Desired, Host, Native, Offer, Otherwise, Pattern, Rules, Selection, ServerName, ServerSpec, ServerStatus,
+    State,
+};
 
 use super::{input, sessions};
 use crate::{
     args::{AskArgs, PolicyArgs},
     error::{Exit, Failure, with_causes},
     journal::{Journal, Opened},
+    kept::Kept,
     models,
     render::{
         count,
@@ -35,14 +39,14 @@ pub(super) async fn run(args: AskArgs, world: &World) -> Result<Exit, Failure> {
 
     let loaded = world.load().await?;
     world.forget_old_sessions(&loaded, journal.id()).await;
-    let host = connect(&args.policy, &loaded, world).await?;
+    let tools = Tools::connect(&args.policy, &loaded, world).await?;
+    let host = tools.host.clone();
+    let (selection, words) = tools.offered_to(&*model);
+    world.screen.detail(&format!("{}; {words}", model.name()));
     let mut agent = Agent::new(model, host.clone());
-    agent.selection = Arc::new(Selection::all().only(args.policy.tool.clone()));
+    agent.selection = Arc::new(selection);
     agent.system = args.system.clone();
     agent.max_tokens = args.model.max_tokens.map(Into::into);
-    let tools = host.catalog().tools().filter(|tool| agent.selection.has(tool)).count();
-    let servers = host.status().iter().filter(|server| matches!(server.state, State::Connected { .. })).count();
-    world.screen.detail(&format!("{}; {}, {}", agent.model.name(), count(servers, "server"), count(tools, "tool")));
 
     let shown = match (world.screen.json(), args.stream_json) {
         (_, true) => Shown::AsRecords,
@@ -97,21 +101,77 @@ fn turn(opened: Opened, prompt: Option<String>, limits: Limits) -> Result<Turn, 
     }
 }
 
-/// Connects to the servers whose tools may be used. One that fails is told of, and nothing more.
-async fn connect(policy: &PolicyArgs, loaded: &Loaded, world: &World) -> Result<Host, Failure> {
-    let desired = super::only(loaded, &policy.server)?;
-    world.guard(Arc::new(rules(policy, loaded)));
-    let host = world.connect(desired).await?;
-    for failure in super::complaints(&host, &policy.server).await {
-        world.screen.warning(&failure.message);
+/// The connected servers, and what of their tools may be used.
+struct Tools {
+    host: Host,
+    selection: Selection,
+    /// The server through which a model finds tools that it is not shown.
+    discovery: ServerName,
+    /// The server through which it reads what was too long for it.
+    kept: ServerName,
+}
+
+impl Tools {
+    /// Connects to the servers whose tools may be used. One that fails is told of, and nothing more.
+    async fn connect(policy: &PolicyArgs, loaded: &Loaded, world: &World) -> Result<Self, Failure> {
+        let mut desired = super::only(loaded, &policy.server)?;
+        let (discovery, kept) = (name_beside(&desired, "toolrack")?, name_beside(&desired, "artifacts")?);
+        let selection = match &*policy.tool {
+            [] => Selection::all(),
+            only => Selection::all().only(only.iter().cloned().chain(every_tool_of(&kept))),
+        };
+        world.guard(Arc::new(rules(policy, loaded, &[&discovery, &kept])));
+        // It is there from the beginning, so that it can be used as soon as it is known how many tools there are.
+        desired.insert(discovery.clone(), world.host().discovery(&discovery, selection.clone()));
+        let artifacts = world.artifacts();
+        let server = Native::rmcp("artifacts", move || Kept::new(artifacts.clone()));
+        desired.insert(kept.clone(), ServerSpec::native(server));
+        let host = world.connect(desired).await?;
+        for failure in super::complaints(&host, &policy.server).await {
+            world.screen.warning(&failure.message);
+        }
+        Ok(Self { host, selection, discovery, kept })
     }
-    Ok(host)
+
+    /// What `model` is shown: every tool, as long as they leave room for the conversation; and both in words.
+    fn offered_to(self, model: &dyn Model) -> (Selection, String) {
+        let every = self.selection.without_servers([self.discovery.clone()]);
+        let catalog = self.host.catalog();
+        let (tools, tokens) = catalog
+            .tools()
+            .filter(|tool| every.has(tool))
+            .fold((0_usize, 0_usize), |(tools, tokens), tool| (tools + 1, tokens.saturating_add(tool.tokens)));
+        let context_tokens = model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
+        let budget = Budget { context_tokens, max_tools: model.wire().max_tools(), ..Budget::default() };
+        let is_connected = |server: &&ServerStatus| matches!(server.state, State::Connected { .. });
+        let servers = self.host.status().iter().filter(is_connected).count().saturating_sub(2);
+        let words = format!("{}, {}", count(servers, "server"), count(tools.saturating_sub(1), "tool"));
+        match budget.offer(tools, tokens) {
+            Offer::All => (every, words),
+            Offer::Discovery => {
+                (Selection::all().of_servers([self.discovery, self.kept]), format!("{words}, found by searching"))
+            }
+        }
+    }
+}
+
+/// A name that no other server has.
+fn name_beside(desired: &Desired, name: &str) -> Result<ServerName, Failure> {
+    let names = std::iter::once(name.to_owned()).chain((2..).map(|number| format!("{name}-{number}")));
+    let mut free = names.filter_map(|name| ServerName::new(name).ok()).filter(|name| !desired.contains_key(name));
+    free.next().ok_or_else(|| Failure::new(Exit::Other, "INTERNAL", "every name is taken"))
+}
+
+/// A pattern for all tools of a server.
+fn every_tool_of(server: &ServerName) -> Option<Pattern> {
+    format!("{server}/*").parse().ok()
 }
 
 /// What may run unasked: what was allowed by name, and what the program itself carries, which only reads.
-fn rules(policy: &PolicyArgs, loaded: &Loaded) -> Rules {
+fn rules(policy: &PolicyArgs, loaded: &Loaded, ours: &[&ServerName]) -> Rules {
     let own = loaded.entries.iter().filter(|entry| entry.scope == Scope::BuiltIn);
-    let own = own.filter_map(|entry| format!("{}/*", ServerName::new(&*entry.name).ok()?).parse::<Pattern>().ok());
+    let own = own.filter_map(|entry| ServerName::new(&*entry.name).ok());
+    let own = own.chain(ours.iter().map(|name| (*name).clone())).filter_map(|name| every_tool_of(&name));
     Rules {
         allow: policy.allow.iter().cloned().chain(own).collect(),
         deny: policy.deny.clone(),

@@ -52,6 +52,8 @@ pub(super) const LINES: &[Line] = &[
     line("call", &["@/echo", "text=${SECRET}"], Refused),
     line("call", &["@.echo", "--args", "{\"text\": \"$SECRET\"}", "--no-validate"], Refused),
     line("call", &["mcp__@__echo", "--timeout", "1s"], With(5)),
+    line("ask", &["--model", "mock/answers.json", "${SECRET}"], With(0)),
+    line("ask", &["--model", "mock/answers.json", "--server", "@", "--allow", "*", "what?"], With(0)),
     line("resources", &[], With(0)),
     line("resources", &["@"], Refused),
     line("read", &["@", "file:///etc/passwd"], Refused),
