@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 use toolrack_testkit::{
-    SideEffects,
+    LockedDatabase, SideEffects,
     model::{Answer, Asked},
 };
 
@@ -46,8 +46,8 @@ fn add(a: i64, b: i64) -> Value {
 }
 
 fn results(conversation: &[Said]) -> Vec<&str> {
-    let text = |said| if let &Said::Result { ref text, .. } = said { Some(text.as_str()) } else { None };
-    conversation.iter().filter_map(text).collect()
+    let results = conversation.iter();
+    results.filter_map(|said| if let Said::Result { text, .. } = said { Some(text.as_str()) } else { None }).collect()
 }
 
 /// Times become `0 ms`.
@@ -404,6 +404,21 @@ fn a_database_that_cannot_be_used_costs_the_memory_and_not_the_answer() {
     assert!(ran.stderr.contains("warning: "), "{ran}");
     let ran = mock(&rack, &script, &["--session", "last", "hello"]).ends_with(1);
     assert!(ran.stderr.contains("cannot be used"), "{ran}");
+}
+
+#[test]
+fn a_database_that_somebody_holds_costs_the_memory_and_not_the_answer() {
+    let (rack, effects) = rack();
+    let _ = mock(&rack, &json!([{ "text": "Well." }]), &["hello"]).ends_with(0);
+    let lock = LockedDatabase::new(&rack.home.toolrack_home().join("toolrack.db"));
+    let script = json!([add(2, 3), { "text": "It is 5." }]);
+    let ran = mock(&rack, &script, &["--allow", "*", "hello"]).ends_with(0);
+    assert_eq!(ran.stdout, "It is 5.\n");
+    assert!(ran.stderr.contains("toolrack.db is in use by another process"), "{ran}");
+    assert_eq!(effects.read().runs_of("add"), 1);
+    drop(lock);
+    let ran = mock(&rack, &json!([{ "text": "Going on." }]), &["--session", "last", "go on"]).ends_with(0);
+    assert_eq!(ran.stdout, "Going on.\n");
 }
 
 #[test]
