@@ -104,7 +104,7 @@ impl Python {
         self.venv.join("bin/python")
     }
 
-    /// Installs what is missing.
+    /// Installs what is missing. The list is taken as the whole: what a package wants and the list has not stays away.
     ///
     /// # Errors
     /// Skipped without a Python that will do; failed with pip's word.
@@ -120,7 +120,7 @@ impl Python {
         show(program("python3").args(["-m", "venv", "--clear"]).arg(&self.venv))?;
         let mut pip = program(self.python());
         pip.args(["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]);
-        pip.args(["--only-binary", ":all:", "--require-hashes", "--requirement"]).arg(&self.list);
+        pip.args(["--only-binary", ":all:", "--no-deps", "--require-hashes", "--requirement"]).arg(&self.list);
         show(&mut pip)?;
         remember(&self.venv, &self.wanted())
     }

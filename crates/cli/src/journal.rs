@@ -1,10 +1,8 @@
 //! Keeps a conversation in the store, step by step.
 
 use serde_json::json;
-use toolrack_agent::{Message, NotKept, Reply, Role, Turn, Usage, turn};
+use toolrack_agent::{Message, Reply, Role, Turn, Usage, turn};
 use toolrack_store::{NewMessage, NewSession, Session, Spent, Step, Store, StoreError, StoredMessage, Uuid};
-
-use crate::error::with_causes;
 
 /// Messages that are read at once when a conversation is gone on with.
 const PAGE: usize = 1_000;
@@ -68,17 +66,16 @@ impl Journal {
     ///
     /// # Errors
     /// When it cannot be written; nothing of it is then.
-    pub(crate) async fn keep(&mut self, turn: &Turn) -> Result<(), NotKept> {
+    pub(crate) async fn keep(&mut self, turn: &Turn) -> Result<(), StoreError> {
         let Some(store) = &self.store else {
             return Ok(());
         };
-        let refused = |error: StoreError| NotKept { why: with_causes(&error) };
         let messages = turn.messages();
         let session = match &self.session {
             Some(session) => session.id,
             None => {
                 let new = NewSession { title: title(messages), model: Some(self.model.clone()), agent: None };
-                let session = store.create_session(&new).await.map_err(refused)?;
+                let session = store.create_session(&new).await?;
                 self.session.insert(session).id
             }
         };
@@ -95,9 +92,14 @@ impl Journal {
             open_turn: if is_done { None } else { serde_json::to_string(turn.state()).ok() },
             model: Some(self.model.clone()),
         };
-        store.append(session, &step).await.map_err(refused)?;
+        store.append(session, &step).await?;
         self.kept = messages.len();
         Ok(())
+    }
+
+    /// Keeps nothing from now on. What is kept stays a conversation that can be gone on with.
+    pub(crate) fn give_up(&mut self) {
+        self.store = None;
     }
 
     /// The conversation, once something of it is kept.

@@ -252,6 +252,11 @@ impl World {
                 Transport::Native(_) => {}
             }
         }
+        self.concealer()
+    }
+
+    /// Hides the secrets that servers have been given when it is called.
+    pub(crate) fn concealer(&self) -> impl Fn(&str) -> String + Send + Sync + use<> {
         let secrets = Arc::clone(&self.secrets);
         move |text| secrets.conceal(text).into_owned()
     }

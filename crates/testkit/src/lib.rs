@@ -4,6 +4,7 @@
 //!   [`fake_server_path`] (over stdio) or [`FakeHttp`] (over HTTP, ended when dropped).
 //! * [`SideEffects`]: what tools that server really ran, so that a test can prove that nothing ran twice.
 //! * [`FakeModel`]: a scripted model provider over HTTP, and what it was asked.
+//! * [`LockedDatabase`]: a database that another process seems to hold.
 //! * [`Home`]: a temporary home in which a binary sees nothing of the machine it runs on.
 //! * [`processes`] and [`memory`]: what is left of a process tree, and how large a process is (Linux only).
 //!
@@ -26,8 +27,10 @@ pub mod processes;
 mod effects;
 mod home;
 mod launch;
+mod locks;
 
 pub use effects::{Effect, Effects, SideEffects};
 pub use home::Home;
 pub use launch::{FakeHttp, fake_server_path};
+pub use locks::LockedDatabase;
 pub use model::FakeModel;

@@ -61,7 +61,7 @@ impl Agent {
                 Some(report) = reports.recv() => report.tell(front),
                 result = results.next() => {
                     let Some((call, outcome, took)) = result else { return Ok(()) };
-                    let said = said(&outcome);
+                    let said = self.said(&outcome);
                     let (text, is_error) = (&*said.text, said.is_error);
                     let outcome = Some(outcome.as_ref());
                     front.happened(TurnEvent::CallEnds { call: &call, outcome, text, is_error, took });
@@ -96,6 +96,15 @@ impl Agent {
             request = request.asker(Arc::clone(asker));
         }
         self.host.call(request).await
+    }
+
+    /// What the model is told: which server says it, and what.
+    fn said(&self, outcome: &Result<ToolOutcome, CallError>) -> ToolSaid {
+        let mut said = said(outcome);
+        if let Some(conceal) = &self.conceal {
+            said.text = conceal(&said.text);
+        }
+        said
     }
 }
 
@@ -146,7 +155,7 @@ impl Begun {
     }
 }
 
-/// What the model is told: which server says it, and what.
+/// The same with everything that the server says.
 fn said(outcome: &Result<ToolOutcome, CallError>) -> ToolSaid {
     match outcome {
         Ok(outcome) => {

@@ -112,6 +112,22 @@ async fn what_a_tool_or_the_door_refuses_is_told_to_the_model_and_does_not_end_t
     agent.host.shutdown().await;
 }
 
+#[tokio::test]
+async fn what_is_concealed_in_results_reaches_neither_the_model_nor_the_history() {
+    let script = Scripted::new().with_tool_call_response(SAY, json!({ "text": "the key is hunter2" }));
+    let script = script.with_tool_call_response("mcp__rooms__fail", json!({ "message": "hunter2 is wrong" }));
+    let model = Arc::new(script.say("done").recording());
+    let mut agent = Agent::new(Arc::clone(&model) as Arc<dyn Model>, host(Host::builder()).await);
+    agent.conceal = Some(Arc::new(|text| text.replace("hunter2", "[hidden]")));
+    let (mut turn, mut front) = (turn(), Noted::default());
+    agent.run(&mut turn, &mut front).await.unwrap();
+    let results: Vec<_> = model.asked()[2].messages.iter().filter(|said| said.role == Role::Tool).cloned().collect();
+    assert_eq!(results[0].content, "[data from rooms]\nthe key is [hidden]");
+    assert!(results[1].is_error && results[1].content.contains("[hidden] is wrong"), "{results:?}");
+    assert_eq!(turn.messages()[..5], model.asked()[2].messages, "what is kept is what was sent");
+    agent.host.shutdown().await;
+}
+
 /// Agrees to one call in two, and to another text.
 #[derive(Default)]
 struct Editor(AtomicUsize);

@@ -11,10 +11,11 @@ use tokio::{
 };
 use toolrack_agent::{Agent, Delta, End, Front, NotKept, ToolCallData, Turn, TurnEvent, turn::Next};
 use toolrack_host::{CallError, Catalog, text};
+use toolrack_store::StoreError;
 
 use super::{Look, Sign, Tone, paint, sessions::SpentDocument};
 use crate::{
-    error::Failure,
+    error::{Failure, with_causes},
     journal::{self, Journal},
     screen::Screen,
 };
@@ -245,7 +246,16 @@ impl Front for Live {
     fn keep<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotKept>> {
         Box::pin(async move {
             let begins = self.journal.session().is_none();
-            self.journal.keep(turn).await?;
+            match self.journal.keep(turn).await {
+                Ok(()) => {}
+                // Somebody else goes on with the conversation: what follows here would not fit to it any more.
+                Err(error @ StoreError::SessionMoved { .. }) => return Err(NotKept { why: with_causes(&error) }),
+                Err(error) => {
+                    let why = with_causes(&error);
+                    self.screen.warning(&format!("this conversation is not kept from here on: {why}"));
+                    self.journal.give_up();
+                }
+            }
             if begins && let Some(id) = self.journal.id() {
                 self.record(json!({ "type": "session", "id": id.to_string() }));
             }

@@ -45,6 +45,7 @@ pub(super) async fn run(args: AskArgs, world: &World) -> Result<Exit, Failure> {
     world.screen.detail(&format!("{}; {words}", model.name()));
     let mut agent = Agent::new(model, host.clone());
     agent.selection = Arc::new(selection);
+    agent.conceal = Some(Arc::new(world.concealer()));
     agent.system = args.system.clone();
     agent.max_tokens = args.model.max_tokens.map(Into::into);
 

@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod add;
 #[cfg(test)]
+mod ask;
+#[cfg(test)]
 mod asked;
 #[cfg(test)]
 mod builtin;
@@ -27,6 +29,8 @@ mod hostile;
 #[cfg(test)]
 mod import;
 #[cfg(test)]
+mod kills;
+#[cfg(test)]
 mod lists;
 #[cfg(test)]
 mod manage;
@@ -35,9 +39,13 @@ mod on_terminal;
 #[cfg(test)]
 mod output;
 #[cfg(test)]
+mod provider;
+#[cfg(test)]
 mod rack;
 #[cfg(test)]
 mod readme;
+#[cfg(test)]
+mod real_model;
 #[cfg(test)]
 mod sessions;
 #[cfg(test)]

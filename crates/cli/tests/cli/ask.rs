@@ -1,0 +1,448 @@
+//! One turn with a model: what reaches the model, the servers, stdout, stderr and the store.
+
+use std::{
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use toolrack_testkit::{
+    LockedDatabase, SideEffects,
+    model::{Answer, Asked},
+};
+
+use crate::{
+    provider::{Provider, Said, Speech, assert_valid},
+    rack::{Rack, Ran, fake, work_file},
+};
+
+/// Enough for a loaded machine.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A home with the server `fake`, and the log of what its tools did.
+fn rack() -> (Rack, SideEffects) {
+    let effects = SideEffects::new();
+    (Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]), effects)
+}
+
+/// Asks a provider over a wire.
+fn ask(rack: &Rack, provider: &Provider, wire: Speech, args: &[&str]) -> Ran {
+    let url = provider.url();
+    rack.run(&[&["ask", "--model", "m", "--base-url", &url, "--wire", wire.name()], args].concat())
+}
+
+/// Asks a model that answers from a script.
+fn mock(rack: &Rack, script: &Value, args: &[&str]) -> Ran {
+    work_file(rack, "script.json", &script.to_string());
+    rack.run(&[&["ask", "--model", "mock/script.json"], args].concat())
+}
+
+fn call(name: &str, input: &Value) -> Value {
+    json!({ "tool_calls": [{ "name": format!("mcp__fake__{name}"), "input": input }] })
+}
+
+fn add(a: i64, b: i64) -> Value {
+    call("add", &json!({ "a": a, "b": b }))
+}
+
+fn results(conversation: &[Said]) -> Vec<&str> {
+    let results = conversation.iter();
+    results.filter_map(|said| if let Said::Result { text, .. } = said { Some(text.as_str()) } else { None }).collect()
+}
+
+/// Times become `0 ms`.
+fn timeless(text: &str) -> String {
+    let lines = text.lines().map(|line| match line.strip_suffix(" ms").and_then(|line| line.rsplit_once(' ')) {
+        Some((before, _)) => format!("{before} 0 ms\n"),
+        None => format!("{line}\n"),
+    });
+    lines.collect()
+}
+
+#[test]
+fn a_call_reaches_its_server_and_its_result_the_model_over_every_wire() {
+    for wire in Speech::ALL {
+        let (rack, effects) = rack();
+        let calls = [
+            ("call_1", "mcp__fake__add", json!({ "a": 2, "b": 3 })),
+            ("call_2", "mcp__fake__echo", json!({ "text": "hello" })),
+        ];
+        let provider = Provider::start([wire.calls(&calls), wire.says(&["It ", "is ", "5."])]);
+        let ran = ask(&rack, &provider, wire, &["--allow", "fake/*", "What", "is 2 + 3?"]).ends_with(0);
+        assert_eq!(ran.stdout, "It is 5.\n", "{ran}");
+        let mut runs: Vec<_> = effects.read().runs().into_iter().map(|run| (run.tool, run.args)).collect();
+        runs.sort_by(|a, b| a.0.cmp(&b.0));
+        assert_eq!(
+            runs,
+            [("add".to_owned(), json!({ "a": 2, "b": 3 })), ("echo".to_owned(), json!({ "text": "hello" }))]
+        );
+        let asked = provider.asked();
+        assert_eq!(asked.len(), 2, "{wire:?}");
+        let conversation = wire.conversation(&asked[1].json());
+        assert_valid(&conversation);
+        assert_eq!(conversation[0], Said::User("What is 2 + 3?".to_owned()));
+        assert_eq!(results(&conversation), ["[data from fake]\n5", "[data from fake]\nhello"]);
+        assert_eq!(asked[0].json()["tools"], asked[1].json()["tools"], "the same tools in every round");
+    }
+}
+
+#[test]
+fn the_answer_goes_to_stdout_and_what_was_done_for_it_to_stderr() {
+    let (rack, _effects) = rack();
+    let fails = call("fail", &json!({ "message": "told\u{1b}[2J to fail" }));
+    let mut first = add(2, 3);
+    first["text"] = json!("Let me see.");
+    let script = json!([first, fails, { "text": "It is\u{1b}]0;owned\u{7} 5.\n" }]);
+    let ran = mock(&rack, &script, &["--allow", "fake/*", "hello"]).ends_with(0);
+    insta::assert_snapshot!(format!("{}---\n{}", ran.stdout, timeless(&ran.stderr)), @r"
+    Let me see.
+    It is\u{1b}]0;owned\u{7} 5.
+    ---
+    + fake/add a:=2 b:=3 0 ms
+    x fake/fail message=told\u{1b}[2J to fail - told\u{1b}[2J to fail
+    ");
+}
+
+#[test]
+fn json_is_one_document() {
+    let (rack, _effects) = rack();
+    let script = json!([add(2, 3), { "text": "It is 5.", "usage": { "input": 10, "output": 4 } }]);
+    let ran = mock(&rack, &script, &["--json", "--allow", "fake/add", "hello"]).ends_with(0);
+    let mut answer = ran.json();
+    assert!(answer["session"].take().is_string());
+    assert!(answer["tool_calls"][0]["id"].take().is_string());
+    assert!(answer["tool_calls"][0]["duration_ms"].take().is_number());
+    insta::assert_snapshot!(serde_json::to_string_pretty(&answer).unwrap(), @r#"
+    {
+      "end": "answered",
+      "model": "mock/script",
+      "rounds": 2,
+      "session": null,
+      "spent": {
+        "cache_write_tokens": 0,
+        "cached_read_tokens": 0,
+        "cost_usd": null,
+        "input_tokens": 10,
+        "output_tokens": 4,
+        "reasoning_tokens": 0
+      },
+      "text": "It is 5.",
+      "tool_calls": [
+        {
+          "arguments": {
+            "a": 2,
+            "b": 3
+          },
+          "duration_ms": null,
+          "id": null,
+          "is_error": false,
+          "tool": "fake/add"
+        }
+      ]
+    }
+    "#);
+}
+
+#[test]
+fn stream_json_tells_each_thing_as_it_happens() {
+    let (rack, _effects) = rack();
+    let script = json!([add(2, 3), { "text": "It is 5." }]);
+    let ran = mock(&rack, &script, &["--stream-json", "--allow", "fake/add", "hello"]).ends_with(0);
+    let events: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let kinds: Vec<_> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["session", "tool_call", "tool_result", "text", "text", "text", "done"], "{ran}");
+    assert_eq!((&events[1]["tool"], &events[1]["arguments"]), (&json!("fake/add"), &json!({ "a": 2, "b": 3 })));
+    assert_eq!(events[1]["id"], events[2]["id"]);
+    assert_eq!((&events[2]["text"], &events[2]["is_error"]), (&json!("[data from fake]\n5"), &json!(false)));
+    assert_eq!([3, 4, 5].map(|at| events[at]["text"].as_str().unwrap()).concat(), "It is 5.");
+    assert_eq!((&events[6]["text"], &events[6]["end"]), (&json!("It is 5."), &json!("answered")));
+    assert_eq!(events[6]["session"], events[0]["id"]);
+}
+
+#[test]
+fn stdin_joins_the_prompt() {
+    let wire = Speech::Chat;
+    for (typed, piped, sent) in [
+        (["Explain this"].as_slice(), "a\n  b\n", "Explain this\n\na\n  b"),
+        (&[], "only this\n", "only this"),
+        (&["only", "that"], "", "only that"),
+    ] {
+        let rack = Rack::new();
+        let provider = Provider::start([wire.says(&["Well."])]);
+        let url = provider.url();
+        let args = [&["ask", "--model", "m", "--base-url", &url], typed].concat();
+        let _ = rack.run_with_stdin(&args, piped).ends_with(0);
+        let conversation = wire.conversation(&provider.asked()[0].json());
+        assert_eq!(conversation, [Said::User(sent.to_owned())]);
+    }
+    let rack = Rack::new();
+    let ran = rack.run_with_stdin(&["ask", "--model", "m", "--base-url", "http://127.0.0.1:9"], " \n").ends_with(2);
+    assert!(ran.stderr.contains("what to ask?"), "{ran}");
+}
+
+#[test]
+fn server_and_tool_narrow_what_the_model_sees() {
+    let rack = Rack::with(&[("one", fake(&[])), ("two", fake(&[]))]);
+    let names = |args: &[&str]| {
+        let provider = Provider::start([Speech::Chat.says(&["Well."])]);
+        let _ = ask(&rack, &provider, Speech::Chat, &[args, &["hello"]].concat()).ends_with(0);
+        let body = provider.asked()[0].json();
+        let tools = body["tools"].as_array().cloned().unwrap_or_default();
+        let names = tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned());
+        // What reads results that are too long is there with any tool.
+        names.filter(|name| name != "mcp__artifacts__read_artifact").collect::<Vec<_>>()
+    };
+    let one = names(&["--server", "one"]);
+    assert!(one.contains(&"mcp__one__add".to_owned()) && !one.iter().any(|name| name.contains("two")), "{one:?}");
+    assert_eq!(names(&["--tool", "two/add", "--tool", "one/ec*"]), ["mcp__one__echo", "mcp__two__add"]);
+    let none = names(&["--tool", "nothing/*"]);
+    assert!(none.is_empty(), "{none:?}");
+}
+
+#[test]
+fn where_nobody_can_be_asked_a_call_is_refused_and_the_way_to_allow_it_is_told() {
+    let (rack, effects) = rack();
+    let script = json!([call("write", &json!({ "path": "a" })), { "text": "I may not." }]);
+    let ran = mock(&rack, &script, &["hello"]).ends_with(6);
+    assert_eq!(ran.stdout, "I may not.\n", "the model answers all the same: {ran}");
+    assert!(ran.stderr.contains("hint: allow it with --allow 'fake/write'"), "{ran}");
+    assert!(effects.read().runs().is_empty());
+    let error = mock(&rack, &script, &["--json", "hello"]).ends_with(6).error();
+    assert_eq!(error["code"], "APPROVAL_NEEDED");
+}
+
+#[test]
+fn rules_say_what_runs_unasked() {
+    let (rack, effects) = rack();
+    let both = json!([{ "tool_calls": [
+        { "name": "mcp__fake__write", "input": { "path": "a" } },
+        { "name": "mcp__fake__add", "input": { "a": 1, "b": 2 } },
+    ] }, { "text": "Done." }]);
+    for (rules, code, ran) in [
+        (["--allow", "fake/*"].as_slice(), 0, ["add", "write"].as_slice()),
+        (&["--allow", "fake/write"], 6, &["write"]),
+        (&["--yes-read-only"], 6, &["add"]),
+        (&["--yes-read-only", "--deny", "fake/write"], 0, &["add"]),
+        (&["--allow", "*", "--deny", "fake/add"], 0, &["write"]),
+        (&["--allow", "other/*"], 6, &[]),
+    ] {
+        let before = effects.read().runs().len();
+        let _ = mock(&rack, &both, &[rules, &["hello"]].concat()).ends_with(code);
+        let mut tools: Vec<_> = effects.read().runs().into_iter().skip(before).map(|run| run.tool).collect();
+        tools.sort();
+        assert_eq!(tools, ran, "{rules:?}");
+    }
+}
+
+#[test]
+fn a_model_that_is_not_done_within_its_rounds_ends_the_turn_with_8() {
+    let (rack, effects) = rack();
+    let script = json!([add(1, 1), add(2, 2), { "text": "Done." }]);
+    let args = ["--json", "--max-rounds", "2", "--yes-read-only", "hello"];
+    let ran = mock(&rack, &script, &args).ends_with(8);
+    assert_eq!(ran.error()["code"], "ROUND_LIMIT");
+    assert_eq!((ran.json()["end"].clone(), effects.read().runs_of("add")), (json!("round_limit"), 2), "{ran}");
+    let ran = mock(&rack, &json!([{ "text": "Going on." }]), &["--session", "last", "go on"]).ends_with(0);
+    assert_eq!(ran.stdout, "Going on.\n");
+    let same = json!([add(1, 1), add(1, 1), add(1, 1), add(1, 1), add(1, 1), add(1, 1), add(1, 1), { "text": "x" }]);
+    let ran = mock(&rack, &same, &["--json", "--yes-read-only", "hello"]).ends_with(8);
+    assert_eq!(ran.error()["code"], "REPEATING");
+    assert_eq!(effects.read().runs_of("add"), 2 + 3);
+}
+
+#[test]
+fn without_a_model_nothing_is_asked_and_what_to_set_is_told() {
+    let (rack, _effects) = rack();
+    let ran = rack.run(&["ask", "hello"]).ends_with(9);
+    assert!(ran.stderr.contains("no model is configured"), "{ran}");
+    assert!(ran.stderr.contains("ANTHROPIC_API_KEY, OPENAI_API_KEY, DEEPSEEK_API_KEY"), "{ran}");
+    let error = rack.run(&["ask", "--json", "hello"]).ends_with(9).error();
+    assert_eq!(error["code"], "NO_MODEL");
+    let ran = rack.run(&["ask", "--model", "openai/gpt-6-sol", "hello"]).ends_with(9);
+    assert!(ran.stderr.contains("set OPENAI_API_KEY"), "{ran}");
+    let ran = rack.run(&["ask", "--model", "nobody/nothing", "hello"]).ends_with(2);
+    assert!(ran.stderr.contains("`nobody/nothing` names no provider"), "{ran}");
+}
+
+#[test]
+fn a_model_that_fails_ends_with_9_and_the_conversation_can_be_gone_on_with() {
+    let refused = json!({ "error": { "message": "Incorrect API key", "code": "invalid_api_key" } });
+    let busy = json!({ "error": { "message": "slow down" } });
+    for wire in Speech::ALL {
+        for (answer, code, told) in [
+            (Answer::json(401, &refused), "MODEL_AUTH", "the key was refused (HTTP 401)"),
+            (Answer::json(429, &busy).header("retry-after", "3600"), "MODEL_RATE_LIMITED", "slow down"),
+            (Answer::new(200, "text/html", "<!DOCTYPE html><p>Sign in"), "MODEL_UNREADABLE", "it is an HTML page"),
+            (wire.begins("It is").cut(), "MODEL_ANSWER_CUT", "the answer was cut off"),
+        ] {
+            let (rack, effects) = rack();
+            let calls = wire.calls(&[("call_1", "mcp__fake__add", json!({ "a": 2, "b": 3 }))]);
+            let provider = Provider::start([calls, answer]);
+            let ran = ask(&rack, &provider, wire, &["--json", "--yes-read-only", "What is 2 + 3?"]).ends_with(9);
+            let error = ran.error();
+            assert_eq!(error["code"], code, "{ran}");
+            assert!(error["message"].as_str().unwrap().contains(told), "{ran}");
+            assert!(error["hint"].as_str().unwrap().contains("toolrack ask --session "), "{ran}");
+            assert_eq!(provider.asked().len(), 2, "{ran}");
+
+            // Without a prompt, the turn itself goes on: what was done is not done again.
+            let provider = Provider::start([wire.says(&["It is 5."])]);
+            let ran = ask(&rack, &provider, wire, &["--session", "last"]).ends_with(0);
+            assert_eq!(ran.stdout, "It is 5.\n", "{ran}");
+            let conversation = wire.conversation(&provider.asked()[0].json());
+            assert_valid(&conversation);
+            assert_eq!(results(&conversation), ["[data from fake]\n5"]);
+            assert_eq!(effects.read().runs_of("add"), 1);
+        }
+    }
+}
+
+#[test]
+fn a_wait_that_the_provider_asks_for_is_waited_and_told() {
+    let (rack, _effects) = rack();
+    let busy = Answer::json(429, &json!({ "error": { "message": "slow down" } })).header("retry-after", "0.01");
+    let provider = Provider::start([busy, Speech::Chat.says(&["Well."])]);
+    let ran = ask(&rack, &provider, Speech::Chat, &["--stream-json", "hello"]).ends_with(0);
+    let events: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let retry = events.iter().find(|event| event["type"] == "retry").unwrap_or_else(|| panic!("{ran}"));
+    assert_eq!(retry["after_ms"], 10);
+}
+
+#[test]
+fn a_session_that_is_not_there_is_told_before_anything_is_asked() {
+    let rack = Rack::new();
+    let provider = Provider::start([Speech::Chat.says(&["Well."])]);
+    let ran = ask(&rack, &provider, Speech::Chat, &["--session", "last", "hello"]).ends_with(2);
+    assert!(ran.stderr.contains("there are no sessions yet"), "{ran}");
+    let _ = ask(&rack, &provider, Speech::Chat, &["hello"]).ends_with(0);
+    let error = ask(&rack, &provider, Speech::Chat, &["--json", "--session", "ffffffff", "hello"]).ends_with(2).error();
+    assert_eq!(error["code"], "UNKNOWN_SESSION");
+    assert_eq!(provider.asked().len(), 1);
+    let ran = ask(&rack, &provider, Speech::Chat, &["--session", "last"]).ends_with(2);
+    assert!(ran.stderr.contains("what to ask?"), "nothing is open there: {ran}");
+}
+
+#[test]
+fn what_is_not_to_be_kept_is_not_kept() {
+    let rack = Rack::new();
+    let ran = mock(&rack, &json!([{ "text": "Well." }]), &["--json", "--no-save", "hello"]).ends_with(0);
+    assert!(ran.json()["session"].is_null(), "{ran}");
+    let list = rack.run(&["sessions", "list", "--json"]).ends_with(0).json();
+    assert_eq!(list["sessions"], json!([]));
+}
+
+#[test]
+fn two_processes_on_one_session_do_not_mix_what_they_say() {
+    let (rack, _effects) = rack();
+    let _ = mock(&rack, &json!([{ "text": "Well." }]), &["hello"]).ends_with(0);
+    // The first waits in a call while the second goes on with the session.
+    let effects = SideEffects::new();
+    rack.configure(&[("fake", fake(&["--log", effects.path_str()]))]);
+    let provider = Provider::start([
+        Speech::Chat.calls(&[("call_1", "mcp__fake__sleep", json!({ "ms": 3000 }))]),
+        Speech::Chat.says(&["Too late."]),
+    ]);
+    let url = provider.url();
+    let args = ["ask", "--model", "m", "--base-url", &url, "--allow", "*", "--session", "last", "first"];
+    let mut command = rack.command(&args);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let _sleeping = effects.wait_until(LIMIT, |effects| effects.runs_of("sleep") == 1);
+    let second = Provider::start([Speech::Chat.says(&["Second."])]);
+    let _ = ask(&rack, &second, Speech::Chat, &["--server", "builtin", "--session", "last", "second"]).ends_with(0);
+    assert_valid(&Speech::Chat.conversation(&second.asked()[0].json()));
+
+    let first = Ran::new(&args, &child.wait_with_output().unwrap(), &rack).ends_with(1);
+    assert!(first.stderr.contains("another process goes on with the session"), "{first}");
+    assert_eq!(provider.asked().len(), 1, "its model is not asked again with what is no longer so");
+    let third = Provider::start([Speech::Chat.says(&["Third."])]);
+    let _ = ask(&rack, &third, Speech::Chat, &["--session", "last", "third"]).ends_with(0);
+    let conversation = Speech::Chat.conversation(&third.asked()[0].json());
+    assert_valid(&conversation);
+    assert_eq!(results(&conversation).len(), 1, "{conversation:#?}");
+}
+
+#[test]
+fn secrets_stay_where_they_belong() {
+    let (canary, key) = ("canary-0123456789", "sk-canary-0123456789");
+    for wire in Speech::ALL {
+        let mut server = fake(&[]);
+        server["env"] = json!({ "API_TOKEN": "${API_TOKEN}" });
+        let rack = Rack::with(&[("fake", server)]).env("API_TOKEN", canary).env("MODEL_KEY", key);
+        let turn = || {
+            Provider::start([
+                wire.calls(&[
+                    ("call_1", "mcp__fake__env", json!({ "name": "API_TOKEN" })),
+                    ("call_2", "mcp__fake__env", json!({})),
+                ]),
+                wire.says(&["It is canary-", "0123456789."]),
+            ])
+        };
+        for output in [[].as_slice(), &["--json"], &["--stream-json"], &["-v"]] {
+            let provider = turn();
+            let args = [output, &["--key-env", "MODEL_KEY", "--allow", "*", "hello"]].concat();
+            let ran = ask(&rack, &provider, wire, &args).ends_with(0);
+            // The server repeats it, but the model is not told; what it guesses is hidden too.
+            let asked = provider.asked();
+            assert!(asked.iter().all(|asked| !asked.body.contains(canary) && !asked.body.contains(key)), "{wire:?}");
+            let sends_key = |asked: &Asked| asked.headers.iter().any(|(_, value)| value.contains(key));
+            assert!(asked.iter().all(sends_key), "{wire:?}");
+            let names = results(&wire.conversation(&asked[1].json()))[1].to_owned();
+            assert!(names.contains("API_TOKEN") && !names.contains("MODEL_KEY"), "{names}");
+            assert!(!ran.stdout.contains(canary) && !ran.stderr.contains(canary), "{ran}");
+            assert!(!ran.stderr.contains(key), "{ran}");
+        }
+    }
+}
+
+#[test]
+fn a_database_that_cannot_be_used_costs_the_memory_and_not_the_answer() {
+    let (rack, _effects) = rack();
+    rack.home.write("toolrack/toolrack.db/in-the-way", "");
+    let script = json!([add(2, 3), { "text": "It is 5." }]);
+    let ran = mock(&rack, &script, &["--allow", "*", "hello"]).ends_with(0);
+    assert_eq!(ran.stdout, "It is 5.\n");
+    assert!(ran.stderr.contains("warning: "), "{ran}");
+    let ran = mock(&rack, &script, &["--session", "last", "hello"]).ends_with(1);
+    assert!(ran.stderr.contains("cannot be used"), "{ran}");
+}
+
+#[test]
+fn a_database_that_somebody_holds_costs_the_memory_and_not_the_answer() {
+    let (rack, effects) = rack();
+    let _ = mock(&rack, &json!([{ "text": "Well." }]), &["hello"]).ends_with(0);
+    let lock = LockedDatabase::new(&rack.home.toolrack_home().join("toolrack.db"));
+    let script = json!([add(2, 3), { "text": "It is 5." }]);
+    let ran = mock(&rack, &script, &["--allow", "*", "hello"]).ends_with(0);
+    assert_eq!(ran.stdout, "It is 5.\n");
+    assert!(ran.stderr.contains("toolrack.db is in use by another process"), "{ran}");
+    assert_eq!(effects.read().runs_of("add"), 1);
+    drop(lock);
+    let ran = mock(&rack, &json!([{ "text": "Going on." }]), &["--session", "last", "go on"]).ends_with(0);
+    assert_eq!(ran.stdout, "Going on.\n");
+}
+
+#[test]
+fn a_disk_that_is_full_costs_the_memory_and_not_the_answer() {
+    let (rack, effects) = rack();
+    let _ = mock(&rack, &json!([{ "text": "Well." }]), &["hello"]).ends_with(0);
+    let provider = Provider::start([
+        Speech::Chat.calls(&[("call_1", "mcp__fake__add", json!({ "a": 2, "b": 3 }))]),
+        Speech::Chat.says(&["It is 5."]),
+    ]);
+    // No file may grow beyond 100 blocks of 512 or 1,024 bytes, and the prompt alone is larger.
+    let prompt = "x".repeat(110_000);
+    let program = env!("CARGO_BIN_EXE_toolrack");
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 100; exec \"$0\" \"$@\"", program]);
+    let url = provider.url();
+    let args = ["ask", "--model", "m", "--base-url", &url, "--allow", "*", "--session", "last", &prompt];
+    rack.dress(&mut limited);
+    let output = limited.args(args).stdin(Stdio::null()).output().unwrap();
+    let ran = Ran::new(&["ask"], &output, &rack).ends_with(0);
+    assert_eq!(ran.stdout, "It is 5.\n", "{ran}");
+    assert_eq!(ran.stderr.matches("warning: ").count(), 1, "{ran}");
+    assert!(ran.stderr.contains("not kept from here on"), "{ran}");
+    assert_eq!(effects.read().runs_of("add"), 1);
+    let ran = mock(&rack, &json!([{ "text": "Going on." }]), &["--session", "last", "go on"]).ends_with(0);
+    assert_eq!(ran.stdout, "Going on.\n");
+}

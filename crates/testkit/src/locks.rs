@@ -1,0 +1,35 @@
+//! A lock as another program's SQLite holds it.
+
+use std::fs::File;
+use std::path::Path;
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+
+/// A database that nobody else can use until this value is dropped.
+#[derive(Debug)]
+pub struct LockedDatabase {
+    // Closing the file gives up the lock.
+    _file: File,
+}
+
+impl LockedDatabase {
+    /// Locks all bytes of the file, and with them those that stand for SQLite's locks
+    /// (<https://www.sqlite.org/fileformat2.html#the_lock_byte_page>). Such locks are a process's: only others are kept out,
+    /// and a process that opens and closes the file once more has given up its lock.
+    ///
+    /// # Panics
+    /// When the file is not there, or somebody else has locked it.
+    #[must_use]
+    pub fn new(path: &Path) -> Self {
+        let file = File::options().read(true).write(true).open(path);
+        let file = file.unwrap_or_else(|error| panic!("cannot open {}: {error}", path.display()));
+        let (l_type, l_whence) = (libc::F_WRLCK as libc::c_short, libc::SEEK_SET as libc::c_short);
+        // A length of 0 reaches to the end, wherever that is.
+        let all = libc::flock { l_type, l_whence, l_start: 0, l_len: 0, l_pid: 0 };
+        if let Err(error) = fcntl(&file, FcntlArg::F_SETLK(&all)) {
+            panic!("cannot lock {}: {error}", path.display());
+        }
+        Self { _file: file }
+    }
+}
