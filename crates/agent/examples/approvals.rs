@@ -1,0 +1,71 @@
+//! A turn whose calls wait for somebody's word: one runs without a question, one is let through, one is let through with
+//! other arguments, one is refused, and the model is told what came of each.
+//!
+//! `cargo run -p toolrack-agent --example approvals`
+//!
+//! Model and server are those of the tests, so that this runs without a key and without a network.
+
+#![expect(clippy::print_stdout, reason = "a program of its own, for people to read")]
+
+use std::{error::Error, sync::Arc};
+
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use toolrack_agent::{Agent, Limits, Message, Role, Turn, Unseen, model::Scripted};
+use toolrack_host::{
+    Abilities, Asker, Desired, Host, Rules, ServerName, ServerSpec,
+    ask::{Confirm, Confirmed},
+    text,
+};
+use toolrack_testkit::fake_server_path;
+
+/// Keeps a secret. In the place of this policy a person could be asked: the clocks of the call stand still meanwhile.
+struct Careful;
+
+impl Asker for Careful {
+    fn abilities(&self) -> Abilities {
+        Abilities { confirm: true, ..Abilities::NONE }
+    }
+
+    fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
+        let said = question.arguments.get("text").and_then(Value::as_str).unwrap_or_default();
+        let answer = if question.destructive {
+            Confirmed::No { why: Some("nothing is written today".to_owned()) }
+        } else if said.contains("1234") {
+            let mut arguments = question.arguments.clone();
+            arguments.insert("text".to_owned(), said.replace("1234", "****").into());
+            Confirmed::Edited(arguments)
+        } else {
+            Confirmed::Yes
+        };
+        let what = format!("{}/{}", question.server, text::for_line(&question.tool));
+        println!("{what} with {}, {}? {answer:?}", Value::from(question.arguments), question.why);
+        Box::pin(async { answer })
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // Deny wins over confirm, and confirm over allow; what no rule speaks of is asked.
+    let rules = Rules { allow: vec!["demo/add".parse()?], ..Rules::default() };
+    let host = Host::builder().gate(Arc::new(rules)).build();
+    let spec = ServerSpec::stdio(fake_server_path().to_string_lossy(), ["stdio"]);
+    host.apply(Desired::from([(ServerName::new("demo")?, spec)])).await;
+    host.settled().await;
+
+    let model = Scripted::new()
+        .with_tool_call_response("mcp__demo__add", json!({"a": 1, "b": 2}))
+        .with_tool_call_response("mcp__demo__echo", json!({"text": "the door opens at nine"}))
+        .with_tool_call_response("mcp__demo__echo", json!({"text": "the code of the door is 1234"}))
+        .with_tool_call_response("mcp__demo__write", json!({"path": "/etc/motd"}))
+        .say("Three of four.");
+    let mut agent = Agent::new(Arc::new(model), host.clone());
+    agent.asker = Some(Arc::new(Careful));
+    let mut turn = Turn::new(vec![Message::new(Role::User, "Tell everybody.")], Limits::default());
+    agent.run(&mut turn, &mut Unseen).await?;
+    for message in turn.messages().iter().filter(|message| message.role == Role::Tool) {
+        println!("the model is told: {}", text::for_line(&message.content));
+    }
+    host.shutdown().await;
+    Ok(())
+}

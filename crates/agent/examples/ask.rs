@@ -1,0 +1,68 @@
+//! One turn: a model asks for a tool of an MCP server, gets its result and answers, and all of it is seen as it happens.
+//!
+//! `cargo run -p toolrack-agent --example ask`
+//!
+//! Model and server are those of the tests, so that this runs without a key and without a network. A real model comes
+//! from `toolrack_agent::model::ModelSettings`, and a server is any command or URL.
+
+#![expect(clippy::print_stdout, reason = "a program of its own, for people to read")]
+
+use std::{error::Error, sync::Arc};
+
+use serde_json::json;
+use toolrack_agent::{
+    Agent, Delta, Front, Limits, Message, Role, Turn, TurnEvent,
+    model::{Model, Scripted},
+};
+use toolrack_host::{Desired, Host, ServerName, ServerSpec, text};
+use toolrack_testkit::fake_server_path;
+
+/// Prints what happens. A front that keeps conversations implements `keep` too.
+struct Printed;
+
+impl Front for Printed {
+    fn happened(&mut self, event: TurnEvent<'_>) {
+        match event {
+            TurnEvent::Asked { round } => println!("round {round}"),
+            // What models and servers say is foreign text: a terminal gets it without its control characters.
+            TurnEvent::Delta(Delta::Text(piece)) => println!("  says {}", text::for_line(piece)),
+            TurnEvent::CallBegins(call) => println!("  calls {} {}", text::for_line(&call.name), call.input),
+            TurnEvent::CallEnds { text, is_error, took, .. } => {
+                println!(
+                    "  {} {:?} after {took:?}",
+                    if is_error { "fails:" } else { "gets" },
+                    text::for_terminal(text)
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Adds by means of a tool.
+fn model() -> Arc<dyn Model> {
+    let model = Scripted::new().with_tool_call_response("mcp__demo__add", json!({"a": 17, "b": 25}));
+    Arc::new(model.say("17 and 25 are 42."))
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let host = Host::builder().build();
+    let spec = ServerSpec::stdio(fake_server_path().to_string_lossy(), ["stdio"]);
+    host.apply(Desired::from([(ServerName::new("demo")?, spec)])).await;
+    host.settled().await;
+
+    let mut agent = Agent::new(model(), host.clone());
+    agent.system = Some("You add numbers with a tool, never in your head.".to_owned());
+    let mut turn = Turn::new(vec![Message::new(Role::User, "What are 17 and 25?")], Limits::default());
+    let end = agent.run(&mut turn, &mut Printed).await?;
+    println!("{end:?} in {} rounds, {} messages", turn.rounds(), turn.messages().len());
+
+    // The next turn begins with the messages of this one.
+    let mut messages = turn.into_messages();
+    messages.push(Message::new(Role::User, "Are you sure?"));
+    agent.model = Arc::new(Scripted::new().say("The tool is."));
+    agent.run(&mut Turn::new(messages, Limits::default()), &mut Printed).await?;
+    host.shutdown().await;
+    Ok(())
+}
