@@ -54,6 +54,17 @@ impl Terminal {
         line
     }
 
+    /// The next line of stdin, which answers no question; `None` at its end.
+    pub(crate) async fn line(&self) -> Option<String> {
+        self.lines.next().await
+    }
+
+    /// Waits for `reader` while no question is asked.
+    pub(crate) async fn alone<T>(&self, reader: impl Future<Output = T>) -> T {
+        let _turn = self.turn.acquire().await;
+        reader.await
+    }
+
     /// Whether the person says a clear yes.
     pub(crate) async fn agrees(&self, question: &str) -> bool {
         let Ok(_turn) = self.turn.acquire().await else {

@@ -99,6 +99,11 @@ impl Screen {
         self.interactive
     }
 
+    /// Whether what goes to the person may have colour.
+    pub(crate) fn is_coloured(&self) -> bool {
+        self.choice(&io::stderr()) != ColorChoice::Never
+    }
+
     /// Prints a page for people, with a line end; on a terminal no line is wider than that. Empty text prints nothing.
     ///
     /// # Errors

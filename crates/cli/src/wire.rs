@@ -299,7 +299,7 @@ impl World {
     }
 
     /// The one who asks the person: one reader of stdin for all questions.
-    fn terminal(&self) -> Arc<Terminal> {
+    pub(crate) fn terminal(&self) -> Arc<Terminal> {
         let terminal = || Arc::new(Terminal::new(Arc::clone(&self.screen), self.roots.clone()));
         Arc::clone(self.terminal.get_or_init(terminal))
     }

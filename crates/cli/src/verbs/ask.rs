@@ -1,14 +1,14 @@
 //! `toolrack ask`
 
-use std::{io::IsTerminal, sync::Arc};
+use std::{io::IsTerminal, num::NonZeroU32, sync::Arc};
 
-use toolrack_agent::{Agent, AgentError, End, Limits, Message, Role, Turn};
+use toolrack_agent::{Agent, AgentError, End, Limits, Message, Model, Role, Turn};
 use toolrack_config::{Loaded, Scope};
 use toolrack_host::{Host, Otherwise, Pattern, Rules, Selection, ServerName, State};
 
 use super::{input, sessions};
 use crate::{
-    args::{AskArgs, PolicyArgs},
+    args::{AskArgs, ModelArgs, PolicyArgs},
     error::{Exit, Failure, with_causes},
     journal::{Journal, Opened},
     models,
@@ -31,43 +31,63 @@ pub(super) async fn run(args: AskArgs, world: &World) -> Result<Exit, Failure> {
         }
         None => (Journal::new(store(), model.name()), Opened::default()),
     };
-    let mut turn = turn(opened, prompt, limits(&args))?;
+    let mut turn = turn(opened, prompt, limits(args.max_rounds))?;
 
     let loaded = world.load().await?;
     world.forget_old_sessions(&loaded, journal.id()).await;
     let host = connect(&args.policy, &loaded, world).await?;
-    let mut agent = Agent::new(model, host.clone());
-    agent.selection = Arc::new(Selection::all().only(args.policy.tool.clone()));
-    agent.system = args.system.clone();
-    agent.max_tokens = args.model.max_tokens.map(Into::into);
-    let tools = host.catalog().tools().filter(|tool| agent.selection.has(tool)).count();
-    let servers = host.status().iter().filter(|server| matches!(server.state, State::Connected { .. })).count();
-    world.screen.detail(&format!("{}; {}, {}", agent.model.name(), count(servers, "server"), count(tools, "tool")));
+    let system = args.system.clone();
+    let agent = agent(model, host, &args.policy, &args.model, system);
+    world.screen.detail(&at_hand(&agent));
 
     let shown = match (world.screen.json(), args.stream_json) {
         (_, true) => Shown::AsRecords,
         (true, _) => Shown::AsDocument,
         _ => Shown::ToPeople,
     };
-    let mut live = Live::new(Arc::clone(&world.screen), host.catalog(), journal, shown);
+    let mut live = Live::new(Arc::clone(&world.screen), agent.host.catalog(), journal, shown);
     let ended = agent.run(&mut turn, &mut live).await;
     let report = live.finish(&turn, &agent).await?;
     match ended {
         Ok(end) => exit_of(&end, &report.unasked),
-        Err(AgentError::Model { error, .. }) => {
-            let failure = Failure::new(Exit::Model, error.code(), with_causes(&*error));
-            Err(match report.session {
-                Some(session) => failure.hint(format!("`toolrack ask --session {session}` goes on from here")),
-                None => failure,
+        Err(error) => {
+            let failure = failed(&error);
+            Err(match (&error, report.journal.session()) {
+                (AgentError::Model { .. }, Some(session)) => {
+                    failure.hint(format!("`toolrack ask --session {}` goes on from here", session.prefix))
+                }
+                _ => failure,
             })
         }
-        Err(error) => Err(Failure::new(Exit::Other, "NOT_KEPT", error.to_string())),
     }
 }
 
-fn limits(args: &AskArgs) -> Limits {
+/// Who answers, with the tools that may be used.
+pub(super) fn agent(
+    model: Arc<dyn Model>,
+    host: Host,
+    policy: &PolicyArgs,
+    args: &ModelArgs,
+    system: Option<String>,
+) -> Agent {
+    let mut agent = Agent::new(model, host);
+    agent.selection = Arc::new(Selection::all().only(policy.tool.clone()));
+    agent.system = system;
+    agent.max_tokens = args.max_tokens.map(Into::into);
+    agent
+}
+
+/// `anthropic/claude-sonnet-5-5; 2 servers, 24 tools`
+pub(super) fn at_hand(agent: &Agent) -> String {
+    let tools = agent.host.catalog().tools().filter(|tool| agent.selection.has(tool)).count();
+    let status = agent.host.status();
+    let servers = status.iter().filter(|server| matches!(server.state, State::Connected { .. })).count();
+    format!("{}; {}, {}", agent.model.name(), count(servers, "server"), count(tools, "tool"))
+}
+
+pub(super) fn limits(rounds: NonZeroU32) -> Limits {
     let mut limits = Limits::default();
-    limits.rounds = args.max_rounds.get();
+    limits.rounds = rounds.get();
     limits
 }
 
@@ -98,7 +118,7 @@ fn turn(opened: Opened, prompt: Option<String>, limits: Limits) -> Result<Turn, 
 }
 
 /// Connects to the servers whose tools may be used. One that fails is told of, and nothing more.
-async fn connect(policy: &PolicyArgs, loaded: &Loaded, world: &World) -> Result<Host, Failure> {
+pub(super) async fn connect(policy: &PolicyArgs, loaded: &Loaded, world: &World) -> Result<Host, Failure> {
     let desired = super::only(loaded, &policy.server)?;
     world.guard(Arc::new(rules(policy, loaded)));
     let host = world.connect(desired).await?;
@@ -121,7 +141,15 @@ fn rules(policy: &PolicyArgs, loaded: &Loaded) -> Rules {
     }
 }
 
-fn exit_of(end: &End, unasked: &[String]) -> Result<Exit, Failure> {
+/// A turn that stopped short.
+pub(super) fn failed(error: &AgentError) -> Failure {
+    match error {
+        AgentError::Model { error, .. } => Failure::new(Exit::Model, error.code(), with_causes(&**error)),
+        error => Failure::new(Exit::Other, "NOT_KEPT", error.to_string()),
+    }
+}
+
+pub(super) fn exit_of(end: &End, unasked: &[String]) -> Result<Exit, Failure> {
     let limit = |code, what: &str, hint: &str| Err(Failure::new(Exit::TurnLimit, code, what).hint(hint));
     match end {
         End::RoundLimit => limit(
