@@ -1,7 +1,7 @@
 //! Keeps a conversation in the store, step by step.
 
 use serde_json::json;
-use toolrack_agent::{Message, NotKept, Reply, Role, Turn, turn};
+use toolrack_agent::{Message, NotKept, Reply, Role, Turn, Usage, turn};
 use toolrack_store::{NewMessage, NewSession, Session, Spent, Step, Store, StoreError, StoredMessage, Uuid};
 
 use crate::error::with_causes;
@@ -61,16 +61,7 @@ impl Journal {
 
     /// What the newest answer has cost.
     pub(crate) fn cost_of(&mut self, reply: &Reply) {
-        let usage = &reply.usage;
-        self.spent = Some(Spent {
-            input: usage.input,
-            output: usage.output,
-            cached_read: usage.cached_read,
-            cache_write: usage.cache_write,
-            reasoning: usage.reasoning,
-            // Billionths: a number that a float of dollars holds exactly enough.
-            cost: reply.cost.map(|dollars| (dollars * 1e9).round().max(0.0) as u64),
-        });
+        self.spent = Some(spent(reply.usage, reply.cost));
     }
 
     /// Writes down what is new in `turn`.
@@ -117,6 +108,19 @@ impl Journal {
     /// Its id.
     pub(crate) fn id(&self) -> Option<Uuid> {
         self.session.as_ref().map(|session| session.id)
+    }
+}
+
+/// What the store says of usage, and of a cost in US dollars.
+pub(crate) fn spent(usage: Usage, cost: Option<f64>) -> Spent {
+    Spent {
+        input: usage.input,
+        output: usage.output,
+        cached_read: usage.cached_read,
+        cache_write: usage.cache_write,
+        reasoning: usage.reasoning,
+        // Billionths: a number that a float of dollars holds exactly enough.
+        cost: cost.map(|dollars| (dollars * 1e9).round().max(0.0) as u64),
     }
 }
 

@@ -20,9 +20,8 @@ impl Stop {
     #[cfg(unix)]
     pub(crate) fn new() -> Result<Self, Failure> {
         use tokio::signal::unix::{SignalKind, signal};
-        let refused = |error: io::Error| {
-            Failure::new(Exit::Other, "INTERNAL", format!("cannot receive signals: {error}"))
-        };
+        let refused =
+            |error: io::Error| Failure::new(Exit::Other, "INTERNAL", format!("cannot receive signals: {error}"));
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).map_err(refused)?,
             terminate: signal(SignalKind::terminate()).map_err(refused)?,

@@ -50,15 +50,15 @@ pub(crate) struct PolicyArgs {
     pub(crate) server: Vec<String>,
 
     /// Only tools that match, such as fs/read_* ; may be given more than once
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "GLOB")]
     pub(crate) tool: Vec<Pattern>,
 
     /// Run tools that match without asking; may be given more than once
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "GLOB")]
     pub(crate) allow: Vec<Pattern>,
 
     /// Never run tools that match; may be given more than once
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "GLOB")]
     pub(crate) deny: Vec<Pattern>,
 
     /// Run tools that say that they change nothing without asking
@@ -79,7 +79,7 @@ Examples:
 )]
 pub(crate) struct ChatArgs {
     /// What to say first
-    #[arg(value_name = "PROMPT")]
+    #[arg(value_name = "WORDS")]
     pub(crate) prompt: Vec<String>,
 
     /// Go on with this conversation: its id, the beginning of its id, or `last`
@@ -114,7 +114,7 @@ Examples:
 )]
 pub(crate) struct AskArgs {
     /// What to ask; what comes from a pipe or file on stdin is added
-    #[arg(value_name = "PROMPT")]
+    #[arg(value_name = "WORDS")]
     pub(crate) prompt: Vec<String>,
 
     /// Go on with this conversation: its id, the beginning of its id, or `last`

@@ -127,13 +127,17 @@ mod tests {
         let (answer, mut line) = oneshot::channel();
         wanted.send(gone).unwrap();
         let mut first = Some((dropped, wanted, answer));
-        serve(&requests, || true, move || {
-            // While the line is typed, the first question goes away and the second is asked.
-            let (dropped, wanted, answer) = first.take().unwrap();
-            drop(dropped);
-            wanted.send(answer).unwrap();
-            Some("blue".to_owned())
-        });
+        serve(
+            &requests,
+            || true,
+            move || {
+                // While the line is typed, the first question goes away and the second is asked.
+                let (dropped, wanted, answer) = first.take().unwrap();
+                drop(dropped);
+                wanted.send(answer).unwrap();
+                Some("blue".to_owned())
+            },
+        );
         assert_eq!(line.try_recv().unwrap().as_deref(), Some("blue"));
     }
 

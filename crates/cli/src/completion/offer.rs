@@ -58,10 +58,12 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("NAME[=VALUE]", Offered::Variables),
     ("NAME: VALUE", Offered::Nothing),
     ("JSON", Offered::Nothing),
+    ("MODEL", Offered::Nothing),
     ("TEXT", Offered::Nothing),
     ("TIME", Offered::Nothing),
     ("TITLE", Offered::Nothing),
     ("URI", Offered::Nothing),
+    ("URL", Offered::Nothing),
     ("VARIABLE", Offered::Variables),
     ("WORDS", Offered::Nothing),
 ];

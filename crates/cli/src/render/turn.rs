@@ -11,13 +11,17 @@ use tokio::{
     sync::{mpsc, oneshot},
     task::JoinSet,
 };
-use toolrack_agent::{Agent, Delta, End, Front, NotKept, ToolCallData, Turn, TurnEvent, Usage, turn::Next};
+use toolrack_agent::{Agent, Delta, End, Front, NotKept, ToolCallData, Turn, TurnEvent, turn::Next};
 use toolrack_host::{CallError, Catalog, text};
 
 pub(crate) use brake::Brake;
 
-use super::{Look, Sign, Tone, paint};
-use crate::{error::Failure, journal::Journal, screen::Screen};
+use super::{Look, Sign, Tone, paint, sessions::SpentDocument};
+use crate::{
+    error::Failure,
+    journal::{self, Journal},
+    screen::Screen,
+};
 
 /// Characters of a call's arguments that a line shows.
 const ARGUMENTS: usize = 60;
@@ -95,9 +99,8 @@ struct Answer<'a> {
     text: &'a str,
     end: Option<&'a End>,
     rounds: u32,
-    usage: Usage,
-    cost: Option<f64>,
     tool_calls: &'a [Made],
+    spent: SpentDocument,
 }
 
 impl Live {
@@ -216,9 +219,8 @@ impl Live {
             text: text.map_or("", |message| &*message.content),
             end,
             rounds: turn.rounds(),
-            usage: turn.usage(),
-            cost: turn.cost(),
             tool_calls: &self.calls,
+            spent: journal::spent(turn.usage(), turn.cost()).into(),
         };
         match self.shown {
             Shown::ToPeople => {

@@ -4,7 +4,9 @@ use std::{io::IsTerminal, num::NonZeroU32, sync::Arc};
 
 use toolrack_agent::{Agent, AgentError, End, Limits, Message, Model, Role, Turn};
 use toolrack_config::{Loaded, Scope};
-use toolrack_host::{Host, Otherwise, Pattern, Rules, Selection, ServerName, State};
+use toolrack_host::{
+    Budget, Desired, Host, Offer, Otherwise, Pattern, Rules, Selection, ServerName, ServerStatus, State,
+};
 
 use super::{input, sessions};
 use crate::{
@@ -35,10 +37,9 @@ pub(super) async fn run(args: AskArgs, world: &World) -> Result<Exit, Failure> {
 
     let loaded = world.load().await?;
     world.forget_old_sessions(&loaded, journal.id()).await;
-    let host = connect(&args.policy, &loaded, world).await?;
-    let system = args.system.clone();
-    let agent = agent(model, host, &args.policy, &args.model, system);
-    world.screen.detail(&at_hand(&agent));
+    let tools = Tools::connect(&args.policy, &loaded, world).await?;
+    let (agent, at_hand) = tools.agent(model, &args.model, args.system.clone());
+    world.screen.detail(&at_hand);
 
     let shown = match (world.screen.json(), args.stream_json) {
         (_, true) => Shown::AsRecords,
@@ -60,29 +61,6 @@ pub(super) async fn run(args: AskArgs, world: &World) -> Result<Exit, Failure> {
             })
         }
     }
-}
-
-/// Who answers, with the tools that may be used.
-pub(super) fn agent(
-    model: Arc<dyn Model>,
-    host: Host,
-    policy: &PolicyArgs,
-    args: &ModelArgs,
-    system: Option<String>,
-) -> Agent {
-    let mut agent = Agent::new(model, host);
-    agent.selection = Arc::new(Selection::all().only(policy.tool.clone()));
-    agent.system = system;
-    agent.max_tokens = args.max_tokens.map(Into::into);
-    agent
-}
-
-/// `anthropic/claude-sonnet-5-5; 2 servers, 24 tools`
-pub(super) fn at_hand(agent: &Agent) -> String {
-    let tools = agent.host.catalog().tools().filter(|tool| agent.selection.has(tool)).count();
-    let status = agent.host.status();
-    let servers = status.iter().filter(|server| matches!(server.state, State::Connected { .. })).count();
-    format!("{}; {}, {}", agent.model.name(), count(servers, "server"), count(tools, "tool"))
 }
 
 pub(super) fn limits(rounds: NonZeroU32) -> Limits {
@@ -117,21 +95,74 @@ fn turn(opened: Opened, prompt: Option<String>, limits: Limits) -> Result<Turn, 
     }
 }
 
-/// Connects to the servers whose tools may be used. One that fails is told of, and nothing more.
-pub(super) async fn connect(policy: &PolicyArgs, loaded: &Loaded, world: &World) -> Result<Host, Failure> {
-    let desired = super::only(loaded, &policy.server)?;
-    world.guard(Arc::new(rules(policy, loaded)));
-    let host = world.connect(desired).await?;
-    for failure in super::complaints(&host, &policy.server).await {
-        world.screen.warning(&failure.message);
+/// The connected servers, and what of their tools may be used.
+pub(super) struct Tools {
+    host: Host,
+    selection: Selection,
+    /// The server through which a model finds tools that it is not shown.
+    discovery: ServerName,
+}
+
+impl Tools {
+    /// Connects to the servers whose tools may be used. One that fails is told of, and nothing more.
+    pub(super) async fn connect(policy: &PolicyArgs, loaded: &Loaded, world: &World) -> Result<Self, Failure> {
+        let mut desired = super::only(loaded, &policy.server)?;
+        let selection = Selection::all().only(policy.tool.iter().cloned());
+        let discovery = name_beside(&desired)?;
+        world.guard(Arc::new(rules(policy, loaded, &discovery)));
+        // It is there from the beginning, so that it can be used as soon as it is known how many tools there are.
+        desired.insert(discovery.clone(), world.host().discovery(&discovery, selection.clone()));
+        let host = world.connect(desired).await?;
+        for failure in super::complaints(&host, &policy.server).await {
+            world.screen.warning(&failure.message);
+        }
+        Ok(Self { host, selection, discovery })
     }
-    Ok(host)
+
+    /// `model` with these tools, and in words what it has at hand.
+    pub(super) fn agent(self, model: Arc<dyn Model>, args: &ModelArgs, system: Option<String>) -> (Agent, String) {
+        let host = self.host.clone();
+        let (selection, words) = self.offered_to(&*model);
+        let words = format!("{}; {words}", model.name());
+        let mut agent = Agent::new(model, host);
+        agent.selection = Arc::new(selection);
+        agent.system = system;
+        agent.max_tokens = args.max_tokens.map(Into::into);
+        (agent, words)
+    }
+
+    /// What `model` is shown: every tool, as long as they leave room for the conversation; and both in words.
+    fn offered_to(self, model: &dyn Model) -> (Selection, String) {
+        let every = self.selection.without_servers([self.discovery.clone()]);
+        let catalog = self.host.catalog();
+        let (tools, tokens) = catalog
+            .tools()
+            .filter(|tool| every.has(tool))
+            .fold((0, 0_usize), |(tools, tokens), tool| (tools + 1, tokens.saturating_add(tool.tokens)));
+        let context_tokens = model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
+        let budget = Budget { context_tokens, max_tools: model.wire().max_tools(), ..Budget::default() };
+        let is_connected = |server: &&ServerStatus| matches!(server.state, State::Connected { .. });
+        let servers = self.host.status().iter().filter(is_connected).count().saturating_sub(1);
+        let words = format!("{}, {}", count(servers, "server"), count(tools, "tool"));
+        match budget.offer(tools, tokens) {
+            Offer::All => (every, words),
+            Offer::Discovery => (Selection::all().of_servers([self.discovery]), format!("{words}, found by searching")),
+        }
+    }
+}
+
+/// A name that no other server has.
+fn name_beside(desired: &Desired) -> Result<ServerName, Failure> {
+    let names = std::iter::once("toolrack".to_owned()).chain((2..).map(|number| format!("toolrack-{number}")));
+    let mut free = names.filter_map(|name| ServerName::new(name).ok()).filter(|name| !desired.contains_key(name));
+    free.next().ok_or_else(|| Failure::new(Exit::Other, "INTERNAL", "every name is taken"))
 }
 
 /// What may run unasked: what was allowed by name, and what the program itself carries, which only reads.
-fn rules(policy: &PolicyArgs, loaded: &Loaded) -> Rules {
+fn rules(policy: &PolicyArgs, loaded: &Loaded, discovery: &ServerName) -> Rules {
     let own = loaded.entries.iter().filter(|entry| entry.scope == Scope::BuiltIn);
-    let own = own.filter_map(|entry| format!("{}/*", ServerName::new(&*entry.name).ok()?).parse::<Pattern>().ok());
+    let own = own.map(|entry| &*entry.name).chain([discovery.as_str()]);
+    let own = own.filter_map(|name| format!("{name}/*").parse::<Pattern>().ok());
     Rules {
         allow: policy.allow.iter().cloned().chain(own).collect(),
         deny: policy.deny.clone(),

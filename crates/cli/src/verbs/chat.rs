@@ -55,8 +55,12 @@ async fn begin(args: &ChatArgs, world: &World) -> Result<(Agent, Conversation), 
     };
     let loaded = world.load().await?;
     world.forget_old_sessions(&loaded, conversation.journal.id()).await;
-    let host = ask::connect(&args.policy, &loaded, world).await?;
-    Ok((ask::agent(model, host, &args.policy, &args.model, args.system.clone()), conversation))
+    let tools = ask::Tools::connect(&args.policy, &loaded, world).await?;
+    let (agent, at_hand) = tools.agent(model, &args.model, args.system.clone());
+    if world.screen.interactive() {
+        world.screen.note(&at_hand);
+    }
+    Ok((agent, conversation))
 }
 
 impl Conversation {
@@ -94,11 +98,8 @@ impl Chat<'_> {
     async fn talk(&mut self, mut conversation: Conversation, mut first: Option<String>) -> Result<Exit, Failure> {
         let screen = &self.world.screen;
         let input = Input::of(self.world)?;
-        if input.is_terminal() {
-            screen.note(&ask::at_hand(&self.agent));
-            if let Some(session) = conversation.journal.session() {
-                screen.note(&format!("going on with {}: {}", session.prefix, session.title.trim()));
-            }
+        if let (true, Some(session)) = (input.is_terminal(), conversation.journal.session()) {
+            screen.note(&format!("going on with {}: {}", session.prefix, session.title.trim()));
         }
         // Whether the person has just pressed Ctrl-C, so that another one leaves.
         let mut leaving = false;
@@ -152,10 +153,10 @@ impl Chat<'_> {
         let Conversation { journal, mut messages } = so_far;
         messages.push(Message::new(Role::User, prompt));
         let mut turn = Turn::new(messages, self.limits);
-        let shown = if self.world.screen.json() { Shown::AsRecords } else { Shown::ToPeople };
+        let shown = if self.world.screen.json() { Shown::AsDocument } else { Shown::ToPeople };
         let screen = Arc::clone(&self.world.screen);
         let mut live = Live::new(screen, self.agent.host.catalog(), journal, shown);
-        let ended = self.to_its_end(&mut turn, &mut live).await;
+        let ended = self.play(&mut turn, &mut live).await;
         // Without a terminal a turn stays open that its model left: another command can go on with it.
         let goes_on = self.world.screen.interactive();
         let closed = match &ended {
@@ -180,7 +181,7 @@ impl Chat<'_> {
     /// Runs `turn`; `None` when the person had enough of it.
     ///
     /// Ctrl-C ends the calls that are made just now, or the turn when none are.
-    async fn to_its_end(&mut self, turn: &mut Turn, live: &mut Live) -> Option<Result<End, AgentError>> {
+    async fn play(&mut self, turn: &mut Turn, live: &mut Live) -> Option<Result<End, AgentError>> {
         let brake = live.brake();
         let mut run = Box::pin(self.agent.run(turn, live));
         loop {

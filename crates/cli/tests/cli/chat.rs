@@ -73,13 +73,12 @@ fn without_a_terminal_the_first_turn_that_fails_ends_it() {
 }
 
 #[test]
-fn as_json_each_turn_is_records_that_end_with_done() {
+fn as_json_each_turn_is_a_document_on_a_line() {
     let rack = Rack::new();
     model(&rack, &json!([says("one"), says("two")]));
     let ran = rack.run_with_stdin(&["chat", "--json", "--model", "mock/script.json"], "a\nb\n").ends_with(0);
-    let records: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let done: Vec<_> = records.iter().filter(|record| record["type"] == "done").map(|record| &record["text"]).collect();
-    assert_eq!(done, ["one", "two"], "{ran}");
+    let turns: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(turns.iter().map(|turn| &turn["text"]).collect::<Vec<_>>(), ["one", "two"], "{ran}");
 }
 
 #[test]

@@ -63,6 +63,8 @@ fn rack() -> Rack {
     for title in ["one", "two"] {
         sessions::keep(&sessions::database(&rack), title, sessions::largest_file());
     }
+    let calls = json!([{ "name": "mcp__fake__echo", "input": { "text": "x" } }]);
+    work_file(&rack, "answers.json", &json!([{ "tool_calls": calls }, { "text": "It said x." }]).to_string());
     sessions::keep(&rack.home.work().join("theirs.db"), "theirs", sessions::largest_file());
     rack
 }
@@ -73,6 +75,8 @@ fn asked(command: &str) -> Option<Vec<&'static str>> {
         "list" | "tools" | "pending" | "trust" | "doctor" | "test" | "logs" | "config path" | "config show"
         | "prompts" | "resources" | "sessions list" | "sessions show" => vec![],
         "call" => vec!["fake/echo", "text=x"],
+        "ask" => vec!["what?", "--model", "mock/answers.json", "--allow", "*"],
+        "chat" => vec!["what?", "--model", "mock/answers.json", "--allow", "*"],
         "read" => vec!["fake", "fake://note"],
         "prompt" => vec!["fake/greet", "name=x"],
         "why" => vec!["fake/echo"],

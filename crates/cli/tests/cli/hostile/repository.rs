@@ -132,6 +132,7 @@ impl Repository {
         listener.set_nonblocking(true).unwrap();
         rack.home.write("work/.git/config", "[core]\n\tfsmonitor = false\n");
         rack.home.write("work/below/README.md", "nothing to see\n");
+        rack.home.write("work/below/answers.json", r#"[{"text": "nothing to see"}]"#);
         fs::create_dir(rack.home.root().join("marks")).unwrap();
         let repository = Self { rack, listener };
         repository.add_what_other_programs_read();
