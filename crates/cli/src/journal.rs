@@ -100,6 +100,11 @@ impl Journal {
         Ok(())
     }
 
+    /// From now on, another model answers.
+    pub(crate) fn answered_by(&mut self, model: &str) {
+        model.clone_into(&mut self.model);
+    }
+
     /// The conversation, once something of it is kept.
     pub(crate) fn session(&self) -> Option<&Session> {
         self.session.as_ref()

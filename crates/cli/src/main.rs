@@ -16,6 +16,7 @@ mod log;
 mod manual;
 mod models;
 mod render;
+mod rules;
 mod run;
 mod screen;
 mod stop;

@@ -22,6 +22,8 @@ use crate::{
 const UNBOUNDED: usize = usize::MAX;
 /// Erases from the cursor to the end of its line (ECMA-48, EL).
 const ERASE_REST: &str = "\u{1b}[K";
+/// Erases the whole screen and goes to its first line (ECMA-48, ED and CUP).
+const CLEAR_ALL: &str = "\u{1b}[2J\u{1b}[H";
 
 /// The one way to print.
 #[derive(Debug)]
@@ -229,6 +231,13 @@ impl Screen {
         if *status == Status::Shown {
             write_to_stderr(&format!("\r{ERASE_REST}"), ColorChoice::AlwaysAnsi);
             *status = Status::Clear;
+        }
+    }
+
+    /// Leaves nothing on the terminal.
+    pub(crate) fn clear_all(&self) {
+        if *self.status() != Status::Never {
+            write_to_stderr(CLEAR_ALL, ColorChoice::AlwaysAnsi);
         }
     }
 

@@ -18,6 +18,7 @@ use crate::{
         count,
         turn::{Live, Shown},
     },
+    rules::LiveRules,
     wire::World,
 };
 
@@ -96,11 +97,13 @@ fn turn(opened: Opened, prompt: Option<String>, limits: Limits) -> Result<Turn, 
 }
 
 /// The connected servers, and what of their tools may be used.
+#[derive(Clone, Debug)]
 pub(super) struct Tools {
     host: Host,
     selection: Selection,
     /// The server through which a model finds tools that it is not shown.
     discovery: ServerName,
+    rules: Arc<LiveRules>,
 }
 
 impl Tools {
@@ -109,14 +112,35 @@ impl Tools {
         let mut desired = super::only(loaded, &policy.server)?;
         let selection = Selection::all().only(policy.tool.iter().cloned());
         let discovery = name_beside(&desired)?;
-        world.guard(Arc::new(rules(policy, loaded, &discovery)));
+        let rules = Arc::new(LiveRules::new(rules(policy, loaded, &discovery)));
+        world.guard(Arc::<LiveRules>::clone(&rules));
         // It is there from the beginning, so that it can be used as soon as it is known how many tools there are.
         desired.insert(discovery.clone(), world.host().discovery(&discovery, selection.clone()));
         let host = world.connect(desired).await?;
         for failure in super::complaints(&host, &policy.server).await {
             world.screen.warning(&failure.message);
         }
-        Ok(Self { host, selection, discovery })
+        Ok(Self { host, selection, discovery, rules })
+    }
+
+    /// What may run unasked.
+    pub(super) fn rules(&self) -> &LiveRules {
+        &self.rules
+    }
+
+    /// The servers of the person, and how they are.
+    pub(super) fn servers(&self) -> Vec<ServerStatus> {
+        self.host.status().into_iter().filter(|server| server.name != self.discovery).collect()
+    }
+
+    /// Those that can be asked for resources and prompts.
+    pub(super) fn connected(&self) -> Vec<ServerName> {
+        super::connected(&self.host).into_iter().filter(|server| *server != self.discovery).collect()
+    }
+
+    /// All tools that may be used.
+    pub(super) fn every(&self) -> Selection {
+        self.selection.clone().without_servers([self.discovery.clone()])
     }
 
     /// `model` with these tools, and in words what it has at hand.
@@ -133,7 +157,7 @@ impl Tools {
 
     /// What `model` is shown: every tool, as long as they leave room for the conversation; and both in words.
     fn offered_to(self, model: &dyn Model) -> (Selection, String) {
-        let every = self.selection.without_servers([self.discovery.clone()]);
+        let every = self.every();
         let catalog = self.host.catalog();
         let (tools, tokens) = catalog
             .tools()

@@ -1,6 +1,9 @@
 //! `toolrack chat`
 
+mod commands;
+mod does;
 mod editor;
+mod offer;
 mod typed;
 
 use std::sync::Arc;
@@ -9,7 +12,7 @@ use toolrack_agent::{Agent, AgentError, End, Limits, Message, Role, Turn};
 
 use super::{ask, sessions};
 use crate::{
-    args::ChatArgs,
+    args::{ChatArgs, ModelArgs},
     error::{Exit, Failure},
     journal::{Journal, Opened},
     models,
@@ -20,6 +23,7 @@ use crate::{
     stop::Stop,
     wire::World,
 };
+use does::After;
 use typed::{Input, Typed};
 
 pub(super) async fn run(args: ChatArgs, world: &World) -> Result<Exit, Failure> {
@@ -29,9 +33,9 @@ pub(super) async fn run(args: ChatArgs, world: &World) -> Result<Exit, Failure> 
         () = interrupts.interrupted() => return Ok(Exit::Interrupted),
         begun = begin(&args, world) => begun?,
     };
-    let (agent, conversation) = begun;
+    let (tools, agent, conversation) = begun;
     let limits = ask::limits(args.max_rounds);
-    let mut chat = Chat { world, agent, limits, interrupts };
+    let mut chat = Chat { world, tools, agent, model: args.model.clone(), limits, interrupts };
     let first = args.prompt.join(" ");
     chat.talk(conversation, Some(first).filter(|first| !first.trim().is_empty())).await
 }
@@ -43,7 +47,7 @@ struct Conversation {
 }
 
 /// Chooses the model, opens the conversation and connects the servers.
-async fn begin(args: &ChatArgs, world: &World) -> Result<(Agent, Conversation), Failure> {
+async fn begin(args: &ChatArgs, world: &World) -> Result<(ask::Tools, Agent, Conversation), Failure> {
     let model = models::chosen(&args.model, &world.environment).await?;
     let conversation = match &args.resume {
         Some(typed) => {
@@ -56,11 +60,11 @@ async fn begin(args: &ChatArgs, world: &World) -> Result<(Agent, Conversation), 
     let loaded = world.load().await?;
     world.forget_old_sessions(&loaded, conversation.journal.id()).await;
     let tools = ask::Tools::connect(&args.policy, &loaded, world).await?;
-    let (agent, at_hand) = tools.agent(model, &args.model, args.system.clone());
+    let (agent, at_hand) = tools.clone().agent(model, &args.model, args.system.clone());
     if world.screen.interactive() {
         world.screen.note(&at_hand);
     }
-    Ok((agent, conversation))
+    Ok((tools, agent, conversation))
 }
 
 impl Conversation {
@@ -88,7 +92,10 @@ enum Outcome {
 /// A conversation that goes on.
 struct Chat<'a> {
     world: &'a World,
+    tools: ask::Tools,
     agent: Agent,
+    /// How the model was chosen.
+    model: ModelArgs,
     limits: Limits,
     interrupts: Stop,
 }
@@ -96,11 +103,8 @@ struct Chat<'a> {
 impl Chat<'_> {
     /// One turn after another, until the person leaves.
     async fn talk(&mut self, mut conversation: Conversation, mut first: Option<String>) -> Result<Exit, Failure> {
-        let screen = &self.world.screen;
         let input = Input::of(self.world)?;
-        if let (true, Some(session)) = (input.is_terminal(), conversation.journal.session()) {
-            screen.note(&format!("going on with {}: {}", session.prefix, session.title.trim()));
-        }
+        self.greet(&conversation);
         // Whether the person has just pressed Ctrl-C, so that another one leaves.
         let mut leaving = false;
         loop {
@@ -122,8 +126,17 @@ impl Chat<'_> {
                 }
                 Typed::End => return Ok(self.leave(&conversation, Exit::Ok)),
             };
-            let (next, outcome) = self.turn(conversation, prompt).await?;
-            conversation = next;
+            let outcome = match commands::parse(&prompt) {
+                Some(command) => match self.obey(command, &mut conversation).await {
+                    Ok(After::Leave) => return Ok(self.leave(&conversation, Exit::Ok)),
+                    obeyed => Outcome::Ended(obeyed.map(|_| Exit::Ok)),
+                },
+                None => {
+                    let (next, outcome) = self.turn(conversation, prompt).await?;
+                    conversation = next;
+                    outcome
+                }
+            };
             leaving = matches!(outcome, Outcome::Cancelled);
             match outcome {
                 Outcome::Broken(failure) => return Err(failure),
@@ -134,6 +147,33 @@ impl Chat<'_> {
                 Outcome::Cancelled => self.world.screen.aside(&paint(Tone::Waiting, "cancelled")),
                 Outcome::Ended(Ok(_)) => {}
             }
+        }
+    }
+
+    /// Does what was typed, unless the person has had enough of it.
+    async fn obey(
+        &mut self,
+        command: Result<commands::Command, Failure>,
+        now: &mut Conversation,
+    ) -> Result<After, Failure> {
+        // Its own, because what is done needs the rest of the conversation.
+        let mut interrupts = Stop::new()?;
+        let done = tokio::select! {
+            biased;
+            () = interrupts.interrupted() => None,
+            done = self.does(command?, now) => Some(done),
+        };
+        if done.is_none() {
+            // It has had its meaning.
+            self.interrupts = interrupts;
+        }
+        done.unwrap_or(Ok(After::Next))
+    }
+
+    /// Says what was said before.
+    fn greet(&self, conversation: &Conversation) {
+        if let (true, Some(session)) = (self.world.screen.interactive(), conversation.journal.session()) {
+            self.world.screen.note(&format!("going on with {}: {}", session.prefix, session.title.trim()));
         }
     }
 

@@ -148,3 +148,70 @@ fn ctrl_c_again_ends_the_turn_and_once_more_leaves() {
     let kept = kept(&rack);
     assert_eq!(kept, [("user".to_owned(), "hello".to_owned())]);
 }
+
+#[test]
+fn commands_are_for_the_program_and_not_for_the_model() {
+    let rack = Rack::with(&[("fake", fake(&[]))]);
+    model(&rack, &json!([says("hello to you"), calls("mcp__fake__write", json!({})), says("written")]));
+    let lines = [
+        "/help",
+        "/mcp",
+        "/tools",
+        "/tools write something",
+        "/resources",
+        "/prompts",
+        "/model",
+        "/system",
+        "/system Be brief.",
+        "/system",
+        "hello",
+        "/allow fake/wr*",
+        "/cost",
+        "/sessions",
+        "write",
+        "/export kept.md",
+        "/new",
+        "/quit",
+        "never said",
+    ];
+    let chat = ["chat", "--model", "mock/script.json"];
+    let ran = rack.run_with_stdin(&chat, &lines.join("\n")).ends_with(0);
+    for shown in
+        ["/export [FILE]", "connected (22 tools)", "fake/write", "fake://note", "greet", "hello to you\n", "written\n"]
+    {
+        assert!(ran.stdout.contains(shown), "{shown}: {ran}");
+    }
+    for told in ["mock/script", "nothing", "Be brief.", "`fake/wr*` runs without asking", "wrote kept.md"] {
+        assert!(ran.stderr.contains(told), "{told}: {ran}");
+    }
+    assert!(!ran.stdout.contains("mcp__toolrack"), "{ran}");
+    assert!(rack.home.read("work/kept.md").contains("hello to you"), "{ran}");
+    assert_eq!(kept(&rack).len(), 6);
+
+    model(&rack, &json!([says("to the first"), says("to the second")]));
+    let ran = rack.run_with_stdin(&chat, "one\n/resume last\ntwo\n").ends_with(0);
+    assert_eq!(ran.stdout, "to the first\nto the second\n");
+    assert_eq!(kept(&rack).len(), 4, "{ran}");
+}
+
+#[test]
+fn a_command_that_does_not_work_leaves_everything_as_it_was() {
+    let rack = person(Rack::new());
+    model(&rack, &json!([says("still here")]));
+    let mut terminal = talk(&rack, &[]);
+    for (typed, told) in [
+        ("/tolls", "did you mean /tools?"),
+        ("/model nobody/knows", "error:"),
+        ("/resume 12", "there are no sessions yet"),
+        ("/export", "nothing of this conversation is kept yet"),
+        ("/deny a/b/c/d[", "error:"),
+        ("hello", "still here"),
+    ] {
+        terminal.expect(MARK);
+        terminal.type_in(&format!("{typed}{ENTER}"));
+        terminal.expect(told);
+    }
+    terminal.expect(MARK);
+    terminal.type_in(&format!("/quit{ENTER}"));
+    assert_eq!(terminal.end().1, 0);
+}

@@ -14,13 +14,16 @@ use std::{
 };
 
 use reedline::{
-    EditCommand, Emacs, FileBackedHistory, Highlighter, KeyCode, KeyModifiers, Prompt, PromptEditMode,
-    PromptHistorySearch, Reedline, ReedlineEvent, Signal, StyledText, ValidationResult, Validator,
-    default_emacs_keybindings,
+    ColumnarMenu, EditCommand, Emacs, FileBackedHistory, Highlighter, KeyCode, KeyModifiers, MenuBuilder, Prompt,
+    PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal, StyledText, ValidationResult,
+    Validator, default_emacs_keybindings,
 };
 use tokio::sync::oneshot;
 
-use super::typed::{self, Typed};
+use super::{
+    offer::Offer,
+    typed::{self, Typed},
+};
 use crate::{
     error::{Exit, Failure, in_words},
     wire::World,
@@ -28,6 +31,9 @@ use crate::{
 
 /// Lines that are remembered from one conversation to the next.
 const REMEMBERED: usize = 1_000;
+
+/// What the menu of completions is called.
+const MENU: &str = "completions";
 
 /// Who waits for what is typed.
 type Asked = oneshot::Sender<io::Result<Typed>>;
@@ -106,7 +112,13 @@ fn serve(requests: &mpsc::Receiver<Asked>, mut editor: Reedline, marks: &Marks) 
 fn reedline(history: Option<FileBackedHistory>, is_coloured: bool) -> Reedline {
     let mut keys = default_emacs_keybindings();
     keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, ReedlineEvent::Edit(vec![EditCommand::InsertNewline]));
+    let tab = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
+    keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(tab));
+    let menu = ColumnarMenu::default().with_name(MENU);
     let mut editor = Reedline::create()
+        .with_completer(Box::new(Offer))
+        .with_menu(ReedlineMenu::EngineCompleter(Box::new(menu)))
+        .with_quick_completions(true)
         .with_edit_mode(Box::new(Emacs::new(keys)))
         .with_validator(Box::new(Backslash))
         .with_highlighter(Box::new(Plain))
