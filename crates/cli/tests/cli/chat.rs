@@ -215,3 +215,61 @@ fn a_command_that_does_not_work_leaves_everything_as_it_was() {
     terminal.type_in(&format!("/quit{ENTER}"));
     assert_eq!(terminal.end().1, 0);
 }
+
+/// What the question about a call ends with.
+const RUN_IT: &str = "[e]dit [?] ";
+
+#[test]
+fn a_call_is_asked_about_and_what_was_agreed_to_is_what_is_sent() {
+    let effects = SideEffects::new();
+    let rack = person(Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]));
+    let echo = |text: &str| calls("mcp__fake__echo", json!({ "text": text }));
+    model(&rack, &json!([echo("one"), echo("two"), says("done"), echo("three"), echo("four"), says("all done")]));
+    let mut terminal = talk(&rack, &["go"]);
+    let page = terminal.expect(RUN_IT);
+    assert!(page.contains("fake/echo") && page.contains("\"text\": \"one\""), "{page}");
+    terminal.type_in("?\n");
+    let reasons = terminal.expect(RUN_IT);
+    assert!(reasons.contains("no rule allows it") && reasons.contains("Returns the text"), "{reasons}");
+    terminal.type_in("e\n");
+    terminal.expect("as JSON");
+    terminal.type_in("{\"text\": \"uno\"}\n");
+    let page = terminal.expect(RUN_IT);
+    assert!(page.contains("\"text\": \"uno\""), "{page}");
+    terminal.type_in("y\n");
+    terminal.expect(RUN_IT);
+    terminal.type_in("n\n");
+    terminal.expect("done");
+    terminal.expect(MARK);
+    terminal.type_in(&format!("again{ENTER}"));
+    terminal.expect(RUN_IT);
+    terminal.type_in("a\n");
+    terminal.expect("all done");
+    terminal.expect(MARK);
+    terminal.type_in(CTRL_D);
+    assert_eq!(terminal.end().1, 0);
+    let results: Vec<_> = kept(&rack).into_iter().filter(|(role, _)| role == "tool").map(|(_, text)| text).collect();
+    assert_eq!(results[0], "[data from fake]\nuno");
+    assert!(results[1].contains("it was declined"), "{results:?}");
+    assert_eq!(results[2..], ["[data from fake]\nthree", "[data from fake]\nfour"]);
+    assert_eq!(effects.read().runs_of("echo"), 3);
+}
+
+#[test]
+fn a_question_that_is_interrupted_is_a_no_and_takes_nothing_that_is_typed_later() {
+    let effects = SideEffects::new();
+    let rack = person(Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]));
+    model(&rack, &json!([calls("mcp__fake__write", json!({})), says("then not"), says("hello to you")]));
+    let mut terminal = talk(&rack, &["go"]);
+    terminal.expect(RUN_IT);
+    terminal.type_in(CTRL_C);
+    terminal.expect("then not");
+    terminal.expect(MARK);
+    terminal.type_in(&format!("y{ENTER}"));
+    terminal.expect("hello to you");
+    terminal.expect(MARK);
+    terminal.type_in(CTRL_D);
+    assert_eq!(terminal.end().1, 0);
+    assert_eq!(effects.read().runs_of("write"), 0);
+    assert_eq!(kept(&rack)[4].1, "y");
+}
