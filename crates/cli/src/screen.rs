@@ -197,6 +197,13 @@ impl Screen {
         self.to_stderr(&format!("{}\n", look.fit(&self.concealed(lines))));
     }
 
+    /// Lines for the person at the terminal, as somebody else is to print them there; safe to print as they are.
+    pub(crate) fn rendered(&self, lines: &str) -> String {
+        let look = Look { width: columns_of(io::stderr()), ..self.look };
+        let lines = look.fit(&self.concealed(lines));
+        if self.is_coloured() { lines } else { anstream::adapter::strip_str(&lines).to_string() }
+    }
+
     /// A question, with the cursor left behind it until [`Self::answered`].
     pub(crate) fn prompt(&self, question: &str) {
         self.to_stderr(question);

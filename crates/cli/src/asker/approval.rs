@@ -56,6 +56,8 @@ impl Terminal {
         }
         let as_asked = question.arguments.clone();
         self.screen.say(&page(&question));
+        // Only who has seen the question can answer it.
+        self.lines.forget();
         for _ in 0..MAX_TRIES {
             let Some(answer) = self.ask(QUESTION).await else {
                 break;

@@ -44,6 +44,24 @@ impl fmt::Debug for Reader {
 }
 
 impl Lines {
+    /// Forgets what was typed before now, so that it answers nothing that is asked from now on.
+    #[cfg(unix)]
+    pub(super) fn forget(&self) {
+        use std::{io::IsTerminal as _, os::fd::AsFd as _};
+
+        use nix::sys::termios::{FlushArg, tcflush};
+
+        let stdin = io::stdin();
+        if stdin.is_terminal() {
+            // Whoever looks at the question sees what was typed before it, too.
+            let _ = tcflush(stdin.as_fd(), FlushArg::TCIFLUSH);
+        }
+    }
+
+    /// On this system, what was typed before counts.
+    #[cfg(not(unix))]
+    pub(super) fn forget(&self) {}
+
     pub(super) fn of_stdin() -> Self {
         Self::of(is_typed, read_line)
     }

@@ -3,16 +3,17 @@
 mod commands;
 mod does;
 mod editor;
+mod news;
 mod offer;
 mod typed;
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use toolrack_agent::{Agent, AgentError, End, Limits, Message, Role, Turn};
 
 use super::{ask, sessions};
 use crate::{
-    args::{ChatArgs, ModelArgs},
+    args::{ChatArgs, ModelArgs, SessionsVerb, ShowSessionArgs},
     error::{Exit, Failure},
     journal::{Journal, Opened},
     models,
@@ -20,11 +21,16 @@ use crate::{
         Tone, paint,
         turn::{Live, Shown},
     },
+    screen::Screen,
     stop::Stop,
     wire::World,
 };
 use does::After;
+use news::News;
 use typed::{Input, Typed};
+
+/// Messages that are shown of a conversation that is gone on with.
+const REPLAYED: usize = 6;
 
 pub(super) async fn run(args: ChatArgs, world: &World) -> Result<Exit, Failure> {
     let mut interrupts = Stop::new()?;
@@ -57,6 +63,7 @@ async fn begin(args: &ChatArgs, world: &World) -> Result<(ask::Tools, Agent, Con
         }
         None => Conversation { journal: Journal::new(world.store().ok().cloned(), model.name()), messages: Vec::new() },
     };
+    world.stay();
     let loaded = world.load().await?;
     world.forget_old_sessions(&loaded, conversation.journal.id()).await;
     let tools = ask::Tools::connect(&args.policy, &loaded, world).await?;
@@ -104,14 +111,15 @@ impl Chat<'_> {
     /// One turn after another, until the person leaves.
     async fn talk(&mut self, mut conversation: Conversation, mut first: Option<String>) -> Result<Exit, Failure> {
         let input = Input::of(self.world)?;
-        self.greet(&conversation);
+        let mut news = News::of(&self.agent.host, self.world.screen.look());
+        self.greet(&conversation).await?;
         // Whether the person has just pressed Ctrl-C, so that another one leaves.
         let mut leaving = false;
         loop {
             let typed = match first.take() {
                 Some(first) => Typed::Text(first),
                 None => tokio::select! {
-                    typed = input.next() => typed?,
+                    typed = typed(&input, &mut news, &self.world.screen) => typed?,
                     () = self.interrupts.interrupted() => return Ok(self.leave(&conversation, Exit::Interrupted)),
                 },
             };
@@ -170,11 +178,16 @@ impl Chat<'_> {
         done.unwrap_or(Ok(After::Next))
     }
 
-    /// Says what was said before.
-    fn greet(&self, conversation: &Conversation) {
-        if let (true, Some(session)) = (self.world.screen.interactive(), conversation.journal.session()) {
-            self.world.screen.note(&format!("going on with {}: {}", session.prefix, session.title.trim()));
+    /// Shows the end of what was said before.
+    async fn greet(&self, conversation: &Conversation) -> Result<(), Failure> {
+        let Some(session) = conversation.journal.session() else {
+            return Ok(());
+        };
+        if self.world.screen.interactive() && !self.world.screen.json() {
+            let show = ShowSessionArgs { session: session.id.to_string(), limit: Some(REPLAYED), full: false };
+            sessions::run(SessionsVerb::Show(show), self.world).await?;
         }
+        Ok(())
     }
 
     /// Says how to come back.
@@ -234,6 +247,17 @@ impl Chat<'_> {
                 }
                 ended = &mut run => return Some(ended),
             }
+        }
+    }
+}
+
+/// What is said next; what happens to the servers meanwhile is shown.
+async fn typed(input: &Input, news: &mut News, screen: &Screen) -> Result<Typed, Failure> {
+    let mut next = pin!(input.next());
+    loop {
+        tokio::select! {
+            typed = &mut next => return typed,
+            line = news.next() => input.above(&line, screen),
         }
     }
 }

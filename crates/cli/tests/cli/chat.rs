@@ -105,7 +105,9 @@ fn a_person_talks_and_leaves_and_what_was_typed_is_remembered() {
 
     model(&rack, &json!([says("still here")]));
     let mut terminal = talk(&rack, &["--resume", "last", "and", "now"]);
-    terminal.expect("going on with");
+    let before = terminal.expect("[ASSISTANT]");
+    assert!(before.contains("[USER]") && before.contains("Ada"), "{before}");
+    terminal.expect("another");
     terminal.expect("still here");
     terminal.expect(MARK);
     terminal.type_in(CTRL_C);
@@ -272,4 +274,42 @@ fn a_question_that_is_interrupted_is_a_no_and_takes_nothing_that_is_typed_later(
     assert_eq!(terminal.end().1, 0);
     assert_eq!(effects.read().runs_of("write"), 0);
     assert_eq!(kept(&rack)[4].1, "y");
+}
+
+#[test]
+fn what_happens_to_a_server_is_told_above_what_is_typed() {
+    let rack = person(Rack::with(&[("fake", fake(&["--fault", "half-line-then-crash"]))]));
+    model(&rack, &json!([calls("mcp__fake__echo", json!({ "text": "x" })), says("it broke"), says("hello to you")]));
+    let mut terminal = talk(&rack, &["--allow", "fake/*", "go"]);
+    terminal.expect("it broke");
+    terminal.expect(MARK);
+    terminal.type_in("hel");
+    terminal.expect("`fake` is connected (");
+    terminal.type_in(&format!("lo{ENTER}"));
+    terminal.expect("hello to you");
+    terminal.expect(MARK);
+    terminal.type_in(CTRL_D);
+    assert_eq!(terminal.end().1, 0);
+    assert_eq!(kept(&rack)[4].1, "hello");
+}
+
+#[test]
+fn a_terminal_that_can_do_more_gets_colours_and_one_that_wants_none_does_not() {
+    for (variable, coloured) in [("UNUSED", true), ("NO_COLOR", false)] {
+        let rack = Rack::new().env("TERM", "xterm-256color").env("LANG", "C.UTF-8").env(variable, "1");
+        model(&rack, &json!([says("hello to you")]));
+        let mut terminal = talk(&rack, &[]);
+        // Where the cursor is: a terminal answers that by itself.
+        terminal.expect("\u{1b}[6n");
+        terminal.type_in("\u{1b}[1;1R");
+        let drawn = terminal.expect(MARK);
+        assert_eq!(drawn.contains("\u{1b}[96m"), coloured, "{drawn:?}");
+        terminal.type_in(&format!("hello{ENTER}"));
+        terminal.expect("hello to you");
+        terminal.expect("\u{1b}[6n");
+        terminal.type_in("\u{1b}[1;1R");
+        terminal.expect(MARK);
+        terminal.type_in(CTRL_D);
+        assert_eq!(terminal.end().1, 0);
+    }
 }

@@ -125,7 +125,7 @@ impl Chat<'_> {
         let session = sessions::named(typed, self.world).await?;
         let opened = Journal::open(self.world.store()?, session, self.agent.model.name()).await;
         let conversation = Conversation::gone_on_with(opened.map_err(|error| sessions::failed(&error))?);
-        self.greet(&conversation);
+        self.greet(&conversation).await?;
         Ok(conversation)
     }
 

@@ -8,15 +8,15 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
-        mpsc,
+        mpsc::{self, SyncSender},
     },
     thread::{self, JoinHandle},
 };
 
 use reedline::{
-    ColumnarMenu, EditCommand, Emacs, FileBackedHistory, Highlighter, KeyCode, KeyModifiers, MenuBuilder, Prompt,
-    PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal, StyledText, ValidationResult,
-    Validator, default_emacs_keybindings,
+    ColumnarMenu, EditCommand, Emacs, ExternalPrinter, FileBackedHistory, Highlighter, KeyCode, KeyModifiers,
+    MenuBuilder, Prompt, PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal,
+    StyledText, ValidationResult, Validator, default_emacs_keybindings,
 };
 use tokio::sync::oneshot;
 
@@ -32,6 +32,9 @@ use crate::{
 /// Lines that are remembered from one conversation to the next.
 const REMEMBERED: usize = 1_000;
 
+/// Lines that wait to be shown above what is edited.
+const NEWS: usize = 64;
+
 /// What the menu of completions is called.
 const MENU: &str = "completions";
 
@@ -45,6 +48,7 @@ pub(super) struct Editor {
     wanted: Option<mpsc::Sender<Asked>>,
     thread: Option<JoinHandle<()>>,
     leave: Arc<AtomicBool>,
+    above: SyncSender<String>,
 }
 
 impl Editor {
@@ -59,13 +63,21 @@ impl Editor {
             world.screen.warning(&format!("what is typed is not remembered: {file}: {}", in_words(&error)));
         });
         let (is_coloured, unicode) = (world.screen.is_coloured(), world.screen.look().unicode);
+        let printer = ExternalPrinter::new(NEWS);
+        let above = printer.sender();
         let (wanted, requests) = mpsc::channel();
         let signal = Arc::clone(&leave);
         let thread = thread::Builder::new().name("editor".to_owned()).spawn(move || {
-            let editor = reedline(history.ok(), is_coloured).with_break_signal(signal);
+            let editor = reedline(history.ok(), is_coloured).with_break_signal(signal).with_external_printer(printer);
             serve(&requests, editor, &Marks { unicode });
         });
-        Ok(Self { wanted: Some(wanted), thread: Some(thread.map_err(refused)?), leave })
+        Ok(Self { wanted: Some(wanted), thread: Some(thread.map_err(refused)?), leave, above })
+    }
+
+    /// Shows a line above what is edited, a moment later.
+    pub(super) fn above(&self, line: String) {
+        // Where so much happens at once that nobody could read it, the rest is not shown.
+        let _ = self.above.try_send(line);
     }
 
     /// # Errors

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::editor::Editor;
-use crate::{asker::Terminal, error::Failure, wire::World};
+use crate::{asker::Terminal, error::Failure, screen::Screen, wire::World};
 
 /// At the end of a line, this goes on in the next.
 const GOES_ON: char = '\\';
@@ -41,6 +41,14 @@ impl Input {
 
     pub(super) fn is_terminal(&self) -> bool {
         matches!(self, Self::Editor(..))
+    }
+
+    /// Shows a line, which is safe to print, without disturbing who types.
+    pub(super) fn above(&self, line: &str, screen: &Screen) {
+        match self {
+            Self::Editor(editor, _) => editor.above(screen.rendered(line)),
+            Self::Lines(_) => screen.aside(line),
+        }
     }
 
     /// Waits for what is said next. Meanwhile nobody else reads from the terminal.
