@@ -18,6 +18,9 @@ use crate::{
 /// The client that does not speak 2026-07-28.
 const KNOWS_ONLY_LEGACY: &str = "typescript-1";
 
+/// The clients of this crate.
+const IN_RUST: [&str; 3] = ["limit", "toolrack", "rmcp"];
+
 /// Stands for the command of the server as one word.
 const COMMAND: &str = "SERVER";
 
@@ -148,6 +151,8 @@ impl Client {
         let stdio: Vec<String> =
             [command.as_str(), "stdio"].iter().chain(plan.server).map(|word| (*word).to_owned()).collect();
         match (&self.how, plan.work) {
+            // Others leave it to those who use them.
+            (How::Program(_), Work::Library(Row::Block)) if !IN_RUST.contains(&self.name) => None,
             (How::Program(program), Work::Library(row)) => {
                 let mut words = program.clone();
                 words.extend([row.word().to_owned(), self.count(row, plan.count).to_string()]);

@@ -26,6 +26,8 @@ pub enum Row {
     Events,
     /// Many servers at once.
     Servers,
+    /// What a model is told of the tools with every request, while they stay as they are.
+    Block,
 }
 
 impl Row {
@@ -36,6 +38,7 @@ impl Row {
         Self::HttpOne,
         Self::Http64,
         Self::Servers,
+        Self::Block,
         Self::List,
         Self::Big,
         Self::Events,
@@ -53,6 +56,7 @@ impl Row {
             Self::Big => "big",
             Self::Events => "events",
             Self::Servers => "servers",
+            Self::Block => "block",
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures::{StreamExt, TryStreamExt, stream};
@@ -24,6 +24,26 @@ pub async fn calls(job: &Job, one: impl AsyncFn(usize) -> Result<Duration, Troub
     let figures = watch.stop(job.count);
     let p50_us = (job.row.in_flight() == 1).then(|| median_us(&mut samples));
     Ok(Figures { p50_us, ms: None, ..figures })
+}
+
+/// Turns that are timed together, since one of them is over before a clock has moved.
+const TOGETHER: usize = 100;
+
+/// The time of a turn, which `one` takes and which gives something that nobody needs.
+#[must_use]
+pub fn turns<T>(count: usize, mut one: impl FnMut() -> T) -> Figures {
+    let watch = Watch::start();
+    let mut samples: Vec<Duration> = (0..count / TOGETHER)
+        .map(|_| {
+            let began = Instant::now();
+            for _ in 0..TOGETHER {
+                std::hint::black_box(one());
+            }
+            began.elapsed()
+        })
+        .collect();
+    let figures = watch.stop(count);
+    Figures { p50_us: Some(median_us(&mut samples) / TOGETHER as f64), per_second: None, ms: None, ..figures }
 }
 
 /// Counts the steps of a call that reports its progress, which are whole numbers from 1.

@@ -70,6 +70,7 @@ pub(crate) fn plans() -> Vec<Plan> {
         modern("http-one-modern", Row::HttpOne, "HTTP of 2026-07-28, one after another, p50", 4_000, P50),
         modern("http-64-modern", Row::Http64, "HTTP of 2026-07-28, 64 in flight", 16_000, RATE),
         library(Row::Servers, "100 stdio servers, 300 ms start each", 100, &["--start-delay-ms", "300"], MS),
+        library(Row::Block, "tools for the model, 100 of them, each turn", 10_000, &["--tools", "97"], P50),
         library(Row::List, "list 10,000 tools, one page", 10_000, &["--tools", "10000"], MS),
         library(Row::Big, "8 MiB text result, stdio", 8 * 1024 * 1024, &[], MS),
         library(Row::Events, "10,000 SSE progress events", 10_000, &[], RATE),

@@ -9,6 +9,6 @@ pub(crate) fn run(report: &mut Report, arguments: &[String]) {
 }
 
 fn measure(arguments: &[String]) -> Step {
-    show(&mut cargo(["build", "--profile", "steady", "--locked", "-p", "toolrack-bench"]))?;
+    show(&mut cargo(["build", "--profile", "steady", "--locked", "-p", "toolrack-bench", "-p", "toolrack"]))?;
     show(program(root().join("target/steady/bench-growth")).args(arguments))
 }

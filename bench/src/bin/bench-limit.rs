@@ -48,6 +48,7 @@ fn main() -> Result<(), Trouble> {
         Row::List => list(&job)?,
         Row::Big => big(&job)?,
         Row::Servers => servers(&job)?,
+        Row::Block => block(&job)?,
         Row::HttpOne | Row::Http64 | Row::Events => {
             tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(http(&job))?
         }
@@ -153,6 +154,16 @@ fn big(job: &Job) -> Result<Figures, Trouble> {
     let figures = watch.stop(1);
     pipes.close()?;
     Ok(Figures { per_second: None, cpu_us: None, ..figures })
+}
+
+/// A copy of bytes that are there.
+fn block(job: &Job) -> Result<Figures, Trouble> {
+    let mut pipes = Pipes::open(job)?;
+    pipes.send(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#)?;
+    pipes.receive()?;
+    let kept = std::mem::take(&mut pipes.line);
+    pipes.close()?;
+    Ok(measure::turns(job.count, || kept.clone()))
 }
 
 fn servers(job: &Job) -> Result<Figures, Trouble> {

@@ -8,7 +8,7 @@ use std::{
 use futures::future;
 use rmcp::{
     ClientHandler, ClientLifecycleMode, ClientServiceExt, RoleClient,
-    model::{CallToolRequestParams, CallToolResult, ContentBlock, ProgressNotificationParam, ProtocolVersion},
+    model::{CallToolRequestParams, CallToolResult, ContentBlock, ProgressNotificationParam, ProtocolVersion, Tool},
     service::{NotificationContext, RunningService},
     transport::{StreamableHttpClientTransport, TokioChildProcess},
 };
@@ -46,6 +46,7 @@ async fn measure() -> Result<Figures, Trouble> {
         Row::Big => big(&job).await,
         Row::Events => events(&job).await,
         Row::Servers => servers(&job).await,
+        Row::Block => block(&job).await,
     }
 }
 
@@ -137,4 +138,16 @@ async fn servers(job: &Job) -> Result<Figures, Trouble> {
     let figures = watch.stop(1);
     future::join_all(clients.into_iter().map(RunningService::cancel)).await;
     Ok(Figures { per_second: None, cpu_us: None, ..figures })
+}
+
+/// Written anew for each request, from the tools as they were listed.
+async fn block(job: &Job) -> Result<Figures, Trouble> {
+    let client = connect(job, Counter::default()).await?;
+    let tools = client.list_all_tools().await?;
+    client.cancel().await?;
+    let definition =
+        |tool: &Tool| json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema });
+    let written = || serde_json::to_vec(&tools.iter().map(definition).collect::<Vec<_>>());
+    written()?;
+    Ok(measure::turns(job.count, written))
 }

@@ -12,7 +12,7 @@ use toolrack_bench::{
     connected::{arguments, echo, hosting},
     measure::{self, Steps},
 };
-use toolrack_host::{Call, ServerSpec, mcp::Progress};
+use toolrack_host::{BlockKind, Call, ServerSpec, Wire, mcp::Progress};
 
 fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -34,6 +34,7 @@ async fn measure() -> Result<Figures, Trouble> {
         Row::Big => big(&job).await,
         Row::Events => events(&job).await,
         Row::Servers => servers(&job).await,
+        Row::Block => block(&job).await,
     }
 }
 
@@ -105,4 +106,13 @@ async fn servers(job: &Job) -> Result<Figures, Trouble> {
     let figures = watch.stop(1);
     host.shutdown().await;
     Ok(Figures { per_second: None, cpu_us: None, ..figures })
+}
+
+async fn block(job: &Job) -> Result<Figures, Trouble> {
+    let host = hosting(spec(job)?, 1).await?;
+    let kind = BlockKind::new(Wire::Anthropic);
+    let count = host.catalog().block(&kind).len();
+    let figures = measure::turns(job.count, || host.catalog().block(&kind).bytes());
+    host.shutdown().await;
+    if count < 100 { Err(format!("{count} tools came").into()) } else { Ok(figures) }
 }

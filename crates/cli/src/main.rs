@@ -12,6 +12,7 @@ mod completion;
 mod error;
 mod journal;
 mod keep;
+mod kept;
 mod log;
 mod manual;
 mod models;

@@ -326,8 +326,13 @@ impl World {
         host
     }
 
+    /// Where results go that are too long.
+    pub(crate) fn artifacts(&self) -> ArtifactFolder {
+        ArtifactFolder::new(self.places.data().join("artifacts"), ArtifactBounds::default())
+    }
+
     fn new_host(&self) -> Host {
-        let artifacts = ArtifactFolder::new(self.places.data().join("artifacts"), ArtifactBounds::default());
+        let artifacts = self.artifacts();
         let mut builder = Host::builder()
             .client("toolrack", env!("CARGO_PKG_VERSION"))
             .supervisor(supervisor())

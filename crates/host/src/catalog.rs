@@ -36,9 +36,9 @@ pub struct Catalog {
     version: u64,
     cap: NameCap,
     /// By model-visible name, in order: the tool array of a model request stays byte for byte the same.
-    tools: BTreeMap<String, CatalogTool>,
-    /// (server, tool) to model-visible name.
-    by_pair: BTreeMap<(ServerName, String), String>,
+    tools: Vec<CatalogTool>,
+    /// Where in `tools` each is, by server and tool: four bytes each, for there may be very many.
+    by_pair: Vec<u32>,
     blocks: block::Blocks,
     /// The tools as their servers list them, by the servers' names: what is searched.
     shelves: Vec<Shelf>,
@@ -110,13 +110,21 @@ impl Catalog {
                 let Some(name) = names.get(&(server.as_str(), tool)) else {
                     continue;
                 };
-                catalog.by_pair.insert((server.clone(), tool.to_owned()), name.clone());
-                let entry =
-                    CatalogTool { name: name.clone(), server: server.clone(), tokens: *tokens, listed: listed.clone() };
-                catalog.tools.insert(name.clone(), entry);
+                let (name, server, listed) = (name.clone(), server.clone(), listed.clone());
+                catalog.tools.push(CatalogTool { name, server, tokens: *tokens, listed });
             }
         }
+        catalog.tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        catalog.tools.dedup_by(|one, other| one.name == other.name);
+        catalog.tools.shrink_to_fit();
+        let mut by_pair: Vec<u32> = (0..).take(catalog.tools.len()).collect();
+        by_pair.sort_unstable_by(|one, other| catalog.at(*one).map(pair).cmp(&catalog.at(*other).map(pair)));
+        catalog.by_pair = by_pair;
         catalog
+    }
+
+    fn at(&self, place: u32) -> Option<&CatalogTool> {
+        self.tools.get(usize::try_from(place).ok()?)
     }
 
     /// Grows with each change.
@@ -127,13 +135,14 @@ impl Catalog {
 
     /// All tools, ordered by model-visible name.
     pub fn tools(&self) -> impl ExactSizeIterator<Item = &CatalogTool> {
-        self.tools.values()
+        self.tools.iter()
     }
 
     /// The tool of this model-visible name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&CatalogTool> {
-        self.tools.get(name)
+        let place = self.tools.binary_search_by(|tool| tool.name.as_str().cmp(name)).ok()?;
+        self.tools.get(place)
     }
 
     /// Tool definitions as a provider takes them, ordered by name. Made when a kind is first asked for (a few microseconds
@@ -143,7 +152,7 @@ impl Catalog {
     /// has changed the bytes are the same.
     #[must_use]
     pub fn block(&self, kind: &BlockKind) -> Arc<ToolBlock> {
-        self.blocks.get(kind, || ToolBlock::of(self.tools.values(), kind))
+        self.blocks.get(kind, || ToolBlock::of(self.tools.iter(), kind))
     }
 
     /// The tool that people call so: `server/tool`, `server.tool` or a model-visible name.
@@ -179,14 +188,16 @@ impl Catalog {
         {
             return Some(tool);
         }
-        if let Some(tool) = self.tools.get(selector) {
+        if let Some(tool) = self.get(selector) {
             return Some(tool);
         }
         selector.match_indices('.').find_map(|(at, _)| pair(at))
     }
 
     fn of_pair(&self, server: &ServerName, tool: &str) -> Option<&CatalogTool> {
-        self.tools.get(self.by_pair.get(&(server.clone(), tool.to_owned()))?)
+        let wanted = (server.as_str(), tool);
+        let place = self.by_pair.binary_search_by(|place| self.at(*place).map(pair).cmp(&Some(wanted))).ok()?;
+        self.at(*self.by_pair.get(place)?)
     }
 
     /// The only tool that models see as `name` under any of the [usual styles](NameStyle::PRESETS), whatever the style
@@ -198,9 +209,9 @@ impl Catalog {
     pub fn by_usual_name(&self, name: &str) -> Option<&CatalogTool> {
         let mut found: Option<&CatalogTool> = None;
         for style in &NameStyle::PRESETS {
-            let pairs = self.tools.values().map(|tool| (tool.server.as_str(), tool.listed.tool.name.as_str()));
+            let pairs = self.tools.iter().map(|tool| (tool.server.as_str(), tool.listed.tool.name.as_str()));
             let names = names::assign(style, self.cap, pairs);
-            let of_style = self.tools.values().find(|tool| {
+            let of_style = self.tools.iter().find(|tool| {
                 let pair = (tool.server.as_str(), tool.listed.tool.name.as_str());
                 names.get(&pair).is_some_and(|usual| usual == name)
             });
@@ -217,7 +228,7 @@ impl Catalog {
         let wanted = selector.replace('.', "/").to_lowercase();
         let mut ranked: Vec<_> = self
             .tools
-            .values()
+            .iter()
             .filter_map(|tool| {
                 let selector = tool.selector();
                 let likeness = strsim::jaro_winkler(&wanted, &selector.to_lowercase())
@@ -229,6 +240,11 @@ impl Catalog {
         let safe = |(_, selector): (f64, String)| text::for_line(&selector).into_owned();
         ranked.into_iter().take(SUGGESTIONS).map(safe).collect()
     }
+}
+
+/// What a tool is, whatever a model calls it.
+fn pair(tool: &CatalogTool) -> (&str, &str) {
+    (tool.server.as_str(), tool.listed.tool.name.as_str())
 }
 
 struct Suggest<'a>(&'a [String]);

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{DirBuilder, File, OpenOptions},
-    io::{self, Write},
+    io::{self, Read, Seek, Write},
     path::{Path, PathBuf},
 };
 
@@ -65,6 +65,40 @@ impl Default for ArtifactBounds {
     }
 }
 
+/// A piece of a text that was kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The text.
+    pub text: String,
+    /// Where it begins, in bytes.
+    pub from: u64,
+    /// Where it ends, in bytes: where the next piece begins.
+    pub to: u64,
+    /// How long the whole is, in bytes.
+    pub total: u64,
+}
+
+/// Why a kept result cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The handle is none, or what it led to was removed because there were too many.
+    #[error("nothing is kept under this handle (any more)")]
+    Unknown,
+    /// It is a picture, a sound or the like.
+    #[error("it is no text ({bytes} bytes)")]
+    NoText {
+        /// How many.
+        bytes: u64,
+    },
+    /// The system refuses.
+    #[error("it cannot be read: {why}")]
+    Unreadable {
+        /// Why.
+        why: String,
+    },
+}
+
 /// A folder of results, each a file whose name says when, by which server and tool, and of which type. The oldest go
 /// when there are too many. Files that somebody else put there are left alone.
 #[derive(Clone, Debug)]
@@ -77,6 +111,43 @@ impl ArtifactFolder {
     /// Keeps files in `folder`, which is made when the first one comes.
     pub fn new(folder: impl Into<PathBuf>, bounds: ArtifactBounds) -> Self {
         Self { folder: folder.into(), bounds }
+    }
+
+    /// A piece of a text that was kept: at most `most` bytes from the byte `from` on, both moved to where characters end.
+    /// Dropping the future lets the file be read all the same.
+    ///
+    /// # Errors
+    /// [`ReadError`], when `handle` is none of this folder, or what it leads to is no text.
+    pub async fn read(&self, handle: &str, from: u64, most: usize) -> Result<Piece, ReadError> {
+        let (folder, handle) = (self.clone(), PathBuf::from(handle));
+        let read = tokio::task::spawn_blocking(move || folder.piece(&handle, from, most)).await;
+        read.map_err(|_| ReadError::Unreadable { why: "the program is shutting down".to_owned() })?
+    }
+
+    fn piece(&self, handle: &Path, from: u64, most: usize) -> Result<Piece, ReadError> {
+        // Only what this folder has given out: neither a way out of it, nor a link that somebody put into it.
+        let is_ours = handle.parent() == Some(&*self.folder) && handle.file_name().is_some_and(is_ours);
+        let metadata = std::fs::symlink_metadata(handle).ok().filter(|metadata| is_ours && metadata.is_file());
+        let total = metadata.ok_or(ReadError::Unknown)?.len();
+        let unreadable = |error: io::Error| ReadError::Unreadable { why: error.kind().to_string() };
+        let mut file = File::open(handle).map_err(unreadable)?;
+        // Three bytes more on both sides: a character is cut at most that far from its beginning.
+        let start = from.min(total).saturating_sub(3);
+        file.seek(io::SeekFrom::Start(start)).map_err(unreadable)?;
+        let mut bytes = Vec::new();
+        file.take(most as u64 + 6).read_to_end(&mut bytes).map_err(unreadable)?;
+        let is_boundary = |at: usize| bytes.get(at).is_none_or(|byte| (*byte as i8) >= -0x40);
+        let mut begin = usize::try_from(from.min(total) - start).unwrap_or_default();
+        while !is_boundary(begin) {
+            begin += 1;
+        }
+        let mut end = (begin + most).min(bytes.len());
+        while end > begin && !is_boundary(end) {
+            end -= 1;
+        }
+        let text = std::str::from_utf8(&bytes[begin..end]).map_err(|_| ReadError::NoText { bytes: total })?;
+        let at = |place: usize| start + place as u64;
+        Ok(Piece { text: text.to_owned(), from: at(begin), to: at(end), total })
     }
 
     fn write(&self, name: &Name, bytes: &[u8]) -> Result<PathBuf, KeepError> {

@@ -56,7 +56,7 @@ use std::{path::PathBuf, time::Duration};
 use sqlx::{Sqlite, SqlitePool, Transaction};
 
 pub use approvals::Approval;
-pub use artifacts::{ArtifactBounds, ArtifactFolder};
+pub use artifacts::{ArtifactBounds, ArtifactFolder, Piece, ReadError};
 pub use error::StoreError;
 pub use log::{LogLine, LogQuery};
 pub use sessions::{

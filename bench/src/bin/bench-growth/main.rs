@@ -15,7 +15,6 @@ use std::{alloc::System, env, process::ExitCode, time::Duration};
 use grow::Kind;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use toolrack_bench::Trouble;
-use toolrack_host::supervisor;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -25,9 +24,6 @@ const SERVERS: usize = 1_000;
 const TOOLS: usize = 100_000;
 
 fn main() -> ExitCode {
-    if let Some(code) = supervisor::run_if_asked() {
-        return code;
-    }
     match run() {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

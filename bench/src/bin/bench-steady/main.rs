@@ -27,6 +27,7 @@ const FIGURES: &[(&str, &str)] = &[
     ("http-allocated", "bytes a call"),
     ("http-connects", "connections for 1,000 calls, one after another"),
     ("http-connects-64", "connections for 1,000 calls, 64 in flight"),
+    ("block-allocations", "allocations of telling a model of 100 tools again"),
     ("kept-tool", "bytes a tool, while its server is connected"),
     ("kept-stdio-server", "bytes a server without tools"),
     ("kept-http-server", "bytes a server without tools"),

@@ -203,6 +203,13 @@ impl Online {
         let url = self.speak.url(&self.base, streamed);
         Attempts::new(self.transport.clone(), url, self.speak.body(request, streamed), failure::judge)
     }
+
+    /// Tools that are written for another wire would be refused, in words that help nobody.
+    fn misfit(&self, request: &Request<'_>) -> Option<ModelErrorKind> {
+        let tools = request.tools.filter(|tools| !tools.is_empty() && tools.wire() != self.settings.wire)?;
+        let why = format!("the tools are written for {}, but this model speaks {}", tools.wire(), self.settings.wire);
+        Some(ModelErrorKind::Settings { why })
+    }
 }
 
 impl Model for Online {
@@ -219,10 +226,12 @@ impl Model for Online {
     }
 
     fn complete(&self, request: Request<'_>) -> BoxFuture<'static, Result<Reply, ModelError>> {
+        let misfit = self.misfit(&request);
         let mut hearing = Hearing::new(self, &request);
         let mut attempts = self.attempts(&request, false);
         async move {
             let reply = async {
+                misfit.map_or(Ok(()), Err)?;
                 let response = attempts.answer().await?;
                 hearing.hear_whole(Body::new(response, &attempts)).await?;
                 hearing.finish()
@@ -236,7 +245,7 @@ impl Model for Online {
         let run = Run {
             hearing: Hearing::new(self, &request),
             attempts: self.attempts(&request, true),
-            stage: Stage::Sending,
+            stage: self.misfit(&request).map_or(Stage::Sending, |misfit| Stage::Failed(Some(misfit.into()))),
         };
         stream::unfold(Some(run), |run| async move {
             let mut run = run?;

@@ -260,6 +260,21 @@ async fn calls_without_ids_indices_or_an_honest_reason_are_understood() {
 }
 
 #[tokio::test]
+async fn without_an_index_the_id_tells_which_call_goes_on() {
+    let events = [
+        r#"{"choices":[{"delta":{"tool_calls":[{"id":"x","function":{"name":"a","arguments":"{\"n\":"}}]}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"1"}}]}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"id":"y","function":{"name":"b","arguments":"{}"}}]}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"id":"x","function":{"arguments":"}"}}]},"finish_reason":"tool_calls"}]}"#,
+    ];
+    let told = heard("custom", WIRE, &events, None).await;
+    let told: Vec<_> = told.lines().take_while(|line| !line.starts_with("ToolCalls")).collect();
+    let expected =
+        ["call 0 x a", r#"arguments 0 {"n":"#, "arguments 0 1", "call 1 y b", "arguments 1 {}", "arguments 0 }"];
+    assert_eq!(told, expected);
+}
+
+#[tokio::test]
 async fn two_calls_with_one_id_get_two() {
     let events = [
         r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"same","function":{"name":"a","arguments":"{}"}},{"index":1,"id":"same","function":{"name":"b","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#,

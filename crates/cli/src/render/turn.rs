@@ -178,14 +178,8 @@ impl Live {
         }
     }
 
-    fn call_ends(
-        &mut self,
-        call: &ToolCallData,
-        error: Option<&CallError>,
-        said: &str,
-        is_error: bool,
-        took: Duration,
-    ) {
+    fn call_ends(&mut self, ended: &Ended<'_>) {
+        let Ended { call, error, said, is_error, took } = *ended;
         let tool = self.tool(call);
         if let Some(CallError::Denied { unasked: true, .. }) = error
             && !self.unasked.contains(&tool)
@@ -198,7 +192,7 @@ impl Live {
             "duration_ms": duration_ms,
         }));
         if self.shown == Shown::ToPeople {
-            self.put(Out::Line(line(self.screen.look(), &tool, call, said, is_error, took)));
+            self.put(Out::Line(ended.line(self.screen.look(), &tool)));
         }
         self.calls.push(Made { id: call.id.clone(), tool, arguments: call.input.clone(), is_error, duration_ms });
     }
@@ -235,9 +229,8 @@ impl Live {
             }
         }
         drop(self.out);
-        match self.printing.join_next().await {
-            Some(Ok(printed)) => printed?,
-            Some(Err(_)) | None => {}
+        if let Some(Ok(printed)) = self.printing.join_next().await {
+            printed?;
         }
         if self.shown == Shown::ToPeople && end == Some(&End::Cut) {
             self.screen.warning("the answer is cut: it reached the most tokens that the model may say (--max-tokens)");
@@ -265,7 +258,8 @@ impl Front for Live {
                 }
             }
             TurnEvent::CallEnds { call, outcome, text, is_error, took } => {
-                self.call_ends(call, outcome.and_then(Result::err), text, is_error, took);
+                let error = outcome.and_then(Result::err);
+                self.call_ends(&Ended { call, error, said: text, is_error, took });
             }
             _ => {}
         }
@@ -321,18 +315,31 @@ async fn print(screen: Arc<Screen>, mut out: mpsc::UnboundedReceiver<Out>) -> Re
     Ok(())
 }
 
-/// `✔ fs/list_directory path=.  12 ms`, or why not.
-fn line(look: Look, tool: &str, call: &ToolCallData, said: &str, is_error: bool, took: Duration) -> String {
-    let sign = look.sign(if is_error { Sign::Bad } else { Sign::Good });
-    let sign = paint(if is_error { Tone::Bad } else { Tone::Good }, sign);
-    let mut line = format!("{sign} {} {}", text::for_line(tool), arguments(&call.input));
-    if is_error {
-        let why = said.lines().find(|line| !line.starts_with("[data from ")).unwrap_or_default();
-        line.push_str(&format!("{} {}", look.dash(), text::for_line(&text::clip(why, 200))));
-    } else {
-        line.push_str(&paint(Tone::Faint, &format!(" {} ms", took.as_millis())));
+/// How a call ended.
+struct Ended<'a> {
+    call: &'a ToolCallData,
+    /// Why it has no result.
+    error: Option<&'a CallError>,
+    /// As the model is told.
+    said: &'a str,
+    is_error: bool,
+    took: Duration,
+}
+
+impl Ended<'_> {
+    /// `✔ fs/list_directory path=. 12 ms`, or why not.
+    fn line(&self, look: Look, tool: &str) -> String {
+        let (sign, tone) = if self.is_error { (Sign::Bad, Tone::Bad) } else { (Sign::Good, Tone::Good) };
+        let sign = paint(tone, look.sign(sign));
+        let mut line = format!("{sign} {} {}", text::for_line(tool), arguments(&self.call.input));
+        if self.is_error {
+            let why = self.said.lines().find(|line| !line.starts_with("[data from ")).unwrap_or_default();
+            line.push_str(&format!(" {} {}", look.dash(), text::for_line(&text::clip(why, 200))));
+        } else {
+            line.push_str(&paint(Tone::Faint, &format!(" {} ms", self.took.as_millis())));
+        }
+        line
     }
-    line
 }
 
 /// The arguments of a call, as one would type them.

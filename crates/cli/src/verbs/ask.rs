@@ -5,7 +5,8 @@ use std::{io::IsTerminal, num::NonZeroU32, sync::Arc};
 use toolrack_agent::{Agent, AgentError, End, Limits, Message, Model, Role, Turn};
 use toolrack_config::{Loaded, Scope};
 use toolrack_host::{
-    Budget, Desired, Host, Offer, Otherwise, Pattern, Rules, Selection, ServerName, ServerStatus, State,
+    Budget, Desired, Host, Native, Offer, Otherwise, Pattern, Rules, Selection, ServerName, ServerSpec, ServerStatus,
+    State,
 };
 
 use super::{input, sessions};
@@ -13,6 +14,7 @@ use crate::{
     args::{AskArgs, ModelArgs, PolicyArgs},
     error::{Exit, Failure, with_causes},
     journal::{Journal, Opened},
+    kept::Kept,
     models,
     render::{
         count,
@@ -104,23 +106,31 @@ pub(super) struct Tools {
     /// The server through which a model finds tools that it is not shown.
     discovery: ServerName,
     rules: Arc<LiveRules>,
+    /// The server through which it reads what was too long for it.
+    kept: ServerName,
 }
 
 impl Tools {
     /// Connects to the servers whose tools may be used. One that fails is told of, and nothing more.
     pub(super) async fn connect(policy: &PolicyArgs, loaded: &Loaded, world: &World) -> Result<Self, Failure> {
         let mut desired = super::only(loaded, &policy.server)?;
-        let selection = Selection::all().only(policy.tool.iter().cloned());
-        let discovery = name_beside(&desired)?;
-        let rules = Arc::new(LiveRules::new(rules(policy, loaded, &discovery)));
+        let (discovery, kept) = (name_beside(&desired, "toolrack")?, name_beside(&desired, "artifacts")?);
+        let selection = match &*policy.tool {
+            [] => Selection::all(),
+            only => Selection::all().only(only.iter().cloned().chain(every_tool_of(&kept))),
+        };
+        let rules = Arc::new(LiveRules::new(rules(policy, loaded, &[&discovery, &kept])));
         world.guard(Arc::<LiveRules>::clone(&rules));
         // It is there from the beginning, so that it can be used as soon as it is known how many tools there are.
         desired.insert(discovery.clone(), world.host().discovery(&discovery, selection.clone()));
+        let artifacts = world.artifacts();
+        let server = Native::rmcp("artifacts", move || Kept::new(artifacts.clone()));
+        desired.insert(kept.clone(), ServerSpec::native(server));
         let host = world.connect(desired).await?;
         for failure in super::complaints(&host, &policy.server).await {
             world.screen.warning(&failure.message);
         }
-        Ok(Self { host, selection, discovery, rules })
+        Ok(Self { host, selection, discovery, kept, rules })
     }
 
     /// What may run unasked.
@@ -130,16 +140,26 @@ impl Tools {
 
     /// The servers of the person, and how they are.
     pub(super) fn servers(&self) -> Vec<ServerStatus> {
-        self.host.status().into_iter().filter(|server| server.name != self.discovery).collect()
+        self.host.status().into_iter().filter(|server| !self.is_own(&server.name)).collect()
     }
 
     /// Those that can be asked for resources and prompts.
     pub(super) fn connected(&self) -> Vec<ServerName> {
-        super::connected(&self.host).into_iter().filter(|server| *server != self.discovery).collect()
+        super::connected(&self.host).into_iter().filter(|server| !self.is_own(server)).collect()
+    }
+
+    /// Whether a server is there for the model alone.
+    fn is_own(&self, server: &ServerName) -> bool {
+        [&self.discovery, &self.kept].contains(&server)
+    }
+
+    /// The tools of the person's servers that may be used.
+    pub(super) fn theirs(&self) -> Selection {
+        self.every().without_servers([self.discovery.clone(), self.kept.clone()])
     }
 
     /// All tools that may be used.
-    pub(super) fn every(&self) -> Selection {
+    fn every(&self) -> Selection {
         self.selection.clone().without_servers([self.discovery.clone()])
     }
 
@@ -162,31 +182,38 @@ impl Tools {
         let (tools, tokens) = catalog
             .tools()
             .filter(|tool| every.has(tool))
-            .fold((0, 0_usize), |(tools, tokens), tool| (tools + 1, tokens.saturating_add(tool.tokens)));
+            .fold((0_usize, 0_usize), |(tools, tokens), tool| (tools + 1, tokens.saturating_add(tool.tokens)));
         let context_tokens = model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
         let budget = Budget { context_tokens, max_tools: model.wire().max_tools(), ..Budget::default() };
         let is_connected = |server: &&ServerStatus| matches!(server.state, State::Connected { .. });
-        let servers = self.host.status().iter().filter(is_connected).count().saturating_sub(1);
-        let words = format!("{}, {}", count(servers, "server"), count(tools, "tool"));
+        let servers = self.host.status().iter().filter(is_connected).count().saturating_sub(2);
+        let words = format!("{}, {}", count(servers, "server"), count(tools.saturating_sub(1), "tool"));
         match budget.offer(tools, tokens) {
             Offer::All => (every, words),
-            Offer::Discovery => (Selection::all().of_servers([self.discovery]), format!("{words}, found by searching")),
+            Offer::Discovery => {
+                (Selection::all().of_servers([self.discovery, self.kept]), format!("{words}, found by searching"))
+            }
         }
     }
 }
 
 /// A name that no other server has.
-fn name_beside(desired: &Desired) -> Result<ServerName, Failure> {
-    let names = std::iter::once("toolrack".to_owned()).chain((2..).map(|number| format!("toolrack-{number}")));
+fn name_beside(desired: &Desired, name: &str) -> Result<ServerName, Failure> {
+    let names = std::iter::once(name.to_owned()).chain((2..).map(|number| format!("{name}-{number}")));
     let mut free = names.filter_map(|name| ServerName::new(name).ok()).filter(|name| !desired.contains_key(name));
     free.next().ok_or_else(|| Failure::new(Exit::Other, "INTERNAL", "every name is taken"))
 }
 
+/// A pattern for all tools of a server.
+fn every_tool_of(server: &ServerName) -> Option<Pattern> {
+    format!("{server}/*").parse().ok()
+}
+
 /// What may run unasked: what was allowed by name, and what the program itself carries, which only reads.
-fn rules(policy: &PolicyArgs, loaded: &Loaded, discovery: &ServerName) -> Rules {
+fn rules(policy: &PolicyArgs, loaded: &Loaded, ours: &[&ServerName]) -> Rules {
     let own = loaded.entries.iter().filter(|entry| entry.scope == Scope::BuiltIn);
-    let own = own.map(|entry| &*entry.name).chain([discovery.as_str()]);
-    let own = own.filter_map(|name| format!("{name}/*").parse::<Pattern>().ok());
+    let own = own.filter_map(|entry| ServerName::new(&*entry.name).ok());
+    let own = own.chain(ours.iter().map(|name| (*name).clone())).filter_map(|name| every_tool_of(&name));
     Rules {
         allow: policy.allow.iter().cloned().chain(own).collect(),
         deny: policy.deny.clone(),

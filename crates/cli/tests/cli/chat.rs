@@ -186,7 +186,7 @@ fn commands_are_for_the_program_and_not_for_the_model() {
     for told in ["mock/script", "nothing", "Be brief.", "`fake/wr*` runs without asking", "wrote kept.md"] {
         assert!(ran.stderr.contains(told), "{told}: {ran}");
     }
-    assert!(!ran.stdout.contains("mcp__toolrack"), "{ran}");
+    assert!(!ran.stdout.contains("read_artifact") && !ran.stdout.contains("search_tools"), "{ran}");
     assert!(rack.home.read("work/kept.md").contains("hello to you"), "{ran}");
     assert_eq!(kept(&rack).len(), 6);
 

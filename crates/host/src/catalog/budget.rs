@@ -1,5 +1,7 @@
 //! How many tools a model is shown.
 
+use super::{Catalog, selection::Selection};
+
 /// What of a model's context, and of its provider's patience, tool definitions may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
@@ -48,9 +50,37 @@ impl Budget {
     }
 }
 
+impl Catalog {
+    /// How to offer the tools of `selection` within `budget`. Costs a look at each tool; makes no block.
+    #[must_use]
+    pub fn offer(&self, budget: &Budget, selection: &Selection) -> Offer {
+        let chosen = self.tools().filter(|tool| selection.has(tool));
+        let (tools, tokens) =
+            chosen.fold((0, 0_usize), |(tools, tokens), tool| (tools + 1, tokens.saturating_add(tool.tokens)));
+        budget.offer(tools, tokens)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::{
+        catalog::made::{catalog, set, tool},
+        spec::ServerName,
+    };
+
+    #[test]
+    fn only_the_selected_tools_count() {
+        let many: Vec<_> = (0..100).map(|n| tool(&format!("tool{n}"), "Does one thing or another.", &[])).collect();
+        let few = Arc::new(set(&[tool("one", "Does one thing.", &[])]));
+        let catalog = catalog(1, &[("many", Arc::new(set(&many))), ("few", few)]);
+        let budget = budget(0.05, 16_000);
+        let few = Selection::all().of_servers([ServerName::new("few").unwrap()]);
+        assert_eq!(catalog.offer(&budget, &Selection::all()), Offer::Discovery);
+        assert_eq!(catalog.offer(&budget, &few), Offer::All);
+    }
 
     fn budget(share: f64, context_tokens: usize) -> Budget {
         Budget { share, context_tokens: Some(context_tokens), max_tools: None }

@@ -78,23 +78,24 @@ impl Catalog {
     /// `query` is a task in a person's words, or some words, the last of which may be incomplete. At most its first
     /// 1,000 bytes and 32 words count.
     ///
-    /// What has not been indexed yet is indexed first, which takes about 20 µs for each tool: for large catalogs and async
+    /// What has not been indexed yet is indexed first, which takes about 30 µs for each tool: for large catalogs and async
     /// callers there is [`Host::search`](crate::Host::search).
     #[must_use]
     pub fn search(&self, query: &str, limit: usize, selection: &Selection) -> Vec<Hit> {
         let parts: Vec<_> = self.shelves.iter().filter_map(|shelf| Some((shelf, shelf.set.part(&|| false)?))).collect();
         let indexes: Vec<_> = parts.iter().map(|(shelf, part)| (&*shelf.words, *part)).collect();
         let ranked = rank(&Query::new(query), &indexes);
-        let best = ranked.first().map_or(0.0, |ranked| ranked.score);
+        let mut best: Option<f32> = None;
         ranked
             .into_iter()
-            .take_while(|ranked| ranked.score >= best * FLOOR)
+            .filter(|ranked| selection.may_have(&parts[ranked.part].0.server))
             .filter_map(|ranked| {
                 let (shelf, part) = parts[ranked.part];
                 let (listed, _) = &shelf.set.tools[part.listed_at(ranked.place)];
                 let tool = self.of_pair(&shelf.server, &listed.tool.name)?;
                 selection.has(tool).then(|| Hit { tool: tool.clone(), score: ranked.score })
             })
+            .take_while(|hit| hit.score >= *best.get_or_insert(hit.score) * FLOOR)
             .take(limit)
             .collect()
     }

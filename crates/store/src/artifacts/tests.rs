@@ -109,3 +109,46 @@ fn a_folder_that_cannot_be_made_is_named() {
     let error = folder.write(&aged(0, "t"), b"x").unwrap_err();
     assert!(error.why.contains("file/a"), "{}", error.why);
 }
+
+#[tokio::test]
+async fn a_text_is_read_in_pieces_that_fit_together() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = ArtifactFolder::new(home.path(), ArtifactBounds::default());
+    let text = "aé€😀".repeat(50);
+    let handle = folder.keep(&server(), "tool", "text/plain", text.as_bytes()).await.unwrap();
+    for most in [4, 5, 7, 64, 10_000] {
+        let (mut whole, mut from) = (String::new(), 0);
+        loop {
+            let piece = folder.read(&handle, from, most).await.unwrap();
+            assert!(piece.text.len() <= most && piece.from == from && piece.total == text.len() as u64, "{piece:?}");
+            whole += &piece.text;
+            from = piece.to;
+            if piece.text.is_empty() || from == piece.total {
+                break;
+            }
+        }
+        assert_eq!(whole, text, "{most}");
+    }
+    // Asked for the middle of a character, it begins with the next one.
+    let piece = folder.read(&handle, 2, 5).await.unwrap();
+    assert_eq!((piece.from, &*piece.text), (3, "€"));
+    assert_eq!(folder.read(&handle, 1_000_000, 5).await.unwrap().text, "");
+}
+
+#[tokio::test]
+async fn only_texts_that_were_kept_here_are_read() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = ArtifactFolder::new(home.path().join("kept"), ArtifactBounds::default());
+    let picture = folder.keep(&server(), "tool", "image/png", b"\x89PNG\xff\xfe").await.unwrap();
+    assert_eq!(folder.read(&picture, 0, 100).await, Err(ReadError::NoText { bytes: 6 }));
+    let secret = home.path().join("secret.txt");
+    fs::write(&secret, "secret").unwrap();
+    let link = Path::new(&picture).with_file_name("20261121T120000000Z-a-b.txt");
+    std::os::unix::fs::symlink(&secret, &link).unwrap();
+    let own = Path::new(&picture).with_file_name("notes.txt");
+    fs::write(&own, "somebody's").unwrap();
+    let out = Path::new(&picture).with_file_name("../secret.txt");
+    for handle in [secret, link, own, out, home.path().join("kept"), PathBuf::new()] {
+        assert_eq!(folder.read(handle.to_str().unwrap(), 0, 100).await, Err(ReadError::Unknown), "{handle:?}");
+    }
+}

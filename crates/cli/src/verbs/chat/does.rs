@@ -95,12 +95,12 @@ impl Chat<'_> {
     }
 
     async fn show_tools(&self, search: Option<String>) -> Result<(), Failure> {
-        let every = self.tools.every();
+        let theirs = self.tools.theirs();
         let found = match &search {
-            Some(words) => tools_verb::search(&self.agent.host, words, SHOWN, &every).await,
+            Some(words) => tools_verb::search(&self.agent.host, words, SHOWN, &theirs).await,
             None => {
                 let mut found = tools_verb::all(&self.agent.host.catalog());
-                found.retain(|shown| every.has(&shown.tool));
+                found.retain(|shown| theirs.has(&shown.tool));
                 found
             }
         };

@@ -1,12 +1,13 @@
 //! Words that people use for each other. A task says "remove the folder", the tool is called `delete_directory`.
 //!
 //! Only what is said of computers everywhere, and of no one server: a word finds the tools of its neighbours too, for
-//! less than its own. Two words are neighbours when they stand in one line.
+//! less than its own.
 
 use std::{collections::HashMap, sync::LazyLock};
 
 use super::words;
 
+/// Words of which each stands for the others.
 const TABLE: &[&str] = &[
     "delete remove erase discard destroy trash drop",
     "create add make new insert",
@@ -94,7 +95,11 @@ const TABLE: &[&str] = &[
     "print echo repeat",
     "environment env variable",
     "permission access right allowed",
-    "whoami me myself",
+    "email mail",
+];
+
+/// Questions, abbreviations and commands of a shell: the first word stands for the others, and not they for it.
+const ONE_WAY: &[&str] = &[
     "who user member person people",
     "where locate search find",
     "when time date",
@@ -107,25 +112,29 @@ const TABLE: &[&str] = &[
     "grep search",
     "curl fetch download request",
     "pr pullrequest",
-    "pullrequest pr",
     "plus sum add",
     "latitude longitude coordinate",
-    "email mail",
+    "whoami me myself",
 ];
 
 /// The stems of the neighbours of a stem.
 pub(super) fn related(stem: &str) -> &'static [String] {
     static BY_STEM: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
         let mut by_stem: HashMap<String, Vec<String>> = HashMap::new();
-        for line in TABLE {
-            let stems: Vec<_> = line.split(' ').map(words::stem).collect();
-            for one in &stems {
-                let neighbours = by_stem.entry(one.clone()).or_default();
-                for other in &stems {
-                    if other != one && !neighbours.contains(other) {
-                        neighbours.push(other.clone());
-                    }
+        let mut stands_for = |one: &str, others: &mut dyn Iterator<Item = &str>| {
+            let neighbours = by_stem.entry(words::stem(one)).or_default();
+            for other in others.filter(|other| *other != one).map(words::stem) {
+                if !neighbours.contains(&other) {
+                    neighbours.push(other);
                 }
+            }
+        };
+        for line in TABLE {
+            line.split(' ').for_each(|one| stands_for(one, &mut line.split(' ')));
+        }
+        for line in ONE_WAY {
+            if let Some((one, others)) = line.split_once(' ') {
+                stands_for(one, &mut others.split(' '));
             }
         }
         by_stem

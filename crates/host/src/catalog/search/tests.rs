@@ -118,6 +118,9 @@ fn only_the_selected_are_found_and_no_more_than_wanted() {
     let only = Selection::all().of_servers([ServerName::new("tracker").unwrap()]);
     let hits = catalog.search("read file issue", 10, &only);
     assert!(!hits.is_empty() && hits.iter().all(|hit| hit.tool.server.as_str() == "tracker"));
+    // What is left out is no measure of what is in.
+    let body = catalog.search("read_file read file visibility", 10, &only);
+    assert!(body.iter().any(|hit| hit.tool.selector() == "tracker/add_comment"), "{body:?}");
     assert_eq!(catalog.search("issue", 2, &Selection::all()).len(), 2);
     assert!(catalog.search("issue", 0, &Selection::all()).is_empty());
 }
@@ -131,8 +134,16 @@ fn scores_fall_and_are_above_zero() {
 
 #[test]
 fn other_scripts_are_found() {
-    let catalog =
-        catalog(1, &[("s", Arc::new(set(&[tool("t", "读取文件的内容", &[]), tool("u", "Öffnet die Tür.", &[])])))]);
+    let catalog = catalog(
+        1,
+        &[(
+            "s",
+            Arc::new(set(&[
+                tool("t", "从本地磁盘读取一个文本文件的全部内容并以字符串形式返回给调用者", &[]),
+                tool("u", "Öffnet die Tür.", &[]),
+            ])),
+        )],
+    );
     assert_eq!(found(&catalog, "文件"), ["s/t"]);
     assert_eq!(found(&catalog, "tür öffnen"), ["s/u"]);
 }

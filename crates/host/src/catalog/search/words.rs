@@ -5,15 +5,16 @@ use std::{collections::HashSet, sync::LazyLock};
 /// Longest word in bytes; what is longer is no word, and left out.
 const LONGEST: usize = 40;
 
-/// Words that say nothing about a task.
-const EMPTY: &str = "a about again ago already also always am an and any anything are as at be because been being both but by can \
-    could did do does doesn don each ever every everything few for from going gonna got had has have having he her \
-    here hers hey hi him his how however i id if im in into is isn it its just lately later let like ll many may \
+/// Words that say nothing about a task, and what is left of `what's` and `don't`.
+const EMPTY: &str = "\
+    a about again ago already also always am an and any anything are as at be because been being both but by can \
+    could d did do does doesn don each ever every everything few for from going gonna got had has have having he her \
+    here hers hey hi him his how however i id if im in into is isn it its just lately later let like ll m many may \
     maybe me more most much must my need no not nothing now of off often ok on one only onto or other others ought \
-    our out own please quite rather re really right same seem shall she should so some something soon still stuff \
-    such tell than that the their them then there these they thing things this those though through thus to too until \
-    upon us ve very via want wants was way we well went were what which while whole whom whose why will with without \
-    won would yes yet you your";
+    our out own please quite rather re really right s same seem shall she should so some something soon still stuff \
+    such t tell than that the their them then there these they thing things this those though through thus to too \
+    until upon us ve very via want wants was way we well went were what which while whole whom whose why will with \
+    without won would yes yet you your";
 
 /// Whether this word, in lower case, says nothing about a task.
 pub(super) fn is_empty(word: &str) -> bool {
@@ -21,9 +22,11 @@ pub(super) fn is_empty(word: &str) -> bool {
     WORDS.contains(word)
 }
 
-/// The words of a text: runs of letters and digits, as they are written.
+/// The words of a text: runs of letters and digits, as they are written. Of a script without spaces that may be a whole
+/// sentence.
 pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty() && word.len() <= LONGEST)
+    let is_word = |word: &&str| !word.is_empty() && (word.len() <= LONGEST || word.chars().any(is_unspaced));
+    text.split(|c: char| !c.is_alphanumeric()).filter(is_word)
 }
 
 /// Calls `take` with the parts of one word, in lower case: split where a capital begins another word and where letters

@@ -1,0 +1,73 @@
+//! The server through which a model reads what was too long for it.
+
+use rmcp::{
+    ErrorData, ServerHandler,
+    handler::server::wrapper::Parameters,
+    model::{CallToolResult, ContentBlock, ServerCapabilities, ServerConfig},
+    tool, tool_handler, tool_router,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toolrack_store::ArtifactFolder;
+
+/// Bytes of a piece when nobody says how many, and at most.
+const USUAL: u32 = 20_000;
+const MOST: u32 = 100_000;
+
+/// The server; one value serves one connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    folder: ArtifactFolder,
+}
+
+impl Kept {
+    /// A server of the results in `folder`.
+    pub(crate) fn new(folder: ArtifactFolder) -> Self {
+        Self { folder }
+    }
+}
+
+/// Which result, and how much of it.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct ReadArguments {
+    /// The handle, as the cut result names it.
+    handle: String,
+    /// Where to begin, in bytes. Default: 0.
+    #[serde(default)]
+    from: u64,
+    /// How many bytes, at most 100000. Default: 20000.
+    #[serde(default = "usual")]
+    bytes: u32,
+}
+
+fn usual() -> u32 {
+    USUAL
+}
+
+#[tool_router]
+impl Kept {
+    #[tool(
+        description = "Reads a piece of a result that was too long and is kept as an artifact.",
+        annotations(title = "Read artifact", read_only_hint = true, open_world_hint = false)
+    )]
+    async fn read_artifact(
+        &self,
+        Parameters(ReadArguments { handle, from, bytes }): Parameters<ReadArguments>,
+    ) -> Result<CallToolResult, ErrorData> {
+        let most = usize::try_from(bytes.clamp(4, MOST)).unwrap_or(usize::MAX);
+        Ok(match self.folder.read(&handle, from, most).await {
+            Ok(piece) => {
+                let head = format!("[bytes {} to {} of {}]\n", piece.from, piece.to, piece.total);
+                CallToolResult::success(vec![ContentBlock::text(head + &piece.text)])
+            }
+            Err(error) => CallToolResult::error(vec![ContentBlock::text(error.to_string())]),
+        })
+    }
+}
+
+#[tool_handler]
+impl ServerHandler for Kept {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+}
