@@ -9,7 +9,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-pub(crate) use ask::{AskArgs, ModelArgs, PolicyArgs, WireName};
+pub(crate) use ask::{AskArgs, ChatArgs, ModelArgs, PolicyArgs, WireName};
 pub(crate) use itself::{AboutItself, CompletionsArgs, ManArgs, Shell};
 pub(crate) use manage::{
     AddJsonArgs, ConfigVerb, DoctorArgs, GetArgs, ImportArgs, LogsArgs, PendingArgs, RemoveArgs, SwitchArgs, TestArgs,
@@ -123,6 +123,8 @@ pub(crate) enum Verb {
     Call(CallArgs),
     /// Ask a model, which may call the tools of the servers
     Ask(Box<AskArgs>),
+    /// Talk with a model, which may call the tools of the servers
+    Chat(Box<ChatArgs>),
     /// Show the resources and resource templates of the servers
     #[command(after_help = "Examples:
   toolrack resources

@@ -3,6 +3,7 @@
 //! Questions go to stderr and answers come from stdin, one question at a time. Nothing is opened, fetched or sent
 //! before the person has seen all of it and agreed.
 
+mod approval;
 mod form;
 mod lines;
 
@@ -22,6 +23,7 @@ use crate::{
     render::{Tone, paint},
     screen::Screen,
 };
+use approval::Approved;
 use form::Field;
 use lines::Lines;
 
@@ -36,22 +38,46 @@ pub(crate) struct Terminal {
     lines: Lines,
     /// One question at a time: whoever holds the permit has the terminal.
     turn: Semaphore,
+    /// What runs without another question.
+    approved: Approved,
+}
+
+/// A question on the terminal. When nobody wants the answer any longer, what follows begins on a line of its own.
+struct Standing<'a>(&'a Screen);
+
+impl Drop for Standing<'_> {
+    fn drop(&mut self) {
+        self.0.settle();
+    }
 }
 
 impl Terminal {
     pub(crate) fn new(screen: Arc<Screen>, roots: Vec<Root>) -> Self {
-        Self { screen, roots, lines: Lines::of_stdin(), turn: Semaphore::new(1) }
+        Self { screen, roots, lines: Lines::of_stdin(), turn: Semaphore::new(1), approved: Approved::default() }
     }
 
     /// Shows `prompt` and waits for a line; `None` at the end of input (Ctrl-D).
     async fn ask(&self, prompt: &str) -> Option<String> {
         self.screen.prompt(prompt);
+        let standing = Standing(&self.screen);
         let line = self.lines.next().await;
         self.screen.answered();
+        drop(standing);
         if line.is_none() {
             self.screen.say("");
         }
         line
+    }
+
+    /// The next line of stdin, which answers no question; `None` at its end.
+    pub(crate) async fn line(&self) -> Option<String> {
+        self.lines.next().await
+    }
+
+    /// Waits for `reader` while no question is asked.
+    pub(crate) async fn alone<T>(&self, reader: impl Future<Output = T>) -> T {
+        let _turn = self.turn.acquire().await;
+        reader.await
     }
 
     /// Whether the person says a clear yes.
@@ -66,14 +92,6 @@ impl Terminal {
     async fn yes(&self, question: &str) -> Option<bool> {
         let answer = self.ask(&format!("{question} [y/N] ")).await?;
         Some(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
-    }
-
-    async fn confirm_call(&self, question: &Confirm) -> Confirmed {
-        self.screen.say(&confirm_page(question));
-        match self.yes("Run it?").await {
-            Some(true) => Confirmed::Yes,
-            _ => Confirmed::No { why: None },
-        }
     }
 
     async fn fill_in(&self, server: &ServerName, message: &str, schema: &Value) -> Elicited {
@@ -149,7 +167,7 @@ impl Asker for Terminal {
             let Ok(_turn) = self.turn.acquire().await else {
                 return Confirmed::No { why: None };
             };
-            self.confirm_call(&question).await
+            self.approve(question).await
         })
     }
 
@@ -174,18 +192,6 @@ impl Asker for Terminal {
 fn asks(server: &ServerName, message: &str) -> String {
     let head = paint(Tone::Strong, &format!("The server `{server}` asks:"));
     format!("{head} {}", text::for_terminal(message))
-}
-
-/// Everything that would be sent, exactly.
-fn confirm_page(question: &Confirm) -> String {
-    let mut page = paint(Tone::Strong, &format!("Run {}/{}?", question.server, text::for_line(&question.tool)));
-    let _ = write!(page, " {}", text::for_line(&question.why));
-    if question.destructive {
-        let _ = write!(page, " {}", paint(Tone::Bad, "[destructive]"));
-    }
-    let arguments = serde_json::to_string_pretty(&question.arguments).unwrap_or_default();
-    let _ = write!(page, "\n{}", text::for_terminal(&arguments));
-    page
 }
 
 /// The whole URL with its host made to stand out, and what is odd about it; `None` when it is no URL.
@@ -225,7 +231,7 @@ mod tests {
     }
 
     /// A terminal at which these lines are typed; then its input ends.
-    fn typed(lines: &[&str]) -> Terminal {
+    pub(super) fn typed(lines: &[&str]) -> Terminal {
         let mut lines: std::collections::VecDeque<_> = lines.iter().map(|line| (*line).to_owned()).collect();
         let screen = Screen::new(&Global::default(), &Environment::default());
         let lines = Lines::new(move || lines.pop_front());

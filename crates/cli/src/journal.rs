@@ -102,6 +102,11 @@ impl Journal {
         self.store = None;
     }
 
+    /// From now on, another model answers.
+    pub(crate) fn answered_by(&mut self, model: &str) {
+        model.clone_into(&mut self.model);
+    }
+
     /// The conversation, once something of it is kept.
     pub(crate) fn session(&self) -> Option<&Session> {
         self.session.as_ref()

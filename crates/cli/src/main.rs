@@ -17,6 +17,7 @@ mod log;
 mod manual;
 mod models;
 mod render;
+mod rules;
 mod run;
 mod screen;
 mod stop;

@@ -93,12 +93,13 @@ async fn to_the_end(
     environment: Environment,
     screen: &Arc<Screen>,
 ) -> Result<Exit, Failure> {
-    let mut stop = Stop::new()
-        .map_err(|error| Failure::new(Exit::Other, "INTERNAL", format!("cannot receive signals: {error}")))?;
+    let mut stop = Stop::new()?;
+    // What Ctrl-C means in a conversation is its own business.
+    let hears_interrupts = matches!(cli.verb, Verb::Chat(_));
     let world = World::open(cli.global, environment, Arc::clone(screen)).await?;
     let result = tokio::select! {
         biased;
-        exit = stop.requested() => Ok(exit),
+        exit = ended(&mut stop, hears_interrupts) => Ok(exit),
         result = Box::pin(verbs::run(cli.verb, &words, &world)) => result,
     };
     screen.settle();
@@ -106,9 +107,18 @@ async fn to_the_end(
         screen.failure(failure);
     }
     let exit = result.unwrap_or_else(|failure| failure.exit);
+    if hears_interrupts {
+        // Each Ctrl-C so far has had its meaning.
+        stop = Stop::new()?;
+    }
     tokio::select! {
         () = world.close() => Ok(exit),
         // Whoever presses Ctrl-C again does not want to wait; the supervisors end what is left.
         again = stop.requested() => Ok(again),
     }
+}
+
+/// The exit code of the signal that ends the verb.
+async fn ended(stop: &mut Stop, hears_interrupts: bool) -> Exit {
+    if hears_interrupts { stop.terminated().await } else { stop.requested().await }
 }

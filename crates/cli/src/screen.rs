@@ -22,6 +22,8 @@ use crate::{
 const UNBOUNDED: usize = usize::MAX;
 /// Erases from the cursor to the end of its line (ECMA-48, EL).
 const ERASE_REST: &str = "\u{1b}[K";
+/// Erases the whole screen and goes to its first line (ECMA-48, ED and CUP).
+const CLEAR_ALL: &str = "\u{1b}[2J\u{1b}[H";
 
 /// The one way to print.
 #[derive(Debug)]
@@ -97,6 +99,11 @@ impl Screen {
     /// Whether somebody is there to ask.
     pub(crate) fn interactive(&self) -> bool {
         self.interactive
+    }
+
+    /// Whether what goes to the person may have colour.
+    pub(crate) fn is_coloured(&self) -> bool {
+        self.choice(&io::stderr()) != ColorChoice::Never
     }
 
     /// Prints a page for people, with a line end; on a terminal no line is wider than that. Empty text prints nothing.
@@ -190,6 +197,13 @@ impl Screen {
         self.to_stderr(&format!("{}\n", look.fit(&self.concealed(lines))));
     }
 
+    /// Lines for the person at the terminal, as somebody else is to print them there; safe to print as they are.
+    pub(crate) fn rendered(&self, lines: &str) -> String {
+        let look = Look { width: columns_of(io::stderr()), ..self.look };
+        let lines = look.fit(&self.concealed(lines));
+        if self.is_coloured() { lines } else { anstream::adapter::strip_str(&lines).to_string() }
+    }
+
     /// A question, with the cursor left behind it until [`Self::answered`].
     pub(crate) fn prompt(&self, question: &str) {
         self.to_stderr(question);
@@ -224,6 +238,13 @@ impl Screen {
         if *status == Status::Shown {
             write_to_stderr(&format!("\r{ERASE_REST}"), ColorChoice::AlwaysAnsi);
             *status = Status::Clear;
+        }
+    }
+
+    /// Leaves nothing on the terminal.
+    pub(crate) fn clear_all(&self) {
+        if *self.status() != Status::Never {
+            write_to_stderr(CLEAR_ALL, ColorChoice::AlwaysAnsi);
         }
     }
 

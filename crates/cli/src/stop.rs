@@ -1,8 +1,9 @@
 //! Ctrl-C and SIGTERM.
 
+#[cfg(unix)]
 use std::io;
 
-use crate::error::Exit;
+use crate::error::{Exit, Failure};
 
 /// Waits for a request to stop. The process no longer ends by itself from the moment one is made.
 #[derive(Debug)]
@@ -17,15 +18,20 @@ impl Stop {
     /// # Errors
     /// When the system refuses to hand signals over.
     #[cfg(unix)]
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> Result<Self, Failure> {
         use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        let refused =
+            |error: io::Error| Failure::new(Exit::Other, "INTERNAL", format!("cannot receive signals: {error}"));
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt()).map_err(refused)?,
+            terminate: signal(SignalKind::terminate()).map_err(refused)?,
+        })
     }
 
     /// # Errors
     /// None on this system.
     #[cfg(not(unix))]
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> Result<Self, Failure> {
         Ok(Self {})
     }
 
@@ -36,6 +42,31 @@ impl Stop {
             _ = self.interrupt.recv() => Exit::Interrupted,
             _ = self.terminate.recv() => Exit::Terminated,
         }
+    }
+
+    /// The next Ctrl-C.
+    #[cfg(unix)]
+    pub(crate) async fn interrupted(&mut self) {
+        self.interrupt.recv().await;
+    }
+
+    /// The exit code of a signal that is no Ctrl-C.
+    #[cfg(unix)]
+    pub(crate) async fn terminated(&mut self) -> Exit {
+        self.terminate.recv().await;
+        Exit::Terminated
+    }
+
+    /// The next Ctrl-C.
+    #[cfg(not(unix))]
+    pub(crate) async fn interrupted(&mut self) {
+        let _ = tokio::signal::ctrl_c().await;
+    }
+
+    /// Never: this system has no such signal.
+    #[cfg(not(unix))]
+    pub(crate) async fn terminated(&mut self) -> Exit {
+        std::future::pending().await
     }
 
     /// The exit code of Ctrl-C.

@@ -6,6 +6,7 @@
 mod add;
 mod ask;
 mod call;
+mod chat;
 mod config;
 mod doctor;
 mod edits;
@@ -55,6 +56,7 @@ pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result
         Verb::Tools(args) => tools::run(args, world).await,
         Verb::Call(args) => call::run(args, world).await,
         Verb::Ask(args) => Box::pin(ask::run(*args, world)).await,
+        Verb::Chat(args) => Box::pin(chat::run(*args, world)).await,
         Verb::Resources(args) => resources::list(args, world).await,
         Verb::Read(args) => resources::read(args, world).await,
         Verb::Prompts(args) => prompts::list(args, world).await,

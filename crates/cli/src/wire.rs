@@ -2,7 +2,10 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -54,6 +57,8 @@ pub(crate) struct World {
     terminal: OnceLock<Arc<Terminal>>,
     /// What may run; everything, unless a verb says otherwise before it connects.
     gate: OnceLock<Arc<dyn Gate>>,
+    /// Servers that fail are connected again.
+    stays: AtomicBool,
     /// Fills placeholders in, and remembers what of it is a secret.
     secrets: Arc<Interpolate>,
     /// Keeps what servers say in the store.
@@ -97,6 +102,7 @@ impl World {
             configured: Mutex::default(),
             terminal: OnceLock::new(),
             gate: OnceLock::new(),
+            stays: AtomicBool::new(false),
             log: OnceLock::new(),
             host: OnceLock::new(),
         })
@@ -271,14 +277,21 @@ impl World {
         let _ = self.gate.set(gate);
     }
 
+    /// From now on, a server that fails is connected again: the command goes on for long.
+    pub(crate) fn stay(&self) {
+        self.stays.store(true, Ordering::Relaxed);
+    }
+
     /// Connects to the servers of `desired` and waits until each has succeeded or failed once.
     ///
     /// # Errors
     /// When this program cannot find itself.
     pub(crate) async fn connect(&self, mut desired: Desired) -> Result<Host, Failure> {
-        for spec in desired.values_mut() {
-            // A command is over before a second attempt: the first failure is the answer.
-            spec.retry.attempts = 0;
+        if !self.stays.load(Ordering::Relaxed) {
+            for spec in desired.values_mut() {
+                // A command is over before a second attempt: the first failure is the answer.
+                spec.retry.attempts = 0;
+            }
         }
         let host = self.host();
         if let Some(log) = self.log.get() {
@@ -304,7 +317,7 @@ impl World {
     }
 
     /// The one who asks the person: one reader of stdin for all questions.
-    fn terminal(&self) -> Arc<Terminal> {
+    pub(crate) fn terminal(&self) -> Arc<Terminal> {
         let terminal = || Arc::new(Terminal::new(Arc::clone(&self.screen), self.roots.clone()));
         Arc::clone(self.terminal.get_or_init(terminal))
     }

@@ -114,6 +114,22 @@ pub struct Confirm {
     pub read_only: bool,
     /// The server claims that the tool may destroy something.
     pub destructive: bool,
+    /// What the server says of the tool; untrusted.
+    pub description: Option<String>,
+}
+
+impl Confirm {
+    /// A question about a tool of which its server says nothing.
+    #[must_use]
+    pub fn new(
+        server: ServerName,
+        tool: impl Into<String>,
+        arguments: Map<String, Value>,
+        why: impl Into<String>,
+    ) -> Self {
+        let (tool, why) = (tool.into(), why.into());
+        Self { server, tool, arguments, why, read_only: false, destructive: false, description: None }
+    }
 }
 
 /// The answer to [`Confirm`].

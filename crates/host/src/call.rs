@@ -305,12 +305,10 @@ impl Door {
                     why: why.clone(),
                 });
                 let question = Confirm {
-                    server: tool.server.clone(),
-                    tool: definition.name.clone(),
-                    arguments: call.arguments.clone(),
-                    why,
                     read_only: definition.annotations.read_only == Some(true),
                     destructive: definition.annotations.destructive == Some(true),
+                    description: definition.description.clone(),
+                    ..Confirm::new(tool.server.clone(), definition.name.clone(), call.arguments.clone(), why)
                 };
                 match asker.confirm(question).await {
                     Confirmed::Yes => return Ok(call.arguments.clone()),

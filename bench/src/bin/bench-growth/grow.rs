@@ -199,31 +199,6 @@ pub(crate) fn complaints(kind: Kind, steps: &[Step]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// What does not depend on the machine: allocations and bytes.
-    const COUNTED: [usize; 4] = [1, 2, 4, 7];
-
-    fn counted(kind: Kind, worlds: &[usize]) -> Vec<Step> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let steps = worlds.iter().map(|items| runtime.block_on(step(kind, *items)).unwrap());
-        let without_times = |mut step: Step| {
-            for (column, cost) in step.costs.iter_mut().enumerate() {
-                *cost = if COUNTED.contains(&column) { *cost } else { 1.0 };
-            }
-            step
-        };
-        steps.map(without_times).collect()
-    }
-
-    #[test]
-    fn a_server_costs_no_more_because_there_are_many() {
-        assert_eq!(complaints(Kind::Servers, &counted(Kind::Servers, &[100, 400])), [""; 0]);
-    }
-
-    #[test]
-    fn a_tool_costs_no_more_because_there_are_many() {
-        assert_eq!(complaints(Kind::Tools, &counted(Kind::Tools, &[1_000, 5_000])), [""; 0]);
-    }
-
     #[test]
     fn what_grows_with_the_square_of_the_items_is_called_out() {
         let step = |items: usize, start: f64| {

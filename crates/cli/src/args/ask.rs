@@ -66,6 +66,41 @@ pub(crate) struct PolicyArgs {
     pub(crate) yes_read_only: bool,
 }
 
+/// `chat`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "At a terminal, Alt-Enter or a \\ at the end goes on in a new line, Ctrl-C cancels the calls under way, again
+the turn, and Ctrl-D leaves. Without one, each line of stdin is a turn, and the first that fails ends it.
+
+Examples:
+  toolrack chat
+  toolrack chat --model ollama/qwen3:8b --allow 'fs/read_*'
+  toolrack chat --resume last"
+)]
+pub(crate) struct ChatArgs {
+    /// What to say first
+    #[arg(value_name = "WORDS")]
+    pub(crate) prompt: Vec<String>,
+
+    /// Go on with this conversation: its id, the beginning of its id, or `last`
+    #[arg(short, long, value_name = "SESSION")]
+    pub(crate) resume: Option<String>,
+
+    /// What the model is told first
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) system: Option<String>,
+
+    /// How often the model may answer in one turn before it must be done
+    #[arg(long, value_name = "COUNT", default_value = "10")]
+    pub(crate) max_rounds: NonZeroU32,
+
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+}
+
 /// `ask`.
 #[derive(Debug, Args)]
 #[command(

@@ -8,6 +8,10 @@ use std::{
 
 use tokio::sync::oneshot;
 
+/// Milliseconds until somebody looks whether the question still stands.
+#[cfg(unix)]
+const MOMENT: u8 = 50;
+
 /// A line without its end; `None` at the end of input.
 type Line = Option<String>;
 
@@ -16,8 +20,9 @@ type Asked = oneshot::Sender<Line>;
 
 /// Reads one line for each that is asked for, on a thread that starts with the first.
 ///
-/// A read from a terminal cannot be cancelled. When the one who asked goes away, the line that is typed next belongs to
-/// the next one who asks, if somebody waits by then, and is dropped otherwise.
+/// When the one who asked goes away before a line is there, nothing is read: what is typed then is for somebody else. A
+/// read that has begun cannot be cancelled. Its line belongs to the next one who asks, if somebody waits by then, and is
+/// dropped otherwise.
 #[derive(Debug)]
 pub(super) struct Lines {
     wanted: mpsc::Sender<Asked>,
@@ -27,6 +32,8 @@ pub(super) struct Lines {
 /// The thread before it starts.
 struct Reader {
     requests: mpsc::Receiver<Asked>,
+    /// Waits a moment; whether a read would find something.
+    ready: fn() -> bool,
     read: Box<dyn FnMut() -> Line + Send>,
 }
 
@@ -37,21 +44,45 @@ impl fmt::Debug for Reader {
 }
 
 impl Lines {
-    pub(super) fn of_stdin() -> Self {
-        Self::new(read_line)
+    /// Forgets what was typed before now, so that it answers nothing that is asked from now on.
+    #[cfg(unix)]
+    pub(super) fn forget(&self) {
+        use std::{io::IsTerminal as _, os::fd::AsFd as _};
+
+        use nix::sys::termios::{FlushArg, tcflush};
+
+        let stdin = io::stdin();
+        if stdin.is_terminal() {
+            // Whoever looks at the question sees what was typed before it, too.
+            let _ = tcflush(stdin.as_fd(), FlushArg::TCIFLUSH);
+        }
     }
 
+    /// On this system, what was typed before counts.
+    #[cfg(not(unix))]
+    pub(super) fn forget(&self) {}
+
+    pub(super) fn of_stdin() -> Self {
+        Self::of(is_typed, read_line)
+    }
+
+    /// Lines that are always there.
+    #[cfg(test)]
     pub(super) fn new(read: impl FnMut() -> Line + Send + 'static) -> Self {
+        Self::of(|| true, read)
+    }
+
+    fn of(ready: fn() -> bool, read: impl FnMut() -> Line + Send + 'static) -> Self {
         let (wanted, requests) = mpsc::channel();
-        Self { wanted, thread: Mutex::new(Some(Reader { requests, read: Box::new(read) })) }
+        Self { wanted, thread: Mutex::new(Some(Reader { requests, ready, read: Box::new(read) })) }
     }
 
     /// The next line that is typed.
     pub(super) async fn next(&self) -> Line {
         let reader = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(Reader { requests, read }) = reader {
+        if let Some(Reader { requests, ready, read }) = reader {
             // It ends with the process: nothing can wake a thread that waits for a terminal.
-            thread::Builder::new().name("stdin".to_owned()).spawn(move || serve(&requests, read)).ok()?;
+            thread::Builder::new().name("stdin".to_owned()).spawn(move || serve(&requests, ready, read)).ok()?;
         }
         let (answer, line) = oneshot::channel();
         self.wanted.send(answer).ok()?;
@@ -67,8 +98,28 @@ fn read_line() -> Line {
     }
 }
 
-fn serve(requests: &mpsc::Receiver<Asked>, mut read: impl FnMut() -> Line) {
+/// Waits a moment for the person at the terminal; what is no terminal is always read.
+#[cfg(unix)]
+fn is_typed() -> bool {
+    use std::{io::IsTerminal as _, os::fd::AsFd as _};
+
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    let stdin = io::stdin();
+    let mut typed = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+    // A terminal hands out whole lines, so that none is left in a buffer of ours. An error is one of the read.
+    !stdin.is_terminal() || poll(&mut typed, PollTimeout::from(MOMENT)).map_or(true, |ready| ready > 0)
+}
+
+/// A read waits for as long as it takes.
+#[cfg(not(unix))]
+fn is_typed() -> bool {
+    true
+}
+
+fn serve(requests: &mpsc::Receiver<Asked>, ready: fn() -> bool, mut read: impl FnMut() -> Line) {
     while let Ok(mut request) = requests.recv() {
+        while !request.is_closed() && !ready() {}
         if request.is_closed() {
             continue;
         }
@@ -94,13 +145,17 @@ mod tests {
         let (answer, mut line) = oneshot::channel();
         wanted.send(gone).unwrap();
         let mut first = Some((dropped, wanted, answer));
-        serve(&requests, move || {
-            // While the line is typed, the first question goes away and the second is asked.
-            let (dropped, wanted, answer) = first.take().unwrap();
-            drop(dropped);
-            wanted.send(answer).unwrap();
-            Some("blue".to_owned())
-        });
+        serve(
+            &requests,
+            || true,
+            move || {
+                // While the line is typed, the first question goes away and the second is asked.
+                let (dropped, wanted, answer) = first.take().unwrap();
+                drop(dropped);
+                wanted.send(answer).unwrap();
+                Some("blue".to_owned())
+            },
+        );
         assert_eq!(line.try_recv().unwrap().as_deref(), Some("blue"));
     }
 
@@ -111,6 +166,6 @@ mod tests {
         drop(dropped);
         wanted.send(gone).unwrap();
         drop(wanted);
-        serve(&requests, || unreachable!("nobody wants a line"));
+        serve(&requests, || true, || unreachable!("nobody wants a line"));
     }
 }

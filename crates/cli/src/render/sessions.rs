@@ -75,6 +75,12 @@ impl About {
         if title.is_empty() { "(without a title)".to_owned() } else { text::for_line(title).into_owned() }
     }
 
+    /// What it has used up, if that is known.
+    pub(crate) fn cost(&self, look: Look) -> Option<String> {
+        let facts = spent(self.shown.spent);
+        (!facts.is_empty()).then(|| facts.join(&format!(" {} ", look.dot())))
+    }
+
     /// Who answered, when, and what it has cost: one fact after another.
     fn facts(&self) -> Vec<String> {
         let mut facts = vec![messages(self.messages)];

@@ -1,5 +1,7 @@
 //! A turn as it happens: the answer on stdout, piece by piece, and what is done for it on stderr.
 
+mod brake;
+
 use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
@@ -12,6 +14,8 @@ use tokio::{
 use toolrack_agent::{Agent, Delta, End, Front, NotKept, ToolCallData, Turn, TurnEvent, turn::Next};
 use toolrack_host::{CallError, Catalog, text};
 use toolrack_store::StoreError;
+
+pub(crate) use brake::Brake;
 
 use super::{Look, Sign, Tone, paint, sessions::SpentDocument};
 use crate::{
@@ -43,6 +47,9 @@ pub(crate) struct Live {
     shown: Shown,
     /// Text whose last word may not be whole.
     unfinished: String,
+    /// What the model has said of an answer that is not whole.
+    partial: String,
+    brake: Arc<Brake>,
     calls: Vec<Made>,
     /// The tools that nobody could be asked about.
     unasked: Vec<String>,
@@ -79,8 +86,8 @@ enum Out {
 /// What is known in the end.
 #[derive(Debug)]
 pub(crate) struct Report {
-    /// What the conversation is called, if it is kept.
-    pub(crate) session: Option<String>,
+    /// Where the conversation is kept.
+    pub(crate) journal: Journal,
     /// The tools that nobody could be asked about.
     pub(crate) unasked: Vec<String>,
 }
@@ -102,8 +109,23 @@ impl Live {
         let (out, receiver) = mpsc::unbounded_channel();
         let mut printing = JoinSet::new();
         printing.spawn(print(Arc::clone(&screen), receiver));
-        let (calls, unasked, unfinished) = (Vec::new(), Vec::new(), String::new());
-        Self { screen, catalog, journal, shown, unfinished, calls, unasked, out, printing }
+        let (calls, unasked) = (Vec::new(), Vec::new());
+        let (unfinished, partial, brake) = (String::new(), String::new(), Arc::default());
+        Self { screen, catalog, journal, shown, unfinished, partial, brake, calls, unasked, out, printing }
+    }
+
+    /// What ends this turn, or a part of it, before its time.
+    pub(crate) fn brake(&self) -> Arc<Brake> {
+        Arc::clone(&self.brake)
+    }
+
+    /// Ends `turn` where it is, with what was said until then, and keeps it.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) async fn cancel(&mut self, turn: &mut Turn) -> Result<(), NotKept> {
+        turn.cancel(&self.partial);
+        self.journal.keep(turn).await
     }
 
     fn put(&self, out: Out) {
@@ -127,6 +149,7 @@ impl Live {
             Delta::Text(piece) => {
                 self.record(json!({ "type": "text", "text": piece }));
                 self.unfinished.push_str(piece);
+                self.partial.push_str(piece);
                 // Word by word: what hides secrets has to see them whole.
                 let whole = self
                     .unfinished
@@ -180,7 +203,6 @@ impl Live {
     /// # Errors
     /// When stdout cannot be written.
     pub(crate) async fn finish(mut self, turn: &Turn, agent: &Agent) -> Result<Report, Failure> {
-        let session = self.journal.session().map(|session| session.prefix.clone());
         let end = match turn.next() {
             Next::Done(end) => Some(end),
             _ => None,
@@ -214,7 +236,7 @@ impl Live {
         if self.shown == Shown::ToPeople && end == Some(&End::Cut) {
             self.screen.warning("the answer is cut: it reached the most tokens that the model may say (--max-tokens)");
         }
-        Ok(Report { session, unasked: self.unasked })
+        Ok(Report { journal: self.journal, unasked: self.unasked })
     }
 }
 
@@ -223,6 +245,7 @@ impl Front for Live {
         match event {
             TurnEvent::Delta(delta) => self.said(delta),
             TurnEvent::Answered(reply) => {
+                self.partial.clear();
                 self.journal.cost_of(reply);
                 if self.shown == Shown::ToPeople && !reply.message.calls().is_empty() {
                     let rest = std::mem::take(&mut self.unfinished);
@@ -246,7 +269,8 @@ impl Front for Live {
     fn keep<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotKept>> {
         Box::pin(async move {
             let begins = self.journal.session().is_none();
-            match self.journal.keep(turn).await {
+            let brake = self.brake();
+            match brake.while_kept(self.journal.keep(turn)).await {
                 Ok(()) => {}
                 // Somebody else goes on with the conversation: what follows here would not fit to it any more.
                 Err(error @ StoreError::SessionMoved { .. }) => return Err(NotKept { why: with_causes(&error) }),
@@ -265,6 +289,10 @@ impl Front for Live {
             let _ = waits.await;
             Ok(())
         })
+    }
+
+    fn calls_unwanted(&mut self) -> BoxFuture<'static, ()> {
+        self.brake.calls()
     }
 }
 

@@ -1,8 +1,8 @@
 //! `toolrack ask`
 
-use std::{io::IsTerminal, sync::Arc};
+use std::{fmt, io::IsTerminal, num::NonZeroU32, sync::Arc};
 
-use toolrack_agent::{Agent, AgentError, End, Limits, Message, Model, Role, Turn};
+use toolrack_agent::{Agent, AgentError, Conceal, End, Limits, Message, Model, Role, Turn};
 use toolrack_config::{Loaded, Scope};
 use toolrack_host::{
     Budget, Desired, Host, Native, Offer, Otherwise, Pattern, Rules, Selection, ServerName, ServerSpec, ServerStatus,
@@ -11,7 +11,7 @@ use toolrack_host::{
 
 use super::{input, sessions};
 use crate::{
-    args::{AskArgs, PolicyArgs},
+    args::{AskArgs, ModelArgs, PolicyArgs},
     error::{Exit, Failure, with_causes},
     journal::{Journal, Opened},
     kept::Kept,
@@ -20,6 +20,7 @@ use crate::{
         count,
         turn::{Live, Shown},
     },
+    rules::LiveRules,
     wire::World,
 };
 
@@ -35,44 +36,39 @@ pub(super) async fn run(args: AskArgs, world: &World) -> Result<Exit, Failure> {
         }
         None => (Journal::new(store(), model.name()), Opened::default()),
     };
-    let mut turn = turn(opened, prompt, limits(&args))?;
+    let mut turn = turn(opened, prompt, limits(args.max_rounds))?;
 
     let loaded = world.load().await?;
     world.forget_old_sessions(&loaded, journal.id()).await;
     let tools = Tools::connect(&args.policy, &loaded, world).await?;
-    let host = tools.host.clone();
-    let (selection, words) = tools.offered_to(&*model);
-    world.screen.detail(&format!("{}; {words}", model.name()));
-    let mut agent = Agent::new(model, host.clone());
-    agent.selection = Arc::new(selection);
-    agent.conceal = Some(Arc::new(world.concealer()));
-    agent.system = args.system.clone();
-    agent.max_tokens = args.model.max_tokens.map(Into::into);
+    let (agent, at_hand) = tools.agent(model, &args.model, args.system.clone());
+    world.screen.detail(&at_hand);
 
     let shown = match (world.screen.json(), args.stream_json) {
         (_, true) => Shown::AsRecords,
         (true, _) => Shown::AsDocument,
         _ => Shown::ToPeople,
     };
-    let mut live = Live::new(Arc::clone(&world.screen), host.catalog(), journal, shown);
+    let mut live = Live::new(Arc::clone(&world.screen), agent.host.catalog(), journal, shown);
     let ended = agent.run(&mut turn, &mut live).await;
     let report = live.finish(&turn, &agent).await?;
     match ended {
         Ok(end) => exit_of(&end, &report.unasked),
-        Err(AgentError::Model { error, .. }) => {
-            let failure = Failure::new(Exit::Model, error.code(), with_causes(&*error));
-            Err(match report.session {
-                Some(session) => failure.hint(format!("`toolrack ask --session {session}` goes on from here")),
-                None => failure,
+        Err(error) => {
+            let failure = failed(&error);
+            Err(match (&error, report.journal.session()) {
+                (AgentError::Model { .. }, Some(session)) => {
+                    failure.hint(format!("`toolrack ask --session {}` goes on from here", session.prefix))
+                }
+                _ => failure,
             })
         }
-        Err(error) => Err(Failure::new(Exit::Other, "NOT_KEPT", error.to_string())),
     }
 }
 
-fn limits(args: &AskArgs) -> Limits {
+pub(super) fn limits(rounds: NonZeroU32) -> Limits {
     let mut limits = Limits::default();
-    limits.rounds = args.max_rounds.get();
+    limits.rounds = rounds.get();
     limits
 }
 
@@ -103,25 +99,36 @@ fn turn(opened: Opened, prompt: Option<String>, limits: Limits) -> Result<Turn, 
 }
 
 /// The connected servers, and what of their tools may be used.
-struct Tools {
+#[derive(Clone)]
+pub(super) struct Tools {
     host: Host,
     selection: Selection,
     /// The server through which a model finds tools that it is not shown.
     discovery: ServerName,
+    rules: Arc<LiveRules>,
     /// The server through which it reads what was too long for it.
     kept: ServerName,
+    /// Hides from models what servers must not repeat.
+    conceal: Conceal,
+}
+
+impl fmt::Debug for Tools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tools").field("selection", &self.selection).finish_non_exhaustive()
+    }
 }
 
 impl Tools {
     /// Connects to the servers whose tools may be used. One that fails is told of, and nothing more.
-    async fn connect(policy: &PolicyArgs, loaded: &Loaded, world: &World) -> Result<Self, Failure> {
+    pub(super) async fn connect(policy: &PolicyArgs, loaded: &Loaded, world: &World) -> Result<Self, Failure> {
         let mut desired = super::only(loaded, &policy.server)?;
         let (discovery, kept) = (name_beside(&desired, "toolrack")?, name_beside(&desired, "artifacts")?);
         let selection = match &*policy.tool {
             [] => Selection::all(),
             only => Selection::all().only(only.iter().cloned().chain(every_tool_of(&kept))),
         };
-        world.guard(Arc::new(rules(policy, loaded, &[&discovery, &kept])));
+        let rules = Arc::new(LiveRules::new(rules(policy, loaded, &[&discovery, &kept])));
+        world.guard(Arc::<LiveRules>::clone(&rules));
         // It is there from the beginning, so that it can be used as soon as it is known how many tools there are.
         desired.insert(discovery.clone(), world.host().discovery(&discovery, selection.clone()));
         let artifacts = world.artifacts();
@@ -131,12 +138,55 @@ impl Tools {
         for failure in super::complaints(&host, &policy.server).await {
             world.screen.warning(&failure.message);
         }
-        Ok(Self { host, selection, discovery, kept })
+        Ok(Self { host, selection, discovery, kept, rules, conceal: Arc::new(world.concealer()) })
+    }
+
+    /// What may run unasked.
+    pub(super) fn rules(&self) -> &LiveRules {
+        &self.rules
+    }
+
+    /// The servers of the person, and how they are.
+    pub(super) fn servers(&self) -> Vec<ServerStatus> {
+        self.host.status().into_iter().filter(|server| !self.is_own(&server.name)).collect()
+    }
+
+    /// Those that can be asked for resources and prompts.
+    pub(super) fn connected(&self) -> Vec<ServerName> {
+        super::connected(&self.host).into_iter().filter(|server| !self.is_own(server)).collect()
+    }
+
+    /// Whether a server is there for the model alone.
+    fn is_own(&self, server: &ServerName) -> bool {
+        [&self.discovery, &self.kept].contains(&server)
+    }
+
+    /// The tools of the person's servers that may be used.
+    pub(super) fn theirs(&self) -> Selection {
+        self.every().without_servers([self.discovery.clone(), self.kept.clone()])
+    }
+
+    /// All tools that may be used.
+    fn every(&self) -> Selection {
+        self.selection.clone().without_servers([self.discovery.clone()])
+    }
+
+    /// `model` with these tools, and in words what it has at hand.
+    pub(super) fn agent(self, model: Arc<dyn Model>, args: &ModelArgs, system: Option<String>) -> (Agent, String) {
+        let host = self.host.clone();
+        let (selection, words) = self.clone().offered_to(&*model);
+        let words = format!("{}; {words}", model.name());
+        let mut agent = Agent::new(model, host);
+        agent.selection = Arc::new(selection);
+        agent.conceal = Some(self.conceal);
+        agent.system = system;
+        agent.max_tokens = args.max_tokens.map(Into::into);
+        (agent, words)
     }
 
     /// What `model` is shown: every tool, as long as they leave room for the conversation; and both in words.
     fn offered_to(self, model: &dyn Model) -> (Selection, String) {
-        let every = self.selection.without_servers([self.discovery.clone()]);
+        let every = self.every();
         let catalog = self.host.catalog();
         let (tools, tokens) = catalog
             .tools()
@@ -182,7 +232,15 @@ fn rules(policy: &PolicyArgs, loaded: &Loaded, ours: &[&ServerName]) -> Rules {
     }
 }
 
-fn exit_of(end: &End, unasked: &[String]) -> Result<Exit, Failure> {
+/// A turn that stopped short.
+pub(super) fn failed(error: &AgentError) -> Failure {
+    match error {
+        AgentError::Model { error, .. } => Failure::new(Exit::Model, error.code(), with_causes(&**error)),
+        error => Failure::new(Exit::Other, "NOT_KEPT", error.to_string()),
+    }
+}
+
+pub(super) fn exit_of(end: &End, unasked: &[String]) -> Result<Exit, Failure> {
     let limit = |code, what: &str, hint: &str| Err(Failure::new(Exit::TurnLimit, code, what).hint(hint));
     match end {
         End::RoundLimit => limit(

@@ -8,20 +8,14 @@ use crate::{
     wire::World,
 };
 use futures::future::join_all;
+use toolrack_host::{Host, ServerName};
 
 pub(super) async fn list(args: ServersArgs, world: &World) -> Result<Exit, Failure> {
     let desired = super::only(&world.load().await?, &args.servers)?;
     let host = world.connect(desired).await?;
     let mut complaints = super::complaints(&host, &args.servers).await;
-    let servers = super::connected(&host);
-    let answers = join_all(servers.iter().map(|server| host.prompts(server.as_str()))).await;
-    let mut offers = Vec::new();
-    for (server, answer) in servers.iter().zip(answers) {
-        match answer {
-            Ok(prompts) => offers.push(Offer { server: server.to_string(), prompts }),
-            Err(error) => complaints.push(super::failed(&error)),
-        }
-    }
+    let (offers, failures) = offers(&host, &super::connected(&host)).await;
+    complaints.extend(failures);
     if world.screen.json() {
         let warnings = super::messages(&complaints);
         let document = prompts::document(&offers, &warnings);
@@ -34,6 +28,19 @@ pub(super) async fn list(args: ServersArgs, world: &World) -> Result<Exit, Failu
         world.screen.page(page).await?;
     }
     super::conclude(world, complaints, &args.servers)
+}
+
+/// What `servers` have, and what went wrong with those that do not say.
+pub(super) async fn offers(host: &Host, servers: &[ServerName]) -> (Vec<Offer>, Vec<Failure>) {
+    let answers = join_all(servers.iter().map(|server| host.prompts(server.as_str()))).await;
+    let (mut offers, mut failures) = (Vec::new(), Vec::new());
+    for (server, answer) in servers.iter().zip(answers) {
+        match answer {
+            Ok(prompts) => offers.push(Offer { server: server.to_string(), prompts }),
+            Err(error) => failures.push(super::failed(&error)),
+        }
+    }
+    (offers, failures)
 }
 
 pub(super) async fn get(args: PromptArgs, world: &World) -> Result<Exit, Failure> {

@@ -14,14 +14,8 @@ pub(super) async fn list(args: ServersArgs, world: &World) -> Result<Exit, Failu
     let desired = super::only(&world.load().await?, &args.servers)?;
     let host = world.connect(desired).await?;
     let mut complaints = super::complaints(&host, &args.servers).await;
-    let servers = super::connected(&host);
-    let mut offers = Vec::new();
-    for answer in join_all(servers.iter().map(|server| offer(&host, server))).await {
-        match answer {
-            Ok(offer) => offers.push(offer),
-            Err(failure) => complaints.push(failure),
-        }
-    }
+    let (offers, failures) = offers(&host, &super::connected(&host)).await;
+    complaints.extend(failures);
     if world.screen.json() {
         let warnings = super::messages(&complaints);
         let document = resources::document(&offers, &warnings);
@@ -34,6 +28,18 @@ pub(super) async fn list(args: ServersArgs, world: &World) -> Result<Exit, Failu
         world.screen.page(page).await?;
     }
     super::conclude(world, complaints, &args.servers)
+}
+
+/// What `servers` have, and what went wrong with those that do not say.
+pub(super) async fn offers(host: &Host, servers: &[ServerName]) -> (Vec<Offer>, Vec<Failure>) {
+    let (mut offers, mut failures) = (Vec::new(), Vec::new());
+    for answer in join_all(servers.iter().map(|server| offer(host, server))).await {
+        match answer {
+            Ok(offer) => offers.push(offer),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    (offers, failures)
 }
 
 async fn offer(host: &Host, server: &ServerName) -> Result<Offer, Failure> {

@@ -42,7 +42,7 @@ struct Taken {
     known: u64,
 }
 
-pub(super) async fn run(verb: SessionsVerb, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn run(verb: SessionsVerb, world: &World) -> Result<Exit, Failure> {
     match verb {
         SessionsVerb::List(args) => list(args, world).await,
         SessionsVerb::Show(args) => show(args, world).await,

@@ -17,7 +17,7 @@ pub(super) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
     let complaints = super::complaints(&host, named).await;
     let catalog = host.catalog();
     let found = match &args.search {
-        Some(words) => search(&host, words, args.limit).await,
+        Some(words) => search(&host, words, args.limit, &Selection::all()).await,
         None => all(&catalog),
     };
     let none = found.is_empty().then(|| nothing(&catalog, args.search.as_deref()));
@@ -43,15 +43,15 @@ pub(super) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
 }
 
 /// Every tool, by server.
-fn all(catalog: &Catalog) -> Vec<Shown> {
+pub(super) fn all(catalog: &Catalog) -> Vec<Shown> {
     let mut tools: Vec<CatalogTool> = catalog.tools().cloned().collect();
     tools.sort_by(|a, b| a.server.cmp(&b.server));
     tools.into_iter().map(|tool| Shown { tool, score: None }).collect()
 }
 
 /// Those that fit, the best first.
-async fn search(host: &Host, words: &str, limit: usize) -> Vec<Shown> {
-    let hits = host.search(words, limit, &Selection::all()).await;
+pub(super) async fn search(host: &Host, words: &str, limit: usize, of: &Selection) -> Vec<Shown> {
+    let hits = host.search(words, limit, of).await;
     hits.into_iter().map(|hit| Shown { tool: hit.tool, score: Some(hit.score) }).collect()
 }
 

@@ -13,6 +13,8 @@ mod builtin;
 #[cfg(test)]
 mod call;
 #[cfg(test)]
+mod chat;
+#[cfg(test)]
 mod completions;
 #[cfg(test)]
 mod config;

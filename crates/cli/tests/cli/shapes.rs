@@ -76,6 +76,7 @@ fn asked(command: &str) -> Option<Vec<&'static str>> {
         | "prompts" | "resources" | "sessions list" | "sessions show" => vec![],
         "call" => vec!["fake/echo", "text=x"],
         "ask" => vec!["what?", "--model", "mock/answers.json", "--allow", "*"],
+        "chat" => vec!["what?", "--model", "mock/answers.json", "--allow", "*"],
         "read" => vec!["fake", "fake://note"],
         "prompt" => vec!["fake/greet", "name=x"],
         "why" => vec!["fake/echo"],

@@ -1,0 +1,204 @@
+//! May this call run? Everything that would be sent is shown before, exactly.
+
+use std::{
+    collections::BTreeSet,
+    fmt::Write as _,
+    sync::{Mutex, PoisonError},
+};
+
+use serde_json::{Map, Value};
+use toolrack_host::{
+    ServerName,
+    ask::{Confirm, Confirmed},
+    text,
+};
+
+use super::{MAX_TRIES, Terminal};
+use crate::render::{Tone, paint};
+
+/// What can be answered, on one line.
+const QUESTION: &str = "Run it? [y]es [n]o [a]lways [s]erver always [e]dit [?] ";
+
+/// And in words.
+const ANSWERS: &str = "  y  run it
+  n  do not run it (Enter does the same)
+  a  run it, and this tool without asking until the program ends
+  s  run it, and every tool of this server without asking until the program ends
+  e  change the arguments first
+  ?  say why it is asked, and what the server says of the tool";
+
+/// Bytes of a description that are shown.
+const DESCRIPTION: usize = 2_000;
+
+/// What was allowed until the program ends: a tool of a server, or all of them.
+#[derive(Debug, Default)]
+pub(super) struct Approved(Mutex<BTreeSet<(ServerName, Option<String>)>>);
+
+impl Approved {
+    fn has(&self, question: &Confirm) -> bool {
+        let approved = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        approved.contains(&(question.server.clone(), None))
+            || approved.contains(&(question.server.clone(), Some(question.tool.clone())))
+    }
+
+    fn add(&self, server: &ServerName, tool: Option<&str>) {
+        let mut approved = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        approved.insert((server.clone(), tool.map(str::to_owned)));
+    }
+}
+
+impl Terminal {
+    /// Asks until there is an answer. Whoever goes away has not agreed.
+    pub(super) async fn approve(&self, mut question: Confirm) -> Confirmed {
+        // The question before this one may have answered it.
+        if self.approved.has(&question) {
+            return Confirmed::Yes;
+        }
+        let as_asked = question.arguments.clone();
+        self.screen.say(&page(&question));
+        // Only who has seen the question can answer it.
+        self.lines.forget();
+        for _ in 0..MAX_TRIES {
+            let Some(answer) = self.ask(QUESTION).await else {
+                break;
+            };
+            match answer.trim().to_lowercase().as_str() {
+                "y" | "yes" => {}
+                "a" | "always" => self.approved.add(&question.server, Some(&question.tool)),
+                "s" | "server" => self.approved.add(&question.server, None),
+                "e" | "edit" => {
+                    if let Some(arguments) = self.edited().await {
+                        question.arguments = arguments;
+                        self.screen.say(&page(&question));
+                    }
+                    continue;
+                }
+                "?" => {
+                    self.screen.say(&reasons(&question));
+                    continue;
+                }
+                "" | "n" | "no" => break,
+                _ => {
+                    self.screen.say(ANSWERS);
+                    continue;
+                }
+            }
+            return if question.arguments == as_asked { Confirmed::Yes } else { Confirmed::Edited(question.arguments) };
+        }
+        Confirmed::No { why: None }
+    }
+
+    /// Other arguments; `None` when they stay as they are.
+    async fn edited(&self) -> Option<Map<String, Value>> {
+        for _ in 0..MAX_TRIES {
+            let typed = self.ask("Arguments as JSON, on one line (Enter leaves them): ").await?;
+            if typed.trim().is_empty() {
+                return None;
+            }
+            match serde_json::from_str::<Map<String, Value>>(&typed) {
+                Ok(arguments) => return Some(arguments),
+                Err(error) => self.screen.say(&format!("  no JSON object: {}", text::for_line(&error.to_string()))),
+            }
+        }
+        None
+    }
+}
+
+/// Everything that would be sent.
+fn page(question: &Confirm) -> String {
+    let mut page = paint(Tone::Strong, &format!("Run {}/{}?", question.server, text::for_line(&question.tool)));
+    let _ = write!(page, " {}", text::for_line(&question.why));
+    if question.destructive {
+        let _ = write!(page, " {}", paint(Tone::Bad, "[destructive]"));
+    }
+    let arguments = serde_json::to_string_pretty(&question.arguments).unwrap_or_default();
+    let _ = write!(page, "\n{}", text::for_terminal(&arguments));
+    page
+}
+
+/// Why it is asked, what is known of the tool, and what can be answered.
+fn reasons(question: &Confirm) -> String {
+    let mut lines = vec![format!("It is asked because {}.", text::for_line(&question.why))];
+    let claim = match (question.destructive, question.read_only) {
+        (true, _) => Some("may destroy something"),
+        (_, true) => Some("changes nothing"),
+        _ => None,
+    };
+    let server = &question.server;
+    lines.extend(claim.map(|claim| format!("`{server}` says that it {claim}; nobody has checked that.")));
+    lines.push(match question.description.as_deref().map(str::trim) {
+        None | Some("") => format!("`{server}` says nothing else of it."),
+        Some(said) => format!("`{server}` says of it:\n{}", text::for_terminal(&text::clip(said, DESCRIPTION))),
+    });
+    lines.push(ANSWERS.to_owned());
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use toolrack_host::Asker as _;
+
+    use super::{super::tests::typed, *};
+
+    fn question(tool: &str) -> Confirm {
+        let arguments = json!({ "path": "a\u{1b}[2J" }).as_object().unwrap().clone();
+        let server = ServerName::new("fs").unwrap();
+        let mut question = Confirm::new(server, tool, arguments, "no rule allows it");
+        question.destructive = true;
+        question
+    }
+
+    #[tokio::test]
+    async fn only_a_clear_yes_runs_it() {
+        for yes in ["y", " YES "] {
+            assert_eq!(typed(&[yes]).confirm(question("rm")).await, Confirmed::Yes);
+        }
+        for no in [vec!["n"], vec![""], vec![], vec!["what?"], vec!["what?", "no"], vec!["?", "?"], vec!["e"]] {
+            assert_eq!(typed(&no).confirm(question("rm")).await, Confirmed::No { why: None }, "{no:?}");
+        }
+        let nonsense = ["huh"; MAX_TRIES + 1];
+        assert_eq!(typed(&nonsense).confirm(question("rm")).await, Confirmed::No { why: None });
+        assert_eq!(typed(&["?", "y"]).confirm(question("rm")).await, Confirmed::Yes);
+    }
+
+    #[tokio::test]
+    async fn always_is_for_this_tool_and_server_for_all_of_its_tools() {
+        let terminal = typed(&["a", "n", "s"]);
+        assert_eq!(terminal.confirm(question("rm")).await, Confirmed::Yes);
+        assert_eq!(terminal.confirm(question("rm")).await, Confirmed::Yes, "nothing is asked");
+        assert_eq!(terminal.confirm(question("mv")).await, Confirmed::No { why: None });
+        assert_eq!(terminal.confirm(question("mv")).await, Confirmed::Yes);
+        assert_eq!(terminal.confirm(question("cp")).await, Confirmed::Yes, "nothing is asked");
+        let mut of_another = question("rm");
+        of_another.server = ServerName::new("git").unwrap();
+        assert_eq!(terminal.confirm(of_another).await, Confirmed::No { why: None });
+    }
+
+    #[tokio::test]
+    async fn what_is_sent_is_what_was_typed_last() {
+        let edited = |json: Value| Confirmed::Edited(json.as_object().unwrap().clone());
+        let terminal = typed(&["e", "{\"path\": \"b\"}", "y"]);
+        assert_eq!(terminal.confirm(question("rm")).await, edited(json!({ "path": "b" })));
+        let terminal = typed(&["e", "no json", "[1]", "{}", "e", "", "y"]);
+        assert_eq!(terminal.confirm(question("rm")).await, edited(json!({})));
+        let terminal = typed(&["e", "{\"path\": \"b\"}", "n"]);
+        assert_eq!(terminal.confirm(question("rm")).await, Confirmed::No { why: None });
+        let terminal = typed(&["e", "", "a", "n"]);
+        assert_eq!(terminal.confirm(question("rm")).await, Confirmed::Yes, "as it was asked");
+    }
+
+    #[test]
+    fn all_that_is_sent_is_shown_and_nothing_of_it_reaches_the_terminal_as_more_than_text() {
+        let hostile = "a\u{1b}]0;title\u{7}\u{202e}";
+        let mut question = question(&format!("rm{hostile}"));
+        question.description = Some(hostile.to_owned());
+        hostile.clone_into(&mut question.why);
+        for shown in [page(&question), reasons(&question)] {
+            let plain = anstream::adapter::strip_str(&shown).to_string();
+            assert!(!plain.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{plain:?}");
+        }
+        let plain = anstream::adapter::strip_str(&page(&question)).to_string();
+        assert!(plain.contains("[destructive]") && plain.contains("\"path\": \"a"), "{plain}");
+    }
+}

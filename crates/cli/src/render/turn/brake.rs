@@ -1,0 +1,71 @@
+//! What a person ends before its time: the calls that are made just now, or the whole turn.
+
+use std::{
+    pin::pin,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Poll,
+};
+
+use futures::future::{self, BoxFuture};
+use tokio::sync::oneshot;
+
+/// Ends a turn, or the calls that are under way in it.
+#[derive(Debug, Default)]
+pub(crate) struct Brake {
+    /// Reaches the calls that are made just now.
+    calls: Mutex<Option<oneshot::Sender<()>>>,
+    /// A step is being written down.
+    keeping: AtomicBool,
+    /// Nothing more may begin.
+    pulled: AtomicBool,
+}
+
+impl Brake {
+    /// Resolves when the calls that begin now are no longer wanted.
+    pub(super) fn calls(&self) -> BoxFuture<'static, ()> {
+        let (unwanted, told) = oneshot::channel();
+        *self.calls.lock().unwrap_or_else(PoisonError::into_inner) = Some(unwanted);
+        Box::pin(async {
+            if told.await.is_err() {
+                future::pending::<()>().await;
+            }
+        })
+    }
+
+    /// Ends the calls that are made just now; `false` when none are.
+    pub(crate) fn cancel_calls(&self) -> bool {
+        let unwanted = self.calls.lock().unwrap_or_else(PoisonError::into_inner).take();
+        unwanted.is_some_and(|unwanted| unwanted.send(()).is_ok())
+    }
+
+    /// Writes a step down. When the turn is to end, this never returns: nothing follows from the step.
+    pub(super) async fn while_kept<E>(&self, keep: impl Future<Output = Result<(), E>>) -> Result<(), E> {
+        self.keeping.store(true, Ordering::Relaxed);
+        let kept = keep.await;
+        self.keeping.store(false, Ordering::Relaxed);
+        if kept.is_ok() && self.pulled.load(Ordering::Relaxed) {
+            future::pending::<()>().await;
+        }
+        kept
+    }
+
+    /// Waits until `run` can be dropped without leaving a step half written; its end, if it comes to one.
+    pub(crate) async fn stop<F: Future + Unpin>(&self, mut run: F) -> Option<F::Output> {
+        self.pulled.store(true, Ordering::Relaxed);
+        let mut run = pin!(&mut run);
+        future::poll_fn(|context| {
+            if !self.keeping.load(Ordering::Relaxed) {
+                return Poll::Ready(None);
+            }
+            match run.as_mut().poll(context) {
+                Poll::Ready(ended) => Poll::Ready(Some(ended)),
+                Poll::Pending if self.keeping.load(Ordering::Relaxed) => Poll::Pending,
+                Poll::Pending => Poll::Ready(None),
+            }
+        })
+        .await
+    }
+}

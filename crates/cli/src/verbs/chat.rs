@@ -1,0 +1,263 @@
+//! `toolrack chat`
+
+mod commands;
+mod does;
+mod editor;
+mod news;
+mod offer;
+mod typed;
+
+use std::{pin::pin, sync::Arc};
+
+use toolrack_agent::{Agent, AgentError, End, Limits, Message, Role, Turn};
+
+use super::{ask, sessions};
+use crate::{
+    args::{ChatArgs, ModelArgs, SessionsVerb, ShowSessionArgs},
+    error::{Exit, Failure},
+    journal::{Journal, Opened},
+    models,
+    render::{
+        Tone, paint,
+        turn::{Live, Shown},
+    },
+    screen::Screen,
+    stop::Stop,
+    wire::World,
+};
+use does::After;
+use news::News;
+use typed::{Input, Typed};
+
+/// Messages that are shown of a conversation that is gone on with.
+const REPLAYED: usize = 6;
+
+pub(super) async fn run(args: ChatArgs, world: &World) -> Result<Exit, Failure> {
+    let mut interrupts = Stop::new()?;
+    let begun = tokio::select! {
+        biased;
+        () = interrupts.interrupted() => return Ok(Exit::Interrupted),
+        begun = begin(&args, world) => begun?,
+    };
+    let (tools, agent, conversation) = begun;
+    let limits = ask::limits(args.max_rounds);
+    let mut chat = Chat { world, tools, agent, model: args.model.clone(), limits, interrupts };
+    let first = args.prompt.join(" ");
+    chat.talk(conversation, Some(first).filter(|first| !first.trim().is_empty())).await
+}
+
+/// What was said until now, and where it is kept.
+struct Conversation {
+    journal: Journal,
+    messages: Vec<Message>,
+}
+
+/// Chooses the model, opens the conversation and connects the servers.
+async fn begin(args: &ChatArgs, world: &World) -> Result<(ask::Tools, Agent, Conversation), Failure> {
+    let model = models::chosen(&args.model, &world.environment).await?;
+    let conversation = match &args.resume {
+        Some(typed) => {
+            let session = sessions::named(typed, world).await?;
+            let opened = Journal::open(world.store()?, session, model.name()).await;
+            Conversation::gone_on_with(opened.map_err(|error| sessions::failed(&error))?)
+        }
+        None => Conversation { journal: Journal::new(world.store().ok().cloned(), model.name()), messages: Vec::new() },
+    };
+    world.stay();
+    let loaded = world.load().await?;
+    world.forget_old_sessions(&loaded, conversation.journal.id()).await;
+    let tools = ask::Tools::connect(&args.policy, &loaded, world).await?;
+    let (agent, at_hand) = tools.clone().agent(model, &args.model, args.system.clone());
+    if world.screen.interactive() {
+        world.screen.note(&at_hand);
+    }
+    Ok((tools, agent, conversation))
+}
+
+impl Conversation {
+    /// One that was kept. A turn that was interrupted ends where it was.
+    fn gone_on_with((journal, opened): (Journal, Opened)) -> Self {
+        let Opened { messages, open } = opened;
+        let messages = match open {
+            Some(state) => Turn::resume(messages, state, Limits::default()).into_messages(),
+            None => messages,
+        };
+        Self { journal, messages }
+    }
+}
+
+/// How a turn ended for the person.
+enum Outcome {
+    /// It came to its end, whichever.
+    Ended(Result<Exit, Failure>),
+    /// The person had enough of it.
+    Cancelled,
+    /// It cannot be gone on without it.
+    Broken(Failure),
+}
+
+/// A conversation that goes on.
+struct Chat<'a> {
+    world: &'a World,
+    tools: ask::Tools,
+    agent: Agent,
+    /// How the model was chosen.
+    model: ModelArgs,
+    limits: Limits,
+    interrupts: Stop,
+}
+
+impl Chat<'_> {
+    /// One turn after another, until the person leaves.
+    async fn talk(&mut self, mut conversation: Conversation, mut first: Option<String>) -> Result<Exit, Failure> {
+        let input = Input::of(self.world)?;
+        let mut news = News::of(&self.agent.host, self.world.screen.look());
+        self.greet(&conversation).await?;
+        // Whether the person has just pressed Ctrl-C, so that another one leaves.
+        let mut leaving = false;
+        loop {
+            let typed = match first.take() {
+                Some(first) => Typed::Text(first),
+                None => tokio::select! {
+                    typed = typed(&input, &mut news, &self.world.screen) => typed?,
+                    () = self.interrupts.interrupted() => return Ok(self.leave(&conversation, Exit::Interrupted)),
+                },
+            };
+            let prompt = match typed {
+                Typed::Text(text) if text.trim().is_empty() => continue,
+                Typed::Text(text) => text,
+                Typed::Interrupted if leaving => return Ok(self.leave(&conversation, Exit::Ok)),
+                Typed::Interrupted => {
+                    leaving = true;
+                    self.world.screen.note("Ctrl-C again, or Ctrl-D, leaves");
+                    continue;
+                }
+                Typed::End => return Ok(self.leave(&conversation, Exit::Ok)),
+            };
+            let outcome = match commands::parse(&prompt) {
+                Some(command) => match self.obey(command, &mut conversation).await {
+                    Ok(After::Leave) => return Ok(self.leave(&conversation, Exit::Ok)),
+                    obeyed => Outcome::Ended(obeyed.map(|_| Exit::Ok)),
+                },
+                None => {
+                    let (next, outcome) = self.turn(conversation, prompt).await?;
+                    conversation = next;
+                    outcome
+                }
+            };
+            leaving = matches!(outcome, Outcome::Cancelled);
+            match outcome {
+                Outcome::Broken(failure) => return Err(failure),
+                // Nobody is there to decide what follows from it.
+                Outcome::Ended(Err(failure)) if !input.is_terminal() => return Err(failure),
+                Outcome::Cancelled if !input.is_terminal() => return Ok(Exit::Interrupted),
+                Outcome::Ended(Err(failure)) => self.world.screen.failure(&failure),
+                Outcome::Cancelled => self.world.screen.aside(&paint(Tone::Waiting, "cancelled")),
+                Outcome::Ended(Ok(_)) => {}
+            }
+        }
+    }
+
+    /// Does what was typed, unless the person has had enough of it.
+    async fn obey(
+        &mut self,
+        command: Result<commands::Command, Failure>,
+        now: &mut Conversation,
+    ) -> Result<After, Failure> {
+        // Its own, because what is done needs the rest of the conversation.
+        let mut interrupts = Stop::new()?;
+        let done = tokio::select! {
+            biased;
+            () = interrupts.interrupted() => None,
+            done = self.does(command?, now) => Some(done),
+        };
+        if done.is_none() {
+            // It has had its meaning.
+            self.interrupts = interrupts;
+        }
+        done.unwrap_or(Ok(After::Next))
+    }
+
+    /// Shows the end of what was said before.
+    async fn greet(&self, conversation: &Conversation) -> Result<(), Failure> {
+        let Some(session) = conversation.journal.session() else {
+            return Ok(());
+        };
+        if self.world.screen.interactive() && !self.world.screen.json() {
+            let show = ShowSessionArgs { session: session.id.to_string(), limit: Some(REPLAYED), full: false };
+            sessions::run(SessionsVerb::Show(show), self.world).await?;
+        }
+        Ok(())
+    }
+
+    /// Says how to come back.
+    fn leave(&self, conversation: &Conversation, exit: Exit) -> Exit {
+        if let (true, Some(session)) = (self.world.screen.interactive(), conversation.journal.session()) {
+            self.world.screen.note(&format!("`toolrack chat --resume {}` goes on with this", session.prefix));
+        }
+        exit
+    }
+
+    /// One turn.
+    ///
+    /// # Errors
+    /// When stdout cannot be written.
+    async fn turn(&mut self, so_far: Conversation, prompt: String) -> Result<(Conversation, Outcome), Failure> {
+        let Conversation { journal, mut messages } = so_far;
+        messages.push(Message::new(Role::User, prompt));
+        let mut turn = Turn::new(messages, self.limits);
+        let shown = if self.world.screen.json() { Shown::AsDocument } else { Shown::ToPeople };
+        let screen = Arc::clone(&self.world.screen);
+        let mut live = Live::new(screen, self.agent.host.catalog(), journal, shown);
+        let ended = self.play(&mut turn, &mut live).await;
+        // Without a terminal a turn stays open that its model left: another command can go on with it.
+        let goes_on = self.world.screen.interactive();
+        let closed = match &ended {
+            None => live.cancel(&mut turn).await,
+            Some(Err(AgentError::Model { .. })) if goes_on => live.cancel(&mut turn).await,
+            _ => Ok(()),
+        };
+        let report = live.finish(&turn, &self.agent).await?;
+        let outcome = match (closed, ended) {
+            (Err(not_kept), _) => Outcome::Broken(ask::failed(&not_kept.into())),
+            (_, Some(Err(error @ AgentError::NotKept(_)))) => Outcome::Broken(ask::failed(&error)),
+            (_, Some(Err(error))) => Outcome::Ended(Err(ask::failed(&error))),
+            (_, None) => Outcome::Cancelled,
+            (_, Some(Ok(end))) => Outcome::Ended(ask::exit_of(&end, &report.unasked).map_err(|failure| match end {
+                End::RoundLimit | End::TokenLimit | End::CostLimit => failure.hint("say `go on` to let it"),
+                _ => failure,
+            })),
+        };
+        Ok((Conversation { journal: report.journal, messages: turn.into_messages() }, outcome))
+    }
+
+    /// Runs `turn`; `None` when the person had enough of it.
+    ///
+    /// Ctrl-C ends the calls that are made just now, or the turn when none are.
+    async fn play(&mut self, turn: &mut Turn, live: &mut Live) -> Option<Result<End, AgentError>> {
+        let brake = live.brake();
+        let mut run = Box::pin(self.agent.run(turn, live));
+        loop {
+            tokio::select! {
+                biased;
+                () = self.interrupts.interrupted() => {
+                    if !brake.cancel_calls() {
+                        return brake.stop(&mut run).await;
+                    }
+                }
+                ended = &mut run => return Some(ended),
+            }
+        }
+    }
+}
+
+/// What is said next; what happens to the servers meanwhile is shown.
+async fn typed(input: &Input, news: &mut News, screen: &Screen) -> Result<Typed, Failure> {
+    let mut next = pin!(input.next());
+    loop {
+        tokio::select! {
+            typed = &mut next => return typed,
+            line = news.next() => input.above(&line, screen),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What begins with a slash: something for the program, and not for the model.
+
+use toolrack_host::Pattern;
+
+use crate::{error::Failure, suggest};
+
+/// A command, as `/help` shows it.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) name: &'static str,
+    /// What follows it; in brackets what may be left out.
+    pub(super) argument: &'static str,
+    pub(super) about: &'static str,
+}
+
+const fn known(name: &'static str, argument: &'static str, about: &'static str) -> Known {
+    Known { name, argument, about }
+}
+
+/// Every command, in the order of `/help`.
+pub(super) const COMMANDS: &[Known] = &[
+    known("help", "", "Show the commands"),
+    known("mcp", "", "Show how the servers are"),
+    known("tools", "[SEARCH]", "Show the tools, or those that fit"),
+    known("resources", "", "Show the resources of the servers"),
+    known("prompts", "", "Show the prompts of the servers"),
+    known("allow", "GLOB", "Run tools that match without asking, until this ends"),
+    known("deny", "GLOB", "Never run tools that match, until this ends"),
+    known("model", "[MODEL]", "Show which model answers, or take another one"),
+    known("system", "[TEXT]", "Show what the model is told first, or tell it something else"),
+    known("sessions", "", "Show the conversations that are kept"),
+    known("resume", "SESSION", "Go on with another conversation"),
+    known("new", "", "Begin another conversation"),
+    known("export", "[FILE]", "Print this conversation, or write it to a file (.md or .json)"),
+    known("cost", "", "Show what this conversation has cost"),
+    known("clear", "", "Clear the screen"),
+    known("quit", "", "Leave"),
+];
+
+/// What is to be done.
+#[derive(Debug, PartialEq)]
+pub(super) enum Command {
+    Help,
+    Mcp,
+    Tools(Option<String>),
+    Resources,
+    Prompts,
+    Allow(Pattern),
+    Deny(Pattern),
+    Model(Option<String>),
+    System(Option<String>),
+    Sessions,
+    Resume(String),
+    New,
+    Export(Option<String>),
+    Cost,
+    Clear,
+    Quit,
+}
+
+/// The command that `text` is; `None` when it is meant for the model.
+///
+/// # Errors
+/// When there is no such command, or it is used in a wrong way.
+pub(super) fn parse(text: &str) -> Option<Result<Command, Failure>> {
+    let text = text.trim();
+    let (name, rest) = text.strip_prefix('/')?.split_once(char::is_whitespace).unwrap_or((&text[1..], ""));
+    // A path, or a comment of a program.
+    if name.is_empty() || name.contains(['/', '*', '.']) || text.contains('\n') {
+        return None;
+    }
+    Some(command(name, rest.trim()))
+}
+
+fn command(name: &str, rest: &str) -> Result<Command, Failure> {
+    let name = name.to_ascii_lowercase();
+    let Some(known) = COMMANDS.iter().find(|known| known.name == name) else {
+        let meant = suggest::closest(&name, COMMANDS.iter().map(|known| known.name));
+        let hint = meant.map_or("/help shows all commands".to_owned(), |meant| format!("did you mean /{meant}?"));
+        return Err(Failure::usage(format!("there is no command /{name}")).hint(hint));
+    };
+    let usage = |what: &str| Failure::usage(format!("/{name}: {what}")).hint(format!("/{name} {}", known.argument));
+    match known.argument {
+        "" if !rest.is_empty() => return Err(Failure::usage(format!("/{name} stands alone"))),
+        argument if rest.is_empty() && !argument.is_empty() && !argument.starts_with('[') => {
+            return Err(usage("which?"));
+        }
+        _ => {}
+    }
+    let given = || Some(rest.to_owned()).filter(|rest| !rest.is_empty());
+    let pattern = || rest.parse::<Pattern>().map_err(|error| usage(&error.to_string()));
+    Ok(match known.name {
+        "mcp" => Command::Mcp,
+        "tools" => Command::Tools(given()),
+        "resources" => Command::Resources,
+        "prompts" => Command::Prompts,
+        "allow" => Command::Allow(pattern()?),
+        "deny" => Command::Deny(pattern()?),
+        "model" => Command::Model(given()),
+        "system" => Command::System(given()),
+        "sessions" => Command::Sessions,
+        "resume" => Command::Resume(rest.to_owned()),
+        "new" => Command::New,
+        "export" => Command::Export(given()),
+        "cost" => Command::Cost,
+        "clear" => Command::Clear,
+        "quit" => Command::Quit,
+        _ => Command::Help,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_slash_and_one_word_at_the_beginning_is_a_command() {
+        for said in ["hello", "/etc/hosts says what?", "/* a comment */", "/", "what is /help?", "/a\n/b"] {
+            assert!(parse(said).is_none(), "{said}");
+        }
+        assert_eq!(parse(" /tools  read a file ").unwrap().unwrap(), Command::Tools(Some("read a file".to_owned())));
+        assert_eq!(parse("/Quit").unwrap().unwrap(), Command::Quit);
+    }
+
+    #[test]
+    fn every_command_that_help_shows_is_one() {
+        for known in COMMANDS {
+            let text = format!("/{} {}", known.name, if known.argument.is_empty() { "" } else { "x" });
+            let command = parse(&text).unwrap().unwrap();
+            assert!(known.name == "help" || command != Command::Help, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_command_may_have_been_another_one() {
+        let refused = |text| parse(text).unwrap().unwrap_err();
+        assert_eq!(refused("/tolls").hint.unwrap(), "did you mean /tools?");
+        assert_eq!(refused("/xyz").hint.unwrap(), "/help shows all commands");
+        assert_eq!(refused("/resume").hint.unwrap(), "/resume SESSION");
+        assert_eq!(refused("/quit now").message, "/quit stands alone");
+    }
+}

@@ -1,0 +1,202 @@
+//! The line that a person edits, on a thread of its own.
+
+use std::{
+    borrow::Cow,
+    fs::OpenOptions,
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, SyncSender},
+    },
+    thread::{self, JoinHandle},
+};
+
+use reedline::{
+    ColumnarMenu, EditCommand, Emacs, ExternalPrinter, FileBackedHistory, Highlighter, KeyCode, KeyModifiers,
+    MenuBuilder, Prompt, PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal,
+    StyledText, ValidationResult, Validator, default_emacs_keybindings,
+};
+use tokio::sync::oneshot;
+
+use super::{
+    offer::Offer,
+    typed::{self, Typed},
+};
+use crate::{
+    error::{Exit, Failure, in_words},
+    wire::World,
+};
+
+/// Lines that are remembered from one conversation to the next.
+const REMEMBERED: usize = 1_000;
+
+/// Lines that wait to be shown above what is edited.
+const NEWS: usize = 64;
+
+/// What the menu of completions is called.
+const MENU: &str = "completions";
+
+/// Who waits for what is typed.
+type Asked = oneshot::Sender<io::Result<Typed>>;
+
+/// Edits one text for each that is asked for.
+#[derive(Debug)]
+pub(super) struct Editor {
+    /// Taken when the editor ends.
+    wanted: Option<mpsc::Sender<Asked>>,
+    thread: Option<JoinHandle<()>>,
+    leave: Arc<AtomicBool>,
+    above: SyncSender<String>,
+}
+
+impl Editor {
+    /// # Errors
+    /// When the system refuses a thread.
+    pub(super) fn start(world: &World) -> Result<Self, Failure> {
+        let refused = |error: io::Error| Failure::new(Exit::Other, "INTERNAL", format!("cannot start: {error}"));
+        let leave = Arc::new(AtomicBool::new(false));
+        let history = history(&world.places.data().join("chat-history"));
+        let history = history.map_err(|(file, error)| {
+            let file = file.display();
+            world.screen.warning(&format!("what is typed is not remembered: {file}: {}", in_words(&error)));
+        });
+        let (is_coloured, unicode) = (world.screen.is_coloured(), world.screen.look().unicode);
+        let printer = ExternalPrinter::new(NEWS);
+        let above = printer.sender();
+        let (wanted, requests) = mpsc::channel();
+        let signal = Arc::clone(&leave);
+        let thread = thread::Builder::new().name("editor".to_owned()).spawn(move || {
+            let editor = reedline(history.ok(), is_coloured).with_break_signal(signal).with_external_printer(printer);
+            serve(&requests, editor, &Marks { unicode });
+        });
+        Ok(Self { wanted: Some(wanted), thread: Some(thread.map_err(refused)?), leave, above })
+    }
+
+    /// Shows a line above what is edited, a moment later.
+    pub(super) fn above(&self, line: String) {
+        // Where so much happens at once that nobody could read it, the rest is not shown.
+        let _ = self.above.try_send(line);
+    }
+
+    /// # Errors
+    /// When the terminal cannot be read.
+    pub(super) async fn next(&self) -> Result<Typed, Failure> {
+        let (answer, typed) = oneshot::channel();
+        let sent = self.wanted.as_ref().is_some_and(|wanted| wanted.send(answer).is_ok());
+        match typed.await {
+            Ok(typed) if sent => typed.map_err(|error| {
+                Failure::new(Exit::Other, "TERMINAL", format!("the terminal cannot be read: {}", in_words(&error)))
+            }),
+            _ => Ok(Typed::End),
+        }
+    }
+}
+
+impl Drop for Editor {
+    /// Waits until the terminal is as it was before; the editor looks a few times a second whether it is to leave.
+    fn drop(&mut self) {
+        self.leave.store(true, Ordering::Relaxed);
+        drop(self.wanted.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(requests: &mpsc::Receiver<Asked>, mut editor: Reedline, marks: &Marks) {
+    while let Ok(request) = requests.recv() {
+        let typed = match editor.read_line(marks) {
+            Ok(Signal::Success(text)) => {
+                // Also when this process is killed before it ends; what cannot be written is only not remembered.
+                let _ = editor.sync_history();
+                Ok(Typed::Text(typed::joined(&text)))
+            }
+            Ok(Signal::CtrlC) => Ok(Typed::Interrupted),
+            Ok(_) => Ok(Typed::End),
+            Err(error) => Err(io::Error::other(error)),
+        };
+        let _ = request.send(typed);
+    }
+}
+
+fn reedline(history: Option<FileBackedHistory>, is_coloured: bool) -> Reedline {
+    let mut keys = default_emacs_keybindings();
+    keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, ReedlineEvent::Edit(vec![EditCommand::InsertNewline]));
+    let tab = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
+    keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(tab));
+    let menu = ColumnarMenu::default().with_name(MENU);
+    let mut editor = Reedline::create()
+        .with_completer(Box::new(Offer))
+        .with_menu(ReedlineMenu::EngineCompleter(Box::new(menu)))
+        .with_quick_completions(true)
+        .with_edit_mode(Box::new(Emacs::new(keys)))
+        .with_validator(Box::new(Backslash))
+        .with_highlighter(Box::new(Plain))
+        .with_ansi_colors(is_coloured)
+        .use_bracketed_paste(true);
+    if let Some(history) = history {
+        editor = editor.with_history(Box::new(history));
+    }
+    editor
+}
+
+/// The history in `file`, which nobody else may read.
+fn history(file: &Path) -> Result<FileBackedHistory, (PathBuf, io::Error)> {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let created = options.open(file).map_err(|error| (file.to_owned(), error))?;
+    drop(created);
+    let history = FileBackedHistory::with_file(REMEMBERED, file.to_owned());
+    history.map_err(|error| (file.to_owned(), io::Error::other(error)))
+}
+
+/// A text that ends with a backslash goes on.
+struct Backslash;
+
+impl Validator for Backslash {
+    fn validate(&self, text: &str) -> ValidationResult {
+        if typed::goes_on(text) { ValidationResult::Incomplete } else { ValidationResult::Complete }
+    }
+}
+
+/// What is typed is no language of a program.
+struct Plain;
+
+impl Highlighter for Plain {
+    fn highlight(&self, text: &str, _: usize) -> StyledText {
+        let mut styled = StyledText::new();
+        styled.push((Default::default(), text.to_owned()));
+        styled
+    }
+}
+
+/// What stands before the lines.
+struct Marks {
+    unicode: bool,
+}
+
+impl Prompt for Marks {
+    fn render_prompt_left(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_right(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
+        Cow::Borrowed(if self.unicode { "❯ " } else { "> " })
+    }
+
+    fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
+        Cow::Borrowed("  ")
+    }
+
+    fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
+        Cow::Owned(format!("history: {} ", search.term))
+    }
+}

@@ -1,0 +1,89 @@
+//! What happens to the servers during a conversation.
+
+use std::collections::BTreeMap;
+
+use tokio::sync::broadcast::{self, error::RecvError};
+use toolrack_host::{Event, Host, ServerName, State, text};
+
+use crate::render::{Look, Sign, Tone, count, paint};
+
+/// Bytes of a line.
+const LINE: usize = 240;
+
+/// What a person should know of the servers, a line each.
+#[derive(Debug)]
+pub(super) struct News {
+    events: broadcast::Receiver<Event>,
+    look: Look,
+    /// The tools that each server was known to have.
+    tools: BTreeMap<ServerName, Vec<String>>,
+}
+
+impl News {
+    /// What happens from now on.
+    pub(super) fn of(host: &Host, look: Look) -> Self {
+        let mut tools = BTreeMap::<_, Vec<_>>::new();
+        for tool in host.catalog().tools() {
+            tools.entry(tool.server.clone()).or_default().push(tool.name.clone());
+        }
+        tools.values_mut().for_each(|names| names.sort_unstable());
+        Self { events: host.events(), look, tools }
+    }
+
+    /// The next line; safe to print. Never resolves when nothing more can happen.
+    pub(super) async fn next(&mut self) -> String {
+        loop {
+            match self.events.recv().await {
+                Ok(event) => {
+                    if let Some(line) = self.line(event) {
+                        return line;
+                    }
+                }
+                // What is missed is how a server was meanwhile.
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => std::future::pending().await,
+            }
+        }
+    }
+
+    fn line(&mut self, event: Event) -> Option<String> {
+        match event {
+            Event::McpServerState { server, state } => self.state(&server, &state),
+            Event::McpToolsUpdated { server, tools } => self.tools(server, tools),
+            _ => None,
+        }
+    }
+
+    fn state(&self, server: &ServerName, state: &State) -> Option<String> {
+        let (sign, tone, words) = match state {
+            State::Connected { tools } => {
+                (Sign::Good, Tone::Good, format!("`{server}` is connected ({})", count(*tools, "tool")))
+            }
+            State::ToolsFailed { error } => {
+                (Sign::Doubtful, Tone::Waiting, format!("`{server}` is connected, but cannot list its tools: {error}"))
+            }
+            State::Reconnecting { attempt, attempts, in_ms, error } => {
+                let seconds = in_ms.div_ceil(1000);
+                let words =
+                    format!("`{server}` is gone, and is tried again in {seconds} s ({attempt}/{attempts}): {error}");
+                (Sign::Again, Tone::Waiting, words)
+            }
+            State::NeedsAuth { how } => (Sign::Key, Tone::Waiting, format!("`{server}` wants a sign-in: {how}")),
+            State::Failed { error } => (Sign::Bad, Tone::Bad, format!("`{server}` failed: {error}")),
+            State::Disconnected => (Sign::Off, Tone::Faint, format!("`{server}` is disconnected")),
+            _ => return None,
+        };
+        Some(format!("{} {}", paint(tone, self.look.sign(sign)), text::for_line(&text::clip(&words, LINE))))
+    }
+
+    fn tools(&mut self, server: ServerName, mut tools: Vec<String>) -> Option<String> {
+        tools.sort_unstable();
+        // A server that is gone has none until it is back.
+        if tools.is_empty() || self.tools.get(&server) == Some(&tools) {
+            return None;
+        }
+        let words = format!("the tools of `{server}` have changed ({})", count(tools.len(), "tool"));
+        self.tools.insert(server, tools);
+        Some(format!("{} {words}", paint(Tone::Faint, self.look.sign(Sign::Again))))
+    }
+}

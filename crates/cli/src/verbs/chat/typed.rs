@@ -1,0 +1,102 @@
+//! What the person says next: from an editor at a terminal, line by line from anything else.
+
+use std::sync::Arc;
+
+use super::editor::Editor;
+use crate::{asker::Terminal, error::Failure, screen::Screen, wire::World};
+
+/// At the end of a line, this goes on in the next.
+const GOES_ON: char = '\\';
+
+/// What was typed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Typed {
+    /// One or more lines.
+    Text(String),
+    /// Ctrl-C.
+    Interrupted,
+    /// Ctrl-D, or the end of the input.
+    End,
+}
+
+/// Where it comes from.
+#[derive(Debug)]
+pub(super) enum Input {
+    /// A person at a terminal.
+    Editor(Editor, Arc<Terminal>),
+    /// A pipe, a file, or a terminal at which nothing may be asked.
+    Lines(Arc<Terminal>),
+}
+
+impl Input {
+    /// # Errors
+    /// When the system refuses a thread.
+    pub(super) fn of(world: &World) -> Result<Self, Failure> {
+        let terminal = world.terminal();
+        Ok(match world.screen.interactive() {
+            true => Self::Editor(Editor::start(world)?, terminal),
+            false => Self::Lines(terminal),
+        })
+    }
+
+    pub(super) fn is_terminal(&self) -> bool {
+        matches!(self, Self::Editor(..))
+    }
+
+    /// Shows a line, which is safe to print, without disturbing who types.
+    pub(super) fn above(&self, line: &str, screen: &Screen) {
+        match self {
+            Self::Editor(editor, _) => editor.above(screen.rendered(line)),
+            Self::Lines(_) => screen.aside(line),
+        }
+    }
+
+    /// Waits for what is said next. Meanwhile nobody else reads from the terminal.
+    ///
+    /// # Errors
+    /// When the terminal cannot be read.
+    pub(super) async fn next(&self) -> Result<Typed, Failure> {
+        match self {
+            Self::Editor(editor, terminal) => terminal.alone(editor.next()).await,
+            Self::Lines(terminal) => Ok(lines(terminal).await),
+        }
+    }
+}
+
+/// The next line, and those that belong to it.
+async fn lines(terminal: &Terminal) -> Typed {
+    let mut text = String::new();
+    loop {
+        match terminal.line().await {
+            Some(line) => text.push_str(&line),
+            None if text.is_empty() => return Typed::End,
+            None => return Typed::Text(text),
+        }
+        if !text.ends_with(GOES_ON) {
+            return Typed::Text(text);
+        }
+        text.pop();
+        text.push('\n');
+    }
+}
+
+/// Whether more is to come after `text`.
+pub(super) fn goes_on(text: &str) -> bool {
+    text.ends_with(GOES_ON)
+}
+
+/// `text` without the marks that its lines go on.
+pub(super) fn joined(text: &str) -> String {
+    text.replace(&format!("{GOES_ON}\n"), "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backslash_at_the_end_goes_on_and_is_not_said() {
+        assert!(goes_on("one\\") && !goes_on("one\\ ") && !goes_on("one"));
+        assert_eq!(joined("one\\\ntwo\\three\nfour"), "one\ntwo\\three\nfour");
+    }
+}
