@@ -125,7 +125,25 @@ impl Live {
     /// When it cannot be written.
     pub(crate) async fn cancel(&mut self, turn: &mut Turn) -> Result<(), NotKept> {
         turn.cancel(&self.partial);
-        self.journal.keep(turn).await
+        let kept = self.journal.keep(turn).await;
+        self.or_unkept(kept)
+    }
+
+    /// Goes on without a store that fails.
+    ///
+    /// # Errors
+    /// When somebody else goes on with the conversation: what follows here would not fit to it any more.
+    fn or_unkept(&mut self, kept: Result<(), StoreError>) -> Result<(), NotKept> {
+        match kept {
+            Ok(()) => {}
+            Err(error @ StoreError::SessionMoved { .. }) => return Err(NotKept { why: with_causes(&error) }),
+            Err(error) => {
+                let why = with_causes(&error);
+                self.screen.warning(&format!("this conversation is not kept from here on: {why}"));
+                self.journal.give_up();
+            }
+        }
+        Ok(())
     }
 
     fn put(&self, out: Out) {
@@ -270,16 +288,8 @@ impl Front for Live {
         Box::pin(async move {
             let begins = self.journal.session().is_none();
             let brake = self.brake();
-            match brake.while_kept(self.journal.keep(turn)).await {
-                Ok(()) => {}
-                // Somebody else goes on with the conversation: what follows here would not fit to it any more.
-                Err(error @ StoreError::SessionMoved { .. }) => return Err(NotKept { why: with_causes(&error) }),
-                Err(error) => {
-                    let why = with_causes(&error);
-                    self.screen.warning(&format!("this conversation is not kept from here on: {why}"));
-                    self.journal.give_up();
-                }
-            }
+            let kept = brake.while_kept(self.journal.keep(turn)).await;
+            self.or_unkept(kept)?;
             if begins && let Some(id) = self.journal.id() {
                 self.record(json!({ "type": "session", "id": id.to_string() }));
             }
