@@ -16,6 +16,7 @@ use super::{
     draft::{At, Draft, Sent, Told, pieces},
     failure,
     online::{Heard, Listen, Speak, Trouble, below, event_json},
+    openai_responses::{InputDetails, OutputDetails},
     provider::Dialect,
     settings::ModelSettings,
 };
@@ -235,19 +236,6 @@ struct ChatUsage {
     prompt_cache_hit_tokens: Option<u64>,
     /// OpenRouter, in US dollars.
     cost: Option<f64>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct InputDetails {
-    cached_tokens: Option<u64>,
-    cache_write_tokens: Option<u64>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct OutputDetails {
-    reasoning_tokens: Option<u64>,
 }
 
 #[derive(Default)]

@@ -183,17 +183,19 @@ struct HeardUsage {
     output_tokens_details: Option<OutputDetails>,
 }
 
+/// What of the input was in a cache; Chat Completions says it in the same words.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct InputDetails {
-    cached_tokens: Option<u64>,
-    cache_write_tokens: Option<u64>,
+pub(super) struct InputDetails {
+    pub(super) cached_tokens: Option<u64>,
+    pub(super) cache_write_tokens: Option<u64>,
 }
 
+/// What of the output was thinking; in the same words, too.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct OutputDetails {
-    reasoning_tokens: Option<u64>,
+pub(super) struct OutputDetails {
+    pub(super) reasoning_tokens: Option<u64>,
 }
 
 #[derive(Default)]
