@@ -188,16 +188,13 @@ impl Tools {
     fn offered_to(self, model: &dyn Model) -> (Selection, String) {
         let every = self.every();
         let catalog = self.host.catalog();
-        let (tools, tokens) = catalog
-            .tools()
-            .filter(|tool| every.has(tool))
-            .fold((0_usize, 0_usize), |(tools, tokens), tool| (tools + 1, tokens.saturating_add(tool.tokens)));
+        let tools = catalog.tools().filter(|tool| every.has(tool)).count();
         let context_tokens = model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
         let budget = Budget { context_tokens, max_tools: model.wire().max_tools(), ..Budget::default() };
         let is_connected = |server: &&ServerStatus| matches!(server.state, State::Connected { .. });
         let servers = self.host.status().iter().filter(is_connected).count().saturating_sub(2);
         let words = format!("{}, {}", count(servers, "server"), count(tools.saturating_sub(1), "tool"));
-        match budget.offer(tools, tokens) {
+        match catalog.offer(&budget, &every) {
             Offer::All => (every, words),
             Offer::Discovery => {
                 (Selection::all().of_servers([self.discovery, self.kept]), format!("{words}, found by searching"))
