@@ -66,6 +66,7 @@ pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
         world.screen.warning(&format!("other commands will not find the daemon: {}", with_causes(&error)));
     }
     show(&record, &args, world).await?;
+    world.screen.note("Ctrl-C ends it");
     serve(daemon, &mut stop).await;
     record.forget(&data);
     Ok(Exit::Ok)
@@ -116,7 +117,6 @@ async fn show(record: &Record, args: &ServeArgs, world: &World) -> Result<(), Fa
     } else {
         world.screen.verbatim(up.url.clone()).await?;
         world.screen.note(&format!("MCP clients: {} with `Authorization: Bearer {}`", up.mcp, up.token));
-        world.screen.note("Ctrl-C ends it");
     }
     if !args.no_open && world.screen.interactive() && !world.screen.json() {
         // A machine without a browser has the address on its screen.
