@@ -1,6 +1,6 @@
 //! `toolrack ask`
 
-use std::{fmt, io::IsTerminal, num::NonZeroU32, sync::Arc};
+use std::{fmt, io::IsTerminal, sync::Arc};
 
 use toolrack_agent::{Agent, AgentError, Conceal, End, Limits, Message, Model, Role, Turn};
 use toolrack_config::{Loaded, Scope};
@@ -11,11 +11,11 @@ use toolrack_host::{
 
 use super::{input, sessions};
 use crate::{
-    args::{AskArgs, ModelArgs, PolicyArgs},
+    args::{AskArgs, PolicyArgs},
     error::{Exit, Failure, with_causes},
     journal::{Journal, Opened},
     kept::Kept,
-    models,
+    models::{Chosen, Wishes},
     render::{
         count,
         turn::{Live, Shown},
@@ -26,22 +26,23 @@ use crate::{
 
 pub(super) async fn run(args: AskArgs, world: &World) -> Result<Exit, Failure> {
     let prompt = prompt(&args.prompt).await?;
-    let model = models::chosen(&args.model, &world.environment).await?;
+    let loaded = world.load().await?;
+    let wishes = Wishes { model: args.model, limits: args.limits, configured: loaded.settings.model.clone() };
+    let chosen = wishes.chosen(world).await?;
     let store = || world.store().ok().filter(|_| !args.no_save).cloned();
     let (journal, opened) = match &args.session {
         Some(typed) => {
             let session = sessions::named(typed, world).await?;
-            let opened = Journal::open(world.store()?, session, model.name()).await;
+            let opened = Journal::open(world.store()?, session, chosen.model.name()).await;
             opened.map_err(|error| sessions::failed(&error))?
         }
-        None => (Journal::new(store(), model.name()), Opened::default()),
+        None => (Journal::new(store(), chosen.model.name()), Opened::default()),
     };
-    let mut turn = turn(opened, prompt, limits(args.max_rounds))?;
+    let mut turn = turn(opened, prompt, chosen.limits)?;
 
-    let loaded = world.load().await?;
     world.forget_old_sessions(&loaded, journal.id()).await;
     let tools = Tools::connect(&args.policy, &loaded, world).await?;
-    let (agent, at_hand) = tools.agent(model, &args.model, args.system.clone());
+    let (agent, at_hand) = tools.agent(&chosen, args.system.clone());
     world.screen.detail(&at_hand);
 
     let shown = match (world.screen.json(), args.stream_json) {
@@ -64,12 +65,6 @@ pub(super) async fn run(args: AskArgs, world: &World) -> Result<Exit, Failure> {
             })
         }
     }
-}
-
-pub(super) fn limits(rounds: NonZeroU32) -> Limits {
-    let mut limits = Limits::default();
-    limits.rounds = rounds.get();
-    limits
 }
 
 /// What was typed, and what stdin has to say; `None` when neither says anything.
@@ -171,16 +166,16 @@ impl Tools {
         self.selection.clone().without_servers([self.discovery.clone()])
     }
 
-    /// `model` with these tools, and in words what it has at hand.
-    pub(super) fn agent(self, model: Arc<dyn Model>, args: &ModelArgs, system: Option<String>) -> (Agent, String) {
-        let host = self.host.clone();
+    /// The model with these tools, and in words what it has at hand.
+    pub(super) fn agent(self, chosen: &Chosen, system: Option<String>) -> (Agent, String) {
+        let (host, model) = (self.host.clone(), Arc::clone(&chosen.model));
         let (selection, words) = self.clone().offered_to(&*model);
         let words = format!("{}; {words}", model.name());
         let mut agent = Agent::new(model, host);
         agent.selection = Arc::new(selection);
         agent.conceal = Some(self.conceal);
         agent.system = system;
-        agent.max_tokens = args.max_tokens.map(Into::into);
+        agent.max_tokens = chosen.max_tokens.map(Into::into);
         (agent, words)
     }
 
@@ -245,9 +240,16 @@ pub(super) fn exit_of(end: &End, unasked: &[String]) -> Result<Exit, Failure> {
             "the model was not done after as many answers as it may give",
             "allow more with --max-rounds, or go on with `toolrack ask --session last \"go on\"`",
         ),
-        End::TokenLimit | End::CostLimit => {
-            limit("BUDGET", "the turn used up what it may", "go on with `toolrack ask --session last \"go on\"`")
-        }
+        End::TokenLimit => limit(
+            "BUDGET",
+            "the turn used up the tokens that it may",
+            "allow more with --max-total-tokens, or go on with `toolrack ask --session last \"go on\"`",
+        ),
+        End::CostLimit => limit(
+            "BUDGET",
+            "the turn cost as much as it may",
+            "allow more with --max-cost, or go on with `toolrack ask --session last \"go on\"`",
+        ),
         End::Repeating => limit(
             "REPEATING",
             "the model made the same call again and again",

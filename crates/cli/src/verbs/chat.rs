@@ -13,10 +13,10 @@ use toolrack_agent::{Agent, AgentError, End, Limits, Message, Role, Turn};
 
 use super::{ask, sessions};
 use crate::{
-    args::{ChatArgs, ModelArgs, SessionsVerb, ShowSessionArgs},
+    args::{ChatArgs, SessionsVerb, ShowSessionArgs},
     error::{Exit, Failure},
     journal::{Journal, Opened},
-    models,
+    models::Wishes,
     render::{
         Tone, paint,
         turn::{Live, Shown},
@@ -39,9 +39,8 @@ pub(super) async fn run(args: ChatArgs, world: &World) -> Result<Exit, Failure> 
         () = interrupts.interrupted() => return Ok(Exit::Interrupted),
         begun = begin(&args, world) => begun?,
     };
-    let (tools, agent, conversation) = begun;
-    let limits = ask::limits(args.max_rounds);
-    let mut chat = Chat { world, tools, agent, model: args.model.clone(), limits, interrupts };
+    let Begun { tools, agent, wishes, limits, conversation } = begun;
+    let mut chat = Chat { world, tools, agent, wishes, limits, interrupts };
     let first = args.prompt.join(" ");
     chat.talk(conversation, Some(first).filter(|first| !first.trim().is_empty())).await
 }
@@ -52,26 +51,38 @@ struct Conversation {
     messages: Vec<Message>,
 }
 
+/// Everything that it takes to talk.
+struct Begun {
+    tools: ask::Tools,
+    agent: Agent,
+    wishes: Wishes,
+    limits: Limits,
+    conversation: Conversation,
+}
+
 /// Chooses the model, opens the conversation and connects the servers.
-async fn begin(args: &ChatArgs, world: &World) -> Result<(ask::Tools, Agent, Conversation), Failure> {
-    let model = models::chosen(&args.model, &world.environment).await?;
+async fn begin(args: &ChatArgs, world: &World) -> Result<Begun, Failure> {
+    let loaded = world.load().await?;
+    let configured = loaded.settings.model.clone();
+    let wishes = Wishes { model: args.model.clone(), limits: args.limits, configured };
+    let chosen = wishes.chosen(world).await?;
+    let model = chosen.model.name();
     let conversation = match &args.resume {
         Some(typed) => {
             let session = sessions::named(typed, world).await?;
-            let opened = Journal::open(world.store()?, session, model.name()).await;
+            let opened = Journal::open(world.store()?, session, model).await;
             Conversation::gone_on_with(opened.map_err(|error| sessions::failed(&error))?)
         }
-        None => Conversation { journal: Journal::new(world.store().ok().cloned(), model.name()), messages: Vec::new() },
+        None => Conversation { journal: Journal::new(world.store().ok().cloned(), model), messages: Vec::new() },
     };
     world.stay();
-    let loaded = world.load().await?;
     world.forget_old_sessions(&loaded, conversation.journal.id()).await;
     let tools = ask::Tools::connect(&args.policy, &loaded, world).await?;
-    let (agent, at_hand) = tools.clone().agent(model, &args.model, args.system.clone());
+    let (agent, at_hand) = tools.clone().agent(&chosen, args.system.clone());
     if world.screen.interactive() {
         world.screen.note(&at_hand);
     }
-    Ok((tools, agent, conversation))
+    Ok(Begun { tools, agent, wishes, limits: chosen.limits, conversation })
 }
 
 impl Conversation {
@@ -102,7 +113,7 @@ struct Chat<'a> {
     tools: ask::Tools,
     agent: Agent,
     /// How the model was chosen.
-    model: ModelArgs,
+    wishes: Wishes,
     limits: Limits,
     interrupts: Stop,
 }

@@ -10,7 +10,7 @@ use crate::{
     args::{ExportSessionArgs, Format, ListSessionsArgs, ModelArgs, SessionsVerb},
     error::{Exit, Failure},
     journal::{Journal, Opened},
-    models,
+    models::Wishes,
     render::{Cell, Tone, columns, list, prompts, resources, sessions::About, tools},
     verbs::{prompts as prompts_verb, resources as resources_verb, sessions, tools as tools_verb},
 };
@@ -111,11 +111,11 @@ impl Chat<'_> {
     }
 
     async fn take_model(&mut self, name: String, now: &mut Conversation) -> Result<(), Failure> {
-        let args = ModelArgs { model: Some(name), ..self.model.clone() };
-        let model = models::chosen(&args, &self.world.environment).await?;
-        now.journal.answered_by(model.name());
-        let (agent, at_hand) = self.tools.clone().agent(model, &args, self.agent.system.take());
-        self.agent = agent;
+        let args = ModelArgs { model: Some(name), ..self.wishes.model.clone() };
+        let chosen = Wishes { model: args, ..self.wishes.clone() }.chosen(self.world).await?;
+        now.journal.answered_by(chosen.model.name());
+        let (agent, at_hand) = self.tools.clone().agent(&chosen, self.agent.system.take());
+        (self.agent, self.limits) = (agent, chosen.limits);
         self.world.screen.note(&at_hand);
         Ok(())
     }
