@@ -95,6 +95,7 @@ pub(crate) struct PolicyArgs {
 #[command(
     after_help = "At a terminal, Alt-Enter or a \\ at the end goes on in a new line, Ctrl-C cancels the calls under way, again
 the turn, and Ctrl-D leaves. Without one, each line of stdin is a turn, and the first that fails ends it.
+@server:uri in what is said adds a resource, /server:prompt says what a server has prepared, /help shows all commands.
 
 Examples:
   toolrack chat
@@ -133,6 +134,7 @@ Examples:
   toolrack ask \"List the files here and tell me which is largest\"
   toolrack ask --model ollama/qwen3:8b --allow 'fs/*' \"What changed here today?\"
   git diff | toolrack ask \"Write a commit message\"
+  toolrack ask \"What has changed since @docs:file:///notes.md?\"
   toolrack ask --session last \"And in German?\"")]
 pub(crate) struct AskArgs {
     /// What to ask; what comes from a pipe or file on stdin is added

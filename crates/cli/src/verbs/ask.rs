@@ -2,7 +2,7 @@
 
 use std::{fmt, io::IsTerminal, sync::Arc};
 
-use toolrack_agent::{Agent, AgentError, Conceal, End, Limits, Message, Model, Role, Turn};
+use toolrack_agent::{Agent, AgentError, Conceal, End, Limits, Message, Model, Turn};
 use toolrack_config::{Loaded, Scope};
 use toolrack_host::{
     Budget, Desired, Host, Native, Offer, Otherwise, Pattern, Rules, Selection, ServerName, ServerSpec, ServerStatus,
@@ -15,12 +15,14 @@ use crate::{
     error::{Exit, Failure, with_causes},
     journal::{Journal, Opened},
     kept::Kept,
+    mention::Sources,
     models::{Chosen, Wishes},
     render::{
         count,
         turn::{Live, Shown},
     },
     rules::LiveRules,
+    screen::Screen,
     wire::World,
 };
 
@@ -38,10 +40,16 @@ pub(super) async fn run(args: AskArgs, world: &World) -> Result<Exit, Failure> {
         }
         None => (Journal::new(store(), chosen.model.name()), Opened::default()),
     };
-    let mut turn = turn(opened, prompt, chosen.limits)?;
-
+    if prompt.is_none() && opened.open.is_none() {
+        return Err(Failure::usage("what to ask?").hint("toolrack ask \"…\""));
+    }
     world.forget_old_sessions(&loaded, journal.id()).await;
     let tools = Tools::connect(&args.policy, &loaded, world).await?;
+    let message = match prompt {
+        Some(prompt) => Some(tools.said(&prompt.typed, prompt.piped.as_deref(), &world.screen).await?),
+        None => None,
+    };
+    let mut turn = turn(opened, message, chosen.limits);
     let (agent, at_hand) = tools.agent(&chosen, args.system.clone());
     world.screen.detail(&at_hand);
 
@@ -67,29 +75,36 @@ pub(super) async fn run(args: AskArgs, world: &World) -> Result<Exit, Failure> {
     }
 }
 
+/// What is asked.
+struct Prompt {
+    /// By the person: in this, resources may be named.
+    typed: String,
+    /// What stdin has to say, which may be anybody's.
+    piped: Option<String>,
+}
+
 /// What was typed, and what stdin has to say; `None` when neither says anything.
-async fn prompt(words: &[String]) -> Result<Option<String>, Failure> {
-    let typed = words.join(" ");
+async fn prompt(words: &[String]) -> Result<Option<Prompt>, Failure> {
+    let typed = words.join(" ").trim().to_owned();
     let piped = match std::io::stdin().is_terminal() {
         true => String::new(),
         false => input::read("the prompt", "-".to_owned()).await?,
     };
-    let parts: Vec<_> = [typed.trim(), piped.trim_end()].into_iter().filter(|part| !part.is_empty()).collect();
-    Ok((!parts.is_empty()).then(|| parts.join("\n\n")))
+    let piped = Some(piped.trim_end().to_owned()).filter(|piped| !piped.is_empty());
+    Ok((!typed.is_empty() || piped.is_some()).then_some(Prompt { typed, piped }))
 }
 
-/// The turn that answers `prompt`, or goes on where one was interrupted.
-fn turn(opened: Opened, prompt: Option<String>, limits: Limits) -> Result<Turn, Failure> {
+/// The turn that answers `message`, or goes on where one was interrupted.
+fn turn(opened: Opened, message: Option<Message>, limits: Limits) -> Turn {
     let Opened { messages, open } = opened;
     let resumed = open.map(|state| Turn::resume(messages.clone(), state, limits));
-    match (prompt, resumed) {
-        (Some(prompt), resumed) => {
+    match (message, resumed) {
+        (None, Some(turn)) => turn,
+        (message, resumed) => {
             let mut messages = resumed.map_or(messages, Turn::into_messages);
-            messages.push(Message::new(Role::User, prompt));
-            Ok(Turn::new(messages, limits))
+            messages.extend(message);
+            Turn::new(messages, limits)
         }
-        (None, Some(turn)) => Ok(turn),
-        (None, None) => Err(Failure::usage("what to ask?").hint("toolrack ask \"…\"")),
     }
 }
 
@@ -139,6 +154,26 @@ impl Tools {
     /// What may run unasked.
     pub(super) fn rules(&self) -> &LiveRules {
         &self.rules
+    }
+
+    /// What the person says, with the resources that `typed` names and with `more` after them. Who reads along is told what
+    /// was read.
+    ///
+    /// # Errors
+    /// When one of them cannot be read.
+    pub(super) async fn said(&self, typed: &str, more: Option<&str>, screen: &Screen) -> Result<Message, Failure> {
+        let servers: Vec<_> = self.servers().into_iter().map(|server| server.name).collect();
+        let sources = Sources { host: &self.host, servers: &servers, conceal: &self.conceal };
+        let said = sources.said(typed, more).await?;
+        for line in &said.read {
+            screen.aside(line);
+        }
+        Ok(said.message)
+    }
+
+    /// Hides what no model may see.
+    pub(super) fn conceal(&self) -> &Conceal {
+        &self.conceal
     }
 
     /// The servers of the person, and how they are.

@@ -5,11 +5,12 @@ mod does;
 mod editor;
 mod news;
 mod offer;
+mod prompt;
 mod typed;
 
 use std::{pin::pin, sync::Arc};
 
-use toolrack_agent::{Agent, AgentError, End, Limits, Message, Role, Turn};
+use toolrack_agent::{Agent, AgentError, End, Limits, Message, Turn};
 
 use super::{ask, sessions};
 use crate::{
@@ -145,16 +146,15 @@ impl Chat<'_> {
                 }
                 Typed::End => return Ok(self.leave(&conversation, Exit::Ok)),
             };
-            let outcome = match commands::parse(&prompt) {
-                Some(command) => match self.obey(command, &mut conversation).await {
-                    Ok(After::Leave) => return Ok(self.leave(&conversation, Exit::Ok)),
-                    obeyed => Outcome::Ended(obeyed.map(|_| Exit::Ok)),
-                },
-                None => {
-                    let (next, outcome) = self.turn(conversation, prompt).await?;
+            let outcome = match self.heard(&prompt, &mut conversation).await {
+                Ok(After::Leave) => return Ok(self.leave(&conversation, Exit::Ok)),
+                Ok(After::Next) => Outcome::Ended(Ok(Exit::Ok)),
+                Ok(After::Say(messages)) => {
+                    let (next, outcome) = self.turn(conversation, messages).await?;
                     conversation = next;
                     outcome
                 }
+                Err(failure) => Outcome::Ended(Err(failure)),
             };
             leaving = matches!(outcome, Outcome::Cancelled);
             match outcome {
@@ -169,24 +169,31 @@ impl Chat<'_> {
         }
     }
 
-    /// Does what was typed, unless the person has had enough of it.
-    async fn obey(
-        &mut self,
-        command: Result<commands::Command, Failure>,
-        now: &mut Conversation,
-    ) -> Result<After, Failure> {
+    /// Does what was typed, or says what it has to be read for, unless the person has had enough of it.
+    async fn heard(&mut self, typed: &str, now: &mut Conversation) -> Result<After, Failure> {
         // Its own, because what is done needs the rest of the conversation.
         let mut interrupts = Stop::new()?;
         let done = tokio::select! {
             biased;
             () = interrupts.interrupted() => None,
-            done = self.does(command?, now) => Some(done),
+            done = self.understood(typed, now) => Some(done),
         };
         if done.is_none() {
             // It has had its meaning.
             self.interrupts = interrupts;
         }
         done.unwrap_or(Ok(After::Next))
+    }
+
+    async fn understood(&mut self, typed: &str, now: &mut Conversation) -> Result<After, Failure> {
+        let servers: Vec<_> = self.tools.servers().into_iter().map(|server| server.name).collect();
+        match commands::parse(typed, &servers) {
+            Some(command) => self.does(command?, now).await,
+            None => {
+                let message = self.tools.said(typed, None, &self.world.screen).await?;
+                Ok(After::Say(vec![message]))
+            }
+        }
     }
 
     /// Shows the end of what was said before.
@@ -213,9 +220,9 @@ impl Chat<'_> {
     ///
     /// # Errors
     /// When stdout cannot be written.
-    async fn turn(&mut self, so_far: Conversation, prompt: String) -> Result<(Conversation, Outcome), Failure> {
+    async fn turn(&mut self, so_far: Conversation, said: Vec<Message>) -> Result<(Conversation, Outcome), Failure> {
         let Conversation { journal, mut messages } = so_far;
-        messages.push(Message::new(Role::User, prompt));
+        messages.extend(said);
         let mut turn = Turn::new(messages, self.limits);
         let shown = if self.world.screen.json() { Shown::AsDocument } else { Shown::ToPeople };
         let screen = Arc::clone(&self.world.screen);

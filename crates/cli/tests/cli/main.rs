@@ -36,6 +36,7 @@ mod kills;
 mod lists;
 #[cfg(test)]
 mod manage;
+mod mentions;
 mod model_settings;
 #[cfg(test)]
 mod on_terminal;

@@ -1,10 +1,11 @@
 //! What the commands of a conversation do.
 
+use toolrack_agent::Message;
 use toolrack_host::text;
 
 use super::{
     Chat, Conversation,
-    commands::{COMMANDS, Command},
+    commands::{BESIDE, COMMANDS, Command},
 };
 use crate::{
     args::{ExportSessionArgs, Format, ListSessionsArgs, ModelArgs, SessionsVerb},
@@ -19,10 +20,12 @@ use crate::{
 const SHOWN: usize = 20;
 
 /// What comes after a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum After {
     Next,
     Leave,
+    /// The person has said this.
+    Say(Vec<Message>),
 }
 
 impl Chat<'_> {
@@ -71,12 +74,13 @@ impl Chat<'_> {
             Command::Export(file) => self.export(file, now).await?,
             Command::Cost => self.show_cost(now).await?,
             Command::Clear => self.world.screen.clear_all(),
+            Command::Prompt(meant) => return self.prompt(meant).await.map(After::Say),
         }
         Ok(After::Next)
     }
 
     /// For people; as JSON is nothing of what a conversation is asked about itself.
-    async fn show(&self, page: String) -> Result<(), Failure> {
+    pub(super) async fn show(&self, page: String) -> Result<(), Failure> {
         if self.world.screen.json() {
             self.world.screen.say(&page);
             return Ok(());
@@ -158,10 +162,10 @@ fn nothing_kept() -> Failure {
 }
 
 fn help() -> String {
-    let rows: Vec<_> = COMMANDS
-        .iter()
+    let rows: Vec<_> = (COMMANDS.iter().chain(BESIDE))
         .map(|known| {
-            let words = format!("/{} {}", known.name, known.argument);
+            let slash = if known.name.starts_with('@') { "" } else { "/" };
+            let words = format!("{slash}{} {}", known.name, known.argument);
             vec![Cell::new(Tone::Strong, words.trim_end()), Cell::new(Tone::Plain, known.about)]
         })
         .collect();
