@@ -202,7 +202,7 @@ fn connected(host: &Host) -> Vec<ServerName> {
 }
 
 /// A failure of the host, complete.
-fn failed(error: &CallError) -> Failure {
+pub(crate) fn failed(error: &CallError) -> Failure {
     let mut failure = Failure::new(error.kind().into(), error.code(), with_causes(error));
     failure.hint = match error {
         CallError::NotReady { state: State::PendingTrust, server, .. } => {

@@ -18,7 +18,8 @@ use std::{
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
 
-pub use outcome::{Artifact, ToolOutcome};
+pub use outcome::{Artifact, Shaped, ToolOutcome};
+pub(crate) use outcome::{Shape, shaped};
 
 use self::gate::{Gate, GateRequest, Verdict};
 use crate::{
@@ -351,9 +352,12 @@ impl Door {
         };
         let result = link.run(request).await.map_err(|error| target.failed(error))?;
         let decoded = call_result(&result).map_err(|error| target.failed(error))?;
-        let shape =
-            outcome::Shape { tool, max_bytes: server.spec.limits.output_bytes, artifacts: self.artifacts.as_deref() };
-        Ok(shape.outcome(decoded).await)
+        Ok(self.shape(&tool.server, &definition.name, server).outcome(decoded, tool).await)
+    }
+
+    /// How what `server` gives under `name` is cut to what a model can use.
+    pub(crate) fn shape<'a>(&'a self, server: &'a ServerName, name: &'a str, of: &Server) -> Shape<'a> {
+        Shape { server, name, max_bytes: of.spec.limits.output_bytes, artifacts: self.artifacts.as_deref() }
     }
 
     /// Progress is told to the caller, all of it, and is an event of the host now and then.

@@ -22,11 +22,11 @@ pub use status::{ServerStatus, Why, WhyStep};
 
 use self::keeper::{Message, Servers};
 use crate::{
-    call::{Call, CallError, Door, Target, ToolOutcome},
+    call::{Call, CallError, Door, Shaped, Target, ToolOutcome, shaped},
     catalog::{Catalog, CatalogTool, Hit, Selection},
     event::Event,
     link::{Link, LinkError, Request, decode, discovery::Discovery, native::Meant},
-    mcp::{Prompt, PromptResult, Resource, ResourceContents, ResourceTemplate},
+    mcp::{Content, Prompt, PromptResult, Resource, ResourceContents, ResourceTemplate},
     server::Server,
     spec::{Desired, ServerName, ServerSpec, Transport},
     text,
@@ -222,6 +222,18 @@ impl Host {
         let params = json!({ "name": name, "arguments": arguments });
         let result = self.fetch(server, "prompts/get", name, params).await?;
         self.decoded(server, name, decode::prompt_result(&result))
+    }
+
+    /// Fits what `server` gave under `name` (a resource it was read as, a prompt it was a message of) into what a model can
+    /// use, within the same bounds as results of tools: text is cut to the server's `max_output_bytes`, and what can be
+    /// neither said nor shown is kept as an artifact and named.
+    ///
+    /// # Errors
+    /// [`CallError::UnknownServer`].
+    pub async fn shape(&self, server: &str, name: &str, content: Vec<Content>) -> Result<Shaped, CallError> {
+        let of = self.server(server)?;
+        let server = ServerName::new(server).map_err(|bad| CallError::UnknownServer { server: bad.name })?;
+        Ok(shaped(&self.door.shape(&server, name, &of), content).await)
     }
 
     /// Explains why a tool, `server/tool`, is there or is not; of a server alone, how far its connection came.

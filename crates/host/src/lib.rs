@@ -38,7 +38,7 @@ pub mod text;
 
 pub use ask::{Abilities, Asker, Nobody, SharedAsker};
 pub use call::{
-    Artifact, Call, CallError, CallErrorKind, ToolOutcome,
+    Artifact, Call, CallError, CallErrorKind, Shaped, ToolOutcome,
     gate::{AllowAll, Gate, GateRequest, Otherwise, Rules, Verdict},
 };
 pub use catalog::{
