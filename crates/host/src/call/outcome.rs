@@ -8,7 +8,10 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::shape::guard;
-use crate::{catalog::CatalogTool, link::decode::CallResult, mcp::Content, resolve::Artifacts, spec::ServerName};
+use crate::{
+    catalog::CatalogTool, link::decode::CallResult, mcp::Content, resolve::Artifacts, script::ScriptCall,
+    spec::ServerName,
+};
 
 /// For checking structured content against its schema.
 const VALIDATION_TIME: Duration = Duration::from_millis(500);
@@ -38,6 +41,9 @@ pub struct ToolOutcome {
     pub truncated: bool,
     /// What was kept elsewhere.
     pub artifacts: Vec<Artifact>,
+    /// Of a [script](crate::Host::scripts): the calls that it made, in the order in which they began.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<ScriptCall>,
     /// From the gate to the result.
     #[serde(rename = "duration_ms", serialize_with = "crate::event::millis")]
     pub duration: Duration,
@@ -73,6 +79,7 @@ impl Shape<'_> {
             warnings: decoded.warnings,
             truncated: false,
             artifacts: Vec::new(),
+            calls: Vec::new(),
             duration: Duration::ZERO,
         };
         if !outcome.is_error {
