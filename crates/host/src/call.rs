@@ -26,9 +26,13 @@ use crate::{
     ask::{Confirm, Confirmed, SharedAsker},
     catalog::{Catalog, CatalogTool, Unknown},
     event::{CallEnd, Event},
-    link::{Link, LinkError, OnProgress, Request, RpcError, decode::call_result, inbound::Events, quote},
+    host::Host,
+    link::{
+        Link, LinkError, OnProgress, Request, RpcError, decode::call_result, inbound::Events, quote, scripts::Scripts,
+    },
     mcp::TaskSupport,
     resolve::Artifacts,
+    script::Around,
     server::{Server, State},
     spec::{ServerName, Source},
 };
@@ -42,7 +46,11 @@ pub struct Call {
     on_progress: Option<OnProgress>,
     timeout: Option<Duration>,
     catalog: Option<Arc<Catalog>>,
+    conceal: Option<Conceal>,
 }
+
+/// Returns a text without what must not be seen in it.
+pub type Conceal = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,7 +61,15 @@ impl fmt::Debug for Call {
 impl Call {
     /// A call of the tool `selector`: `server/tool`, `server.tool` or a model-visible name.
     pub fn new(selector: impl Into<String>, arguments: Map<String, Value>) -> Self {
-        Self { selector: selector.into(), arguments, asker: None, on_progress: None, timeout: None, catalog: None }
+        Self {
+            selector: selector.into(),
+            arguments,
+            asker: None,
+            on_progress: None,
+            timeout: None,
+            catalog: None,
+            conceal: None,
+        }
     }
 
     /// The tool as it was given.
@@ -93,6 +109,14 @@ impl Call {
     #[must_use]
     pub fn timeout(mut self, idle: Duration) -> Self {
         self.timeout = Some(idle);
+        self
+    }
+
+    /// Hides in what tools give to a [script](crate::Host::scripts) what no model may see: a script could spell it so that
+    /// nobody would find it in what it prints. Results of other calls are as they came.
+    #[must_use]
+    pub fn conceal(mut self, conceal: Conceal) -> Self {
+        self.conceal = Some(conceal);
         self
     }
 
@@ -257,7 +281,13 @@ pub(crate) struct Door {
 
 impl Door {
     /// Runs a call through the door.
-    pub(crate) async fn call(&self, call: Call, tool: &CatalogTool, server: &Server) -> Result<ToolOutcome, CallError> {
+    pub(crate) async fn call(
+        &self,
+        call: Call,
+        tool: &CatalogTool,
+        server: &Server,
+        script: Option<Script>,
+    ) -> Result<ToolOutcome, CallError> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let asker = call.asker.clone().unwrap_or_else(|| self.asker.clone());
         let arguments = self.pass(number, &call, tool, &asker).await?;
@@ -265,7 +295,10 @@ impl Door {
         let mut running =
             Running { events: &self.events, number, tool, started: Instant::now(), end: CallEnd::Cancelled };
         let passed = Passed { number, tool, server, arguments, asker };
-        let result = self.send(&call, passed).await;
+        let result = match script {
+            Some(script) => Ok(Box::pin(self.run(script, call, passed)).await),
+            None => self.send(&call, passed).await,
+        };
         running.end = match &result {
             Ok(outcome) if outcome.is_error => CallEnd::ToolError,
             Ok(_) => CallEnd::Ok,
@@ -360,6 +393,21 @@ impl Door {
         Shape { server, name, max_bytes: of.spec.limits.output_bytes, artifacts: self.artifacts.as_deref() }
     }
 
+    /// Runs a script in the place of its server. Each call in it has bounds of its own, and so has the interpreter.
+    async fn run(&self, script: Script, call: Call, passed: Passed<'_>) -> ToolOutcome {
+        let Passed { number, tool, server, arguments, asker } = passed;
+        let around = Around {
+            catalog: script.catalog,
+            asker,
+            on_progress: Some(self.on_progress(number, call.on_progress)),
+            conceal: call.conceal,
+        };
+        let (result, calls) = script.scripts.run(&arguments, script.host, around).await;
+        let mut outcome = self.shape(&tool.server, &tool.tool().name, server).outcome(result, tool).await;
+        outcome.calls = calls;
+        outcome
+    }
+
     /// Progress is told to the caller, all of it, and is an event of the host now and then.
     fn on_progress(&self, number: u64, told: Option<OnProgress>) -> OnProgress {
         let (events, last) = (self.events.clone(), Mutex::new(None::<Instant>));
@@ -380,6 +428,14 @@ impl Door {
             }
         })
     }
+}
+
+/// Who carries a call of `run_code` out.
+pub(crate) struct Script {
+    pub(crate) scripts: Arc<Scripts>,
+    pub(crate) host: Host,
+    /// Where its calls look their tools up.
+    pub(crate) catalog: Arc<Catalog>,
 }
 
 /// A call that passed the gate.

@@ -22,11 +22,17 @@ pub use status::{ServerStatus, Why, WhyStep};
 
 use self::keeper::{Message, Servers};
 use crate::{
-    call::{Call, CallError, Door, Shaped, Target, ToolOutcome, shaped},
+    call::{Call, CallError, Door, Script, Shaped, Target, ToolOutcome, shaped},
     catalog::{Catalog, CatalogTool, Hit, Selection},
     event::Event,
-    link::{Link, LinkError, Request, decode, discovery::Discovery, native::Meant},
+    link::{
+        Link, LinkError, Request, decode,
+        discovery::{Discovery, found},
+        native::Meant,
+        scripts::Scripts,
+    },
     mcp::{Content, Prompt, PromptResult, Resource, ResourceContents, ResourceTemplate},
+    script::Interpreter,
     server::Server,
     spec::{Desired, ServerName, ServerSpec, Transport},
     text,
@@ -123,7 +129,41 @@ impl Host {
     /// [`CallError`]; an error that the tool itself reports is a [`ToolOutcome`] with `is_error`.
     pub async fn call(&self, call: Call) -> Result<ToolOutcome, CallError> {
         let (call, tool, server) = self.route(call)?;
-        self.door.call(call, &tool, &server).await
+        let script = self.script(&call, &tool, &server);
+        self.door.call(call, &tool, &server, script).await
+    }
+
+    /// As [`Self::call`], but for scripts: a script that could start others would escape its bounds.
+    pub(crate) async fn call_from_script(&self, call: Call) -> Result<ToolOutcome, CallError> {
+        let (call, tool, server) = self.route(call)?;
+        if self.script(&call, &tool, &server).is_some() {
+            let (server, tool) = (tool.server.clone(), tool.tool().name.clone());
+            let why = "a script starts no other script".to_owned();
+            return Err(CallError::Denied { server, tool, why, unasked: false });
+        }
+        self.door.call(call, &tool, &server, None).await
+    }
+
+    /// What runs the script, if that is what the call is.
+    fn script(&self, call: &Call, tool: &CatalogTool, server: &Server) -> Option<Script> {
+        let Transport::Native(native) = &server.spec.transport else {
+            return None;
+        };
+        let scripts = Arc::clone(native.scripts(&tool.tool().name)?);
+        Some(Script { scripts, host: self.clone(), catalog: call.catalog().unwrap_or_else(|| self.catalog()) })
+    }
+
+    /// What [`ScriptTools::search`](crate::ScriptTools::search) finds.
+    pub(crate) async fn found(
+        &self,
+        catalog: Arc<Catalog>,
+        selection: Arc<Selection>,
+        query: &str,
+        limit: usize,
+    ) -> String {
+        let query = query.to_owned();
+        let found = spawn_blocking(move || found(&catalog.search(&query, limit, &selection)));
+        timeout(SEARCH, found).await.ok().and_then(Result::ok).unwrap_or_else(|| "[]".to_owned())
     }
 
     /// Finds the tool of a call, and its server. A call that only [stands for](Self::discovery) another is that one.
@@ -174,6 +214,21 @@ impl Host {
     pub fn discovery(&self, name: &ServerName, selection: Selection) -> ServerSpec {
         let selection = selection.without_servers([name.clone()]);
         ServerSpec::native(Discovery::server(&self.catalog, selection))
+    }
+
+    /// A server, to be put into the world as `name`, with one tool, `run_code`: a model writes a script that calls the tools
+    /// of `selection`, `interpreter` runs it, and what the script prints is the result.
+    ///
+    /// The gate is asked about the call of `run_code` and about each call in the script, as the call of the tool that it is;
+    /// the asker, the catalog and what is to be [concealed](Call::conceal) are those of the former. Its own time-outs are not
+    /// for it: a script waits for people and tools as long as each call may, and computes as long as `interpreter` lets it.
+    /// A script cannot call `run_code`, this one or another. The description lists the tools there are, and is listed anew
+    /// when they change: make it last, when the others are [settled](Self::settled), if a model is asked right away.
+    /// As with [`Self::discovery`], keep the spec.
+    #[must_use]
+    pub fn scripts(&self, name: &ServerName, selection: Selection, interpreter: Arc<dyn Interpreter>) -> ServerSpec {
+        let selection = selection.without_servers([name.clone()]);
+        ServerSpec::native(Scripts::server(interpreter, &self.catalog, self.events.downgrade(), selection))
     }
 
     /// The resources of a server, all pages.

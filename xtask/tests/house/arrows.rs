@@ -9,6 +9,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("toolrack-supervisor", &[]),
     ("toolrack-host", &["toolrack-supervisor"]),
     ("toolrack-agent", &["toolrack-host"]),
+    ("toolrack-code", &["toolrack-host"]),
     ("toolrack-config", &["toolrack-host"]),
     ("toolrack-store", &["toolrack-host", "toolrack-agent"]),
     ("toolrack-daemon", &["toolrack-host", "toolrack-agent", "toolrack-config", "toolrack-store"]),
@@ -18,6 +19,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "toolrack-supervisor",
             "toolrack-host",
             "toolrack-agent",
+            "toolrack-code",
             "toolrack-config",
             "toolrack-store",
             "toolrack-daemon",
@@ -40,6 +42,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("notify", &["toolrack-config"]),
     ("reqwest", &["toolrack-host", "toolrack-agent", "toolrack-daemon", "toolrack-testkit", "toolrack-bench"]),
     ("rmcp", &["toolrack-host", "toolrack", "toolrack-daemon", "toolrack-testkit", "toolrack-bench"]),
+    ("rquickjs", &["toolrack-code"]),
     ("sqlx", &["toolrack-store"]),
     // Every program that counts allocations is a benchmark.
     ("stats_alloc", &["toolrack-bench"]),

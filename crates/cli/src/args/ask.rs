@@ -88,6 +88,10 @@ pub(crate) struct PolicyArgs {
     /// Run tools that say that they change nothing without asking
     #[arg(long)]
     pub(crate) yes_read_only: bool,
+
+    /// Let the model write scripts that call tools, and see only what they print
+    #[arg(long)]
+    pub(crate) code: bool,
 }
 
 /// `chat`.

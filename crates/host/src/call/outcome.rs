@@ -13,6 +13,7 @@ use crate::{
     link::{decode::CallResult, quote},
     mcp::Content,
     resolve::Artifacts,
+    script::ScriptCall,
     spec::ServerName,
 };
 
@@ -44,6 +45,9 @@ pub struct ToolOutcome {
     pub truncated: bool,
     /// What was kept elsewhere.
     pub artifacts: Vec<Artifact>,
+    /// Of a [script](crate::Host::scripts): the calls that it made, in the order in which they began.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<ScriptCall>,
     /// From the gate to the result.
     #[serde(rename = "duration_ms", serialize_with = "crate::event::millis")]
     pub duration: Duration,
@@ -89,6 +93,7 @@ pub(crate) async fn shaped(shape: &Shape<'_>, content: Vec<Content>) -> Shaped {
         warnings: Vec::new(),
         truncated: false,
         artifacts: Vec::new(),
+        calls: Vec::new(),
         duration: Duration::ZERO,
     };
     outcome.text = shape.set_files_aside(&mut outcome).await;
@@ -118,6 +123,7 @@ impl Shape<'_> {
             warnings: decoded.warnings,
             truncated: false,
             artifacts: Vec::new(),
+            calls: Vec::new(),
             duration: Duration::ZERO,
         };
         if !outcome.is_error {
