@@ -25,7 +25,12 @@ use crate::{
     ask::{Confirm, Confirmed, SharedAsker},
     catalog::{Catalog, CatalogTool, Unknown},
     event::{CallEnd, Event},
-    link::{Link, LinkError, OnProgress, Request, RpcError, decode::call_result, inbound::Events, quote},
+    link::{
+        Link, LinkError, OnProgress, Request, RpcError,
+        decode::{call_result, plain_result},
+        inbound::Events,
+        quote,
+    },
     mcp::TaskSupport,
     resolve::Artifacts,
     server::{Server, State},
@@ -41,6 +46,7 @@ pub struct Call {
     on_progress: Option<OnProgress>,
     timeout: Option<Duration>,
     catalog: Option<Arc<Catalog>>,
+    verbatim: bool,
 }
 
 impl fmt::Debug for Call {
@@ -52,7 +58,8 @@ impl fmt::Debug for Call {
 impl Call {
     /// A call of the tool `selector`: `server/tool`, `server.tool` or a model-visible name.
     pub fn new(selector: impl Into<String>, arguments: Map<String, Value>) -> Self {
-        Self { selector: selector.into(), arguments, asker: None, on_progress: None, timeout: None, catalog: None }
+        let selector = selector.into();
+        Self { selector, arguments, asker: None, on_progress: None, timeout: None, catalog: None, verbatim: false }
     }
 
     /// The tool as it was given.
@@ -99,6 +106,17 @@ impl Call {
     #[must_use]
     pub fn pinned(mut self, catalog: Arc<Catalog>) -> Self {
         self.catalog = Some(catalog);
+        self
+    }
+
+    /// The result is wanted as it came, to be passed on to somebody else's client.
+    ///
+    /// A result of at most [`Limits::output_bytes`](crate::Limits::output_bytes) is then
+    /// [`ToolOutcome::verbatim`] and nothing else: not decoded, and not checked against the tool's output schema, which
+    /// that client does. A larger one is decoded and cut as ever.
+    #[must_use]
+    pub fn verbatim(mut self) -> Self {
+        self.verbatim = true;
         self
     }
 }
@@ -350,6 +368,10 @@ impl Door {
             as_task: definition.task == TaskSupport::Required && link.runs_tasks(),
         };
         let result = link.run(request).await.map_err(|error| target.failed(error))?;
+        if call.verbatim && result.len() <= server.spec.limits.output_bytes {
+            let is_error = plain_result(&result).map_err(|error| target.failed(error))?;
+            return Ok(ToolOutcome::verbatim(tool, is_error, result));
+        }
         let decoded = call_result(&result).map_err(|error| target.failed(error))?;
         let shape =
             outcome::Shape { tool, max_bytes: server.spec.limits.output_bytes, artifacts: self.artifacts.as_deref() };

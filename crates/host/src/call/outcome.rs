@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::time::timeout;
@@ -41,6 +42,33 @@ pub struct ToolOutcome {
     /// From the gate to the result.
     #[serde(rename = "duration_ms", serialize_with = "crate::event::millis")]
     pub duration: Duration,
+    /// The result object as it came, whole, when the call was [to be passed on](crate::Call::verbatim) and nothing had to
+    /// be cut; then `text`, `content` and `structured` are empty.
+    #[serde(skip)]
+    pub verbatim: Option<Bytes>,
+}
+
+impl ToolOutcome {
+    /// A result that is passed on as it is.
+    pub(super) fn verbatim(tool: &CatalogTool, is_error: bool, result: Bytes) -> Self {
+        Self { is_error, verbatim: Some(result), ..Self::empty(tool) }
+    }
+
+    fn empty(tool: &CatalogTool) -> Self {
+        Self {
+            server: tool.server.clone(),
+            tool: tool.tool().name.clone(),
+            is_error: false,
+            text: String::new(),
+            content: Vec::new(),
+            structured: None,
+            warnings: Vec::new(),
+            truncated: false,
+            artifacts: Vec::new(),
+            duration: Duration::ZERO,
+            verbatim: None,
+        }
+    }
 }
 
 /// A part of a result that is kept elsewhere.
@@ -64,16 +92,12 @@ pub(super) struct Shape<'a> {
 impl Shape<'_> {
     pub(super) async fn outcome(&self, decoded: CallResult) -> ToolOutcome {
         let mut outcome = ToolOutcome {
-            server: self.tool.server.clone(),
-            tool: self.tool.tool().name.clone(),
             is_error: decoded.is_error,
             text: text_of(&decoded),
             content: decoded.content,
             structured: decoded.structured,
             warnings: decoded.warnings,
-            truncated: false,
-            artifacts: Vec::new(),
-            duration: Duration::ZERO,
+            ..ToolOutcome::empty(self.tool)
         };
         if !outcome.is_error {
             self.validate(&mut outcome).await;
