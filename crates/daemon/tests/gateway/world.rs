@@ -7,7 +7,15 @@ use std::{
 
 use reqwest::{Response, header::HeaderMap};
 use serde_json::{Map, Value, json};
-use tokio::{io::split, net::TcpListener, task::JoinHandle, time::timeout};
+use tokio::{
+    io::split,
+    net::TcpListener,
+    time::{sleep, timeout},
+};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
 use toolrack_daemon::gateway::{Gateway, GatewayOptions};
 use toolrack_host::{
     Abilities, Asker, Call, CallError, Desired, Host, Native, ServerName, ServerSpec, SharedAsker, ToolOutcome,
@@ -40,7 +48,7 @@ pub(crate) struct World {
     pub(crate) host: Host,
     pub(crate) gateway: Gateway,
     pub(crate) url: String,
-    serving: JoinHandle<()>,
+    _serving: DropGuard,
 }
 
 impl World {
@@ -53,8 +61,7 @@ impl World {
         servers: impl IntoIterator<Item = (&'static str, ServerSpec)>,
         options: GatewayOptions,
     ) -> Self {
-        // Servers of the older era are told at the start what may be asked: everything.
-        let host = Host::builder().asker(Person::new()).build();
+        let host = Host::builder().asker(Arc::new(Declares)).build();
         Self::around(host, servers, options).await
     }
 
@@ -68,8 +75,12 @@ impl World {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
         let router = axum::Router::new().nest("/mcp", gateway.router());
-        let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { host, gateway, url, serving }
+        let stop = CancellationToken::new();
+        let ends = stop.clone();
+        TaskTracker::new().spawn(async move {
+            ends.run_until_cancelled(axum::serve(listener, router).into_future()).await;
+        });
+        Self { host, gateway, url, _serving: stop.drop_guard() }
     }
 
     /// The gateway as a server over HTTP.
@@ -103,7 +114,6 @@ impl World {
     pub(crate) async fn end(self) {
         timeout(PATIENCE, self.gateway.shutdown()).await.expect("the gateway ends");
         timeout(PATIENCE, self.host.shutdown()).await.expect("the host ends");
-        self.serving.abort();
     }
 }
 
@@ -126,6 +136,16 @@ pub(crate) fn object(value: Value) -> Map<String, Value> {
 pub(crate) async fn call(host: &Host, tool: &str, arguments: Value) -> Result<ToolOutcome, CallError> {
     let call = Call::new(format!("rack/mcp__fake__{tool}"), object(arguments));
     timeout(PATIENCE, host.call(call)).await.expect("the call ends")
+}
+
+/// Declares everything, and answers nothing: servers of the older era are told at the start what may be asked at all, and
+/// each question is for the client whose call it is.
+pub(crate) struct Declares;
+
+impl Asker for Declares {
+    fn abilities(&self) -> Abilities {
+        Abilities { confirm: false, ..Abilities::ALL }
+    }
 }
 
 /// Somebody who answers everything, and remembers what was asked.
@@ -293,4 +313,14 @@ pub(crate) async fn messages_of(response: Response) -> Vec<Value> {
             .map(|data| serde_json::from_str(data).unwrap())
             .collect(),
     }
+}
+
+/// Waits until something is so.
+pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let so = async {
+        while !is_so() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, so).await.unwrap_or_else(|_| panic!("never: {what}"));
 }
