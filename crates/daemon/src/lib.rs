@@ -15,6 +15,7 @@
 
 mod api;
 mod event_log;
+pub mod gateway;
 mod guard;
 mod questions;
 mod serve;

@@ -28,7 +28,11 @@ use crate::{
     event::{CallEnd, Event},
     host::Host,
     link::{
-        Link, LinkError, OnProgress, Request, RpcError, decode::call_result, inbound::Events, quote, scripts::Scripts,
+        Link, LinkError, OnProgress, Request, RpcError,
+        decode::{call_result, plain_result},
+        inbound::Events,
+        quote,
+        scripts::Scripts,
     },
     mcp::TaskSupport,
     resolve::Artifacts,
@@ -47,6 +51,7 @@ pub struct Call {
     timeout: Option<Duration>,
     catalog: Option<Arc<Catalog>>,
     conceal: Option<Conceal>,
+    verbatim: bool,
 }
 
 /// Returns a text without what must not be seen in it.
@@ -69,6 +74,7 @@ impl Call {
             timeout: None,
             catalog: None,
             conceal: None,
+            verbatim: false,
         }
     }
 
@@ -124,6 +130,17 @@ impl Call {
     #[must_use]
     pub fn pinned(mut self, catalog: Arc<Catalog>) -> Self {
         self.catalog = Some(catalog);
+        self
+    }
+
+    /// The result is wanted as it came, to be passed on to somebody else's client.
+    ///
+    /// A result of at most [`Limits::output_bytes`](crate::Limits::output_bytes) is then
+    /// [`ToolOutcome::verbatim`] and nothing else: not decoded, and not checked against the tool's output schema, which
+    /// that client does. A larger one is decoded and cut as ever.
+    #[must_use]
+    pub fn verbatim(mut self) -> Self {
+        self.verbatim = true;
         self
     }
 }
@@ -384,6 +401,10 @@ impl Door {
             as_task: definition.task == TaskSupport::Required && link.runs_tasks(),
         };
         let result = link.run(request).await.map_err(|error| target.failed(error))?;
+        if call.verbatim && result.len() <= server.spec.limits.output_bytes {
+            let is_error = plain_result(&result).map_err(|error| target.failed(error))?;
+            return Ok(ToolOutcome::verbatim(tool, is_error, result));
+        }
         let decoded = call_result(&result).map_err(|error| target.failed(error))?;
         Ok(self.shape(&tool.server, &definition.name, server).outcome(decoded, tool).await)
     }

@@ -3,13 +3,14 @@
 mod builder;
 mod indexer;
 mod keeper;
+mod relay;
 mod status;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use futures::future::join_all;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{
     sync::{broadcast, mpsc, oneshot},
     task::spawn_blocking,
@@ -18,6 +19,7 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 pub use builder::HostBuilder;
+pub use relay::{Listing, Relay};
 pub use status::{ServerStatus, Why, WhyStep};
 
 use self::keeper::{Message, Servers};
@@ -26,7 +28,7 @@ use crate::{
     catalog::{Catalog, CatalogTool, Hit, Selection},
     event::Event,
     link::{
-        Link, LinkError, Request, decode,
+        Link, LinkError, decode,
         discovery::{Discovery, found},
         native::Meant,
         scripts::Scripts,
@@ -260,7 +262,7 @@ impl Host {
     /// # Errors
     /// [`CallError`].
     pub async fn read_resource(&self, server: &str, uri: &str) -> Result<Vec<ResourceContents>, CallError> {
-        let result = self.fetch(server, "resources/read", uri, json!({ "uri": uri })).await?;
+        let result = self.relay(server, Relay::resource(uri)).await?;
         self.decoded(server, uri, decode::resource_contents(&result))
     }
 
@@ -274,8 +276,8 @@ impl Host {
         name: &str,
         arguments: &BTreeMap<String, String>,
     ) -> Result<PromptResult, CallError> {
-        let params = json!({ "name": name, "arguments": arguments });
-        let result = self.fetch(server, "prompts/get", name, params).await?;
+        let arguments = arguments.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
+        let result = self.relay(server, Relay::prompt(name, arguments)).await?;
         self.decoded(server, name, decode::prompt_result(&result))
     }
 
@@ -342,37 +344,14 @@ impl Host {
         self.on_link(server, method, list).await
     }
 
-    async fn fetch(
-        &self,
-        server: &str,
-        method: &'static str,
-        name: &str,
-        params: Value,
-    ) -> Result<bytes::Bytes, CallError> {
-        let fetch = |link: Link| {
-            let request = Request {
-                method,
-                what: "the request",
-                name: name.to_owned(),
-                params: params.as_object().cloned().unwrap_or_default(),
-                headers: Vec::new(),
-                asker: self.door.asker.clone(),
-                on_progress: None,
-                idle: link.timeouts().call,
-                total: link.timeouts().call_total,
-                as_task: false,
-            };
-            async move { link.run(request).await }
-        };
-        self.on_link(server, name, fetch).await
-    }
-
     /// Does something harmless on a server's link; once more on a fresh one if the session was lost.
-    async fn on_link<T, W: Future<Output = Result<T, LinkError>> + Send>(
+    ///
+    /// (Not an `AsyncFn`: of its futures it cannot be said that they are `Send`.)
+    async fn on_link<T, F: Future<Output = Result<T, LinkError>> + Send>(
         &self,
         name: &str,
         what: &str,
-        work: impl Fn(Link) -> W,
+        work: impl Fn(Link) -> F + Send,
     ) -> Result<T, CallError> {
         let server = self.server(name)?;
         let name = ServerName::new(name).map_err(|bad| CallError::UnknownServer { server: bad.name })?;
