@@ -9,9 +9,8 @@
  */
 export function parsePasted(text) {
   if (text.trim() === "") return { problem: "nothing was pasted yet" };
-  const plain = withoutComments(text);
   // READMEs often show `"name": { … }` without the braces around it.
-  const value = parsed(plain) ?? parsed(`{${plain}}`) ?? parsed(`{${plain.trim().replace(/}$/, "")}`);
+  const value = parsed(withoutComments(text)) ?? parsed(withoutComments(`{${text}\n}`));
   if (value === undefined) return { problem: "this is not JSON" };
   if (!isObject(value)) return { problem: "an object is needed, such as {\"mcpServers\": {…}}" };
   const found = entriesIn(value);

@@ -16,15 +16,17 @@ const LABELS = [
 /**
  * @param {Api.Entry} config
  * @param {Api.Entry | null | undefined} before
+ * @param {string} folder where a program runs that is not told where
  * @returns {Line[]}
  */
-export function linesOf(config, before) {
+export function linesOf(config, before, folder) {
   const known = LABELS.map(([key]) => key);
   const others = [...new Set([...Object.keys(config), ...Object.keys(before ?? {})])].filter((key) => !known.includes(key));
   const keys = [...LABELS, ...others.map((key) => /** @type {[string, string]} */ ([key, key]))];
   return keys.flatMap(([key, label]) => {
     const now = written(config[key]);
     const then = before ? written(before[key]) : null;
+    if (key === "cwd" && now === null && then === null && config.command) return [{ label, value: folder, before: undefined }];
     if (now === null && then === null) return [];
     const changed = before ? now !== then : false;
     return [{ label, value: now ?? "(no longer there)", before: changed ? then : undefined }];

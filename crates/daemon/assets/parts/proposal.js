@@ -7,7 +7,7 @@ import { linesOf } from "../proposal-lines.js";
 export function Proposal({ config, before, folder }) {
   return html`
     <dl class="proposal" data-testid="proposal">
-      ${linesOf(config, before).map(
+      ${linesOf(config, before, folder).map(
         ({ label, value, before: then }) => html`
           <div class=${then === undefined ? "" : "changed"} data-status=${then === undefined ? "same" : "changed"}>
             <dt>${label}${then !== undefined && html` <span class="mark warn">changed</span>`}</dt>
@@ -15,7 +15,6 @@ export function Proposal({ config, before, folder }) {
           </div>
         `,
       )}
-      ${typeof config.command === "string" && !config.cwd && html`<div><dt>In</dt><dd><code>${folder}</code></dd></div>`}
     </dl>
   `;
 }

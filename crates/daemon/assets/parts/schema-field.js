@@ -13,7 +13,7 @@ import { html, useId } from "../html.js";
  * @property {(draft: Draft) => void} onChange
  * @property {import("../draft.js").Problem[]} problems of the whole form
  * @property {string} [path]
- * @property {string} [name] of the field; the schema's title comes beside it
+ * @property {string} [name] of the field
  * @property {boolean} [required]
  * @property {boolean} [top] whether this is the form itself, which needs no frame
  * @property {(() => void) | null} [remove] takes it out of a list, or out of an object that can do without
@@ -37,8 +37,13 @@ export function SchemaField(given) {
 /** The problem of exactly this field. @param {Given} given */
 const problemOf = ({ problems, path = "" }) => problems.find((problem) => problem.path === path)?.message;
 
-/** @param {Given} given */
-const labelOf = ({ name, shape }) => name || shape.title || "Value";
+/** What a field is called: by its title, which is for people; its name comes beside that. @param {Given} given */
+const labelOf = ({ name, shape }) => shape.title || name || "Value";
+
+/** The name, where the label is not it already. @param {{given: Given}} given */
+function OwnName({ given: { name, shape } }) {
+  return name && shape.title && shape.title !== name ? html` <code class="own-name">${name}</code>` : null;
+}
 
 /** @param {Given & {children?: unknown}} given */
 function Group({ children, ...given }) {
@@ -47,7 +52,7 @@ function Group({ children, ...given }) {
   return html`
     <fieldset data-testid=${`field-${given.path ?? ""}`}>
       <legend>
-        ${labelOf(given)}${!required && html` <span class="optional">optional</span>`}
+        ${labelOf(given)}<${OwnName} given=${given} />${!required && html` <span class="optional">optional</span>`}
         ${remove && html`<button type="button" class="quiet small" onClick=${remove} aria-label=${`Leave out ${labelOf(given)}`}>Leave out</button>`}
       </legend>
       ${shape.description && html`<p class="help">${shape.description}</p>`}
@@ -119,7 +124,7 @@ function Line(given) {
   const isBoolean = shape.kind === "boolean";
   return html`
     <div class="field" data-testid=${`field-${given.path ?? ""}`}>
-      ${!isBoolean && html`<label class="label" for=${id}>${labelOf(given)}${given.name && shape.title && shape.title !== given.name && html` <span class="quiet-text">${shape.title}</span>`}${required === false && html` <span class="optional">optional</span>`}</label>`}
+      ${!isBoolean && html`<label class="label" for=${id}>${labelOf(given)}<${OwnName} given=${given} />${required === false && html` <span class="optional">optional</span>`}</label>`}
       ${isBoolean
         ? html`<label class="check"><${Input} given=${given} id=${id} about=${about} invalid=${false} /> ${labelOf(given)}${remove && html` <button type="button" class="quiet small" onClick=${remove}>Leave out</button>`}</label>`
         : null}
