@@ -50,11 +50,13 @@ mod problem;
 mod redact;
 mod settings;
 pub mod trust;
+mod watch;
 
 pub use environment::Environment;
 pub use interpolate::{Interpolate, Unset};
 pub use load::{ConfigFile, Entry, Loaded, Rejected, Request, Scope, Shadowed, load, reload};
 pub use places::{NoHome, Places, project_root};
 pub use problem::{Problem, Severity, Snippet};
-pub use redact::redact;
+pub use redact::{redact, show};
 pub use settings::{KeepSessions, Settings};
+pub use watch::{Watch, WatchError};

@@ -266,13 +266,13 @@ impl Host {
         method: &'static str,
         field: &'static str,
     ) -> Result<Vec<T>, CallError> {
-        self.on_link(server, method, async |link: Link| {
+        let list = move |link: Link| async move {
             if !link.offers(method) {
                 return Ok(Vec::new());
             }
             link.list(method, field).await.map(|(items, _)| items)
-        })
-        .await
+        };
+        self.on_link(server, method, list).await
     }
 
     async fn fetch(
@@ -282,8 +282,8 @@ impl Host {
         name: &str,
         params: Value,
     ) -> Result<bytes::Bytes, CallError> {
-        self.on_link(server, name, async |link: Link| {
-            link.run(Request {
+        let fetch = |link: Link| {
+            let request = Request {
                 method,
                 what: "the request",
                 name: name.to_owned(),
@@ -294,18 +294,18 @@ impl Host {
                 idle: link.timeouts().call,
                 total: link.timeouts().call_total,
                 as_task: false,
-            })
-            .await
-        })
-        .await
+            };
+            async move { link.run(request).await }
+        };
+        self.on_link(server, name, fetch).await
     }
 
     /// Does something harmless on a server's link; once more on a fresh one if the session was lost.
-    async fn on_link<T>(
+    async fn on_link<T, W: Future<Output = Result<T, LinkError>> + Send>(
         &self,
         name: &str,
         what: &str,
-        work: impl AsyncFn(Link) -> Result<T, LinkError>,
+        work: impl Fn(Link) -> W,
     ) -> Result<T, CallError> {
         let server = self.server(name)?;
         let name = ServerName::new(name).map_err(|bad| CallError::UnknownServer { server: bad.name })?;

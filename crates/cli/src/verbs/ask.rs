@@ -216,7 +216,7 @@ fn every_tool_of(server: &ServerName) -> Option<Pattern> {
 }
 
 /// What may run unasked: what was allowed by name, and what the program itself carries, which only reads.
-fn rules(policy: &PolicyArgs, loaded: &Loaded, ours: &[&ServerName]) -> Rules {
+pub(super) fn rules(policy: &PolicyArgs, loaded: &Loaded, ours: &[&ServerName]) -> Rules {
     let own = loaded.entries.iter().filter(|entry| entry.scope == Scope::BuiltIn);
     let own = own.filter_map(|entry| ServerName::new(&*entry.name).ok());
     let own = own.chain(ours.iter().map(|name| (*name).clone())).filter_map(|name| every_tool_of(&name));
