@@ -14,6 +14,7 @@
 //! It listens on this machine only, unless it is told otherwise, and answers nobody who does not know its [`Token`].
 
 mod api;
+mod dashboard;
 mod event_log;
 pub mod gateway;
 mod guard;

@@ -16,7 +16,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
-    api, guard,
+    api, dashboard, guard,
     guard::{Guard, Token},
     world::{Parts, World},
 };
@@ -107,6 +107,7 @@ impl Daemon {
         let world = World::start(parts, &tasks, CancellationToken::new()).await;
         let guard = Arc::new(Guard::new(token.clone(), address, &hosts));
         let router = api::router(Arc::clone(&world))
+            .merge(dashboard::router())
             .layer(DefaultBodyLimit::max(MAX_BODY))
             .layer(CatchPanicLayer::new())
             .layer(middleware::from_fn_with_state(guard, guard::check));
