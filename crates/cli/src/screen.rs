@@ -86,9 +86,9 @@ impl Screen {
         self.secrets.get().map_or(Cow::Borrowed(text), |secrets| secrets.conceal(text))
     }
 
-    /// How pages are to look.
+    /// How pages are to look on the terminal as wide as it is now.
     pub(crate) fn look(&self) -> Look {
-        self.look
+        Look { width: columns_of(io::stdout()), ..self.look }
     }
 
     /// Whether data goes out as JSON.
@@ -112,7 +112,7 @@ impl Screen {
     /// As [`Self::verbatim`].
     pub(crate) async fn page(&self, text: String) -> Result<(), Failure> {
         // Secrets first: one that goes on below, or is cut, would no longer be found.
-        self.verbatim(self.look.fit(&self.concealed(&text))).await
+        self.verbatim(self.look().fit(&self.concealed(&text))).await
     }
 
     /// Prints what must stay as it is: what a tool said, a script. A line end is added; empty text prints nothing.
@@ -289,7 +289,7 @@ impl Screen {
             self.say(text.trim_end());
         } else {
             let mut stdout = AutoStream::new(io::stdout().lock(), self.choice(&io::stdout()));
-            let _ = stdout.write_all(self.look.fit(&text).as_bytes()).and_then(|()| stdout.flush());
+            let _ = stdout.write_all(self.look().fit(&text).as_bytes()).and_then(|()| stdout.flush());
         }
     }
 

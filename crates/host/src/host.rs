@@ -278,13 +278,13 @@ impl Host {
         method: &'static str,
         field: &'static str,
     ) -> Result<Vec<T>, CallError> {
-        self.on_link(server, method, async |link: Link| {
+        let listed = |link: Link| async move {
             if !link.offers(method) {
                 return Ok(Vec::new());
             }
             link.list(method, field).await.map(|(items, _)| items)
-        })
-        .await
+        };
+        self.on_link(server, method, listed).await
     }
 
     async fn fetch(
@@ -294,8 +294,8 @@ impl Host {
         name: &str,
         params: Value,
     ) -> Result<bytes::Bytes, CallError> {
-        self.on_link(server, name, async |link: Link| {
-            link.run(Request {
+        let fetched = |link: Link| {
+            let request = Request {
                 method,
                 what: "the request",
                 name: name.to_owned(),
@@ -306,19 +306,17 @@ impl Host {
                 idle: link.timeouts().call,
                 total: link.timeouts().call_total,
                 as_task: false,
-            })
-            .await
-        })
-        .await
+            };
+            async move { link.run(request).await }
+        };
+        self.on_link(server, name, fetched).await
     }
 
     /// Does something harmless on a server's link; once more on a fresh one if the session was lost.
-    async fn on_link<T>(
-        &self,
-        name: &str,
-        what: &str,
-        work: impl AsyncFn(Link) -> Result<T, LinkError>,
-    ) -> Result<T, CallError> {
+    async fn on_link<T, F>(&self, name: &str, what: &str, work: impl Fn(Link) -> F) -> Result<T, CallError>
+    where
+        F: Future<Output = Result<T, LinkError>>,
+    {
         let server = self.server(name)?;
         let name = ServerName::new(name).map_err(|bad| CallError::UnknownServer { server: bad.name })?;
         let target = Target { name: &name, what, server: &server };

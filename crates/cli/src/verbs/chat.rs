@@ -3,6 +3,7 @@
 mod commands;
 mod does;
 mod editor;
+mod known;
 mod news;
 mod offer;
 mod prompt;
@@ -27,6 +28,7 @@ use crate::{
     wire::World,
 };
 use does::After;
+use known::{Known, Learning};
 use news::News;
 use typed::{Input, Typed};
 
@@ -98,6 +100,14 @@ impl Conversation {
     }
 }
 
+impl ask::Tools {
+    /// Learns what the servers of the person have, for as long as the answer lives.
+    fn learn(&self, known: &Arc<Known>) -> Learning {
+        let tools = self.clone();
+        Learning::start(self.host(), known, move |server| !tools.is_own(server))
+    }
+}
+
 /// How a turn ended for the person.
 enum Outcome {
     /// It came to its end, whichever.
@@ -122,7 +132,9 @@ struct Chat<'a> {
 impl Chat<'_> {
     /// One turn after another, until the person leaves.
     async fn talk(&mut self, mut conversation: Conversation, mut first: Option<String>) -> Result<Exit, Failure> {
-        let input = Input::of(self.world)?;
+        let known = Arc::<Known>::default();
+        let input = Input::of(self.world, &known)?;
+        let _learning = input.is_terminal().then(|| self.tools.learn(&known));
         let mut news = News::of(&self.agent.host, self.world.screen.look());
         self.greet(&conversation).await?;
         // Whether the person has just pressed Ctrl-C, so that another one leaves.
