@@ -32,6 +32,11 @@ pub(crate) fn documentation() -> Step {
     show(bridge(["doc", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
+/// Rig's own agent, for the benchmark.
+pub(crate) fn agent() -> Step {
+    show(&mut bridge(["build", "--release", "--example", "rounds"]))
+}
+
 /// Its tests, those in its documentation too, and its example.
 pub(crate) fn tests() -> Step {
     show(bridge(["test"]).arg("--quiet"))
