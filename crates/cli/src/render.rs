@@ -11,6 +11,7 @@ pub(crate) mod files;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod logs;
+pub(crate) mod model;
 pub(crate) mod pending;
 pub(crate) mod prompts;
 pub(crate) mod resources;

@@ -18,7 +18,8 @@ use std::{
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
 
-pub use outcome::{Artifact, ToolOutcome};
+pub use outcome::{Artifact, Shaped, ToolOutcome};
+pub(crate) use outcome::{Shape, shaped};
 
 use self::gate::{Gate, GateRequest, Verdict};
 use crate::{
@@ -27,7 +28,11 @@ use crate::{
     event::{CallEnd, Event},
     host::Host,
     link::{
-        Link, LinkError, OnProgress, Request, RpcError, decode::call_result, inbound::Events, quote, scripts::Scripts,
+        Link, LinkError, OnProgress, Request, RpcError,
+        decode::{call_result, plain_result},
+        inbound::Events,
+        quote,
+        scripts::Scripts,
     },
     mcp::TaskSupport,
     resolve::Artifacts,
@@ -46,6 +51,7 @@ pub struct Call {
     timeout: Option<Duration>,
     catalog: Option<Arc<Catalog>>,
     conceal: Option<Conceal>,
+    verbatim: bool,
 }
 
 /// Returns a text without what must not be seen in it.
@@ -68,6 +74,7 @@ impl Call {
             timeout: None,
             catalog: None,
             conceal: None,
+            verbatim: false,
         }
     }
 
@@ -123,6 +130,17 @@ impl Call {
     #[must_use]
     pub fn pinned(mut self, catalog: Arc<Catalog>) -> Self {
         self.catalog = Some(catalog);
+        self
+    }
+
+    /// The result is wanted as it came, to be passed on to somebody else's client.
+    ///
+    /// A result of at most [`Limits::output_bytes`](crate::Limits::output_bytes) is then
+    /// [`ToolOutcome::verbatim`] and nothing else: not decoded, and not checked against the tool's output schema, which
+    /// that client does. A larger one is decoded and cut as ever.
+    #[must_use]
+    pub fn verbatim(mut self) -> Self {
+        self.verbatim = true;
         self
     }
 }
@@ -383,10 +401,17 @@ impl Door {
             as_task: definition.task == TaskSupport::Required && link.runs_tasks(),
         };
         let result = link.run(request).await.map_err(|error| target.failed(error))?;
+        if call.verbatim && result.len() <= server.spec.limits.output_bytes {
+            let is_error = plain_result(&result).map_err(|error| target.failed(error))?;
+            return Ok(ToolOutcome::verbatim(tool, is_error, result));
+        }
         let decoded = call_result(&result).map_err(|error| target.failed(error))?;
-        let shape =
-            outcome::Shape { tool, max_bytes: server.spec.limits.output_bytes, artifacts: self.artifacts.as_deref() };
-        Ok(shape.outcome(decoded).await)
+        Ok(self.shape(&tool.server, &definition.name, server).outcome(decoded, tool).await)
+    }
+
+    /// How what `server` gives under `name` is cut to what a model can use.
+    pub(crate) fn shape<'a>(&'a self, server: &'a ServerName, name: &'a str, of: &Server) -> Shape<'a> {
+        Shape { server, name, max_bytes: of.spec.limits.output_bytes, artifacts: self.artifacts.as_deref() }
     }
 
     /// Runs a script in the place of its server. Each call in it has bounds of its own, and so has the interpreter.
@@ -399,9 +424,7 @@ impl Door {
             conceal: call.conceal,
         };
         let (result, calls) = script.scripts.run(&arguments, script.host, around).await;
-        let max_bytes = server.spec.limits.output_bytes;
-        let shape = outcome::Shape { tool, max_bytes, artifacts: self.artifacts.as_deref() };
-        let mut outcome = shape.outcome(result).await;
+        let mut outcome = self.shape(&tool.server, &tool.tool().name, server).outcome(result, tool).await;
         outcome.calls = calls;
         outcome
     }

@@ -3,13 +3,14 @@
 mod builder;
 mod indexer;
 mod keeper;
+mod relay;
 mod status;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use futures::future::join_all;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{
     sync::{broadcast, mpsc, oneshot},
     task::spawn_blocking,
@@ -18,20 +19,21 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 pub use builder::HostBuilder;
+pub use relay::{Listing, Relay};
 pub use status::{ServerStatus, Why, WhyStep};
 
 use self::keeper::{Message, Servers};
 use crate::{
-    call::{Call, CallError, Door, Script, Target, ToolOutcome},
+    call::{Call, CallError, Door, Script, Shaped, Target, ToolOutcome, shaped},
     catalog::{Catalog, CatalogTool, Hit, Selection},
     event::Event,
     link::{
-        Link, LinkError, Request, decode,
+        Link, LinkError, decode,
         discovery::{Discovery, found},
         native::Meant,
         scripts::Scripts,
     },
-    mcp::{Prompt, PromptResult, Resource, ResourceContents, ResourceTemplate},
+    mcp::{Content, Prompt, PromptResult, Resource, ResourceContents, ResourceTemplate},
     script::Interpreter,
     server::Server,
     spec::{Desired, ServerName, ServerSpec, Transport},
@@ -260,7 +262,7 @@ impl Host {
     /// # Errors
     /// [`CallError`].
     pub async fn read_resource(&self, server: &str, uri: &str) -> Result<Vec<ResourceContents>, CallError> {
-        let result = self.fetch(server, "resources/read", uri, json!({ "uri": uri })).await?;
+        let result = self.relay(server, Relay::resource(uri)).await?;
         self.decoded(server, uri, decode::resource_contents(&result))
     }
 
@@ -274,9 +276,21 @@ impl Host {
         name: &str,
         arguments: &BTreeMap<String, String>,
     ) -> Result<PromptResult, CallError> {
-        let params = json!({ "name": name, "arguments": arguments });
-        let result = self.fetch(server, "prompts/get", name, params).await?;
+        let arguments = arguments.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
+        let result = self.relay(server, Relay::prompt(name, arguments)).await?;
         self.decoded(server, name, decode::prompt_result(&result))
+    }
+
+    /// Fits what `server` gave under `name` (a resource it was read as, a prompt it was a message of) into what a model can
+    /// use, within the same bounds as results of tools: text is cut to the server's `max_output_bytes`, and what can be
+    /// neither said nor shown is kept as an artifact and named.
+    ///
+    /// # Errors
+    /// [`CallError::UnknownServer`].
+    pub async fn shape(&self, server: &str, name: &str, content: Vec<Content>) -> Result<Shaped, CallError> {
+        let of = self.server(server)?;
+        let server = ServerName::new(server).map_err(|bad| CallError::UnknownServer { server: bad.name })?;
+        Ok(shaped(&self.door.shape(&server, name, &of), content).await)
     }
 
     /// Explains why a tool, `server/tool`, is there or is not; of a server alone, how far its connection came.
@@ -321,46 +335,23 @@ impl Host {
         method: &'static str,
         field: &'static str,
     ) -> Result<Vec<T>, CallError> {
-        self.on_link(server, method, async |link: Link| {
+        let list = move |link: Link| async move {
             if !link.offers(method) {
                 return Ok(Vec::new());
             }
             link.list(method, field).await.map(|(items, _)| items)
-        })
-        .await
-    }
-
-    async fn fetch(
-        &self,
-        server: &str,
-        method: &'static str,
-        name: &str,
-        params: Value,
-    ) -> Result<bytes::Bytes, CallError> {
-        self.on_link(server, name, async |link: Link| {
-            link.run(Request {
-                method,
-                what: "the request",
-                name: name.to_owned(),
-                params: params.as_object().cloned().unwrap_or_default(),
-                headers: Vec::new(),
-                asker: self.door.asker.clone(),
-                on_progress: None,
-                idle: link.timeouts().call,
-                total: link.timeouts().call_total,
-                as_task: false,
-            })
-            .await
-        })
-        .await
+        };
+        self.on_link(server, method, list).await
     }
 
     /// Does something harmless on a server's link; once more on a fresh one if the session was lost.
-    async fn on_link<T>(
+    ///
+    /// (Not an `AsyncFn`: of its futures it cannot be said that they are `Send`.)
+    async fn on_link<T, F: Future<Output = Result<T, LinkError>> + Send>(
         &self,
         name: &str,
         what: &str,
-        work: impl AsyncFn(Link) -> Result<T, LinkError>,
+        work: impl Fn(Link) -> F + Send,
     ) -> Result<T, CallError> {
         let server = self.server(name)?;
         let name = ServerName::new(name).map_err(|bad| CallError::UnknownServer { server: bad.name })?;

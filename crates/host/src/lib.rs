@@ -39,7 +39,7 @@ pub mod text;
 
 pub use ask::{Abilities, Asker, Nobody, SharedAsker};
 pub use call::{
-    Artifact, Call, CallError, CallErrorKind, Conceal, ToolOutcome,
+    Artifact, Call, CallError, CallErrorKind, Conceal, Shaped, ToolOutcome,
     gate::{AllowAll, Gate, GateRequest, Otherwise, Rules, Verdict},
 };
 pub use catalog::{
@@ -48,7 +48,7 @@ pub use catalog::{
 };
 pub use event::{CallEnd, Event};
 pub use glob::{BadGlob, Pattern, ToolFilter};
-pub use host::{Host, HostBuilder, ServerStatus, Why, WhyStep};
+pub use host::{Host, HostBuilder, Listing, Relay, ServerStatus, Why, WhyStep};
 #[doc(hidden)]
 pub use link::child;
 #[cfg(feature = "fuzzing")]

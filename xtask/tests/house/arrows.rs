@@ -40,7 +40,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("command-fds", &["toolrack-host"]),
     ("jsonc-parser", &["toolrack-config"]),
     ("notify", &["toolrack-config"]),
-    ("reqwest", &["toolrack-host", "toolrack-agent", "toolrack-testkit", "toolrack-bench"]),
+    ("reqwest", &["toolrack-host", "toolrack-agent", "toolrack-daemon", "toolrack-testkit", "toolrack-bench"]),
     ("rmcp", &["toolrack-host", "toolrack", "toolrack-daemon", "toolrack-testkit", "toolrack-bench"]),
     ("rquickjs", &["toolrack-code"]),
     ("sqlx", &["toolrack-store"]),

@@ -13,11 +13,11 @@ use tokio::{
 };
 use toolrack_agent::{Agent, Delta, End, Front, NotKept, ToolCallData, Turn, TurnEvent, turn::Next};
 use toolrack_host::{CallError, Catalog, ScriptCall, text};
-use toolrack_store::StoreError;
+use toolrack_store::{Spent, StoreError};
 
 pub(crate) use brake::Brake;
 
-use super::{Look, Sign, Tone, paint, sessions::SpentDocument};
+use super::{Look, Sign, Tone, paint};
 use crate::{
     error::{Failure, with_causes},
     journal::{self, Journal},
@@ -104,7 +104,7 @@ struct Answer<'a> {
     end: Option<&'a End>,
     rounds: u32,
     tool_calls: &'a [Made],
-    spent: SpentDocument,
+    spent: Spent,
 }
 
 impl Live {
@@ -243,7 +243,7 @@ impl Live {
             end,
             rounds: turn.rounds(),
             tool_calls: &self.calls,
-            spent: journal::spent(turn.usage(), turn.cost()).into(),
+            spent: journal::spent(turn.usage(), turn.cost()),
         };
         match self.shown {
             Shown::ToPeople => {

@@ -2,9 +2,9 @@
 
 mod code;
 
-use std::{fmt, io::IsTerminal, num::NonZeroU32, sync::Arc};
+use std::{fmt, io::IsTerminal, sync::Arc};
 
-use toolrack_agent::{Agent, AgentError, Conceal, End, Limits, Message, Model, Role, Turn};
+use toolrack_agent::{Agent, AgentError, Conceal, End, Limits, Message, Model, Turn};
 use toolrack_config::{Loaded, Scope};
 use toolrack_host::{
     Budget, Desired, Host, Native, Offer, Otherwise, Pattern, Rules, Selection, ServerName, ServerSpec, ServerStatus,
@@ -13,37 +13,46 @@ use toolrack_host::{
 
 use super::{input, sessions};
 use crate::{
-    args::{AskArgs, ModelArgs, PolicyArgs},
+    args::{AskArgs, PolicyArgs},
     error::{Exit, Failure, with_causes},
     journal::{Journal, Opened},
     kept::Kept,
-    models,
+    mention::Sources,
+    models::{Chosen, Wishes},
     render::{
         count,
         turn::{Live, Shown},
     },
     rules::LiveRules,
+    screen::Screen,
     wire::World,
 };
 
 pub(super) async fn run(args: AskArgs, world: &World) -> Result<Exit, Failure> {
     let prompt = prompt(&args.prompt).await?;
-    let model = models::chosen(&args.model, &world.environment).await?;
+    let loaded = world.load().await?;
+    let wishes = Wishes { model: args.model, limits: args.limits, configured: loaded.settings.model.clone() };
+    let chosen = wishes.chosen(world).await?;
     let store = || world.store().ok().filter(|_| !args.no_save).cloned();
     let (journal, opened) = match &args.session {
         Some(typed) => {
             let session = sessions::named(typed, world).await?;
-            let opened = Journal::open(world.store()?, session, model.name()).await;
+            let opened = Journal::open(world.store()?, session, chosen.model.name()).await;
             opened.map_err(|error| sessions::failed(&error))?
         }
-        None => (Journal::new(store(), model.name()), Opened::default()),
+        None => (Journal::new(store(), chosen.model.name()), Opened::default()),
     };
-    let mut turn = turn(opened, prompt, limits(args.max_rounds))?;
-
-    let loaded = world.load().await?;
+    if prompt.is_none() && opened.open.is_none() {
+        return Err(Failure::usage("what to ask?").hint("toolrack ask \"…\""));
+    }
     world.forget_old_sessions(&loaded, journal.id()).await;
     let tools = Tools::connect(&args.policy, &loaded, world).await?;
-    let (agent, at_hand) = tools.agent(model, &args.model, args.system.clone());
+    let message = match prompt {
+        Some(prompt) => Some(tools.said(&prompt.typed, prompt.piped.as_deref(), &world.screen).await?),
+        None => None,
+    };
+    let mut turn = turn(opened, message, chosen.limits);
+    let (agent, at_hand) = tools.agent(&chosen, args.system.clone());
     world.screen.detail(&at_hand);
 
     let shown = match (world.screen.json(), args.stream_json) {
@@ -68,35 +77,36 @@ pub(super) async fn run(args: AskArgs, world: &World) -> Result<Exit, Failure> {
     }
 }
 
-pub(super) fn limits(rounds: NonZeroU32) -> Limits {
-    let mut limits = Limits::default();
-    limits.rounds = rounds.get();
-    limits
+/// What is asked.
+struct Prompt {
+    /// By the person: in this, resources may be named.
+    typed: String,
+    /// What stdin has to say, which may be anybody's.
+    piped: Option<String>,
 }
 
 /// What was typed, and what stdin has to say; `None` when neither says anything.
-async fn prompt(words: &[String]) -> Result<Option<String>, Failure> {
-    let typed = words.join(" ");
+async fn prompt(words: &[String]) -> Result<Option<Prompt>, Failure> {
+    let typed = words.join(" ").trim().to_owned();
     let piped = match std::io::stdin().is_terminal() {
         true => String::new(),
         false => input::read("the prompt", "-".to_owned()).await?,
     };
-    let parts: Vec<_> = [typed.trim(), piped.trim_end()].into_iter().filter(|part| !part.is_empty()).collect();
-    Ok((!parts.is_empty()).then(|| parts.join("\n\n")))
+    let piped = Some(piped.trim_end().to_owned()).filter(|piped| !piped.is_empty());
+    Ok((!typed.is_empty() || piped.is_some()).then_some(Prompt { typed, piped }))
 }
 
-/// The turn that answers `prompt`, or goes on where one was interrupted.
-fn turn(opened: Opened, prompt: Option<String>, limits: Limits) -> Result<Turn, Failure> {
+/// The turn that answers `message`, or goes on where one was interrupted.
+fn turn(opened: Opened, message: Option<Message>, limits: Limits) -> Turn {
     let Opened { messages, open } = opened;
     let resumed = open.map(|state| Turn::resume(messages.clone(), state, limits));
-    match (prompt, resumed) {
-        (Some(prompt), resumed) => {
+    match (message, resumed) {
+        (None, Some(turn)) => turn,
+        (message, resumed) => {
             let mut messages = resumed.map_or(messages, Turn::into_messages);
-            messages.push(Message::new(Role::User, prompt));
-            Ok(Turn::new(messages, limits))
+            messages.extend(message);
+            Turn::new(messages, limits)
         }
-        (None, Some(turn)) => Ok(turn),
-        (None, None) => Err(Failure::usage("what to ask?").hint("toolrack ask \"…\"")),
     }
 }
 
@@ -159,6 +169,26 @@ impl Tools {
         &self.rules
     }
 
+    /// What the person says, with the resources that `typed` names and with `more` after them. Who reads along is told what
+    /// was read.
+    ///
+    /// # Errors
+    /// When one of them cannot be read.
+    pub(super) async fn said(&self, typed: &str, more: Option<&str>, screen: &Screen) -> Result<Message, Failure> {
+        let servers: Vec<_> = self.servers().into_iter().map(|server| server.name).collect();
+        let sources = Sources { host: &self.host, servers: &servers, conceal: &self.conceal };
+        let said = sources.said(typed, more).await?;
+        for line in &said.read {
+            screen.aside(line);
+        }
+        Ok(said.message)
+    }
+
+    /// Hides what no model may see.
+    pub(super) fn conceal(&self) -> &Conceal {
+        &self.conceal
+    }
+
     /// The servers of the person, and how they are.
     pub(super) fn servers(&self) -> Vec<ServerStatus> {
         self.host.status().into_iter().filter(|server| !self.is_own(&server.name)).collect()
@@ -184,16 +214,16 @@ impl Tools {
         self.selection.clone().without_servers([self.discovery.clone()].into_iter().chain(self.code.clone()))
     }
 
-    /// `model` with these tools, and in words what it has at hand.
-    pub(super) fn agent(self, model: Arc<dyn Model>, args: &ModelArgs, system: Option<String>) -> (Agent, String) {
-        let host = self.host.clone();
+    /// The model with these tools, and in words what it has at hand.
+    pub(super) fn agent(self, chosen: &Chosen, system: Option<String>) -> (Agent, String) {
+        let (host, model) = (self.host.clone(), Arc::clone(&chosen.model));
         let (selection, words) = self.clone().offered_to(&*model);
         let words = format!("{}; {words}", model.name());
         let mut agent = Agent::new(model, host);
         agent.selection = Arc::new(selection);
         agent.conceal = Some(self.conceal);
         agent.system = system;
-        agent.max_tokens = args.max_tokens.map(Into::into);
+        agent.max_tokens = chosen.max_tokens.map(Into::into);
         (agent, words)
     }
 
@@ -234,7 +264,7 @@ fn every_tool_of(server: &ServerName) -> Option<Pattern> {
 }
 
 /// What may run unasked: what was allowed by name, and what the program itself carries, which only reads.
-fn rules(policy: &PolicyArgs, loaded: &Loaded, ours: &[&ServerName]) -> Rules {
+pub(super) fn rules(policy: &PolicyArgs, loaded: &Loaded, ours: &[&ServerName]) -> Rules {
     let own = loaded.entries.iter().filter(|entry| entry.scope == Scope::BuiltIn);
     let own = own.filter_map(|entry| ServerName::new(&*entry.name).ok());
     let own = own.chain(ours.iter().map(|name| (*name).clone())).filter_map(|name| every_tool_of(&name));
@@ -263,9 +293,16 @@ pub(super) fn exit_of(end: &End, unasked: &[String]) -> Result<Exit, Failure> {
             "the model was not done after as many answers as it may give",
             "allow more with --max-rounds, or go on with `toolrack ask --session last \"go on\"`",
         ),
-        End::TokenLimit | End::CostLimit => {
-            limit("BUDGET", "the turn used up what it may", "go on with `toolrack ask --session last \"go on\"`")
-        }
+        End::TokenLimit => limit(
+            "BUDGET",
+            "the turn used up the tokens that it may",
+            "allow more with --max-total-tokens, or go on with `toolrack ask --session last \"go on\"`",
+        ),
+        End::CostLimit => limit(
+            "BUDGET",
+            "the turn cost as much as it may",
+            "allow more with --max-cost, or go on with `toolrack ask --session last \"go on\"`",
+        ),
         End::Repeating => limit(
             "REPEATING",
             "the model made the same call again and again",

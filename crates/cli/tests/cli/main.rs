@@ -38,6 +38,8 @@ mod kills;
 mod lists;
 #[cfg(test)]
 mod manage;
+mod mentions;
+mod model_settings;
 #[cfg(test)]
 mod on_terminal;
 #[cfg(test)]
