@@ -34,7 +34,13 @@ async fn serve(io: DuplexStream) {
     let (reader, mut writer) = split(io);
     let mut lines = BufReader::new(reader).lines();
     let (out, mut messages) = mpsc::unbounded_channel::<Value>();
-    let peer = Peer { out, waiting: Mutex::default(), next: AtomicU64::new(1) };
+    let peer = Peer {
+        out,
+        waiting: Mutex::default(),
+        next: AtomicU64::new(1),
+        subscription: Mutex::default(),
+        added: AtomicU64::new(0),
+    };
     let mut running = FuturesUnordered::new();
     loop {
         tokio::select! {
@@ -57,6 +63,9 @@ struct Peer {
     out: mpsc::UnboundedSender<Value>,
     waiting: Mutex<HashMap<u64, oneshot::Sender<Value>>>,
     next: AtomicU64,
+    /// What its notifications carry, and how many tools have been added.
+    subscription: Mutex<Value>,
+    added: AtomicU64,
 }
 
 impl Peer {
@@ -83,7 +92,7 @@ impl Peer {
     }
 
     async fn answer(&self, request: Value) {
-        let reply = self.reply(request["method"].as_str().unwrap(), &request["params"]).await;
+        let reply = self.reply(&request["id"], request["method"].as_str().unwrap(), &request["params"]).await;
         let mut message = json!({"jsonrpc": "2.0", "id": request["id"]});
         match reply {
             Ok(mut result) => {
@@ -97,7 +106,7 @@ impl Peer {
         self.say(message);
     }
 
-    async fn reply(&self, method: &str, params: &Value) -> Reply {
+    async fn reply(&self, id: &Value, method: &str, params: &Value) -> Reply {
         match method {
             "initialize" => Ok(json!({
                 "protocolVersion": "2025-11-25", "capabilities": capabilities(),
@@ -106,7 +115,14 @@ impl Peer {
             "server/discover" => {
                 Ok(json!({"supportedVersions": ["2026-07-28"], "capabilities": capabilities(), "ttlMs": 0}))
             }
-            "tools/list" => Ok(json!({"tools": tools()})),
+            "subscriptions/listen" => {
+                let subscription = json!({"io.modelcontextprotocol/subscriptionId": id});
+                *self.subscription.lock().unwrap() = subscription.clone();
+                let acknowledged = json!({"_meta": subscription, "notifications": params["notifications"]});
+                self.tell("notifications/subscriptions/acknowledged", acknowledged);
+                std::future::pending().await
+            }
+            "tools/list" => Ok(json!({"tools": self.tools()})),
             "tools/call" => self.call(params).await,
             "resources/list" => Ok(json!({"resources": [
                 {"uri": "test://static-text", "name": "text", "description": "A text.", "mimeType": "text/plain"},
@@ -124,6 +140,12 @@ impl Peer {
             "ping" | "logging/setLevel" => Ok(json!({})),
             _ => Err(json!({"code": -32601, "message": "no such method"})),
         }
+    }
+
+    fn tools(&self) -> Vec<Value> {
+        let added = (0..self.added.load(Ordering::Relaxed)).map(|number| format!("added_{number}"));
+        let added = added.map(|name| json!({"name": name, "description": "New.", "inputSchema": {"type": "object"}}));
+        tools().into_iter().chain(added).collect()
     }
 
     async fn call(&self, params: &Value) -> Reply {
@@ -165,6 +187,14 @@ impl Peer {
             "test_elicitation" | "test_elicitation_sep1034_defaults" | "test_elicitation_sep1330_enums" => {
                 let answer = self.ask("elicitation/create", form(name, &params["arguments"])).await;
                 said(&format!("Elicitation completed: action={}, content={}", answer["action"], answer["content"]))
+            }
+            "test_logging_tool" => said("Nothing is logged: nobody asked for it."),
+            "test_trigger_tool_change" | "test_trigger_prompt_change" => {
+                self.added.fetch_add(1, Ordering::Relaxed);
+                let list = if name == "test_trigger_tool_change" { "tools" } else { "prompts" };
+                let subscription = self.subscription.lock().unwrap().clone();
+                self.tell(&format!("notifications/{list}/list_changed"), json!({ "_meta": subscription }));
+                said("changed")
             }
             "test_missing_capability" if params["_meta"][CAPABILITIES]["sampling"].is_null() => Err(json!({
                 "code": -32021, "message": "sampling is needed", "data": {"requiredCapabilities": {"sampling": {}}},
@@ -211,7 +241,7 @@ fn rounds(name: &str, params: &Value, answers: &Value) -> Value {
 }
 
 fn capabilities() -> Value {
-    json!({"tools": {"listChanged": true}, "resources": {}, "prompts": {}, "completions": {}, "logging": {}})
+    json!({"tools": {"listChanged": true}, "resources": {}, "prompts": {"listChanged": true}, "completions": {}, "logging": {}})
 }
 
 fn said(text: &str) -> Reply {
@@ -274,6 +304,9 @@ fn tools() -> Vec<Value> {
         "test_elicitation_sep1330_enums",
         "test_missing_capability",
         "test_streaming_elicitation",
+        "test_logging_tool",
+        "test_trigger_tool_change",
+        "test_trigger_prompt_change",
         "test_input_required_result_elicitation",
         "test_input_required_result_sampling",
         "test_input_required_result_list_roots",
