@@ -3,18 +3,20 @@
 mod ask;
 mod itself;
 mod manage;
+mod serve;
 mod sessions;
 
 use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-pub(crate) use ask::{AskArgs, ChatArgs, ModelArgs, PolicyArgs, WireName};
+pub(crate) use ask::{AskArgs, ChatArgs, LimitArgs, ModelArgs, PolicyArgs, WireName};
 pub(crate) use itself::{AboutItself, CompletionsArgs, ManArgs, Shell};
 pub(crate) use manage::{
     AddJsonArgs, ConfigVerb, DoctorArgs, GetArgs, ImportArgs, LogsArgs, PendingArgs, RemoveArgs, SwitchArgs, TestArgs,
     TrustArgs, UntrustArgs,
 };
+pub(crate) use serve::ServeArgs;
 pub(crate) use sessions::{
     DeleteSessionsArgs, ExportSessionArgs, Format, ImportSessionsArgs, ListSessionsArgs, RenameSessionArgs,
     SessionsVerb, ShowSessionArgs,
@@ -125,6 +127,9 @@ pub(crate) enum Verb {
     Ask(Box<AskArgs>),
     /// Talk with a model, which may call the tools of the servers
     Chat(Box<ChatArgs>),
+    /// Keep the servers running, with a dashboard, a control API and one MCP endpoint in front of all
+    #[command(visible_alias = "up")]
+    Serve(ServeArgs),
     /// Show the resources and resource templates of the servers
     #[command(after_help = "Examples:
   toolrack resources

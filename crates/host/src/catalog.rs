@@ -12,6 +12,7 @@ pub(crate) mod names;
 pub(crate) mod schema;
 pub(crate) mod search;
 mod selection;
+pub(crate) mod signature;
 pub(crate) mod tokens;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -26,6 +27,7 @@ pub use names::{BadNameStyle, NameCap, NameStyle};
 pub use schema::{Change, Cleaned, Provider, clean};
 pub use search::Hit;
 pub use selection::Selection;
+pub use signature::signature;
 
 use crate::{
     link::{ListedTool, ParamHeaders},

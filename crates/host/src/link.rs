@@ -26,6 +26,7 @@ mod param_headers;
 mod process;
 mod rate;
 mod rounds;
+pub(crate) mod scripts;
 pub mod sse;
 pub mod supervisor;
 mod tasks;
