@@ -87,13 +87,17 @@ impl Exchange {
     pub(super) async fn next(&mut self) -> Out {
         loop {
             let out = match &mut self.work {
-                Work::Call(later) => match later.flight.next().await {
-                    Step::Said(Said::Progress(progress)) => self.progress(&progress),
-                    Step::Said(Said::Question(question)) => self.question(question),
-                    Step::Landed(outcome) => {
+                Work::Call(later) => match self.gateway.0.stop.run_until_cancelled(later.flight.next()).await {
+                    Some(Step::Said(Said::Progress(progress))) => self.progress(&progress),
+                    Some(Step::Said(Said::Question(question))) => self.question(question),
+                    Some(Step::Landed(outcome)) => {
                         let cacheable = later.cacheable;
                         self.work = Work::Over;
                         Some(Out::Answer(outcome.map(|it| self.gateway.dressed(self.caller.era, it, cacheable))))
+                    }
+                    None => {
+                        self.work = Work::Over;
+                        Some(Out::Answer(Err(Refusal::stopping())))
                     }
                 },
                 Work::Listen { .. } => Some(self.heard().await),
