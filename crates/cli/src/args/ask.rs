@@ -66,7 +66,7 @@ pub(crate) enum WireName {
 }
 
 /// What it may do.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Tools")]
 pub(crate) struct PolicyArgs {
     /// Only the tools of this server; may be given more than once
