@@ -10,13 +10,13 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-pub(crate) use ask::{AskArgs, ChatArgs, ModelArgs, PolicyArgs, WireName};
+pub(crate) use ask::{AskArgs, ChatArgs, LimitArgs, ModelArgs, PolicyArgs, WireName};
 pub(crate) use itself::{AboutItself, CompletionsArgs, ManArgs, Shell};
 pub(crate) use manage::{
     AddJsonArgs, ConfigVerb, DoctorArgs, GetArgs, ImportArgs, LogsArgs, PendingArgs, RemoveArgs, SwitchArgs, TestArgs,
     TrustArgs, UntrustArgs,
 };
-pub(crate) use serve::ServeArgs;
+pub(crate) use serve::{GatewayArgs, ServeArgs};
 pub(crate) use sessions::{
     DeleteSessionsArgs, ExportSessionArgs, Format, ImportSessionsArgs, ListSessionsArgs, RenameSessionArgs,
     SessionsVerb, ShowSessionArgs,
@@ -130,6 +130,8 @@ pub(crate) enum Verb {
     /// Keep the servers running, with a dashboard, a control API and one MCP endpoint in front of all
     #[command(visible_alias = "up")]
     Serve(ServeArgs),
+    /// Be an MCP server over stdio that has the tools of all servers
+    Gateway(GatewayArgs),
     /// Show the resources and resource templates of the servers
     #[command(after_help = "Examples:
   toolrack resources

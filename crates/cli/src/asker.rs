@@ -80,6 +80,12 @@ impl Terminal {
         reader.await
     }
 
+    /// What the person says to a question that the program itself has; `None` at the end of input (Ctrl-D).
+    pub(crate) async fn value(&self, question: &str) -> Option<String> {
+        let _turn = self.turn.acquire().await.ok()?;
+        self.ask(question).await
+    }
+
     /// Whether the person says a clear yes.
     pub(crate) async fn agrees(&self, question: &str) -> bool {
         let Ok(_turn) = self.turn.acquire().await else {

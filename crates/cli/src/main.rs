@@ -15,6 +15,7 @@ mod keep;
 mod kept;
 mod log;
 mod manual;
+mod mention;
 mod models;
 mod render;
 mod rules;

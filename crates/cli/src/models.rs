@@ -1,17 +1,25 @@
-//! Which model answers: what was typed, else the first provider whose key is there. Never one that was only found.
+//! Which model answers: what was typed, else what is configured, else the first provider whose key is there. Never one that
+//! was only found.
 
-use std::sync::Arc;
-
-use toolrack_agent::model::{
-    Key, Model, Scripted, Wire,
-    local::{self, LocalServer},
-    provider::{BadSelector, CUSTOM, PROVIDERS, Provider, Selector},
+use std::{
+    num::{NonZeroU32, NonZeroU64},
+    sync::Arc,
 };
-use toolrack_config::Environment;
+
+use toolrack_agent::{
+    Limits,
+    model::{
+        Key, Model, Price, Scripted, Wire,
+        local::{self, LocalServer},
+        provider::{BadSelector, CUSTOM, PROVIDERS, Provider, Selector},
+    },
+};
+use toolrack_config::{Environment, ModelChoice, PriceChoice};
 
 use crate::{
-    args::{ModelArgs, WireName},
+    args::{LimitArgs, ModelArgs, WireName},
     error::{Exit, Failure, in_words, with_causes},
+    wire::World,
 };
 
 /// A model that reads its answers from a file: `mock/FILE`.
@@ -28,43 +36,135 @@ impl From<WireName> for Wire {
     }
 }
 
-/// The model that `args` ask for.
+/// A model, and how far one turn of it may go.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) model: Arc<dyn Model>,
+    /// The most tokens of one answer.
+    pub(crate) max_tokens: Option<NonZeroU32>,
+    pub(crate) limits: Limits,
+}
+
+/// What was typed over what is configured.
+#[derive(Clone, Debug)]
+pub(crate) struct Wishes {
+    pub(crate) model: ModelArgs,
+    pub(crate) limits: LimitArgs,
+    /// What `toolrack.toml` says.
+    pub(crate) configured: ModelChoice,
+}
+
+/// Whether `name` can be the name of a model, and if not, why.
 ///
 /// # Errors
-/// With the exit code of models, when there is none or it cannot be used; of usage, when what was typed names none.
-pub(crate) async fn chosen(args: &ModelArgs, environment: &Environment) -> Result<Arc<dyn Model>, Failure> {
-    if let Some(path) = args.model.as_deref().and_then(|model| model.strip_prefix(MOCK)) {
-        return scripted(path);
+/// In words for a person.
+pub(crate) fn check_name(name: &str, has_base_url: bool) -> Result<(), String> {
+    if name.starts_with(MOCK) {
+        return Ok(());
     }
-    let selector = selector(args, environment).await?;
-    let key_variable = match &args.key_env {
-        Some(name) => Some(name.as_str()),
-        None => Provider::find(&selector.provider).and_then(|known| known.key_variable),
+    named(name, has_base_url).map(drop).map_err(|error| error.to_string())
+}
+
+impl Wishes {
+    /// The model, and the limits that are wished for.
+    ///
+    /// # Errors
+    /// With the exit code of models, when there is none or it cannot be used; of usage, when what was typed or configured
+    /// names none.
+    pub(crate) async fn chosen(&self, world: &World) -> Result<Chosen, Failure> {
+        if !self.configured.is_valid {
+            let file = world.places.settings();
+            let message = format!("what {} says of the model cannot be used", file.display());
+            return Err(Failure::config(message).hint("correct what is reported above"));
+        }
+        let choice = self.configured.clone().overlaid(self.typed());
+        let (model, has_price) = match choice.name.as_deref().and_then(|name| name.strip_prefix(MOCK)) {
+            Some(path) => (scripted(path)?, true),
+            None => connect(&choice, self.model.key_env.as_deref(), world).await?,
+        };
+        if let (Some(_), false) = (choice.max_cost, has_price) {
+            let name = model.name();
+            world.screen.warning(&format!("nobody knows what {name} costs: a limit of its cost is never reached"));
+        }
+        let mut limits = Limits::default();
+        limits.rounds = choice.max_rounds.map_or(limits.rounds, NonZeroU32::get);
+        limits.tokens = choice.max_total_tokens.map(NonZeroU64::get);
+        limits.cost = choice.max_cost;
+        Ok(Chosen { model, max_tokens: choice.max_tokens, limits })
+    }
+}
+
+impl Wishes {
+    /// What was typed, in the words of the configuration.
+    fn typed(&self) -> ModelChoice {
+        let mut typed = ModelChoice::default();
+        typed.name.clone_from(&self.model.model);
+        typed.base_url = self.model.base_url.as_ref().map(|url| url.replace('$', "$$"));
+        typed.wire = self.model.wire.map(Into::into);
+        typed.max_tokens = self.model.max_tokens;
+        typed.max_rounds = self.limits.max_rounds;
+        typed.max_total_tokens = self.limits.max_total_tokens;
+        typed.max_cost = self.limits.max_cost;
+        typed
+    }
+}
+
+/// A model behind HTTP, and whether it is known what it costs.
+async fn connect(
+    choice: &ModelChoice,
+    key_env: Option<&str>,
+    world: &World,
+) -> Result<(Arc<dyn Model>, bool), Failure> {
+    let environment = &world.environment;
+    let filled = |field: &str, text: Option<&String>, is_secret| {
+        let value = text.map(|text| world.setting(&format!("model.{field}"), text, is_secret));
+        value.transpose()
     };
-    let key = key_variable.and_then(|name| key(environment, name));
-    if let (Some(name), None) = (&args.key_env, &key) {
+    let base_url = filled("base_url", choice.base_url.as_ref(), false)?;
+    let selector = selector(choice.name.as_deref(), base_url.as_deref(), environment).await?;
+    let known = Provider::find(&selector.provider);
+    let key_variable = key_env.or(known.and_then(|known| known.key_variable));
+    let key = match filled("key", choice.key.as_ref(), true)? {
+        Some(value) if key_env.is_none() => Some(Key::new(value)),
+        _ => key_variable.and_then(|name| key(environment, name)),
+    };
+    if let (Some(name), None) = (key_env, &key) {
         return Err(Failure::usage(format!("--key-env: the variable {name} is not set")));
     }
-    let mut settings = selector.settings(args.base_url.as_deref(), key);
-    if let Some(wire) = args.wire {
-        settings.wire = wire.into();
+    let mut settings = selector.settings(base_url.as_deref(), key);
+    settings.wire = choice.wire.unwrap_or(settings.wire);
+    settings.context_tokens = choice.context_tokens.map(NonZeroU64::get).or(settings.context_tokens);
+    if let Some(price) = choice.price {
+        settings.price = Some(price_of(price));
     }
-    settings.connect().map_err(|error| {
+    settings.extra_body.clone_from(&choice.extra_body);
+    let has_price = settings.price.is_some() || (known.is_some_and(Provider::is_local) && base_url.is_none());
+    let model = settings.connect().map_err(|error| {
         let hint = key_variable.map(|name| format!("set {name}, or take another model with --model"));
         Failure { hint, ..Failure::new(Exit::Model, error.code(), with_causes(&error)) }
+    })?;
+    Ok((model, has_price))
+}
+
+fn price_of(choice: PriceChoice) -> Price {
+    let mut price = Price::flat(choice.input, choice.output);
+    (price.cached_read, price.cache_write) = (choice.cached_read, choice.cache_write);
+    price
+}
+
+fn named(name: &str, has_base_url: bool) -> Result<Selector, BadSelector> {
+    // With an address, a bare name is enough.
+    name.parse().or_else(|error| match (&error, has_base_url) {
+        (BadSelector::UnknownProvider { .. }, true) => format!("{CUSTOM}/{name}").parse(),
+        _ => Err(error),
     })
 }
 
-async fn selector(args: &ModelArgs, environment: &Environment) -> Result<Selector, Failure> {
-    if let Some(model) = &args.model {
-        // With an address, a bare name is enough.
-        let named = model.parse().or_else(|error| match (&error, &args.base_url) {
-            (BadSelector::UnknownProvider { .. }, Some(_)) => format!("{CUSTOM}/{model}").parse(),
-            _ => Err(error),
-        });
-        return named.map_err(|error| Failure::usage(format!("--model: {error}")));
+async fn selector(name: Option<&str>, base_url: Option<&str>, environment: &Environment) -> Result<Selector, Failure> {
+    if let Some(name) = name {
+        return named(name, base_url.is_some()).map_err(|error| Failure::usage(format!("--model: {error}")));
     }
-    if let Some(url) = &args.base_url {
+    if let Some(url) = base_url {
         return only_model_at(url).await;
     }
     let with_key = PROVIDERS.iter().find(|known| {

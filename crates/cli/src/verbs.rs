@@ -10,6 +10,7 @@ mod chat;
 mod config;
 mod doctor;
 mod edits;
+mod gateway;
 mod get;
 mod import;
 mod input;
@@ -59,6 +60,7 @@ pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result
         Verb::Ask(args) => Box::pin(ask::run(*args, world)).await,
         Verb::Chat(args) => Box::pin(chat::run(*args, world)).await,
         Verb::Serve(args) => Box::pin(serve::run(args, world)).await,
+        Verb::Gateway(args) => Box::pin(gateway::run(args, world)).await,
         Verb::Resources(args) => resources::list(args, world).await,
         Verb::Read(args) => resources::read(args, world).await,
         Verb::Prompts(args) => prompts::list(args, world).await,
@@ -202,7 +204,7 @@ fn connected(host: &Host) -> Vec<ServerName> {
 }
 
 /// A failure of the host, complete.
-fn failed(error: &CallError) -> Failure {
+pub(crate) fn failed(error: &CallError) -> Failure {
     let mut failure = Failure::new(error.kind().into(), error.code(), with_causes(error));
     failure.hint = match error {
         CallError::NotReady { state: State::PendingTrust, server, .. } => {

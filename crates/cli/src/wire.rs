@@ -29,6 +29,7 @@ use crate::{
     completion::notebook::{Configured, Notebook, Tool},
     error::{Exit, Failure, in_words, with_causes},
     keep::LogKeeper,
+    models,
     screen::Screen,
 };
 
@@ -135,6 +136,7 @@ impl World {
         request.mcp_config.clone_from(&self.global.mcp_config);
         request.strict = self.global.strict_mcp_config;
         request.agent.clone_from(&self.global.agent);
+        request.check_model = Some(models::check_name);
         request.built_in = built_in(&self.folder);
         request
     }
@@ -162,6 +164,7 @@ impl World {
         let mut request = Request::new(self.places.clone(), &self.folder);
         request.mcp_config = files.to_vec();
         request.strict = true;
+        request.check_model = Some(models::check_name);
         on_a_thread(request, NoLedger).await
     }
 
@@ -215,6 +218,15 @@ impl World {
     /// What fills placeholders in.
     pub(crate) fn resolver(&self) -> &dyn Resolver {
         &*self.secrets
+    }
+
+    /// The value of a setting, with its placeholders filled in. A secret is hidden from now on.
+    ///
+    /// # Errors
+    /// When a variable has no value.
+    pub(crate) fn setting(&self, field: &str, text: &str, is_secret: bool) -> Result<String, Failure> {
+        let value = self.secrets.setting(field, text, is_secret);
+        value.map_err(|error| Failure::config(error.to_string()).hint("`toolrack config show` shows the setting"))
     }
 
     /// Whether HTTP goes through a proxy.

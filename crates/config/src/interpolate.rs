@@ -85,6 +85,18 @@ impl Interpolate {
         concealed
     }
 
+    /// The value of a setting of the program itself: `text`, which stands in `field`, with its placeholders filled in. A
+    /// secret is concealed from now on, whatever its variable is called.
+    ///
+    /// # Errors
+    /// [`ResolveError`] names the field and the variable that has no value.
+    pub fn setting(&self, field: &str, text: &str, is_secret: bool) -> Result<String, ResolveError> {
+        let values = self.scope();
+        let value = values.text(field, text, Bare::Nothing)?;
+        self.remember(values.into_secrets().into_iter().chain(is_secret.then(|| value.clone())));
+        Ok(value)
+    }
+
     fn remember(&self, found: impl IntoIterator<Item = String>) {
         let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
         for secret in found {

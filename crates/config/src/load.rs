@@ -20,10 +20,11 @@ use crate::{
     dialect::{self, Agent, Raw},
     document::{Document, Kind},
     entry::{Decoded, Report, canonical, closest, decode},
+    model::CheckName,
     places::{Places, project_folders, project_root},
     problem::Problem,
     redact::redact,
-    settings::Settings,
+    settings::{Settings, Wanted},
     trust::{Candidate, Ledger, content_hash},
 };
 use told::Told;
@@ -87,12 +88,22 @@ pub struct Request {
     pub built_in: Desired,
     /// The agent whose own servers (`[[agents.mcp]]`) come on top of everything else. One that no file knows is an error.
     pub agent: Option<String>,
+    /// Says whether a text names a model. Without it, any text is taken for one.
+    pub check_model: Option<CheckName>,
 }
 
 impl Request {
     /// Everything that is configured for `cwd`.
     pub fn new(places: Places, cwd: impl Into<PathBuf>) -> Self {
-        Self { places, cwd: cwd.into(), mcp_config: Vec::new(), strict: false, built_in: Desired::new(), agent: None }
+        Self {
+            places,
+            cwd: cwd.into(),
+            mcp_config: Vec::new(),
+            strict: false,
+            built_in: Desired::new(),
+            agent: None,
+            check_model: None,
+        }
     }
 }
 
@@ -204,7 +215,8 @@ struct Layer {
 pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
     let project = project_root(&request.cwd);
     let layers = layers(request, &project);
-    let mut world = World::new(&request.built_in, ledger);
+    let wanted = Wanted { agent: request.agent.as_deref(), check: request.check_model };
+    let mut world = World::new(&request.built_in, ledger, wanted);
     for layer in &layers {
         world.add_file(layer);
     }
@@ -251,6 +263,7 @@ struct World<'a> {
     known_agents: Vec<String>,
     problems: Told,
     is_whole: bool,
+    wanted: Wanted<'a>,
     ledger: &'a dyn Ledger,
 }
 
@@ -263,7 +276,7 @@ struct Place<'a> {
 }
 
 impl<'a> World<'a> {
-    fn new(built_in: &Desired, ledger: &'a dyn Ledger) -> Self {
+    fn new(built_in: &Desired, ledger: &'a dyn Ledger, wanted: Wanted<'a>) -> Self {
         let entries = built_in.iter().map(|(name, spec)| {
             let entry = Entry {
                 name: name.to_string(),
@@ -291,6 +304,7 @@ impl<'a> World<'a> {
             known_agents: Vec::new(),
             problems: Told::default(),
             is_whole: true,
+            wanted,
             ledger,
         }
     }
@@ -304,10 +318,15 @@ impl<'a> World<'a> {
                 self.problems.extend(layer.missing.clone().map(|problem| problem.in_file(&layer.path)));
                 return;
             }
-            Err(problem) => return self.give_up(*problem),
+            Err(problem) => {
+                if layer.has_settings {
+                    self.settings = Settings::unreadable();
+                }
+                return self.give_up(*problem);
+            }
         };
         if layer.has_settings {
-            let (settings, problems) = Settings::read(&document);
+            let (settings, problems) = Settings::read(&document, self.wanted);
             self.settings = settings;
             self.problems.extend(problems);
         }

@@ -5,18 +5,30 @@ use crate::{
     document::Document,
     entry::closest,
     interpolate::Unset,
+    model::{CheckName, ModelChoice},
     node::{Member, Node, Value},
     problem::Problem,
 };
 
 /// Settings of the program.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
     /// What a variable without a value means (`unset`).
     pub unset: Unset,
     /// How long conversations are kept (`[sessions]`).
     pub sessions: KeepSessions,
+    /// Which model answers (`[model]`), with what the agent that was asked for says instead (`[agents.model]`).
+    pub model: ModelChoice,
+}
+
+/// Whose settings are wanted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted<'a> {
+    /// The agent whose own count on top of everybody's.
+    pub(crate) agent: Option<&'a str>,
+    /// Knows the names of models.
+    pub(crate) check: Option<CheckName>,
 }
 
 /// How long conversations are kept; for ever where nothing is said.
@@ -30,19 +42,21 @@ pub struct KeepSessions {
 }
 
 /// The keys of the file, and of its `[defaults]`, `[[agents]]` and `[sessions]`.
-const TOP: &[&str] = &["agents", "defaults", "mcp_servers", "sessions", "unset"];
+const TOP: &[&str] = &["agents", "defaults", "mcp_servers", "model", "sessions", "unset"];
 const DEFAULTS: &[&str] = &["mcp"];
-const AGENT: &[&str] = &["id", "mcp"];
+const AGENT: &[&str] = &["id", "mcp", "model"];
 const SESSIONS: &[&str] = &["keep", "keep_days"];
 
 impl Settings {
     /// What `document` says, and what is wrong with it. Nothing of it costs a server.
-    pub(crate) fn read(document: &Document) -> (Self, Vec<Problem>) {
+    pub(crate) fn read(document: &Document, wanted: Wanted<'_>) -> (Self, Vec<Problem>) {
         let mut settings = Self::default();
         let mut problems = Vec::new();
-        // What cannot be parsed was reported by the reader of its servers.
-        let Ok(Some(root)) = dialect::parse(document) else {
-            return (settings, problems);
+        let root = match dialect::parse(document) {
+            Ok(Some(root)) => root,
+            Ok(None) => return (settings, problems),
+            // Reported by the reader of its servers.
+            Err(_) => return (Self::unreadable(), problems),
         };
         if let Some(member) = root.get("unset") {
             match member.node.as_text() {
@@ -62,6 +76,9 @@ impl Settings {
             settings.sessions = kept;
             problems.extend(wrong);
         }
+        let (model, wrong) = model(document, &root, wanted);
+        settings.model = model;
+        problems.extend(wrong);
         let mut check = |node: Option<&Node>, known: &[&str], place: &str| {
             for member in node.and_then(Node::members).unwrap_or_default() {
                 problems.extend(unknown(document, member, known, place));
@@ -75,6 +92,34 @@ impl Settings {
         }
         (settings, problems)
     }
+
+    /// Of a file that may say anything.
+    pub(crate) fn unreadable() -> Self {
+        Self { model: ModelChoice::unreadable(), ..Self::default() }
+    }
+}
+
+/// Everybody's `[model]`, and over it what the agent that is wanted says. Those of the others are read, so that what is
+/// wrong with them is known before somebody needs them.
+fn model(document: &Document, root: &Node, wanted: Wanted<'_>) -> (ModelChoice, Vec<Problem>) {
+    let mut problems = Vec::new();
+    let mut read = |place: &str, node: &Node| {
+        let (choice, wrong) = ModelChoice::read(document, place, node, wanted.check);
+        problems.extend(wrong);
+        choice
+    };
+    let mut model = root.get("model").map_or_else(ModelChoice::default, |member| read("model", &member.node));
+    let Some(Value::List(agents)) = root.get("agents").map(|member| &member.node.value) else {
+        return (model, problems);
+    };
+    for agent in agents {
+        let Some(member) = agent.get("model") else { continue };
+        let choice = read("agents.model", &member.node);
+        if wanted.agent.is_some() && agent.text("id") == wanted.agent {
+            model = model.overlaid(choice);
+        }
+    }
+    (model, problems)
 }
 
 impl KeepSessions {
@@ -123,7 +168,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> (Settings, Vec<Problem>) {
-        Settings::read(&Document::new(Some("toolrack.toml".into()), text))
+        Settings::read(&Document::new(Some("toolrack.toml".into()), text), Wanted::default())
     }
 
     #[test]
@@ -165,11 +210,11 @@ mod tests {
     #[test]
     fn unknown_keys_are_warnings_with_a_suggestion() {
         let (_, problems) =
-            read("unsett = 1\nother = 2\n[defaults]\nmcps = 1\n[[agents]]\nid = \"a\"\nmodel = \"x\"\n");
+            read("unsett = 1\nother = 2\n[defaults]\nmcps = 1\n[[agents]]\nid = \"a\"\nmodels = \"x\"\n");
         let shown: Vec<_> = problems.iter().map(|problem| (problem.field.as_deref().unwrap(), problem.line)).collect();
         assert_eq!(
             shown,
-            [("unsett", Some(1)), ("other", Some(2)), ("defaults.mcps", Some(4)), ("agents.model", Some(7))]
+            [("unsett", Some(1)), ("other", Some(2)), ("defaults.mcps", Some(4)), ("agents.models", Some(7))]
         );
         assert!(problems.iter().all(|problem| !problem.is_error()));
         assert_eq!(problems[0].hint.as_deref(), Some("did you mean `unset`?"));

@@ -16,6 +16,7 @@
 mod api;
 mod dashboard;
 mod event_log;
+pub mod gateway;
 mod guard;
 mod questions;
 mod serve;

@@ -353,7 +353,8 @@ mod tests {
         questions.answer(&questions.open()[0].id, answered("always_tool")).unwrap();
         assert_eq!(asked.await, Confirmed::Yes);
         assert_eq!(questions.confirm(question()).await, Confirmed::Yes);
-        let other = Confirm { tool: "delete".to_owned(), ..question() };
+        let mut other = question();
+        other.tool = "delete".to_owned();
         assert!(poll!(pin!(questions.confirm(other))).is_pending());
     }
 

@@ -11,18 +11,30 @@ use std::{
 };
 
 use axum::{Router, extract::DefaultBodyLimit, middleware};
-use tokio::{net::TcpListener, time::timeout};
+use tokio::{
+    net::{TcpListener, UnixListener, UnixStream},
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
-    api, dashboard, guard,
+    api, dashboard,
+    gateway::{Gateway, GatewayOptions},
+    guard,
     guard::{Guard, Token},
     world::{Parts, World},
 };
 
 /// Bytes of a request's body.
 const MAX_BODY: usize = 4 * 1024 * 1024;
+
+/// Programs of this machine that are served at once through the socket.
+const MAX_LOCAL: usize = 256;
+
+/// Before the socket is listened on again when the system refused a connection, for want of descriptors most likely.
+const REFUSED: Duration = Duration::from_millis(100);
 
 /// How a daemon listens.
 #[derive(Clone, Debug)]
@@ -76,6 +88,8 @@ pub struct Daemon {
     address: SocketAddr,
     token: Token,
     router: Router,
+    gateway: Gateway,
+    socket: Option<UnixListener>,
     world: Arc<World>,
     tasks: TaskTracker,
     grace: Duration,
@@ -106,12 +120,14 @@ impl Daemon {
         let tasks = TaskTracker::new();
         let world = World::start(parts, &tasks, CancellationToken::new()).await;
         let guard = Arc::new(Guard::new(token.clone(), address, &hosts));
+        let gateway = Gateway::new(world.host.clone(), told(&world, &hosts, address));
         let router = api::router(Arc::clone(&world))
             .merge(dashboard::router())
+            .nest("/mcp", gateway.router())
             .layer(DefaultBodyLimit::max(MAX_BODY))
             .layer(CatchPanicLayer::new())
             .layer(middleware::from_fn_with_state(guard, guard::check));
-        Ok(Self { listener, address, token, router, world, tasks, grace })
+        Ok(Self { listener, address, token, router, gateway, socket: None, world, tasks, grace })
     }
 
     /// Where it listens.
@@ -126,11 +142,25 @@ impl Daemon {
         format!("http://{}/#token={}", self.address, self.token.reveal())
     }
 
+    /// Serves the MCP endpoint on `socket` too, to whoever may connect to it: lines of JSON, as over stdio, and no token. Who may
+    /// is for the one who made the socket to say, by the permissions of its file.
+    ///
+    /// # Errors
+    /// When the system cannot wait for it.
+    pub fn also_on(&mut self, socket: std::os::unix::net::UnixListener) -> io::Result<()> {
+        socket.set_nonblocking(true)?;
+        self.socket = Some(UnixListener::from_std(socket)?);
+        Ok(())
+    }
+
     /// Answers until `until` is ready. Then nothing new is taken, streams end, and calls in flight are given
     /// [`Options::grace`]. The host is not shut down.
     pub async fn run(self, until: impl Future<Output = ()>) {
-        let Self { listener, router, world, tasks, grace, .. } = self;
+        let Self { listener, router, gateway, socket, world, tasks, grace, .. } = self;
         let ending = world.ending.clone();
+        if let Some(socket) = socket {
+            tasks.spawn(serve_local(socket, gateway.clone(), tasks.clone(), ending.clone()));
+        }
         let serving = axum::serve(listener, router).with_graceful_shutdown(ending.clone().cancelled_owned());
         let mut serving = pin!(serving.into_future());
         let ended = tokio::select! {
@@ -146,7 +176,50 @@ impl Daemon {
         if !ended && timeout(grace, serving).await.is_err() {
             tracing::warn!("calls that were in flight for {} s more were given up", grace.as_secs_f64());
         }
+        gateway.shutdown().await;
         tasks.close();
         tasks.wait().await;
     }
+}
+
+/// Serves programs of this machine, one connection each, until the daemon ends.
+async fn serve_local(socket: UnixListener, gateway: Gateway, tasks: TaskTracker, ending: CancellationToken) {
+    let places = Arc::new(Semaphore::new(MAX_LOCAL));
+    loop {
+        let accepted = tokio::select! {
+            () = ending.cancelled() => return,
+            accepted = socket.accept() => accepted,
+        };
+        match (accepted, Arc::clone(&places).try_acquire_owned()) {
+            (Ok((stream, _)), Ok(place)) => {
+                let gateway = gateway.clone();
+                tasks.spawn(async move {
+                    serve_one(stream, &gateway).await;
+                    drop(place);
+                });
+            }
+            (Ok(_), Err(_)) => tracing::warn!("a program was turned away: {MAX_LOCAL} are served already"),
+            (Err(error), _) => {
+                tracing::warn!("a program could not be served: {error}");
+                sleep(REFUSED).await;
+            }
+        }
+    }
+}
+
+async fn serve_one(stream: UnixStream, gateway: &Gateway) {
+    let (reader, writer) = stream.into_split();
+    if let Err(error) = gateway.serve_stdio(reader, writer).await {
+        tracing::info!("{error}");
+    }
+}
+
+/// What the gateway is told. Where its client cannot be asked, a question waits with the others.
+fn told(world: &World, hosts: &[String], address: SocketAddr) -> GatewayOptions {
+    // There it is names that count, whatever the port.
+    let name = |host: &String| host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name).to_owned();
+    let mut options = GatewayOptions::default();
+    options.asker = Some(Arc::new(world.questions.clone()));
+    options.hosts = hosts.iter().map(name).chain([address.ip().to_string()]).collect();
+    options
 }

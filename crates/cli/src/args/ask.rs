@@ -1,6 +1,6 @@
 //! The verbs that talk with a model.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use clap::{Args, ValueEnum};
 use toolrack_host::Pattern;
@@ -30,6 +30,30 @@ pub(crate) struct ModelArgs {
     pub(crate) max_tokens: Option<NonZeroU32>,
 }
 
+/// How far one turn may go.
+#[derive(Clone, Copy, Debug, Default, Args)]
+#[command(next_help_heading = "Limits of a turn")]
+pub(crate) struct LimitArgs {
+    /// How often the model may answer before it must be done [default: 10]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) max_rounds: Option<NonZeroU32>,
+
+    /// The most tokens of all its answers together, what it reads for them included
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) max_total_tokens: Option<NonZeroU64>,
+
+    /// The most that all its answers together may cost, in US dollars, such as 0.25
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    pub(crate) max_cost: Option<f64>,
+}
+
+fn dollars(typed: &str) -> Result<f64, String> {
+    let amount = typed.strip_prefix('$').unwrap_or(typed).parse::<f64>().ok();
+    amount
+        .filter(|amount| amount.is_finite() && *amount > 0.0)
+        .ok_or_else(|| "write an amount above 0, such as 0.25".into())
+}
+
 /// The APIs of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WireName {
@@ -42,7 +66,7 @@ pub(crate) enum WireName {
 }
 
 /// What it may do.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Tools")]
 pub(crate) struct PolicyArgs {
     /// Only the tools of this server; may be given more than once
@@ -64,6 +88,10 @@ pub(crate) struct PolicyArgs {
     /// Run tools that say that they change nothing without asking
     #[arg(long)]
     pub(crate) yes_read_only: bool,
+
+    /// Let the model write scripts that call tools, and see only what they print
+    #[arg(long)]
+    pub(crate) code: bool,
 }
 
 /// `chat`.
@@ -71,6 +99,7 @@ pub(crate) struct PolicyArgs {
 #[command(
     after_help = "At a terminal, Alt-Enter or a \\ at the end goes on in a new line, Ctrl-C cancels the calls under way, again
 the turn, and Ctrl-D leaves. Without one, each line of stdin is a turn, and the first that fails ends it.
+@server:uri in what is said adds a resource, /server:prompt says what a server has prepared, /help shows all commands.
 
 Examples:
   toolrack chat
@@ -90,12 +119,11 @@ pub(crate) struct ChatArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
 
-    /// How often the model may answer in one turn before it must be done
-    #[arg(long, value_name = "COUNT", default_value = "10")]
-    pub(crate) max_rounds: NonZeroU32,
-
     #[command(flatten)]
     pub(crate) model: ModelArgs,
+
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
 
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
@@ -103,15 +131,15 @@ pub(crate) struct ChatArgs {
 
 /// `ask`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Without --model, the first of ANTHROPIC_API_KEY, OPENAI_API_KEY, DEEPSEEK_API_KEY, … that is set decides.
+#[command(after_help = "Without --model, `[model]` of toolrack.toml says which model answers.
+Without that, the first of ANTHROPIC_API_KEY, OPENAI_API_KEY, DEEPSEEK_API_KEY, … that is set decides.
 
 Examples:
   toolrack ask \"List the files here and tell me which is largest\"
   toolrack ask --model ollama/qwen3:8b --allow 'fs/*' \"What changed here today?\"
   git diff | toolrack ask \"Write a commit message\"
-  toolrack ask --session last \"And in German?\""
-)]
+  toolrack ask \"What has changed since @docs:file:///notes.md?\"
+  toolrack ask --session last \"And in German?\"")]
 pub(crate) struct AskArgs {
     /// What to ask; what comes from a pipe or file on stdin is added
     #[arg(value_name = "WORDS")]
@@ -129,16 +157,15 @@ pub(crate) struct AskArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
 
-    /// How often the model may answer before it must be done
-    #[arg(long, value_name = "COUNT", default_value = "10")]
-    pub(crate) max_rounds: NonZeroU32,
-
     /// Print what happens as it happens, one JSON document a line
     #[arg(long, conflicts_with = "json")]
     pub(crate) stream_json: bool,
 
     #[command(flatten)]
     pub(crate) model: ModelArgs,
+
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
 
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,

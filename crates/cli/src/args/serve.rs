@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use clap::Args;
 use toolrack_host::Pattern;
 
-use super::duration;
+use super::{PolicyArgs, duration};
 
 /// `serve`, `up`.
 #[derive(Debug, Args)]
@@ -54,4 +54,23 @@ pub(crate) struct ServeArgs {
     /// How long calls in flight may take at the end
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     pub(crate) grace: Duration,
+}
+
+/// `gateway`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "For the configuration of another MCP client, which then has every tool, under the rules given here. While
+`toolrack up` runs, its servers are shared, and its rules count.
+
+Examples:
+  claude mcp add toolrack -- toolrack gateway
+  toolrack gateway --server github --yes-read-only"
+)]
+pub(crate) struct GatewayArgs {
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+
+    /// Do not share the servers of a running daemon
+    #[arg(long)]
+    pub(crate) alone: bool,
 }

@@ -64,6 +64,7 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("TITLE", Offered::Nothing),
     ("URI", Offered::Nothing),
     ("URL", Offered::Nothing),
+    ("USD", Offered::Nothing),
     ("VARIABLE", Offered::Variables),
     ("WORDS", Offered::Nothing),
 ];

@@ -1,8 +1,10 @@
 //! `toolrack ask`
 
-use std::{fmt, io::IsTerminal, num::NonZeroU32, sync::Arc};
+mod code;
 
-use toolrack_agent::{Agent, AgentError, Conceal, End, Limits, Message, Model, Role, Turn};
+use std::{fmt, io::IsTerminal, sync::Arc};
+
+use toolrack_agent::{Agent, AgentError, Conceal, End, Limits, Message, Model, Turn};
 use toolrack_config::{Loaded, Scope};
 use toolrack_host::{
     Budget, Desired, Host, Native, Offer, Otherwise, Pattern, Rules, Selection, ServerName, ServerSpec, ServerStatus,
@@ -11,37 +13,46 @@ use toolrack_host::{
 
 use super::{input, sessions};
 use crate::{
-    args::{AskArgs, ModelArgs, PolicyArgs},
+    args::{AskArgs, PolicyArgs},
     error::{Exit, Failure, with_causes},
     journal::{Journal, Opened},
     kept::Kept,
-    models,
+    mention::Sources,
+    models::{Chosen, Wishes},
     render::{
         count,
         turn::{Live, Shown},
     },
     rules::LiveRules,
+    screen::Screen,
     wire::World,
 };
 
 pub(super) async fn run(args: AskArgs, world: &World) -> Result<Exit, Failure> {
     let prompt = prompt(&args.prompt).await?;
-    let model = models::chosen(&args.model, &world.environment).await?;
+    let loaded = world.load().await?;
+    let wishes = Wishes { model: args.model, limits: args.limits, configured: loaded.settings.model.clone() };
+    let chosen = wishes.chosen(world).await?;
     let store = || world.store().ok().filter(|_| !args.no_save).cloned();
     let (journal, opened) = match &args.session {
         Some(typed) => {
             let session = sessions::named(typed, world).await?;
-            let opened = Journal::open(world.store()?, session, model.name()).await;
+            let opened = Journal::open(world.store()?, session, chosen.model.name()).await;
             opened.map_err(|error| sessions::failed(&error))?
         }
-        None => (Journal::new(store(), model.name()), Opened::default()),
+        None => (Journal::new(store(), chosen.model.name()), Opened::default()),
     };
-    let mut turn = turn(opened, prompt, limits(args.max_rounds))?;
-
-    let loaded = world.load().await?;
+    if prompt.is_none() && opened.open.is_none() {
+        return Err(Failure::usage("what to ask?").hint("toolrack ask \"…\""));
+    }
     world.forget_old_sessions(&loaded, journal.id()).await;
     let tools = Tools::connect(&args.policy, &loaded, world).await?;
-    let (agent, at_hand) = tools.agent(model, &args.model, args.system.clone());
+    let message = match prompt {
+        Some(prompt) => Some(tools.said(&prompt.typed, prompt.piped.as_deref(), &world.screen).await?),
+        None => None,
+    };
+    let mut turn = turn(opened, message, chosen.limits);
+    let (agent, at_hand) = tools.agent(&chosen, args.system.clone());
     world.screen.detail(&at_hand);
 
     let shown = match (world.screen.json(), args.stream_json) {
@@ -66,35 +77,36 @@ pub(super) async fn run(args: AskArgs, world: &World) -> Result<Exit, Failure> {
     }
 }
 
-pub(super) fn limits(rounds: NonZeroU32) -> Limits {
-    let mut limits = Limits::default();
-    limits.rounds = rounds.get();
-    limits
+/// What is asked.
+struct Prompt {
+    /// By the person: in this, resources may be named.
+    typed: String,
+    /// What stdin has to say, which may be anybody's.
+    piped: Option<String>,
 }
 
 /// What was typed, and what stdin has to say; `None` when neither says anything.
-async fn prompt(words: &[String]) -> Result<Option<String>, Failure> {
-    let typed = words.join(" ");
+async fn prompt(words: &[String]) -> Result<Option<Prompt>, Failure> {
+    let typed = words.join(" ").trim().to_owned();
     let piped = match std::io::stdin().is_terminal() {
         true => String::new(),
         false => input::read("the prompt", "-".to_owned()).await?,
     };
-    let parts: Vec<_> = [typed.trim(), piped.trim_end()].into_iter().filter(|part| !part.is_empty()).collect();
-    Ok((!parts.is_empty()).then(|| parts.join("\n\n")))
+    let piped = Some(piped.trim_end().to_owned()).filter(|piped| !piped.is_empty());
+    Ok((!typed.is_empty() || piped.is_some()).then_some(Prompt { typed, piped }))
 }
 
-/// The turn that answers `prompt`, or goes on where one was interrupted.
-fn turn(opened: Opened, prompt: Option<String>, limits: Limits) -> Result<Turn, Failure> {
+/// The turn that answers `message`, or goes on where one was interrupted.
+fn turn(opened: Opened, message: Option<Message>, limits: Limits) -> Turn {
     let Opened { messages, open } = opened;
     let resumed = open.map(|state| Turn::resume(messages.clone(), state, limits));
-    match (prompt, resumed) {
-        (Some(prompt), resumed) => {
+    match (message, resumed) {
+        (None, Some(turn)) => turn,
+        (message, resumed) => {
             let mut messages = resumed.map_or(messages, Turn::into_messages);
-            messages.push(Message::new(Role::User, prompt));
-            Ok(Turn::new(messages, limits))
+            messages.extend(message);
+            Turn::new(messages, limits)
         }
-        (None, Some(turn)) => Ok(turn),
-        (None, None) => Err(Failure::usage("what to ask?").hint("toolrack ask \"…\"")),
     }
 }
 
@@ -108,6 +120,8 @@ pub(super) struct Tools {
     rules: Arc<LiveRules>,
     /// The server through which it reads what was too long for it.
     kept: ServerName,
+    /// The server through which it calls tools in scripts, where that is wanted.
+    code: Option<ServerName>,
     /// Hides from models what servers must not repeat.
     conceal: Conceal,
 }
@@ -127,23 +141,52 @@ impl Tools {
             [] => Selection::all(),
             only => Selection::all().only(only.iter().cloned().chain(every_tool_of(&kept))),
         };
-        let rules = Arc::new(LiveRules::new(rules(policy, loaded, &[&discovery, &kept])));
+        let interpreter = policy.code.then(code::interpreter).transpose()?;
+        let code = interpreter.is_some().then(|| name_beside(&desired, "code")).transpose()?;
+        let ours: Vec<_> = [&discovery, &kept].into_iter().chain(&code).collect();
+        let rules = Arc::new(LiveRules::new(rules(policy, loaded, &ours)));
         world.guard(Arc::<LiveRules>::clone(&rules));
         // It is there from the beginning, so that it can be used as soon as it is known how many tools there are.
         desired.insert(discovery.clone(), world.host().discovery(&discovery, selection.clone()));
         let artifacts = world.artifacts();
         let server = Native::rmcp("artifacts", move || Kept::new(artifacts.clone()));
         desired.insert(kept.clone(), ServerSpec::native(server));
-        let host = world.connect(desired).await?;
+        let mut host = world.connect(desired.clone()).await?;
+        if let (Some(name), Some(interpreter)) = (&code, interpreter) {
+            // Last, because it tells the model what all the others have. It holds tools and finds them itself.
+            let callable = selection.clone().without_servers([discovery.clone()]);
+            desired.insert(name.clone(), host.scripts(name, callable, interpreter));
+            host = world.connect(desired).await?;
+        }
         for failure in super::complaints(&host, &policy.server).await {
             world.screen.warning(&failure.message);
         }
-        Ok(Self { host, selection, discovery, kept, rules, conceal: Arc::new(world.concealer()) })
+        Ok(Self { host, selection, discovery, kept, rules, code, conceal: Arc::new(world.concealer()) })
     }
 
     /// What may run unasked.
     pub(super) fn rules(&self) -> &LiveRules {
         &self.rules
+    }
+
+    /// What the person says, with the resources that `typed` names and with `more` after them. Who reads along is told what
+    /// was read.
+    ///
+    /// # Errors
+    /// When one of them cannot be read.
+    pub(super) async fn said(&self, typed: &str, more: Option<&str>, screen: &Screen) -> Result<Message, Failure> {
+        let servers: Vec<_> = self.servers().into_iter().map(|server| server.name).collect();
+        let sources = Sources { host: &self.host, servers: &servers, conceal: &self.conceal };
+        let said = sources.said(typed, more).await?;
+        for line in &said.read {
+            screen.aside(line);
+        }
+        Ok(said.message)
+    }
+
+    /// Hides what no model may see.
+    pub(super) fn conceal(&self) -> &Conceal {
+        &self.conceal
     }
 
     /// The servers of the person, and how they are.
@@ -158,29 +201,29 @@ impl Tools {
 
     /// Whether a server is there for the model alone.
     fn is_own(&self, server: &ServerName) -> bool {
-        [&self.discovery, &self.kept].contains(&server)
+        [&self.discovery, &self.kept].into_iter().chain(&self.code).any(|own| own == server)
     }
 
     /// The tools of the person's servers that may be used.
     pub(super) fn theirs(&self) -> Selection {
-        self.every().without_servers([self.discovery.clone(), self.kept.clone()])
+        self.every().without_servers([self.kept.clone()])
     }
 
     /// All tools that may be used.
     fn every(&self) -> Selection {
-        self.selection.clone().without_servers([self.discovery.clone()])
+        self.selection.clone().without_servers([self.discovery.clone()].into_iter().chain(self.code.clone()))
     }
 
-    /// `model` with these tools, and in words what it has at hand.
-    pub(super) fn agent(self, model: Arc<dyn Model>, args: &ModelArgs, system: Option<String>) -> (Agent, String) {
-        let host = self.host.clone();
+    /// The model with these tools, and in words what it has at hand.
+    pub(super) fn agent(self, chosen: &Chosen, system: Option<String>) -> (Agent, String) {
+        let (host, model) = (self.host.clone(), Arc::clone(&chosen.model));
         let (selection, words) = self.clone().offered_to(&*model);
         let words = format!("{}; {words}", model.name());
         let mut agent = Agent::new(model, host);
         agent.selection = Arc::new(selection);
         agent.conceal = Some(self.conceal);
         agent.system = system;
-        agent.max_tokens = args.max_tokens.map(Into::into);
+        agent.max_tokens = chosen.max_tokens.map(Into::into);
         (agent, words)
     }
 
@@ -192,8 +235,13 @@ impl Tools {
         let context_tokens = model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
         let budget = Budget { context_tokens, max_tools: model.wire().max_tools(), ..Budget::default() };
         let is_connected = |server: &&ServerStatus| matches!(server.state, State::Connected { .. });
-        let servers = self.host.status().iter().filter(is_connected).count().saturating_sub(2);
+        let own = 2 + usize::from(self.code.is_some());
+        let servers = self.host.status().iter().filter(is_connected).count().saturating_sub(own);
         let words = format!("{}, {}", count(servers, "server"), count(tools.saturating_sub(1), "tool"));
+        if let Some(code) = self.code {
+            let shown = Selection::all().of_servers([code, self.discovery, self.kept]);
+            return (shown, format!("{words}, called by scripts"));
+        }
         match catalog.offer(&budget, &every) {
             Offer::All => (every, words),
             Offer::Discovery => {
@@ -245,9 +293,16 @@ pub(super) fn exit_of(end: &End, unasked: &[String]) -> Result<Exit, Failure> {
             "the model was not done after as many answers as it may give",
             "allow more with --max-rounds, or go on with `toolrack ask --session last \"go on\"`",
         ),
-        End::TokenLimit | End::CostLimit => {
-            limit("BUDGET", "the turn used up what it may", "go on with `toolrack ask --session last \"go on\"`")
-        }
+        End::TokenLimit => limit(
+            "BUDGET",
+            "the turn used up the tokens that it may",
+            "allow more with --max-total-tokens, or go on with `toolrack ask --session last \"go on\"`",
+        ),
+        End::CostLimit => limit(
+            "BUDGET",
+            "the turn cost as much as it may",
+            "allow more with --max-cost, or go on with `toolrack ask --session last \"go on\"`",
+        ),
         End::Repeating => limit(
             "REPEATING",
             "the model made the same call again and again",

@@ -5,18 +5,19 @@ mod does;
 mod editor;
 mod news;
 mod offer;
+mod prompt;
 mod typed;
 
 use std::{pin::pin, sync::Arc};
 
-use toolrack_agent::{Agent, AgentError, End, Limits, Message, Role, Turn};
+use toolrack_agent::{Agent, AgentError, End, Limits, Message, Turn};
 
 use super::{ask, sessions};
 use crate::{
-    args::{ChatArgs, ModelArgs, SessionsVerb, ShowSessionArgs},
+    args::{ChatArgs, SessionsVerb, ShowSessionArgs},
     error::{Exit, Failure},
     journal::{Journal, Opened},
-    models,
+    models::Wishes,
     render::{
         Tone, paint,
         turn::{Live, Shown},
@@ -39,9 +40,8 @@ pub(super) async fn run(args: ChatArgs, world: &World) -> Result<Exit, Failure> 
         () = interrupts.interrupted() => return Ok(Exit::Interrupted),
         begun = begin(&args, world) => begun?,
     };
-    let (tools, agent, conversation) = begun;
-    let limits = ask::limits(args.max_rounds);
-    let mut chat = Chat { world, tools, agent, model: args.model.clone(), limits, interrupts };
+    let Begun { tools, agent, wishes, limits, conversation } = begun;
+    let mut chat = Chat { world, tools, agent, wishes, limits, interrupts };
     let first = args.prompt.join(" ");
     chat.talk(conversation, Some(first).filter(|first| !first.trim().is_empty())).await
 }
@@ -52,26 +52,38 @@ struct Conversation {
     messages: Vec<Message>,
 }
 
+/// Everything that it takes to talk.
+struct Begun {
+    tools: ask::Tools,
+    agent: Agent,
+    wishes: Wishes,
+    limits: Limits,
+    conversation: Conversation,
+}
+
 /// Chooses the model, opens the conversation and connects the servers.
-async fn begin(args: &ChatArgs, world: &World) -> Result<(ask::Tools, Agent, Conversation), Failure> {
-    let model = models::chosen(&args.model, &world.environment).await?;
+async fn begin(args: &ChatArgs, world: &World) -> Result<Begun, Failure> {
+    let loaded = world.load().await?;
+    let configured = loaded.settings.model.clone();
+    let wishes = Wishes { model: args.model.clone(), limits: args.limits, configured };
+    let chosen = wishes.chosen(world).await?;
+    let model = chosen.model.name();
     let conversation = match &args.resume {
         Some(typed) => {
             let session = sessions::named(typed, world).await?;
-            let opened = Journal::open(world.store()?, session, model.name()).await;
+            let opened = Journal::open(world.store()?, session, model).await;
             Conversation::gone_on_with(opened.map_err(|error| sessions::failed(&error))?)
         }
-        None => Conversation { journal: Journal::new(world.store().ok().cloned(), model.name()), messages: Vec::new() },
+        None => Conversation { journal: Journal::new(world.store().ok().cloned(), model), messages: Vec::new() },
     };
     world.stay();
-    let loaded = world.load().await?;
     world.forget_old_sessions(&loaded, conversation.journal.id()).await;
     let tools = ask::Tools::connect(&args.policy, &loaded, world).await?;
-    let (agent, at_hand) = tools.clone().agent(model, &args.model, args.system.clone());
+    let (agent, at_hand) = tools.clone().agent(&chosen, args.system.clone());
     if world.screen.interactive() {
         world.screen.note(&at_hand);
     }
-    Ok((tools, agent, conversation))
+    Ok(Begun { tools, agent, wishes, limits: chosen.limits, conversation })
 }
 
 impl Conversation {
@@ -102,7 +114,7 @@ struct Chat<'a> {
     tools: ask::Tools,
     agent: Agent,
     /// How the model was chosen.
-    model: ModelArgs,
+    wishes: Wishes,
     limits: Limits,
     interrupts: Stop,
 }
@@ -134,16 +146,15 @@ impl Chat<'_> {
                 }
                 Typed::End => return Ok(self.leave(&conversation, Exit::Ok)),
             };
-            let outcome = match commands::parse(&prompt) {
-                Some(command) => match self.obey(command, &mut conversation).await {
-                    Ok(After::Leave) => return Ok(self.leave(&conversation, Exit::Ok)),
-                    obeyed => Outcome::Ended(obeyed.map(|_| Exit::Ok)),
-                },
-                None => {
-                    let (next, outcome) = self.turn(conversation, prompt).await?;
+            let outcome = match self.heard(&prompt, &mut conversation).await {
+                Ok(After::Leave) => return Ok(self.leave(&conversation, Exit::Ok)),
+                Ok(After::Next) => Outcome::Ended(Ok(Exit::Ok)),
+                Ok(After::Say(messages)) => {
+                    let (next, outcome) = self.turn(conversation, messages).await?;
                     conversation = next;
                     outcome
                 }
+                Err(failure) => Outcome::Ended(Err(failure)),
             };
             leaving = matches!(outcome, Outcome::Cancelled);
             match outcome {
@@ -158,24 +169,31 @@ impl Chat<'_> {
         }
     }
 
-    /// Does what was typed, unless the person has had enough of it.
-    async fn obey(
-        &mut self,
-        command: Result<commands::Command, Failure>,
-        now: &mut Conversation,
-    ) -> Result<After, Failure> {
+    /// Does what was typed, or says what it has to be read for, unless the person has had enough of it.
+    async fn heard(&mut self, typed: &str, now: &mut Conversation) -> Result<After, Failure> {
         // Its own, because what is done needs the rest of the conversation.
         let mut interrupts = Stop::new()?;
         let done = tokio::select! {
             biased;
             () = interrupts.interrupted() => None,
-            done = self.does(command?, now) => Some(done),
+            done = self.understood(typed, now) => Some(done),
         };
         if done.is_none() {
             // It has had its meaning.
             self.interrupts = interrupts;
         }
         done.unwrap_or(Ok(After::Next))
+    }
+
+    async fn understood(&mut self, typed: &str, now: &mut Conversation) -> Result<After, Failure> {
+        let servers: Vec<_> = self.tools.servers().into_iter().map(|server| server.name).collect();
+        match commands::parse(typed, &servers) {
+            Some(command) => self.does(command?, now).await,
+            None => {
+                let message = self.tools.said(typed, None, &self.world.screen).await?;
+                Ok(After::Say(vec![message]))
+            }
+        }
     }
 
     /// Shows the end of what was said before.
@@ -202,9 +220,9 @@ impl Chat<'_> {
     ///
     /// # Errors
     /// When stdout cannot be written.
-    async fn turn(&mut self, so_far: Conversation, prompt: String) -> Result<(Conversation, Outcome), Failure> {
+    async fn turn(&mut self, so_far: Conversation, said: Vec<Message>) -> Result<(Conversation, Outcome), Failure> {
         let Conversation { journal, mut messages } = so_far;
-        messages.push(Message::new(Role::User, prompt));
+        messages.extend(said);
         let mut turn = Turn::new(messages, self.limits);
         let shown = if self.world.screen.json() { Shown::AsDocument } else { Shown::ToPeople };
         let screen = Arc::clone(&self.world.screen);

@@ -7,7 +7,7 @@ use super::edits;
 use crate::{
     args::{ConfigVerb, Scope},
     error::{Exit, Failure},
-    render::{count, entry, files},
+    render::{count, entry, files, model},
     wire::World,
 };
 
@@ -21,6 +21,8 @@ struct Paths {
 #[derive(Debug, Serialize)]
 struct Shown<'a> {
     servers: Vec<entry::Document<'a>>,
+    /// What is said of the model, by key; `null` when nothing is.
+    model: serde_json::Value,
     problems: &'a [Problem],
 }
 
@@ -63,10 +65,12 @@ async fn show(world: &World) -> Result<Exit, Failure> {
     if world.screen.json() {
         let servers = loaded.entries.iter().map(|entry| entry::Document::of(entry, &loaded)).collect();
         let problems = &loaded.problems;
-        world.screen.document(&Shown { servers, problems }).await?;
+        let model = loaded.settings.model.view();
+        world.screen.document(&Shown { servers, model, problems }).await?;
     } else {
         let look = world.screen.look();
-        let blocks: Vec<_> = loaded.entries.iter().map(|entry| entry::page(entry, &loaded, look)).collect();
+        let servers = loaded.entries.iter().map(|entry| entry::page(entry, &loaded, look));
+        let blocks: Vec<_> = servers.chain(model::page(&loaded.settings.model, &world.places.settings())).collect();
         world.screen.page(blocks.join("\n\n")).await?;
     }
     Ok(Exit::Ok)

@@ -1,6 +1,6 @@
 //! `toolrack serve` and `toolrack up`
 
-mod record;
+pub(super) mod record;
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use toolrack_config::Loaded;
 use toolrack_daemon::{Daemon, Options, Parts, Questions, StartError, Token};
 
-use self::record::Record;
+use self::record::{Record, listen};
 use super::ask::rules;
 use crate::{
     args::{PolicyArgs, ServeArgs},
@@ -54,7 +54,7 @@ pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
         grace: args.grace,
     };
     let parts = parts(&args, world).await?;
-    let daemon = match Daemon::start(parts, options.clone()).await {
+    let mut daemon = match Daemon::start(parts, options.clone()).await {
         Ok(daemon) => daemon,
         Err(StartError::InUse(address)) => return in_use(&address.to_string(), &args, world).await,
         Err(error) => return Err(not_started(&error)),
@@ -62,10 +62,21 @@ pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     let address = daemon.address().to_string();
     let record = Record { address, token: options.token.reveal().to_owned(), pid: std::process::id() };
     let data = world.places.data().to_owned();
-    if let Err(error) = record.write(&data) {
-        world.screen.warning(&format!("other commands will not find the daemon: {}", with_causes(&error)));
+    match Record::read(&data).filter(Record::is_alive) {
+        Some(first) => {
+            let message = format!("another daemon is up at {}: it is the one that other commands find", first.address);
+            world.screen.warning(&message);
+        }
+        None => {
+            if let Err(error) =
+                listen(&data).and_then(|socket| daemon.also_on(socket)).and_then(|()| record.write(&data))
+            {
+                world.screen.warning(&format!("other commands will not find the daemon: {}", with_causes(&error)));
+            }
+        }
     }
     show(&record, &args, world).await?;
+    world.screen.note("Ctrl-C ends it");
     serve(daemon, &mut stop).await;
     record.forget(&data);
     Ok(Exit::Ok)
@@ -116,7 +127,6 @@ async fn show(record: &Record, args: &ServeArgs, world: &World) -> Result<(), Fa
     } else {
         world.screen.verbatim(up.url.clone()).await?;
         world.screen.note(&format!("MCP clients: {} with `Authorization: Bearer {}`", up.mcp, up.token));
-        world.screen.note("Ctrl-C ends it");
     }
     if !args.no_open && world.screen.interactive() && !world.screen.json() {
         // A machine without a browser has the address on its screen.

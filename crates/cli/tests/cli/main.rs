@@ -15,6 +15,8 @@ mod call;
 #[cfg(test)]
 mod chat;
 #[cfg(test)]
+mod code;
+#[cfg(test)]
 mod completions;
 #[cfg(test)]
 mod config;
@@ -36,6 +38,8 @@ mod kills;
 mod lists;
 #[cfg(test)]
 mod manage;
+mod mentions;
+mod model_settings;
 #[cfg(test)]
 mod on_terminal;
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::world::{EditFailed, NotReloaded};
 pub(crate) struct ApiError {
     #[serde(skip)]
     status: StatusCode,
-    error: What,
+    error: Box<What>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -40,7 +40,7 @@ struct What {
 impl ApiError {
     pub(crate) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
         let (code, message) = (code.to_owned(), message.into());
-        Self { status, error: What { code, message, hint: None, server: None, tool: None } }
+        Self { status, error: Box::new(What { code, message, hint: None, server: None, tool: None }) }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {

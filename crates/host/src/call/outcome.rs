@@ -3,12 +3,20 @@
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::time::timeout;
 
 use super::shape::guard;
-use crate::{catalog::CatalogTool, link::decode::CallResult, mcp::Content, resolve::Artifacts, spec::ServerName};
+use crate::{
+    catalog::CatalogTool,
+    link::{decode::CallResult, quote},
+    mcp::Content,
+    resolve::Artifacts,
+    script::ScriptCall,
+    spec::ServerName,
+};
 
 /// For checking structured content against its schema.
 const VALIDATION_TIME: Duration = Duration::from_millis(500);
@@ -38,9 +46,41 @@ pub struct ToolOutcome {
     pub truncated: bool,
     /// What was kept elsewhere.
     pub artifacts: Vec<Artifact>,
+    /// Of a [script](crate::Host::scripts): the calls that it made, in the order in which they began.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<ScriptCall>,
     /// From the gate to the result.
     #[serde(rename = "duration_ms", serialize_with = "crate::event::millis")]
     pub duration: Duration,
+    /// The result object as it came, whole, when the call was [to be passed on](crate::Call::verbatim) and nothing had to
+    /// be cut; then `text`, `content` and `structured` are empty.
+    #[serde(skip)]
+    pub verbatim: Option<Bytes>,
+}
+
+impl ToolOutcome {
+    /// A result that is passed on as it is.
+    pub(super) fn verbatim(tool: &CatalogTool, is_error: bool, result: Bytes) -> Self {
+        let empty = Self::empty(tool.server.clone(), tool.tool().name.clone());
+        Self { is_error, verbatim: Some(result), ..empty }
+    }
+
+    fn empty(server: ServerName, tool: String) -> Self {
+        Self {
+            server,
+            tool,
+            is_error: false,
+            text: String::new(),
+            content: Vec::new(),
+            structured: None,
+            warnings: Vec::new(),
+            truncated: false,
+            artifacts: Vec::new(),
+            calls: Vec::new(),
+            duration: Duration::ZERO,
+            verbatim: None,
+        }
+    }
 }
 
 /// A part of a result that is kept elsewhere.
@@ -54,54 +94,57 @@ pub struct Artifact {
     pub bytes: usize,
 }
 
-/// From decoded blocks to an outcome.
-pub(super) struct Shape<'a> {
-    pub(super) tool: &'a CatalogTool,
-    pub(super) max_bytes: usize,
-    pub(super) artifacts: Option<&'a dyn Artifacts>,
+/// What a server gave that is no result of a call, such as a resource or the message of a prompt, as a model can use it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Shaped {
+    /// All text of it, and a line about each thing that is kept elsewhere or left out; cut to
+    /// [`Limits::output_bytes`](crate::Limits::output_bytes).
+    pub text: String,
+    /// The pictures and sounds that are small enough to be shown.
+    pub media: Vec<Content>,
+    /// What was odd about it.
+    pub warnings: Vec<String>,
+    /// Whether `text` is only a part.
+    pub truncated: bool,
+    /// What was kept elsewhere.
+    pub artifacts: Vec<Artifact>,
+}
+
+/// Shapes `content` that `server` gave under `name`.
+pub(crate) async fn shaped(shape: &Shape<'_>, content: Vec<Content>) -> Shaped {
+    let mut outcome = ToolOutcome { content, ..ToolOutcome::empty(shape.server.clone(), shape.name.to_owned()) };
+    outcome.text = shape.set_files_aside(&mut outcome).await;
+    shape.cut_text(&mut outcome).await;
+    let ToolOutcome { text, content: media, warnings, truncated, artifacts, .. } = outcome;
+    Shaped { text, media, warnings, truncated, artifacts }
+}
+
+/// From decoded blocks to what a model can use.
+pub(crate) struct Shape<'a> {
+    pub(crate) server: &'a ServerName,
+    /// What the artifacts are filed under: a tool, a prompt or a resource.
+    pub(crate) name: &'a str,
+    pub(crate) max_bytes: usize,
+    pub(crate) artifacts: Option<&'a dyn Artifacts>,
 }
 
 impl Shape<'_> {
-    pub(super) async fn outcome(&self, decoded: CallResult) -> ToolOutcome {
+    pub(super) async fn outcome(&self, decoded: CallResult, tool: &CatalogTool) -> ToolOutcome {
         let mut outcome = ToolOutcome {
-            server: self.tool.server.clone(),
-            tool: self.tool.tool().name.clone(),
             is_error: decoded.is_error,
             text: text_of(&decoded),
             content: decoded.content,
             structured: decoded.structured,
             warnings: decoded.warnings,
-            truncated: false,
-            artifacts: Vec::new(),
-            duration: Duration::ZERO,
+            ..ToolOutcome::empty(tool.server.clone(), tool.tool().name.clone())
         };
         if !outcome.is_error {
-            self.validate(&mut outcome).await;
+            validate(tool, &mut outcome).await;
         }
         self.cut_text(&mut outcome).await;
         self.set_media_aside(&mut outcome).await;
         outcome
-    }
-
-    /// Structured content that does not match its schema is passed on with a warning: the server broke its promise,
-    /// but the model can still use what it said.
-    async fn validate(&self, outcome: &mut ToolOutcome) {
-        if self.tool.tool().output_schema.is_none() {
-            return;
-        }
-        let Some(structured) = outcome.structured.clone() else {
-            outcome.warnings.push("the tool promises structured content and gave none".into());
-            return;
-        };
-        let listed = self.tool.listed.clone();
-        // Foreign schema, foreign data: on a thread that may take its time, with a bound on how long we wait.
-        let check = tokio::task::spawn_blocking(move || listed.check_output(&structured));
-        match timeout(VALIDATION_TIME, check).await {
-            Ok(Ok(Ok(()))) => {}
-            Ok(Ok(Err(problem))) => outcome.warnings.push(crate::link::quote(&problem)),
-            Ok(Err(_)) => outcome.warnings.push("structured content could not be checked".into()),
-            Err(_) => outcome.warnings.push("structured content was not checked: it would take too long".into()),
-        }
     }
 
     async fn cut_text(&self, outcome: &mut ToolOutcome) {
@@ -149,6 +192,32 @@ impl Shape<'_> {
         }
     }
 
+    /// Leaves nothing but media that a model can be shown; returns the text of the rest, with a line for each thing that
+    /// is kept elsewhere.
+    async fn set_files_aside(&self, outcome: &mut ToolOutcome) -> String {
+        let mut texts = Vec::new();
+        for block in std::mem::take(&mut outcome.content) {
+            match (file(&block), said(&block)) {
+                (Some(file), _) => texts.push(self.set_aside(&file, outcome).await),
+                (None, Some(text)) => texts.push(text),
+                (None, None) => outcome.content.push(block),
+            }
+        }
+        texts.join("\n")
+    }
+
+    async fn set_aside(&self, file: &File<'_>, outcome: &mut ToolOutcome) -> String {
+        let bytes = STANDARD.decode(file.data).unwrap_or_else(|_| file.data.as_bytes().to_vec());
+        let facts = format!("{}: {}, {} bytes", quote(file.name), quote(file.media_type), bytes.len());
+        match self.keep(file.media_type, &bytes, outcome).await {
+            Some(handle) => format!("[{facts}; kept as {handle}]"),
+            None => {
+                outcome.truncated = true;
+                format!("[{facts}; left out]")
+            }
+        }
+    }
+
     async fn keep(&self, media_type: &str, bytes: &[u8], outcome: &mut ToolOutcome) -> Option<String> {
         let artifacts = self.artifacts?;
         match artifacts.keep(&outcome.server, &outcome.tool, media_type, bytes).await {
@@ -165,6 +234,64 @@ impl Shape<'_> {
                 None
             }
         }
+    }
+}
+
+/// Structured content that does not match its schema is passed on with a warning: the server broke its promise,
+/// but the model can still use what it said.
+async fn validate(tool: &CatalogTool, outcome: &mut ToolOutcome) {
+    if tool.tool().output_schema.is_none() {
+        return;
+    }
+    let Some(structured) = outcome.structured.clone() else {
+        outcome.warnings.push("the tool promises structured content and gave none".into());
+        return;
+    };
+    let listed = tool.listed.clone();
+    // Foreign schema, foreign data: on a thread that may take its time, with a bound on how long we wait.
+    let check = tokio::task::spawn_blocking(move || listed.check_output(&structured));
+    match timeout(VALIDATION_TIME, check).await {
+        Ok(Ok(Ok(()))) => {}
+        Ok(Ok(Err(problem))) => outcome.warnings.push(quote(&problem)),
+        Ok(Err(_)) => outcome.warnings.push("structured content could not be checked".into()),
+        Err(_) => outcome.warnings.push("structured content was not checked: it would take too long".into()),
+    }
+}
+
+/// Bytes that a model is told of and not shown.
+struct File<'a> {
+    name: &'a str,
+    media_type: &'a str,
+    data: &'a str,
+}
+
+/// Whether `block` is too large, or nothing that can be shown.
+fn file(block: &Content) -> Option<File<'_>> {
+    match block {
+        Content::Image { data, mime_type } if data.len() > INLINE_MEDIA => {
+            Some(File { name: "a picture", media_type: mime_type, data })
+        }
+        Content::Audio { data, mime_type } if data.len() > INLINE_MEDIA => {
+            Some(File { name: "a sound", media_type: mime_type, data })
+        }
+        Content::Resource { resource } if resource.text.is_none() => {
+            let data = resource.blob.as_deref()?;
+            let media_type = resource.mime_type.as_deref().unwrap_or("application/octet-stream");
+            let is_shown = data.len() <= INLINE_MEDIA && media_type.starts_with("image/");
+            (!is_shown).then_some(File { name: &resource.uri, media_type, data })
+        }
+        _ => None,
+    }
+}
+
+/// The text of `block`, if it is that.
+fn said(block: &Content) -> Option<String> {
+    match block {
+        Content::Text { text } => Some(text.clone()),
+        Content::Resource { resource } => resource.text.clone().or_else(|| resource.blob.is_none().then(String::new)),
+        Content::ResourceLink { uri, .. } => Some(uri.clone()),
+        Content::Other(value) => Some(value.to_string()),
+        Content::Image { .. } | Content::Audio { .. } => None,
     }
 }
 

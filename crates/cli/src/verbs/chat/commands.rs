@@ -1,8 +1,12 @@
 //! What begins with a slash: something for the program, and not for the model.
 
-use toolrack_host::Pattern;
+use toolrack_host::{Pattern, ServerName, text};
 
-use crate::{error::Failure, suggest};
+use super::prompt::Meant;
+use crate::{
+    error::{Exit, Failure},
+    suggest,
+};
 
 /// A command, as `/help` shows it.
 #[derive(Debug)]
@@ -56,20 +60,57 @@ pub(super) enum Command {
     Cost,
     Clear,
     Quit,
+    /// `/server:prompt`.
+    Prompt(Meant),
 }
+
+/// How `/help` shows a prompt, and a resource in what is said.
+pub(super) const BESIDE: &[Known] = &[
+    known("SERVER:PROMPT", "[NAME=VALUE …]", "Say what a server has prepared; /prompts shows what there is"),
+    Known {
+        name: "@SERVER:URI",
+        argument: "",
+        about: "… anywhere in what you say adds a resource; /resources shows them",
+    },
+];
 
 /// The command that `text` is; `None` when it is meant for the model.
 ///
 /// # Errors
 /// When there is no such command, or it is used in a wrong way.
-pub(super) fn parse(text: &str) -> Option<Result<Command, Failure>> {
+pub(super) fn parse(text: &str, servers: &[ServerName]) -> Option<Result<Command, Failure>> {
     let text = text.trim();
+    if let Some(prompt) = prompt(text.strip_prefix('/')?, servers) {
+        return Some(prompt);
+    }
     let (name, rest) = text.strip_prefix('/')?.split_once(char::is_whitespace).unwrap_or((&text[1..], ""));
     // A path, or a comment of a program.
     if name.is_empty() || name.contains(['/', '*', '.']) || text.contains('\n') {
         return None;
     }
     Some(command(name, rest.trim()))
+}
+
+/// The prompt that `text` names: what stands before the colon is the longest name of a server that fits.
+fn prompt(text: &str, servers: &[ServerName]) -> Option<Result<Command, Failure>> {
+    let of_server = |server: &ServerName| text.strip_prefix(server.as_str())?.strip_prefix(':');
+    let known = servers.iter().filter(|server| of_server(server).is_some());
+    if let Some(server) = known.max_by_key(|server| server.as_str().len()) {
+        let rest = of_server(server).unwrap_or_default();
+        return Some(Meant::parse(server.as_str(), rest).map(Command::Prompt));
+    }
+    let (server, rest) = text.split_whitespace().next()?.split_once(':')?;
+    // Anything else with a colon in it is no name.
+    if server.is_empty() || rest.is_empty() || [server, rest].iter().any(|part| part.contains(['/', '*', '.'])) {
+        return None;
+    }
+    let server = text::for_line(server);
+    let hint = match suggest::closest(&server, servers.iter().map(ServerName::as_str)) {
+        Some(meant) => format!("did you mean /{meant}:{}?", text::for_line(rest)),
+        None => "/mcp shows the servers".to_owned(),
+    };
+    let failure = Failure::new(Exit::Usage, "UNKNOWN_SERVER", format!("there is no server `{server}`"));
+    Some(Err(failure.hint(hint).server(&*server)))
 }
 
 fn command(name: &str, rest: &str) -> Result<Command, Failure> {
@@ -113,6 +154,10 @@ fn command(name: &str, rest: &str) -> Result<Command, Failure> {
 mod tests {
     use super::*;
 
+    fn parse(text: &str) -> Option<Result<Command, Failure>> {
+        super::parse(text, &["docs", "docs:new", "a.b"].map(|name| ServerName::new(name).unwrap()))
+    }
+
     #[test]
     fn only_a_slash_and_one_word_at_the_beginning_is_a_command() {
         for said in ["hello", "/etc/hosts says what?", "/* a comment */", "/", "what is /help?", "/a\n/b"] {
@@ -120,6 +165,22 @@ mod tests {
         }
         assert_eq!(parse(" /tools  read a file ").unwrap().unwrap(), Command::Tools(Some("read a file".to_owned())));
         assert_eq!(parse("/Quit").unwrap().unwrap(), Command::Quit);
+    }
+
+    #[test]
+    fn a_server_and_a_colon_is_a_prompt() {
+        let meant = |text| match parse(text) {
+            Some(Ok(Command::Prompt(meant))) => (meant.server, meant.prompt, meant.arguments.len()),
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(meant("/docs:summary"), ("docs".into(), "summary".into(), 0));
+        assert_eq!(meant("/docs:new:summary a=1"), ("docs:new".into(), "summary".into(), 1));
+        assert_eq!(meant("/a.b:x/y.z a='1\n2'"), ("a.b".into(), "x/y.z".into(), 1));
+        assert_eq!(parse("/dogs:summary x=1").unwrap().unwrap_err().hint.unwrap(), "did you mean /docs:summary?");
+        assert_eq!(parse("/xyz:summary").unwrap().unwrap_err().message, "there is no server `xyz`");
+        for said in ["/usr/bin:/bin", "/x.y:1"] {
+            assert!(parse(said).is_none(), "{said}");
+        }
     }
 
     #[test]

@@ -1,16 +1,17 @@
 //! What the commands of a conversation do.
 
+use toolrack_agent::Message;
 use toolrack_host::text;
 
 use super::{
     Chat, Conversation,
-    commands::{COMMANDS, Command},
+    commands::{BESIDE, COMMANDS, Command},
 };
 use crate::{
     args::{ExportSessionArgs, Format, ListSessionsArgs, ModelArgs, SessionsVerb},
     error::{Exit, Failure},
     journal::{Journal, Opened},
-    models,
+    models::Wishes,
     render::{Cell, Tone, columns, list, prompts, resources, sessions::About, tools},
     verbs::{prompts as prompts_verb, resources as resources_verb, sessions, tools as tools_verb},
 };
@@ -19,10 +20,12 @@ use crate::{
 const SHOWN: usize = 20;
 
 /// What comes after a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum After {
     Next,
     Leave,
+    /// The person has said this.
+    Say(Vec<Message>),
 }
 
 impl Chat<'_> {
@@ -71,12 +74,13 @@ impl Chat<'_> {
             Command::Export(file) => self.export(file, now).await?,
             Command::Cost => self.show_cost(now).await?,
             Command::Clear => self.world.screen.clear_all(),
+            Command::Prompt(meant) => return self.prompt(meant).await.map(After::Say),
         }
         Ok(After::Next)
     }
 
     /// For people; as JSON is nothing of what a conversation is asked about itself.
-    async fn show(&self, page: String) -> Result<(), Failure> {
+    pub(super) async fn show(&self, page: String) -> Result<(), Failure> {
         if self.world.screen.json() {
             self.world.screen.say(&page);
             return Ok(());
@@ -111,11 +115,11 @@ impl Chat<'_> {
     }
 
     async fn take_model(&mut self, name: String, now: &mut Conversation) -> Result<(), Failure> {
-        let args = ModelArgs { model: Some(name), ..self.model.clone() };
-        let model = models::chosen(&args, &self.world.environment).await?;
-        now.journal.answered_by(model.name());
-        let (agent, at_hand) = self.tools.clone().agent(model, &args, self.agent.system.take());
-        self.agent = agent;
+        let args = ModelArgs { model: Some(name), ..self.wishes.model.clone() };
+        let chosen = Wishes { model: args, ..self.wishes.clone() }.chosen(self.world).await?;
+        now.journal.answered_by(chosen.model.name());
+        let (agent, at_hand) = self.tools.clone().agent(&chosen, self.agent.system.take());
+        (self.agent, self.limits) = (agent, chosen.limits);
         self.world.screen.note(&at_hand);
         Ok(())
     }
@@ -158,10 +162,10 @@ fn nothing_kept() -> Failure {
 }
 
 fn help() -> String {
-    let rows: Vec<_> = COMMANDS
-        .iter()
+    let rows: Vec<_> = (COMMANDS.iter().chain(BESIDE))
         .map(|known| {
-            let words = format!("/{} {}", known.name, known.argument);
+            let slash = if known.name.starts_with('@') { "" } else { "/" };
+            let words = format!("{slash}{} {}", known.name, known.argument);
             vec![Cell::new(Tone::Strong, words.trim_end()), Cell::new(Tone::Plain, known.about)]
         })
         .collect();

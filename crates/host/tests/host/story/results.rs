@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use toolrack_host::{Artifacts, Content, Host, KeepError, ServerName, ToolOutcome, mcp::ResourceContents};
+use toolrack_host::{Artifacts, Content, Host, KeepError, ServerName, Shaped, ToolOutcome, mcp::ResourceContents};
 
 use crate::{
     scripted::{Reaction, Scripted, text_result},
@@ -170,4 +170,50 @@ async fn large_pictures_sounds_and_embedded_files_are_set_aside() {
     assert!(shelf.0.lock().unwrap().iter().all(|(_, kept)| *kept == bytes));
     let left = serde_json::to_string(&outcome.content).unwrap().len();
     assert!(left < 1_000, "{left} bytes are left in the result");
+}
+
+/// What is shaped of this, and what is on the shelf afterwards.
+async fn shaped(content: Vec<Content>, artifacts: Arc<dyn Artifacts>) -> Shaped {
+    let host = Host::builder().artifacts(artifacts).build();
+    let server = Scripted::calling(|_, _| Reaction::Answer(json!({})));
+    let mut spec = server.spec();
+    spec.limits.output_bytes = 2_000;
+    settle(&host, world([("docs", spec)])).await;
+    host.shape("docs", "docs://a", content).await.unwrap()
+}
+
+fn resource(mime_type: &str, text: Option<&str>, blob: Option<Vec<u8>>) -> Content {
+    let blob = blob.map(|bytes| STANDARD.encode(bytes));
+    let (uri, mime_type, text) = ("docs://a\u{1b}".to_owned(), Some(mime_type.to_owned()), text.map(Into::into));
+    Content::Resource { resource: ResourceContents { uri, mime_type, text, blob } }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_is_cut_like_a_result_and_its_bytes_are_kept_and_named() {
+    let shelf = Arc::new(Shelf::default());
+    let long = "x".repeat(5_000);
+    let picture = resource("image/png", None, Some(vec![1; 10]));
+    let content = vec![
+        Content::Text { text: "first".into() },
+        resource("application/pdf", None, Some(vec![2; 20])),
+        picture.clone(),
+        resource("image/png", None, Some(vec![3; 2 * 1024 * 1024])),
+        resource("text/plain", Some(&long), None),
+    ];
+    let given = shaped(content, Arc::<Shelf>::clone(&shelf)).await;
+    assert!(given.text.len() <= 2_000 && given.truncated, "{}", given.text.len());
+    let mut lines = given.text.lines();
+    assert_eq!(lines.next(), Some("first"));
+    assert_eq!(lines.next(), Some("[docs://a\\u{1b}: application/pdf, 20 bytes; kept as shelf:1]"));
+    assert_eq!(lines.next(), Some("[docs://a\\u{1b}: image/png, 2097152 bytes; kept as shelf:2]"));
+    assert!(lines.next_back().unwrap().ends_with("kept as shelf:3]"), "{}", given.text);
+    assert_eq!(given.media, [picture], "what a model can be shown stays");
+    let kept = shelf.0.lock().unwrap().clone();
+    let kept: Vec<_> = kept.iter().map(|(what, bytes)| (what.as_str(), bytes.len())).collect();
+    assert_eq!(kept[..2], [("docs/docs://a application/pdf", 20), ("docs/docs://a image/png", 2 * 1024 * 1024)]);
+    assert!(kept[2].1 > 5_000, "the whole text: {kept:?}");
+
+    let full = shaped(vec![resource("application/pdf", None, Some(vec![2; 20]))], Arc::new(Full)).await;
+    assert_eq!(full.text, "[docs://a\\u{1b}: application/pdf, 20 bytes; left out]");
+    assert!(full.truncated && full.warnings[0].contains("the disk is full"), "{full:?}");
 }

@@ -1,0 +1,388 @@
+//! What `toolrack.toml` says of the model that answers: `[model]`, and `[agents.model]` for one agent.
+
+use std::num::{NonZeroU32, NonZeroU64};
+
+use serde_json::{Map, Value as Json, json};
+use toolrack_host::Wire;
+
+use crate::{
+    document::Document,
+    entry::closest,
+    mask,
+    node::{Node, Value},
+    placeholder::{self, Piece},
+    problem::Problem,
+    redact::literal,
+};
+
+/// The keys of the table.
+const KEYS: &[&str] = &[
+    "base_url",
+    "context_tokens",
+    "extra_body",
+    "key",
+    "max_cost",
+    "max_rounds",
+    "max_tokens",
+    "max_total_tokens",
+    "name",
+    "price",
+    "wire",
+];
+
+/// The keys of `price`.
+const PRICES: &[&str] = &["cached_read", "cache_write", "input", "output"];
+
+/// Says whether a text names a model, and if not, why: only those who talk with providers know. The flag tells that an
+/// address is given beside the name.
+pub type CheckName = fn(name: &str, has_base_url: bool) -> Result<(), String>;
+
+/// Which model answers, how it is reached and how far one turn of it may go; `None` where nothing is said.
+///
+/// Its `Debug` is [`view`](Self::view), which shows no secret.
+#[derive(Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ModelChoice {
+    /// `provider/name` (`name`).
+    pub name: Option<String>,
+    /// Where it is, if not at its provider's; may hold placeholders (`base_url`).
+    pub base_url: Option<String>,
+    /// How it is spoken to, if not in its provider's usual way (`wire`).
+    pub wire: Option<Wire>,
+    /// Its key: placeholders and nothing that could be a key itself (`key`).
+    pub key: Option<String>,
+    /// How many tokens fit into it, input and output together (`context_tokens`).
+    pub context_tokens: Option<NonZeroU64>,
+    /// What it costs (`price`).
+    pub price: Option<PriceChoice>,
+    /// The most tokens of one answer (`max_tokens`).
+    pub max_tokens: Option<NonZeroU32>,
+    /// How often it may answer in one turn (`max_rounds`).
+    pub max_rounds: Option<NonZeroU32>,
+    /// The most tokens of all answers of one turn, input and output (`max_total_tokens`).
+    pub max_total_tokens: Option<NonZeroU64>,
+    /// The most US dollars of all answers of one turn; more than 0 (`max_cost`).
+    pub max_cost: Option<f64>,
+    /// Members for the body of every request (`extra_body`).
+    pub extra_body: Map<String, Json>,
+    /// Whether nothing of it is wrong. Where something is, no model should be asked: what was meant to bound its costs, or
+    /// to choose where a conversation goes, may be what is missing.
+    pub is_valid: bool,
+}
+
+/// What a million tokens cost, in US dollars; each 0 or more.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PriceChoice {
+    /// Of input.
+    pub input: f64,
+    /// Of output.
+    pub output: f64,
+    /// Of input that is read from a cache; by default that of input.
+    pub cached_read: f64,
+    /// Of input that is written into a cache; by default that of input.
+    pub cache_write: f64,
+}
+
+impl Default for ModelChoice {
+    /// Nothing is said.
+    fn default() -> Self {
+        Self {
+            name: None,
+            base_url: None,
+            wire: None,
+            key: None,
+            context_tokens: None,
+            price: None,
+            max_tokens: None,
+            max_rounds: None,
+            max_total_tokens: None,
+            max_cost: None,
+            extra_body: Map::new(),
+            is_valid: true,
+        }
+    }
+}
+
+impl std::fmt::Debug for ModelChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { is_valid, .. } = self;
+        f.debug_struct("ModelChoice").field("view", &self.view()).field("is_valid", is_valid).finish()
+    }
+}
+
+impl ModelChoice {
+    /// That nothing is known of what was meant.
+    pub(crate) fn unreadable() -> Self {
+        Self { is_valid: false, ..Self::default() }
+    }
+
+    /// What `node` says, and what is wrong with it. `place` is where it stands: `model`, or `agents.model`.
+    pub(crate) fn read(
+        document: &Document,
+        place: &str,
+        node: &Node,
+        check: Option<CheckName>,
+    ) -> (Self, Vec<Problem>) {
+        let mut table = Table { document, place, node, problems: Vec::new() };
+        table.only(KEYS);
+        let mut choice = Self {
+            base_url: table.base_url(),
+            wire: table.wire(),
+            key: table.key(),
+            context_tokens: table.count("context_tokens"),
+            price: table.price(),
+            max_tokens: table.count("max_tokens").and_then(|count| table.within("max_tokens", count)),
+            max_rounds: table.count("max_rounds").and_then(|count| table.within("max_rounds", count)),
+            max_total_tokens: table.count("max_total_tokens"),
+            max_cost: table.dollars("max_cost", f64::MIN_POSITIVE, "an amount of US dollars above 0"),
+            extra_body: table.extra_body(),
+            ..Self::default()
+        };
+        choice.name = table.name(choice.base_url.is_some(), check);
+        choice.is_valid = !table.problems.iter().any(Problem::is_error);
+        (choice, table.problems)
+    }
+
+    /// This with what `over` says. Where `over` names a model or an address, how to reach one is not taken from here:
+    /// the key of one provider must not go to another.
+    #[must_use]
+    pub fn overlaid(self, over: Self) -> Self {
+        let below = if over.name.is_some() || over.base_url.is_some() { self.without_way(&over) } else { self };
+        let mut extra_body = below.extra_body;
+        extra_body.extend(over.extra_body);
+        Self {
+            name: over.name.or(below.name),
+            base_url: over.base_url.or(below.base_url),
+            wire: over.wire.or(below.wire),
+            key: over.key.or(below.key),
+            context_tokens: over.context_tokens.or(below.context_tokens),
+            price: over.price.or(below.price),
+            max_tokens: over.max_tokens.or(below.max_tokens),
+            max_rounds: over.max_rounds.or(below.max_rounds),
+            max_total_tokens: over.max_total_tokens.or(below.max_total_tokens),
+            max_cost: over.max_cost.or(below.max_cost),
+            extra_body,
+            is_valid: below.is_valid && over.is_valid,
+        }
+    }
+
+    /// This without how its model is reached, unless `over` means the same model at the same place.
+    fn without_way(self, over: &Self) -> Self {
+        let same = |given: &Option<String>, own: &Option<String>| given.is_none() || given == own;
+        if same(&over.name, &self.name) && same(&over.base_url, &self.base_url) {
+            return self;
+        }
+        let (base_url, wire, key, context_tokens, price) = (None, None, None, None, None);
+        let name = self.name.filter(|_| over.name.is_none());
+        Self { name, base_url, wire, key, context_tokens, price, extra_body: Map::new(), ..self }
+    }
+
+    /// What is said, by key, safe to print; `null` when nothing is.
+    #[must_use]
+    pub fn view(&self) -> Json {
+        let price = |price: &PriceChoice| {
+            json!({
+                "input": price.input, "output": price.output, "cached_read": price.cached_read,
+                "cache_write": price.cache_write,
+            })
+        };
+        let said = [
+            ("name", self.name.as_ref().map(|name| json!(name))),
+            ("base_url", self.base_url.as_deref().map(|url| json!(mask::url(url)))),
+            ("wire", self.wire.map(|wire| json!(wire.as_str()))),
+            ("key", self.key.as_deref().map(|key| json!(literal(key, placeholder::Bare::Nothing)))),
+            ("context_tokens", self.context_tokens.map(|count| json!(count))),
+            ("price", self.price.as_ref().map(price)),
+            ("max_tokens", self.max_tokens.map(|count| json!(count))),
+            ("max_rounds", self.max_rounds.map(|count| json!(count))),
+            ("max_total_tokens", self.max_total_tokens.map(|count| json!(count))),
+            ("max_cost", self.max_cost.map(|cost| json!(cost))),
+            ("extra_body", (!self.extra_body.is_empty()).then(|| masked(&Json::Object(self.extra_body.clone())))),
+        ];
+        let said: Map<_, _> = said.into_iter().filter_map(|(key, said)| Some((key.to_owned(), said?))).collect();
+        if said.is_empty() { Json::Null } else { Json::Object(said) }
+    }
+}
+
+/// `value` with what stands under the name of a secret hidden.
+fn masked(value: &Json) -> Json {
+    match value {
+        Json::Object(members) => members
+            .iter()
+            .map(|(name, value)| match value {
+                Json::String(text) if mask::is_secret_name(name) => {
+                    (name.clone(), json!(literal(text, placeholder::Bare::Nothing)))
+                }
+                value => (name.clone(), masked(value)),
+            })
+            .collect::<Map<_, _>>()
+            .into(),
+        Json::Array(values) => values.iter().map(masked).collect(),
+        Json::String(text) => json!(mask::argument(text)),
+        value => value.clone(),
+    }
+}
+
+/// A table under way, and what is wrong with it.
+struct Table<'a> {
+    document: &'a Document,
+    /// What it is called.
+    place: &'a str,
+    node: &'a Node,
+    problems: Vec<Problem>,
+}
+
+impl Table<'_> {
+    /// Tells of a value that is none.
+    fn wrong(&mut self, key: &str, must: &str, at: &Node) {
+        let field = if key.is_empty() { self.place.to_owned() } else { format!("{}.{key}", self.place) };
+        let problem = Problem::error(format!("`{field}` must be {must}")).field(field);
+        self.problems.push(self.document.locate(problem.hint("until then, no model is asked"), at.at.clone()));
+    }
+
+    /// Tells of keys that are none. What is misspelt may have been a bound, so that it is an error.
+    fn only(&mut self, known: &[&str]) {
+        let Some(members) = self.node.members() else {
+            return self.wrong("", "a table", self.node);
+        };
+        for member in members.iter().filter(|member| !known.contains(&&*member.name)) {
+            let field = format!("{}.{}", self.place, member.name);
+            let hint = match closest(&member.name, known.iter().copied()) {
+                Some(near) => format!("did you mean `{}.{near}`?", self.place),
+                None => format!("there are {}", known.join(", ")),
+            };
+            let problem = Problem::error(format!("`{field}` is not a known setting")).field(field).hint(hint);
+            self.problems.push(self.document.locate(problem, member.name_at.clone()));
+        }
+    }
+
+    fn text(&mut self, key: &str) -> Option<(String, Node)> {
+        let member = self.node.get(key)?;
+        match member.node.as_text().map(str::trim).filter(|text| !text.is_empty()) {
+            Some(text) => Some((text.to_owned(), member.node.clone())),
+            None => {
+                self.wrong(key, "text", &member.node);
+                None
+            }
+        }
+    }
+
+    fn name(&mut self, has_base_url: bool, check: Option<CheckName>) -> Option<String> {
+        let (name, at) = self.text("name")?;
+        match check.map_or(Ok(()), |check| check(&name, has_base_url)) {
+            Ok(()) => Some(name),
+            Err(why) => {
+                self.wrong("name", &format!("the name of a model: {why}"), &at);
+                None
+            }
+        }
+    }
+
+    fn base_url(&mut self) -> Option<String> {
+        let (url, at) = self.text("base_url")?;
+        let begins = |start: &str| url.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start));
+        if let Err(error) = placeholder::check(&url) {
+            self.wrong("base_url", &format!("a URL: {error}"), &at);
+        } else if begins("http://") || begins("https://") || url.starts_with("${") {
+            return Some(url);
+        } else {
+            self.wrong("base_url", "a URL of http or https", &at);
+        }
+        None
+    }
+
+    fn wire(&mut self) -> Option<Wire> {
+        let (wire, at) = self.text("wire")?;
+        match wire.parse() {
+            Ok(wire) => Some(wire),
+            Err(_) => {
+                let names: Vec<_> = Wire::ALL.iter().map(|wire| format!("`{wire}`")).collect();
+                self.wrong("wire", &format!("one of {}", names.join(", ")), &at);
+                None
+            }
+        }
+    }
+
+    /// A file is read by more people and programs than a variable is, and is copied.
+    fn key(&mut self) -> Option<String> {
+        let (key, at) = self.text("key")?;
+        let pieces = placeholder::pieces(&key, placeholder::Bare::Nothing);
+        let is_variable =
+            |piece: &Piece<'_>| matches!(piece, Piece::Variable { default: None | Some(""), .. } | Piece::Secret(_));
+        match pieces {
+            Ok(pieces) if pieces.iter().all(is_variable) => Some(key),
+            _ => {
+                self.wrong("key", "a placeholder such as `${ANTHROPIC_API_KEY}`, and never the key itself", &at);
+                None
+            }
+        }
+    }
+
+    fn count(&mut self, key: &str) -> Option<NonZeroU64> {
+        let member = self.node.get(key)?;
+        let number = match &member.node.value {
+            Value::Number(number) => number.as_u64().and_then(NonZeroU64::new),
+            _ => None,
+        };
+        if number.is_none() {
+            self.wrong(key, "a whole number of 1 or more", &member.node);
+        }
+        number
+    }
+
+    fn within(&mut self, key: &str, count: NonZeroU64) -> Option<NonZeroU32> {
+        let number = NonZeroU32::try_from(count).ok();
+        if let (None, Some(member)) = (number, self.node.get(key)) {
+            self.wrong(key, &format!("at most {}", u32::MAX), &member.node);
+        }
+        number
+    }
+
+    fn dollars(&mut self, key: &str, least: f64, must: &str) -> Option<f64> {
+        let member = self.node.get(key)?;
+        let number = match &member.node.value {
+            Value::Number(number) => number.as_f64().filter(|number| number.is_finite() && *number >= least),
+            _ => None,
+        };
+        if number.is_none() {
+            self.wrong(key, must, &member.node);
+        }
+        number
+    }
+
+    fn price(&mut self) -> Option<PriceChoice> {
+        let member = self.node.get("price")?;
+        let place = format!("{}.price", self.place);
+        let mut table = Table { document: self.document, place: &place, node: &member.node, problems: Vec::new() };
+        table.only(PRICES);
+        let must = "US dollars for a million tokens, 0 or more";
+        let [input, output, cached_read, cache_write] =
+            ["input", "output", "cached_read", "cache_write"].map(|key| table.dollars(key, 0.0, must));
+        if table.problems.is_empty() && (input.is_none() || output.is_none()) {
+            table.wrong("", "a table with `input` and `output`", &member.node);
+        }
+        let is_whole = table.problems.is_empty();
+        let problems = table.problems;
+        self.problems.extend(problems);
+        let (input, output) = input.zip(output).filter(|_| is_whole)?;
+        let (cached_read, cache_write) = (cached_read.unwrap_or(input), cache_write.unwrap_or(input));
+        Some(PriceChoice { input, output, cached_read, cache_write })
+    }
+
+    fn extra_body(&mut self) -> Map<String, Json> {
+        let Some(member) = self.node.get("extra_body") else {
+            return Map::new();
+        };
+        match member.node.to_json() {
+            Json::Object(members) => members,
+            _ => {
+                self.wrong("extra_body", "a table", &member.node);
+                Map::new()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
