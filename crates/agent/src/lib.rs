@@ -9,7 +9,8 @@ pub mod message;
 pub mod model;
 pub mod turn;
 
-pub use driver::{Agent, AgentError, Conceal, Front, NotKept, SAFETY, TurnEvent, Unseen};
+pub use driver::{Agent, AgentError, Front, NotKept, SAFETY, TurnEvent, Unseen};
 pub use message::{Message, Role, ToolCallData};
 pub use model::{Delta, Model, ModelError, Reply, Request, Stop, Usage};
+pub use toolrack_host::Conceal;
 pub use turn::{End, Limits, Turn};

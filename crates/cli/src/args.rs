@@ -3,6 +3,7 @@
 mod ask;
 mod itself;
 mod manage;
+mod serve;
 mod sessions;
 
 use std::{path::PathBuf, time::Duration};
@@ -15,6 +16,7 @@ pub(crate) use manage::{
     AddJsonArgs, ConfigVerb, DoctorArgs, GetArgs, ImportArgs, LogsArgs, PendingArgs, RemoveArgs, SwitchArgs, TestArgs,
     TrustArgs, UntrustArgs,
 };
+pub(crate) use serve::{GatewayArgs, ServeArgs};
 pub(crate) use sessions::{
     DeleteSessionsArgs, ExportSessionArgs, Format, ImportSessionsArgs, ListSessionsArgs, RenameSessionArgs,
     SessionsVerb, ShowSessionArgs,
@@ -125,6 +127,11 @@ pub(crate) enum Verb {
     Ask(Box<AskArgs>),
     /// Talk with a model, which may call the tools of the servers
     Chat(Box<ChatArgs>),
+    /// Keep the servers running, with a dashboard, a control API and one MCP endpoint in front of all
+    #[command(visible_alias = "up")]
+    Serve(ServeArgs),
+    /// Be an MCP server over stdio that has the tools of all servers
+    Gateway(GatewayArgs),
     /// Show the resources and resource templates of the servers
     #[command(after_help = "Examples:
   toolrack resources

@@ -26,16 +26,35 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Writes lines of servers into the store while a command runs.
 #[derive(Debug)]
 pub(crate) struct LogKeeper {
-    sources: Arc<Mutex<BTreeMap<ServerName, String>>>,
+    sources: Sources,
     task: Mutex<JoinSet<()>>,
     end: watch::Sender<bool>,
+}
+
+/// The files that servers are configured in, by name. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sources(Arc<Mutex<BTreeMap<ServerName, String>>>);
+
+impl Sources {
+    /// Tells where servers are configured: lines are kept by name and file.
+    pub(crate) fn expect(&self, desired: &Desired) {
+        let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sources.extend(desired.iter().map(|(name, spec)| {
+            let path = spec.source.path.as_ref();
+            (name.clone(), path.map(|path| path.display().to_string()).unwrap_or_default())
+        }));
+    }
+
+    fn of(&self, server: &ServerName) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(server).cloned().unwrap_or_default()
+    }
 }
 
 /// Who writes.
 struct Writer {
     store: Store,
     secrets: Arc<Interpolate>,
-    sources: Arc<Mutex<BTreeMap<ServerName, String>>>,
+    sources: Sources,
     events: broadcast::Receiver<Event>,
     end: watch::Receiver<bool>,
 }
@@ -43,21 +62,17 @@ struct Writer {
 impl LogKeeper {
     /// Begins to listen to `host`. Nothing is written before a server says something.
     pub(crate) fn start(host: &Host, store: Store, secrets: Arc<Interpolate>) -> Self {
-        let sources = Arc::new(Mutex::default());
+        let sources = Sources::default();
         let (end, ended) = watch::channel(false);
-        let writer = Writer { store, secrets, sources: Arc::clone(&sources), events: host.events(), end: ended };
+        let writer = Writer { store, secrets, sources: sources.clone(), events: host.events(), end: ended };
         let mut task = JoinSet::new();
         task.spawn(writer.run());
         Self { sources, task: Mutex::new(task), end }
     }
 
-    /// Tells where servers are configured: lines are kept by name and file.
-    pub(crate) fn expect(&self, desired: &Desired) {
-        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        sources.extend(desired.iter().map(|(name, spec)| {
-            let path = spec.source.path.as_ref();
-            (name.clone(), path.map(|path| path.display().to_string()).unwrap_or_default())
-        }));
+    /// Where servers are configured.
+    pub(crate) fn sources(&self) -> Sources {
+        self.sources.clone()
     }
 
     /// Writes what has been said until now, and ends. Waits at most a second.
@@ -115,11 +130,11 @@ impl Writer {
             Event::McpServerError { server, error } => (server, "failed".to_owned(), error),
             _ => return None,
         };
-        let source = self.sources.lock().unwrap_or_else(PoisonError::into_inner).get(&server).cloned();
+        let source = self.sources.of(&server);
         Some(LogLine {
             id: 0,
             server: server.to_string(),
-            source: source.unwrap_or_default(),
+            source,
             at: chrono::Utc::now().timestamp_millis(),
             kind,
             text: self.secrets.conceal(&text).into_owned(),

@@ -16,7 +16,6 @@ pub(crate) mod pending;
 pub(crate) mod prompts;
 pub(crate) mod resources;
 pub(crate) mod sessions;
-pub(crate) mod signature;
 pub(crate) mod test;
 pub(crate) mod tools;
 pub(crate) mod turn;

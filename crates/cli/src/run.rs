@@ -94,12 +94,16 @@ async fn to_the_end(
     screen: &Arc<Screen>,
 ) -> Result<Exit, Failure> {
     let mut stop = Stop::new()?;
-    // What Ctrl-C means in a conversation is its own business.
-    let hears_interrupts = matches!(cli.verb, Verb::Chat(_));
+    // What Ctrl-C means in a conversation is its own business, and a daemon ends in its own way.
+    let hears = match cli.verb {
+        Verb::Chat(_) => Hears::Interrupts,
+        Verb::Serve(_) => Hears::Everything,
+        _ => Hears::Nothing,
+    };
     let world = World::open(cli.global, environment, Arc::clone(screen)).await?;
     let result = tokio::select! {
         biased;
-        exit = ended(&mut stop, hears_interrupts) => Ok(exit),
+        exit = ended(&mut stop, hears) => Ok(exit),
         result = Box::pin(verbs::run(cli.verb, &words, &world)) => result,
     };
     screen.settle();
@@ -107,8 +111,8 @@ async fn to_the_end(
         screen.failure(failure);
     }
     let exit = result.unwrap_or_else(|failure| failure.exit);
-    if hears_interrupts {
-        // Each Ctrl-C so far has had its meaning.
+    if hears != Hears::Nothing {
+        // Each signal so far has had its meaning.
         stop = Stop::new()?;
     }
     tokio::select! {
@@ -118,7 +122,19 @@ async fn to_the_end(
     }
 }
 
+/// Which signals a verb hears itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hears {
+    Nothing,
+    Interrupts,
+    Everything,
+}
+
 /// The exit code of the signal that ends the verb.
-async fn ended(stop: &mut Stop, hears_interrupts: bool) -> Exit {
-    if hears_interrupts { stop.terminated().await } else { stop.requested().await }
+async fn ended(stop: &mut Stop, hears: Hears) -> Exit {
+    match hears {
+        Hears::Nothing => stop.requested().await,
+        Hears::Interrupts => stop.terminated().await,
+        Hears::Everything => std::future::pending().await,
+    }
 }

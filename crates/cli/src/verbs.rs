@@ -10,6 +10,7 @@ mod chat;
 mod config;
 mod doctor;
 mod edits;
+mod gateway;
 mod get;
 mod import;
 mod input;
@@ -19,6 +20,7 @@ mod logs;
 mod prompts;
 mod remove;
 mod resources;
+mod serve;
 pub(crate) mod sessions;
 mod switch;
 mod test;
@@ -57,6 +59,8 @@ pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result
         Verb::Call(args) => call::run(args, world).await,
         Verb::Ask(args) => Box::pin(ask::run(*args, world)).await,
         Verb::Chat(args) => Box::pin(chat::run(*args, world)).await,
+        Verb::Serve(args) => Box::pin(serve::run(args, world)).await,
+        Verb::Gateway(args) => Box::pin(gateway::run(args, world)).await,
         Verb::Resources(args) => resources::list(args, world).await,
         Verb::Read(args) => resources::read(args, world).await,
         Verb::Prompts(args) => prompts::list(args, world).await,

@@ -14,7 +14,7 @@ use toolrack_config::{
     trust::{Candidate, Ledger, NoLedger},
 };
 use toolrack_host::{
-    Desired, Gate, Host, Native, Resolver, ServerName, ServerSpec, State,
+    Desired, Gate, Host, Native, Resolver, ServerName, ServerSpec, SharedAsker, State,
     ask::Root,
     spec::{Source, Transport, Trust},
     supervisor::Supervisor,
@@ -58,6 +58,8 @@ pub(crate) struct World {
     terminal: OnceLock<Arc<Terminal>>,
     /// What may run; everything, unless a verb says otherwise before it connects.
     gate: OnceLock<Arc<dyn Gate>>,
+    /// Who answers what comes up; the person at the terminal, unless a verb says otherwise before it connects.
+    asker: OnceLock<SharedAsker>,
     /// Servers that fail are connected again.
     stays: AtomicBool,
     /// Fills placeholders in, and remembers what of it is a secret.
@@ -103,6 +105,7 @@ impl World {
             configured: Mutex::default(),
             terminal: OnceLock::new(),
             gate: OnceLock::new(),
+            asker: OnceLock::new(),
             stays: AtomicBool::new(false),
             log: OnceLock::new(),
             host: OnceLock::new(),
@@ -127,14 +130,20 @@ impl World {
         Ok(loaded)
     }
 
-    /// Reads the configuration and shows nothing.
-    pub(crate) async fn read(&self) -> Loaded {
+    /// What was asked for: which files count, and for whom.
+    pub(crate) fn request(&self) -> Request {
         let mut request = Request::new(self.places.clone(), &self.folder);
         request.mcp_config.clone_from(&self.global.mcp_config);
         request.strict = self.global.strict_mcp_config;
         request.agent.clone_from(&self.global.agent);
         request.check_model = Some(models::check_name);
         request.built_in = built_in(&self.folder);
+        request
+    }
+
+    /// Reads the configuration and shows nothing.
+    pub(crate) async fn read(&self) -> Loaded {
+        let request = self.request();
         let approvals = self.approvals().await.unwrap_or_else(|failure| {
             self.screen.warning(&failure.message);
             Vec::new()
@@ -289,6 +298,27 @@ impl World {
         let _ = self.gate.set(gate);
     }
 
+    /// From now on, `asker` answers what comes up, and not the person at the terminal. Only before anything is connected.
+    pub(crate) fn answers(&self, asker: SharedAsker) {
+        let _ = self.asker.set(asker);
+    }
+
+    /// What fills placeholders in, for those who use it for as long as they like.
+    pub(crate) fn secrets(&self) -> Arc<Interpolate> {
+        Arc::clone(&self.secrets)
+    }
+
+    /// Tells the one who keeps servers' logs where servers are configured. Nothing happens without a database.
+    pub(crate) fn log_keeper(&self) -> impl Fn(&Desired) + Send + Sync + use<> {
+        self.host();
+        let sources = self.log.get().map(LogKeeper::sources);
+        move |desired| {
+            if let Some(sources) = &sources {
+                sources.expect(desired);
+            }
+        }
+    }
+
     /// From now on, a server that fails is connected again: the command goes on for long.
     pub(crate) fn stay(&self) {
         self.stays.store(true, Ordering::Relaxed);
@@ -307,7 +337,7 @@ impl World {
         }
         let host = self.host();
         if let Some(log) = self.log.get() {
-            log.expect(&desired);
+            log.sources().expect(&desired);
         }
         host.apply(desired).await;
         tokio::select! {
@@ -354,7 +384,7 @@ impl World {
             .client("toolrack", env!("CARGO_PKG_VERSION"))
             .supervisor(supervisor())
             .resolver(Arc::<Interpolate>::clone(&self.secrets))
-            .asker(self.terminal())
+            .asker(self.asker.get().cloned().unwrap_or_else(|| self.terminal()))
             .artifacts(Arc::new(artifacts));
         if let Some(store) = &self.store {
             builder = builder.memory(Arc::new(store.clone()));

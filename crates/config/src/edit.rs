@@ -11,7 +11,9 @@
 mod diff;
 mod foreign;
 mod objects;
+mod place;
 mod render;
+mod revise;
 mod splice;
 mod toml;
 mod write;
@@ -32,6 +34,9 @@ use crate::{
     node::Node,
     problem::Problem,
 };
+
+pub use place::{NoPlace, Place};
+pub use revise::revise;
 
 /// How to edit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -220,6 +225,25 @@ fn check(name: &str, entry: &Json) -> Result<Vec<Problem>, EditError> {
         return Err(EditError::Invalid { name: name.to_owned(), problems });
     }
     Ok(problems)
+}
+
+/// What is wrong with `text`, were it a configuration file called `name`, and the servers that it has. Reads no file.
+#[must_use]
+pub fn validate(name: &str, text: &str) -> (Vec<String>, Vec<Problem>) {
+    let document = Document::new(Some(PathBuf::from(name)), text);
+    let servers = match dialect::servers(&document) {
+        Ok(servers) => servers,
+        Err(problem) => return (Vec::new(), vec![*problem]),
+    };
+    let mut problems = servers.problems;
+    let mut names = Vec::new();
+    for raw in &servers.raw {
+        let mut report = Report::new(Some(&document), &raw.name);
+        decode(raw, &mut report);
+        problems.extend(report.into_problems());
+        names.push(raw.name.clone());
+    }
+    (names, problems)
 }
 
 fn missing(file: &dyn File, name: &str) -> EditError {

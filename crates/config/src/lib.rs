@@ -51,6 +51,7 @@ mod problem;
 mod redact;
 mod settings;
 pub mod trust;
+mod watch;
 
 pub use environment::Environment;
 pub use interpolate::{Interpolate, Unset};
@@ -58,5 +59,6 @@ pub use load::{ConfigFile, Entry, Loaded, Rejected, Request, Scope, Shadowed, lo
 pub use model::{CheckName, ModelChoice, PriceChoice};
 pub use places::{NoHome, Places, project_root};
 pub use problem::{Problem, Severity, Snippet};
-pub use redact::redact;
+pub use redact::{redact, show};
 pub use settings::{KeepSessions, Settings};
+pub use watch::{Watch, WatchError};

@@ -84,7 +84,9 @@ impl Problem {
         }
     }
 
-    pub(crate) fn error(message: impl Into<String>) -> Self {
+    /// Something that is wrong enough for something to be left out.
+    #[must_use]
+    pub fn error(message: impl Into<String>) -> Self {
         Self::new(Severity::Error, message)
     }
 

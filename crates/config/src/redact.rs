@@ -2,6 +2,8 @@
 
 mod file;
 
+use std::path::Path;
+
 use serde_json::{Map, Value as Json, json};
 use toolrack_host::{
     ServerSpec,
@@ -9,6 +11,8 @@ use toolrack_host::{
 };
 
 use crate::{
+    Problem,
+    document::{Document, Kind},
     mask::{self, HIDDEN},
     placeholder::{Bare, Piece, pieces},
 };
@@ -16,6 +20,15 @@ pub(crate) use file::file;
 
 /// Words before a credential that are none themselves (RFC 9110, 11.1).
 const SCHEMES: &[&str] = &["Bearer ", "Basic ", "Token "];
+
+/// The text of the configuration file at `path`, safe to print: as it is, with what is a secret hidden; all values are
+/// where it cannot be parsed. `None` when there is no such file.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn show(path: &Path) -> Result<Option<String>, Box<Problem>> {
+    Ok(Document::read(path, Kind::Regular)?.as_ref().map(file))
+}
 
 /// `spec` as an entry of a configuration file, safe to print: what is said in `env` and `headers` is hidden except for
 /// its placeholders, and so are the secret parts of arguments and URLs. Defaults are left out.

@@ -26,9 +26,17 @@ use crate::{
     ask::{Confirm, Confirmed, SharedAsker},
     catalog::{Catalog, CatalogTool, Unknown},
     event::{CallEnd, Event},
-    link::{Link, LinkError, OnProgress, Request, RpcError, decode::call_result, inbound::Events, quote},
+    host::Host,
+    link::{
+        Link, LinkError, OnProgress, Request, RpcError,
+        decode::{call_result, plain_result},
+        inbound::Events,
+        quote,
+        scripts::Scripts,
+    },
     mcp::TaskSupport,
     resolve::Artifacts,
+    script::Around,
     server::{Server, State},
     spec::{ServerName, Source},
 };
@@ -42,7 +50,12 @@ pub struct Call {
     on_progress: Option<OnProgress>,
     timeout: Option<Duration>,
     catalog: Option<Arc<Catalog>>,
+    conceal: Option<Conceal>,
+    verbatim: bool,
 }
+
+/// Returns a text without what must not be seen in it.
+pub type Conceal = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,7 +66,16 @@ impl fmt::Debug for Call {
 impl Call {
     /// A call of the tool `selector`: `server/tool`, `server.tool` or a model-visible name.
     pub fn new(selector: impl Into<String>, arguments: Map<String, Value>) -> Self {
-        Self { selector: selector.into(), arguments, asker: None, on_progress: None, timeout: None, catalog: None }
+        Self {
+            selector: selector.into(),
+            arguments,
+            asker: None,
+            on_progress: None,
+            timeout: None,
+            catalog: None,
+            conceal: None,
+            verbatim: false,
+        }
     }
 
     /// The tool as it was given.
@@ -96,10 +118,29 @@ impl Call {
         self
     }
 
+    /// Hides in what tools give to a [script](crate::Host::scripts) what no model may see: a script could spell it so that
+    /// nobody would find it in what it prints. Results of other calls are as they came.
+    #[must_use]
+    pub fn conceal(mut self, conceal: Conceal) -> Self {
+        self.conceal = Some(conceal);
+        self
+    }
+
     /// Looks the name up in this catalog, which a run pinned when it started, and not in the newest.
     #[must_use]
     pub fn pinned(mut self, catalog: Arc<Catalog>) -> Self {
         self.catalog = Some(catalog);
+        self
+    }
+
+    /// The result is wanted as it came, to be passed on to somebody else's client.
+    ///
+    /// A result of at most [`Limits::output_bytes`](crate::Limits::output_bytes) is then
+    /// [`ToolOutcome::verbatim`] and nothing else: not decoded, and not checked against the tool's output schema, which
+    /// that client does. A larger one is decoded and cut as ever.
+    #[must_use]
+    pub fn verbatim(mut self) -> Self {
+        self.verbatim = true;
         self
     }
 }
@@ -257,7 +298,13 @@ pub(crate) struct Door {
 
 impl Door {
     /// Runs a call through the door.
-    pub(crate) async fn call(&self, call: Call, tool: &CatalogTool, server: &Server) -> Result<ToolOutcome, CallError> {
+    pub(crate) async fn call(
+        &self,
+        call: Call,
+        tool: &CatalogTool,
+        server: &Server,
+        script: Option<Script>,
+    ) -> Result<ToolOutcome, CallError> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let asker = call.asker.clone().unwrap_or_else(|| self.asker.clone());
         let arguments = self.pass(number, &call, tool, &asker).await?;
@@ -265,7 +312,10 @@ impl Door {
         let mut running =
             Running { events: &self.events, number, tool, started: Instant::now(), end: CallEnd::Cancelled };
         let passed = Passed { number, tool, server, arguments, asker };
-        let result = self.send(&call, passed).await;
+        let result = match script {
+            Some(script) => Ok(Box::pin(self.run(script, call, passed)).await),
+            None => self.send(&call, passed).await,
+        };
         running.end = match &result {
             Ok(outcome) if outcome.is_error => CallEnd::ToolError,
             Ok(_) => CallEnd::Ok,
@@ -351,6 +401,10 @@ impl Door {
             as_task: definition.task == TaskSupport::Required && link.runs_tasks(),
         };
         let result = link.run(request).await.map_err(|error| target.failed(error))?;
+        if call.verbatim && result.len() <= server.spec.limits.output_bytes {
+            let is_error = plain_result(&result).map_err(|error| target.failed(error))?;
+            return Ok(ToolOutcome::verbatim(tool, is_error, result));
+        }
         let decoded = call_result(&result).map_err(|error| target.failed(error))?;
         Ok(self.shape(&tool.server, &definition.name, server).outcome(decoded, tool).await)
     }
@@ -358,6 +412,21 @@ impl Door {
     /// How what `server` gives under `name` is cut to what a model can use.
     pub(crate) fn shape<'a>(&'a self, server: &'a ServerName, name: &'a str, of: &Server) -> Shape<'a> {
         Shape { server, name, max_bytes: of.spec.limits.output_bytes, artifacts: self.artifacts.as_deref() }
+    }
+
+    /// Runs a script in the place of its server. Each call in it has bounds of its own, and so has the interpreter.
+    async fn run(&self, script: Script, call: Call, passed: Passed<'_>) -> ToolOutcome {
+        let Passed { number, tool, server, arguments, asker } = passed;
+        let around = Around {
+            catalog: script.catalog,
+            asker,
+            on_progress: Some(self.on_progress(number, call.on_progress)),
+            conceal: call.conceal,
+        };
+        let (result, calls) = script.scripts.run(&arguments, script.host, around).await;
+        let mut outcome = self.shape(&tool.server, &tool.tool().name, server).outcome(result, tool).await;
+        outcome.calls = calls;
+        outcome
     }
 
     /// Progress is told to the caller, all of it, and is an event of the host now and then.
@@ -380,6 +449,14 @@ impl Door {
             }
         })
     }
+}
+
+/// Who carries a call of `run_code` out.
+pub(crate) struct Script {
+    pub(crate) scripts: Arc<Scripts>,
+    pub(crate) host: Host,
+    /// Where its calls look their tools up.
+    pub(crate) catalog: Arc<Catalog>,
 }
 
 /// A call that passed the gate.

@@ -12,11 +12,14 @@ pub(crate) mod names;
 pub(crate) mod schema;
 pub(crate) mod search;
 mod selection;
+pub(crate) mod signature;
 pub(crate) mod tokens;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use http::{HeaderName, HeaderValue};
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 pub use block::{BlockKind, ToolBlock, ToolDefinition, UnknownWire, Wire};
 pub use budget::{Budget, Offer};
@@ -24,8 +27,15 @@ pub use names::{BadNameStyle, NameCap, NameStyle};
 pub use schema::{Change, Cleaned, Provider, clean};
 pub use search::Hit;
 pub use selection::Selection;
+pub use signature::signature;
 
-use crate::{link::ListedTool, mcp::Tool, server::ToolSet, spec::ServerName, text};
+use crate::{
+    link::{ListedTool, ParamHeaders},
+    mcp::Tool,
+    server::ToolSet,
+    spec::ServerName,
+    text,
+};
 
 /// Suggestions for an unknown name.
 const SUGGESTIONS: usize = 3;
@@ -70,6 +80,22 @@ impl CatalogTool {
     #[must_use]
     pub fn tool(&self) -> &Tool {
         &self.listed.tool
+    }
+
+    /// Whether [`Self::mirrored`] can give anything; told at a glance, and sometimes wrongly so.
+    #[must_use]
+    pub fn may_mirror(&self) -> bool {
+        ParamHeaders::may_be_in(self.tool().input_schema.get())
+    }
+
+    /// The HTTP headers that mirror arguments of this tool (MCP 2026-07-28, `x-mcp-header`), and the values that they have
+    /// with these arguments; `None` for an argument that is not there. For those who offer the tool over HTTP and must
+    /// check them. None at all for a tool whose marks break the rules: clients do not call it over HTTP.
+    #[must_use]
+    pub fn mirrored(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, Option<HeaderValue>)> {
+        let schema = serde_json::from_str(self.tool().input_schema.get());
+        let marks = schema.ok().and_then(|schema| ParamHeaders::from_schema(&schema).ok());
+        marks.map(|marks| marks.mirrored(arguments)).unwrap_or_default()
     }
 
     /// How people and policies write it: `server/tool`.

@@ -3,13 +3,14 @@
 mod builder;
 mod indexer;
 mod keeper;
+mod relay;
 mod status;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use futures::future::join_all;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{
     sync::{broadcast, mpsc, oneshot},
     task::spawn_blocking,
@@ -18,15 +19,22 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 pub use builder::HostBuilder;
+pub use relay::{Listing, Relay};
 pub use status::{ServerStatus, Why, WhyStep};
 
 use self::keeper::{Message, Servers};
 use crate::{
-    call::{Call, CallError, Door, Shaped, Target, ToolOutcome, shaped},
+    call::{Call, CallError, Door, Script, Shaped, Target, ToolOutcome, shaped},
     catalog::{Catalog, CatalogTool, Hit, Selection},
     event::Event,
-    link::{Link, LinkError, Request, decode, discovery::Discovery, native::Meant},
+    link::{
+        Link, LinkError, decode,
+        discovery::{Discovery, found},
+        native::Meant,
+        scripts::Scripts,
+    },
     mcp::{Content, Prompt, PromptResult, Resource, ResourceContents, ResourceTemplate},
+    script::Interpreter,
     server::Server,
     spec::{Desired, ServerName, ServerSpec, Transport},
     text,
@@ -123,7 +131,41 @@ impl Host {
     /// [`CallError`]; an error that the tool itself reports is a [`ToolOutcome`] with `is_error`.
     pub async fn call(&self, call: Call) -> Result<ToolOutcome, CallError> {
         let (call, tool, server) = self.route(call)?;
-        self.door.call(call, &tool, &server).await
+        let script = self.script(&call, &tool, &server);
+        self.door.call(call, &tool, &server, script).await
+    }
+
+    /// As [`Self::call`], but for scripts: a script that could start others would escape its bounds.
+    pub(crate) async fn call_from_script(&self, call: Call) -> Result<ToolOutcome, CallError> {
+        let (call, tool, server) = self.route(call)?;
+        if self.script(&call, &tool, &server).is_some() {
+            let (server, tool) = (tool.server.clone(), tool.tool().name.clone());
+            let why = "a script starts no other script".to_owned();
+            return Err(CallError::Denied { server, tool, why, unasked: false });
+        }
+        self.door.call(call, &tool, &server, None).await
+    }
+
+    /// What runs the script, if that is what the call is.
+    fn script(&self, call: &Call, tool: &CatalogTool, server: &Server) -> Option<Script> {
+        let Transport::Native(native) = &server.spec.transport else {
+            return None;
+        };
+        let scripts = Arc::clone(native.scripts(&tool.tool().name)?);
+        Some(Script { scripts, host: self.clone(), catalog: call.catalog().unwrap_or_else(|| self.catalog()) })
+    }
+
+    /// What [`ScriptTools::search`](crate::ScriptTools::search) finds.
+    pub(crate) async fn found(
+        &self,
+        catalog: Arc<Catalog>,
+        selection: Arc<Selection>,
+        query: &str,
+        limit: usize,
+    ) -> String {
+        let query = query.to_owned();
+        let found = spawn_blocking(move || found(&catalog.search(&query, limit, &selection)));
+        timeout(SEARCH, found).await.ok().and_then(Result::ok).unwrap_or_else(|| "[]".to_owned())
     }
 
     /// Finds the tool of a call, and its server. A call that only [stands for](Self::discovery) another is that one.
@@ -176,6 +218,21 @@ impl Host {
         ServerSpec::native(Discovery::server(&self.catalog, selection))
     }
 
+    /// A server, to be put into the world as `name`, with one tool, `run_code`: a model writes a script that calls the tools
+    /// of `selection`, `interpreter` runs it, and what the script prints is the result.
+    ///
+    /// The gate is asked about the call of `run_code` and about each call in the script, as the call of the tool that it is;
+    /// the asker, the catalog and what is to be [concealed](Call::conceal) are those of the former. Its own time-outs are not
+    /// for it: a script waits for people and tools as long as each call may, and computes as long as `interpreter` lets it.
+    /// A script cannot call `run_code`, this one or another. The description lists the tools there are, and is listed anew
+    /// when they change: make it last, when the others are [settled](Self::settled), if a model is asked right away.
+    /// As with [`Self::discovery`], keep the spec.
+    #[must_use]
+    pub fn scripts(&self, name: &ServerName, selection: Selection, interpreter: Arc<dyn Interpreter>) -> ServerSpec {
+        let selection = selection.without_servers([name.clone()]);
+        ServerSpec::native(Scripts::server(interpreter, &self.catalog, self.events.downgrade(), selection))
+    }
+
     /// The resources of a server, all pages.
     ///
     /// # Errors
@@ -205,7 +262,7 @@ impl Host {
     /// # Errors
     /// [`CallError`].
     pub async fn read_resource(&self, server: &str, uri: &str) -> Result<Vec<ResourceContents>, CallError> {
-        let result = self.fetch(server, "resources/read", uri, json!({ "uri": uri })).await?;
+        let result = self.relay(server, Relay::resource(uri)).await?;
         self.decoded(server, uri, decode::resource_contents(&result))
     }
 
@@ -219,8 +276,8 @@ impl Host {
         name: &str,
         arguments: &BTreeMap<String, String>,
     ) -> Result<PromptResult, CallError> {
-        let params = json!({ "name": name, "arguments": arguments });
-        let result = self.fetch(server, "prompts/get", name, params).await?;
+        let arguments = arguments.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
+        let result = self.relay(server, Relay::prompt(name, arguments)).await?;
         self.decoded(server, name, decode::prompt_result(&result))
     }
 
@@ -278,45 +335,24 @@ impl Host {
         method: &'static str,
         field: &'static str,
     ) -> Result<Vec<T>, CallError> {
-        let listed = |link: Link| async move {
+        let list = move |link: Link| async move {
             if !link.offers(method) {
                 return Ok(Vec::new());
             }
             link.list(method, field).await.map(|(items, _)| items)
         };
-        self.on_link(server, method, listed).await
-    }
-
-    async fn fetch(
-        &self,
-        server: &str,
-        method: &'static str,
-        name: &str,
-        params: Value,
-    ) -> Result<bytes::Bytes, CallError> {
-        let fetched = |link: Link| {
-            let request = Request {
-                method,
-                what: "the request",
-                name: name.to_owned(),
-                params: params.as_object().cloned().unwrap_or_default(),
-                headers: Vec::new(),
-                asker: self.door.asker.clone(),
-                on_progress: None,
-                idle: link.timeouts().call,
-                total: link.timeouts().call_total,
-                as_task: false,
-            };
-            async move { link.run(request).await }
-        };
-        self.on_link(server, name, fetched).await
+        self.on_link(server, method, list).await
     }
 
     /// Does something harmless on a server's link; once more on a fresh one if the session was lost.
-    async fn on_link<T, F>(&self, name: &str, what: &str, work: impl Fn(Link) -> F) -> Result<T, CallError>
-    where
-        F: Future<Output = Result<T, LinkError>>,
-    {
+    ///
+    /// (Not an `AsyncFn`: of its futures it cannot be said that they are `Send`.)
+    async fn on_link<T, F: Future<Output = Result<T, LinkError>> + Send>(
+        &self,
+        name: &str,
+        what: &str,
+        work: impl Fn(Link) -> F + Send,
+    ) -> Result<T, CallError> {
         let server = self.server(name)?;
         let name = ServerName::new(name).map_err(|bad| CallError::UnknownServer { server: bad.name })?;
         let target = Target { name: &name, what, server: &server };

@@ -32,22 +32,23 @@ mod link;
 pub mod mcp;
 mod plan;
 mod resolve;
+mod script;
 mod server;
 pub mod spec;
 pub mod text;
 
 pub use ask::{Abilities, Asker, Nobody, SharedAsker};
 pub use call::{
-    Artifact, Call, CallError, CallErrorKind, Shaped, ToolOutcome,
+    Artifact, Call, CallError, CallErrorKind, Conceal, Shaped, ToolOutcome,
     gate::{AllowAll, Gate, GateRequest, Otherwise, Rules, Verdict},
 };
 pub use catalog::{
     BadNameStyle, BlockKind, Budget, Catalog, CatalogTool, Change, Cleaned, Hit, NameCap, NameStyle, Offer, Provider,
-    Selection, ToolBlock, ToolDefinition, Unknown, UnknownWire, Wire, clean,
+    Selection, ToolBlock, ToolDefinition, Unknown, UnknownWire, Wire, clean, signature,
 };
 pub use event::{CallEnd, Event};
 pub use glob::{BadGlob, Pattern, ToolFilter};
-pub use host::{Host, HostBuilder, ServerStatus, Why, WhyStep};
+pub use host::{Host, HostBuilder, Listing, Relay, ServerStatus, Why, WhyStep};
 #[doc(hidden)]
 pub use link::child;
 #[cfg(feature = "fuzzing")]
@@ -62,5 +63,6 @@ pub use link::{
 };
 pub use mcp::{Content, Tool};
 pub use resolve::{Artifacts, ChildPlan, KeepError, Memory, ResolveError, Resolver, Verbatim};
+pub use script::{Interpreter, Printed, ScriptCall, ScriptCallError, ScriptTools};
 pub use server::State;
 pub use spec::{Desired, Era, Limits, ServerName, ServerSpec, Timeouts};

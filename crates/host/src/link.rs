@@ -26,6 +26,7 @@ mod param_headers;
 mod process;
 mod rate;
 mod rounds;
+pub(crate) mod scripts;
 pub mod sse;
 pub mod supervisor;
 mod tasks;
@@ -48,6 +49,7 @@ pub(crate) use handshake::{ClientInfo, Session};
 pub(crate) use http::Clients;
 pub use inbound::OnProgress;
 pub(crate) use listing::{Listed, ListedTool};
+pub(crate) use param_headers::ParamHeaders;
 pub(crate) use rounds::Request;
 
 use self::{
@@ -176,6 +178,7 @@ impl Link {
             Some("tools") => capabilities.tools.is_some(),
             Some("resources") => capabilities.resources.is_some(),
             Some("prompts") => capabilities.prompts.is_some(),
+            Some("completion") => capabilities.completions.is_some(),
             _ => true,
         }
     }

@@ -50,6 +50,7 @@ mod log;
 mod open;
 mod servers;
 mod sessions;
+pub mod transcript;
 
 use std::{path::PathBuf, time::Duration};
 

@@ -5,6 +5,7 @@ mod messages;
 mod retention;
 
 use chrono::{DateTime, Utc};
+use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 use sqlx::{FromRow, Sqlite, SqliteConnection};
 use toolrack_host::text;
 use uuid::Uuid;
@@ -40,6 +41,21 @@ pub struct Spent {
     pub reasoning: u64,
     /// In billionths of a US dollar; `None` when no price is known.
     pub cost: Option<u64>,
+}
+
+/// The form that `--json` and the control API have in common.
+impl Serialize for Spent {
+    #[expect(clippy::cast_precision_loss, reason = "a few digits of it are shown")]
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut fields = to.serialize_struct("Spent", 6)?;
+        fields.serialize_field("input_tokens", &self.input)?;
+        fields.serialize_field("output_tokens", &self.output)?;
+        fields.serialize_field("cached_read_tokens", &self.cached_read)?;
+        fields.serialize_field("cache_write_tokens", &self.cache_write)?;
+        fields.serialize_field("reasoning_tokens", &self.reasoning)?;
+        fields.serialize_field("cost_usd", &self.cost.map(|billionths| billionths as f64 / 1e9))?;
+        fields.end()
+    }
 }
 
 impl Spent {

@@ -95,6 +95,9 @@ impl Agent {
         if let Some(asker) = &self.asker {
             request = request.asker(Arc::clone(asker));
         }
+        if let Some(conceal) = &self.conceal {
+            request = request.conceal(Arc::clone(conceal));
+        }
         self.host.call(request).await
     }
 

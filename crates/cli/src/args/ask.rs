@@ -66,7 +66,7 @@ pub(crate) enum WireName {
 }
 
 /// What it may do.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Tools")]
 pub(crate) struct PolicyArgs {
     /// Only the tools of this server; may be given more than once
@@ -88,6 +88,10 @@ pub(crate) struct PolicyArgs {
     /// Run tools that say that they change nothing without asking
     #[arg(long)]
     pub(crate) yes_read_only: bool,
+
+    /// Let the model write scripts that call tools, and see only what they print
+    #[arg(long)]
+    pub(crate) code: bool,
 }
 
 /// `chat`.

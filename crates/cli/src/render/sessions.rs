@@ -1,16 +1,13 @@
 //! Conversations with models.
 
-pub(crate) mod markdown;
 pub(crate) mod replay;
-pub(crate) mod said;
 
 use chrono::{DateTime, Local, SecondsFormat, Utc};
 use serde::Serialize;
 use toolrack_host::text;
-use toolrack_store::{Imported, Session, SessionTotals, Spent};
+use toolrack_store::{Imported, Session, SessionTotals, Spent, transcript::Said};
 
 use super::{Cell, Look, Tone, columns, count, one_line, paint};
-use said::Said;
 
 /// `sessions list --json`.
 #[derive(Debug, Serialize)]
@@ -38,7 +35,7 @@ pub(crate) struct About {
     updated_at: String,
     pub(crate) messages: u64,
     open_turn: bool,
-    spent: SpentDocument,
+    spent: Spent,
     #[serde(skip)]
     shown: Shown,
 }
@@ -48,7 +45,6 @@ pub(crate) struct About {
 struct Shown {
     created: DateTime<Utc>,
     updated: DateTime<Utc>,
-    spent: Spent,
 }
 
 impl About {
@@ -64,8 +60,8 @@ impl About {
             updated_at: rfc3339(session.updated_at),
             messages: session.messages,
             open_turn: session.has_open_turn,
-            spent: session.spent.into(),
-            shown: Shown { created: session.created_at, updated: session.updated_at, spent: session.spent },
+            spent: session.spent,
+            shown: Shown { created: session.created_at, updated: session.updated_at },
         }
     }
 
@@ -77,7 +73,7 @@ impl About {
 
     /// What it has used up, if that is known.
     pub(crate) fn cost(&self, look: Look) -> Option<String> {
-        let facts = spent(self.shown.spent);
+        let facts = spent(self.spent);
         (!facts.is_empty()).then(|| facts.join(&format!(" {} ", look.dot())))
     }
 
@@ -87,33 +83,8 @@ impl About {
         facts.extend(self.model.as_deref().map(|model| text::for_line(model).into_owned()));
         facts.extend(self.agent.as_deref().map(|agent| format!("agent {}", text::for_line(agent))));
         facts.push(local(self.shown.created).format("%Y-%m-%d %H:%M").to_string());
-        facts.extend(spent(self.shown.spent));
+        facts.extend(spent(self.spent));
         facts
-    }
-}
-
-/// What was spent, in JSON.
-#[derive(Debug, Serialize)]
-pub(crate) struct SpentDocument {
-    input_tokens: u64,
-    output_tokens: u64,
-    cached_read_tokens: u64,
-    cache_write_tokens: u64,
-    reasoning_tokens: u64,
-    /// Not known where no price is.
-    cost_usd: Option<f64>,
-}
-
-impl From<Spent> for SpentDocument {
-    fn from(spent: Spent) -> Self {
-        Self {
-            input_tokens: spent.input,
-            output_tokens: spent.output,
-            cached_read_tokens: spent.cached_read,
-            cache_write_tokens: spent.cache_write,
-            reasoning_tokens: spent.reasoning,
-            cost_usd: spent.cost.map(dollars),
-        }
     }
 }
 
@@ -122,15 +93,13 @@ impl From<Spent> for SpentDocument {
 pub(crate) struct Totals {
     sessions: u64,
     messages: u64,
-    spent: SpentDocument,
-    #[serde(skip)]
-    shown: Spent,
+    spent: Spent,
 }
 
 impl From<SessionTotals> for Totals {
     fn from(totals: SessionTotals) -> Self {
         let SessionTotals { sessions, messages, spent, .. } = totals;
-        Self { sessions, messages, spent: spent.into(), shown: spent }
+        Self { sessions, messages, spent }
     }
 }
 
@@ -155,9 +124,9 @@ pub(crate) fn rows(sessions: &[About]) -> Vec<String> {
 pub(crate) fn list(list: &List, look: Look) -> String {
     let mut lines = rows(&list.sessions);
     if lines.len() > 1 {
-        let Totals { sessions, messages: said, shown, .. } = &list.totals;
+        let Totals { sessions, messages: said, spent: used } = &list.totals;
         let sessions = usize::try_from(*sessions).unwrap_or(usize::MAX);
-        let facts: Vec<_> = [count(sessions, "session"), messages(*said)].into_iter().chain(spent(*shown)).collect();
+        let facts: Vec<_> = [count(sessions, "session"), messages(*said)].into_iter().chain(spent(*used)).collect();
         lines.push(paint(Tone::Faint, &format!("{} in all", facts.join(&format!(" {} ", look.dot())))));
     }
     lines.join("\n")

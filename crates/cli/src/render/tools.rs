@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
-use toolrack_host::{CatalogTool, mcp::Annotations, text};
+use toolrack_host::{CatalogTool, mcp::Annotations, signature, text};
 
-use super::{Tone, count, one_line, paint, signature::signature};
+use super::{Tone, count, one_line, paint};
 
 /// A tool that is shown.
 #[derive(Debug)]

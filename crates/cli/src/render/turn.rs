@@ -14,14 +14,14 @@ use tokio::{
     task::JoinSet,
 };
 use toolrack_agent::{Agent, Delta, End, Front, NotKept, ToolCallData, Turn, TurnEvent, turn::Next};
-use toolrack_host::{CallError, Catalog, text};
-use toolrack_store::StoreError;
+use toolrack_host::{CallError, Catalog, ScriptCall, text};
+use toolrack_store::{Spent, StoreError};
 
 pub(crate) use brake::Brake;
 use held::{Held, Kind};
 use paper::Paper;
 
-use super::{Look, Sign, Tone, paint, sessions::SpentDocument};
+use super::{Look, Sign, Tone, paint};
 use crate::{
     error::{Failure, with_causes},
     journal::{self, Journal},
@@ -73,6 +73,9 @@ struct Made {
     arguments: Value,
     is_error: bool,
     duration_ms: u64,
+    /// Those that a script made.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    calls: Vec<ScriptCall>,
 }
 
 /// What is printed.
@@ -120,7 +123,7 @@ struct Answer<'a> {
     end: Option<&'a End>,
     rounds: u32,
     tool_calls: &'a [Made],
-    spent: SpentDocument,
+    spent: Spent,
 }
 
 impl Live {
@@ -240,18 +243,24 @@ impl Live {
     }
 
     fn call_ends(&mut self, ended: &Ended<'_>) {
-        let Ended { call, error, said, is_error, took } = *ended;
+        let Ended { call, error, made, said, is_error, took } = *ended;
         let tool = self.tool(call);
-        if let Some(CallError::Denied { unasked: true, .. }) = error
-            && !self.unasked.contains(&tool)
-        {
-            self.unasked.push(tool.clone());
+        let itself = matches!(error, Some(CallError::Denied { unasked: true, .. })).then_some(&tool);
+        let within = made.iter().filter(|made| made.error == Some("APPROVAL_NEEDED")).map(|made| &made.tool);
+        for unasked in itself.into_iter().chain(within) {
+            if !self.unasked.contains(unasked) {
+                self.unasked.push(unasked.clone());
+            }
         }
         let duration_ms = millis(took);
-        self.record(json!({
+        let mut record = json!({
             "type": "tool_result", "id": call.id, "tool": tool, "is_error": is_error, "text": said,
             "duration_ms": duration_ms,
-        }));
+        });
+        if !made.is_empty() {
+            record["calls"] = json!(made);
+        }
+        self.record(record);
         if self.shown == Shown::ToPeople {
             self.put(Out::Line(ended.line(self.screen.look(), &tool)));
             self.running.retain(|(id, _)| *id != call.id);
@@ -259,7 +268,8 @@ impl Live {
                 self.put(Out::Status(words.clone()));
             }
         }
-        self.calls.push(Made { id: call.id.clone(), tool, arguments: call.input.clone(), is_error, duration_ms });
+        let (id, arguments, calls) = (call.id.clone(), call.input.clone(), made.to_vec());
+        self.calls.push(Made { id, tool, arguments, is_error, duration_ms, calls });
     }
 
     /// Prints what is left, and the document where one was asked for.
@@ -280,7 +290,7 @@ impl Live {
             end,
             rounds: turn.rounds(),
             tool_calls: &self.calls,
-            spent: journal::spent(turn.usage(), turn.cost()).into(),
+            spent: journal::spent(turn.usage(), turn.cost()),
         };
         match self.shown {
             Shown::ToPeople => self.put(Out::Piece("\n".to_owned())),
@@ -319,7 +329,8 @@ impl Front for Live {
             }
             TurnEvent::CallEnds { call, outcome, text, is_error, took } => {
                 let error = outcome.and_then(Result::err);
-                self.call_ends(&Ended { call, error, said: text, is_error, took });
+                let made = outcome.and_then(Result::ok).map_or(&[][..], |outcome| &outcome.calls);
+                self.call_ends(&Ended { call, error, made, said: text, is_error, took });
             }
             _ => {}
         }
@@ -352,6 +363,8 @@ struct Ended<'a> {
     call: &'a ToolCallData,
     /// Why it has no result.
     error: Option<&'a CallError>,
+    /// The calls that it made itself.
+    made: &'a [ScriptCall],
     /// As the model is told.
     said: &'a str,
     is_error: bool,
@@ -370,8 +383,28 @@ impl Ended<'_> {
         } else {
             line.push_str(&paint(Tone::Faint, &format!(" {} ms", self.took.as_millis())));
         }
+        if !self.made.is_empty() {
+            line.push_str(&format!("\n  called {}", within(self.made)));
+        }
         line
     }
+}
+
+/// The calls of a script: each tool once, how often, and what became of it if it failed.
+fn within(made: &[ScriptCall]) -> String {
+    let mut tools: Vec<(&ScriptCall, usize)> = Vec::new();
+    for call in made {
+        match tools.iter_mut().find(|(known, _)| *known == call) {
+            Some((_, times)) => *times += 1,
+            None => tools.push((call, 1)),
+        }
+    }
+    let words = tools.into_iter().map(|(call, times)| {
+        let times = if times > 1 { format!(" ×{times}") } else { String::new() };
+        let error = call.error.map(|error| format!(" ({error})")).unwrap_or_default();
+        format!("{}{times}{error}", text::for_line(&call.tool))
+    });
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// The arguments of a call, as one would type them.

@@ -6,13 +6,13 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolrack_config::{
     Scope as Layer,
-    edit::{self, Edited, Options},
+    edit::{self, Edited, Options, Place},
     trust::content_hash,
 };
 use toolrack_host::ServerName;
 
 use super::{
-    edits::{self, Document, Place},
+    edits::{self, Document},
     input,
 };
 use crate::{

@@ -1,5 +1,7 @@
 //! `toolrack ask`
 
+mod code;
+
 use std::{fmt, io::IsTerminal, sync::Arc};
 
 use toolrack_agent::{Agent, AgentError, Conceal, End, Limits, Message, Model, Turn};
@@ -118,6 +120,8 @@ pub(super) struct Tools {
     rules: Arc<LiveRules>,
     /// The server through which it reads what was too long for it.
     kept: ServerName,
+    /// The server through which it calls tools in scripts, where that is wanted.
+    code: Option<ServerName>,
     /// Hides from models what servers must not repeat.
     conceal: Conceal,
 }
@@ -137,18 +141,27 @@ impl Tools {
             [] => Selection::all(),
             only => Selection::all().only(only.iter().cloned().chain(every_tool_of(&kept))),
         };
-        let rules = Arc::new(LiveRules::new(rules(policy, loaded, &[&discovery, &kept])));
+        let interpreter = policy.code.then(code::interpreter).transpose()?;
+        let code = interpreter.is_some().then(|| name_beside(&desired, "code")).transpose()?;
+        let ours: Vec<_> = [&discovery, &kept].into_iter().chain(&code).collect();
+        let rules = Arc::new(LiveRules::new(rules(policy, loaded, &ours)));
         world.guard(Arc::<LiveRules>::clone(&rules));
         // It is there from the beginning, so that it can be used as soon as it is known how many tools there are.
         desired.insert(discovery.clone(), world.host().discovery(&discovery, selection.clone()));
         let artifacts = world.artifacts();
         let server = Native::rmcp("artifacts", move || Kept::new(artifacts.clone()));
         desired.insert(kept.clone(), ServerSpec::native(server));
-        let host = world.connect(desired).await?;
+        let mut host = world.connect(desired.clone()).await?;
+        if let (Some(name), Some(interpreter)) = (&code, interpreter) {
+            // Last, because it tells the model what all the others have. It holds tools and finds them itself.
+            let callable = selection.clone().without_servers([discovery.clone()]);
+            desired.insert(name.clone(), host.scripts(name, callable, interpreter));
+            host = world.connect(desired).await?;
+        }
         for failure in super::complaints(&host, &policy.server).await {
             world.screen.warning(&failure.message);
         }
-        Ok(Self { host, selection, discovery, kept, rules, conceal: Arc::new(world.concealer()) })
+        Ok(Self { host, selection, discovery, kept, rules, code, conceal: Arc::new(world.concealer()) })
     }
 
     /// What may run unasked.
@@ -193,17 +206,17 @@ impl Tools {
 
     /// Whether a server is there for the model alone.
     pub(super) fn is_own(&self, server: &ServerName) -> bool {
-        [&self.discovery, &self.kept].contains(&server)
+        [&self.discovery, &self.kept].into_iter().chain(&self.code).any(|own| own == server)
     }
 
     /// The tools of the person's servers that may be used.
     pub(super) fn theirs(&self) -> Selection {
-        self.every().without_servers([self.discovery.clone(), self.kept.clone()])
+        self.every().without_servers([self.kept.clone()])
     }
 
     /// All tools that may be used.
     fn every(&self) -> Selection {
-        self.selection.clone().without_servers([self.discovery.clone()])
+        self.selection.clone().without_servers([self.discovery.clone()].into_iter().chain(self.code.clone()))
     }
 
     /// The model with these tools, and in words what it has at hand.
@@ -227,8 +240,13 @@ impl Tools {
         let context_tokens = model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
         let budget = Budget { context_tokens, max_tools: model.wire().max_tools(), ..Budget::default() };
         let is_connected = |server: &&ServerStatus| matches!(server.state, State::Connected { .. });
-        let servers = self.host.status().iter().filter(is_connected).count().saturating_sub(2);
+        let own = 2 + usize::from(self.code.is_some());
+        let servers = self.host.status().iter().filter(is_connected).count().saturating_sub(own);
         let words = format!("{}, {}", count(servers, "server"), count(tools.saturating_sub(1), "tool"));
+        if let Some(code) = self.code {
+            let shown = Selection::all().of_servers([code, self.discovery, self.kept]);
+            return (shown, format!("{words}, called by scripts"));
+        }
         match catalog.offer(&budget, &every) {
             Offer::All => (every, words),
             Offer::Discovery => {
@@ -251,7 +269,7 @@ fn every_tool_of(server: &ServerName) -> Option<Pattern> {
 }
 
 /// What may run unasked: what was allowed by name, and what the program itself carries, which only reads.
-fn rules(policy: &PolicyArgs, loaded: &Loaded, ours: &[&ServerName]) -> Rules {
+pub(super) fn rules(policy: &PolicyArgs, loaded: &Loaded, ours: &[&ServerName]) -> Rules {
     let own = loaded.entries.iter().filter(|entry| entry.scope == Scope::BuiltIn);
     let own = own.filter_map(|entry| ServerName::new(&*entry.name).ok());
     let own = own.chain(ours.iter().map(|name| (*name).clone())).filter_map(|name| every_tool_of(&name));

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use toolrack_config::{
     Entry, Loaded, Scope as Layer,
-    edit::{EditError, Edited},
-    project_root,
+    edit::{EditError, Edited, Place},
 };
 use toolrack_host::text;
 
@@ -35,13 +34,6 @@ impl Document {
     }
 }
 
-/// The file that an edit goes to.
-#[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub(super) scope: Layer,
-    pub(super) path: PathBuf,
-}
-
 impl From<Scope> for Layer {
     fn from(scope: Scope) -> Self {
         match scope {
@@ -54,29 +46,12 @@ impl From<Scope> for Layer {
 
 /// The file that new entries of `scope` are written to.
 pub(super) fn place(scope: Scope, world: &World) -> Place {
-    let project = || project_root(&world.folder);
-    let path = match scope {
-        Scope::User => world.places.user_file(),
-        Scope::Project => project().join(".mcp.json"),
-        Scope::Local => world.places.local_file(&project()),
-    };
-    Place { scope: scope.into(), path }
-}
-
-/// Every file that has an entry of this name, the one that counts first.
-pub(super) fn places_of(entry: &Entry) -> Vec<Place> {
-    let shadows = entry.shadows.iter().map(|shadow| (shadow.scope, &shadow.source));
-    std::iter::once((entry.scope, &entry.source))
-        .chain(shadows)
-        .filter_map(|(scope, source)| Some(Place { scope, path: source.path.clone()? }))
-        .collect()
+    Place::of_new(scope.into(), &world.places, &world.folder)
 }
 
 /// The file of `scope` that has the entry already, and otherwise the one that new entries go to.
 pub(super) fn place_in(scope: Scope, entry: Option<&Entry>, world: &World) -> Place {
-    let layer = Layer::from(scope);
-    let known = entry.into_iter().flat_map(places_of).find(|place| place.scope == layer);
-    known.unwrap_or_else(|| place(scope, world))
+    Place::within(scope.into(), entry, &world.places, &world.folder)
 }
 
 /// The entry called `name`, broken or not.
@@ -87,16 +62,10 @@ pub(super) fn entry<'a>(loaded: &'a Loaded, name: &str) -> Result<&'a Entry, Fai
     loaded.entry(name).ok_or_else(|| super::no_such_server(name, loaded, Exit::Usage))
 }
 
-/// Refuses what stands in a file that was only named on the command line: it is not ours to edit.
-///
-/// # Errors
-/// When `entry` comes from such a file.
-pub(super) fn ensure_ours(entry: &Entry) -> Result<(), Failure> {
-    if entry.scope != Layer::CommandLine {
-        return Ok(());
-    }
+/// What stands in a file that was only named on the command line is not ours to edit.
+pub(super) fn not_ours(entry: &Entry) -> Failure {
     let message = format!("`{}` comes from {}, which was named with --mcp-config", entry.name, entry.source);
-    Err(Failure::usage(message).hint("edit that file by hand").server(&*entry.name))
+    Failure::usage(message).hint("edit that file by hand").server(&*entry.name)
 }
 
 /// Whoever writes an entry into a project's file has agreed to run it; everybody else still has to.

@@ -2,10 +2,10 @@
 
 use toolrack_config::{
     Entry, Scope as Layer,
-    edit::{self, Options},
+    edit::{self, NoPlace, Options, Place},
 };
 
-use super::edits::{self, Document, Place};
+use super::edits::{self, Document};
 use crate::{
     args::{RemoveArgs, Scope},
     error::{Exit, Failure},
@@ -54,18 +54,16 @@ async fn forget_switch(entry: &Entry, place: &Place, world: &World) -> Result<()
 /// The one file that has the entry.
 fn only_place(entry: &Entry) -> Result<Place, Failure> {
     let name = entry.name.as_str();
-    edits::ensure_ours(entry)?;
-    let mut places = edits::places_of(entry);
-    match (places.pop(), places.is_empty()) {
-        (Some(place), true) => Ok(place),
-        (Some(weakest), false) => {
-            let listed: Vec<_> = places.iter().chain([&weakest]).map(|place| place.scope.as_str()).collect();
+    Place::only(entry).map_err(|no_place| match no_place {
+        NoPlace::CommandLine => edits::not_ours(entry),
+        NoPlace::BuiltIn => Failure::usage(format!("`{name}` is a part of toolrack and cannot be removed"))
+            .hint(format!("toolrack disable {name}"))
+            .server(name),
+        NoPlace::Several(places) => {
+            let listed: Vec<_> = places.iter().map(|place| place.scope.as_str()).collect();
             let message = format!("`{name}` is configured more than once: {}", listed.join(", "));
             let hint = format!("say which one: toolrack remove {name} --scope {}", listed[0]);
-            Err(Failure::usage(message).hint(hint).server(name))
+            Failure::usage(message).hint(hint).server(name)
         }
-        (None, _) => Err(Failure::usage(format!("`{name}` is a part of toolrack and cannot be removed"))
-            .hint(format!("toolrack disable {name}"))
-            .server(name)),
-    }
+    })
 }

@@ -3,7 +3,7 @@
 mod export;
 
 use serde::Serialize;
-use toolrack_store::{Session, SessionQuery, StoreError};
+use toolrack_store::{Session, SessionQuery, StoreError, transcript::Said};
 
 use crate::{
     args::{
@@ -12,7 +12,7 @@ use crate::{
     error::{Exit, Failure, with_causes},
     render::{
         count,
-        sessions::{self, About, Document, List, replay, said::Said},
+        sessions::{self, About, Document, List, replay},
     },
     suggest,
     wire::World,

@@ -1,13 +1,13 @@
 //! `toolrack enable` and `toolrack disable`
 
 use toolrack_config::{
-    Entry, Loaded, Scope as Layer,
-    edit::{self, Options},
+    Entry, Scope as Layer,
+    edit::{self, Options, Place},
 };
 
-use super::edits::{self, Document, Place};
+use super::edits::{self, Document};
 use crate::{
-    args::{Scope, SwitchArgs},
+    args::SwitchArgs,
     error::{Exit, Failure},
     wire::World,
 };
@@ -22,7 +22,7 @@ pub(super) async fn run(args: SwitchArgs, enabled: bool, world: &World) -> Resul
     }
     let place = match args.write.scope {
         Some(scope) => edits::place_in(scope, Some(entry), world),
-        None => own_place(entry, &loaded, world)?,
+        None => Place::to_switch(entry, &loaded, &world.places, &world.folder).map_err(|_| edits::not_ours(entry))?,
     };
 
     let (path, server, dry_run) = (place.path.clone(), name.to_owned(), args.write.dry_run);
@@ -51,27 +51,6 @@ pub(super) async fn run(args: SwitchArgs, enabled: bool, world: &World) -> Resul
         world.screen.warning(&format!("`{name}` is still not {word}: {by} decides"));
     }
     Ok(Exit::Ok)
-}
-
-/// Where a person switches a server for themselves: where it is switched already, or configured, or, for what is not
-/// theirs to edit, in a file of their own that says no more than `enabled`.
-fn own_place(entry: &Entry, loaded: &Loaded, world: &World) -> Result<Place, Failure> {
-    edits::ensure_ours(entry)?;
-    let local = || edits::place(Scope::Local, world);
-    let switched_in = entry.switched_by.as_ref().and_then(|source| source.path.clone());
-    if let Some(path) = switched_in {
-        if path == local().path {
-            return Ok(local());
-        }
-        // What a project switched off is switched on again for this project only.
-        let by_project = path.starts_with(&loaded.project) && path != world.places.user_file();
-        return Ok(if by_project { local() } else { Place { scope: Layer::User, path } });
-    }
-    Ok(match (&entry.scope, &entry.source.path) {
-        (Layer::User | Layer::Local, Some(path)) => Place { scope: entry.scope, path: path.clone() },
-        (Layer::Project, _) => local(),
-        _ => edits::place(Scope::User, world),
-    })
 }
 
 /// Switching a project's own entry changes its content. Who agreed to run it before agrees still: nothing else is new.

@@ -15,6 +15,8 @@ mod call;
 #[cfg(test)]
 mod chat;
 #[cfg(test)]
+mod code;
+#[cfg(test)]
 mod completions;
 #[cfg(test)]
 mod config;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::time::timeout;
@@ -13,6 +14,7 @@ use crate::{
     link::{decode::CallResult, quote},
     mcp::Content,
     resolve::Artifacts,
+    script::ScriptCall,
     spec::ServerName,
 };
 
@@ -44,9 +46,41 @@ pub struct ToolOutcome {
     pub truncated: bool,
     /// What was kept elsewhere.
     pub artifacts: Vec<Artifact>,
+    /// Of a [script](crate::Host::scripts): the calls that it made, in the order in which they began.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<ScriptCall>,
     /// From the gate to the result.
     #[serde(rename = "duration_ms", serialize_with = "crate::event::millis")]
     pub duration: Duration,
+    /// The result object as it came, whole, when the call was [to be passed on](crate::Call::verbatim) and nothing had to
+    /// be cut; then `text`, `content` and `structured` are empty.
+    #[serde(skip)]
+    pub verbatim: Option<Bytes>,
+}
+
+impl ToolOutcome {
+    /// A result that is passed on as it is.
+    pub(super) fn verbatim(tool: &CatalogTool, is_error: bool, result: Bytes) -> Self {
+        let empty = Self::empty(tool.server.clone(), tool.tool().name.clone());
+        Self { is_error, verbatim: Some(result), ..empty }
+    }
+
+    fn empty(server: ServerName, tool: String) -> Self {
+        Self {
+            server,
+            tool,
+            is_error: false,
+            text: String::new(),
+            content: Vec::new(),
+            structured: None,
+            warnings: Vec::new(),
+            truncated: false,
+            artifacts: Vec::new(),
+            calls: Vec::new(),
+            duration: Duration::ZERO,
+            verbatim: None,
+        }
+    }
 }
 
 /// A part of a result that is kept elsewhere.
@@ -79,18 +113,7 @@ pub struct Shaped {
 
 /// Shapes `content` that `server` gave under `name`.
 pub(crate) async fn shaped(shape: &Shape<'_>, content: Vec<Content>) -> Shaped {
-    let mut outcome = ToolOutcome {
-        server: shape.server.clone(),
-        tool: shape.name.to_owned(),
-        is_error: false,
-        text: String::new(),
-        content,
-        structured: None,
-        warnings: Vec::new(),
-        truncated: false,
-        artifacts: Vec::new(),
-        duration: Duration::ZERO,
-    };
+    let mut outcome = ToolOutcome { content, ..ToolOutcome::empty(shape.server.clone(), shape.name.to_owned()) };
     outcome.text = shape.set_files_aside(&mut outcome).await;
     shape.cut_text(&mut outcome).await;
     let ToolOutcome { text, content: media, warnings, truncated, artifacts, .. } = outcome;
@@ -109,16 +132,12 @@ pub(crate) struct Shape<'a> {
 impl Shape<'_> {
     pub(super) async fn outcome(&self, decoded: CallResult, tool: &CatalogTool) -> ToolOutcome {
         let mut outcome = ToolOutcome {
-            server: tool.server.clone(),
-            tool: tool.tool().name.clone(),
             is_error: decoded.is_error,
             text: text_of(&decoded),
             content: decoded.content,
             structured: decoded.structured,
             warnings: decoded.warnings,
-            truncated: false,
-            artifacts: Vec::new(),
-            duration: Duration::ZERO,
+            ..ToolOutcome::empty(tool.server.clone(), tool.tool().name.clone())
         };
         if !outcome.is_error {
             validate(tool, &mut outcome).await;

@@ -63,6 +63,16 @@ impl NameStyle {
         matches!(self.form(), Form::Both { .. })
     }
 
+    /// Gives each pair (server, name) the name that a model sees, as a catalog does for tools: for whatever else many
+    /// servers offer under names of their own, such as prompts. A pair that comes twice counts once.
+    pub fn assign<'a>(
+        &self,
+        cap: NameCap,
+        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> BTreeMap<(&'a str, &'a str), String> {
+        assign(self, cap, pairs)
+    }
+
     fn form(&self) -> Form<'_> {
         let server_first = |head, separator| Form::Both { head, first: Part::Server, separator, tail: "" };
         match self {

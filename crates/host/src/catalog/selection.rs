@@ -63,8 +63,9 @@ impl Selection {
             && !self.without.iter().any(matches)
     }
 
-    /// Whether a tool of this server can belong to it.
-    pub(crate) fn may_have(&self, server: &ServerName) -> bool {
+    /// Whether a tool of this server can belong to it, as far as the server alone decides.
+    #[must_use]
+    pub fn may_have(&self, server: &ServerName) -> bool {
         (self.servers.is_empty() || self.servers.contains(server)) && !self.without_servers.contains(server)
     }
 

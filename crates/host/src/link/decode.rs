@@ -192,6 +192,29 @@ pub(crate) fn call_result(result: &[u8]) -> Result<CallResult, LinkError> {
     Ok(decoded)
 }
 
+/// Whether a result object of `tools/call` that nobody here looks into says that the tool failed.
+pub(crate) fn plain_result(result: &[u8]) -> Result<bool, LinkError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase", expecting = "an object")]
+    struct Wire<'a> {
+        #[serde(borrow, default)]
+        content: Option<&'a RawValue>,
+        #[serde(borrow, default)]
+        structured_content: Option<&'a RawValue>,
+        #[serde(default, deserialize_with = "lenient")]
+        is_error: Option<bool>,
+    }
+    let wire: Wire<'_> =
+        serde_json::from_slice(result).map_err(|error| LinkError::unparsable(format!("the result: {error}")))?;
+    match wire.content.map(RawValue::get) {
+        Some(content) if content.starts_with('[') => {}
+        Some(content) if content != "null" => return Err(LinkError::unparsable("`content` is not an array")),
+        _ if wire.structured_content.is_some() => {}
+        _ => return Err(LinkError::unparsable("the result has neither `content` nor `structuredContent`")),
+    }
+    Ok(wire.is_error.unwrap_or(false))
+}
+
 /// One content block; what is not understood is kept as it came.
 pub(crate) fn content(raw: &RawValue) -> Result<Content, LinkError> {
     #[derive(Deserialize)]

@@ -28,7 +28,7 @@ use tokio::task::spawn_blocking;
 
 use super::native::{Meant, Native};
 use crate::{
-    catalog::{Catalog, CatalogTool, Selection},
+    catalog::{Catalog, CatalogTool, Hit, Selection},
     mcp::Annotations,
     spec::ServerName,
     text,
@@ -116,8 +116,19 @@ impl Discovery {
         };
         let catalog = self.catalog()?;
         let tool = catalog.select_within(name, &self.selection).map_err(|unknown| unknown.to_string())?;
-        serde_json::to_string(&Details::of(tool)).map_err(|error| error.to_string())
+        Ok(details(tool))
     }
+}
+
+/// Everything about a tool, as JSON.
+pub(crate) fn details(tool: &CatalogTool) -> String {
+    serde_json::to_string(&Details::of(tool)).unwrap_or_default()
+}
+
+/// Those of `hits` that there are, as JSON: an array.
+pub(crate) fn found(hits: &[Hit]) -> String {
+    let tools: Vec<_> = hits.iter().take(MOST).map(|hit| Found::of(&hit.tool)).collect();
+    serde_json::to_string(&tools).unwrap_or_default()
 }
 
 /// The arguments that a call is to have; models write them as an object, or as text that holds one.

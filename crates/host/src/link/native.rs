@@ -7,6 +7,7 @@ use rmcp::{ServerHandler, model::JsonObject, service::serve_server_with_ct};
 use tokio::io::{DuplexStream, duplex, split};
 use tokio_util::sync::CancellationToken;
 
+use super::scripts::Scripts;
 use crate::catalog::Selection;
 
 /// What fits between both ends before the writer waits.
@@ -32,6 +33,8 @@ pub struct Native {
     serve: Serve,
     /// Tells, of a tool and its arguments, the call that they stand for.
     meaning: Option<Meaning>,
+    /// Runs the scripts that one of its tools is called with.
+    scripts: Option<Arc<Scripts>>,
 }
 
 impl Native {
@@ -44,7 +47,12 @@ impl Native {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        Self { name: name.into(), serve: Arc::new(move |io, stop| Box::pin(serve(io, stop))), meaning: None }
+        Self {
+            name: name.into(),
+            serve: Arc::new(move |io, stop| Box::pin(serve(io, stop))),
+            meaning: None,
+            scripts: None,
+        }
     }
 
     /// A server made with `rmcp`; `handler` makes a fresh handler for each connection.
@@ -67,6 +75,17 @@ impl Native {
     ) -> Self {
         self.meaning = Some(Arc::new(meaning));
         self
+    }
+
+    /// One of its tools runs scripts.
+    pub(super) fn running(mut self, scripts: Arc<Scripts>) -> Self {
+        self.scripts = Some(scripts);
+        self
+    }
+
+    /// Who runs the script that `tool` is called with; `None` when that is a tool like any other.
+    pub(crate) fn scripts(&self, tool: &str) -> Option<&Arc<Scripts>> {
+        self.scripts.as_ref().filter(|_| Scripts::is_run(tool))
     }
 
     /// The call that a call of `tool` stands for; `None` when it is only itself.

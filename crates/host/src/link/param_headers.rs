@@ -108,6 +108,11 @@ impl ParamHeaders {
     pub(crate) fn apply(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, HeaderValue)> {
         self.0.iter().filter_map(|header| Some((header.name.clone(), header.value(arguments)?))).collect()
     }
+
+    /// As [`Self::apply`], with the headers that a call with these arguments must not have.
+    pub(crate) fn mirrored(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, Option<HeaderValue>)> {
+        self.0.iter().map(|header| (header.name.clone(), header.value(arguments))).collect()
+    }
 }
 
 impl ParamHeader {

@@ -66,7 +66,8 @@ impl Link {
         for _ in 0..MOST_ROUNDS {
             let ask = Ask {
                 method: request.method,
-                name: Some(&request.name),
+                // Only what names something is mirrored in a header.
+                name: (request.method != "completion/complete").then_some(&request.name),
                 params: &request.params,
                 headers: request.headers.clone(),
                 meta: &meta,

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 use toolrack_host::text;
-use toolrack_store::Role;
-
-use super::{
-    About, local,
-    said::{Called, Said, tool_of},
+use toolrack_store::{
+    Role,
+    transcript::{Called, Said, tool_of},
 };
+
+use super::{About, local};
 use crate::render::{Look, Tone, call, count, one_line, paint};
 
 /// What is shown of a result that is folded.
@@ -110,7 +110,7 @@ fn of_call(call: &Called, full: bool, look: Look) -> Vec<String> {
 }
 
 /// What is no text: a word about it.
-pub(super) fn of_part(part: &Value) -> String {
+fn of_part(part: &Value) -> String {
     let resource = &part["resource"];
     let media_type = part["mimeType"].as_str().or_else(|| resource["mimeType"].as_str());
     let data = part["data"].as_str().or_else(|| resource["blob"].as_str()).unwrap_or_default();

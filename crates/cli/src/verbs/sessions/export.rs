@@ -7,12 +7,13 @@ use std::{
 };
 
 use serde::Serialize;
+use toolrack_store::transcript::markdown;
 
 use super::{named, said};
 use crate::{
     args::{ExportSessionArgs, Format},
     error::{Exit, Failure, in_words},
-    render::sessions::{Document, markdown},
+    render::sessions::Document,
     wire::World,
 };
 
@@ -27,11 +28,12 @@ struct Exported {
 }
 
 pub(super) async fn run(args: ExportSessionArgs, world: &World) -> Result<Exit, Failure> {
-    let session = named(&args.session, world).await?;
+    let mut session = named(&args.session, world).await?;
     let (about, messages) = said(&session, 0, world).await?;
+    session.title.clone_from(&about.title);
     let document = Document { session: &about, messages: &messages };
     let (format, content) = match args.format {
-        Format::Md => ("md", markdown::document(&about, &messages)),
+        Format::Md => ("md", markdown::document(&session, &messages)),
         Format::Json => ("json", json(&document)?),
     };
     let id = about.id.clone();

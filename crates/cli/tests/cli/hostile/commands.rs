@@ -54,6 +54,7 @@ pub(super) const LINES: &[Line] = &[
     line("call", &["mcp__@__echo", "--timeout", "1s"], With(5)),
     line("ask", &["--model", "mock/answers.json", "${SECRET}"], With(0)),
     line("ask", &["--model", "mock/answers.json", "--server", "@", "--allow", "*", "what?"], With(0)),
+    line("ask", &["--model", "mock/answers.json", "--code", "what?"], With(0)),
     line("chat", &["--model", "mock/answers.json", "${SECRET}"], With(0)),
     line("resources", &[], With(0)),
     line("resources", &["@"], Refused),

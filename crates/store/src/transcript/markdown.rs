@@ -2,29 +2,31 @@
 
 use std::fmt::Write as _;
 
+use chrono::SecondsFormat;
 use serde_json::Value;
 use toolrack_host::text;
 
-use super::{
-    About,
-    replay::of_part,
-    said::{Said, tool_of},
-};
+use super::{Said, tool_of};
+use crate::Session;
 
-/// The whole document.
-pub(crate) fn document(about: &About, said: &[Said]) -> String {
-    let mut page = format!("# {}\n\n", code(&about.name()));
+/// The whole document. The session's title stands in it as it is given.
+#[must_use]
+pub fn document(session: &Session, said: &[Said]) -> String {
+    let title = session.title.trim();
+    let title = if title.is_empty() { "(without a title)".into() } else { text::for_line(title) };
+    let mut page = format!("# {}\n\n", code(&title));
     let mut fact = |name: &str, value: &str| {
         let _ = writeln!(page, "- {name}: {}", code(&text::for_line(value)));
     };
-    fact("Session", &about.id);
-    for (name, value) in [("Model", &about.model), ("Agent", &about.agent)] {
+    fact("Session", &session.id.to_string());
+    for (name, value) in [("Model", &session.model), ("Agent", &session.agent)] {
         if let Some(value) = value {
             fact(name, value);
         }
     }
-    fact("Began", &about.created_at);
-    fact("Last used", &about.updated_at);
+    for (name, at) in [("Began", session.created_at), ("Last used", session.updated_at)] {
+        fact(name, &at.to_rfc3339_opts(SecondsFormat::Millis, true));
+    }
     for (index, message) in said.iter().enumerate() {
         let _ = write!(page, "\n## {}", heading(message));
         if let Some(tool) = tool_of(said, index) {
@@ -35,8 +37,7 @@ pub(crate) fn document(about: &About, said: &[Said]) -> String {
             page += &fenced("text", &message.content);
         }
         for part in &message.parts {
-            let label = anstream::adapter::strip_str(&of_part(part)).to_string();
-            let _ = write!(page, "\n{}\n", code(&label));
+            let _ = write!(page, "\n{}\n", code(&label(part)));
         }
         for call in &message.tool_calls {
             let _ = write!(page, "\nCalls {}\n", code(&text::for_line(&call.name)));
@@ -48,6 +49,16 @@ pub(crate) fn document(about: &About, said: &[Said]) -> String {
         }
     }
     page
+}
+
+/// `[image image/png, 12034 bytes]`
+fn label(part: &Value) -> String {
+    let resource = &part["resource"];
+    let media_type = part["mimeType"].as_str().or_else(|| resource["mimeType"].as_str());
+    let media_type = media_type.map_or_else(String::new, |of| format!(" {}", text::for_line(of)));
+    let data = part["data"].as_str().or_else(|| resource["blob"].as_str()).unwrap_or_default();
+    let bytes = data.trim_end().trim_end_matches('=').len() * 3 / 4;
+    format!("[{}{media_type}, {bytes} bytes]", text::for_line(part["type"].as_str().unwrap_or("content")))
 }
 
 fn heading(said: &Said) -> &'static str {

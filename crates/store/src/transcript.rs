@@ -1,44 +1,59 @@
 //! A message as it is kept, read with good will: what the agent wrote first, then the columns that every program knows.
 
+pub mod markdown;
+
+use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use toolrack_store::{Role, StoredMessage};
 
-use super::{SpentDocument, rfc3339};
+use crate::{Role, Spent, StoredMessage};
 
 /// One message, in JSON. No secret that is known is in it; it is untrusted all the same.
 #[derive(Debug, Serialize)]
-pub(crate) struct Said {
-    id: String,
-    position: u64,
-    pub(crate) role: &'static str,
-    pub(crate) content: String,
-    pub(crate) tool_calls: Vec<Called>,
+pub struct Said {
+    /// Its id.
+    pub id: String,
+    /// Its place in the conversation, from 0.
+    pub position: u64,
+    /// `system`, `user`, `assistant` or `tool`.
+    pub role: &'static str,
+    /// Its text.
+    pub content: String,
+    /// The calls that it wants made.
+    pub tool_calls: Vec<Called>,
     /// Of a tool's message: the call that it answers.
-    pub(crate) tool_call_id: Option<String>,
-    pub(crate) is_error: bool,
+    pub tool_call_id: Option<String>,
+    /// Of a tool's message: the call failed.
+    pub is_error: bool,
     /// What came with the text, as MCP has it.
-    pub(crate) parts: Vec<Value>,
-    pub(crate) timestamp: String,
-    spent: Option<SpentDocument>,
+    pub parts: Vec<Value>,
+    /// When, in RFC 3339.
+    pub timestamp: String,
+    /// What the model used up for it.
+    pub spent: Option<Spent>,
+    /// The role.
     #[serde(skip)]
-    pub(crate) kind: Role,
+    pub kind: Role,
+    /// When.
     #[serde(skip)]
-    pub(crate) at: chrono::DateTime<chrono::Utc>,
+    pub at: DateTime<Utc>,
 }
 
 /// A call that a model wanted made.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Called {
-    pub(crate) id: String,
-    pub(crate) name: String,
+pub struct Called {
+    /// The model's name for the call.
+    pub id: String,
+    /// The name of the tool that it used.
+    pub name: String,
     /// The arguments; text where the model wrote no JSON.
-    pub(crate) input: Value,
+    pub input: Value,
 }
 
 impl Said {
-    /// `conceal` hides the secrets that are known.
-    pub(crate) fn new(message: StoredMessage, conceal: &dyn Fn(&str) -> String) -> Self {
+    /// `message`, as `conceal` shows it: it hides the secrets that are known.
+    #[must_use]
+    pub fn new(message: StoredMessage, conceal: &dyn Fn(&str) -> String) -> Self {
         let json = |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
         let body = json(&message.body).unwrap_or_default();
         let result = json(&message.tool_results).unwrap_or_default();
@@ -58,8 +73,8 @@ impl Said {
             tool_call_id: [&body, &result].into_iter().find_map(|from| text(&from["tool_call_id"])),
             is_error: [&body, &result].into_iter().any(|from| from["is_error"] == true),
             parts: body["parts"].as_array().cloned().unwrap_or_default(),
-            timestamp: rfc3339(message.timestamp),
-            spent: message.spent.map(SpentDocument::from),
+            timestamp: message.timestamp.to_rfc3339_opts(SecondsFormat::Millis, true),
+            spent: message.spent,
             kind: message.role,
             at: message.timestamp,
         };
@@ -113,7 +128,8 @@ fn conceal_in(value: &mut Value, conceal: &dyn Fn(&str) -> String) {
 }
 
 /// The name of the tool whose result the message at `index` is, from the calls before it.
-pub(crate) fn tool_of(said: &[Said], index: usize) -> Option<&str> {
+#[must_use]
+pub fn tool_of(said: &[Said], index: usize) -> Option<&str> {
     let id = said.get(index)?.tool_call_id.as_deref()?;
     let before = said[..index].iter().rev();
     before.flat_map(|said| &said.tool_calls).find(|call| call.id == id).map(|call| call.name.as_str())

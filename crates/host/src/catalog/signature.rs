@@ -3,7 +3,8 @@
 use std::{cell::Cell, collections::HashSet};
 
 use serde_json::{Map, Value};
-use toolrack_host::text;
+
+use crate::text;
 
 /// Optional arguments that are shown before the rest is only counted.
 const MAX_OPTIONAL: usize = 4;
@@ -18,8 +19,15 @@ const MAX_ALTERNATIVES: usize = 8;
 /// millions; what comes after is `any`.
 const MAX_TYPES: usize = 1_000;
 
-/// The signature of the tool `name` with the input schema `schema`: required arguments first, each with its type.
-pub(crate) fn signature(name: &str, schema: &Value) -> String {
+/// The signature of the tool `name` with the input schema `schema`, as one safe line: required arguments first, each with
+/// its type as TypeScript would write it, shortened. Bounded, whatever the schema says.
+#[must_use]
+pub fn signature(name: &str, schema: &Value) -> String {
+    format!("{}({})", text::for_line(name), parameters(schema).join(", "))
+}
+
+/// The arguments of a [`signature`], one by one.
+pub(crate) fn parameters(schema: &Value) -> Vec<String> {
     let empty = Map::new();
     let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&empty);
     let required: Vec<&str> = schema
@@ -41,7 +49,12 @@ pub(crate) fn signature(name: &str, schema: &Value) -> String {
     if optional.len() > shown {
         arguments.push(format!("+{} optional", optional.len() - shown));
     }
-    format!("{}({})", text::for_line(name), arguments.join(", "))
+    arguments
+}
+
+/// What a schema says of a value, as one word or two: `object` where it has members.
+pub(crate) fn kind(schema: &Value) -> String {
+    Speller { root: schema, left: Cell::new(MAX_TYPES) }.kind(schema, 0)
 }
 
 fn any() -> String {

@@ -1,0 +1,91 @@
+//! `toolrack gateway`
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    io::{AsyncWriteExt as _, copy, stdin, stdout},
+    net::UnixStream,
+    time::timeout,
+};
+use toolrack_daemon::gateway::{Gateway, GatewayOptions};
+use toolrack_host::Selection;
+
+use super::{
+    ask::rules,
+    serve::record::{Record, socket},
+};
+use crate::{
+    args::{GatewayArgs, PolicyArgs},
+    error::{Exit, Failure, with_causes},
+    wire::World,
+};
+
+/// How long a client waits for servers that are slow to start; it hears of their tools later.
+const START: Duration = Duration::from_secs(5);
+
+/// How long answers may take to come when nothing is asked any more.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(args: GatewayArgs, world: &World) -> Result<Exit, Failure> {
+    let is_plain = args.policy == PolicyArgs::default() && !args.alone;
+    if is_plain && let Some(daemon) = running(world).await {
+        return share(daemon).await;
+    }
+    alone(&args.policy, world).await
+}
+
+/// A connection to the daemon of the same person, if one runs.
+async fn running(world: &World) -> Option<UnixStream> {
+    let data = world.places.data();
+    Record::read(data).filter(Record::is_alive)?;
+    UnixStream::connect(socket(data)).await.ok()
+}
+
+/// Hands everything on as it comes.
+async fn share(daemon: UnixStream) -> Result<Exit, Failure> {
+    let (mut answers, mut asks) = daemon.into_split();
+    let (mut typed, mut shown) = (stdin(), stdout());
+    let answered = copy(&mut answers, &mut shown);
+    tokio::pin!(answered);
+    let asked = async {
+        let asked = copy(&mut typed, &mut asks).await;
+        let _ = asks.shutdown().await;
+        asked
+    };
+    let ended = tokio::select! {
+        ended = &mut answered => ended.map(drop),
+        asked = asked => match asked {
+            Ok(_) => timeout(LAST_WORDS, answered).await.unwrap_or(Ok(0)).map(drop),
+            Err(error) => Err(error),
+        },
+    };
+    ended.map_err(|error| {
+        let message = format!("the connection to the daemon broke: {}", with_causes(&error));
+        Failure::new(Exit::Unreachable, "DAEMON_LOST", message).hint("start it again with `toolrack up`")
+    })?;
+    Ok(Exit::Ok)
+}
+
+/// Runs the servers itself, for as long as its client is there.
+async fn alone(policy: &PolicyArgs, world: &World) -> Result<Exit, Failure> {
+    let loaded = world.load().await?;
+    let desired = super::only(&loaded, &policy.server)?;
+    world.guard(Arc::new(rules(policy, &loaded, &[])));
+    // Whoever is at the terminal is not the one who asks; the client is asked, if it can be.
+    world.answers(Arc::new(toolrack_host::Nobody));
+    world.stay();
+    let host = world.host();
+    world.log_keeper()(&desired);
+    host.apply(desired).await;
+    // Many clients list tools once, at once, and never look again.
+    let _ = timeout(START, host.settled()).await;
+    let mut options = GatewayOptions::default();
+    if !policy.tool.is_empty() {
+        options.selection = Selection::all().only(policy.tool.iter().cloned());
+    }
+    let gateway = Gateway::new(host, options);
+    let served = gateway.serve_stdio(stdin(), stdout()).await;
+    gateway.shutdown().await;
+    served.map_err(|error| Failure::new(Exit::Other, "CLIENT_LOST", with_causes(&error)))?;
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,157 @@
+//! `toolrack serve` and `toolrack up`
+
+pub(super) mod record;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+use toolrack_config::Loaded;
+use toolrack_daemon::{Daemon, Options, Parts, Questions, StartError, Token};
+
+use self::record::{Record, listen};
+use super::ask::rules;
+use crate::{
+    args::{PolicyArgs, ServeArgs},
+    error::{Exit, Failure, with_causes},
+    stop::Stop,
+    wire::World,
+};
+
+/// `serve --json`: printed once the daemon listens.
+#[derive(Debug, Serialize)]
+struct Up {
+    /// The dashboard, with the key to it.
+    url: String,
+    address: String,
+    /// Where other MCP clients find every tool.
+    mcp: String,
+    token: String,
+    pid: u32,
+}
+
+impl From<&Record> for Up {
+    fn from(record: &Record) -> Self {
+        let address = &record.address;
+        Self {
+            url: format!("http://{address}/#token={}", record.token),
+            address: address.clone(),
+            mcp: format!("http://{address}/mcp"),
+            token: record.token.clone(),
+            pid: record.pid,
+        }
+    }
+}
+
+pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure> {
+    let mut stop = Stop::new()?;
+    let token = Token::new().map_err(|error| Failure::new(Exit::Other, "NO_RANDOM", error.to_string()))?;
+    let options = Options {
+        listen: args.listen,
+        token,
+        hosts: args.allow_host.clone(),
+        remote: args.allow_remote,
+        grace: args.grace,
+    };
+    let parts = parts(&args, world).await?;
+    let mut daemon = match Daemon::start(parts, options.clone()).await {
+        Ok(daemon) => daemon,
+        Err(StartError::InUse(address)) => return in_use(&address.to_string(), &args, world).await,
+        Err(error) => return Err(not_started(&error)),
+    };
+    let address = daemon.address().to_string();
+    let record = Record { address, token: options.token.reveal().to_owned(), pid: std::process::id() };
+    let data = world.places.data().to_owned();
+    match Record::read(&data).filter(Record::is_alive) {
+        Some(first) => {
+            let message = format!("another daemon is up at {}: it is the one that other commands find", first.address);
+            world.screen.warning(&message);
+        }
+        None => {
+            if let Err(error) =
+                listen(&data).and_then(|socket| daemon.also_on(socket)).and_then(|()| record.write(&data))
+            {
+                world.screen.warning(&format!("other commands will not find the daemon: {}", with_causes(&error)));
+            }
+        }
+    }
+    show(&record, &args, world).await?;
+    world.screen.note("Ctrl-C ends it");
+    serve(daemon, &mut stop).await;
+    record.forget(&data);
+    Ok(Exit::Ok)
+}
+
+/// Until the daemon has ended, or is told a second time to end.
+async fn serve(daemon: Daemon, stop: &mut Stop) {
+    let end = CancellationToken::new();
+    let running = daemon.run(end.clone().cancelled_owned());
+    tokio::pin!(running);
+    tokio::select! {
+        () = &mut running => return,
+        _ = stop.requested() => end.cancel(),
+    }
+    tokio::select! {
+        () = running => {}
+        _ = stop.requested() => {}
+    }
+}
+
+async fn parts(args: &ServeArgs, world: &World) -> Result<Parts, Failure> {
+    let loaded = world.load().await?;
+    let policy = PolicyArgs {
+        allow: args.allow.clone(),
+        deny: args.deny.clone(),
+        yes_read_only: args.yes_read_only,
+        ..PolicyArgs::default()
+    };
+    let questions = Questions::new(args.patience);
+    world.guard(Arc::new(rules(&policy, &loaded, &[])));
+    world.answers(Arc::new(questions.clone()));
+    let keeper = world.log_keeper();
+    Ok(Parts {
+        host: world.host(),
+        request: world.request(),
+        environment: world.environment.clone(),
+        store: world.store().ok().cloned(),
+        secrets: world.secrets(),
+        questions,
+        before_applying: Box::new(move |loaded: &Loaded| keeper(&loaded.desired)),
+    })
+}
+
+async fn show(record: &Record, args: &ServeArgs, world: &World) -> Result<(), Failure> {
+    let up = Up::from(record);
+    if world.screen.json() {
+        world.screen.document(&up).await?;
+    } else {
+        world.screen.verbatim(up.url.clone()).await?;
+        world.screen.note(&format!("MCP clients: {} with `Authorization: Bearer {}`", up.mcp, up.token));
+    }
+    if !args.no_open && world.screen.interactive() && !world.screen.json() {
+        // A machine without a browser has the address on its screen.
+        let _ = open::that_detached(&up.url);
+    }
+    Ok(())
+}
+
+/// Where the one who listens there is a daemon of the same person, it is as good as a new one.
+async fn in_use(address: &str, args: &ServeArgs, world: &World) -> Result<Exit, Failure> {
+    match Record::read(world.places.data()) {
+        Some(record) if record.address == address && record.is_alive() => {
+            world.screen.note(&format!("a daemon is up already (process {})", record.pid));
+            show(&record, args, world).await?;
+            Ok(Exit::Ok)
+        }
+        _ => Err(not_started(&StartError::InUse(args.listen))),
+    }
+}
+
+fn not_started(error: &StartError) -> Failure {
+    let (exit, code, hint) = match error {
+        StartError::Remote(_) => (Exit::Usage, "REMOTE", "listen on 127.0.0.1, or say --allow-remote"),
+        StartError::InUse(_) => (Exit::Other, "ADDRESS_IN_USE", "choose another port with --listen 127.0.0.1:0"),
+        _ => (Exit::Other, "NOT_LISTENING", "choose another address with --listen"),
+    };
+    Failure::new(exit, code, with_causes(error)).hint(hint)
+}

@@ -1,0 +1,73 @@
+//! What the other commands of the same person know of a daemon that runs.
+
+use std::{
+    fs::{self, OpenOptions, Permissions},
+    io::{self, Write as _},
+    os::unix::{fs::PermissionsExt as _, net::UnixListener},
+    path::{Path, PathBuf},
+};
+
+use nix::{sys::signal::kill, unistd::Pid};
+use serde::{Deserialize, Serialize};
+
+/// A daemon that runs. For its owner only: the token opens it.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) address: String,
+    pub(crate) token: String,
+    pub(crate) pid: u32,
+}
+
+impl Record {
+    /// What was written down of the last daemon, whether it still runs or not.
+    pub(crate) fn read(data: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(file(data)).ok()?).ok()
+    }
+
+    pub(crate) fn write(&self, data: &Path) -> io::Result<()> {
+        let file = file(data);
+        let new = file.with_extension(format!("{}.new", self.pid));
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        fs::create_dir_all(data)?;
+        options.open(&new)?.write_all(&serde_json::to_vec(self)?)?;
+        fs::rename(new, file)
+    }
+
+    /// Takes it back, unless another daemon has written there since.
+    pub(crate) fn forget(&self, data: &Path) {
+        if Self::read(data).as_ref() == Some(self) {
+            // A stale record names a process that no longer runs.
+            let _ = fs::remove_file(file(data));
+            let _ = fs::remove_file(socket(data));
+        }
+    }
+
+    /// Whether its process still runs.
+    pub(crate) fn is_alive(&self) -> bool {
+        i32::try_from(self.pid).is_ok_and(|pid| kill(Pid::from_raw(pid), None).is_ok())
+    }
+}
+
+/// A socket that only this person can connect to. What a daemon that was killed has left is taken away.
+pub(crate) fn listen(data: &Path) -> io::Result<UnixListener> {
+    let folder = data.join("run");
+    fs::create_dir_all(&folder)?;
+    fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
+    let socket = socket(data);
+    match fs::remove_file(&socket) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    UnixListener::bind(socket)
+}
+
+/// Where that socket is.
+pub(crate) fn socket(data: &Path) -> PathBuf {
+    data.join("run").join("mcp.sock")
+}
+
+fn file(data: &Path) -> PathBuf {
+    data.join("daemon.json")
+}

@@ -1,0 +1,137 @@
+//! Scripts of models, run in a sandbox.
+//!
+//! [`QuickJs`] is the [`Interpreter`] for a server that [`Host::scripts`](toolrack_host::Host::scripts) makes: JavaScript
+//! that calls tools as functions, several at once where it wants, and of which a model sees only what it prints. A script
+//! has the language and its tools: no files, no network, no modules, no timers, no other thread.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use toolrack_code::QuickJs;
+//! use toolrack_host::{Desired, Host, Selection, ServerName, ServerSpec};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let host = Host::builder().build();
+//! let files = ServerSpec::stdio("npx", ["-y", "@modelcontextprotocol/server-filesystem", "."]);
+//! let mut desired = Desired::from([(ServerName::new("files")?, files)]);
+//! host.apply(desired.clone()).await;
+//! host.settled().await;
+//! let name = ServerName::new("code")?;
+//! desired.insert(name.clone(), host.scripts(&name, Selection::all(), Arc::new(QuickJs::default())));
+//! host.apply(desired).await;
+//! host.settled().await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod engine;
+mod run;
+
+use std::{fmt::Write as _, num::NonZeroUsize, time::Duration};
+
+use futures::future::BoxFuture;
+use toolrack_host::{Interpreter, Printed, ScriptTools};
+
+/// What one script may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Bounds {
+    /// How long it may compute, all together; waiting for tools does not count, for each call has its own time-outs.
+    /// Default 10 s.
+    pub compute: Duration,
+    /// What it may keep at one time, in bytes. Default 64 MiB.
+    pub memory: usize,
+    /// How many calls it may make, searches included. Default 100.
+    pub calls: NonZeroUsize,
+    /// How many of them are made at once; the others wait. Default 8.
+    pub parallel: NonZeroUsize,
+    /// What it may print, in bytes; what is more is left out, and the model is told. Default 200,000.
+    pub output: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            compute: Duration::from_secs(10),
+            memory: 64 * 1024 * 1024,
+            calls: const { NonZeroUsize::new(100).expect("a hundred is not zero") },
+            parallel: const { NonZeroUsize::new(8).expect("eight is not zero") },
+            output: 200_000,
+        }
+    }
+}
+
+/// JavaScript in QuickJS: a fresh interpreter for each script, on a thread of its own.
+#[derive(Clone, Debug)]
+pub struct QuickJs {
+    bounds: Bounds,
+    manual: String,
+}
+
+impl QuickJs {
+    /// Runs scripts within `bounds`.
+    #[must_use]
+    pub fn new(bounds: Bounds) -> Self {
+        let Bounds { compute, memory, calls, output, .. } = bounds;
+        let mut manual = include_str!("manual.txt").trim_end().to_owned();
+        let _ = write!(
+            manual,
+            " A script may compute for {} s with {} MiB, make {calls} calls and print {output} bytes.\nTools:",
+            compute.as_secs_f32(),
+            memory / (1024 * 1024),
+        );
+        Self { bounds, manual }
+    }
+}
+
+impl Default for QuickJs {
+    fn default() -> Self {
+        Self::new(Bounds::default())
+    }
+}
+
+impl Interpreter for QuickJs {
+    fn manual(&self) -> &str {
+        &self.manual
+    }
+
+    fn signature(&self, server: &str, tool: &str, parameters: &[String], gives: &str) -> String {
+        let object = if parameters.is_empty() { String::new() } else { format!("{{ {} }}", parameters.join(", ")) };
+        format!("tools{}{}({object}): {gives}", member(server), member(tool))
+    }
+
+    fn run(&self, code: String, tools: ScriptTools) -> BoxFuture<'_, Printed> {
+        Box::pin(run::run(code, tools, self.bounds))
+    }
+}
+
+/// `.name`, or `["name"]` where the language wants that.
+fn member(name: &str) -> String {
+    let is_word = name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_' || char == '$');
+    if is_word && !name.starts_with(|first: char| first.is_ascii_digit()) && !name.is_empty() {
+        format!(".{name}")
+    } else {
+        format!("[{}]", serde_json::Value::from(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_is_javascript_that_a_model_can_copy() {
+        let js = QuickJs::default();
+        let parameters = ["path: string".to_owned(), "head?: integer".to_owned()];
+        assert_eq!(
+            js.signature("fs", "read", &parameters, "string"),
+            "tools.fs.read({ path: string, head?: integer }): string"
+        );
+        assert_eq!(js.signature("my-fs", "2 \"x", &[], "any"), r#"tools["my-fs"]["2 \"x"](): any"#);
+    }
+
+    #[test]
+    fn the_manual_names_the_bounds() {
+        let manual = QuickJs::default().manual;
+        assert!(manual.ends_with("compute for 10 s with 64 MiB, make 100 calls and print 200000 bytes.\nTools:"));
+    }
+}

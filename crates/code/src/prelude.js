@@ -1,0 +1,69 @@
+// What a script finds beside the language. `ask` and `print` are ours; what this gives back settles what was asked.
+(ask, print) => {
+  "use strict";
+  // Kept here, so that a script that replaces them confuses only itself.
+  const { parse, stringify } = JSON;
+  const { isArray } = Array;
+  const waiting = new Map();
+  let last = 0;
+
+  class ToolError extends Error {
+    constructor(code, message) {
+      super(message);
+      this.name = "ToolError";
+      this.code = code;
+    }
+  }
+
+  const asked = (kind, name, argument) =>
+    new Promise((resolve, reject) => {
+      const number = ++last;
+      const refused = ask(number, kind, name.toWellFormed(), argument.toWellFormed());
+      if (refused === undefined) waiting.set(number, { resolve, reject });
+      else reject(new ToolError("TOO_MUCH", refused));
+    });
+
+  const call = async (name, given = {}, ...more) => {
+    if (given === null || typeof given !== "object" || isArray(given) || more.length > 0) {
+      throw new TypeError(`${name} takes one object with its arguments`);
+    }
+    return asked("call", name, stringify(given));
+  };
+
+  // `tools.server.tool({...})`, and `tools["any name"]({...})`.
+  const named = (name) =>
+    new Proxy(function () {}, {
+      apply: (_, __, given) => call(name, ...given),
+      get: (_, tool) => (typeof tool === "string" ? (...given) => call(`${name}/${tool}`, ...given) : undefined),
+    });
+  globalThis.tools = new Proxy({}, { get: (_, name) => (typeof name === "string" ? named(name) : undefined) });
+
+  globalThis.search_tools = async (given, limit = 5) => {
+    const { query, limit: most = limit } = typeof given === "object" && given !== null ? given : { query: given };
+    return asked("search", String(query), String(most));
+  };
+  globalThis.get_tool_details = async (given) =>
+    asked("details", String(typeof given === "object" && given !== null ? given.name : given), "");
+
+  const plain = (_, value) => {
+    if (typeof value === "bigint") return String(value);
+    if (value instanceof Map) return Object.fromEntries(value);
+    if (value instanceof Set) return [...value];
+    return value;
+  };
+  const shown = (value) => {
+    if (typeof value === "string") return value;
+    if (value instanceof Error) return String(value);
+    return stringify(value, plain) ?? String(value);
+  };
+  globalThis.print = (...values) => print(values.map(shown).join(" ").toWellFormed());
+  globalThis.console = {};
+  for (const level of ["log", "info", "warn", "error", "debug"]) globalThis.console[level] = globalThis.print;
+
+  return (number, code, said) => {
+    const { resolve, reject } = waiting.get(number);
+    waiting.delete(number);
+    if (code === "") resolve(parse(said));
+    else reject(new ToolError(code, said));
+  };
+}

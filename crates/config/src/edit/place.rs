@@ -1,0 +1,95 @@
+//! Which file an edit goes to.
+
+use std::path::{Path, PathBuf};
+
+use crate::{Entry, Loaded, Places, Scope, project_root};
+
+/// A file that an edit goes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its layer.
+    pub scope: Scope,
+    /// The file.
+    pub path: PathBuf,
+}
+
+/// Why there is no one file that an edit of an entry could go to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoPlace {
+    /// It comes from a file that was named on the command line, which is not ours to edit.
+    CommandLine,
+    /// The program carries it; it can only be switched off.
+    BuiltIn,
+    /// Several files have an entry of this name, the one that counts first.
+    Several(Vec<Place>),
+}
+
+impl Place {
+    /// The file that new entries of `scope` are written to by somebody who works in `folder`. Only
+    /// [`Scope::Project`] and [`Scope::Local`] have files of their own; everything else is the user's.
+    #[must_use]
+    pub fn of_new(scope: Scope, places: &Places, folder: &Path) -> Self {
+        match scope {
+            Scope::Project => Self { scope, path: project_root(folder).join(".mcp.json") },
+            Scope::Local => Self { scope, path: places.local_file(&project_root(folder)) },
+            _ => Self { scope: Scope::User, path: places.user_file() },
+        }
+    }
+
+    /// Every file that has an entry of this name, the one that counts first.
+    #[must_use]
+    pub fn all_of(entry: &Entry) -> Vec<Self> {
+        let shadows = entry.shadows.iter().map(|shadow| (shadow.scope, &shadow.source));
+        std::iter::once((entry.scope, &entry.source))
+            .chain(shadows)
+            .filter_map(|(scope, source)| Some(Self { scope, path: source.path.clone()? }))
+            .collect()
+    }
+
+    /// The file of `scope` that has the entry already, and otherwise the one that new entries go to.
+    #[must_use]
+    pub fn within(scope: Scope, entry: Option<&Entry>, places: &Places, folder: &Path) -> Self {
+        let known = entry.into_iter().flat_map(Self::all_of).find(|place| place.scope == scope);
+        known.unwrap_or_else(|| Self::of_new(scope, places, folder))
+    }
+
+    /// The one file that has the entry.
+    ///
+    /// # Errors
+    /// When it is not ours to edit, when there are several, or none.
+    pub fn only(entry: &Entry) -> Result<Self, NoPlace> {
+        let mut places = Self::all_of(entry);
+        match (entry.scope, places.len()) {
+            (Scope::CommandLine, _) => Err(NoPlace::CommandLine),
+            (_, 0) => Err(NoPlace::BuiltIn),
+            (_, 1) => Ok(places.remove(0)),
+            _ => Err(NoPlace::Several(places)),
+        }
+    }
+
+    /// Where a person switches a server for themselves: where it is switched already, or configured, or, for what is not
+    /// theirs to edit, in a file of their own that says no more than `enabled`.
+    ///
+    /// # Errors
+    /// [`NoPlace::CommandLine`]
+    pub fn to_switch(entry: &Entry, loaded: &Loaded, places: &Places, folder: &Path) -> Result<Self, NoPlace> {
+        if entry.scope == Scope::CommandLine {
+            return Err(NoPlace::CommandLine);
+        }
+        let local = || Self::of_new(Scope::Local, places, folder);
+        let switched_in = entry.switched_by.as_ref().and_then(|source| source.path.clone());
+        if let Some(path) = switched_in {
+            if path == local().path {
+                return Ok(local());
+            }
+            // What a project switched off is switched on again for this project only.
+            let by_project = path.starts_with(&loaded.project) && path != places.user_file();
+            return Ok(if by_project { local() } else { Self { scope: Scope::User, path } });
+        }
+        Ok(match (&entry.scope, &entry.source.path) {
+            (Scope::User | Scope::Local, Some(path)) => Self { scope: entry.scope, path: path.clone() },
+            (Scope::Project, _) => local(),
+            _ => Self::of_new(Scope::User, places, folder),
+        })
+    }
+}

@@ -1,0 +1,158 @@
+//! An entry that was shown with its secrets hidden comes back, changed.
+
+use serde_json::{Map, Value as Json};
+
+use super::{EditError, Edited, File, Options, change, check, missing};
+use crate::{
+    Problem,
+    dialect::{self, Raw},
+    entry::{Decoded, Report, decode},
+    mask::HIDDEN,
+    redact,
+};
+
+/// Puts `entry` in the place of the one that is called `name` in the file at `path`.
+///
+/// `entry` is what [`Entry::view`](crate::Entry::view) shows, changed by somebody who does not know what is hidden in it:
+/// a text in which `***` stands keeps the value that the file has at the same place, in the same form. Secrets so never
+/// leave the file, and are not lost either. A hidden text that has no such value is an error, as is everything that
+/// [`add`](super::add()) refuses.
+///
+/// Blocks up to 5 s while another process edits the file.
+///
+/// # Errors
+/// [`EditError`]; the file is then as it was.
+pub fn revise(path: &std::path::Path, name: &str, entry: &Json, options: Options) -> Result<Edited, EditError> {
+    let mut warnings = Vec::new();
+    let edited = change(path, options.dry_run, |file| {
+        if !file.find(name)? {
+            return Err(missing(file, name));
+        }
+        let before = before(file, name)?;
+        let mut entry = entry.clone();
+        if let Err(field) = reveal(&mut entry, &before.view, &before.written, "") {
+            let message = format!("`{field}` is hidden, and the file has no such value to keep");
+            let problems = vec![Problem::error(message).hint("give the value, or a placeholder such as ${NAME}")];
+            return Err(EditError::Invalid { name: name.to_owned(), problems });
+        }
+        warnings = check(name, &entry)?;
+        file.replace(name, &entry)
+    })?;
+    Ok(Edited { warnings, ..edited })
+}
+
+/// An entry as the file has it, and as it is shown.
+struct Before {
+    written: Json,
+    view: Json,
+}
+
+fn before(file: &dyn File, name: &str) -> Result<Before, EditError> {
+    let servers = dialect::servers(file.document()).map_err(EditError::Unreadable)?;
+    let Some(raw) = servers.raw.into_iter().rfind(|raw: &Raw| raw.name == name) else {
+        return Err(missing(file, name));
+    };
+    let mut report = Report::new(None, name);
+    let view = match decode(&raw, &mut report) {
+        Decoded::Server(spec) => redact(&spec),
+        // Nothing of it was ever shown.
+        Decoded::Switch(_) | Decoded::Broken => Json::Null,
+    };
+    Ok(Before { written: raw.node.to_json(), view })
+}
+
+/// Puts the written values in the place of hidden ones. The error is the field that has none.
+fn reveal(entry: &mut Json, view: &Json, written: &Json, at: &str) -> Result<(), String> {
+    match entry {
+        Json::String(text) if text.contains(HIDDEN) => match written {
+            Json::String(value) if view.as_str() == Some(text) => {
+                text.clone_from(value);
+                Ok(())
+            }
+            _ => Err(at.trim_start_matches('.').to_owned()),
+        },
+        Json::Array(items) => {
+            let empty = Vec::new();
+            let (views, values) = (view.as_array().unwrap_or(&empty), written.as_array().unwrap_or(&empty));
+            for (index, item) in items.iter_mut().enumerate() {
+                // It may stand at another place now.
+                let shown = views.iter().position(|view| view == item).unwrap_or(index);
+                let (view, value) = (views.get(shown).unwrap_or(&Json::Null), values.get(shown).unwrap_or(&Json::Null));
+                reveal(item, view, value, &format!("{at}[{index}]"))?;
+            }
+            Ok(())
+        }
+        Json::Object(members) => {
+            let empty = Map::new();
+            let (views, values) = (view.as_object().unwrap_or(&empty), written.as_object().unwrap_or(&empty));
+            for (name, member) in members {
+                let (view, value) = (views.get(name).unwrap_or(&Json::Null), values.get(name).unwrap_or(&Json::Null));
+                reveal(member, view, value, &format!("{at}.{name}"))?;
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::{Places, Request, load, trust::NoLedger};
+
+    const FILE: &str = r#"{ "mcpServers": {
+  // mine
+  "a": { "command": "srv", "args": ["--token", "s3cret-value-9", "--fast"], "env": { "API_KEY": "hunter2-hunter2", "PLACE": "${PLACE}" } },
+  "b": { "url": "https://example.com/mcp", "headers": { "Authorization": "Bearer abcdefgh" } }
+} }"#;
+
+    fn shown(folder: &std::path::Path, name: &str) -> Json {
+        load(&Request::new(Places::under(folder), folder), &NoLedger).entry(name).unwrap().view.clone()
+    }
+
+    #[test]
+    fn what_was_hidden_stays_as_the_file_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mcp.json");
+        fs::write(&file, FILE).unwrap();
+        let mut entry = shown(folder.path(), "a");
+        assert!(!entry.to_string().contains("hunter2") && !entry.to_string().contains("s3cret"), "{entry}");
+        entry["args"].as_array_mut().unwrap().insert(0, json!("-v"));
+        entry["env"]["NEW"] = json!("x");
+        let edited = revise(&file, "a", &entry, Options::default()).unwrap();
+        assert!(!edited.diff.contains("hunter2"), "{}", edited.diff);
+        let after: Json = serde_json::from_str(&fs::read_to_string(&file).unwrap().replace("// mine", "")).unwrap();
+        let after = &after["mcpServers"]["a"];
+        assert_eq!(after["args"], json!(["-v", "--token", "s3cret-value-9", "--fast"]));
+        assert_eq!(after["env"], json!({ "API_KEY": "hunter2-hunter2", "NEW": "x", "PLACE": "${PLACE}" }));
+        assert!(fs::read_to_string(&file).unwrap().contains("// mine"));
+    }
+
+    #[test]
+    fn a_header_keeps_its_scheme_and_its_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mcp.json");
+        fs::write(&file, FILE).unwrap();
+        let mut entry = shown(folder.path(), "b");
+        entry["url"] = json!("https://example.com/other");
+        revise(&file, "b", &entry, Options::default()).unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.contains("Bearer abcdefgh") && text.contains("/other"), "{text}");
+    }
+
+    #[test]
+    fn a_hidden_value_under_another_name_is_refused_and_nothing_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mcp.json");
+        fs::write(&file, FILE).unwrap();
+        let mut entry = shown(folder.path(), "a");
+        entry["env"]["OTHER_KEY"] = json!("***");
+        let error = revise(&file, "a", &entry, Options::default()).unwrap_err();
+        assert!(error.to_string().contains("env.OTHER_KEY"), "{error}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), FILE);
+    }
+}

@@ -1,0 +1,101 @@
+// The control API: the one place that fetches.
+
+import { eventsOf } from "./sse.js";
+import { dropToken, token } from "./token.js";
+
+/** What the daemon said instead of an answer. */
+export class Refusal extends Error {
+  /**
+   * @param {number} status the status of HTTP; 0 when there was no answer at all
+   * @param {{code?: string, message?: string, hint?: string | null, server?: string | null, tool?: string | null}} error
+   */
+  constructor(status, error) {
+    super(error.message ?? `the daemon answered with ${status}`);
+    this.status = status;
+    this.code = error.code ?? "UNKNOWN";
+    this.hint = error.hint ?? null;
+    this.server = error.server ?? null;
+    this.tool = error.tool ?? null;
+  }
+}
+
+/**
+ * @typedef {object} Options
+ * @property {string} [method]
+ * @property {unknown} [body] sent as JSON
+ * @property {Record<string, string>} [headers]
+ * @property {AbortSignal} [signal]
+ */
+
+/**
+ * Asks, and gives back the answer as it is.
+ * @param {string} path below the address of the daemon
+ * @param {Options} [options]
+ * @returns {Promise<Response>}
+ */
+export async function ask(path, { method = "GET", body, headers = {}, signal } = {}) {
+  /** @type {Record<string, string>} */
+  const sent = { ...headers, Authorization: `Bearer ${token.peek() ?? ""}` };
+  if (body !== undefined) sent["Content-Type"] = "application/json";
+  const text = body === undefined ? undefined : JSON.stringify(body);
+  let response;
+  try {
+    response = await fetch(path, { method, headers: sent, body: text, signal, cache: "no-store" });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Refusal(0, { code: "UNREACHABLE", message: "the daemon does not answer", hint: "is it running? `toolrack up` starts it" });
+  }
+  if (response.ok) return response;
+  if (response.status === 401) dropToken();
+  throw new Refusal(response.status, await errorIn(response));
+}
+
+/** @param {Response} response */
+async function errorIn(response) {
+  try {
+    const body = await response.json();
+    return body.error ?? {};
+  } catch {
+    return {};
+  }
+}
+
+/**
+ * Asks for JSON.
+ * @param {string} path
+ * @param {Options} [options]
+ * @returns {Promise<any>} null when there is nothing in the answer
+ */
+export async function call(path, options) {
+  const response = await ask(path, options);
+  return response.status === 204 ? null : response.json();
+}
+
+/** @param {string} path @param {AbortSignal} [signal] */
+export const get = (path, signal) => call(path, { signal });
+
+/** @param {string} path @param {unknown} [body] */
+export const post = (path, body) => call(path, { method: "POST", body });
+
+/** The path of a server, or of something below it. @param {string} name @param {string} [below] */
+export const serverPath = (name, below = "") => `/api/v1/servers/${encodeURIComponent(name)}${below}`;
+
+/**
+ * Calls a tool. Aborting the signal cancels the call: the daemon sees the connection close.
+ * @param {{tool: string, arguments: unknown, id: string}} request
+ * @param {(progress: Api.Progress) => void} onProgress
+ * @param {AbortSignal} signal
+ * @returns {Promise<Api.Outcome>}
+ */
+export async function callTool(request, onProgress, signal) {
+  const headers = { Accept: "text/event-stream" };
+  const response = await ask("/api/v1/calls", { method: "POST", body: request, headers, signal });
+  if (!response.headers.get("content-type")?.startsWith("text/event-stream")) return response.json();
+  for await (const { event, data } of eventsOf(response)) {
+    const said = JSON.parse(data);
+    if (event === "progress") onProgress(said);
+    if (event === "result") return said;
+    if (event === "error") throw new Refusal(response.status, said.error ?? {});
+  }
+  throw new Refusal(0, { code: "INTERRUPTED", message: "the answer ended before the result", hint: "the tool may have run: look before you call it again" });
+}

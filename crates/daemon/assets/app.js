@@ -1,0 +1,133 @@
+// The page: who may see it, its frame, and which part of it is shown.
+
+import { effect, html, render } from "./html.js";
+import { Approvals } from "./pages/approvals.js";
+import { Config } from "./pages/config.js";
+import { Overview } from "./pages/overview.js";
+import { ServerAdd } from "./pages/server-add.js";
+import { ServerEdit } from "./pages/server-edit.js";
+import { Server } from "./pages/server.js";
+import { Servers } from "./pages/servers.js";
+import { Session } from "./pages/session.js";
+import { Sessions } from "./pages/sessions.js";
+import { SignIn } from "./pages/sign-in.js";
+import { Tool } from "./pages/tool.js";
+import { Tools } from "./pages/tools.js";
+import { Trust } from "./pages/trust.js";
+import { Said } from "./parts/say.js";
+import { Empty } from "./parts/text.js";
+import { hashOf, place, startRouter } from "./router.js";
+import { findToken, token } from "./token.js";
+import { connection, questions, refresh, startWorld, trouble, trust } from "./world.js";
+import { Trouble } from "./parts/problem.js";
+
+const SECTIONS = [
+  { id: "", label: "Overview" },
+  { id: "servers", label: "Servers" },
+  { id: "tools", label: "Tools" },
+  { id: "approvals", label: "Approvals" },
+  { id: "trust", label: "Trust" },
+  { id: "sessions", label: "Sessions" },
+  { id: "config", label: "Configuration" },
+];
+
+/** @param {string} id how many things wait in a section */
+function waiting(id) {
+  if (id === "approvals") return questions.value.length;
+  return id === "trust" ? (trust.value?.pending.length ?? 0) : 0;
+}
+
+function Navigation() {
+  const [current = ""] = place.value.path;
+  return html`
+    <nav class="sections" aria-label="Sections">
+      ${SECTIONS.map(({ id, label }) => {
+        const count = waiting(id);
+        const isHere = current === id || (id === "servers" && current === "add");
+        return html`
+          <a href=${hashOf(id ? [id] : [])} aria-current=${isHere ? "page" : undefined} data-testid=${`nav-${id || "overview"}`}>
+            ${label}${count > 0 && html` <span class="badge" data-testid=${`nav-count-${id}`}>${count}<span class="hidden"> waiting</span></span>`}
+          </a>
+        `;
+      })}
+    </nav>
+  `;
+}
+
+const LIVE = { live: "Live", connecting: "Connecting…", lost: "Connection lost, trying again…" };
+
+function Connection() {
+  const state = connection.value;
+  return html`<p class=${`connection ${state}`} role="status" data-testid="connection" data-status=${state}><span class="dot" aria-hidden="true"></span>${LIVE[state]}</p>`;
+}
+
+function Page() {
+  const { path, query } = place.value;
+  const [section = "", name, ...rest] = path;
+  switch (section) {
+    case "":
+      return html`<${Overview} />`;
+    case "servers":
+      if (!name) return html`<${Servers} />`;
+      if (rest[0] === "edit") return html`<${ServerEdit} key=${name} name=${name} />`;
+      return html`<${Server} key=${name} name=${name} tab=${rest[0] ?? "tools"} />`;
+    case "add":
+      return html`<${ServerAdd} way=${name ?? "form"} from=${query.from} />`;
+    case "tools":
+      if (name && rest[0]) return html`<${Tool} key=${path.join("\n")} server=${name} tool=${rest.join("/")} />`;
+      return html`<${Tools} query=${query} />`;
+    case "approvals":
+      return html`<${Approvals} />`;
+    case "trust":
+      return html`<${Trust} />`;
+    case "sessions":
+      return name ? html`<${Session} key=${name} id=${name} />` : html`<${Sessions} query=${query} />`;
+    case "config":
+      return html`<${Config} />`;
+    default:
+      return html`<${Empty} title="There is no such page" testid="no-page"><p><a href="#/">To the overview</a></p><//>`;
+  }
+}
+
+/** @param {MouseEvent} event The link to the content is no place of the router. */
+function skip(event) {
+  event.preventDefault();
+  document.querySelector("main")?.focus();
+}
+
+function App() {
+  if (!token.value) return html`<${SignIn} />`;
+  return html`
+    <a class="skip" href="#content" onClick=${skip} data-testid="skip">Skip to the content</a>
+    <header class="bar">
+      <a class="brand" href="#/"><img src="./assets/icon.svg" alt="" width="22" height="22" />Toolrack</a>
+      <${Navigation} />
+      <${Connection} />
+    </header>
+    <main id="content" tabindex="-1">
+      <${Trouble} error=${trouble.value} again=${() => refresh("servers", "questions", "overview", "trust")} />
+      <${Page} />
+    </main>
+    <${Said} />
+  `;
+}
+
+/** The count of what waits stands in the title, where it is seen from another tab. */
+function titled() {
+  const count = questions.value.length;
+  const [section = ""] = place.value.path;
+  const label = SECTIONS.find(({ id }) => id === section)?.label ?? (section === "add" ? "Add a server" : "");
+  document.title = `${count > 0 ? `(${count}) ` : ""}${label ? `${label} · ` : ""}Toolrack`;
+}
+
+findToken();
+startRouter();
+addEventListener("hashchange", findTokenAgain);
+startWorld();
+effect(titled);
+render(html`<${App} />`, /** @type {Element} */ (document.getElementById("app")));
+
+/** A new address of a new launch, typed over the old one, does not load the page anew. */
+function findTokenAgain() {
+  if (location.hash.startsWith("#token=")) findToken();
+}

@@ -1,0 +1,139 @@
+// What can be copied to other programs. A value that was hidden never leaves as if it were the value: it becomes a
+// placeholder that the reader fills in. Pure.
+
+import { HIDDEN } from "./entry.js";
+
+/** @typedef {"claude" | "vscode" | "codex"} Format */
+
+/** The programs, with the file that the text belongs into. @type {{format: Format, label: string, file: string}[]} */
+export const FORMATS = [
+  { format: "claude", label: "Claude Code", file: ".mcp.json" },
+  { format: "vscode", label: "VS Code", file: ".vscode/mcp.json" },
+  { format: "codex", label: "Codex", file: "~/.codex/config.toml" },
+];
+
+/**
+ * A server's entry as another program writes it.
+ * @param {Format} format
+ * @param {string} name
+ * @param {Api.Entry} entry as the API gives it, with hidden values
+ */
+export function entryFor(format, name, entry) {
+  const shown = withPlaceholders(entry);
+  switch (format) {
+    case "claude":
+      return `${JSON.stringify({ mcpServers: { [name]: typed(shown) } }, null, 2)}\n`;
+    case "vscode":
+      return `${JSON.stringify({ servers: { [name]: environment(typed(shown)) } }, null, 2)}\n`;
+    case "codex":
+      return codex(name, shown);
+  }
+}
+
+/** What all the programs understand. @type {readonly string[]} */
+const COMMON = ["command", "args", "cwd", "env", "url", "headers"];
+
+/**
+ * Only what other programs know, and `${NAME}` in the place of what is hidden.
+ * @param {Api.Entry} entry
+ * @returns {Record<string, any>}
+ */
+function withPlaceholders(entry) {
+  const known = Object.entries(entry).filter(([key, value]) => COMMON.includes(key) && value !== null && value !== undefined);
+  return Object.fromEntries(known.map(([key, value]) => [key, replaced(key, value)]));
+}
+
+/** @param {string} key @param {any} value @returns {any} */
+function replaced(key, value) {
+  if (typeof value === "string") return value.replaceAll(HIDDEN, `\${${variable(key)}}`);
+  if (Array.isArray(value)) return value.map((one) => replaced("SECRET", one));
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, replaced(name, one)]));
+}
+
+/** A name for a variable of the environment. @param {string} name */
+const variable = (name) => name.toUpperCase().replace(/[^A-Z0-9]+/g, "_").replace(/^(?=\d)/, "_") || "SECRET";
+
+/** @param {Record<string, any>} entry */
+const typed = (entry) => ({ type: entry.url ? "http" : "stdio", ...entry });
+
+/** VS Code writes variables of the environment as `${env:NAME}`. @param {any} value @returns {any} */
+function environment(value) {
+  if (typeof value === "string") return value.replace(/\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g, "${env:$1}");
+  if (Array.isArray(value)) return value.map(environment);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, environment(one)]));
+}
+
+/**
+ * Codex fills in no `${NAME}`; it passes variables on by their names.
+ * @param {string} name
+ * @param {Record<string, any>} entry
+ */
+function codex(name, entry) {
+  const table = `mcp_servers.${/^[A-Za-z0-9_-]+$/.test(name) ? name : toml(name)}`;
+  const lines = [`[${table}]`];
+  for (const key of ["command", "args", "cwd", "url"]) if (key in entry) lines.push(`${key} = ${toml(entry[key])}`);
+  const { passed, written } = parted(entry.env ?? {});
+  if (passed.length > 0) lines.push(`env_vars = ${toml(passed)}`);
+  const headers = parted(entry.headers ?? {}, true);
+  const token = /^Bearer \$\{([A-Za-z_]\w*)\}$/.exec(headers.written.Authorization ?? "");
+  if (token) {
+    lines.push(`bearer_token_env_var = ${toml(token[1])}`);
+    delete headers.written.Authorization;
+  }
+  lines.push(...section(`${table}.env`, written), ...section(`${table}.http_headers`, headers.written));
+  lines.push(...section(`${table}.env_http_headers`, headers.from));
+  return `${lines.join("\n")}\n`;
+}
+
+/**
+ * Parts a map into what is a variable as a whole and what is written out.
+ * @param {Record<string, string>} map
+ * @param {boolean} [renamed] whether a variable may have another name than the key
+ */
+function parted(map, renamed = false) {
+  /** @type {string[]} */
+  const passed = [];
+  /** @type {Record<string, string>} */
+  const from = {};
+  /** @type {Record<string, string>} */
+  const written = {};
+  for (const [key, value] of Object.entries(map)) {
+    const whole = /^\$\{([A-Za-z_]\w*)\}$/.exec(value)?.[1];
+    if (whole && renamed) from[key] = whole;
+    else if (whole === key) passed.push(key);
+    else written[key] = value;
+  }
+  return { passed, from, written };
+}
+
+/** @param {string} table @param {Record<string, string>} map */
+function section(table, map) {
+  const lines = Object.entries(map).map(([key, value]) => `${/^[A-Za-z0-9_-]+$/.test(key) ? key : toml(key)} = ${toml(value)}`);
+  return lines.length > 0 ? ["", `[${table}]`, ...lines] : [];
+}
+
+/** A string or a list of strings in TOML, whose basic strings escape as JSON's do. @param {string | string[]} value @returns {string} */
+function toml(value) {
+  if (Array.isArray(value)) return `[${value.map(toml).join(", ")}]`;
+  return JSON.stringify(String(value)).replace(/\x7f/g, "\\u007f");
+}
+
+/**
+ * The command line that does the same call.
+ * @param {string} server
+ * @param {string} tool
+ * @param {unknown} args
+ */
+export function commandFor(server, tool, args) {
+  const words = ["toolrack", "call", quoted(`${server}/${tool}`)];
+  const given = typeof args === "object" && args !== null && !Array.isArray(args) ? Object.entries(args) : [];
+  if (given.length > 0) words.push("--args", quoted(JSON.stringify(args)));
+  return words.join(" ");
+}
+
+/** A word of a POSIX shell. @param {string} word */
+export function quoted(word) {
+  return /^[A-Za-z0-9_@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}

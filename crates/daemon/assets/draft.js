@@ -1,0 +1,210 @@
+// What is typed into a form while it is typed, and the value that it stands for. Pure.
+
+/** @typedef {import("./schema.js").Shape} Shape */
+
+/**
+ * The state of one field: what was typed is kept as it was typed, also when it is no value (yet).
+ * @typedef {object} Draft
+ * @property {string} [text] of a text, a number, or anything as JSON
+ * @property {boolean} [on] of a yes or no
+ * @property {number} [choice] of an enum or a union; -1 when nothing is chosen
+ * @property {Record<string, Draft | null>} [fields] of an object; null for what is left out
+ * @property {Record<string, unknown>} [others] of an object: what its schema does not name, carried along
+ * @property {Draft[]} [items] of an array
+ * @property {Record<number, Draft>} [drafts] of a union, for each part that was shown
+ */
+
+/** @typedef {{path: string, message: string}} Problem */
+
+/**
+ * A draft to begin with: the given value, or the schema's default, or nothing yet.
+ * @param {Shape} shape
+ * @param {unknown} [value]
+ * @returns {Draft}
+ */
+export function draftOf(shape, value = shape.preset) {
+  switch (shape.kind) {
+    case "string":
+      return { text: typeof value === "string" ? value : "" };
+    case "number":
+    case "integer":
+      return { text: typeof value === "number" ? String(value) : "" };
+    case "boolean":
+      return { on: value === true };
+    case "enum":
+      return { choice: (shape.options ?? []).findIndex((option) => isSame(option, value)) };
+    case "object":
+      return object(shape, value);
+    case "array":
+      return { items: Array.isArray(value) ? value.map((one) => item(shape, one)) : [] };
+    case "union":
+      return union(shape, value);
+    case "any":
+      return { text: value === undefined ? "" : JSON.stringify(value, null, 2) };
+    default:
+      return {};
+  }
+}
+
+/** One more item of a list. @param {Shape} shape @param {unknown} [value] */
+export const item = (shape, value) => draftOf(shape.item?.() ?? ANY, value);
+
+/** @type {Shape} */
+const ANY = { kind: "any", title: "", description: "" };
+
+/** @param {Shape} shape @param {unknown} value @returns {Draft} */
+function object(shape, value) {
+  const given = isObject(value) ? value : {};
+  /** @type {Record<string, Draft | null>} */
+  const fields = {};
+  for (const { name, required, shape: part } of shape.fields ?? []) {
+    const inner = part();
+    const own = Object.hasOwn(given, name) ? given[name] : inner.preset;
+    // A field that may be left out begins as left out, unless it is a line that can simply stay empty.
+    fields[name] = required || own !== undefined || isLine(inner) ? draftOf(inner, own) : null;
+  }
+  const others = Object.fromEntries(Object.entries(given).filter(([name]) => !Object.hasOwn(fields, name)));
+  return { fields, others };
+}
+
+/** Whether an empty field of the shape can stand for nothing at all. @param {Shape} shape */
+export const isLine = ({ kind }) => kind === "string" || kind === "number" || kind === "integer" || kind === "enum" || kind === "any";
+
+/** @param {Shape} shape @param {unknown} value @returns {Draft} */
+function union(shape, value) {
+  const parts = (shape.choices ?? []).map((part) => part.shape());
+  const fits = value === undefined ? -1 : parts.findIndex((part) => isLike(part, value));
+  const choice = Math.max(0, fits);
+  return { choice, drafts: parts[choice] ? { [choice]: draftOf(parts[choice], fits < 0 ? undefined : value) } : {} };
+}
+
+/** Whether a value could be of a shape, at a glance. @param {Shape} shape @param {unknown} value @returns {boolean} */
+function isLike(shape, value) {
+  switch (shape.kind) {
+    case "integer":
+      return Number.isInteger(value);
+    case "null":
+      return value === null;
+    case "enum":
+    case "const":
+      return (shape.options ?? []).some((option) => isSame(option, value));
+    case "array":
+      return Array.isArray(value);
+    case "object":
+      return isObject(value) && (shape.fields ?? []).every(({ name, required }) => !required || Object.hasOwn(value, name));
+    case "union":
+      return (shape.choices ?? []).some((part) => isLike(part.shape(), value));
+    case "any":
+      return true;
+    default:
+      return typeof value === shape.kind;
+  }
+}
+
+/** @param {unknown} value @returns {value is Record<string, unknown>} */
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** @param {unknown} a @param {unknown} b */
+const isSame = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+
+/**
+ * The value that a draft stands for. `undefined` is nothing: a field that is left out.
+ * @param {Shape} shape
+ * @param {Draft} draft
+ * @param {boolean} [required]
+ * @param {string} [path] of the field, for the problems
+ * @returns {{value: unknown, problems: Problem[]}}
+ */
+export function valueOf(shape, draft, required = true, path = "") {
+  const fine = (/** @type {unknown} */ value) => ({ value, problems: [] });
+  const bad = (/** @type {string} */ message) => ({ value: undefined, problems: [{ path, message }] });
+  const missing = () => (required ? bad("is needed") : fine(undefined));
+  switch (shape.kind) {
+    case "string":
+      return draft.text ? checked(shape, draft.text, fine, bad) : missing();
+    case "number":
+    case "integer":
+      return draft.text?.trim() ? number(shape, draft.text.trim(), fine, bad) : missing();
+    case "boolean":
+      return fine(draft.on === true);
+    case "null":
+      return fine(null);
+    case "const":
+      return fine(shape.options?.[0]);
+    case "enum":
+      return (draft.choice ?? -1) < 0 ? missing() : fine(shape.options?.[draft.choice ?? -1]);
+    case "object":
+      return whole(shape, draft, path);
+    case "array":
+      return list(shape, draft, path);
+    case "union": {
+      const choice = draft.choice ?? 0;
+      const part = shape.choices?.[choice]?.shape() ?? ANY;
+      return valueOf(part, draft.drafts?.[choice] ?? draftOf(part), required, path);
+    }
+    default:
+      return draft.text?.trim() ? parsed(draft.text, fine, bad) : missing();
+  }
+}
+
+/** @typedef {(value: unknown) => {value: unknown, problems: Problem[]}} Fine */
+/** @typedef {(message: string) => {value: unknown, problems: Problem[]}} Bad */
+
+/** @param {Shape} shape @param {string} text @param {Fine} fine @param {Bad} bad */
+function checked({ bounds }, text, fine, bad) {
+  const length = [...text].length;
+  if (bounds?.least !== undefined && length < bounds.least) return bad(`needs at least ${bounds.least} characters`);
+  if (bounds?.most !== undefined && length > bounds.most) return bad(`takes at most ${bounds.most} characters`);
+  return fine(text);
+}
+
+/** @param {Shape} shape @param {string} text @param {Fine} fine @param {Bad} bad */
+function number({ kind, bounds }, text, fine, bad) {
+  const value = Number(text);
+  if (!Number.isFinite(value)) return bad("is not a number");
+  if (kind === "integer" && !Number.isInteger(value)) return bad("is not a whole number");
+  if (bounds?.least !== undefined && value < bounds.least) return bad(`must be at least ${bounds.least}`);
+  if (bounds?.most !== undefined && value > bounds.most) return bad(`must be at most ${bounds.most}`);
+  return fine(value);
+}
+
+/** @param {string} text @param {Fine} fine @param {Bad} bad */
+function parsed(text, fine, bad) {
+  try {
+    return fine(JSON.parse(text));
+  } catch {
+    return bad("is not JSON (a text is written in quotes)");
+  }
+}
+
+/** @param {Shape} shape @param {Draft} draft @param {string} path */
+function whole(shape, draft, path) {
+  /** @type {Record<string, unknown>} */
+  const value = { ...draft.others };
+  /** @type {Problem[]} */
+  const problems = [];
+  for (const { name, required, shape: part } of shape.fields ?? []) {
+    const own = draft.fields?.[name];
+    const inner = part();
+    if (!own && !required) continue;
+    const found = valueOf(inner, own ?? draftOf(inner), required, below(path, name));
+    problems.push(...found.problems);
+    if (found.value !== undefined) value[name] = found.value;
+  }
+  return { value, problems };
+}
+
+/** @param {Shape} shape @param {Draft} draft @param {string} path */
+function list(shape, draft, path) {
+  const inner = shape.item?.() ?? ANY;
+  const items = draft.items ?? [];
+  const found = items.map((one, index) => valueOf(inner, one, true, below(path, String(index))));
+  const problems = found.flatMap((one) => one.problems);
+  const { least, most } = shape.bounds ?? {};
+  if (least !== undefined && items.length < least) problems.push({ path, message: `needs at least ${least} items` });
+  if (most !== undefined && items.length > most) problems.push({ path, message: `takes at most ${most} items` });
+  return { value: found.map((one) => one.value), problems };
+}
+
+/** The path of a part of a field. @param {string} path @param {string} name */
+export const below = (path, name) => `${path}/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`;

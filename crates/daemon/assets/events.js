@@ -1,0 +1,68 @@
+// The live events of the daemon: one stream for the whole page, begun again when it breaks.
+
+import { ask, Refusal } from "./api.js";
+import { eventsOf } from "./sse.js";
+
+/** Pauses between tries: they double, with a little chance in them so that pages do not come back all at once. In ms. */
+const FIRST_PAUSE = 500;
+const LONGEST_PAUSE = 15_000;
+
+/**
+ * How long to wait before a try.
+ * @param {number} tries that failed so far, from 1
+ * @param {number} chance from 0 to 1
+ */
+export function pause(tries, chance = Math.random()) {
+  const full = Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (tries - 1));
+  return Math.round(full * (0.75 + chance / 4));
+}
+
+/**
+ * @typedef {object} Listener
+ * @property {(event: Api.LiveEvent) => void} onEvent
+ * @property {(state: "connecting" | "live" | "lost") => void} onState
+ */
+
+/**
+ * Listens until the signal is aborted, or the token is refused. Begins with what the daemon still has in its log.
+ * @param {Listener} listener
+ * @param {AbortSignal} signal
+ */
+export async function listen({ onEvent, onState }, signal) {
+  let last = "0";
+  let tries = 0;
+  while (!signal.aborted) {
+    onState(tries === 0 ? "connecting" : "lost");
+    try {
+      const headers = { "Last-Event-ID": last, Accept: "text/event-stream" };
+      const response = await ask("/api/v1/events", { headers, signal });
+      onState("live");
+      tries = 0;
+      for await (const { event, data, id } of eventsOf(response)) {
+        last = id ?? last;
+        onEvent({ id, name: event, data: JSON.parse(data) });
+      }
+    } catch (error) {
+      if (signal.aborted || (error instanceof Refusal && error.status === 401)) return;
+    }
+    tries += 1;
+    onState("lost");
+    await sleep(pause(tries), signal);
+  }
+}
+
+/** @param {number} ms @param {AbortSignal} signal @returns {Promise<void>} */
+function sleep(ms, signal) {
+  return new Promise((resolve) => {
+    const over = new AbortController();
+    const wake = () => {
+      clearTimeout(timer);
+      over.abort();
+      resolve();
+    };
+    const timer = setTimeout(wake, ms);
+    signal.addEventListener("abort", wake, { signal: over.signal });
+    // Who comes back to the page does not want to wait for the rest of a pause.
+    addEventListener("focus", wake, { signal: over.signal });
+  });
+}

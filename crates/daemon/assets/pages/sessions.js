@@ -1,0 +1,53 @@
+// The conversations that are kept.
+
+import { get } from "../api.js";
+import { ago, counted, moment } from "../format.js";
+import { html } from "../html.js";
+import { useLoaded } from "../parts/loaded.js";
+import { Head } from "../parts/page.js";
+import { Trouble } from "../parts/problem.js";
+import { Empty, Waiting } from "../parts/text.js";
+import { hashOf } from "../router.js";
+
+/** So many on one page. */
+const SHOWN = 50;
+
+/** @param {{query: Record<string, string>}} given */
+export function Sessions({ query }) {
+  const offset = Math.max(0, Number.parseInt(query.offset ?? "0", 10) || 0);
+  const loaded = useLoaded((signal) => get(`/api/v1/sessions?limit=${SHOWN}&offset=${offset}`, signal), [offset]);
+  const found = /** @type {{sessions: Api.Session[], total: number} | null} */ (loaded.data);
+  return html`
+    <${Head} title="Sessions" about=${found && found.total > 0 ? counted(found.total, "conversation") : null} />
+    <${Trouble} error=${loaded.error} again=${loaded.again} />
+    ${!found && !loaded.error && html`<${Waiting} />`}
+    ${found?.total === 0 && html`<${Empty} title="No conversations yet"><p>Start one: <code>toolrack ask "What is in this folder?"</code> or <code>toolrack chat</code>.</p><//>`}
+    ${found && found.sessions.length > 0 && html`<ul class="rows sessions panel" data-testid="sessions">${found.sessions.map((session) => html`<${Row} key=${session.id} session=${session} />`)}</ul>`}
+    ${found && found.total > SHOWN && html`<${Pages} offset=${offset} total=${found.total} />`}
+  `;
+}
+
+/** @param {{session: Api.Session}} given */
+function Row({ session }) {
+  const { id, prefix, title, model, agent, messages, updated_at: updated, open_turn: open } = session;
+  return html`
+    <li data-testid="session" data-id=${id}>
+      <div>
+        <p><a href=${hashOf(["sessions", id])}>${title || "Without a title"}</a> ${open && html`<span class="mark warn">not finished</span>`}</p>
+        <p class="quiet-text"><code>${prefix}</code> ${[agent, model, counted(messages, "message")].filter(Boolean).join(" · ")}</p>
+      </div>
+      <time class="quiet-text" datetime=${updated} title=${moment(updated)}>${ago(updated)}</time>
+    </li>
+  `;
+}
+
+/** @param {{offset: number, total: number}} given */
+function Pages({ offset, total }) {
+  return html`
+    <nav class="actions" aria-label="Pages">
+      ${offset > 0 && html`<a class="button" href=${hashOf(["sessions"], { offset: String(Math.max(0, offset - SHOWN)) })}>Newer</a>`}
+      <span class="quiet-text">${offset + 1} to ${Math.min(total, offset + SHOWN)} of ${total}</span>
+      ${offset + SHOWN < total && html`<a class="button" href=${hashOf(["sessions"], { offset: String(offset + SHOWN) })}>Older</a>`}
+    </nav>
+  `;
+}

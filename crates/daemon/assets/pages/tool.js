@@ -1,0 +1,96 @@
+// One tool: what it says of itself, and a call of it.
+
+import { callTool, get } from "../api.js";
+import { commandFor } from "../copy.js";
+import { json, tokens } from "../format.js";
+import { html, useEffect, useRef, useState } from "../html.js";
+import { CopyButton } from "../parts/copy.js";
+import { useLoaded } from "../parts/loaded.js";
+import { Head } from "../parts/page.js";
+import { ToolMarks } from "../parts/pill.js";
+import { Trouble } from "../parts/problem.js";
+import { Result } from "../parts/result.js";
+import { SchemaForm, useTyped, valueTyped } from "../parts/schema-form.js";
+import { Text, Waiting } from "../parts/text.js";
+import { hashOf } from "../router.js";
+import { questions } from "../world.js";
+
+/** @param {{server: string, tool: string}} given */
+export function Tool({ server, tool }) {
+  const path = `/api/v1/tools/${encodeURIComponent(server)}/${encodeURIComponent(tool)}`;
+  const loaded = useLoaded((signal) => get(path, signal), [path]);
+  const about = /** @type {Api.ToolDetail | null} */ (loaded.data);
+  const up = { href: hashOf(["servers", server]), label: server };
+  if (!about) return html`<${Head} title=${tool} up=${up} />${loaded.error ? html`<${Trouble} error=${loaded.error} again=${loaded.again} />` : html`<${Waiting} />`}`;
+  return html`
+    <${Head} title=${tool} up=${up} about=${about.title !== tool ? about.title : null} />
+    <p class="marks"><${ToolMarks} annotations=${about.annotations} /><span class="quiet-text">${tokens(about.tokens)} tokens</span> <code class="model-name" title="the name that models see">${about.name}</code></p>
+    ${about.description && html`<p class="description whole">${about.description}</p>`}
+    <${Try} tool=${about} />
+    <details class="fold"><summary>Schemas</summary>
+      <h3>Input</h3><${Text} text=${json(about.input_schema)} label="Input schema" />
+      ${about.output_schema && html`<h3>Output</h3><${Text} text=${json(about.output_schema)} label="Output schema" />`}
+    </details>
+  `;
+}
+
+/**
+ * A call as it goes.
+ * @typedef {{state: "idle"} | {state: "running", progress: Api.Progress | null} | {state: "done", outcome: Api.Outcome} | {state: "failed", error: unknown} | {state: "cancelled"}} Run
+ */
+
+/** @param {{tool: Api.ToolDetail}} given */
+function Try({ tool }) {
+  const [typed, setTyped] = useTyped(tool.input_schema, {});
+  const [run, setRun] = useState(/** @type {Run} */ ({ state: "idle" }));
+  const over = useRef(/** @type {AbortController | null} */ (null));
+  // Who leaves the page no longer wants the result: the call is cancelled.
+  useEffect(() => () => over.current?.abort(), []);
+  const submit = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const { value, problems } = valueTyped(typed);
+    setTyped({ ...typed, touched: true });
+    if (problems.length > 0) return;
+    const mine = new AbortController();
+    over.current = mine;
+    setRun({ state: "running", progress: null });
+    const request = { tool: `${tool.server}/${tool.tool}`, arguments: value, id: crypto.randomUUID() };
+    try {
+      const outcome = await callTool(request, (progress) => setRun({ state: "running", progress }), mine.signal);
+      setRun({ state: "done", outcome });
+    } catch (error) {
+      setRun(mine.signal.aborted ? { state: "cancelled" } : { state: "failed", error });
+    }
+  };
+  const isRunning = run.state === "running";
+  return html`
+    <form class="panel try" onSubmit=${submit} noValidate data-testid="try">
+      <${SchemaForm} typed=${typed} onChange=${setTyped} />
+      <p class="actions">
+        <button type="submit" class="primary" disabled=${isRunning} data-testid="call">${isRunning ? "Calling…" : "Try it"}</button>
+        ${isRunning && html`<button type="button" onClick=${() => over.current?.abort()} data-testid="cancel">Cancel</button>`}
+        <${CopyButton} text=${() => commandFor(tool.server, tool.tool, valueTyped(typed).value)} label="Copy as command" testid="copy-command" />
+      </p>
+    </form>
+    <div aria-live="polite">
+      ${isRunning && html`<${Going} progress=${run.progress} tool=${tool} />`}
+      ${run.state === "failed" && html`<${Trouble} error=${run.error} />`}
+      ${run.state === "cancelled" && html`<p class="notice" data-testid="cancelled">Cancelled. The tool may have done a part of its work.</p>`}
+      ${run.state === "done" && html`<${Result} outcome=${run.outcome} />`}
+    </div>
+  `;
+}
+
+/** @param {{progress: Api.Progress | null, tool: Api.ToolDetail}} given */
+function Going({ progress, tool }) {
+  const asked = questions.value.filter(({ server }) => server === tool.server);
+  return html`
+    <div class="panel going" data-testid="progress">
+      ${asked.length > 0 && html`<p class="notice warn">It waits for an answer. <a href="#/approvals" target="_blank">Answer in a new tab</a></p>`}
+      <label class="field"><span class="label">${progress?.message || "Under way…"}</span>
+        ${progress?.total ? html`<progress value=${progress.progress} max=${progress.total}></progress>` : html`<progress></progress>`}
+      </label>
+      ${progress && html`<span class="quiet-text">${progress.progress}${progress.total ? ` of ${progress.total}` : ""}</span>`}
+    </div>
+  `;
+}

@@ -1,0 +1,28 @@
+// More actions behind a button. Closes when something was chosen, with Escape, and when the focus goes elsewhere.
+
+import { html, useRef } from "../html.js";
+
+/** @param {{label: string, children?: unknown, testid?: string}} given */
+export function Menu({ label, children, testid = "menu" }) {
+  const details = useRef(/** @type {HTMLDetailsElement | null} */ (null));
+  const close = () => {
+    if (details.current) details.current.open = false;
+  };
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== "Escape" || !details.current?.open) return;
+    close();
+    details.current.querySelector("summary")?.focus();
+  };
+  const onFocusOut = (/** @type {FocusEvent} */ event) => {
+    if (event.relatedTarget instanceof Node && !details.current?.contains(event.relatedTarget)) close();
+  };
+  const onClick = (/** @type {MouseEvent} */ event) => {
+    if (event.target instanceof Element && event.target.closest(".menu-items button, .menu-items a")) close();
+  };
+  return html`
+    <details class="menu" ref=${details} onKeyDown=${onKeyDown} onFocusOut=${onFocusOut} onClick=${onClick} data-testid=${testid}>
+      <summary aria-label=${label} class="button">⋯</summary>
+      <div class="menu-items">${children}</div>
+    </details>
+  `;
+}

@@ -1,0 +1,43 @@
+// The head of a page.
+
+import { html, useEffect, useRef } from "../html.js";
+
+/**
+ * @param {{title: string, children?: unknown, about?: unknown, up?: {href: string, label: string} | null}} given
+ *   `children` stand beside the title: what can be done with all of the page
+ */
+export function Head({ title, children, about, up = null }) {
+  const heading = useRef(/** @type {HTMLHeadingElement | null} */ (null));
+  // Who came here by a link hears where they are, and goes on from here with the keyboard.
+  useEffect(() => {
+    if (document.activeElement === document.body || document.activeElement?.closest("nav")) heading.current?.focus({ preventScroll: true });
+  }, [title]);
+  return html`
+    <header class="page-head">
+      ${up && html`<p class="up"><a href=${up.href}>‹ ${up.label}</a></p>`}
+      <div class="title-row">
+        <h1 tabindex="-1" ref=${heading}>${title}</h1>
+        ${children && html`<div class="actions">${children}</div>`}
+      </div>
+      ${about && html`<p class="about">${about}</p>`}
+    </header>
+  `;
+}
+
+/**
+ * Parts of a page, each with an address of its own.
+ * @param {{label: string, tabs: {href: string, label: string, count?: number | null, current: boolean, id: string}[]}} given
+ */
+export function Tabs({ label, tabs }) {
+  return html`
+    <nav class="tabs" aria-label=${label}>
+      ${tabs.map(
+        (tab) => html`
+          <a href=${tab.href} aria-current=${tab.current ? "page" : undefined} data-testid=${`tab-${tab.id}`}>
+            ${tab.label}${tab.count !== null && tab.count !== undefined && html` <span class="count">${tab.count}</span>`}
+          </a>
+        `,
+      )}
+    </nav>
+  `;
+}

@@ -1,0 +1,149 @@
+// A question with its answers: an approval, a form, or an address to open.
+
+import { post, Refusal } from "../api.js";
+import { json } from "../format.js";
+import { html, useEffect, useId, useState } from "../html.js";
+import { webAddress } from "../links.js";
+import { answered } from "../world.js";
+import { useAction } from "./loaded.js";
+import { Mark } from "./pill.js";
+import { Trouble } from "./problem.js";
+import { say } from "./say.js";
+import { SchemaForm, useTyped, valueTyped } from "./schema-form.js";
+import { Text } from "./text.js";
+
+/** @param {{question: Api.Question}} given */
+export function Question({ question }) {
+  const send = useAction(async (/** @type {Record<string, unknown>} */ answer) => {
+    try {
+      await post(`/api/v1/approvals/${encodeURIComponent(question.id)}`, answer);
+    } catch (error) {
+      if (!(error instanceof Refusal) || error.status !== 404) throw error;
+      say("It was answered elsewhere, or is over");
+    }
+    answered(question.id);
+  });
+  const { kind, server, expires_at: expires } = question;
+  return html`
+    <article class="question panel" data-testid="question" data-status=${kind} data-id=${question.id}>
+      <header class="question-head">
+        <h2>${kind === "approval" ? html`<span class="server-part">${server}/</span>${question.tool}` : html`<span class="server-part">${server}</span> asks`}</h2>
+        ${expires && html`<${Clock} until=${expires} />`}
+      </header>
+      ${kind === "approval" && html`<${Approval} question=${question} send=${send} />`}
+      ${kind === "form" && html`<${Form} question=${question} send=${send} />`}
+      ${kind === "url" && html`<${Visit} question=${question} send=${send} />`}
+      <${Trouble} error=${send.error} />
+    </article>
+  `;
+}
+
+/** How long there is to answer. @param {{until: string}} given */
+function Clock({ until }) {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  const left = Math.max(0, Math.round((Date.parse(until) - now) / 1000));
+  const text = left >= 60 ? `${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")} min` : `${left} s`;
+  return html`<span class=${left < 30 ? "clock soon" : "clock"} title="after that it counts as denied">${text} left</span>`;
+}
+
+/** @typedef {ReturnType<typeof useAction<[Record<string, unknown>], void>>} Send */
+
+/** @param {{question: Api.Question, send: Send}} given */
+function Approval({ question, send }) {
+  const { arguments: given = {}, why, description, read_only: readOnly, destructive } = question;
+  const [edited, setEdited] = useState(/** @type {string | null} */ (null));
+  const [reason, setReason] = useState(/** @type {string | null} */ (null));
+  const [problem, setProblem] = useState("");
+  const id = useId();
+  const allow = (/** @type {string} */ answer) => {
+    if (edited === null) return send.run({ answer });
+    try {
+      const changed = JSON.parse(edited);
+      setProblem("");
+      return send.run({ answer, arguments: changed });
+    } catch {
+      return setProblem("the arguments are not JSON");
+    }
+  };
+  return html`
+    <p class="marks">
+      ${readOnly && html`<${Mark} mood="good">read-only<//>`}${destructive && html`<${Mark} mood="bad">destructive<//>`}
+      ${why && html`<span class="quiet-text">${why}</span>`}
+    </p>
+    ${description && html`<p class="description">${description}</p>`}
+    ${edited === null
+      ? html`<${Text} text=${json(given)} label="Arguments" testid="arguments" /><p><button type="button" class="small" onClick=${() => setEdited(json(given))} data-testid="edit-arguments">Edit the arguments</button></p>`
+      : html`
+          <label class="field"><span class="label">Arguments</span>
+            <textarea class="code" rows=${Math.min(16, edited.split("\n").length + 1)} spellcheck=${false} aria-invalid=${problem !== ""} value=${edited} onInput=${(/** @type {any} */ event) => setEdited(event.target.value)} data-testid="arguments-edit" />
+          </label>
+          <p><button type="button" class="small" onClick=${() => setEdited(null)}>As they came</button></p>
+        `}
+    ${problem && html`<p class="field-problem" role="alert">${problem}</p>`}
+    ${reason === null
+      ? html`
+          <div class="answers">
+            <button type="button" class="primary" disabled=${send.busy} onClick=${() => allow("once")} data-testid="once">Allow once</button>
+            <button type="button" disabled=${send.busy} onClick=${() => allow("always_tool")} data-testid="always-tool">Always this tool</button>
+            <button type="button" disabled=${send.busy} onClick=${() => allow("always_server")} data-testid="always-server">Always this server</button>
+            <button type="button" class="danger" disabled=${send.busy} onClick=${() => setReason("")} data-testid="deny">Deny…</button>
+          </div>
+        `
+      : html`
+          <div class="field">
+            <label class="label" for=${id}>Why not? <span class="optional">optional; the model reads it</span></label>
+            <input id=${id} value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.target.value)} data-testid="deny-reason" />
+          </div>
+          <div class="answers">
+            <button type="button" class="danger" disabled=${send.busy} onClick=${() => send.run({ answer: "deny", ...(reason.trim() && { why: reason.trim() }) })} data-testid="deny-send">Deny</button>
+            <button type="button" onClick=${() => setReason(null)}>Back</button>
+          </div>
+        `}
+  `;
+}
+
+/** @param {{question: Api.Question, send: Send}} given */
+function Form({ question, send }) {
+  const [typed, setTyped] = useTyped(question.schema ?? {}, {});
+  const submit = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const { value, problems } = valueTyped(typed);
+    setTyped({ ...typed, touched: true });
+    if (problems.length === 0) send.run({ answer: "accept", content: value });
+  };
+  return html`
+    <form onSubmit=${submit} noValidate>
+      <p class="description whole">${question.message}</p>
+      <p class="quiet-text">What you write here goes to the server ${question.server}. Never give it a password.</p>
+      <${SchemaForm} typed=${typed} onChange=${setTyped} label="Your answer" />
+      <div class="answers"><button type="submit" class="primary" disabled=${send.busy} data-testid="accept">Send</button><${Refuse} send=${send} /></div>
+    </form>
+  `;
+}
+
+/** @param {{question: Api.Question, send: Send}} given */
+function Visit({ question, send }) {
+  const address = webAddress(question.url);
+  return html`
+    <p class="description whole">${question.message}</p>
+    <p class="quiet-text">It wants you to open this page. Look at the address before you do:</p>
+    <p class="path big" data-testid="address">${address ?? String(question.url ?? "")}</p>
+    ${address === null && html`<p class="notice bad">This is no address of the web, so it cannot be opened from here.</p>`}
+    <div class="answers">
+      ${address && html`<a class="button primary" href=${address} target="_blank" rel="noopener noreferrer" onClick=${() => send.run({ answer: "accept" })} data-testid="open">Open ${new URL(address).host}</a>`}
+      <${Refuse} send=${send} />
+    </div>
+  `;
+}
+
+/** The two ways to say no. @param {{send: Send}} given */
+function Refuse({ send }) {
+  return html`
+    <button type="button" disabled=${send.busy} onClick=${() => send.run({ answer: "decline" })} data-testid="decline">Decline</button>
+    <button type="button" disabled=${send.busy} onClick=${() => send.run({ answer: "cancel" })} data-testid="cancel-question">Cancel</button>
+  `;
+}

@@ -1,0 +1,27 @@
+// Shows what a change does to the file, and makes it once somebody has seen that.
+
+import { html } from "../html.js";
+import { refresh } from "../world.js";
+import { Confirm } from "./dialog.js";
+import { say } from "./say.js";
+import { Diff } from "./text.js";
+
+/**
+ * @param {{edited: Api.Edited, save: () => Promise<unknown>, onClose: () => void, onDone: () => void}} given
+ *   `edited` is what a dry run said
+ */
+export function SaveEntry({ edited, save, onClose, onDone }) {
+  const doIt = async () => {
+    await save();
+    say(`Saved ${edited.name}`);
+    refresh("servers", "overview", "config");
+    onDone();
+  };
+  return html`
+    <${Confirm} title=${`Save ${edited.name}?`} action="Save" wide=${true} onClose=${onClose} doIt=${doIt}>
+      <p>${edited.created ? "A new file: " : "This changes "}<span class="path">${edited.path}</span></p>
+      <${Diff} diff=${edited.diff} />
+      <p class="quiet-text">Secrets are hidden here. In the file stands what you typed; what you left as <code>***</code> stays as it was.</p>
+    <//>
+  `;
+}

@@ -1,0 +1,21 @@
+// Which file an entry is written to.
+
+import { html } from "../html.js";
+
+const SCOPES = [
+  { scope: "user", label: "Mine, everywhere" },
+  { scope: "local", label: "Mine, in this project" },
+  { scope: "project", label: "The project's, for everybody" },
+];
+
+/** @param {{scope: string, onChange: (scope: string) => void}} given */
+export function ScopeField({ scope, onChange }) {
+  return html`
+    <label class="field">
+      <span class="label">Whose it is</span>
+      <select value=${scope} onChange=${(/** @type {any} */ event) => onChange(event.target.value)} data-testid="scope">
+        ${SCOPES.map((one) => html`<option value=${one.scope} selected=${one.scope === scope}>${one.label}</option>`)}
+      </select>
+    </label>
+  `;
+}

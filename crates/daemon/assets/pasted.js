@@ -1,0 +1,53 @@
+// Entries in text that somebody copied from a page: a whole file, a part of one, or a single entry; comments and commas too
+// many are taken as the programs that have such files take them. Pure.
+
+/** @typedef {{name: string, entry: Api.Entry}} Found */
+
+/**
+ * @param {string} text
+ * @returns {{found: Found[]} | {problem: string}}
+ */
+export function parsePasted(text) {
+  if (text.trim() === "") return { problem: "nothing was pasted yet" };
+  // READMEs often show `"name": { … }` without the braces around it.
+  const value = parsed(withoutComments(text)) ?? parsed(withoutComments(`{${text}\n}`));
+  if (value === undefined) return { problem: "this is not JSON" };
+  if (!isObject(value)) return { problem: "an object is needed, such as {\"mcpServers\": {…}}" };
+  const found = entriesIn(value);
+  return found.length > 0 ? { found } : { problem: "there is no entry with a `command` or a `url` in it" };
+}
+
+/** @param {Record<string, unknown>} value @returns {Found[]} */
+function entriesIn(value) {
+  const servers = value.mcpServers ?? value.servers ?? value.mcp;
+  if (isObject(servers)) return entriesIn(servers);
+  if (isEntry(value)) {
+    const { name, ...entry } = value;
+    return [{ name: typeof name === "string" ? name : "", entry }];
+  }
+  return Object.entries(value).flatMap(([name, entry]) => (isEntry(entry) ? [{ name, entry }] : []));
+}
+
+/** @param {unknown} value @returns {value is Record<string, unknown>} */
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** @param {unknown} value @returns {value is Record<string, unknown>} */
+const isEntry = (value) => isObject(value) && (typeof value.command === "string" || typeof value.url === "string");
+
+/** @param {string} text @returns {unknown} undefined when it is no JSON */
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * JSON without comments and without commas before a closing bracket; strings stay as they are.
+ * @param {string} text
+ */
+export function withoutComments(text) {
+  const token = /"(?:[^"\\]|\\.)*"|\/\/[^\n]*|\/\*[\s\S]*?\*\/|,(?=(?:\s|\/\/[^\n]*|\/\*[\s\S]*?\*\/)*[}\]])/g;
+  return text.replace(token, (found) => (found.startsWith('"') ? found : ""));
+}

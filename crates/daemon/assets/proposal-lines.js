@@ -1,0 +1,45 @@
+// Exactly what an entry would run or contact, as lines that can be compared with what was agreed to before. Pure.
+
+/** @typedef {{label: string, value: string, before: string | null | undefined}} Line
+ *   `before` is null when the line is new, and undefined when it is as it was or nothing was agreed to yet */
+
+/** @type {[string, string][]} */
+const LABELS = [
+  ["command", "Runs"],
+  ["args", "Arguments"],
+  ["cwd", "In"],
+  ["url", "Contacts"],
+  ["env", "Environment"],
+  ["headers", "Headers"],
+];
+
+/**
+ * @param {Api.Entry} config
+ * @param {Api.Entry | null | undefined} before
+ * @param {string} folder where a program runs that is not told where
+ * @returns {Line[]}
+ */
+export function linesOf(config, before, folder) {
+  const known = LABELS.map(([key]) => key);
+  const others = [...new Set([...Object.keys(config), ...Object.keys(before ?? {})])].filter((key) => !known.includes(key));
+  const keys = [...LABELS, ...others.map((key) => /** @type {[string, string]} */ ([key, key]))];
+  return keys.flatMap(([key, label]) => {
+    const now = written(config[key]);
+    const then = before ? written(before[key]) : null;
+    if (key === "cwd" && now === null && then === null && config.command) return [{ label, value: folder, before: undefined }];
+    if (now === null && then === null) return [];
+    const changed = before ? now !== then : false;
+    return [{ label, value: now ?? "(no longer there)", before: changed ? then : undefined }];
+  });
+}
+
+/** A value as it is read: a list with one item on each line. @param {unknown} value @returns {string | null} */
+function written(value) {
+  if (value === undefined || value === null) return null;
+  if (Array.isArray(value)) return value.length === 0 ? null : value.map((one) => (typeof one === "string" ? one : JSON.stringify(one))).join("\n");
+  if (typeof value === "object") {
+    const entries = Object.entries(value);
+    return entries.length === 0 ? null : entries.map(([name, one]) => `${name}=${typeof one === "string" ? one : JSON.stringify(one)}`).join("\n");
+  }
+  return String(value);
+}

@@ -1,0 +1,72 @@
+// Where we are: everything is one page, and the fragment of its address says which part of it is shown.
+
+import { signal } from "./html.js";
+
+/**
+ * @typedef {object} Place
+ * @property {string[]} path the decoded parts of the path
+ * @property {Record<string, string>} query
+ */
+
+/**
+ * Reads a fragment.
+ * @param {string} hash with its `#`
+ * @returns {Place}
+ */
+export function placeOf(hash) {
+  const [path, search = ""] = hash.replace(/^#\/?/, "").split("?", 2);
+  const query = Object.fromEntries(new URLSearchParams(search));
+  return { path: path.split("/").filter((part) => part !== "").map(decoded), query };
+}
+
+/** @param {string} part */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+/**
+ * Writes a fragment.
+ * @param {string[]} path
+ * @param {Record<string, string | undefined>} [query] what is undefined or empty is left out
+ */
+export function hashOf(path, query = {}) {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) if (value) search.set(name, value);
+  const text = search.toString();
+  return `#/${path.map(encodeURIComponent).join("/")}${text && `?${text}`}`;
+}
+
+/** Where we are now. */
+export const place = signal(placeOf(""));
+
+/** Follows the address. */
+export function startRouter() {
+  const look = () => {
+    place.value = placeOf(location.hash);
+  };
+  addEventListener("hashchange", look);
+  look();
+}
+
+/**
+ * Goes somewhere.
+ * @param {string[]} path
+ * @param {Record<string, string | undefined>} [query]
+ */
+export function go(path, query) {
+  location.hash = hashOf(path, query);
+}
+
+/**
+ * Changes the query of the place without a step in the history: for what is typed into a search.
+ * @param {Record<string, string | undefined>} query
+ */
+export function refine(query) {
+  const { path } = place.peek();
+  history.replaceState(null, "", hashOf(path, query));
+  place.value = placeOf(location.hash);
+}

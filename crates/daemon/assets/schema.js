@@ -1,0 +1,176 @@
+// From a JSON Schema to a form: which fields there are. What is typed into them is in draft.js. Pure.
+
+/**
+ * What a part of a schema asks for. `any` is whatever a form cannot express: it is typed as JSON.
+ * @typedef {object} Shape
+ * @property {"string" | "number" | "integer" | "boolean" | "null" | "enum" | "const" | "object" | "array" | "union" | "any"} kind
+ * @property {string} title empty when the schema has none
+ * @property {string} description
+ * @property {unknown} [preset] the schema's default
+ * @property {unknown[]} [options] of an enum; the one value of a const
+ * @property {string[]} [labels] of the options, where the schema names them
+ * @property {Field[]} [fields] of an object
+ * @property {boolean} [open] whether an object takes more than its fields
+ * @property {() => Shape} [item] of an array; asked for when needed, since schemas may contain themselves
+ * @property {{label: string, shape: () => Shape}[]} [choices] of a union
+ * @property {string} [format] of a string
+ * @property {{least?: number, most?: number}} [bounds] of a number, of a text's length, of an array's length
+ */
+
+/** @typedef {{name: string, required: boolean, shape: () => Shape}} Field */
+
+/** References are followed so many times in one step: a schema of nothing but references must end. */
+const MOST_REFERENCES = 32;
+
+/**
+ * @param {any} schema
+ * @param {any} [root] where `$ref` points into
+ * @returns {Shape}
+ */
+export function shapeOf(schema, root = schema) {
+  const found = resolved(schema, root);
+  if (!found || typeof found !== "object" || Array.isArray(found)) return { kind: "any", title: "", description: "" };
+  const about = { title: text(found.title), description: text(found.description), preset: found.default };
+  return { ...about, ...asked(found, root) };
+}
+
+/** @param {unknown} value */
+const text = (value) => (typeof value === "string" ? value : "");
+
+/**
+ * Follows `$ref`, and takes the only part of `allOf` for the whole.
+ * @param {any} schema
+ * @param {any} root
+ */
+function resolved(schema, root) {
+  let at = schema;
+  for (let steps = 0; steps < MOST_REFERENCES; steps += 1) {
+    if (typeof at?.$ref === "string") {
+      const { $ref, ...beside } = at;
+      const target = pointedAt($ref, root);
+      if (!target || typeof target !== "object") return null;
+      at = { ...target, ...beside };
+    } else if (Array.isArray(at?.allOf) && at.allOf.length === 1 && typeof at.allOf[0] === "object") {
+      const { allOf, ...beside } = at;
+      at = { ...allOf[0], ...beside };
+    } else {
+      return at;
+    }
+  }
+  return null;
+}
+
+/** @param {string} reference @param {any} root */
+function pointedAt(reference, root) {
+  if (!reference.startsWith("#")) return null;
+  const parts = reference.slice(1).split("/").slice(1);
+  let at = root;
+  for (const part of parts) {
+    const name = decodeURIComponent(part).replaceAll("~1", "/").replaceAll("~0", "~");
+    if (!at || typeof at !== "object" || !Object.hasOwn(at, name)) return null;
+    at = at[name];
+  }
+  return at;
+}
+
+/**
+ * @param {any} schema
+ * @param {any} root
+ * @returns {Pick<Shape, "kind"> & Partial<Shape>}
+ */
+function asked(schema, root) {
+  if (Object.hasOwn(schema, "const")) return { kind: "const", options: [schema.const] };
+  if (Array.isArray(schema.enum) && schema.enum.length > 0) {
+    const labels = schema.enumNames;
+    return { kind: "enum", options: schema.enum, labels: Array.isArray(labels) ? labels.map(String) : undefined };
+  }
+  const choices = schema.anyOf ?? schema.oneOf;
+  if (Array.isArray(choices) && choices.length > 0) return union(schema, choices, root);
+  const types = Array.isArray(schema.type) ? schema.type : [schema.type ?? guessed(schema)];
+  if (types.length !== 1) {
+    return { kind: "union", choices: types.map((/** @type {string} */ type) => choice({ ...schema, type }, root)) };
+  }
+  return ofType(types[0], schema, root);
+}
+
+/** A schema without a type that has what only one type has. @param {any} schema */
+function guessed(schema) {
+  if (schema.properties) return "object";
+  return schema.items ? "array" : "any";
+}
+
+/**
+ * A choice between constants is an enum whose options have titles; every other one is a union.
+ * @param {any} schema
+ * @param {any[]} choices
+ * @param {any} root
+ */
+function union(schema, choices, root) {
+  if (choices.every((one) => one && typeof one === "object" && Object.hasOwn(one, "const"))) {
+    const labels = choices.map((one) => text(one.title) || String(one.const));
+    return { kind: /** @type {const} */ ("enum"), options: choices.map((one) => one.const), labels };
+  }
+  if (choices.length === 1) return { ...shapeOf(choices[0], root) };
+  // What stands beside the choice holds for each of its parts.
+  const { anyOf, oneOf, title, description, default: preset, ...beside } = schema;
+  const parts = choices.map((one) => choice(beside.properties ? { ...beside, ...one, properties: { ...beside.properties, ...one?.properties } } : one, root));
+  return { kind: /** @type {const} */ ("union"), choices: parts };
+}
+
+/** @param {any} schema @param {any} root */
+function choice(schema, root) {
+  return { label: labelOf(schema, root), shape: () => shapeOf(schema, root) };
+}
+
+/** @param {any} schema @param {any} root */
+function labelOf(schema, root) {
+  const found = resolved(schema, root);
+  const last = typeof schema?.$ref === "string" ? schema.$ref.split("/").pop() : "";
+  if (!found || typeof found !== "object") return "JSON";
+  if (Object.hasOwn(found, "const")) return JSON.stringify(found.const);
+  if (Array.isArray(found.enum)) return text(found.title) || last || "one of a list";
+  const type = Array.isArray(found.type) ? found.type.join(" or ") : (found.type ?? guessed(found));
+  return text(found.title) || last || WORDS[type] || String(type);
+}
+
+/** @type {Record<string, string>} */
+const WORDS = { string: "text", integer: "whole number", boolean: "yes or no", array: "list", null: "null", any: "JSON" };
+
+/**
+ * @param {unknown} type
+ * @param {any} schema
+ * @param {any} root
+ * @returns {Pick<Shape, "kind"> & Partial<Shape>}
+ */
+function ofType(type, schema, root) {
+  switch (type) {
+    case "string":
+      return { kind: "string", format: text(schema.format), bounds: { least: schema.minLength, most: schema.maxLength } };
+    case "number":
+    case "integer":
+      return { kind: type, bounds: { least: schema.minimum, most: schema.maximum } };
+    case "boolean":
+    case "null":
+      return { kind: type };
+    case "object":
+      return object(schema, root);
+    case "array": {
+      const item = () => shapeOf(schema.items ?? {}, root);
+      return { kind: "array", item, bounds: { least: schema.minItems, most: schema.maxItems } };
+    }
+    default:
+      return { kind: "any" };
+  }
+}
+
+/** @param {any} schema @param {any} root @returns {Pick<Shape, "kind"> & Partial<Shape>} */
+function object(schema, root) {
+  const properties = schema.properties && typeof schema.properties === "object" ? schema.properties : {};
+  const required = Array.isArray(schema.required) ? schema.required : [];
+  const fields = Object.entries(properties).map(([name, part]) => {
+    return { name, required: required.includes(name), shape: () => shapeOf(part, root) };
+  });
+  const open = schema.additionalProperties !== false;
+  // An object about which nothing is known, or whose keys are free, is typed as JSON.
+  return fields.length === 0 && open && schema.additionalProperties !== undefined ? { kind: "any" } : { kind: "object", fields, open };
+}

@@ -1,0 +1,51 @@
+// The token of this launch: it comes in the address's fragment, which no browser sends anywhere, and leaves it at once.
+
+import { signal } from "./html.js";
+
+const PLACE = "toolrack.token";
+
+/**
+ * Takes a token out of a fragment.
+ * @param {string} hash the fragment with its `#`
+ * @returns {string | null}
+ */
+export function tokenIn(hash) {
+  const found = /^#token=([^&]+)/.exec(hash);
+  if (!found) return null;
+  try {
+    return decodeURIComponent(found[1]);
+  } catch {
+    return found[1];
+  }
+}
+
+/** The token, or null when one has to be asked for. */
+export const token = signal(/** @type {string | null} */ (null));
+
+/** Whether the daemon refused the last token: it was started anew since. */
+export const refused = signal(false);
+
+/** Looks for a token in the address, then in what this browser keeps. */
+export function findToken() {
+  const found = tokenIn(location.hash);
+  if (found) {
+    history.replaceState(null, "", `${location.pathname}#/`);
+    keepToken(found);
+  } else {
+    token.value = localStorage.getItem(PLACE);
+  }
+}
+
+/** @param {string} given */
+export function keepToken(given) {
+  localStorage.setItem(PLACE, given);
+  refused.value = false;
+  token.value = given;
+}
+
+/** Forgets a token that the daemon does not take. */
+export function dropToken() {
+  localStorage.removeItem(PLACE);
+  refused.value = true;
+  token.value = null;
+}

@@ -1,0 +1,125 @@
+// What the page knows of the daemon, kept fresh by its events.
+
+import { get } from "./api.js";
+import { listen } from "./events.js";
+import { batch, computed, effect, signal } from "./html.js";
+import { merged } from "./merge.js";
+import { token } from "./token.js";
+
+/** @type {import("./vendor/preact-signals.js").Signal<import("./merge.js").World>} */
+const world = signal({ servers: null, questions: [], log: [] });
+
+/** All servers; null as long as they are not known. */
+export const servers = computed(() => world.value.servers);
+
+/** What waits for an answer, oldest first. */
+export const questions = computed(() => world.value.questions);
+
+/** The last events. */
+export const log = computed(() => world.value.log);
+
+/** What is wrong with configuration files. */
+export const problems = signal(/** @type {Api.Problem[]} */ ([]));
+
+export const overview = signal(/** @type {Api.Overview | null} */ (null));
+
+/** What waits for an agreement. */
+export const trust = signal(/** @type {Api.Trust | null} */ (null));
+
+/** Counts how often configuration changed: who shows files asks again when it moves. */
+export const configTurn = signal(0);
+
+/** @type {import("./vendor/preact-signals.js").Signal<"connecting" | "live" | "lost">} */
+export const connection = signal("connecting");
+
+/** Why the last look failed. */
+export const trouble = signal(/** @type {unknown} */ (null));
+
+/** @typedef {import("./merge.js").Part} Part */
+
+/** @type {Record<Part, () => Promise<void>>} */
+const FETCH = {
+  servers: async () => {
+    const { servers, problems: found } = await get("/api/v1/servers");
+    batch(() => {
+      world.value = { ...world.peek(), servers };
+      problems.value = found ?? [];
+    });
+  },
+  questions: async () => {
+    const { approvals } = await get("/api/v1/approvals");
+    world.value = { ...world.peek(), questions: approvals };
+  },
+  overview: async () => {
+    overview.value = await get("/api/v1/overview");
+  },
+  trust: async () => {
+    trust.value = await get("/api/v1/trust");
+  },
+  config: async () => {
+    configTurn.value += 1;
+  },
+};
+
+/** @type {Part[]} */
+const ALL = ["servers", "questions", "overview", "trust", "config"];
+
+/** Events come in bursts: what they make stale is fetched once, this much later. In ms. */
+const GATHER = 120;
+
+/** @type {Set<Part>} */
+const stale = new Set();
+let timer = 0;
+
+/** Asks for parts again, soon. @param {Part[]} parts */
+export function refresh(...parts) {
+  for (const part of parts) stale.add(part);
+  timer ||= setTimeout(async () => {
+    const now = [...stale];
+    stale.clear();
+    const outcomes = await Promise.allSettled(now.map((part) => FETCH[part]()));
+    // What became stale meanwhile waits for its turn, so that an older answer never replaces a newer one.
+    timer = 0;
+    const failed = outcomes.find((outcome) => outcome.status === "rejected");
+    trouble.value = failed?.reason ?? null;
+    if (stale.size > 0) refresh();
+  }, GATHER);
+}
+
+/** Takes a server's new state from an answer. @param {Api.Server} server */
+export function took(server) {
+  const list = world.peek().servers;
+  if (list) world.value = { ...world.peek(), servers: list.map((old) => (old.name === server.name ? server : old)) };
+}
+
+/** Takes a question away that was answered here. @param {string} id */
+export function answered(id) {
+  const rest = world.peek().questions.filter((question) => question.id !== id);
+  world.value = { ...world.peek(), questions: rest };
+}
+
+/** Listens as long as there is a token. */
+export function startWorld() {
+  effect(() => {
+    if (!token.value) return;
+    const over = new AbortController();
+    follow(over.signal);
+    return () => over.abort();
+  });
+}
+
+/** @param {AbortSignal} signal */
+function follow(signal) {
+  // What happened before is history, and what is fetched now knows of it.
+  const begun = Date.now();
+  const onEvent = (/** @type {Api.LiveEvent} */ event) => {
+    const outcome = merged(world.peek(), event, Date.parse(event.data.at) < begun);
+    world.value = outcome.world;
+    if (outcome.stale.length > 0) refresh(...outcome.stale);
+  };
+  const onState = (/** @type {"connecting" | "live" | "lost"} */ state) => {
+    connection.value = state;
+    if (state === "live") refresh(...ALL);
+  };
+  listen({ onEvent, onState }, signal);
+}

@@ -1,0 +1,186 @@
+//! The control API: `/api/v1`, and what watches over daemons. The OpenAPI file is made from the functions here.
+
+mod calls;
+mod config;
+mod error;
+mod events;
+mod health;
+mod import;
+mod overview;
+mod questions;
+mod servers;
+mod sessions;
+mod tools;
+mod trust;
+mod within;
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router,
+    extract::{FromRequest, Request, rejection::JsonRejection},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use serde::de::DeserializeOwned;
+use utoipa::{
+    Modify, OpenApi,
+    openapi::{
+        OpenApi as Document,
+        security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    },
+};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+pub(crate) use self::{calls::Named, config::Problem, error::ApiError};
+use crate::world::World;
+
+/// What every handler is given.
+type State = axum::extract::State<Arc<World>>;
+
+/// What every handler gives.
+type Answer<T> = Result<Json<T>, ApiError>;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Toolrack",
+        description = "Steers a Toolrack daemon: its servers, their tools, questions that wait, trust, conversations."
+    ),
+    modifiers(&Secured),
+    security(("token" = [])),
+)]
+struct Described;
+
+/// The token in the description.
+struct Secured;
+
+impl Modify for Secured {
+    fn modify(&self, document: &mut Document) {
+        let scheme = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .description(Some("The token of this launch, which `toolrack up` prints"));
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(scheme.build()));
+    }
+}
+
+fn described() -> OpenApiRouter<Arc<World>> {
+    OpenApiRouter::with_openapi(Described::openapi())
+        .routes(routes!(servers::list, servers::add))
+        .routes(routes!(servers::get, servers::revise, servers::remove))
+        .routes(routes!(servers::enable))
+        .routes(routes!(servers::disable))
+        .routes(routes!(servers::connect))
+        .routes(routes!(servers::disconnect))
+        .routes(routes!(servers::reconnect))
+        .routes(routes!(servers::test))
+        .routes(routes!(within::logs))
+        .routes(routes!(within::resources))
+        .routes(routes!(within::read))
+        .routes(routes!(within::prompts))
+        .routes(routes!(within::prompt))
+        .routes(routes!(tools::list))
+        .routes(routes!(tools::get))
+        .routes(routes!(calls::call))
+        .routes(routes!(calls::cancel))
+        .routes(routes!(questions::list))
+        .routes(routes!(questions::answer))
+        .routes(routes!(trust::list))
+        .routes(routes!(trust::approve))
+        .routes(routes!(trust::revoke))
+        .routes(routes!(sessions::list))
+        .routes(routes!(sessions::get, sessions::delete))
+        .routes(routes!(sessions::export))
+        .routes(routes!(config::get))
+        .routes(routes!(config::reload))
+        .routes(routes!(config::validate))
+        .routes(routes!(import::list, import::take))
+        .routes(routes!(events::stream))
+        .routes(routes!(overview::get))
+        .routes(routes!(health::health))
+        .routes(routes!(health::ready))
+        .routes(routes!(health::metrics))
+        .routes(routes!(servers::states))
+        .routes(routes!(servers::reconnect_all))
+}
+
+/// The description of the control API: OpenAPI 3.1, as JSON. The same as at `/openapi.json`.
+#[must_use]
+pub fn openapi() -> String {
+    let (_, document) = described().split_for_parts();
+    document.to_pretty_json().unwrap_or_default()
+}
+
+/// Everything that answers.
+pub(crate) fn router(world: Arc<World>) -> Router {
+    let (router, document) = described().split_for_parts();
+    let description = document.to_pretty_json().unwrap_or_default();
+    let document = move || async move { ([("content-type", "application/json")], description) };
+    router
+        .route("/openapi.json", get(document))
+        .fallback(async || ApiError::new(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing at this address"))
+        .method_not_allowed_fallback(async || {
+            let message = "this address has no such method";
+            ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message)
+                .hint("/openapi.json tells which ones it has")
+        })
+        .with_state(world)
+}
+
+/// A body of JSON; anything else is an error that says where.
+struct Body<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        match Json::from_request(request, state).await {
+            Ok(Json(body)) => Ok(Self(body)),
+            Err(rejection) => Err(unreadable(&rejection)),
+        }
+    }
+}
+
+fn unreadable(rejection: &JsonRejection) -> ApiError {
+    let (status, code) = match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => (StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE"),
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "NOT_JSON"),
+        _ => (StatusCode::BAD_REQUEST, "BAD_BODY"),
+    };
+    ApiError::new(status, code, rejection.body_text())
+}
+
+/// The query of an address; anything else is an error that says where.
+struct Query<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> axum::extract::FromRequestParts<S> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut http::request::Parts, state: &S) -> Result<Self, ApiError> {
+        match axum::extract::Query::from_request_parts(parts, state).await {
+            Ok(axum::extract::Query(query)) => Ok(Self(query)),
+            Err(rejection) => Err(ApiError::new(StatusCode::BAD_REQUEST, "BAD_QUERY", rejection.body_text())),
+        }
+    }
+}
+
+/// The parts of a path; anything else is an error.
+struct Path<T>(T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> axum::extract::FromRequestParts<S> for Path<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut http::request::Parts, state: &S) -> Result<Self, ApiError> {
+        match axum::extract::Path::from_request_parts(parts, state).await {
+            Ok(axum::extract::Path(path)) => Ok(Self(path)),
+            Err(rejection) => Err(ApiError::new(StatusCode::BAD_REQUEST, "BAD_PATH", rejection.body_text())),
+        }
+    }
+}
+
+/// Nothing to say but that it is done.
+fn done() -> Response {
+    StatusCode::NO_CONTENT.into_response()
+}

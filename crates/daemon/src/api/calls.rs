@@ -1,0 +1,214 @@
+//! Calls of tools, through the host's one door.
+
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use axum::{
+    Json,
+    extract::State as Extract,
+    http::{HeaderMap, StatusCode, header::ACCEPT},
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use futures::{FutureExt as _, StreamExt as _, stream};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use toolrack_host::{
+    Abilities, Asker, Call, ServerName, ToolOutcome,
+    ask::{Confirm, Confirmed, Elicitation, Elicited},
+    mcp::Progress,
+};
+use utoipa::ToSchema;
+
+use super::{ApiError, Body, Path, State, done};
+use crate::{event_log::conceal, questions::Questions, world::World};
+
+/// Calls that can be cancelled by their names at once.
+const MAX_NAMED: usize = 10_000;
+
+/// Reports of progress that wait for a slow reader; further ones are dropped.
+const MAX_PROGRESS: usize = 1_000;
+
+/// The longest silence that can be asked for.
+const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The calls that somebody gave a name.
+#[derive(Debug, Default)]
+pub(crate) struct Named(Mutex<HashMap<String, CancellationToken>>);
+
+impl Named {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewCall {
+    /// `server/tool`, or the name that a model sees.
+    tool: String,
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    arguments: Map<String, Value>,
+    /// How long the server may be silent.
+    timeout_ms: Option<u64>,
+    /// A name for this call, made by the caller, by which it can be cancelled. Not two calls at once can have the same.
+    id: Option<String>,
+    /// Whoever sends this has seen the arguments and wants them sent: it is not asked again, unless a rule forbids the call.
+    #[serde(default)]
+    approved: bool,
+}
+
+/// What a tool gave. Its content is MCP's.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(title = "Outcome")]
+pub(super) struct Described {
+    server: String,
+    tool: String,
+    /// The tool says that it failed.
+    is_error: bool,
+    text: String,
+    #[schema(value_type = Vec<Object>)]
+    content: Value,
+    #[schema(value_type = Option<Object>)]
+    structured: Option<Value>,
+    warnings: Vec<String>,
+    /// Whether `text` is only a part.
+    truncated: bool,
+    #[schema(value_type = Vec<Object>)]
+    artifacts: Value,
+    duration_ms: u64,
+}
+
+/// Calls a tool and waits for what it gives. With `Accept: text/event-stream`, progress is told as it comes: events `progress`,
+/// then `result` or `error`. A caller who goes away cancels the call.
+#[utoipa::path(post, path = "/api/v1/calls", tag = "calls", request_body = NewCall,
+    responses((status = 200, body = Described), (status = 403, body = ApiError), (status = 404, body = ApiError),
+        (status = 409, body = ApiError), (status = 422, body = ApiError), (status = 424, body = ApiError)))]
+pub(super) async fn call(
+    Extract(world): State,
+    headers: HeaderMap,
+    Body(new): Body<NewCall>,
+) -> Result<Response, ApiError> {
+    let running = Running::of(Arc::clone(&world), new.id.clone())?;
+    let call = of(new, &world.questions);
+    let streams = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    if !streams.is_some_and(|accept| accept.contains("text/event-stream")) {
+        return Ok(Json(running.run(call).await?).into_response());
+    }
+    let (reports, told) = mpsc::channel(MAX_PROGRESS);
+    let call = call.on_progress(Arc::new(move |progress: Progress| drop(reports.try_send(progress))));
+    Ok(streamed(running, call, told).into_response())
+}
+
+fn of(new: NewCall, questions: &Questions) -> Call {
+    let mut call = Call::new(new.tool, new.arguments);
+    if let Some(timeout) = new.timeout_ms {
+        call = call.timeout(Duration::from_millis(timeout).min(MAX_TIMEOUT));
+    }
+    if new.approved {
+        call = call.asker(Arc::new(Approved(questions.clone())));
+    }
+    call
+}
+
+/// The call's progress, then how it ended. Whoever stops reading drops the call.
+fn streamed(
+    running: Running,
+    call: Call,
+    told: mpsc::Receiver<Progress>,
+) -> Sse<impl futures::Stream<Item = Result<Event, Infallible>>> {
+    let reports = stream::unfold(told, async |mut told| Some((told.recv().await?, told)));
+    let reports = reports.map(|progress| event("progress", &progress));
+    let end = async move {
+        match running.run(call).await {
+            Ok(outcome) => event("result", &outcome),
+            Err(error) => event("error", &error),
+        }
+    };
+    // The channel ends with the call, after its last report.
+    let events = stream::select(reports, end.into_stream());
+    Sse::new(events.map(Ok)).keep_alive(KeepAlive::default())
+}
+
+fn event(name: &str, data: &impl Serialize) -> Event {
+    Event::default().event(name).data(serde_json::to_string(data).unwrap_or_default())
+}
+
+/// A call under way.
+struct Running {
+    world: Arc<World>,
+    cancelled: CancellationToken,
+    name: Option<String>,
+}
+
+impl Running {
+    fn of(world: Arc<World>, name: Option<String>) -> Result<Self, ApiError> {
+        let cancelled = CancellationToken::new();
+        if let Some(name) = &name {
+            let mut named = world.calls.all();
+            if named.contains_key(name) || named.len() >= MAX_NAMED {
+                let message = "a call of this id is under way";
+                return Err(ApiError::new(StatusCode::CONFLICT, "CALL_EXISTS", message).hint("choose another id"));
+            }
+            named.insert(name.clone(), cancelled.clone());
+        }
+        Ok(Self { world, cancelled, name })
+    }
+
+    /// Runs the call, with secrets hidden in what it gives.
+    async fn run(self, call: Call) -> Result<Value, ApiError> {
+        let outcome: ToolOutcome = tokio::select! {
+            outcome = self.world.host.call(call) => outcome?,
+            () = self.cancelled.cancelled() => {
+                return Err(ApiError::new(StatusCode::CONFLICT, "CANCELLED", "the call was cancelled"));
+            }
+        };
+        let mut shown = serde_json::to_value(outcome).unwrap_or_default();
+        conceal(&mut shown, &self.world.secrets);
+        Ok(shown)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            self.world.calls.all().remove(name);
+        }
+    }
+}
+
+/// Cancels a call by the name that its caller gave it.
+#[utoipa::path(delete, path = "/api/v1/calls/{id}", tag = "calls", params(("id" = String, Path)),
+    responses((status = 204), (status = 404, body = ApiError)))]
+pub(super) async fn cancel(Extract(world): State, Path(id): Path<String>) -> Result<Response, ApiError> {
+    let call = world.calls.all().get(&id).cloned();
+    call.ok_or_else(|| ApiError::not_found("no call of this id is under way"))?.cancel();
+    Ok(done())
+}
+
+/// Somebody who has approved the call already, and answers everything else as usual.
+struct Approved(Questions);
+
+impl Asker for Approved {
+    fn abilities(&self) -> Abilities {
+        self.0.abilities()
+    }
+
+    fn confirm(&self, _: Confirm) -> futures::future::BoxFuture<'_, Confirmed> {
+        Box::pin(async { Confirmed::Yes })
+    }
+
+    fn elicit(&self, server: ServerName, question: Elicitation) -> futures::future::BoxFuture<'_, Elicited> {
+        self.0.elicit(server, question)
+    }
+}

@@ -1,0 +1,134 @@
+//! Configuration files: what they say, and what is wrong with them.
+
+use axum::{Json, extract::State as Extract, response::Response};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use toolrack_config::{Severity, edit};
+use utoipa::ToSchema;
+
+use super::{Answer, ApiError, Body, State, done};
+
+/// Something that is wrong with a configuration.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Problem {
+    /// `error` or `warning`.
+    severity: &'static str,
+    path: Option<String>,
+    line: Option<usize>,
+    column: Option<usize>,
+    entry: Option<String>,
+    message: String,
+    hint: Option<String>,
+}
+
+impl From<&toolrack_config::Problem> for Problem {
+    fn from(problem: &toolrack_config::Problem) -> Self {
+        Self {
+            severity: match problem.severity {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+            },
+            path: problem.path.as_ref().map(|path| path.display().to_string()),
+            line: problem.line,
+            column: problem.column,
+            entry: problem.entry.clone(),
+            message: problem.message.clone(),
+            hint: problem.hint.clone(),
+        }
+    }
+}
+
+/// The configuration.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Config {
+    /// The files that count, existing or not, from the weakest to the strongest.
+    files: Vec<File>,
+    problems: Vec<Problem>,
+    #[schema(value_type = Object)]
+    settings: Value,
+    /// Agents that have servers of their own.
+    agents: Vec<String>,
+    /// The project's root.
+    project: String,
+}
+
+/// One file.
+#[derive(Debug, Serialize, ToSchema)]
+struct File {
+    scope: &'static str,
+    path: String,
+    exists: bool,
+    /// What it says, with secrets hidden; `null` when it cannot be read, or is not there.
+    text: Option<String>,
+}
+
+/// The configuration files with secrets hidden, and what is wrong with them.
+#[utoipa::path(get, path = "/api/v1/config", tag = "config", responses((status = 200, body = Config)))]
+pub(super) async fn get(Extract(world): State) -> Answer<Config> {
+    let loaded = world.loaded();
+    let files: Vec<_> = loaded.files.iter().map(|file| (file.scope, file.path.clone())).collect();
+    let read = tokio::task::spawn_blocking(move || {
+        let read = files.into_iter().map(|(scope, path)| {
+            let shown = toolrack_config::show(&path);
+            let exists = !matches!(shown, Ok(None));
+            File { scope: scope.as_str(), path: path.display().to_string(), exists, text: shown.ok().flatten() }
+        });
+        read.collect()
+    });
+    let keep = loaded.settings.sessions;
+    Ok(Json(Config {
+        files: read.await.map_err(|_| ApiError::internal("the files were not read"))?,
+        problems: world.problems().iter().map(Problem::from).collect(),
+        settings: json!({ "sessions": { "keep_days": keep.days, "keep": keep.number } }),
+        agents: loaded.agents.clone(),
+        project: loaded.project.display().to_string(),
+    }))
+}
+
+/// Reads the configuration again, and applies it. Changed files are noticed without this, where the system can.
+#[utoipa::path(post, path = "/api/v1/config/reload", tag = "config",
+    responses((status = 204), (status = 409, body = ApiError)))]
+pub(super) async fn reload(Extract(world): State) -> Result<Response, ApiError> {
+    world.reload().await?;
+    Ok(done())
+}
+
+/// A text that could be a configuration file.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Text {
+    /// Which dialect it is written in.
+    #[serde(default)]
+    kind: Kind,
+    text: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    #[default]
+    Json,
+    Toml,
+}
+
+/// What is wrong with a text.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Validated {
+    ok: bool,
+    /// The servers that it has.
+    servers: Vec<String>,
+    problems: Vec<Problem>,
+}
+
+/// Says what is wrong with a text, as if it were a configuration file. Nothing is started or kept.
+#[utoipa::path(post, path = "/api/v1/config/validate", tag = "config", request_body = Text,
+    responses((status = 200, body = Validated)))]
+pub(super) async fn validate(Body(text): Body<Text>) -> Json<Validated> {
+    let name = match text.kind {
+        Kind::Json => "mcp.json",
+        Kind::Toml => "toolrack.toml",
+    };
+    let (servers, problems) = edit::validate(name, &text.text);
+    let ok = !problems.iter().any(toolrack_config::Problem::is_error);
+    Json(Validated { ok, servers, problems: problems.iter().map(Problem::from).collect() })
+}

@@ -1,0 +1,189 @@
+//! What goes wrong, for programs and for people.
+
+use axum::{
+    Json,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use toolrack_config::edit::{EditError, NoPlace};
+use toolrack_host::{CallError, CallErrorKind, text};
+use toolrack_store::StoreError;
+use utoipa::ToSchema;
+
+use crate::world::{EditFailed, NotReloaded};
+
+/// An error: its status, and `{"error": {…}}`.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ApiError {
+    #[serde(skip)]
+    status: StatusCode,
+    error: Box<What>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct What {
+    /// A stable word.
+    #[schema(example = "UNKNOWN_SERVER")]
+    code: String,
+    /// For people.
+    message: String,
+    /// What to do next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<String>,
+}
+
+impl ApiError {
+    pub(crate) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
+        let (code, message) = (code.to_owned(), message.into());
+        Self { status, error: Box::new(What { code, message, hint: None, server: None, tool: None }) }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.error.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn server(mut self, server: impl Into<String>) -> Self {
+        self.error.server = Some(server.into());
+        self
+    }
+
+    #[cfg(test)]
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// A server that is not configured.
+    pub(crate) fn no_server(name: &str) -> Self {
+        let shown = text::for_line(&text::clip(name, 200)).into_owned();
+        Self::new(StatusCode::NOT_FOUND, "UNKNOWN_SERVER", format!("there is no server `{shown}`"))
+            .hint("GET /api/v1/servers lists all of them")
+            .server(shown)
+    }
+
+    /// Something that is not there, or no longer.
+    pub(crate) fn not_found(what: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", what)
+    }
+
+    /// The daemon runs without a database.
+    pub(crate) fn no_store() -> Self {
+        Self::new(StatusCode::CONFLICT, "NO_DATABASE", "the database cannot be used")
+            .hint("the daemon said at its start what is wrong with it")
+    }
+
+    /// A promise of ours was broken.
+    pub(crate) fn internal(message: &str) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", message)
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        (self.status, Json(self)).into_response()
+    }
+}
+
+impl From<CallError> for ApiError {
+    fn from(error: CallError) -> Self {
+        let status = match error.kind() {
+            CallErrorKind::UnknownTool => StatusCode::NOT_FOUND,
+            CallErrorKind::Denied | CallErrorKind::NotTrusted => StatusCode::FORBIDDEN,
+            CallErrorKind::NeedsAuth | CallErrorKind::Unreachable => StatusCode::FAILED_DEPENDENCY,
+            CallErrorKind::Config => StatusCode::CONFLICT,
+            CallErrorKind::Refused => StatusCode::UNPROCESSABLE_ENTITY,
+            _ => StatusCode::BAD_GATEWAY,
+        };
+        let mut shown = Self::new(status, error.code(), text::for_terminal(&error.to_string()).into_owned());
+        shown.error.hint = error.hint();
+        let (server, tool) = match &error {
+            CallError::Denied { server, tool, .. } => (Some(server.to_string()), Some(tool.clone())),
+            CallError::NotReady { server, .. } => (Some(server.to_string()), None),
+            CallError::Remote { server, what, .. } | CallError::Link { server, what, .. } => {
+                (Some(server.to_string()), Some(what.clone()))
+            }
+            _ => (None, None),
+        };
+        (shown.error.server, shown.error.tool) = (server, tool);
+        shown
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::UnknownSession { .. } | StoreError::NoSessions { .. } => {
+                Self::new(StatusCode::NOT_FOUND, "UNKNOWN_SESSION", error.to_string())
+            }
+            StoreError::AmbiguousSession { .. } => {
+                Self::new(StatusCode::CONFLICT, "AMBIGUOUS_SESSION", error.to_string()).hint("give more of the id")
+            }
+            StoreError::Full { .. } => Self::new(StatusCode::INSUFFICIENT_STORAGE, "DISK_FULL", error.to_string()),
+            StoreError::Locked { .. } => Self::new(StatusCode::CONFLICT, "DATABASE_BUSY", error.to_string()),
+            error => Self::internal(&error.to_string()),
+        }
+    }
+}
+
+impl From<NotReloaded> for ApiError {
+    fn from(error: NotReloaded) -> Self {
+        match error {
+            NotReloaded::Ending => Self::new(StatusCode::SERVICE_UNAVAILABLE, "ENDING", "the daemon is ending"),
+            NotReloaded::Rejected(problems) => {
+                let first = problems.first().map_or_else(String::new, ToString::to_string);
+                Self::new(
+                    StatusCode::CONFLICT,
+                    "CONFIG_REJECTED",
+                    format!("the configuration was not changed: {first}"),
+                )
+                .hint("correct the file; what runs stays as it is until then")
+            }
+        }
+    }
+}
+
+impl From<EditFailed> for ApiError {
+    fn from(error: EditFailed) -> Self {
+        match error {
+            EditFailed::Unknown => Self::new(StatusCode::NOT_FOUND, "UNKNOWN_SERVER", "there is no such server"),
+            EditFailed::Moved => Self::new(
+                StatusCode::PRECONDITION_FAILED,
+                "CHANGED",
+                "the entry was changed by somebody else meanwhile",
+            )
+            .hint("read it again and repeat the change"),
+            EditFailed::NoPlace(no_place) => of_no_place(&no_place),
+            EditFailed::Edit(error) => of_edit(&error),
+            EditFailed::Store(error) => error.into(),
+            EditFailed::Ending => Self::internal("the file was not written"),
+        }
+    }
+}
+
+fn of_no_place(no_place: &NoPlace) -> ApiError {
+    let (message, hint) = match no_place {
+        NoPlace::CommandLine => ("it comes from a file that was named with --mcp-config", "edit that file by hand"),
+        NoPlace::BuiltIn => ("it is a part of toolrack", "it can be disabled"),
+        NoPlace::Several(_) => {
+            ("it is configured in several files", "remove it by hand, or with `toolrack remove --scope`")
+        }
+    };
+    ApiError::new(StatusCode::CONFLICT, "NOT_EDITABLE", message).hint(hint)
+}
+
+fn of_edit(error: &EditError) -> ApiError {
+    let (status, code) = match error {
+        EditError::Invalid { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "INVALID_ENTRY"),
+        EditError::Exists { .. } => (StatusCode::CONFLICT, "EXISTS"),
+        EditError::Missing { .. } => (StatusCode::NOT_FOUND, "UNKNOWN_SERVER"),
+        EditError::Busy { .. } => (StatusCode::CONFLICT, "BUSY"),
+        EditError::Io { .. } => (StatusCode::INSUFFICIENT_STORAGE, "NOT_WRITTEN"),
+        _ => (StatusCode::CONFLICT, "NOT_EDITABLE"),
+    };
+    ApiError::new(status, code, error.to_string())
+}

@@ -1,0 +1,105 @@
+//! What other programs have configured.
+
+use axum::{Json, extract::State as Extract};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolrack_config::import::{Client, Offer, look};
+use utoipa::ToSchema;
+
+use super::{
+    Answer, ApiError, Body, Problem, State,
+    servers::{Edited, NewScope, edit},
+};
+use crate::world::{Change, World};
+
+/// Servers that other programs have.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Offers {
+    offers: Vec<Offered>,
+    problems: Vec<Problem>,
+}
+
+/// A server of another program.
+#[derive(Debug, Serialize, ToSchema)]
+struct Offered {
+    /// The program.
+    client: String,
+    path: String,
+    line: Option<usize>,
+    name: String,
+    /// Names exactly this content.
+    hash: String,
+    /// The entry as it would be taken over, with secrets hidden.
+    #[schema(value_type = Object)]
+    config: Value,
+    /// What is different here.
+    notes: Vec<String>,
+    /// Whether a server of this name is configured here.
+    known: bool,
+}
+
+async fn found(world: &World) -> Result<toolrack_config::import::Found, ApiError> {
+    let (environment, folder) = (world.environment.clone(), world.request.cwd.clone());
+    // Some of these files are large, and a home folder may be far away.
+    let found = tokio::task::spawn_blocking(move || look(&environment, &folder, Client::ALL));
+    found.await.map_err(|_| ApiError::internal("the files of other programs were not read"))
+}
+
+/// What other programs have configured, and could be taken over.
+#[utoipa::path(get, path = "/api/v1/import", tag = "servers", responses((status = 200, body = Offers)))]
+pub(super) async fn list(Extract(world): State) -> Answer<Offers> {
+    let (found, loaded) = (found(&world).await?, world.loaded());
+    let offered = found.offers.iter().map(|offer| Offered {
+        client: offer.client.to_string(),
+        path: offer.path.display().to_string(),
+        line: offer.line,
+        name: offer.name.clone(),
+        hash: offer.hash.clone(),
+        config: offer.view.clone(),
+        notes: offer.notes.clone(),
+        known: loaded.entry(&offer.name).is_some(),
+    });
+    Ok(Json(Offers { offers: offered.collect(), problems: found.problems.iter().map(Problem::from).collect() }))
+}
+
+/// What to take over.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Taken {
+    offers: Vec<Choice>,
+    #[serde(default)]
+    scope: NewScope,
+}
+
+/// An offer as it was shown.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Choice {
+    client: String,
+    name: String,
+    hash: String,
+}
+
+/// What was taken over.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Imported {
+    edited: Vec<Edited>,
+}
+
+/// Takes servers of other programs over, exactly as they were shown.
+#[utoipa::path(post, path = "/api/v1/import", tag = "servers", request_body = Taken,
+    responses((status = 200, body = Imported), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+pub(super) async fn take(Extract(world): State, Body(taken): Body<Taken>) -> Answer<Imported> {
+    let found = found(&world).await?;
+    let mut edited = Vec::new();
+    for Choice { client, name, hash } in &taken.offers {
+        let is_meant =
+            |offer: &&Offer| offer.client.to_string() == *client && offer.name == *name && offer.hash == *hash;
+        let offer = found.offers.iter().find(is_meant);
+        let offer =
+            offer.ok_or_else(|| ApiError::not_found("there is no such offer any more").server(name.as_str()))?;
+        let change = Change::Add { scope: taken.scope.into(), entry: offer.entry.clone(), replace: false };
+        edited.push(edit(&world, name, change, false).await?);
+    }
+    Ok(Json(Imported { edited }))
+}

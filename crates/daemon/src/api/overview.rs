@@ -1,0 +1,83 @@
+//! The daemon at a glance.
+
+use std::collections::BTreeMap;
+
+use axum::{Json, extract::State as Extract};
+use chrono::SecondsFormat;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{State, servers};
+use crate::world::{Recent, end_word};
+
+/// The daemon at a glance.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Overview {
+    version: &'static str,
+    uptime_s: u64,
+    /// How many servers are in which state.
+    servers: BTreeMap<&'static str, usize>,
+    tools: usize,
+    /// What all tools cost a model; an estimate.
+    tokens: usize,
+    calls: Calls,
+    /// Questions that wait.
+    approvals: usize,
+    /// The last calls, the newest first.
+    recent: Vec<Call>,
+}
+
+/// Calls that ended.
+#[derive(Debug, Serialize, ToSchema)]
+struct Calls {
+    total: u64,
+    /// With an error of the tool, or without a result.
+    errors: u64,
+    /// Those that were not allowed.
+    denied: u64,
+    per_minute: usize,
+}
+
+/// A call that ended.
+#[derive(Debug, Serialize, ToSchema)]
+struct Call {
+    server: String,
+    tool: String,
+    /// `ok`, `tool_error`, `failed` or `cancelled`.
+    outcome: &'static str,
+    duration_ms: u128,
+    at: String,
+}
+
+impl From<Recent> for Call {
+    fn from(recent: Recent) -> Self {
+        Self {
+            server: recent.server,
+            tool: recent.tool,
+            outcome: end_word(recent.end),
+            duration_ms: recent.duration.as_millis(),
+            at: recent.at.to_rfc3339_opts(SecondsFormat::Millis, true),
+        }
+    }
+}
+
+/// The daemon at a glance.
+#[utoipa::path(get, path = "/api/v1/overview", tag = "overview", responses((status = 200, body = Overview)))]
+pub(super) async fn get(Extract(world): State) -> Json<Overview> {
+    let mut by_state = BTreeMap::new();
+    for server in servers::all(&world) {
+        *by_state.entry(server.state).or_default() += 1;
+    }
+    let catalog = world.host.catalog();
+    let (total, errors) = world.tally.totals();
+    Json(Overview {
+        version: env!("CARGO_PKG_VERSION"),
+        uptime_s: world.began.elapsed().as_secs(),
+        servers: by_state,
+        tools: catalog.tools().len(),
+        tokens: catalog.tools().map(|tool| tool.tokens).sum(),
+        calls: Calls { total, errors, denied: world.tally.denied(), per_minute: world.tally.last_minute() },
+        approvals: world.questions.open().len(),
+        recent: world.tally.recent().into_iter().map(Call::from).collect(),
+    })
+}

@@ -1,0 +1,422 @@
+//! Servers: how they are, and what can be done with them.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::State as Extract,
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolrack_config::{Entry, Loaded, Scope, edit::Place};
+use toolrack_host::{ServerStatus, State as HostState};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{Answer, ApiError, Body, Path, Problem, Query, State};
+use crate::world::{Change, World};
+
+/// All servers.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Servers {
+    servers: Vec<Server>,
+    /// What is wrong with the configuration.
+    problems: Vec<Problem>,
+}
+
+/// One server.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Server {
+    name: String,
+    /// `disabled`, `pending_trust`, `disconnected`, `connecting`, `connected`, `tools_failed`, `reconnecting`, `needs_auth`,
+    /// `failed`, or `broken` for an entry that cannot be used as it is written.
+    pub(crate) state: &'static str,
+    /// Why it is not connected.
+    error: Option<String>,
+    /// Failed attempts so far, while `reconnecting`.
+    attempt: Option<u32>,
+    attempts: Option<u32>,
+    /// The wait before the next attempt, in milliseconds, as of the last one.
+    retry_in_ms: Option<u64>,
+    /// What it said about signing in.
+    how: Option<String>,
+    /// `stdio`, `http`, `sse` or `native`.
+    transport: Option<&'static str>,
+    /// `legacy` (2025-11-25 and older) or `modern`.
+    #[schema(value_type = Option<String>)]
+    era: Option<toolrack_host::Era>,
+    protocol_version: Option<String>,
+    #[schema(value_type = Option<Object>)]
+    server_info: Option<toolrack_host::mcp::ServerInfo>,
+    /// `built in`, `user`, `project`, `local` or `command line`.
+    scope: String,
+    /// The file that it is configured in.
+    source: Option<String>,
+    line: Option<usize>,
+    enabled: bool,
+    /// Whether its entry can be changed here.
+    editable: bool,
+    /// Tools in the catalog.
+    tools: usize,
+    /// Tools that the configuration hides.
+    tools_hidden: usize,
+    /// What its tools cost a model, in tokens; an estimate.
+    tokens: usize,
+    warnings: Vec<String>,
+    instructions: Option<String>,
+    /// Its entry, with secrets hidden.
+    #[schema(value_type = Object)]
+    config: Value,
+    /// Names this version of the entry, for `If-Match`.
+    version: String,
+}
+
+impl Server {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn new(entry: &Entry, status: Option<ServerStatus>, world: &World) -> Self {
+        let mut server = Self {
+            name: entry.name.clone(),
+            state: "broken",
+            error: None,
+            attempt: None,
+            attempts: None,
+            retry_in_ms: None,
+            how: None,
+            transport: None,
+            era: None,
+            protocol_version: None,
+            server_info: None,
+            scope: entry.scope.to_string(),
+            source: entry.source.path.as_ref().map(|path| path.display().to_string()),
+            line: entry.line,
+            enabled: entry.enabled,
+            editable: Place::only(entry).is_ok(),
+            tools: 0,
+            tools_hidden: 0,
+            tokens: 0,
+            warnings: Vec::new(),
+            instructions: None,
+            config: entry.view.clone(),
+            version: entry.hash.clone(),
+        };
+        if let Some(status) = status {
+            server.fill(status, world.is_held(&entry.name));
+        }
+        server
+    }
+
+    fn fill(&mut self, status: ServerStatus, is_held: bool) {
+        self.error = status.state.error().map(str::to_owned);
+        self.state = match &status.state {
+            HostState::Disabled if is_held => "disconnected",
+            state => state.word(),
+        };
+        match status.state {
+            HostState::Reconnecting { attempt, attempts, in_ms, .. } => {
+                (self.attempt, self.attempts, self.retry_in_ms) = (Some(attempt), Some(attempts), Some(in_ms));
+            }
+            HostState::NeedsAuth { how } => self.how = Some(how),
+            _ => {}
+        }
+        self.transport = Some(status.transport);
+        (self.era, self.protocol_version) = (status.era, status.protocol_version);
+        (self.server_info, self.instructions) = (status.server_info, status.instructions);
+        (self.tools, self.tools_hidden, self.tokens) = (status.tools, status.tools_hidden, status.tokens);
+        self.warnings = status.warnings;
+    }
+}
+
+/// Every configured server.
+pub(super) fn all(world: &World) -> Vec<Server> {
+    let loaded = world.loaded();
+    let mut status = world.host.status();
+    let entries = loaded.entries.iter();
+    let servers = entries.map(|entry| {
+        let at = status.iter().position(|status| status.name.as_str() == entry.name);
+        Server::new(entry, at.map(|at| status.swap_remove(at)), world)
+    });
+    servers.collect()
+}
+
+fn entry<'a>(loaded: &'a Loaded, name: &str) -> Result<&'a Entry, ApiError> {
+    loaded.entry(name).ok_or_else(|| ApiError::no_server(name))
+}
+
+fn one(world: &World, name: &str) -> Result<Server, ApiError> {
+    let loaded = world.loaded();
+    let entry = entry(&loaded, name)?;
+    let status = world.host.status().into_iter().find(|status| status.name.as_str() == name);
+    Ok(Server::new(entry, status, world))
+}
+
+fn accepted(world: &World, name: &str) -> Result<Response, ApiError> {
+    Ok((StatusCode::ACCEPTED, Json(one(world, name)?)).into_response())
+}
+
+/// All servers and how they are.
+#[utoipa::path(get, path = "/api/v1/servers", tag = "servers", responses((status = 200, body = Servers)))]
+pub(super) async fn list(Extract(world): State) -> Json<Servers> {
+    let problems = world.problems().iter().map(Problem::from).collect();
+    Json(Servers { servers: all(&world), problems })
+}
+
+/// One server; its `ETag` is for `If-Match`.
+#[utoipa::path(get, path = "/api/v1/servers/{name}", tag = "servers",
+    params(("name" = String, Path)),
+    responses((status = 200, body = Server), (status = 404, body = ApiError)))]
+pub(super) async fn get(Extract(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
+    let server = one(&world, &name)?;
+    let tag = format!("\"{}\"", server.version);
+    Ok(([(header::ETAG, tag)], Json(server)).into_response())
+}
+
+/// A new server.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewServer {
+    name: String,
+    /// `user` (the default), `local` or `project`.
+    #[serde(default)]
+    scope: NewScope,
+    /// The entry as configuration files have it: `command` or `url`, and so on.
+    #[schema(value_type = Object)]
+    entry: Value,
+    /// Tell what would be written, and write nothing.
+    #[serde(default)]
+    dry_run: bool,
+    /// In the place of one of this name in the same file.
+    #[serde(default)]
+    replace: bool,
+}
+
+/// Whose file a new entry goes to.
+#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum NewScope {
+    /// The person's, for every project.
+    #[default]
+    User,
+    /// The person's, for this project.
+    Local,
+    /// The project's, for everybody.
+    Project,
+}
+
+impl From<NewScope> for Scope {
+    fn from(scope: NewScope) -> Self {
+        match scope {
+            NewScope::User => Self::User,
+            NewScope::Local => Self::Local,
+            NewScope::Project => Self::Project,
+        }
+    }
+}
+
+/// What was changed in a file, or would be.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Edited {
+    name: String,
+    scope: &'static str,
+    path: String,
+    /// Whether the file was made.
+    created: bool,
+    dry_run: bool,
+    /// The change as a unified diff, without secrets.
+    diff: String,
+    /// What looks like a mistake.
+    warnings: Vec<Problem>,
+}
+
+/// Makes a change.
+pub(super) async fn edit(world: &World, name: &str, change: Change, dry_run: bool) -> Result<Edited, ApiError> {
+    let (scope, edited) =
+        world.edit(name, change, dry_run).await.map_err(|error| ApiError::from(error).server(name))?;
+    Ok(Edited {
+        name: name.to_owned(),
+        scope: scope.as_str(),
+        path: edited.path.display().to_string(),
+        created: edited.created,
+        dry_run,
+        diff: edited.diff,
+        warnings: edited.warnings.iter().map(Problem::from).collect(),
+    })
+}
+
+/// Adds a server to a configuration file, and starts it.
+#[utoipa::path(post, path = "/api/v1/servers", tag = "servers", request_body = NewServer,
+    responses((status = 201, body = Edited), (status = 409, body = ApiError), (status = 422, body = ApiError)))]
+pub(super) async fn add(
+    Extract(world): State,
+    Body(new): Body<NewServer>,
+) -> Result<(StatusCode, Json<Edited>), ApiError> {
+    if let Err(error) = toolrack_host::ServerName::new(&*new.name) {
+        return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_ENTRY", error.to_string()));
+    }
+    let change = Change::Add { scope: new.scope.into(), entry: new.entry, replace: new.replace };
+    let edited = edit(&world, &new.name, change, new.dry_run).await?;
+    let status = if new.dry_run { StatusCode::OK } else { StatusCode::CREATED };
+    Ok((status, Json(edited)))
+}
+
+/// A changed entry.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Revision {
+    /// The `config` of the server, changed. A value in which `***` stands keeps what the file has.
+    #[schema(value_type = Object)]
+    entry: Value,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Changes the entry of a server. With `If-Match`, only the version that it names.
+#[utoipa::path(put, path = "/api/v1/servers/{name}", tag = "servers", request_body = Revision,
+    params(("name" = String, Path)),
+    responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 412, body = ApiError),
+        (status = 422, body = ApiError)))]
+pub(super) async fn revise(
+    Extract(world): State,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    Body(revision): Body<Revision>,
+) -> Answer<Edited> {
+    let seen = headers.get(header::IF_MATCH).and_then(|tag| tag.to_str().ok());
+    let seen = seen.filter(|tag| *tag != "*").map(|tag| tag.trim_matches('"').to_owned());
+    edit(&world, &name, Change::Revise { entry: revision.entry, seen }, revision.dry_run).await.map(Json)
+}
+
+/// What a change without a body can be told.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Dry {
+    /// Tell what would be written, and write nothing.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Removes the entry of a server, and stops it.
+#[utoipa::path(delete, path = "/api/v1/servers/{name}", tag = "servers", params(("name" = String, Path), Dry),
+    responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+pub(super) async fn remove(Extract(world): State, Path(name): Path<String>, Query(dry): Query<Dry>) -> Answer<Edited> {
+    edit(&world, &name, Change::Remove, dry.dry_run).await.map(Json)
+}
+
+/// Switches a server on, in a configuration file.
+#[utoipa::path(post, path = "/api/v1/servers/{name}/enable", tag = "servers", params(("name" = String, Path)),
+    responses((status = 200, body = Edited), (status = 404, body = ApiError)))]
+pub(super) async fn enable(Extract(world): State, Path(name): Path<String>) -> Answer<Edited> {
+    world.hold(&name, false).await?;
+    edit(&world, &name, Change::Switch(true), false).await.map(Json)
+}
+
+/// Switches a server off, in a configuration file.
+#[utoipa::path(post, path = "/api/v1/servers/{name}/disable", tag = "servers", params(("name" = String, Path)),
+    responses((status = 200, body = Edited), (status = 404, body = ApiError)))]
+pub(super) async fn disable(Extract(world): State, Path(name): Path<String>) -> Answer<Edited> {
+    edit(&world, &name, Change::Switch(false), false).await.map(Json)
+}
+
+/// Starts a server that was disconnected, or whose attempts have ended.
+#[utoipa::path(post, path = "/api/v1/servers/{name}/connect", tag = "servers", params(("name" = String, Path)),
+    responses((status = 202, body = Server), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+pub(super) async fn connect(Extract(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
+    runnable(&world, &name)?;
+    world.hold(&name, false).await?;
+    let is_idle = world.host.status().iter().any(|status| {
+        status.name.as_str() == name
+            && matches!(status.state, HostState::Failed { .. } | HostState::Reconnecting { .. })
+    });
+    if is_idle {
+        world.host.reconnect(&name)?;
+    }
+    accepted(&world, &name)
+}
+
+/// Stops a server until somebody connects it, or the daemon starts anew. No file is changed.
+#[utoipa::path(post, path = "/api/v1/servers/{name}/disconnect", tag = "servers", params(("name" = String, Path)),
+    responses((status = 202, body = Server), (status = 404, body = ApiError)))]
+pub(super) async fn disconnect(Extract(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
+    entry(&world.loaded(), &name)?;
+    world.hold(&name, true).await?;
+    accepted(&world, &name)
+}
+
+/// Ends the connection of a server and makes a new one.
+#[utoipa::path(post, path = "/api/v1/servers/{name}/reconnect", tag = "servers", params(("name" = String, Path)),
+    responses((status = 202, body = Server), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+pub(super) async fn reconnect(Extract(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
+    runnable(&world, &name)?;
+    match world.is_held(&name) {
+        true => world.hold(&name, false).await?,
+        false => world.host.reconnect(&name)?,
+    }
+    accepted(&world, &name)
+}
+
+/// Refuses to connect what must not run: it is switched off, broken, or not trusted.
+fn runnable(world: &World, name: &str) -> Result<(), ApiError> {
+    let loaded = world.loaded();
+    let entry = entry(&loaded, name)?;
+    let (code, message, hint) = if !entry.is_valid {
+        ("BROKEN_ENTRY", "its entry cannot be used as it is written", "correct what is reported with the servers")
+    } else if entry.trust == toolrack_host::spec::Trust::Pending {
+        ("NOT_TRUSTED", "it comes from a project file and is not trusted yet", "look at it, and approve it")
+    } else if !entry.enabled {
+        ("SERVER_DISABLED", "it is switched off", "enable it first")
+    } else {
+        return Ok(());
+    };
+    Err(ApiError::new(StatusCode::CONFLICT, code, message).hint(hint).server(name))
+}
+
+/// How a server is doing, step by step.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Tested {
+    server: String,
+    ok: bool,
+    steps: Vec<Step>,
+}
+
+/// One thing on the way to a server's tools.
+#[derive(Debug, Serialize, ToSchema)]
+struct Step {
+    stage: &'static str,
+    ok: bool,
+    what: String,
+}
+
+/// Follows the way from the entry of a server to its tools, and says where it ends.
+#[utoipa::path(post, path = "/api/v1/servers/{name}/test", tag = "servers", params(("name" = String, Path)),
+    responses((status = 200, body = Tested), (status = 404, body = ApiError)))]
+pub(super) async fn test(Extract(world): State, Path(name): Path<String>) -> Answer<Tested> {
+    entry(&world.loaded(), &name)?;
+    let why = world.host.why(&name);
+    let steps = why.steps.into_iter().map(|step| Step { stage: step.stage, ok: step.ok, what: step.what });
+    Ok(Json(Tested { server: name, ok: why.present, steps: steps.collect() }))
+}
+
+/// The states of all servers, for programs that know nothing else of Toolrack.
+#[utoipa::path(get, path = "/api/agents/mcp", tag = "agents", responses((status = 200, body = Servers)))]
+pub(super) async fn states(world: State) -> Json<Servers> {
+    list(world).await
+}
+
+/// Connects every server anew that is not connected.
+#[utoipa::path(post, path = "/api/agents/mcp/reconnect", tag = "agents", responses((status = 202, body = Servers)))]
+pub(super) async fn reconnect_all(Extract(world): State) -> (StatusCode, Json<Servers>) {
+    for server in all(&world) {
+        if !matches!(
+            server.state,
+            "connected" | "disabled" | "pending_trust" | "disconnected" | "broken" | "connecting"
+        ) {
+            // One that is gone by now needs nothing.
+            let _ = world.host.reconnect(&server.name);
+        }
+    }
+    (StatusCode::ACCEPTED, list(Extract(Arc::clone(&world))).await)
+}

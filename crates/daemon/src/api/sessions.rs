@@ -1,0 +1,182 @@
+//! Conversations that are kept.
+
+use axum::{
+    Json,
+    extract::State as Extract,
+    http::header,
+    response::{IntoResponse, Response},
+};
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::{Deserialize, Serialize};
+use toolrack_store::{
+    Session, SessionQuery, Spent, Store,
+    transcript::{Said, markdown},
+};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{Answer, ApiError, Path, Query, State, done};
+use crate::world::World;
+
+/// Sessions that are given at once.
+const MAX: usize = 500;
+
+/// Messages of one session that are given.
+const MAX_MESSAGES: usize = 10_000;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Wanted {
+    /// Words in title or text.
+    q: Option<String>,
+    /// The id of the last session of the page before this one.
+    after: Option<String>,
+    /// How many at most; 50 unless told, 500 at most.
+    limit: Option<usize>,
+}
+
+/// Conversations, the one that was used last first.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Sessions {
+    sessions: Vec<About>,
+    /// How many there are in all.
+    total: u64,
+}
+
+/// A conversation.
+#[derive(Debug, Serialize, ToSchema)]
+struct About {
+    id: String,
+    /// The shortest beginning of the id that no other has.
+    prefix: String,
+    title: String,
+    model: Option<String>,
+    agent: Option<String>,
+    created_at: String,
+    updated_at: String,
+    messages: u64,
+    /// A turn was interrupted, and can be taken up again.
+    open_turn: bool,
+    /// Tokens and dollars: `input_tokens`, `output_tokens`, `cached_read_tokens`, `cache_write_tokens`, `reasoning_tokens`,
+    /// `cost_usd`.
+    #[schema(value_type = Object)]
+    spent: Spent,
+}
+
+impl About {
+    fn new(session: &Session, world: &World) -> Self {
+        Self {
+            id: session.id.to_string(),
+            prefix: session.prefix.clone(),
+            title: world.secrets.conceal(&session.title).into_owned(),
+            model: session.model.clone(),
+            agent: session.agent.clone(),
+            created_at: rfc3339(session.created_at),
+            updated_at: rfc3339(session.updated_at),
+            messages: session.messages,
+            open_turn: session.has_open_turn,
+            spent: session.spent,
+        }
+    }
+}
+
+fn rfc3339(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+fn store(world: &World) -> Result<&Store, ApiError> {
+    world.store.as_ref().ok_or_else(ApiError::no_store)
+}
+
+/// Conversations that are kept.
+#[utoipa::path(get, path = "/api/v1/sessions", tag = "sessions", params(Wanted),
+    responses((status = 200, body = Sessions), (status = 404, body = ApiError)))]
+pub(super) async fn list(Extract(world): State, Query(wanted): Query<Wanted>) -> Answer<Sessions> {
+    let store = store(&world)?;
+    let after = match &wanted.after {
+        Some(id) => Some(store.find_session(id).await?),
+        None => None,
+    };
+    let query = SessionQuery {
+        search: wanted.q,
+        after: after.map(|session| (session.updated_at, session.id)),
+        limit: wanted.limit.unwrap_or(50).min(MAX),
+    };
+    let sessions = store.sessions(&query).await?;
+    let total = store.session_totals().await?.sessions;
+    Ok(Json(Sessions { sessions: sessions.iter().map(|session| About::new(session, &world)).collect(), total }))
+}
+
+/// A conversation with what was said.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Transcript {
+    session: About,
+    #[schema(value_type = Vec<Object>)]
+    messages: Vec<Said>,
+}
+
+/// A session and what was said in it, with secrets hidden.
+async fn read(world: &World, id: &str) -> Result<(Session, Vec<Said>), ApiError> {
+    let store = store(world)?;
+    let mut session = store.find_session(id).await?;
+    session.title = world.secrets.conceal(&session.title).into_owned();
+    let messages = store.messages(session.id, 0, MAX_MESSAGES).await?;
+    let conceal = |text: &str| world.secrets.conceal(text).into_owned();
+    let said = messages.into_iter().map(|message| Said::new(message, &conceal));
+    Ok((session, said.collect()))
+}
+
+/// A conversation, by its id, its beginning, or `last`.
+#[utoipa::path(get, path = "/api/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path)),
+    responses((status = 200, body = Transcript), (status = 404, body = ApiError)))]
+pub(super) async fn get(Extract(world): State, Path(id): Path<String>) -> Answer<Transcript> {
+    let (session, messages) = read(&world, &id).await?;
+    Ok(Json(Transcript { session: About::new(&session, &world), messages }))
+}
+
+/// Deletes a conversation for good.
+#[utoipa::path(delete, path = "/api/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path)),
+    responses((status = 204), (status = 404, body = ApiError)))]
+pub(super) async fn delete(Extract(world): State, Path(id): Path<String>) -> Result<Response, ApiError> {
+    let store = store(&world)?;
+    let session = store.find_session(&id).await?;
+    store.delete_session(session.id).await?;
+    Ok(done())
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Format {
+    /// `md` (the default) or `json`.
+    #[serde(default)]
+    format: Kind,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    #[default]
+    Md,
+    Json,
+}
+
+/// A conversation as a file.
+#[utoipa::path(get, path = "/api/v1/sessions/{id}/export", tag = "sessions", params(("id" = String, Path), Format),
+    responses((status = 200, content_type = "text/markdown", body = String), (status = 404, body = ApiError)))]
+pub(super) async fn export(
+    Extract(world): State,
+    Path(id): Path<String>,
+    Query(format): Query<Format>,
+) -> Result<Response, ApiError> {
+    let (session, messages) = read(&world, &id).await?;
+    let (kind, ending, text) = match format.format {
+        Kind::Md => ("text/markdown; charset=utf-8", "md", markdown::document(&session, &messages)),
+        Kind::Json => {
+            let document = Transcript { session: About::new(&session, &world), messages };
+            ("application/json", "json", serde_json::to_string_pretty(&document).unwrap_or_default())
+        }
+    };
+    let attachment = format!("attachment; filename=\"session-{}.{ending}\"", session.prefix);
+    Ok(([(header::CONTENT_TYPE, kind.to_owned()), (header::CONTENT_DISPOSITION, attachment)], text).into_response())
+}

@@ -1,0 +1,134 @@
+//! The catalog.
+
+use axum::{Json, extract::State as Extract};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, value::RawValue};
+use toolrack_host::{CatalogTool, Selection, ServerName, mcp::Annotations};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{Answer, ApiError, Path, Query, State};
+
+/// Tools that are given at once.
+const MAX: usize = 10_000;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Wanted {
+    /// What the tool should do, in words: the best ones come first.
+    q: Option<String>,
+    /// Only this server's.
+    server: Option<String>,
+    /// How many at most; 10,000 unless told, 50 of a search.
+    limit: Option<usize>,
+}
+
+/// Tools of the catalog.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Tools {
+    /// Grows whenever the catalog changes.
+    version: u64,
+    /// How many there are, beside those that are given.
+    total: usize,
+    tools: Vec<Tool>,
+}
+
+/// A tool, without its schemas.
+#[derive(Debug, Serialize, ToSchema)]
+struct Tool {
+    /// The name that a model sees.
+    name: String,
+    server: String,
+    tool: String,
+    title: Option<String>,
+    description: Option<String>,
+    annotations: Hints,
+    /// What its definition costs a model; an estimate.
+    tokens: usize,
+    /// How well it fits what was looked for.
+    score: Option<f32>,
+}
+
+/// What the server claims of a tool.
+#[derive(Debug, Serialize, ToSchema)]
+struct Hints {
+    read_only: Option<bool>,
+    destructive: Option<bool>,
+    idempotent: Option<bool>,
+    open_world: Option<bool>,
+}
+
+impl From<&Annotations> for Hints {
+    fn from(of: &Annotations) -> Self {
+        let Annotations { read_only, destructive, idempotent, open_world, .. } = *of;
+        Self { read_only, destructive, idempotent, open_world }
+    }
+}
+
+impl Tool {
+    fn new(entry: &CatalogTool, score: Option<f32>) -> Self {
+        let tool = entry.tool();
+        Self {
+            name: entry.name.clone(),
+            server: entry.server.to_string(),
+            tool: tool.name.clone(),
+            title: tool.title.clone().or_else(|| tool.annotations.title.clone()),
+            description: tool.description.clone(),
+            annotations: (&tool.annotations).into(),
+            tokens: entry.tokens,
+            score,
+        }
+    }
+}
+
+/// The tools of all servers, or those that fit some words.
+#[utoipa::path(get, path = "/api/v1/tools", tag = "tools", params(Wanted), responses((status = 200, body = Tools)))]
+pub(super) async fn list(Extract(world): State, Query(wanted): Query<Wanted>) -> Answer<Tools> {
+    let catalog = world.host.catalog();
+    let total = catalog.tools().len();
+    let mut selection = Selection::all();
+    if let Some(server) = &wanted.server {
+        let name = ServerName::new(server.as_str()).map_err(|_| ApiError::no_server(server))?;
+        selection = selection.of_servers([name]);
+    }
+    let tools = match wanted.q.as_deref().map(str::trim).filter(|words| !words.is_empty()) {
+        Some(words) => {
+            let hits = world.host.search(words, wanted.limit.unwrap_or(50).min(MAX), &selection).await;
+            hits.iter().map(|hit| Tool::new(&hit.tool, Some(hit.score))).collect()
+        }
+        None => {
+            let tools = catalog.tools().filter(|tool| selection.has(tool));
+            tools.take(wanted.limit.unwrap_or(MAX).min(MAX)).map(|tool| Tool::new(tool, None)).collect()
+        }
+    };
+    Ok(Json(Tools { version: catalog.version(), total, tools }))
+}
+
+/// A tool with its schemas.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct WholeTool {
+    #[serde(flatten)]
+    tool: Tool,
+    /// A JSON Schema of its arguments.
+    #[schema(value_type = Object)]
+    input_schema: Value,
+    /// A JSON Schema of its structured results.
+    #[schema(value_type = Option<Object>)]
+    output_schema: Option<Value>,
+}
+
+/// One tool, with its schemas.
+#[utoipa::path(get, path = "/api/v1/tools/{server}/{tool}", tag = "tools",
+    params(("server" = String, Path), ("tool" = String, Path)),
+    responses((status = 200, body = WholeTool), (status = 404, body = ApiError)))]
+pub(super) async fn get(Extract(world): State, Path((server, tool)): Path<(String, String)>) -> Answer<WholeTool> {
+    let catalog = world.host.catalog();
+    let found = catalog.tools().find(|entry| entry.server.as_str() == server && entry.tool().name == tool);
+    let found = found.ok_or_else(|| ApiError::not_found("there is no such tool").server(server.as_str()))?;
+    let parsed = |schema: &RawValue| serde_json::from_str(schema.get()).unwrap_or_default();
+    Ok(Json(WholeTool {
+        tool: Tool::new(found, None),
+        input_schema: parsed(&found.tool().input_schema),
+        output_schema: found.tool().output_schema.as_deref().map(parsed),
+    }))
+}

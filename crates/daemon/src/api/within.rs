@@ -1,0 +1,138 @@
+//! What a server has beside its tools: resources, prompts, and what it wrote.
+
+use std::collections::BTreeMap;
+
+use axum::{Json, extract::State as Extract};
+use chrono::{DateTime, SecondsFormat};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolrack_host::mcp;
+use toolrack_store::LogQuery;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{Answer, ApiError, Body, Path, Query, State};
+use crate::event_log::conceal;
+
+/// Lines that are given at once.
+const MAX_LINES: usize = 5_000;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Limit {
+    /// How many lines, the newest; 200 unless told, 5,000 at most.
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+/// What a server wrote.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Lines {
+    lines: Vec<Line>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Line {
+    /// In RFC 3339.
+    at: Option<String>,
+    /// `stderr`, a level of MCP, `noticed` or `failed`.
+    level: String,
+    text: String,
+}
+
+/// The newest lines that a server wrote, the oldest of them first.
+#[utoipa::path(get, path = "/api/v1/servers/{name}/logs", tag = "servers", params(("name" = String, Path), Limit),
+    responses((status = 200, body = Lines), (status = 404, body = ApiError)))]
+pub(super) async fn logs(Extract(world): State, Path(name): Path<String>, Query(limit): Query<Limit>) -> Answer<Lines> {
+    let loaded = world.loaded();
+    let entry = loaded.entry(&name).ok_or_else(|| ApiError::no_server(&name))?;
+    let source = entry.source.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+    let limit = limit.limit.unwrap_or(200).min(MAX_LINES);
+    let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
+    let lines = store.log(&LogQuery { servers: vec![(name, source)], after: 0, limit }).await?;
+    let lines = lines.into_iter().map(|line| Line {
+        at: DateTime::from_timestamp_millis(line.at).map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true)),
+        level: line.kind,
+        text: world.secrets.conceal(&line.text).into_owned(),
+    });
+    Ok(Json(Lines { lines: lines.collect() }))
+}
+
+/// What a server lets be read. The fields are MCP's.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Resources {
+    #[schema(value_type = Vec<Object>)]
+    resources: Vec<mcp::Resource>,
+    #[schema(value_type = Vec<Object>)]
+    templates: Vec<mcp::ResourceTemplate>,
+}
+
+/// The resources of a server, and the templates of more.
+#[utoipa::path(get, path = "/api/v1/servers/{name}/resources", tag = "servers", params(("name" = String, Path)),
+    responses((status = 200, body = Resources), (status = 404, body = ApiError), (status = 424, body = ApiError)))]
+pub(super) async fn resources(Extract(world): State, Path(name): Path<String>) -> Answer<Resources> {
+    let (resources, templates) = tokio::join!(world.host.resources(&name), world.host.resource_templates(&name));
+    Ok(Json(Resources { resources: resources?, templates: templates? }))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Read {
+    uri: String,
+}
+
+/// The contents of a resource. The fields are MCP's.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Contents {
+    #[schema(value_type = Vec<Object>)]
+    contents: Value,
+}
+
+/// Reads a resource.
+#[utoipa::path(post, path = "/api/v1/servers/{name}/resources/read", tag = "servers", request_body = Read,
+    params(("name" = String, Path)),
+    responses((status = 200, body = Contents), (status = 404, body = ApiError), (status = 422, body = ApiError)))]
+pub(super) async fn read(Extract(world): State, Path(name): Path<String>, Body(read): Body<Read>) -> Answer<Contents> {
+    let contents = world.host.read_resource(&name, &read.uri).await?;
+    let mut contents = serde_json::to_value(contents).unwrap_or_default();
+    conceal(&mut contents, &world.secrets);
+    Ok(Json(Contents { contents }))
+}
+
+/// The prompts that a server has. The fields are MCP's.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Prompts {
+    #[schema(value_type = Vec<Object>)]
+    prompts: Vec<mcp::Prompt>,
+}
+
+/// The prompts of a server.
+#[utoipa::path(get, path = "/api/v1/servers/{name}/prompts", tag = "servers", params(("name" = String, Path)),
+    responses((status = 200, body = Prompts), (status = 404, body = ApiError), (status = 424, body = ApiError)))]
+pub(super) async fn prompts(Extract(world): State, Path(name): Path<String>) -> Answer<Prompts> {
+    Ok(Json(Prompts { prompts: world.host.prompts(&name).await? }))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GetPrompt {
+    /// The prompt.
+    name: String,
+    #[serde(default)]
+    arguments: BTreeMap<String, String>,
+}
+
+/// Gets a prompt, filled in.
+#[utoipa::path(post, path = "/api/v1/servers/{name}/prompts/get", tag = "servers", request_body = GetPrompt,
+    params(("name" = String, Path)),
+    responses((status = 200, body = Object), (status = 404, body = ApiError), (status = 422, body = ApiError)))]
+pub(super) async fn prompt(
+    Extract(world): State,
+    Path(name): Path<String>,
+    Body(wanted): Body<GetPrompt>,
+) -> Answer<Value> {
+    let prompt = world.host.get_prompt(&name, &wanted.name, &wanted.arguments).await?;
+    let mut prompt = serde_json::to_value(prompt).unwrap_or_default();
+    conceal(&mut prompt, &world.secrets);
+    Ok(Json(prompt))
+}

@@ -1,0 +1,243 @@
+//! The dashboard: one page and the files that it is made of, all in this binary.
+//!
+//! The page holds no data and no secret, so nobody needs a token to load it; what it shows it asks the control API for.
+//! It is one page: where somebody is stands in the fragment of the address, which never reaches us. Nothing it loads
+//! comes from elsewhere, and [`POLICY`] sees to it.
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Path;
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{Response, StatusCode};
+use axum::routing::get;
+use rust_embed::{EmbeddedFile, RustEmbed};
+
+/// The files below `assets/`. A debug build reads them from the disk, so that a change is seen by loading the page anew.
+#[derive(RustEmbed)]
+#[folder = "assets/"]
+struct Assets;
+
+/// What the browser may load and do: our own files, and pictures and sounds that stand in a result. No script or style
+/// stands in a page, nothing is framed, and no form is sent anywhere.
+const POLICY: &str = "default-src 'self'; img-src 'self' data: blob:; media-src 'self' data:; object-src 'none'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// With every answer, whatever it is.
+const ALWAYS: [(HeaderName, &str); 4] = [
+    (CONTENT_SECURITY_POLICY, POLICY),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (REFERRER_POLICY, "no-referrer"),
+    // A new version must not run with files of the old one; the ETag makes asking cheap.
+    (CACHE_CONTROL, "no-cache"),
+];
+
+/// Serves the page at `/` and its files below `/assets/`. What is not there is 404, never the page in its place: a script
+/// that turns out to be HTML is harder to understand than one that is missing.
+pub(crate) fn router() -> Router {
+    Router::new()
+        .route("/", get(async |headers: HeaderMap| answer("index.html", &headers)))
+        .route("/assets/{*path}", get(async |Path(path): Path<String>, headers: HeaderMap| answer(&path, &headers)))
+}
+
+/// The file, or that the browser has it already, or that there is none.
+fn answer(path: &str, headers: &HeaderMap) -> Response<Body> {
+    let Some(file) = Assets::get(path) else {
+        return with_headers(
+            StatusCode::NOT_FOUND,
+            "text/plain; charset=utf-8",
+            None,
+            "there is no such file\n".into(),
+        );
+    };
+    let tag = tag(&file);
+    let is_known = headers.get_all(IF_NONE_MATCH).iter().any(|known| lists(known, &tag));
+    let (status, body) =
+        if is_known { (StatusCode::NOT_MODIFIED, Body::empty()) } else { (StatusCode::OK, file.data.into()) };
+    with_headers(status, content_type(path), Some(&tag), body)
+}
+
+/// Whether an `If-None-Match` names the tag (RFC 9110, 13.1.2: the comparison is weak).
+fn lists(known: &HeaderValue, tag: &str) -> bool {
+    let known = known.to_str().unwrap_or_default();
+    known.split(',').map(|one| one.trim().trim_start_matches("W/")).any(|one| one == tag || one == "*")
+}
+
+fn with_headers(status: StatusCode, kind: &'static str, tag: Option<&str>, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.extend(ALWAYS.map(|(name, value)| (name, HeaderValue::from_static(value))));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    if let Some(tag) = tag.and_then(|tag| HeaderValue::from_str(tag).ok()) {
+        headers.insert(ETAG, tag);
+    }
+    response
+}
+
+/// The content's SHA-256, which rust-embed has counted already.
+fn tag(file: &EmbeddedFile) -> String {
+    let hash = file.metadata.sha256_hash();
+    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("\"{hex}\"")
+}
+
+/// The types of the files that there are. With `nosniff`, a browser runs a script only if it is called one.
+fn content_type(path: &str) -> &'static str {
+    match path.rsplit_once('.').map_or("", |(_, ending)| ending) {
+        "html" => "text/html; charset=utf-8",
+        "js" => "text/javascript; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "svg" => "image/svg+xml",
+        _ => "text/plain; charset=utf-8",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use axum::body::Body;
+    use axum::http::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
+    use axum::http::{Response, StatusCode};
+
+    use super::{ALWAYS, Assets, answer, tag};
+
+    fn text(path: &str) -> String {
+        let file = Assets::get(path).unwrap_or_else(|| panic!("{path} is not there"));
+        String::from_utf8(file.data.into_owned()).unwrap()
+    }
+
+    fn asked(path: &str) -> Response<Body> {
+        answer(path, &HeaderMap::new())
+    }
+
+    #[test]
+    fn vendored_files_are_the_ones_that_were_written_down() {
+        let table = text("vendor/HASHES");
+        let written: BTreeMap<_, _> = table
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(|line| {
+                let words: Vec<_> = line.split_whitespace().collect();
+                let [hash, file, package, _] = words[..] else { panic!("four words: {line}") };
+                assert!(
+                    package.rsplit_once('@').is_some_and(|(name, version)| !name.is_empty() && !version.is_empty())
+                );
+                (format!("vendor/{file}"), format!("\"{hash}\""))
+            })
+            .collect();
+        let there: BTreeMap<_, _> = Assets::iter()
+            .filter(|path| path.starts_with("vendor/") && !path.ends_with("HASHES") && !path.ends_with(".d.ts"))
+            .map(|path| (path.to_string(), tag(&Assets::get(&path).unwrap())))
+            .collect();
+        assert_eq!(written, there, "crates/daemon/assets/vendor/HASHES says how to take other files");
+    }
+
+    #[test]
+    fn a_file_comes_with_its_type_and_the_headers_that_guard_it() {
+        let types = [
+            ("index.html", "text/html; charset=utf-8"),
+            ("app.js", "text/javascript; charset=utf-8"),
+            ("style/base.css", "text/css; charset=utf-8"),
+            ("icon.svg", "image/svg+xml"),
+            ("vendor/HASHES", "text/plain; charset=utf-8"),
+        ];
+        for (path, kind) in types {
+            let response = asked(path);
+            assert_eq!(response.status(), StatusCode::OK, "{path}");
+            assert_eq!(response.headers()[CONTENT_TYPE], kind, "{path}");
+            for (name, value) in ALWAYS {
+                assert_eq!(response.headers()[&name], value, "{path}: {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_the_page() {
+        for path in ["", "missing.js", "../Cargo.toml", "..%2fCargo.toml", "/etc/passwd", "pages"] {
+            let response = asked(path);
+            assert_eq!(response.status(), StatusCode::NOT_FOUND, "{path}");
+            assert_eq!(response.headers()[CONTENT_TYPE], "text/plain; charset=utf-8", "{path}");
+            assert_eq!(response.headers()["x-content-type-options"], "nosniff", "{path}");
+        }
+    }
+
+    #[test]
+    fn a_browser_that_has_the_file_does_not_get_it_again() {
+        let tag = asked("app.js").headers()[ETAG].clone();
+        let with = |known: &str| {
+            let headers = HeaderMap::from_iter([(IF_NONE_MATCH, HeaderValue::from_str(known).unwrap())]);
+            answer("app.js", &headers).status()
+        };
+        let tag = tag.to_str().unwrap();
+        assert_eq!(with(tag), StatusCode::NOT_MODIFIED);
+        assert_eq!(with(&format!("\"other\", W/{tag}")), StatusCode::NOT_MODIFIED);
+        assert_eq!(with("\"other\""), StatusCode::OK);
+    }
+
+    /// The policy would stop them in the browser; this says it before.
+    #[test]
+    fn nothing_in_the_page_needs_what_the_policy_forbids() {
+        for path in Assets::iter().filter(|path| !path.starts_with("vendor/")) {
+            let text = text(&path);
+            let own =
+                if path.ends_with(".svg") { text.replace("http://www.w3.org/2000/svg", "") } else { text.clone() };
+            for bad in
+                ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "dangerouslySet", " style="]
+            {
+                assert!(!own.contains(bad), "{path} has {bad}");
+            }
+            let inline = text.matches("<script").count() - text.matches("<script type=\"module\" src=").count();
+            assert_eq!(inline, 0, "{path} has a script without a file");
+        }
+    }
+
+    #[test]
+    fn every_import_and_every_file_of_the_page_is_there() {
+        let mut reached = BTreeSet::new();
+        let mut left = vec!["index.html".to_owned()];
+        while let Some(path) = left.pop() {
+            if reached.insert(path.clone()) {
+                left.extend(named_in(&path, &text(&path)));
+            }
+        }
+        let all: BTreeSet<_> = Assets::iter()
+            .map(|path| path.to_string())
+            .filter(|path| !path.ends_with(".d.ts") && !path.ends_with("HASHES") && !path.contains("/licences/"))
+            .collect();
+        assert_eq!(reached, all, "what the page loads, and what there is");
+    }
+
+    /// The files that a file names in `from "…"`, `src="…"` or `href="…"`, as paths below `assets/`.
+    fn named_in(path: &str, text: &str) -> Vec<String> {
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let names = ["from \"", "from\"", "src=\"./assets/", "href=\"./assets/"].into_iter().flat_map(|before| {
+            let is_import = before.starts_with("from");
+            text.split(before).skip(1).filter_map(move |after| {
+                let name = after.split('"').next()?;
+                match (is_import, name.starts_with('.')) {
+                    (true, true) => Some(resolved(folder, name)),
+                    (true, false) => None,
+                    (false, _) => Some(name.to_owned()),
+                }
+            })
+        });
+        names.collect()
+    }
+
+    /// `./x` and `../x`, seen from a folder.
+    fn resolved(folder: &str, name: &str) -> String {
+        let mut parts: Vec<_> = folder.split('/').filter(|part| !part.is_empty()).collect();
+        for part in name.split('/') {
+            match part {
+                "." => {}
+                ".." => drop(parts.pop()),
+                part => parts.push(part),
+            }
+        }
+        parts.join("/")
+    }
+}

@@ -1,0 +1,146 @@
+//! One MCP endpoint in front of all servers of a host, for clients of both eras, over HTTP and stdio.
+//!
+//! ```text
+//! http ─┐                        ┌─ lists ─► view, directory
+//!       ├─► message ─► methods ──┤
+//! stdio ┘                        └─ calls ─► flight ─► host.call
+//!            ▲                                 │ progress, questions
+//!            └────────── exchange ◄────────────┘
+//! ```
+//!
+//! A call is a future that nobody but its [exchange](exchange) drives. Dropping it, because the client went away,
+//! cancelled it, or did not come back with an answer, cancels it at the server. Nothing here sends a call twice: a client
+//! of 2026-07-28 that repeats its request with answers is led back to the [call that waits](parked) for them.
+
+mod approval;
+mod caretaker;
+mod cursor;
+mod directory;
+mod exchange;
+mod flight;
+mod http;
+mod message;
+mod methods;
+mod news;
+mod options;
+mod parked;
+mod refusal;
+mod relay;
+mod session;
+mod stdio;
+mod tools;
+mod view;
+mod words;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::Semaphore,
+    time::timeout,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use toolrack_host::Host;
+
+use self::{directory::Directory, news::Newsroom, parked::Parked, session::Sessions, view::Views, words::META_SERVER};
+pub use self::{
+    options::{Bounds, GatewayOptions},
+    stdio::StdioError,
+};
+
+/// How long [`Gateway::shutdown`] waits for what still ends.
+const SHUTDOWN: Duration = Duration::from_secs(5);
+
+/// All servers of a [`Host`] as one MCP server.
+///
+/// Cheap to clone; made inside a tokio runtime. It does not own the host: end the gateway first, then the host.
+///
+/// It speaks MCP 2026-07-28 without state, and 2025-11-25, 2025-06-18, 2025-03-26 and 2024-11-05 with sessions, whatever
+/// era the servers behind it speak. Tools have the names of the host's catalog, prompts are named the same way, and a
+/// resource that several servers have under one URI is `toolrack://SERVER/URI` for each of them.
+#[derive(Clone)]
+pub struct Gateway(Arc<Inner>);
+
+struct Inner {
+    host: Host,
+    options: GatewayOptions,
+    /// The member `_meta` of results that says who answers.
+    identity: String,
+    views: Views,
+    directory: Directory,
+    sessions: Sessions,
+    parked: Parked,
+    news: Newsroom,
+    /// Requests under way, of all clients.
+    calls: Arc<Semaphore>,
+    /// Standing streams, of all clients.
+    streams: Arc<Semaphore>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway").field("host", &self.0.host).finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    /// A gateway to the servers of `host`.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    #[must_use]
+    pub fn new(host: Host, options: GatewayOptions) -> Self {
+        let bounds = &options.bounds;
+        let gateway = Self(Arc::new(Inner {
+            identity: format!(r#""_meta":{{"{META_SERVER}":{}}}"#, options.info()),
+            views: Views::new(&options),
+            directory: Directory::new(options.style.clone(), options.cap),
+            sessions: Sessions::new(bounds),
+            parked: Parked::new(bounds.parked, bounds.parked_for),
+            news: Newsroom::default(),
+            calls: Arc::new(Semaphore::new(bounds.calls)),
+            streams: Arc::new(Semaphore::new(bounds.streams)),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            host,
+            options,
+        }));
+        gateway.0.tasks.spawn(caretaker::run(Arc::downgrade(&gateway.0), gateway.0.stop.clone()));
+        gateway
+    }
+
+    /// Streamable HTTP of both eras, at `/` of this router: to be nested at `/mcp`.
+    ///
+    /// What a client sees is chosen by the query: `?tools=github/*,read_*` (only these tools), `?servers=github,fs`
+    /// (only these servers), `?preset=NAME` (a selection of [`GatewayOptions::presets`]); together they narrow down.
+    /// `Origin` and `Host` are checked here; authentication is for a layer in front.
+    pub fn router(&self) -> axum::Router {
+        http::router(self.clone())
+    }
+
+    /// Serves one client over newline-delimited JSON, until it closes `reader` or the gateway is shut down. Calls that
+    /// are under way then have half a second to end, and are cancelled.
+    ///
+    /// # Errors
+    /// [`StdioError`] when reading or writing fails, or a message is larger than [`Bounds::body_bytes`].
+    pub async fn serve_stdio(
+        &self,
+        reader: impl AsyncRead + Send + Unpin,
+        writer: impl AsyncWrite + Send + Unpin,
+    ) -> Result<(), StdioError> {
+        stdio::serve(self, reader, writer).await
+    }
+
+    /// Ends all sessions, streams and calls under way, and waits until they have, at most 5 seconds. The host runs on.
+    pub async fn shutdown(&self) {
+        self.0.stop.cancel();
+        self.0.sessions.clear();
+        self.0.parked.clear();
+        self.0.tasks.close();
+        if timeout(SHUTDOWN, self.0.tasks.wait()).await.is_err() {
+            tracing::warn!("some tasks of the gateway did not end in time");
+        }
+    }
+}

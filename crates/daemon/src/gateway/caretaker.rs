@@ -1,0 +1,68 @@
+//! The one task of a gateway: passes on what happens in the host, and ends what nobody uses any more.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use tokio::{
+    sync::broadcast::error::RecvError,
+    time::{MissedTickBehavior, interval},
+};
+use tokio_util::sync::CancellationToken;
+use toolrack_host::Event;
+
+use super::{
+    Inner,
+    news::{List, News},
+};
+
+/// How exact the bounds on idleness are.
+const SWEEP: Duration = Duration::from_secs(15);
+
+/// Runs until the gateway is shut down or gone.
+pub(super) async fn run(gateway: Weak<Inner>, stop: CancellationToken) {
+    let Some(mut events) = gateway.upgrade().map(|gateway| gateway.host.events()) else { return };
+    let mut sweep = interval(SWEEP);
+    sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut version = 0;
+    loop {
+        let event = tokio::select! {
+            () = stop.cancelled() => return,
+            event = events.recv() => Some(event),
+            _ = sweep.tick() => None,
+        };
+        let Some(gateway) = gateway.upgrade() else { return };
+        match event {
+            Some(Ok(event)) => heard(&gateway, event, &mut version),
+            Some(Err(RecvError::Lagged(_))) => missed(&gateway, &mut version),
+            Some(Err(RecvError::Closed)) => return,
+            None => {
+                gateway.sessions.sweep();
+                gateway.parked.sweep();
+            }
+        }
+    }
+}
+
+fn heard(gateway: &Arc<Inner>, event: Event, version: &mut u64) {
+    if matches!(event, Event::McpServerConnected { .. } | Event::McpServerDisconnected { .. }) {
+        gateway.directory.forget();
+    }
+    if matches!(event, Event::McpToolsUpdated { .. }) {
+        *version = gateway.host.catalog().version();
+    }
+    gateway.news.tell_of(event);
+}
+
+/// Events were lost in a flood of others: whatever may have changed has changed.
+fn missed(gateway: &Arc<Inner>, version: &mut u64) {
+    let now = gateway.host.catalog().version();
+    if now != *version {
+        *version = now;
+        gateway.news.tell(News::Changed(List::Tools, None));
+    }
+    gateway.directory.forget();
+    gateway.news.tell(News::Changed(List::Prompts, None));
+    gateway.news.tell(News::Changed(List::Resources, None));
+}

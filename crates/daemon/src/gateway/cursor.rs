@@ -1,0 +1,60 @@
+//! Pages of lists that are ordered by a key: a cursor names the last key of the page before, so that what comes and goes
+//! meanwhile neither repeats nor hides anything else.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+
+use super::refusal::Refusal;
+
+/// The cursor for what follows `key`. Clients must not look into it.
+pub(super) fn write(key: &str) -> String {
+    URL_SAFE_NO_PAD.encode(key)
+}
+
+/// The key that a cursor stands for.
+pub(super) fn read(cursor: Option<&str>) -> Result<Option<String>, Refusal> {
+    let Some(cursor) = cursor else { return Ok(None) };
+    let key = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    key.map(Some)
+        .ok_or_else(|| Refusal::invalid_params("the cursor is none that was given out; begin again without one"))
+}
+
+/// One page of items that are in the order of their keys, and the cursor for the next.
+pub(super) fn page<'a, T>(
+    items: impl Iterator<Item = (&'a str, T)>,
+    after: Option<&str>,
+    size: usize,
+) -> (Vec<T>, Option<String>) {
+    let mut rest = items.skip_while(|(key, _)| after.is_some_and(|after| *key <= after));
+    let (mut page, mut last) = (Vec::new(), None);
+    for (key, item) in rest.by_ref().take(size.max(1)) {
+        last = Some(key);
+        page.push(item);
+    }
+    let more = rest.next().is_some();
+    (page, last.filter(|_| more).map(write))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(after: Option<&str>) -> (Vec<u8>, Option<String>) {
+        page([("a", 1), ("b", 2), ("c", 3)].into_iter(), after, 2)
+    }
+
+    #[test]
+    fn pages_follow_each_other_also_when_the_last_of_a_page_has_gone() {
+        let (first, next) = numbers(None);
+        assert_eq!(first, [1, 2]);
+        let after = read(next.as_deref()).unwrap();
+        assert_eq!(numbers(after.as_deref()), (vec![3], None));
+        assert_eq!(numbers(Some("bb")), (vec![3], None));
+        assert_eq!(numbers(Some("z")), (vec![], None));
+    }
+
+    #[test]
+    fn a_cursor_of_somebody_else_is_refused() {
+        assert!(read(Some("page 2")).is_err());
+        assert!(read(Some("_w")).is_err(), "not UTF-8");
+    }
+}

@@ -1,0 +1,284 @@
+//! Prompts and resources of all servers, under names that tell them apart.
+//!
+//! A prompt is named as a tool is: by its own pair (server, prompt) and nothing else that is configured. A resource keeps
+//! its URI, because links to it stand in results and definitions that pass through here untouched; only a URI that
+//! several servers list is, for each of them, `toolrack://SERVER/URI`, which may always be asked for. So no server can
+//! take the place of another's resource: at worst both have to be named in full.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, Shared, join_all},
+};
+use serde_json::{Map, Value};
+use tokio::time::{Instant, timeout};
+use toolrack_host::{Host, Listing, NameCap, NameStyle, ServerName, ServerStatus, State};
+
+use super::view::View;
+
+const SCHEME: &str = "toolrack://";
+
+/// The longest that one server may take to list something, before the others are shown without it.
+const SLOWEST: Duration = Duration::from_secs(10);
+/// A list that a client asks for is at most this old.
+const FRESH: Duration = Duration::from_millis(500);
+/// What is only looked up may be this old.
+const KNOWN: Duration = Duration::from_secs(60);
+
+type Item = Map<String, Value>;
+type Reading = Shared<BoxFuture<'static, Arc<Listed>>>;
+
+/// Something of one server, and what it is called there.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) server: ServerName,
+    /// Its name, URI or URI template at the server.
+    pub(super) theirs: String,
+    /// As it is shown to clients.
+    pub(super) item: Item,
+}
+
+/// What all servers offer beside tools, each list by what clients call its items.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    pub(super) prompts: BTreeMap<String, Entry>,
+    pub(super) resources: BTreeMap<String, Entry>,
+    pub(super) templates: BTreeMap<String, Entry>,
+    /// Who has each URI.
+    owners: HashMap<String, Vec<ServerName>>,
+    /// Who has anything to read.
+    readable: Vec<ServerName>,
+}
+
+/// Whose resource a URI is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    Of(ServerName, String),
+    Several(Vec<ServerName>),
+    Nobody,
+}
+
+/// Finds out, and remembers for a while, what all servers offer beside tools.
+pub(super) struct Directory {
+    style: NameStyle,
+    cap: NameCap,
+    kept: Mutex<Option<(Instant, Reading)>>,
+}
+
+impl Directory {
+    pub(super) fn new(style: NameStyle, cap: NameCap) -> Self {
+        Self { style, cap, kept: Mutex::default() }
+    }
+
+    /// What there is now.
+    pub(super) async fn fresh(&self, host: &Host) -> Arc<Listed> {
+        self.read(host, FRESH).await
+    }
+
+    /// What there was a moment ago, or is now if that does not have what is looked for.
+    pub(super) async fn find<T>(&self, host: &Host, look: impl Fn(&Listed) -> Option<T>) -> Option<T> {
+        let known = self.read(host, KNOWN).await;
+        if let Some(found) = look(&known) {
+            return Some(found);
+        }
+        let fresh = self.fresh(host).await;
+        look(&fresh)
+    }
+
+    /// Servers have come or gone.
+    pub(super) fn forget(&self) {
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    async fn read(&self, host: &Host, age: Duration) -> Arc<Listed> {
+        let reading = {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*kept {
+                // Whoever asks meanwhile waits for the same answer.
+                Some((since, reading)) if since.elapsed() <= age || reading.peek().is_none() => reading.clone(),
+                _ => {
+                    let (host, style, cap) = (host.clone(), self.style.clone(), self.cap);
+                    let reading = async move { Arc::new(list(&host, &style, cap).await) }.boxed().shared();
+                    *kept = Some((Instant::now(), reading.clone()));
+                    reading
+                }
+            }
+        };
+        reading.await
+    }
+}
+
+async fn list(host: &Host, style: &NameStyle, cap: NameCap) -> Listed {
+    let is_there = |status: &ServerStatus| matches!(status.state, State::Connected { .. } | State::ToolsFailed { .. });
+    let servers: Vec<_> = host.status().into_iter().filter(is_there).map(|status| status.name).collect();
+    let of_all = async |what: Listing, key: &'static str| -> Vec<(ServerName, String, Item)> {
+        let of_each = servers.iter().map(|server| of_one(host, server, what, key));
+        join_all(of_each).await.into_iter().flatten().collect()
+    };
+    let (prompts, resources, templates) = tokio::join!(
+        of_all(Listing::Prompts, "name"),
+        of_all(Listing::Resources, "uri"),
+        of_all(Listing::ResourceTemplates, "uriTemplate"),
+    );
+    let mut listed = Listed::default();
+    for (server, uri, _) in &resources {
+        let owners = listed.owners.entry(uri.clone()).or_default();
+        if !owners.contains(server) {
+            owners.push(server.clone());
+        }
+    }
+    let mut template_owners: HashMap<&str, Vec<&ServerName>> = HashMap::new();
+    for (server, template, _) in &templates {
+        template_owners.entry(template).or_default().push(server);
+    }
+    listed.readable = resources.iter().chain(&templates).map(|(server, ..)| server.clone()).collect();
+    listed.readable.sort();
+    listed.readable.dedup();
+    let names = style.assign(cap, prompts.iter().map(|(server, name, _)| (server.as_str(), name.as_str())));
+    listed.prompts = entries(&prompts, "name", |server, name| names.get(&(server.as_str(), name)).cloned());
+    listed.resources = entries(&resources, "uri", |server, uri| {
+        let alone = listed.owners.get(uri).is_none_or(|owners| owners.len() < 2);
+        Some(if alone && !uri.starts_with(SCHEME) { uri.to_owned() } else { full(server, uri) })
+    });
+    listed.templates = entries(&templates, "uriTemplate", |server, template| {
+        let alone = template_owners.get(template).is_none_or(|owners| owners.len() < 2);
+        Some(if alone && !template.starts_with(SCHEME) { template.to_owned() } else { full(server, template) })
+    });
+    listed
+}
+
+fn entries(
+    items: &[(ServerName, String, Item)],
+    key: &str,
+    name: impl Fn(&ServerName, &str) -> Option<String>,
+) -> BTreeMap<String, Entry> {
+    let mut entries = BTreeMap::new();
+    for (server, theirs, item) in items {
+        let Some(ours) = name(server, theirs) else { continue };
+        let mut item = item.clone();
+        item.insert(key.to_owned(), Value::from(ours.as_str()));
+        entries.insert(ours, Entry { server: server.clone(), theirs: theirs.clone(), item });
+    }
+    entries
+}
+
+/// A list of one server; empty when it cannot be had, which must not hide what the others have.
+async fn of_one(host: &Host, server: &ServerName, what: Listing, key: &str) -> Vec<(ServerName, String, Item)> {
+    let items = match timeout(SLOWEST, host.listing(server.as_str(), what)).await {
+        Ok(Ok(items)) => items,
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "a list of a server is left out");
+            return Vec::new();
+        }
+        Err(_) => {
+            tracing::warn!(%server, ?what, "a list of a server is left out: it takes too long");
+            return Vec::new();
+        }
+    };
+    let named = |item: Item| {
+        let theirs = item.get(key)?.as_str()?.to_owned();
+        Some((server.clone(), theirs, item))
+    };
+    items.into_iter().filter_map(named).collect()
+}
+
+/// The URI that names a resource beyond doubt.
+pub(super) fn full(server: &ServerName, uri: &str) -> String {
+    format!("{SCHEME}{server}/{uri}")
+}
+
+impl Listed {
+    /// Whose resource `uri` is, among the servers of a view.
+    pub(super) fn owner(&self, uri: &str, view: &View) -> Owner {
+        if let Some((server, uri)) = uri.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')) {
+            return match self.readable.iter().find(|known| known.as_str() == server && view.may_have(known)) {
+                Some(server) => Owner::Of(server.clone(), uri.to_owned()),
+                None => Owner::Nobody,
+            };
+        }
+        let listed: Vec<_> =
+            self.owners.get(uri).into_iter().flatten().filter(|server| view.may_have(server)).collect();
+        match listed[..] {
+            [] => self.owner_by_template(uri, view),
+            [server] => Owner::Of(server.clone(), uri.to_owned()),
+            _ => Owner::Several(listed.into_iter().cloned().collect()),
+        }
+    }
+
+    /// A URI that nobody lists belongs to whoever has a template for it; with one server to read from, to that.
+    fn owner_by_template(&self, uri: &str, view: &View) -> Owner {
+        let mut fitting: Vec<_> =
+            self.templates.values().filter(|entry| view.may_have(&entry.server) && fits(&entry.theirs, uri)).collect();
+        fitting.dedup_by(|one, other| one.server == other.server);
+        let mut servers: Vec<_> = fitting.iter().map(|entry| entry.server.clone()).collect();
+        servers.sort();
+        servers.dedup();
+        if servers.is_empty() {
+            servers = self.readable.iter().filter(|server| view.may_have(server)).cloned().collect();
+            if servers.len() > 1 {
+                return Owner::Nobody;
+            }
+        }
+        match servers.len() {
+            0 => Owner::Nobody,
+            1 => Owner::Of(servers.remove(0), uri.to_owned()),
+            _ => Owner::Several(servers),
+        }
+    }
+}
+
+/// Whether a URI may have been made from an RFC 6570 template. Generous: each expression stands for any text that is not
+/// empty, up to where what follows it in the template is first found, without a `/` unless the expression allows one.
+fn fits(template: &str, uri: &str) -> bool {
+    let mut parts = template.split('{');
+    let Some(mut rest) = parts.next().and_then(|literal| uri.strip_prefix(literal)) else { return false };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        let Some((expression, literal)) = part.split_once('}') else { return false };
+        // At least one character belongs to the expression.
+        let Some(first) = rest.chars().next().map(char::len_utf8) else { return false };
+        let end = match (parts.peek(), rest.len().checked_sub(literal.len())) {
+            (Some(_), _) => rest[first..].find(literal).map(|at| first + at),
+            (None, Some(end)) if end >= first && rest.ends_with(literal) => Some(end),
+            (None, _) => None,
+        };
+        let Some(end) = end else { return false };
+        if rest[..end].contains('/') && !expression.starts_with(['+', '#', '/', '?', '&', '.', ';']) {
+            return false;
+        }
+        rest = &rest[end + literal.len()..];
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_are_told_apart_by_what_stands_around_their_expressions() {
+        for (template, uri, expected) in [
+            ("fake://note/{name}", "fake://note/ada", true),
+            ("fake://note/{name}", "fake://note/", false),
+            ("fake://note/{name}", "fake://note/a/b", false),
+            ("fake://note/{+path}", "fake://note/a/b", true),
+            ("test://{id}/data", "test://7/data", true),
+            ("test://{id}/data", "test://7/other", false),
+            ("{+any}", "x:y", true),
+            ("plain", "plain", true),
+            ("bro{ken", "broken", false),
+            ("x://{a}{b}/{c}", "x://12/3", true),
+            ("x://{a}{b}/{c}", "x://1/3", false),
+        ] {
+            assert_eq!(fits(template, uri), expected, "{template} {uri}");
+        }
+    }
+}

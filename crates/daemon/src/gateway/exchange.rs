@@ -1,0 +1,180 @@
+//! One request of a client, from its arrival to its answer: what is sent back, in order, whatever carries it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde_json::json;
+use tokio::sync::{OwnedSemaphorePermit, broadcast};
+use toolrack_host::{Era, mcp::Progress};
+
+use super::{
+    Gateway,
+    flight::{Question, Said, Step},
+    message::{self, Id},
+    methods::{Caller, Later, Reply, Wanted},
+    news::{self, Filter, News},
+    parked::Waiting,
+    refusal::Refusal,
+    words::META_SUBSCRIPTION,
+};
+
+/// What is sent back next.
+#[derive(Debug)]
+pub(super) enum Out {
+    /// A notification, or a request of ours; more follows.
+    Message(Bytes),
+    /// The answer, with which everything ends.
+    Answer(Result<Bytes, Refusal>),
+}
+
+/// A request that is under way. Dropping it cancels it.
+pub(super) struct Exchange {
+    gateway: Gateway,
+    caller: Caller,
+    id: Id,
+    work: Work,
+    _permits: Vec<OwnedSemaphorePermit>,
+}
+
+enum Work {
+    Call(Box<Later>),
+    Listen {
+        filter: Filter,
+        news: broadcast::Receiver<News>,
+        to_say: Vec<Bytes>,
+    },
+    /// A call that went to wait for its client, or has ended.
+    Over,
+}
+
+/// What has become of a request at once.
+pub(super) enum Opened {
+    /// The result object.
+    Answered(Bytes),
+    Exchange(Exchange),
+}
+
+impl Gateway {
+    /// Begins to do what a client asks for.
+    pub(super) async fn open(&self, caller: &Caller, id: &Id, wanted: Wanted<'_>) -> Result<Opened, Refusal> {
+        let mut permits = Vec::with_capacity(2);
+        let all = if wanted.method == "subscriptions/listen" { &self.0.streams } else { &self.0.calls };
+        let busy = |_| Refusal::busy("too many requests of all clients", "calls");
+        permits.push(all.clone().try_acquire_owned().map_err(busy)?);
+        if let Some(session) = &caller.session {
+            let busy = |_| Refusal::busy("too many requests of this client", "calls_per_session");
+            permits.push(session.slots.clone().try_acquire_owned().map_err(busy)?);
+        }
+        let work = match self.handle(caller, wanted).await? {
+            Reply::Now(result) => return Ok(Opened::Answered(result)),
+            Reply::Later(later) => Work::Call(later),
+            Reply::Listen(filter) => {
+                let news = self.0.news.subscribe();
+                Work::Listen { filter, news, to_say: vec![filter.acknowledged(id.json())] }
+            }
+        };
+        let (gateway, caller, id) = (self.clone(), caller.clone(), id.clone());
+        Ok(Opened::Exchange(Exchange { gateway, caller, id, work, _permits: permits }))
+    }
+}
+
+impl Exchange {
+    pub(super) fn id(&self) -> &Id {
+        &self.id
+    }
+
+    /// Runs on until something is to be sent. Can be dropped and asked again; after an answer there is nothing more.
+    pub(super) async fn next(&mut self) -> Out {
+        loop {
+            let out = match &mut self.work {
+                Work::Call(later) => match later.flight.next().await {
+                    Step::Said(Said::Progress(progress)) => self.progress(&progress),
+                    Step::Said(Said::Question(question)) => self.question(question),
+                    Step::Landed(outcome) => {
+                        let cacheable = later.cacheable;
+                        self.work = Work::Over;
+                        Some(Out::Answer(outcome.map(|it| self.gateway.dressed(self.caller.era, it, cacheable))))
+                    }
+                },
+                Work::Listen { .. } => Some(self.heard().await),
+                Work::Over => std::future::pending().await,
+            };
+            if let Some(out) = out {
+                return out;
+            }
+        }
+    }
+
+    fn progress(&self, progress: &Progress) -> Option<Out> {
+        let Work::Call(later) = &self.work else { return None };
+        let token = later.progress_token.as_ref()?;
+        let mut params = json!({"progress": progress.progress});
+        if let Some(total) = progress.total {
+            params["total"] = json!(total);
+        }
+        if let Some(message) = &progress.message {
+            params["message"] = json!(message);
+        }
+        let rest = params.to_string();
+        let rest = rest.strip_prefix('{').unwrap_or_default();
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{},{rest}}}"#,
+            token.get()
+        );
+        Some(Out::Message(text.into()))
+    }
+
+    /// Clients of the older era are asked with a request of ours, those of 2026-07-28 with the answer to theirs.
+    fn question(&mut self, question: Question) -> Option<Out> {
+        match (self.caller.era, &self.caller.session) {
+            (Era::Legacy, Some(session)) => match session.ask(question.reply) {
+                Ok(number) => Some(Out::Message(message::call(Some(number), question.method, &question.params))),
+                Err(reply) => {
+                    let _ = reply.send(Err("too many questions wait for an answer".to_owned()));
+                    None
+                }
+            },
+            _ => self.park(question),
+        }
+    }
+
+    /// Lets the call wait until its client comes back. Everything that it wants to know by now is asked at once.
+    fn park(&mut self, first: Question) -> Option<Out> {
+        let Work::Call(mut later) = std::mem::replace(&mut self.work, Work::Over) else { return None };
+        let mut questions = BTreeMap::from([("q1".to_owned(), first)]);
+        while let Some(said) = later.flight.said() {
+            if let Said::Question(question) = said {
+                questions.insert(format!("q{}", questions.len() + 1), question);
+            }
+        }
+        let waiting = Waiting { flight: later.flight, questions, origin: later.origin };
+        let parked = self.gateway.0.parked.park(waiting);
+        Some(Out::Answer(parked.map(|result| self.gateway.dressed(Era::Modern, result, false))))
+    }
+
+    async fn heard(&mut self) -> Out {
+        let Work::Listen { filter, news, to_say } = &mut self.work else { return std::future::pending().await };
+        loop {
+            if !to_say.is_empty() {
+                return Out::Message(to_say.remove(0));
+            }
+            let heard = tokio::select! {
+                heard = news::next(news) => heard,
+                () = self.gateway.0.stop.cancelled() => None,
+            };
+            let Some(heard) = heard else {
+                let subscription = format!(r#"{{"_meta":{{"{META_SUBSCRIPTION}":{}}}}}"#, self.id.json());
+                let result = self.gateway.dressed(Era::Modern, subscription.into(), false);
+                self.work = Work::Over;
+                return Out::Answer(Ok(result));
+            };
+            for news in heard.iter().filter(|news| news.concerns(&self.caller.view)) {
+                if let News::Changed(list, _) = news
+                    && filter.wants(*list)
+                {
+                    to_say.push(news::changed(*list, Some(self.id.json())));
+                }
+            }
+        }
+    }
+}

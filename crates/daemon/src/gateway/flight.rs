@@ -1,0 +1,82 @@
+//! A call under way: a future, and what is said meanwhile. Whoever waits for it drives it; dropping it cancels it.
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use toolrack_host::mcp::Progress;
+
+use super::refusal::Refusal;
+
+/// Reports of progress that a slow client may be behind; more are dropped.
+const INBOX: usize = 1_024;
+
+/// A result object, or why there is none.
+pub(super) type Outcome = Result<Bytes, Refusal>;
+
+/// Something that only the client can answer.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) method: &'static str,
+    pub(super) params: Value,
+    /// The result object of the client, or why it gave none.
+    pub(super) reply: oneshot::Sender<Result<Value, String>>,
+}
+
+/// What is said while a call runs.
+#[derive(Debug)]
+pub(super) enum Said {
+    Progress(Progress),
+    Question(Question),
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub(super) enum Step {
+    Said(Said),
+    Landed(Outcome),
+}
+
+/// A call under way.
+pub(super) struct Flight {
+    work: BoxFuture<'static, Outcome>,
+    inbox: mpsc::Receiver<Said>,
+    landed: Option<Outcome>,
+}
+
+impl Flight {
+    /// `begin` makes the call; what it is given goes to whoever drives it.
+    pub(super) fn new(begin: impl FnOnce(mpsc::Sender<Said>) -> BoxFuture<'static, Outcome>) -> Self {
+        let (say, inbox) = mpsc::channel(INBOX);
+        Self { work: begin(say), inbox, landed: None }
+    }
+
+    /// Runs on until something is said or the call has ended; everything said before the end comes before it. Can be
+    /// dropped and asked again.
+    pub(super) async fn next(&mut self) -> Step {
+        loop {
+            if let Some(said) = self.said() {
+                return Step::Said(said);
+            }
+            if let Some(outcome) = self.landed.take() {
+                return Step::Landed(outcome);
+            }
+            tokio::select! {
+                // The call first: all that it asks at once is in the inbox before that is looked at.
+                biased;
+                outcome = &mut self.work => self.landed = Some(outcome),
+                Some(said) = self.inbox.recv() => return Step::Said(said),
+            }
+        }
+    }
+
+    /// What was said already. Questions that nobody waits for any more are left out.
+    pub(super) fn said(&mut self) -> Option<Said> {
+        loop {
+            match self.inbox.try_recv().ok()? {
+                Said::Question(question) if question.reply.is_closed() => {}
+                said => return Some(said),
+            }
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Streamable HTTP of both eras on one endpoint. Which era a request is of, it says itself: 2026-07-28 in the `_meta` of
+//! every request, the older ones by a session that began with `initialize`.
+
+mod checks;
+mod events;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    extract::{Request, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::Response,
+    routing::post,
+};
+use bytes::Bytes;
+use toolrack_host::Era;
+
+pub(super) use self::checks::modern;
+use self::checks::{Said, accepts, guard, text};
+use super::{
+    Gateway,
+    exchange::{Opened, Out},
+    message::{self, Id, Incoming},
+    methods::{Caller, Wanted},
+    refusal::{INTERNAL, Refusal},
+    relay,
+    session::{Agreed, Running, Session},
+    words::LEGACY,
+};
+
+const SESSION: &str = "mcp-session-id";
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// The endpoint.
+pub(super) fn router(gateway: Gateway) -> Router {
+    Router::new().route("/", post(taken).get(listened).delete(left)).with_state(gateway)
+}
+
+/// A refusal on its way out.
+struct Refused {
+    id: Option<Id>,
+    era: Era,
+    refusal: Refusal,
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self { id: None, era: Era::Modern, refusal }
+    }
+}
+
+impl Refused {
+    fn response(&self) -> Response {
+        json_response(self.refusal.status_for(self.era), message::error(self.id.as_ref(), &self.refusal))
+    }
+}
+
+fn json_response(status: StatusCode, body: Bytes) -> Response {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    response
+}
+
+fn empty(status: StatusCode) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+async fn taken(State(gateway): State<Gateway>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let post = Post { gateway: &gateway, headers: &parts.headers, query: parts.uri.query() };
+    post.take(body).await.unwrap_or_else(|refused| refused.response())
+}
+
+/// One POST.
+struct Post<'a> {
+    gateway: &'a Gateway,
+    headers: &'a HeaderMap,
+    query: Option<&'a str>,
+}
+
+impl Post<'_> {
+    async fn take(&self, body: Body) -> Result<Response, Refused> {
+        guard(self.headers, &self.gateway.0.options.hosts)?;
+        if self.gateway.0.stop.is_cancelled() {
+            let refusal = Refusal::new(INTERNAL, "the gateway is shutting down");
+            return Err(refusal.status(StatusCode::SERVICE_UNAVAILABLE).into());
+        }
+        checks::is_json(self.headers)?;
+        if !(accepts(self.headers, "application", "json") && accepts(self.headers, "text", "event-stream")) {
+            let refusal = Refusal::invalid_request("accept both application/json and text/event-stream");
+            return Err(refusal.status(StatusCode::NOT_ACCEPTABLE).into());
+        }
+        let most = self.gateway.0.options.bounds.body_bytes;
+        let body = to_bytes(body, most).await.map_err(|_| {
+            Refusal::invalid_request(format!("the message was cut off, or is larger than {most} bytes (body_bytes)"))
+                .status(StatusCode::PAYLOAD_TOO_LARGE)
+        })?;
+        match message::read(&body).map_err(|(id, refusal)| Refused { id, era: Era::Modern, refusal })? {
+            Incoming::Request { id, method, params } => {
+                let params = params.map_or("{}", |params| params.get());
+                self.request(&id, Wanted { method: &method, params, body: &body }).await
+            }
+            Incoming::Notification { method, params } => {
+                if let Some(session) = self.session()? {
+                    noticed(&session, &method, params.map_or("{}", |params| params.get()));
+                }
+                Ok(empty(StatusCode::ACCEPTED))
+            }
+            Incoming::Response { id, outcome } => {
+                let missing = || Refusal::invalid_request("an answer needs the session in which it was asked for");
+                self.session()?.ok_or_else(missing)?.answered(&id, answer(outcome));
+                Ok(empty(StatusCode::ACCEPTED))
+            }
+        }
+    }
+
+    async fn request(&self, id: &Id, wanted: Wanted<'_>) -> Result<Response, Refused> {
+        let refused = |era| move |refusal| Refused { id: Some(id.clone()), era, refusal };
+        let said = Said::read(wanted.params, self.headers);
+        match said.era().map_err(refused(Era::Modern))? {
+            Era::Modern => {
+                let refused = refused(Era::Modern);
+                let view = self.gateway.0.views.of(self.query).map_err(&refused)?;
+                let abilities = said.checked(wanted.method).map_err(&refused)?;
+                let caller = Caller { era: Era::Modern, abilities, view, session: None };
+                if wanted.method == "tools/call" {
+                    checks::mirrored(self.gateway, &caller, wanted.params, self.headers).map_err(&refused)?;
+                }
+                self.run(&caller, id, wanted, None).await
+            }
+            Era::Legacy if wanted.method == "initialize" => {
+                self.initialize(id, wanted.params).map_err(refused(Era::Legacy))
+            }
+            Era::Legacy => {
+                let refused = refused(Era::Legacy);
+                let missing = || Refusal::invalid_request("the session id is missing: begin with initialize");
+                let missing = || missing().status(StatusCode::BAD_REQUEST);
+                let session = self.session().and_then(|session| session.ok_or_else(missing)).map_err(&refused)?;
+                let abilities = session.agreed.get().map(|agreed| agreed.abilities).unwrap_or_default();
+                let running = session.running(id).map_err(&refused)?;
+                let view = session.view.clone();
+                let caller = Caller { era: Era::Legacy, abilities, view, session: Some(session) };
+                self.run(&caller, id, wanted, Some(running)).await
+            }
+        }
+    }
+
+    /// Answers with JSON what is answered at once, and with events what has something to say before.
+    async fn run(
+        &self,
+        caller: &Caller,
+        id: &Id,
+        wanted: Wanted<'_>,
+        running: Option<Running>,
+    ) -> Result<Response, Refused> {
+        let refused = |refusal| Refused { id: Some(id.clone()), era: caller.era, refusal };
+        let begun = async {
+            match self.gateway.open(caller, id, wanted).await? {
+                Opened::Answered(result) => Ok((None, Some(Out::Answer(Ok(result))))),
+                Opened::Exchange(mut exchange) => {
+                    let first = events::first(&mut exchange).await;
+                    Ok((Some(exchange), first))
+                }
+            }
+        };
+        let begun = match &running {
+            Some(running) => running.token.clone().run_until_cancelled(begun).await,
+            None => Some(begun.await),
+        };
+        match begun {
+            // Taken back by the client: there is no answer.
+            None => Ok(events::nothing()),
+            Some(Err(refusal)) => Err(refused(refusal)),
+            Some(Ok((_, Some(Out::Answer(Ok(result)))))) => {
+                Ok(json_response(StatusCode::OK, message::response(id, &result)))
+            }
+            Some(Ok((_, Some(Out::Answer(Err(refusal)))))) => Err(refused(refusal)),
+            Some(Ok((Some(exchange), first))) => Ok(events::response(exchange, running, first)),
+            Some(Ok((None, _))) => Ok(events::nothing()),
+        }
+    }
+
+    fn initialize(&self, id: &Id, params: &str) -> Result<Response, Refusal> {
+        let gateway = &self.gateway.0;
+        let view = gateway.views.of(self.query)?;
+        let session = Session::new(view, gateway.news.subscribe(), gateway.options.bounds.calls_per_session);
+        let result = self.gateway.greet(&session, params)?;
+        gateway.sessions.insert(session.clone())?;
+        let mut response = json_response(StatusCode::OK, message::response(id, &result));
+        if let Ok(mut value) = HeaderValue::from_str(&session.id) {
+            value.set_sensitive(true);
+            response.headers_mut().insert(SESSION, value);
+        }
+        Ok(response)
+    }
+
+    /// The session that the request names; an unknown one is refused, so that the client begins anew.
+    fn session(&self) -> Result<Option<Arc<Session>>, Refusal> {
+        session(self.gateway, self.headers)
+    }
+}
+
+fn session(gateway: &Gateway, headers: &HeaderMap) -> Result<Option<Arc<Session>>, Refusal> {
+    let Some(id) = text(headers, SESSION)? else { return Ok(None) };
+    let unknown = || {
+        Refusal::invalid_request("there is no such session: it has ended, begin anew with initialize")
+            .status(StatusCode::NOT_FOUND)
+    };
+    gateway.0.sessions.get(id).map(Some).ok_or_else(unknown)
+}
+
+/// A notification of a client of the older era.
+pub(super) fn noticed(session: &Session, method: &str, params: &str) {
+    #[derive(serde::Deserialize)]
+    struct Cancelled {
+        #[serde(rename = "requestId")]
+        id: Box<serde_json::value::RawValue>,
+    }
+    if method == "notifications/cancelled"
+        && let Ok(Cancelled { id }) = serde_json::from_str(params)
+        && let Some(id) = Id::read(&id)
+    {
+        session.cancel(&id);
+    }
+}
+
+/// The answer of a client to a question.
+pub(super) fn answer(
+    outcome: Result<&serde_json::value::RawValue, &serde_json::value::RawValue>,
+) -> Result<serde_json::Value, String> {
+    let value = |raw: &serde_json::value::RawValue| serde_json::from_str(raw.get()).unwrap_or(serde_json::Value::Null);
+    outcome.map(value).map_err(|error| {
+        let error: serde_json::Value = value(error);
+        let said = error["message"].as_str().unwrap_or("the client refused");
+        toolrack_host::text::clip(said, 500).into_owned()
+    })
+}
+
+impl Gateway {
+    /// Agrees with a client of the older era on what is spoken; gives the result of `initialize`.
+    pub(super) fn greet(&self, session: &Session, params: &str) -> Result<Bytes, Refusal> {
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Params {
+            protocol_version: String,
+            #[serde(default)]
+            capabilities: serde_json::Map<String, serde_json::Value>,
+        }
+        let params: Params = serde_json::from_str(params)
+            .map_err(|error| Refusal::invalid_params(format!("the parameters: {error}")))?;
+        let known = LEGACY.into_iter().find(|known| *known == params.protocol_version);
+        let agreed = Agreed { abilities: relay::abilities(&params.capabilities) };
+        if session.agreed.set(agreed).is_err() {
+            return Err(Refusal::invalid_request("initialize comes once"));
+        }
+        Ok(self.initialized(known.unwrap_or(LEGACY[0])))
+    }
+}
+
+/// GET: the stream on which a client of the older era hears what it did not ask for.
+async fn listened(State(gateway): State<Gateway>, request: Request) -> Response {
+    let headers = request.headers();
+    let open = || -> Result<Response, Refused> {
+        guard(headers, &gateway.0.options.hosts)?;
+        let legacy = |refusal| Refused { id: None, era: Era::Legacy, refusal };
+        let Some(session) = session(&gateway, headers).map_err(legacy)? else {
+            return Err(no_session());
+        };
+        if !accepts(headers, "text", "event-stream") {
+            let refusal = Refusal::invalid_request("accept text/event-stream");
+            return Err(refusal.status(StatusCode::NOT_ACCEPTABLE).into());
+        }
+        let permit = gateway.0.streams.clone().try_acquire_owned();
+        let permit = permit.map_err(|_| legacy(Refusal::busy("too many streams", "streams")))?;
+        Ok(events::standing(&gateway, session, permit))
+    };
+    open().unwrap_or_else(|refused| refused.response())
+}
+
+/// DELETE: a client of the older era ends its session.
+async fn left(State(gateway): State<Gateway>, request: Request) -> Response {
+    let headers = request.headers();
+    let end = || -> Result<Response, Refused> {
+        guard(headers, &gateway.0.options.hosts)?;
+        let Some(session) = session(&gateway, headers)? else { return Err(no_session()) };
+        gateway.0.sessions.remove(&session.id);
+        Ok(empty(StatusCode::OK))
+    };
+    end().unwrap_or_else(|refused| refused.response())
+}
+
+/// Without a session there is nothing to GET or DELETE, as in 2026-07-28 there never is.
+fn no_session() -> Refused {
+    Refusal::invalid_request("only sessions, which begin with initialize, have streams and ends; POST messages here")
+        .status(StatusCode::METHOD_NOT_ALLOWED)
+        .into()
+}

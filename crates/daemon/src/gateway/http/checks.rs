@@ -1,0 +1,279 @@
+//! What the headers of a request must be, and must have in common with its body.
+
+use std::net::IpAddr;
+
+use axum::http::{HeaderMap, StatusCode, header};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use toolrack_host::{Abilities, Era};
+use url::Url;
+
+use super::super::{
+    Gateway,
+    methods::Caller,
+    refusal::{Refusal, words},
+    relay,
+    words::{LEGACY, META_CAPABILITIES, META_VERSION, MODERN},
+};
+
+const VERSION: &str = "mcp-protocol-version";
+const METHOD: &str = "mcp-method";
+const NAME: &str = "mcp-name";
+
+/// A header as text; one that is not ASCII, or comes twice, is refused.
+pub(super) fn text<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Refusal> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    match (value.to_str(), values.next()) {
+        (Ok(text), None) => Ok(Some(text)),
+        _ => Err(Refusal::header_mismatch(format!("{name} comes twice, or cannot be read"))),
+    }
+}
+
+/// Refuses what a foreign web page sends, also under a name that it has pointed at this machine (DNS rebinding).
+pub(super) fn guard(headers: &HeaderMap, hosts: &[String]) -> Result<(), Refusal> {
+    let forbidden = |what: &str| {
+        Refusal::invalid_request(format!("{what} is none under which this endpoint may be reached"))
+            .status(StatusCode::FORBIDDEN)
+    };
+    if let Some(host) = headers.get(header::HOST) {
+        let host = host.to_str().ok().and_then(|host| Url::parse(&format!("http://{host}/")).ok());
+        if !host.is_some_and(|url| is_ours(&url, hosts)) {
+            return Err(forbidden("the Host"));
+        }
+    }
+    for origin in headers.get_all(header::ORIGIN) {
+        let origin = origin.to_str().ok().and_then(|origin| Url::parse(origin).ok());
+        if !origin.is_some_and(|url| matches!(url.scheme(), "http" | "https") && is_ours(&url, hosts)) {
+            return Err(forbidden("the Origin"));
+        }
+    }
+    Ok(())
+}
+
+fn is_ours(url: &Url, hosts: &[String]) -> bool {
+    let Some(host) = url.host_str() else { return false };
+    let plain = host.trim_start_matches('[').trim_end_matches(']');
+    let loopback = host == "localhost" || plain.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    loopback || hosts.iter().any(|known| known.eq_ignore_ascii_case(host) || known == plain)
+}
+
+pub(super) fn is_json(headers: &HeaderMap) -> Result<(), Refusal> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if kind.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(Refusal::invalid_request("the Content-Type is not application/json").status(StatusCode::UNSUPPORTED_MEDIA_TYPE))
+}
+
+/// Whether the client takes this media type. One that says nothing takes anything.
+pub(super) fn accepts(headers: &HeaderMap, kind: &str, subtype: &str) -> bool {
+    let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
+    if accepted.peek().is_none() {
+        return true;
+    }
+    accepted.flat_map(|value| value.split(',')).any(|range| {
+        let range = range.split(';').next().unwrap_or_default().trim();
+        let (one, other) = range.split_once('/').unwrap_or((range, ""));
+        (one == "*" || one.eq_ignore_ascii_case(kind)) && (other == "*" || other.eq_ignore_ascii_case(subtype))
+    })
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Params {
+    #[serde(rename = "_meta", default)]
+    meta: Option<Map<String, Value>>,
+    #[serde(default)]
+    name: Value,
+    #[serde(default)]
+    uri: Value,
+}
+
+/// What a request says of itself, in its body and in its headers.
+#[derive(Debug)]
+pub(super) struct Said<'h> {
+    params: Params,
+    headers: &'h HeaderMap,
+}
+
+impl<'h> Said<'h> {
+    pub(super) fn read(params: &str, headers: &'h HeaderMap) -> Self {
+        Self { params: serde_json::from_str(params).unwrap_or_default(), headers }
+    }
+
+    fn meta(&self, key: &str) -> Option<&Value> {
+        self.params.meta.as_ref()?.get(key)
+    }
+
+    /// The era that it is of.
+    pub(super) fn era(&self) -> Result<Era, Refusal> {
+        let header = text(self.headers, VERSION)?;
+        match header {
+            _ if self.meta(META_VERSION).is_some() => Ok(Era::Modern),
+            Some(MODERN) => Ok(Era::Modern),
+            Some(version) if !LEGACY.contains(&version) => Err(Refusal::unsupported_version(version)),
+            _ => Ok(Era::Legacy),
+        }
+    }
+
+    /// Checks what every request of 2026-07-28 carries; gives what its client can do.
+    pub(super) fn checked(&self, method: &str) -> Result<Abilities, Refusal> {
+        let (version, abilities) = self.meta_of_request()?;
+        same(self.headers, VERSION, version)?;
+        if version != MODERN {
+            return Err(Refusal::unsupported_version(version));
+        }
+        same(self.headers, METHOD, method)?;
+        let name = match method {
+            "tools/call" | "prompts/get" => &self.params.name,
+            "resources/read" => &self.params.uri,
+            _ => return Ok(abilities),
+        };
+        if let Some(name) = name.as_str() {
+            same(self.headers, NAME, name)?;
+        }
+        Ok(abilities)
+    }
+
+    fn meta_of_request(&self) -> Result<(&str, Abilities), Refusal> {
+        meta_of_request(self.params.meta.as_ref())
+    }
+}
+
+/// The members of `_meta` that every request of 2026-07-28 carries: its version, and what its client can do.
+fn meta_of_request(meta: Option<&Map<String, Value>>) -> Result<(&str, Abilities), Refusal> {
+    let lacks = |key: &str| Refusal::malformed_meta(format!("_meta lacks {key}"));
+    let version = meta.and_then(|meta| meta.get(META_VERSION)).and_then(Value::as_str);
+    let version = version.ok_or_else(|| lacks(META_VERSION))?;
+    let capabilities = meta.and_then(|meta| meta.get(META_CAPABILITIES)).and_then(Value::as_object);
+    let capabilities = capabilities.ok_or_else(|| lacks(META_CAPABILITIES))?;
+    Ok((version, relay::abilities(capabilities)))
+}
+
+/// The same for a connection without headers: `None` when the parameters are not of 2026-07-28.
+pub(in super::super) fn modern(params: &str) -> Option<Result<Abilities, Refusal>> {
+    let params: Params = serde_json::from_str(params).unwrap_or_default();
+    let meta = params.meta.as_ref();
+    meta.filter(|meta| meta.contains_key(META_VERSION))?;
+    Some(match meta_of_request(meta) {
+        Ok((version, _)) if version != MODERN => Err(Refusal::unsupported_version(version)),
+        other => other.map(|(_, abilities)| abilities),
+    })
+}
+
+/// Checks that a header says what the body says.
+fn same(headers: &HeaderMap, name: &str, wanted: &str) -> Result<(), Refusal> {
+    let given = text(headers, name)?.ok_or_else(|| Refusal::header_mismatch(format!("{name} is missing")))?;
+    if decoded(given).as_deref() == Some(wanted) {
+        return Ok(());
+    }
+    let (given, wanted) = (words(given), words(wanted));
+    Err(Refusal::header_mismatch(format!("{name} is {given}, the body says {wanted}")))
+}
+
+/// A value as it was before the Base64 sentinel; `None` if the sentinel holds no Base64 text.
+fn decoded(value: &str) -> Option<String> {
+    match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
+        None => Some(value.to_owned()),
+        Some(encoded) => String::from_utf8(STANDARD.decode(encoded).ok()?).ok(),
+    }
+}
+
+/// Checks the headers that mirror arguments of a tool.
+pub(super) fn mirrored(gateway: &Gateway, caller: &Caller, params: &str, headers: &HeaderMap) -> Result<(), Refusal> {
+    #[derive(Deserialize)]
+    struct Named {
+        name: String,
+    }
+    #[derive(Default, Deserialize)]
+    struct Arguments {
+        #[serde(default)]
+        arguments: Option<Map<String, Value>>,
+    }
+    let catalog = gateway.0.host.catalog();
+    // A name that is wrong, or that nobody has, is refused later.
+    let Ok(Named { name }) = serde_json::from_str(params) else { return Ok(()) };
+    let Ok(tool) = gateway.tool(&catalog, &caller.view, &name) else { return Ok(()) };
+    if !tool.may_mirror() {
+        return Ok(());
+    }
+    let Arguments { arguments } = serde_json::from_str(params).unwrap_or_default();
+    for (name, wanted) in tool.mirrored(&arguments.unwrap_or_default()) {
+        let given = text(headers, name.as_str())?;
+        let wanted = wanted.as_ref().and_then(|wanted| wanted.to_str().ok());
+        match (given, wanted) {
+            (None, None) => {}
+            (Some(given), Some(wanted)) if equal(given, wanted) => {}
+            (None, Some(_)) => return Err(Refusal::header_mismatch(format!("{name} is missing"))),
+            _ => return Err(Refusal::header_mismatch(format!("{name} is not what the body says"))),
+        }
+    }
+    Ok(())
+}
+
+/// Whether two values say the same: as text, or both as numbers.
+fn equal(given: &str, wanted: &str) -> bool {
+    let (Some(given), Some(wanted)) = (decoded(given), decoded(wanted)) else { return false };
+    let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
+    given == wanted || number(&given).is_some_and(|given| number(&wanted) == Some(given))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn headers(of: &[(&str, &str)]) -> HeaderMap {
+        of.iter()
+            .map(|(name, value)| {
+                (HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value).unwrap())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn only_this_machine_may_be_meant_unless_more_is_allowed() {
+        let allowed = ["rack.example".to_owned()];
+        for (host, origin, fine) in [
+            ("127.0.0.1:80", None, true),
+            ("localhost", Some("http://localhost:3000"), true),
+            ("[::1]:9", Some("http://[::1]"), true),
+            ("Rack.Example:443", Some("https://rack.example"), true),
+            ("evil.example", None, false),
+            ("127.0.0.1", Some("http://evil.example"), false),
+            ("127.0.0.1", Some("null"), false),
+            ("127.0.0.1.evil.example", None, false),
+            ("localhost@evil.example", None, false),
+        ] {
+            let mut all = vec![("host", host)];
+            all.extend(origin.map(|origin| ("origin", origin)));
+            assert_eq!(guard(&headers(&all), &allowed).is_ok(), fine, "{host} {origin:?}");
+        }
+    }
+
+    #[test]
+    fn media_types_are_accepted_by_name_and_by_star() {
+        for (accept, fine) in [
+            ("application/json, text/event-stream", true),
+            ("*/*", true),
+            ("text/*;q=0.5, application/JSON", true),
+            ("application/json", false),
+        ] {
+            let headers = headers(&[("accept", accept)]);
+            let both = accepts(&headers, "application", "json") && accepts(&headers, "text", "event-stream");
+            assert_eq!(both, fine, "{accept}");
+        }
+        assert!(accepts(&HeaderMap::new(), "text", "event-stream"));
+    }
+
+    #[test]
+    fn numbers_are_compared_as_numbers_and_encoded_text_as_text() {
+        assert!(equal("42.0", "42"));
+        assert!(equal("=?base64?SGVsbG8=?=", "Hello"));
+        assert!(!equal("=?base64?***?=", "***"));
+        assert!(!equal("nan", "NaN"));
+    }
+}

@@ -1,0 +1,139 @@
+//! Answers that are event streams: one for each request that has something to say before its answer, and the standing
+//! stream of a session.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    body::Body,
+    http::{HeaderValue, header},
+    response::Response,
+};
+use bytes::Bytes;
+use futures::stream::{Stream, unfold};
+use tokio::{
+    sync::{OwnedSemaphorePermit, broadcast},
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::super::{
+    Gateway,
+    exchange::{Exchange, Out},
+    message,
+    news::{self, News},
+    session::{Running, Session},
+};
+
+/// Silence after which a request is answered with a stream, so that nothing between here and the client gives up on it.
+const FIRST_SILENCE: Duration = Duration::from_secs(10);
+/// Silence on a stream after which a comment says that it is alive.
+const SILENCE: Duration = Duration::from_secs(15);
+
+const COMMENT: Bytes = Bytes::from_static(b": still here\n\n");
+
+/// The first thing to be sent for a request; `None` when it has nothing to say for long.
+pub(super) async fn first(exchange: &mut Exchange) -> Option<Out> {
+    timeout(FIRST_SILENCE, exchange.next()).await.ok()
+}
+
+/// A message as an event. It has no line breaks.
+fn event(message: &[u8]) -> Bytes {
+    [b"event: message\ndata: ", message, b"\n\n"].concat().into()
+}
+
+fn streamed(events: impl Stream<Item = Bytes> + Send + 'static) -> Response {
+    let events = futures::StreamExt::map(events, Ok::<_, std::convert::Infallible>);
+    let mut response = Response::new(Body::from_stream(events));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+/// A stream that ends without an answer: the request was taken back.
+pub(super) fn nothing() -> Response {
+    streamed(futures::stream::empty())
+}
+
+/// A request that is being answered by events. When its client goes away it is dropped, and so cancelled.
+struct Answering {
+    exchange: Exchange,
+    running: Option<Running>,
+    first: Option<Out>,
+}
+
+impl Answering {
+    /// The next event, and whether it is the last; `None` when the request was taken back.
+    async fn next(&mut self) -> Option<(Bytes, bool)> {
+        let next = async {
+            match self.first.take() {
+                Some(first) => Some(first),
+                None => timeout(SILENCE, self.exchange.next()).await.ok(),
+            }
+        };
+        let out = match &self.running {
+            Some(running) => running.token.run_until_cancelled(next).await?,
+            None => next.await,
+        };
+        let id = self.exchange.id();
+        Some(match out {
+            None => (COMMENT, false),
+            Some(Out::Message(message)) => (event(&message), false),
+            Some(Out::Answer(Ok(result))) => (event(&message::response(id, &result)), true),
+            Some(Out::Answer(Err(refusal))) => (event(&message::error(Some(id), &refusal)), true),
+        })
+    }
+}
+
+/// Answers with events, the first of which is known already unless there was none for long.
+pub(super) fn response(exchange: Exchange, running: Option<Running>, first: Option<Out>) -> Response {
+    let answering = Answering { exchange, running, first };
+    streamed(unfold(Some(answering), async |answering| {
+        let mut answering = answering?;
+        let (event, is_last) = answering.next().await?;
+        Some((event, (!is_last).then_some(answering)))
+    }))
+}
+
+/// The standing stream of a session.
+struct Standing {
+    session: Arc<Session>,
+    news: Option<broadcast::Receiver<News>>,
+    ends: CancellationToken,
+    to_say: Vec<Bytes>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        if let Some(news) = self.news.take() {
+            self.session.close_stream(&self.ends, news);
+        }
+    }
+}
+
+impl Standing {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if !self.to_say.is_empty() {
+                return Some(event(&self.to_say.remove(0)));
+            }
+            let news = self.news.as_mut()?;
+            let heard = self.ends.run_until_cancelled(timeout(SILENCE, news::next(news))).await?;
+            let Ok(heard) = heard else { return Some(COMMENT) };
+            let concerned = heard?.into_iter().filter(|news| news.concerns(&self.session.view));
+            self.to_say.extend(concerned.filter_map(|news| self.session.told(&news)));
+        }
+    }
+}
+
+/// Opens the standing stream of a session, in place of the one that it has.
+pub(super) fn standing(gateway: &Gateway, session: Arc<Session>, permit: OwnedSemaphorePermit) -> Response {
+    let (news, ends) = session.open_stream(|| gateway.0.news.subscribe());
+    let standing = Standing { session, news: Some(news), ends, to_say: Vec::new(), _permit: permit };
+    // A first comment sends the headers on their way.
+    let opened = futures::stream::once(std::future::ready(Bytes::from_static(b": listening\n\n")));
+    let events = unfold(standing, async |mut standing| Some((standing.next().await?, standing)));
+    streamed(futures::StreamExt::chain(opened, events))
+}

@@ -1,0 +1,396 @@
+//! What each method of a client does. Answers either at once or with a call under way.
+
+use std::{borrow::Cow, sync::Arc};
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use serde::Deserialize;
+use serde_json::{Map, Value, json, value::RawValue};
+use tokio::sync::mpsc;
+use toolrack_host::{Abilities, Call, CallError, Catalog, CatalogTool, Era, OnProgress, Relay, ServerName};
+
+use super::{
+    Gateway, Inner, cursor,
+    directory::{Owner, full},
+    flight::{Flight, Outcome, Said},
+    message::json,
+    news::{self, Filter},
+    parked::Origin,
+    refusal::{Refusal, words},
+    relay::Relayed,
+    session::Session,
+    tools,
+    view::View,
+    words::VERSIONS,
+};
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(super) struct Caller {
+    pub(super) era: Era,
+    pub(super) abilities: Abilities,
+    pub(super) view: Arc<View>,
+    /// Of clients of the older era, and of all over stdio.
+    pub(super) session: Option<Arc<Session>>,
+}
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'a> {
+    pub(super) method: &'a str,
+    pub(super) params: &'a str,
+    /// The message that `params` are a part of.
+    pub(super) body: &'a Bytes,
+}
+
+/// What becomes of a request.
+pub(super) enum Reply {
+    /// The result object.
+    Now(Bytes),
+    /// A call under way.
+    Later(Box<Later>),
+    /// A subscription to what changes.
+    Listen(Filter),
+}
+
+/// A call under way, and what its client has to know of it.
+pub(super) struct Later {
+    pub(super) flight: Flight,
+    pub(super) origin: Origin,
+    /// As JSON; `None` when the client wants no reports.
+    pub(super) progress_token: Option<Box<RawValue>>,
+    /// Whether its result may be kept for a while, as lists may.
+    pub(super) cacheable: bool,
+}
+
+/// The parameters that a request may come back with (2026-07-28).
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", expecting = "an object")]
+struct Again<'a> {
+    #[serde(borrow, default)]
+    request_state: Option<Cow<'a, str>>,
+    #[serde(default)]
+    input_responses: Option<Map<String, Value>>,
+    #[serde(rename = "_meta", default)]
+    meta: Option<Meta>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", expecting = "an object")]
+struct Meta {
+    #[serde(default)]
+    progress_token: Option<Box<RawValue>>,
+}
+
+/// Reads parameters; nothing of what a client wrote is in the error but the names of members.
+fn read<'a, T: Deserialize<'a>>(params: &'a str) -> Result<T, Refusal> {
+    serde_json::from_str(params).map_err(|error| Refusal::invalid_params(format!("the parameters: {error}")))
+}
+
+impl Gateway {
+    /// Does what a client asks for. Dropping the future, or what it gives, cancels it.
+    pub(super) async fn handle(&self, caller: &Caller, wanted: Wanted<'_>) -> Result<Reply, Refusal> {
+        let now = |result: Result<Bytes, Refusal>| result.map(Reply::Now);
+        match (wanted.method, caller.era) {
+            ("tools/call", _) => self.begin(caller, wanted, "tools/call").await,
+            ("resources/read", _) => self.begin(caller, wanted, "resources/read").await,
+            ("prompts/get", _) => self.begin(caller, wanted, "prompts/get").await,
+            ("tools/list", _) => now(self.list_tools(caller, wanted.params)),
+            ("resources/list", _) => now(self.list(caller, wanted.params, "resources").await),
+            ("resources/templates/list", _) => now(self.list(caller, wanted.params, "resourceTemplates").await),
+            ("prompts/list", _) => now(self.list(caller, wanted.params, "prompts").await),
+            ("completion/complete", _) => now(self.complete(caller, wanted.params).await),
+            ("server/discover", Era::Modern) => now(Ok(self.discovered())),
+            ("subscriptions/listen", Era::Modern) => {
+                #[derive(Deserialize)]
+                struct Listen {
+                    notifications: Filter,
+                }
+                read::<Listen>(wanted.params).map(|listen| Reply::Listen(listen.notifications))
+            }
+            ("ping", Era::Legacy) => now(Ok(Bytes::from_static(b"{}"))),
+            ("logging/setLevel", Era::Legacy) => now(set_level(caller, wanted.params)),
+            (method, _) => Err(Refusal::unknown_method(method)),
+        }
+    }
+
+    /// A result as a client of this era wants it.
+    pub(super) fn dressed(&self, era: Era, result: Bytes, cacheable: bool) -> Bytes {
+        match era {
+            Era::Legacy => result,
+            Era::Modern => tools::dress(result, cacheable, &self.0.identity),
+        }
+    }
+
+    /// What is offered, to a client of `era`.
+    fn capabilities(era: Era) -> Value {
+        let mut capabilities = json!({
+            "tools": {"listChanged": true},
+            "resources": {"listChanged": true},
+            "prompts": {"listChanged": true},
+            "completions": {},
+        });
+        if era == Era::Legacy {
+            capabilities["logging"] = json!({});
+        }
+        capabilities
+    }
+
+    fn discovered(&self) -> Bytes {
+        let mut result = json!({"supportedVersions": VERSIONS, "capabilities": Self::capabilities(Era::Modern)});
+        if let Some(instructions) = &self.0.options.instructions {
+            result["instructions"] = json!(instructions);
+        }
+        self.dressed(Era::Modern, result.to_string().into(), true)
+    }
+
+    /// The result of `initialize`.
+    pub(super) fn initialized(&self, version: &str) -> Bytes {
+        let mut result = json!({
+            "protocolVersion": version,
+            "capabilities": Self::capabilities(Era::Legacy),
+            "serverInfo": self.0.options.info(),
+        });
+        if let Some(instructions) = &self.0.options.instructions {
+            result["instructions"] = json!(instructions);
+        }
+        result.to_string().into()
+    }
+
+    fn list_tools(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
+        let after = cursor_of(params)?;
+        let (catalog, page) = (self.0.host.catalog(), self.0.options.bounds.page);
+        let dress = |result: Bytes| self.dressed(caller.era, result, true);
+        Ok(tools::list(&catalog, &caller.view, caller.era, (after, page), dress))
+    }
+
+    async fn list(&self, caller: &Caller, params: &str, field: &'static str) -> Result<Bytes, Refusal> {
+        let after = cursor_of(params)?;
+        let listed = self.0.directory.fresh(&self.0.host).await;
+        let entries = match field {
+            "prompts" => &listed.prompts,
+            "resources" => &listed.resources,
+            _ => &listed.templates,
+        };
+        let seen = entries.iter().filter(|(_, entry)| caller.view.may_have(&entry.server));
+        let items = seen.map(|(name, entry)| (name.as_str(), &entry.item));
+        let (items, next) = cursor::page(items, after.as_deref(), self.0.options.bounds.page);
+        let mut result = json!({ field: items });
+        if let Some(next) = next {
+            result["nextCursor"] = json!(next);
+        }
+        Ok(self.dressed(caller.era, result.to_string().into(), true))
+    }
+
+    async fn complete(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
+        let mut params: Map<String, Value> = read(params)?;
+        params.remove("_meta");
+        let of = params.get("ref").cloned().unwrap_or_default();
+        let (key, name) = match of["type"].as_str() {
+            Some("ref/prompt") => ("name", of["name"].as_str()),
+            Some("ref/resource") => ("uri", of["uri"].as_str()),
+            _ => return Err(Refusal::invalid_params("`ref` is neither a ref/prompt nor a ref/resource")),
+        };
+        let name = name.ok_or_else(|| Refusal::invalid_params(format!("`ref` has no `{key}`")))?;
+        let found = self.0.directory.find(&self.0.host, |listed| {
+            let entries = if key == "name" { &listed.prompts } else { &listed.templates };
+            let entry = entries.get(name).or_else(|| listed.resources.get(name).filter(|_| key == "uri"));
+            entry.filter(|entry| caller.view.may_have(&entry.server)).cloned()
+        });
+        let entry = found.await.ok_or_else(|| Refusal::invalid_params(format!("there is no {key} {}", words(name))))?;
+        params.insert("ref".into(), json!({"type": of["type"], key: entry.theirs}));
+        let result = self.0.host.relay(entry.server.as_str(), Relay::completion(params)).await;
+        let result = result.map_err(|error| Refusal::of(error, caller.era))?;
+        Ok(self.dressed(caller.era, result, false))
+    }
+
+    /// Begins a call, or goes on with the one that its client has answers for.
+    async fn begin(&self, caller: &Caller, wanted: Wanted<'_>, method: &'static str) -> Result<Reply, Refusal> {
+        let again: Again<'_> = read(wanted.params)?;
+        let origin =
+            Origin { method, params: wanted.body.slice_ref(wanted.params.as_bytes()), view: caller.view.clone() };
+        let progress_token = again.meta.and_then(|meta| meta.progress_token).filter(|token| is_token(token));
+        let flight = match &again.request_state {
+            Some(state) if caller.era == Era::Modern => {
+                let mut waiting = self.0.parked.resume(state, &origin)?;
+                for (key, answer) in again.input_responses.unwrap_or_default() {
+                    // What was not asked is ignored.
+                    if let Some(question) = waiting.questions.remove(&key) {
+                        let _ = question.reply.send(Ok(answer));
+                    }
+                }
+                if !waiting.questions.is_empty() {
+                    return self.0.parked.park(waiting).map(Reply::Now);
+                }
+                waiting.flight
+            }
+            _ => match method {
+                "tools/call" => self.call_tool(caller, wanted.params, progress_token.is_some())?,
+                "resources/read" => self.read_resource(caller, wanted.params).await?,
+                _ => self.get_prompt(caller, wanted.params).await?,
+            },
+        };
+        let cacheable = method == "resources/read";
+        Ok(Reply::Later(Box::new(Later { flight, origin, progress_token, cacheable })))
+    }
+
+    /// The tool that a client calls by this name.
+    pub(super) fn tool<'c>(&self, catalog: &'c Catalog, view: &View, name: &str) -> Result<&'c CatalogTool, Refusal> {
+        let tool = catalog.get(name).filter(|tool| view.has(tool));
+        tool.ok_or_else(|| Refusal::invalid_params(format!("Unknown tool: {}", words(name))))
+    }
+
+    fn call_tool(&self, caller: &Caller, params: &str, reports: bool) -> Result<Flight, Refusal> {
+        #[derive(Deserialize)]
+        #[serde(expecting = "an object")]
+        struct Params {
+            name: String,
+            #[serde(default)]
+            arguments: Option<Map<String, Value>>,
+        }
+        let Params { name, arguments } = read(params)?;
+        let catalog = self.0.host.catalog();
+        self.tool(&catalog, &caller.view, &name)?;
+        let (gateway, caller) = (self.0.clone(), caller.clone());
+        Ok(Flight::new(move |say| {
+            async move {
+                let mut call = Call::new(name, arguments.unwrap_or_default())
+                    .pinned(catalog)
+                    .verbatim()
+                    .asker(gateway.asker(&caller, say.clone()));
+                if reports {
+                    call = call.on_progress(reporter(say));
+                }
+                called(gateway.host.call(call).await, caller.era)
+            }
+            .boxed()
+        }))
+    }
+
+    async fn read_resource(&self, caller: &Caller, params: &str) -> Result<Flight, Refusal> {
+        #[derive(Deserialize)]
+        #[serde(expecting = "an object")]
+        struct Params {
+            uri: String,
+        }
+        let Params { uri } = read(params)?;
+        let owner = self.0.directory.find(&self.0.host, |listed| match listed.owner(&uri, &caller.view) {
+            Owner::Nobody => None,
+            owner => Some(owner),
+        });
+        let (server, theirs) = match owner.await {
+            Some(Owner::Of(server, theirs)) => (server, theirs),
+            Some(Owner::Several(servers)) => {
+                let names: Vec<_> = servers.iter().map(|server| full(server, &uri)).collect();
+                let why = format!("several servers have {}; ask for one of {}", words(&uri), names.join(", "));
+                return Err(Refusal::not_found(caller.era, &uri, &why));
+            }
+            _ => return Err(Refusal::not_found(caller.era, &uri, &words(&uri))),
+        };
+        let relay = Relay::resource(&theirs);
+        Ok(self.relayed(caller, server, relay, move |result| renamed(&result, &theirs, &uri)))
+    }
+
+    async fn get_prompt(&self, caller: &Caller, params: &str) -> Result<Flight, Refusal> {
+        #[derive(Deserialize)]
+        #[serde(expecting = "an object")]
+        struct Params {
+            name: String,
+            #[serde(default)]
+            arguments: Option<Map<String, Value>>,
+        }
+        let Params { name, arguments } = read(params)?;
+        let found = self.0.directory.find(&self.0.host, |listed| {
+            listed.prompts.get(&name).filter(|entry| caller.view.may_have(&entry.server)).cloned()
+        });
+        let unknown = || Refusal::invalid_params(format!("Unknown prompt: {}", words(&name)));
+        let entry = found.await.ok_or_else(unknown)?;
+        let relay = Relay::prompt(&entry.theirs, arguments.unwrap_or_default());
+        Ok(self.relayed(caller, entry.server, relay, |result| result))
+    }
+
+    fn relayed(
+        &self,
+        caller: &Caller,
+        server: ServerName,
+        relay: Relay,
+        finish: impl FnOnce(Bytes) -> Bytes + Send + 'static,
+    ) -> Flight {
+        let (gateway, caller) = (self.0.clone(), caller.clone());
+        Flight::new(move |say| {
+            async move {
+                let relay = relay.asker(gateway.asker(&caller, say));
+                let result = gateway.host.relay(server.as_str(), relay).await;
+                result.map(finish).map_err(|error| Refusal::of(error, caller.era))
+            }
+            .boxed()
+        })
+    }
+}
+
+impl Inner {
+    fn asker(&self, caller: &Caller, say: mpsc::Sender<Said>) -> toolrack_host::SharedAsker {
+        let other = self.options.asker.clone();
+        Arc::new(Relayed { era: caller.era, client: caller.abilities, say, other })
+    }
+}
+
+/// Reports of progress on their way to the client. What a slow one cannot take is dropped: the next report says more.
+fn reporter(say: mpsc::Sender<Said>) -> OnProgress {
+    Arc::new(move |progress| {
+        let _ = say.try_send(Said::Progress(progress));
+    })
+}
+
+/// What a call gave. That it was denied, or that its server cannot be reached, is for the model to know: a result.
+fn called(result: Result<toolrack_host::ToolOutcome, CallError>, era: Era) -> Outcome {
+    match result {
+        Ok(outcome) => Ok(tools::result(outcome, era)),
+        Err(error @ CallError::Remote { .. }) => Err(Refusal::of(error, era)),
+        Err(CallError::Unknown(unknown)) => Err(Refusal::invalid_params(format!("Unknown tool: {unknown}"))),
+        Err(error) => Ok(tools::failed(&error.to_string(), error.code())),
+    }
+}
+
+/// The contents of a resource that was asked for by another name than its server's have that name.
+fn renamed(result: &Bytes, theirs: &str, ours: &str) -> Bytes {
+    if theirs == ours {
+        return result.clone();
+    }
+    let Ok(mut value) = serde_json::from_slice::<Value>(result) else { return result.clone() };
+    for contents in value["contents"].as_array_mut().into_iter().flatten() {
+        if contents["uri"] == theirs {
+            contents["uri"] = Value::from(ours);
+        }
+    }
+    json(&value).into()
+}
+
+/// A progress token is a string or a number.
+fn is_token(raw: &RawValue) -> bool {
+    raw.get().starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit())
+}
+
+fn cursor_of(params: &str) -> Result<Option<String>, Refusal> {
+    #[derive(Deserialize)]
+    #[serde(expecting = "an object")]
+    struct Params {
+        #[serde(default)]
+        cursor: Option<String>,
+    }
+    cursor::read(read::<Params>(params)?.cursor.as_deref())
+}
+
+fn set_level(caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
+    #[derive(Deserialize)]
+    #[serde(expecting = "an object")]
+    struct Params {
+        level: String,
+    }
+    let Params { level } = read(params)?;
+    let level = news::level(&level).ok_or_else(|| Refusal::invalid_params(format!("no level is {}", words(&level))))?;
+    if let Some(session) = &caller.session {
+        session.set_level(level);
+    }
+    Ok(Bytes::from_static(b"{}"))
+}

@@ -1,0 +1,188 @@
+//! What changes behind the gateway, told to whoever listens.
+
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::broadcast;
+use toolrack_host::{Event, ServerName};
+
+use bytes::Bytes;
+
+use super::{message, view::View, words::META_SUBSCRIPTION};
+
+/// News that a slow client may be behind. One that is further behind is told that everything has changed.
+const BEHIND: usize = 256;
+
+/// Log levels of MCP, least urgent first.
+pub(super) const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+/// The place of a level among [`LEVELS`].
+pub(super) fn level(name: &str) -> Option<u8> {
+    LEVELS.iter().position(|known| *known == name).and_then(|place| u8::try_from(place).ok())
+}
+
+/// A list of the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum List {
+    Tools,
+    Prompts,
+    Resources,
+}
+
+impl List {
+    pub(super) const ALL: [Self; 3] = [Self::Tools, Self::Prompts, Self::Resources];
+
+    fn method(self) -> &'static str {
+        match self {
+            Self::Tools => "notifications/tools/list_changed",
+            Self::Prompts => "notifications/prompts/list_changed",
+            Self::Resources => "notifications/resources/list_changed",
+        }
+    }
+}
+
+/// Something that clients may want to know.
+#[derive(Clone, Debug)]
+pub(super) enum News {
+    /// A list has changed: the part of one server, or of any.
+    Changed(List, Option<ServerName>),
+    /// A server has written a log message.
+    Log { server: ServerName, level: u8, message: String },
+}
+
+impl News {
+    /// Whether a client with this view may know.
+    pub(super) fn concerns(&self, view: &View) -> bool {
+        match self {
+            Self::Changed(_, server) => server.as_ref().is_none_or(|server| view.may_have(server)),
+            Self::Log { server, .. } => view.may_have(server),
+        }
+    }
+}
+
+/// The notification that a list has changed, with the id of the subscription that it is for, as JSON.
+pub(super) fn changed(list: List, subscription: Option<&str>) -> Bytes {
+    match subscription {
+        None => format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, list.method()),
+        Some(id) => format!(
+            r#"{{"jsonrpc":"2.0","method":"{}","params":{{"_meta":{{"{META_SUBSCRIPTION}":{id}}}}}}}"#,
+            list.method()
+        ),
+    }
+    .into()
+}
+
+/// The notification of a log message.
+pub(super) fn log(server: &ServerName, level: u8, text: &str) -> Bytes {
+    let level = LEVELS.get(usize::from(level)).copied().unwrap_or("info");
+    message::call(None, "notifications/message", &json!({"level": level, "logger": server.as_str(), "data": text}))
+}
+
+/// What a client of 2026-07-28 wants to be told of.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Filter {
+    tools_list_changed: bool,
+    prompts_list_changed: bool,
+    resources_list_changed: bool,
+}
+
+impl Filter {
+    pub(super) fn wants(self, list: List) -> bool {
+        match list {
+            List::Tools => self.tools_list_changed,
+            List::Prompts => self.prompts_list_changed,
+            List::Resources => self.resources_list_changed,
+        }
+    }
+
+    /// The first message of a subscription: what of it is honoured.
+    pub(super) fn acknowledged(self, id: &str) -> Bytes {
+        let wanted = [
+            (self.tools_list_changed, "toolsListChanged"),
+            (self.prompts_list_changed, "promptsListChanged"),
+            (self.resources_list_changed, "resourcesListChanged"),
+        ];
+        let wanted: Vec<_> =
+            wanted.iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, name)| format!(r#""{name}":true"#)).collect();
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"_meta":{{"{META_SUBSCRIPTION}":{id}}},"notifications":{{{}}}}}}}"#,
+            wanted.join(",")
+        )
+        .into()
+    }
+}
+
+/// Where news come from.
+#[derive(Debug)]
+pub(super) struct Newsroom(broadcast::Sender<News>);
+
+impl Default for Newsroom {
+    fn default() -> Self {
+        Self(broadcast::channel(BEHIND).0)
+    }
+}
+
+impl Newsroom {
+    pub(super) fn subscribe(&self) -> broadcast::Receiver<News> {
+        self.0.subscribe()
+    }
+
+    /// Tells what an event of the host means to clients, if anything.
+    pub(super) fn tell_of(&self, event: Event) {
+        match event {
+            Event::McpToolsUpdated { server, .. } => self.tell(News::Changed(List::Tools, Some(server))),
+            // Prompts and resources come and go with their server.
+            Event::McpServerConnected { server, .. } | Event::McpServerDisconnected { server, .. } => {
+                self.tell(News::Changed(List::Prompts, Some(server.clone())));
+                self.tell(News::Changed(List::Resources, Some(server)));
+            }
+            Event::McpServerLog { server, level: name, message } => {
+                let level = level(&name).unwrap_or(1);
+                self.tell(News::Log { server, level, message });
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn tell(&self, news: News) {
+        // Nobody listening is no error.
+        let _ = self.0.send(news);
+    }
+}
+
+/// The next news; everything at once for those who were too slow to hear each; `None` at the end.
+pub(super) async fn next(from: &mut broadcast::Receiver<News>) -> Option<Vec<News>> {
+    match from.recv().await {
+        Ok(news) => Some(vec![news]),
+        Err(broadcast::error::RecvError::Lagged(_)) => {
+            Some(List::ALL.into_iter().map(|list| News::Changed(list, None)).collect())
+        }
+        Err(broadcast::error::RecvError::Closed) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_acknowledgement_names_what_is_honoured_and_nothing_else() {
+        let filter: Filter =
+            serde_json::from_value(json!({"toolsListChanged": true, "resourceSubscriptions": ["x:y"]})).unwrap();
+        let told: serde_json::Value = serde_json::from_slice(&filter.acknowledged("\"a\"")).unwrap();
+        assert_eq!(told["params"]["notifications"], json!({"toolsListChanged": true}));
+        assert_eq!(told["params"]["_meta"][META_SUBSCRIPTION], "a");
+        assert!(filter.wants(List::Tools) && !filter.wants(List::Prompts));
+    }
+
+    #[tokio::test]
+    async fn who_is_too_slow_is_told_that_everything_has_changed() {
+        let room = Newsroom::default();
+        let mut slow = room.subscribe();
+        for _ in 0..2 * BEHIND {
+            room.tell(News::Changed(List::Tools, None));
+        }
+        assert_eq!(next(&mut slow).await.unwrap().len(), List::ALL.len());
+        assert_eq!(next(&mut slow).await.unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,98 @@
+//! What a gateway is told when it is made.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde_json::{Value, json};
+use toolrack_host::{NameCap, NameStyle, Selection, SharedAsker};
+
+/// Everything that a [`Gateway`](super::Gateway) can be told. All of it has a default.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct GatewayOptions {
+    /// What it calls itself. Default: `toolrack`.
+    pub name: String,
+    /// Its version. Default: that of this crate.
+    pub version: String,
+    /// What it tells models about itself.
+    pub instructions: Option<String>,
+    /// What any client may see at all. Default: everything.
+    pub selection: Selection,
+    /// Selections that a client can ask for by name, with `?preset=NAME`.
+    pub presets: BTreeMap<String, Selection>,
+    /// How prompts are named: the style of the host, by which tools are. Default: as that of a host.
+    pub style: NameStyle,
+    /// How long their names may be; likewise.
+    pub cap: NameCap,
+    /// Who is asked what a client cannot be asked: approvals most of all. Default: nobody.
+    pub asker: Option<SharedAsker>,
+    /// Names beside `localhost` and the loopback addresses under which the endpoint may be reached, without a port.
+    pub hosts: Vec<String>,
+    /// What bounds its work.
+    pub bounds: Bounds,
+}
+
+impl Default for GatewayOptions {
+    fn default() -> Self {
+        Self {
+            name: "toolrack".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            instructions: None,
+            selection: Selection::all(),
+            presets: BTreeMap::new(),
+            style: NameStyle::default(),
+            cap: NameCap::default(),
+            asker: None,
+            hosts: Vec::new(),
+            bounds: Bounds::default(),
+        }
+    }
+}
+
+impl GatewayOptions {
+    /// What the gateway says of itself (MCP `serverInfo`).
+    pub(super) fn info(&self) -> Value {
+        json!({"name": self.name, "version": self.version})
+    }
+}
+
+/// What bounds the work of a gateway.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Bounds {
+    /// The longest message of a client, in bytes. Default: 8 MiB.
+    pub body_bytes: usize,
+    /// Sessions of clients of 2025-11-25 and older. Default: 1,024. One too many ends the one that was idle longest, if
+    /// it was idle for a minute.
+    pub sessions: usize,
+    /// A session that says nothing for so long is ended. Default: an hour. One with a request under way or an open
+    /// stream is not idle.
+    pub session_idle: Duration,
+    /// Requests under way in one session, or of one client over stdio. Default: 256.
+    pub calls_per_session: usize,
+    /// Requests under way altogether. Default: 2,048.
+    pub calls: usize,
+    /// Standing streams altogether: GET of a session, `subscriptions/listen`. Default: 1,024.
+    pub streams: usize,
+    /// Calls that wait for a client of 2026-07-28 to come back with answers. Default: 256.
+    pub parked: usize,
+    /// How long each of them waits. Default: 10 minutes.
+    pub parked_for: Duration,
+    /// Items on one page of a list. Default: 1,000.
+    pub page: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            body_bytes: 8 * 1024 * 1024,
+            sessions: 1_024,
+            session_idle: Duration::from_secs(60 * 60),
+            calls_per_session: 256,
+            calls: 2_048,
+            streams: 1_024,
+            parked: 256,
+            parked_for: Duration::from_secs(10 * 60),
+            page: 1_000,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Errors as clients get them: JSON-RPC codes, words, and the HTTP status that goes with them.
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+use toolrack_host::{CallError, Era};
+
+use super::words::{MODERN, VERSIONS};
+
+pub(super) const PARSE_ERROR: i64 = -32700;
+pub(super) const INVALID_REQUEST: i64 = -32600;
+pub(super) const METHOD_NOT_FOUND: i64 = -32601;
+pub(super) const INVALID_PARAMS: i64 = -32602;
+pub(super) const INTERNAL: i64 = -32603;
+/// 2025-11-25 and older.
+const RESOURCE_NOT_FOUND: i64 = -32002;
+const HEADER_MISMATCH: i64 = -32020;
+const MISSING_CAPABILITY: i64 = -32021;
+const UNSUPPORTED_VERSION: i64 = -32022;
+
+/// Why a request has no result.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    pub(super) code: i64,
+    pub(super) message: String,
+    pub(super) data: Option<Value>,
+    status: StatusCode,
+}
+
+impl Refusal {
+    pub(super) fn new(code: i64, message: impl Into<String>) -> Self {
+        let status = match code {
+            PARSE_ERROR | INVALID_REQUEST | HEADER_MISMATCH | MISSING_CAPABILITY | UNSUPPORTED_VERSION => {
+                StatusCode::BAD_REQUEST
+            }
+            METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+            _ => StatusCode::OK,
+        };
+        Self { code, message: message.into(), data: None, status }
+    }
+
+    pub(super) fn status(mut self, status: StatusCode) -> Self {
+        self.status = status;
+        self
+    }
+
+    pub(super) fn invalid_params(message: impl Into<String>) -> Self {
+        Self::new(INVALID_PARAMS, message)
+    }
+
+    pub(super) fn invalid_request(message: impl Into<String>) -> Self {
+        Self::new(INVALID_REQUEST, message)
+    }
+
+    /// `_meta` lacks what every request of 2026-07-28 carries.
+    pub(super) fn malformed_meta(message: impl Into<String>) -> Self {
+        Self::invalid_params(message).status(StatusCode::BAD_REQUEST)
+    }
+
+    pub(super) fn unknown_method(method: &str) -> Self {
+        Self::new(METHOD_NOT_FOUND, format!("there is no method {}", words(method)))
+    }
+
+    pub(super) fn header_mismatch(what: impl AsRef<str>) -> Self {
+        Self::new(HEADER_MISMATCH, format!("Header mismatch: {}", what.as_ref()))
+    }
+
+    pub(super) fn unsupported_version(requested: &str) -> Self {
+        let data = json!({"supported": VERSIONS, "requested": requested});
+        Self {
+            data: Some(data),
+            ..Self::new(UNSUPPORTED_VERSION, format!("Unsupported protocol version; try {MODERN}"))
+        }
+    }
+
+    pub(super) fn not_found(era: Era, uri: &str, why: &str) -> Self {
+        let code = if era == Era::Modern { INVALID_PARAMS } else { RESOURCE_NOT_FOUND };
+        Self { data: Some(json!({ "uri": uri })), ..Self::new(code, format!("Resource not found: {why}")) }
+    }
+
+    /// Too much at once: come again.
+    pub(super) fn busy(what: &str, setting: &str) -> Self {
+        Self::new(INTERNAL, format!("{what} at once; try again in a moment ({setting})"))
+            .status(StatusCode::TOO_MANY_REQUESTS)
+    }
+
+    /// What an error of the host is to a client that asked for something else than a tool.
+    pub(super) fn of(error: CallError, era: Era) -> Self {
+        match error {
+            CallError::Remote { error, .. } => {
+                // 2026-07-28 must not see the code that it has replaced, and our own headers are no matter of a client.
+                let code = match error.code {
+                    RESOURCE_NOT_FOUND if era == Era::Modern => INVALID_PARAMS,
+                    HEADER_MISMATCH | UNSUPPORTED_VERSION => INTERNAL,
+                    code => code,
+                };
+                let status = if code == MISSING_CAPABILITY { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+                Self { code, message: error.message, data: error.data, status }
+            }
+            error => Self { data: Some(json!({"code": error.code()})), ..Self::new(INTERNAL, error.to_string()) },
+        }
+    }
+
+    /// The HTTP status. A client of the older era finds errors in the body alone, unless no MCP took place.
+    pub(super) fn status_for(&self, era: Era) -> StatusCode {
+        match era {
+            Era::Legacy if self.code == METHOD_NOT_FOUND => StatusCode::OK,
+            _ => self.status,
+        }
+    }
+}
+
+/// Foreign words within a message of ours: short, and safe to print.
+pub(super) fn words(foreign: &str) -> String {
+    let clipped = toolrack_host::text::clip(foreign, 200);
+    format!("`{}`", toolrack_host::text::for_line(&clipped))
+}

@@ -1,0 +1,149 @@
+//! Questions of servers, and of the gate, on their way to the client whose call caused them.
+
+use futures::future::BoxFuture;
+use rand::Rng as _;
+use serde_json::{Map, Value, json};
+use tokio::sync::{mpsc, oneshot};
+use toolrack_host::{
+    Abilities, Asker, Era, ServerName, SharedAsker,
+    ask::{AskRefused, Confirm, Confirmed, Elicitation, Elicited, Root},
+};
+
+use super::{
+    approval,
+    flight::{Question, Said},
+};
+
+/// Asks a client what it can answer, and somebody else the rest.
+pub(super) struct Relayed {
+    pub(super) era: Era,
+    /// What the client declared.
+    pub(super) client: Abilities,
+    pub(super) say: mpsc::Sender<Said>,
+    pub(super) other: Option<SharedAsker>,
+}
+
+impl Relayed {
+    async fn ask(&self, method: &'static str, params: Value) -> Result<Value, String> {
+        let (reply, answer) = oneshot::channel();
+        let gone = || "the client went away".to_owned();
+        self.say.send(Said::Question(Question { method, params, reply })).await.map_err(|_| gone())?;
+        answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    fn others(&self) -> Abilities {
+        self.other.as_ref().map_or(Abilities::NONE, |other| other.abilities())
+    }
+}
+
+impl Asker for Relayed {
+    fn abilities(&self) -> Abilities {
+        // A form is all that it takes to ask for an approval.
+        Abilities { confirm: self.client.forms, ..self.client }.or(self.others())
+    }
+
+    fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
+        Box::pin(async move {
+            if self.client.forms {
+                let answer = self.ask("elicitation/create", approval::form(&question)).await;
+                return approval::read(answer);
+            }
+            match &self.other {
+                Some(other) if other.abilities().confirm => other.confirm(question).await,
+                _ => Confirmed::No {
+                    why: Some("the client cannot be asked, and nobody else is there to ask".to_owned()),
+                },
+            }
+        })
+    }
+
+    fn elicit(&self, server: ServerName, question: Elicitation) -> BoxFuture<'_, Elicited> {
+        Box::pin(async move {
+            let params = match &question {
+                Elicitation::Form { message, schema } if self.client.forms => {
+                    json!({"mode": "form", "message": message, "requestedSchema": schema})
+                }
+                Elicitation::Url { message, url, id } if self.client.urls => {
+                    let mut params = json!({"mode": "url", "message": message, "url": url});
+                    if self.era == Era::Legacy {
+                        let id = id.clone().unwrap_or_else(|| format!("toolrack-{:016x}", rand::rng().random::<u64>()));
+                        params["elicitationId"] = Value::from(id);
+                    }
+                    params
+                }
+                _ => {
+                    return match &self.other {
+                        Some(other) => other.elicit(server, question).await,
+                        None => Elicited::Decline,
+                    };
+                }
+            };
+            match self.ask("elicitation/create", params).await {
+                Ok(answer) => elicited(answer),
+                Err(_) => Elicited::Cancel,
+            }
+        })
+    }
+
+    fn sample(&self, server: ServerName, request: Value) -> BoxFuture<'_, Result<Value, AskRefused>> {
+        Box::pin(async move {
+            if self.client.sampling {
+                return self.ask("sampling/createMessage", request).await.map_err(AskRefused::new);
+            }
+            match &self.other {
+                Some(other) => other.sample(server, request).await,
+                None => Err(AskRefused::new("the client has no model to ask")),
+            }
+        })
+    }
+
+    fn roots(&self, server: ServerName) -> BoxFuture<'_, Vec<Root>> {
+        Box::pin(async move {
+            if self.client.roots {
+                let answer = self.ask("roots/list", json!({})).await.unwrap_or_default();
+                return serde_json::from_value(answer["roots"].clone()).unwrap_or_default();
+            }
+            match &self.other {
+                Some(other) => other.roots(server).await,
+                None => Vec::new(),
+            }
+        })
+    }
+}
+
+/// The result of `elicitation/create`.
+fn elicited(answer: Value) -> Elicited {
+    match answer["action"].as_str() {
+        Some("accept") => Elicited::Accept(answer["content"].as_object().cloned().unwrap_or_default()),
+        Some("decline") => Elicited::Decline,
+        _ => Elicited::Cancel,
+    }
+}
+
+/// What a client can do, by its capabilities. A client that names no mode of elicitation means forms.
+pub(super) fn abilities(capabilities: &Map<String, Value>) -> Abilities {
+    let has = |name: &str| capabilities.get(name).is_some_and(Value::is_object);
+    let elicitation = capabilities.get("elicitation").and_then(Value::as_object);
+    let mode = |mode: &str| elicitation.is_some_and(|modes| modes.get(mode).is_some_and(Value::is_object));
+    Abilities {
+        confirm: false,
+        forms: mode("form") || (elicitation.is_some() && !mode("url")),
+        urls: mode("url"),
+        sampling: has("sampling"),
+        roots: has("roots"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elicitation_without_a_mode_means_forms() {
+        let of = |capabilities: Value| abilities(capabilities.as_object().unwrap());
+        assert!(of(json!({"elicitation": {}})).forms);
+        assert!(!of(json!({"elicitation": {"url": {}}})).forms);
+        assert!(of(json!({"elicitation": {"url": {}, "form": {}}})).forms);
+        assert_eq!(of(json!({"sampling": true})), Abilities::NONE);
+    }
+}

@@ -1,0 +1,252 @@
+//! Clients of 2025-11-25 and older, who say once what they are and are known by a session from then on. A client over
+//! stdio has one too, whatever it speaks, for what belongs to its connection.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use rand::Rng as _;
+use serde_json::Value;
+use tokio::{
+    sync::{Semaphore, broadcast, oneshot},
+    time::Instant,
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use toolrack_host::Abilities;
+
+use super::{
+    message::Id,
+    news::{self, News},
+    options::Bounds,
+    refusal::Refusal,
+    view::View,
+};
+
+/// Questions to one client that wait for its answer.
+const MOST_QUESTIONS: usize = 64;
+/// A session that was used more recently is not ended for another's sake.
+const NOT_IDLE: Duration = Duration::from_secs(60);
+
+type Reply = oneshot::Sender<Result<Value, String>>;
+
+/// What a client said of itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Agreed {
+    pub(super) abilities: Abilities,
+}
+
+/// One client.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) id: String,
+    pub(super) view: Arc<View>,
+    pub(super) agreed: OnceLock<Agreed>,
+    /// Cancelled when the session has ended.
+    pub(super) over: CancellationToken,
+    pub(super) slots: Arc<Semaphore>,
+    /// What has changed since the client is known; its stream takes it.
+    news: Mutex<Option<broadcast::Receiver<News>>>,
+    /// Ends the standing stream, of which there is one at most.
+    stream: Mutex<Option<DropGuard>>,
+    questions: Mutex<HashMap<u64, Reply>>,
+    running: Mutex<HashMap<Id, CancellationToken>>,
+    next_question: AtomicU64,
+    /// Log messages below this level are not wanted.
+    level: AtomicU8,
+    used: Mutex<Instant>,
+    most_calls: usize,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Session {
+    pub(super) fn new(view: Arc<View>, news: broadcast::Receiver<News>, most_calls: usize) -> Arc<Self> {
+        Arc::new(Self {
+            id: format!("{:032x}", rand::rng().random::<u128>()),
+            view,
+            agreed: OnceLock::new(),
+            over: CancellationToken::new(),
+            slots: Arc::new(Semaphore::new(most_calls)),
+            news: Mutex::new(Some(news)),
+            stream: Mutex::default(),
+            questions: Mutex::default(),
+            running: Mutex::default(),
+            next_question: AtomicU64::new(1),
+            level: AtomicU8::new(1),
+            used: Mutex::new(Instant::now()),
+            most_calls,
+        })
+    }
+
+    pub(super) fn touch(&self) {
+        *locked(&self.used) = Instant::now();
+    }
+
+    fn idle(&self) -> Duration {
+        let busy = self.slots.available_permits() < self.most_calls || locked(&self.stream).is_some();
+        if busy { Duration::ZERO } else { locked(&self.used).elapsed() }
+    }
+
+    /// A new question, and the number by which its answer will come.
+    pub(super) fn ask(&self, reply: Reply) -> Result<u64, Reply> {
+        let mut questions = locked(&self.questions);
+        questions.retain(|_, waiting| !waiting.is_closed());
+        if questions.len() >= MOST_QUESTIONS {
+            return Err(reply);
+        }
+        let number = self.next_question.fetch_add(1, Ordering::Relaxed);
+        questions.insert(number, reply);
+        Ok(number)
+    }
+
+    /// The client answers a question. An answer to none is ignored, as JSON-RPC wants it.
+    pub(super) fn answered(&self, id: &Value, answer: Result<Value, String>) {
+        let number = id.as_u64().or_else(|| id.as_str().and_then(|digits| digits.parse().ok()));
+        if let Some(reply) = number.and_then(|number| locked(&self.questions).remove(&number)) {
+            // The call that asked may have ended meanwhile.
+            let _ = reply.send(answer);
+        }
+    }
+
+    /// Notes a request under way, until the guard is dropped.
+    pub(super) fn running(self: &Arc<Self>, id: &Id) -> Result<Running, Refusal> {
+        let token = self.over.child_token();
+        match locked(&self.running).entry(id.clone()) {
+            std::collections::hash_map::Entry::Occupied(_) => {
+                Err(Refusal::invalid_request("a request with this id is under way"))
+            }
+            std::collections::hash_map::Entry::Vacant(free) => {
+                free.insert(token.clone());
+                Ok(Running { session: self.clone(), id: id.clone(), token })
+            }
+        }
+    }
+
+    /// The client takes a request back.
+    pub(super) fn cancel(&self, id: &Id) {
+        if let Some(token) = locked(&self.running).get(id) {
+            token.cancel();
+        }
+    }
+
+    pub(super) fn set_level(&self, level: u8) {
+        self.level.store(level, Ordering::Relaxed);
+    }
+
+    /// Whether the client wants log messages of this level.
+    fn hears(&self, level: u8) -> bool {
+        level >= self.level.load(Ordering::Relaxed)
+    }
+
+    /// What the client is told of news, if anything.
+    pub(super) fn told(&self, news: &News) -> Option<Bytes> {
+        match news {
+            News::Changed(list, _) => Some(news::changed(*list, None)),
+            News::Log { server, level, message } => self.hears(*level).then(|| news::log(server, *level, message)),
+        }
+    }
+
+    /// Opens the standing stream, in place of any other: what has happened since the client is known, and what will.
+    pub(super) fn open_stream(
+        &self,
+        fresh: impl FnOnce() -> broadcast::Receiver<News>,
+    ) -> (broadcast::Receiver<News>, CancellationToken) {
+        let news = locked(&self.news).take().unwrap_or_else(fresh);
+        let ends = self.over.child_token();
+        *locked(&self.stream) = Some(ends.clone().drop_guard());
+        (news, ends)
+    }
+
+    /// The standing stream has ended. `ends` tells whether it is still that one.
+    pub(super) fn close_stream(&self, ends: &CancellationToken, news: broadcast::Receiver<News>) {
+        if !ends.is_cancelled() {
+            *locked(&self.stream) = None;
+            *locked(&self.news) = Some(news);
+            self.touch();
+        }
+    }
+}
+
+/// A request under way in a session.
+#[derive(Debug)]
+pub(super) struct Running {
+    session: Arc<Session>,
+    id: Id,
+    /// Cancelled when the client takes the request back, or the session ends.
+    pub(super) token: CancellationToken,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.session.touch();
+        locked(&self.session.running).remove(&self.id);
+    }
+}
+
+/// All sessions over HTTP.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    all: Mutex<HashMap<String, Arc<Session>>>,
+    most: usize,
+    idle: Duration,
+}
+
+impl Sessions {
+    pub(super) fn new(bounds: &Bounds) -> Self {
+        Self { all: Mutex::default(), most: bounds.sessions, idle: bounds.session_idle }
+    }
+
+    pub(super) fn insert(&self, session: Arc<Session>) -> Result<(), Refusal> {
+        let mut all = locked(&self.all);
+        if all.len() >= self.most {
+            let idlest = all.values().max_by_key(|session| session.idle()).cloned();
+            let Some(idlest) = idlest.filter(|session| session.idle() >= NOT_IDLE) else {
+                return Err(Refusal::busy("too many sessions", "sessions"));
+            };
+            all.remove(&idlest.id);
+            idlest.over.cancel();
+        }
+        all.insert(session.id.clone(), session);
+        Ok(())
+    }
+
+    pub(super) fn get(&self, id: &str) -> Option<Arc<Session>> {
+        let session = locked(&self.all).get(id).cloned()?;
+        session.touch();
+        Some(session)
+    }
+
+    /// Ends a session; tells whether there was one.
+    pub(super) fn remove(&self, id: &str) -> bool {
+        let session = locked(&self.all).remove(id);
+        session.is_some_and(|session| {
+            session.over.cancel();
+            true
+        })
+    }
+
+    /// Ends those that nobody uses any more.
+    pub(super) fn sweep(&self) {
+        locked(&self.all).retain(|_, session| {
+            let stays = session.idle() < self.idle;
+            if !stays {
+                session.over.cancel();
+            }
+            stays
+        });
+    }
+
+    pub(super) fn clear(&self) {
+        for (_, session) in locked(&self.all).drain() {
+            session.over.cancel();
+        }
+    }
+}

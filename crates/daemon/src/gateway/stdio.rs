@@ -1,0 +1,220 @@
+//! One client over newline-delimited JSON, of either era, or of both in turn.
+
+use std::{io, pin::pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use tokio::{
+    io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader},
+    sync::mpsc,
+    time::timeout,
+};
+use toolrack_host::Era;
+
+use super::{
+    Gateway,
+    exchange::{Opened, Out},
+    http::{answer, modern, noticed},
+    message::{self, Id, Incoming},
+    methods::{Caller, Wanted},
+    news::{self, News},
+    refusal::Refusal,
+    session::Session,
+};
+
+/// Messages that wait to be written. Whoever has more to say waits.
+const OUTBOX: usize = 64;
+
+/// How long requests under way go on when their client has closed its end, and then how long their answers may take to be
+/// written.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// Why a connection over stdio ended badly.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StdioError {
+    /// The client cannot be read from or written to.
+    #[error("the connection to the client broke: {0}")]
+    Io(#[from] io::Error),
+    /// A line is too long to be a message.
+    #[error("the client sent a message of more than {limit} bytes (body_bytes)")]
+    TooLarge {
+        /// The bound.
+        limit: usize,
+    },
+}
+
+/// Serves one client until it has said all that it wants to say.
+pub(super) async fn serve(
+    gateway: &Gateway,
+    reader: impl AsyncRead + Send + Unpin,
+    writer: impl AsyncWrite + Send + Unpin,
+) -> Result<(), StdioError> {
+    let bounds = &gateway.0.options.bounds;
+    let session = Session::new(gateway.0.views.whole(), gateway.0.news.subscribe(), bounds.calls_per_session);
+    let (outbox, messages) = mpsc::channel(OUTBOX);
+    let connection = Connection { gateway, session, outbox };
+    let limit = bounds.body_bytes;
+    let mut writing = pin!(write(messages, writer));
+    let ended = tokio::select! {
+        ended = connection.read(BufReader::new(reader), limit) => ended,
+        ended = &mut writing => return ended.map_err(StdioError::Io),
+        () = gateway.0.stop.cancelled() => Ok(()),
+    };
+    // What was answered is still told.
+    drop(connection);
+    let _ = timeout(LAST_WORDS, writing).await;
+    ended
+}
+
+async fn write(mut messages: mpsc::Receiver<Bytes>, mut writer: impl AsyncWrite + Unpin) -> io::Result<()> {
+    while let Some(message) = messages.recv().await {
+        writer.write_all(&message).await?;
+        writer.write_all(b"\n").await?;
+        if messages.is_empty() {
+            writer.flush().await?;
+        }
+    }
+    Ok(())
+}
+
+struct Connection<'g> {
+    gateway: &'g Gateway,
+    session: Arc<Session>,
+    outbox: mpsc::Sender<Bytes>,
+}
+
+impl Connection<'_> {
+    /// Reads messages, and runs the requests among them, until the client has closed its end.
+    async fn read(&self, mut reader: impl AsyncBufRead + Send + Unpin, limit: usize) -> Result<(), StdioError> {
+        let mut requests = FuturesUnordered::new();
+        let mut news = self.session.open_stream(|| self.gateway.0.news.subscribe()).0;
+        let mut line = Vec::new();
+        loop {
+            tokio::select! {
+                whole = next_line(&mut reader, &mut line, limit) => {
+                    if !whole? {
+                        // A client that says all that it has to say at once still gets its answers.
+                        let rest = async { while requests.next().await.is_some() {} };
+                        let _ = timeout(LAST_WORDS, rest).await;
+                        return Ok(());
+                    }
+                    let body = Bytes::from(std::mem::take(&mut line));
+                    if let Some(id) = self.taken(&body).await {
+                        requests.push(self.answered(id, body));
+                    }
+                }
+                Some(()) = requests.next() => {}
+                Some(heard) = news::next(&mut news) => self.tell(heard).await,
+            }
+        }
+    }
+
+    async fn say(&self, message: Bytes) {
+        // When nobody writes any more, the connection ends anyway.
+        let _ = self.outbox.send(message).await;
+    }
+
+    async fn refuse(&self, id: Option<&Id>, refusal: &Refusal) {
+        self.say(message::error(id, refusal)).await;
+    }
+
+    /// Clients of the older era hear of changes unasked; those of 2026-07-28 by their subscriptions.
+    async fn tell(&self, heard: Vec<News>) {
+        if self.session.agreed.get().is_none() {
+            return;
+        }
+        for news in heard.iter().filter(|news| news.concerns(&self.session.view)) {
+            if let Some(message) = self.session.told(news) {
+                self.say(message).await;
+            }
+        }
+    }
+
+    /// Takes a message; gives the id of a request, which is still to be done.
+    async fn taken(&self, body: &Bytes) -> Option<Id> {
+        if body.trim_ascii().is_empty() {
+            return None;
+        }
+        match message::read(body) {
+            Ok(Incoming::Request { id, .. }) => return Some(id),
+            Ok(Incoming::Notification { method, params }) => {
+                noticed(&self.session, &method, params.map_or("{}", |params| params.get()));
+            }
+            Ok(Incoming::Response { id, outcome }) => self.session.answered(&id, answer(outcome)),
+            Err((id, refusal)) => self.refuse(id.as_ref(), &refusal).await,
+        }
+        None
+    }
+
+    /// Does what a request wants, unless the client takes it back.
+    async fn answered(&self, id: Id, body: Bytes) {
+        let running = match self.session.running(&id) {
+            Ok(running) => running,
+            Err(refusal) => return self.refuse(Some(&id), &refusal).await,
+        };
+        let answer = running.token.run_until_cancelled(self.run(&id, &body)).await;
+        drop(running);
+        match answer {
+            Some(Ok(result)) => self.say(message::response(&id, &result)).await,
+            Some(Err(refusal)) => self.refuse(Some(&id), &refusal).await,
+            None => {}
+        }
+    }
+
+    async fn run(&self, id: &Id, body: &Bytes) -> Result<Bytes, Refusal> {
+        let Ok(Incoming::Request { method, params, .. }) = message::read(body) else {
+            return Err(Refusal::invalid_request("not a request"));
+        };
+        let wanted = Wanted { method: &method, params: params.map_or("{}", |params| params.get()), body };
+        let caller = match modern(wanted.params) {
+            Some(abilities) => self.caller(Era::Modern, abilities?),
+            None if method == "initialize" => return self.gateway.greet(&self.session, wanted.params),
+            None if method == "server/discover" => return Err(Refusal::malformed_meta("_meta lacks the version")),
+            None => match self.session.agreed.get() {
+                Some(agreed) => self.caller(Era::Legacy, agreed.abilities),
+                None if method == "ping" => self.caller(Era::Legacy, toolrack_host::Abilities::NONE),
+                None => return Err(Refusal::invalid_request("begin with initialize, or send _meta with each request")),
+            },
+        };
+        let mut exchange = match self.gateway.open(&caller, id, wanted).await? {
+            Opened::Answered(result) => return Ok(result),
+            Opened::Exchange(exchange) => exchange,
+        };
+        loop {
+            match exchange.next().await {
+                Out::Message(message) => self.say(message).await,
+                Out::Answer(answer) => return answer,
+            }
+        }
+    }
+
+    fn caller(&self, era: Era, abilities: toolrack_host::Abilities) -> Caller {
+        Caller { era, abilities, view: self.session.view.clone(), session: Some(self.session.clone()) }
+    }
+}
+
+/// Reads up to the end of a line; tells whether there was one. Can be dropped and asked again.
+async fn next_line(
+    reader: &mut (impl AsyncBufRead + Unpin),
+    line: &mut Vec<u8>,
+    limit: usize,
+) -> Result<bool, StdioError> {
+    loop {
+        let available = reader.fill_buf().await?;
+        if available.is_empty() {
+            return Ok(false);
+        }
+        let end = memchr::memchr(b'\n', available);
+        let part = end.map_or(available, |end| &available[..end]);
+        if line.len() + part.len() > limit {
+            return Err(StdioError::TooLarge { limit });
+        }
+        line.extend_from_slice(part);
+        let used = part.len() + usize::from(end.is_some());
+        reader.consume(used);
+        if end.is_some() {
+            return Ok(true);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Tools as clients list them, and results as clients get them.
+
+use std::sync::PoisonError;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize, de::IgnoredAny};
+use serde_json::{Value, json, value::RawValue};
+use toolrack_host::{
+    Catalog, CatalogTool, Content, Era, ToolOutcome,
+    mcp::{Annotations, ResourceContents},
+};
+
+use super::{
+    cursor,
+    message::json,
+    view::{Pages, View},
+};
+
+/// Pages of one view that are kept until the tools change.
+const KEPT_PAGES: usize = 64;
+
+/// A tool with the name that a client calls it by.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
+    input_schema: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_schema: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    annotations: Option<&'a Annotations>,
+}
+
+impl<'a> Shown<'a> {
+    fn of(tool: &'a CatalogTool, era: Era) -> Self {
+        let described = tool.tool();
+        let output = described.output_schema.as_deref();
+        Self {
+            name: &tool.name,
+            title: described.title.as_deref(),
+            description: described.description.as_deref(),
+            input_schema: &described.input_schema,
+            // Before 2026-07-28 it describes an object, and clients drop a whole list for one that does not.
+            output_schema: output.filter(|schema| era == Era::Modern || is_of_object(schema)),
+            annotations: (described.annotations != Annotations::default()).then_some(&described.annotations),
+        }
+    }
+}
+
+fn is_of_object(schema: &RawValue) -> bool {
+    #[derive(Deserialize)]
+    struct Kind {
+        #[serde(rename = "type", default)]
+        kind: Value,
+    }
+    serde_json::from_str::<Kind>(schema.get()).is_ok_and(|schema| schema.kind == "object")
+}
+
+/// The result of `tools/list`: the page that follows `after`. Made once for each catalog, era and page.
+pub(super) fn list(
+    catalog: &Catalog,
+    view: &View,
+    era: Era,
+    (after, size): (Option<String>, usize),
+    dress: impl FnOnce(Bytes) -> Bytes,
+) -> Bytes {
+    let key = (era, after);
+    let mut kept = view.pages.lock().unwrap_or_else(PoisonError::into_inner);
+    if kept.version != catalog.version() {
+        *kept = Pages { version: catalog.version(), pages: Vec::new() };
+    }
+    if let Some((_, page)) = kept.pages.iter().find(|(known, _)| *known == key) {
+        return page.clone();
+    }
+    let tools = catalog.tools().filter(|tool| view.has(tool)).map(|tool| (tool.name.as_str(), tool));
+    let (tools, next) = cursor::page(tools, key.1.as_deref(), size);
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Listed<'a> {
+        tools: Vec<Shown<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        next_cursor: Option<String>,
+    }
+    let tools = tools.into_iter().map(|tool| Shown::of(tool, era)).collect();
+    let page = dress(json(&Listed { tools, next_cursor: next }).into());
+    if kept.pages.len() < KEPT_PAGES {
+        kept.pages.push((key, page.clone()));
+    }
+    page
+}
+
+/// The result object of `tools/call`.
+pub(super) fn result(outcome: ToolOutcome, era: Era) -> Bytes {
+    match outcome.verbatim {
+        Some(verbatim) if era == Era::Modern || !has_odd_structure(&verbatim) => verbatim,
+        Some(verbatim) => without_structure(&verbatim),
+        None => rebuilt(outcome, era),
+    }
+}
+
+/// A result of our own, in words, that says that the call failed.
+pub(super) fn failed(why: &str, code: &str) -> Bytes {
+    let text = json!({"type": "text", "text": why});
+    json!({"content": [text], "isError": true, "_meta": {"toolrack/code": code}}).to_string().into()
+}
+
+/// Whether structured content is something else than an object, which only 2026-07-28 knows.
+fn has_odd_structure(result: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Structured<'a> {
+        #[serde(borrow, default)]
+        structured_content: Option<&'a RawValue>,
+    }
+    let structured = serde_json::from_slice::<Structured<'_>>(result).ok().and_then(|it| it.structured_content);
+    structured.is_some_and(|structured| !structured.get().starts_with('{'))
+}
+
+/// The same, with structured content as a text unless there is one.
+fn without_structure(result: &[u8]) -> Bytes {
+    let Ok(mut value) = serde_json::from_slice::<Value>(result) else {
+        return Bytes::copy_from_slice(result);
+    };
+    let structured = value.as_object_mut().and_then(|object| object.remove("structuredContent"));
+    if let Some(structured) = structured {
+        let blocks = value["content"].as_array_mut().map(std::mem::take).unwrap_or_default();
+        let said = blocks.iter().any(|block| block["type"] == "text");
+        let text = (!said).then(|| json!({"type": "text", "text": structured.to_string()}));
+        value["content"] = blocks.into_iter().chain(text).collect();
+    }
+    value.to_string().into()
+}
+
+/// A result of which a part had to be kept elsewhere: the texts say so themselves, the media get words in their place.
+fn rebuilt(outcome: ToolOutcome, era: Era) -> Bytes {
+    let mut kept = outcome.artifacts.iter().filter(|artifact| artifact.media_type != "text/plain");
+    let mut set_aside = |media_type: &str| {
+        let text = match kept.next() {
+            Some(artifact) => format!(
+                "[{media_type}, {} bytes: too large to be passed on; it is kept as {}]",
+                artifact.bytes, artifact.handle
+            ),
+            None => format!("[{media_type}: too large to be passed on]"),
+        };
+        Content::Text { text }
+    };
+    let content: Vec<Content> = outcome
+        .content
+        .into_iter()
+        .map(|block| match block {
+            Content::Image { data, mime_type } | Content::Audio { data, mime_type } if data.is_empty() => {
+                set_aside(&mime_type)
+            }
+            Content::Resource { resource: ResourceContents { uri, mime_type, text: None, blob: None } } => {
+                let kind = mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
+                set_aside(&format!("{kind} of {uri}"))
+            }
+            block => block,
+        })
+        .collect();
+    let mut result = json!({ "content": content });
+    if outcome.is_error {
+        result["isError"] = json!(true);
+    }
+    if let Some(structured) = outcome.structured
+        && (era == Era::Modern || structured.is_object())
+    {
+        result["structuredContent"] = structured;
+    }
+    result.to_string().into()
+}
+
+/// Adds to a result what 2026-07-28 wants in each and what it lacks: its type, who answers, and for lists how long they
+/// may be kept. `identity` is a member `_meta`.
+pub(super) fn dress(result: Bytes, cacheable: bool, identity: &str) -> Bytes {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Worn {
+        #[serde(default)]
+        result_type: Option<IgnoredAny>,
+        #[serde(rename = "_meta", default)]
+        meta: Option<IgnoredAny>,
+        #[serde(default)]
+        ttl_ms: Option<IgnoredAny>,
+        #[serde(default)]
+        cache_scope: Option<IgnoredAny>,
+    }
+    let Ok(worn) = serde_json::from_slice::<Worn>(&result) else { return result };
+    let mut out = Vec::with_capacity(result.len() + 200);
+    out.push(b'{');
+    let wanted = [
+        (worn.result_type.is_none(), r#""resultType":"complete","#),
+        (cacheable && worn.ttl_ms.is_none(), r#""ttlMs":0,"#),
+        (cacheable && worn.cache_scope.is_none(), r#""cacheScope":"private","#),
+    ];
+    for (_, member) in wanted.into_iter().filter(|(is_wanted, _)| *is_wanted) {
+        out.extend_from_slice(member.as_bytes());
+    }
+    if worn.meta.is_none() {
+        out.extend_from_slice(identity.as_bytes());
+        out.push(b',');
+    }
+    let rest = result.trim_ascii_start().get(1..).unwrap_or_default().trim_ascii_start();
+    if rest.first() == Some(&b'}') {
+        out.pop_if(|last| *last == b',');
+    }
+    out.extend_from_slice(rest);
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dressed(result: &str, cacheable: bool) -> Value {
+        serde_json::from_slice(&dress(Bytes::copy_from_slice(result.as_bytes()), cacheable, r#""_meta":{"who":1}"#))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_result_is_dressed_with_what_it_lacks_and_keeps_what_it_has() {
+        assert_eq!(dressed("{}", false), json!({"resultType": "complete", "_meta": {"who": 1}}));
+        assert_eq!(
+            dressed(r#" { "a": 1}"#, true),
+            json!({"a": 1, "resultType": "complete", "ttlMs": 0, "cacheScope": "private", "_meta": {"who": 1}})
+        );
+        let full = r#"{"resultType":"input_required","ttlMs":5,"cacheScope":"public","_meta":{}}"#;
+        assert_eq!(dressed(full, true), serde_json::from_str::<Value>(full).unwrap());
+    }
+
+    #[test]
+    fn a_client_of_the_older_era_gets_structured_content_only_if_it_is_an_object() {
+        let odd = br#"{"content":[],"structuredContent":[1, 2]}"#;
+        assert!(has_odd_structure(odd));
+        assert!(!has_odd_structure(br#"{"content":[],"structuredContent":{}}"#));
+        let plain: Value = serde_json::from_slice(&without_structure(odd)).unwrap();
+        assert_eq!(plain, json!({"content": [{"type": "text", "text": "[1,2]"}]}));
+    }
+}

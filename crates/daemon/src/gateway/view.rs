@@ -1,0 +1,167 @@
+//! What one client sees: selections that narrow each other down.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use toolrack_host::{CatalogTool, Era, Pattern, Selection, ServerName};
+use url::form_urlencoded;
+
+use super::{
+    options::GatewayOptions,
+    refusal::{Refusal, words},
+};
+
+/// Views that are remembered, and with them the lists made for them.
+const KEPT: usize = 64;
+/// Patterns and servers in one query.
+const MOST_WORDS: usize = 256;
+
+/// What a client asked to see, as its query says.
+type Wish = Vec<(&'static str, String)>;
+
+/// The tools of one catalog as one client lists them, page by page.
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    pub(super) version: u64,
+    /// By era and by what stands before the page.
+    pub(super) pages: Vec<((Era, Option<String>), Bytes)>,
+}
+
+/// What one client sees.
+#[derive(Debug)]
+pub(super) struct View {
+    selections: Vec<Selection>,
+    pub(super) pages: Mutex<Pages>,
+}
+
+impl View {
+    fn new(selections: Vec<Selection>) -> Arc<Self> {
+        Arc::new(Self { selections, pages: Mutex::default() })
+    }
+
+    pub(super) fn has(&self, tool: &CatalogTool) -> bool {
+        self.selections.iter().all(|selection| selection.has(tool))
+    }
+
+    /// Whether anything of this server can be seen.
+    pub(super) fn may_have(&self, server: &ServerName) -> bool {
+        self.selections.iter().all(|selection| selection.may_have(server))
+    }
+}
+
+/// All views of a gateway.
+#[derive(Debug)]
+pub(super) struct Views {
+    base: Selection,
+    presets: BTreeMap<String, Selection>,
+    whole: Arc<View>,
+    kept: Mutex<Vec<(Wish, Arc<View>)>>,
+}
+
+impl Views {
+    pub(super) fn new(options: &GatewayOptions) -> Self {
+        Self {
+            base: options.selection.clone(),
+            presets: options.presets.clone(),
+            whole: View::new(vec![options.selection.clone()]),
+            kept: Mutex::default(),
+        }
+    }
+
+    /// What a client sees that asks for nothing in particular.
+    pub(super) fn whole(&self) -> Arc<View> {
+        self.whole.clone()
+    }
+
+    /// What the query of a URL asks for; the same query is the same view.
+    pub(super) fn of(&self, query: Option<&str>) -> Result<Arc<View>, Refusal> {
+        let wish: Wish = form_urlencoded::parse(query.unwrap_or_default().as_bytes())
+            .filter_map(|(key, value)| {
+                let key = ["tools", "servers", "preset"].into_iter().find(|known| *known == key)?;
+                Some((key, value.into_owned()))
+            })
+            .collect();
+        if wish.is_empty() {
+            return Ok(self.whole());
+        }
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, view)) = kept.iter().find(|(known, _)| *known == wish) {
+            return Ok(view.clone());
+        }
+        let mut selections = vec![self.base.clone()];
+        for (key, value) in &wish {
+            selections.push(self.selection(key, value)?);
+        }
+        let view = View::new(selections);
+        if kept.len() == KEPT {
+            kept.remove(0);
+        }
+        kept.push((wish, view.clone()));
+        Ok(view)
+    }
+
+    fn selection(&self, key: &str, value: &str) -> Result<Selection, Refusal> {
+        let words_of = |value: &str| -> Vec<String> {
+            value.split(',').map(str::trim).filter(|word| !word.is_empty()).map(ToOwned::to_owned).collect()
+        };
+        let all = words_of(value);
+        if all.is_empty() || all.len() > MOST_WORDS {
+            return Err(Refusal::invalid_request(format!("?{key}= takes between 1 and {MOST_WORDS} words")));
+        }
+        match key {
+            "preset" => self.presets.get(value).cloned().ok_or_else(|| {
+                let known: Vec<_> = self.presets.keys().map(String::as_str).collect();
+                let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+                Refusal::invalid_request(format!("no preset is called {}; known: {known}", words(value)))
+            }),
+            "servers" => {
+                let names = all.into_iter().map(ServerName::new).collect::<Result<Vec<_>, _>>();
+                Ok(Selection::all().of_servers(names.map_err(|bad| Refusal::invalid_request(bad.to_string()))?))
+            }
+            _ => {
+                let patterns = all.iter().map(|word| word.parse()).collect::<Result<Vec<Pattern>, _>>();
+                Ok(Selection::all().only(patterns.map_err(|bad| Refusal::invalid_request(bad.to_string()))?))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn views() -> Views {
+        let mut options = GatewayOptions::default();
+        options.presets.insert("read".into(), Selection::all().only(["read_*".parse().unwrap()]));
+        Views::new(&options)
+    }
+
+    #[test]
+    fn the_same_query_is_the_same_view_and_other_keys_do_not_matter() {
+        let views = views();
+        let one = views.of(Some("tools=a%2Fb,c&token=1")).unwrap();
+        assert!(Arc::ptr_eq(&one, &views.of(Some("token=2&tools=a/b,c")).unwrap()));
+        assert!(Arc::ptr_eq(&views.whole(), &views.of(Some("token=2")).unwrap()));
+        assert!(Arc::ptr_eq(&views.whole(), &views.of(None).unwrap()));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for query in ["preset=none", "tools=", "tools=%5B", "servers=a/b", "tools=/x"] {
+            assert!(views().of(Some(query)).is_err(), "{query}");
+        }
+        assert!(views().of(Some("preset=read&servers=fs")).is_ok());
+    }
+
+    #[test]
+    fn many_queries_are_not_all_remembered() {
+        let views = views();
+        for number in 0..200 {
+            views.of(Some(&format!("tools=t{number}"))).unwrap();
+        }
+        assert_eq!(views.kept.lock().unwrap().len(), KEPT);
+    }
+}

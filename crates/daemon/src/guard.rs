@@ -1,0 +1,217 @@
+//! Who may speak to the daemon: whoever knows the token of this launch, from no page but its own.
+//!
+//! A page of another site can make a browser send requests here. It cannot read the token, its `Origin` is another, and when
+//! it has its own name lead to this machine (DNS rebinding), the `Host` is.
+
+use std::{fmt, net::SocketAddr, num::NonZeroU32, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{AUTHORIZATION, HOST, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE},
+};
+use rand::{TryRngCore as _, rngs::OsRng};
+use subtle::ConstantTimeEq as _;
+
+use crate::api::ApiError;
+
+/// Requests a second that are answered, in the long run and at once: far more than people and programs of one machine make.
+const RATE: (u32, u32) = (5_000, 10_000);
+
+/// Wrong tokens a second that are looked at, in the long run and at once.
+const WRONG: (u32, u32) = (1, 20);
+
+/// Addresses that need a token; everything else holds no data.
+const PROTECTED: &[&str] = &["/api", "/mcp", "/metrics"];
+
+/// What opens the daemon: 256 random bits in hex, made anew for each launch.
+#[derive(Clone)]
+pub struct Token(String);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(***)")
+    }
+}
+
+/// The system has no random numbers.
+#[derive(Debug, thiserror::Error)]
+#[error("the system gives no random numbers, without which no token can be made")]
+pub struct NoRandom;
+
+impl Token {
+    /// A new one.
+    ///
+    /// # Errors
+    /// [`NoRandom`]
+    pub fn new() -> Result<Self, NoRandom> {
+        let mut bytes = [0; 32];
+        OsRng.try_fill_bytes(&mut bytes).map_err(|_| NoRandom)?;
+        Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
+    }
+
+    /// One that was agreed on elsewhere.
+    #[must_use]
+    pub fn given(token: impl Into<String>) -> Self {
+        Self(token.into())
+    }
+
+    /// The secret itself.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    fn is(&self, other: &str) -> bool {
+        self.0.as_bytes().ct_eq(other.as_bytes()).into()
+    }
+}
+
+/// Looks at each request before anything else does.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    token: Token,
+    /// `Host` as requests may have it.
+    hosts: Vec<String>,
+    requests: DefaultDirectRateLimiter,
+    wrong: DefaultDirectRateLimiter,
+}
+
+impl Guard {
+    /// For a daemon at `address`, which is also known by the names `hosts`, with a port where it is not the usual one.
+    pub(crate) fn new(token: Token, address: SocketAddr, hosts: &[String]) -> Self {
+        let port = address.port();
+        let loopback = ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}"));
+        let own = match address {
+            SocketAddr::V4(address) => format!("{}:{port}", address.ip()),
+            SocketAddr::V6(address) => format!("[{}]:{port}", address.ip()),
+        };
+        let hosts = loopback.into_iter().chain([own]).chain(hosts.iter().map(|host| host.to_ascii_lowercase()));
+        Self { token, hosts: hosts.collect(), requests: limiter(RATE), wrong: limiter(WRONG) }
+    }
+
+    fn refusal(&self, path: &str, headers: &HeaderMap) -> Option<ApiError> {
+        if self.requests.check().is_err() {
+            return Some(too_many("too many requests"));
+        }
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).map(str::to_ascii_lowercase);
+        if !host.is_some_and(|host| self.hosts.contains(&host)) {
+            let message = "the daemon is not known by this name";
+            return Some(
+                ApiError::new(StatusCode::FORBIDDEN, "WRONG_HOST", message)
+                    .hint("use the address that `toolrack up` printed, or name it with --allow-host"),
+            );
+        }
+        if headers.get(ORIGIN).is_some_and(|origin| !self.is_own(origin)) {
+            return Some(ApiError::new(StatusCode::FORBIDDEN, "WRONG_ORIGIN", "pages of other sites may not ask"));
+        }
+        let needs_token = PROTECTED
+            .iter()
+            .any(|below| path.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
+        (needs_token && !self.knows_token(headers)).then(|| match self.wrong.check() {
+            Ok(()) => ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "the token is missing or wrong")
+                .hint("send `Authorization: Bearer TOKEN` with the token that `toolrack up` printed"),
+            Err(_) => too_many("too many wrong tokens"),
+        })
+    }
+
+    fn is_own(&self, origin: &HeaderValue) -> bool {
+        let origin = origin.to_str().map(str::to_ascii_lowercase).unwrap_or_default();
+        let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        host.is_some_and(|host| self.hosts.iter().any(|own| own == host))
+    }
+
+    fn knows_token(&self, headers: &HeaderMap) -> bool {
+        let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let (scheme, token) = given.and_then(|given| given.split_once(' ')).unwrap_or_default();
+        scheme.eq_ignore_ascii_case("Bearer") && self.token.is(token.trim())
+    }
+}
+
+fn limiter((each_second, at_once): (u32, u32)) -> DefaultDirectRateLimiter {
+    let some = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
+    RateLimiter::direct(Quota::per_second(some(each_second)).allow_burst(some(at_once)))
+}
+
+fn too_many(message: &str) -> ApiError {
+    ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_REQUESTS", message).hint("wait a second")
+}
+
+/// Lets a request through, or answers it.
+pub(crate) async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    let Some(refusal) = guard.refusal(request.uri().path(), request.headers()) else {
+        return next.run(request).await;
+    };
+    let mut response = refusal.into_response();
+    match response.status() {
+        StatusCode::UNAUTHORIZED => {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"toolrack\""));
+        }
+        StatusCode::TOO_MANY_REQUESTS => {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        _ => {}
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: &str = "127.0.0.1:7717";
+
+    fn guard() -> Guard {
+        Guard::new(Token::given("t0ken"), OWN.parse().unwrap(), &["tools.example".to_owned()])
+    }
+
+    fn status(guard: &Guard, path: &str, headers: &[(&'static str, &str)]) -> u16 {
+        let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+        guard.refusal(path, &headers).map_or(200, |refusal| refusal.status().as_u16())
+    }
+
+    #[test]
+    fn only_the_token_opens_the_api() {
+        let guard = guard();
+        assert_eq!(status(&guard, "/api/v1/servers", &[("host", OWN)]), 401);
+        assert_eq!(status(&guard, "/api/v1/servers", &[("host", OWN), ("authorization", "Bearer t0ke")]), 401);
+        assert_eq!(status(&guard, "/api/v1/servers", &[("host", OWN), ("authorization", "Basic t0ken")]), 401);
+        assert_eq!(status(&guard, "/api/v1/servers", &[("host", OWN), ("authorization", "Bearer t0ken")]), 200);
+        assert_eq!(status(&guard, "/metrics", &[("host", OWN)]), 401);
+        assert_eq!(status(&guard, "/mcp", &[("host", OWN)]), 401);
+        assert_eq!(status(&guard, "/", &[("host", OWN)]), 200);
+    }
+
+    #[test]
+    fn a_name_that_was_made_to_lead_here_is_refused_even_with_the_token() {
+        let token = ("authorization", "Bearer t0ken");
+        assert_eq!(status(&guard(), "/api/v1/servers", &[("host", "evil.example:7717"), token]), 403);
+        assert_eq!(status(&guard(), "/", &[("host", "evil.example:7717")]), 403);
+        assert_eq!(status(&guard(), "/", &[]), 403);
+        assert_eq!(status(&guard(), "/", &[("host", "localhost:7717")]), 200);
+        assert_eq!(status(&guard(), "/", &[("host", "Tools.Example")]), 200);
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_refused_even_with_the_token() {
+        let with = |origin| [("host", OWN), ("authorization", "Bearer t0ken"), ("origin", origin)];
+        assert_eq!(status(&guard(), "/api/v1/servers", &with("https://evil.example")), 403);
+        assert_eq!(status(&guard(), "/api/v1/servers", &with("null")), 403);
+        assert_eq!(status(&guard(), "/api/v1/servers", &with("http://127.0.0.1:8000")), 403);
+        assert_eq!(status(&guard(), "/api/v1/servers", &with("http://127.0.0.1:7717")), 200);
+    }
+
+    #[test]
+    fn guessing_is_slowed_down_and_the_right_token_still_works() {
+        let guard = guard();
+        let wrong = [("host", OWN), ("authorization", "Bearer guess")];
+        let answers: Vec<_> = (0..30).map(|_| status(&guard, "/api/v1/servers", &wrong)).collect();
+        assert_eq!((answers[0], answers[29]), (401, 429));
+        assert_eq!(status(&guard, "/api/v1/servers", &[("host", OWN), ("authorization", "Bearer t0ken")]), 200);
+    }
+}

@@ -1,0 +1,375 @@
+//! Questions that wait for a person: approvals of calls, and what servers ask.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use tokio::{sync::oneshot, time::timeout};
+use toolrack_host::{
+    Abilities, Asker, ServerName,
+    ask::{Confirm, Confirmed, Elicitation, Elicited},
+};
+use utoipa::ToSchema;
+
+use crate::event_log::EventLog;
+
+/// Questions that can be open at once; further ones are answered with no.
+const MAX_OPEN: usize = 100;
+
+/// The [`Asker`] of a daemon: a question waits until somebody answers it in the dashboard or over the API, until the call
+/// that caused it ends, or until nobody has answered for too long, which means no.
+///
+/// Each question is answered once. What was answered with *always* is not asked again until the daemon ends.
+#[derive(Clone, Debug)]
+pub struct Questions(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    open: Mutex<Open>,
+    always: Mutex<BTreeSet<(ServerName, Option<String>)>>,
+    patience: Duration,
+    /// Where it is told; there once the daemon runs.
+    log: OnceLock<Arc<EventLog>>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    last: u64,
+    waiting: BTreeMap<u64, Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    question: Question,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// A question as it is shown.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct Question {
+    /// Names it in an answer.
+    #[schema(example = "q12")]
+    pub(crate) id: String,
+    /// What is asked.
+    #[serde(flatten)]
+    pub(crate) about: About,
+    /// Since when it waits, in RFC 3339.
+    asked_at: String,
+    /// When it is answered with no, in RFC 3339.
+    expires_at: String,
+}
+
+/// What is asked. Texts of servers are untrusted.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum About {
+    /// May this call run?
+    Approval {
+        /// The server of the tool.
+        server: String,
+        /// The tool's own name.
+        tool: String,
+        /// Exactly what would be sent.
+        #[schema(value_type = Object)]
+        arguments: Map<String, Value>,
+        /// The rule that wants an answer.
+        why: String,
+        /// The server claims that the tool changes nothing.
+        read_only: bool,
+        /// The server claims that the tool may destroy something.
+        destructive: bool,
+        /// What the server says of the tool.
+        description: Option<String>,
+    },
+    /// A server wants a form filled in.
+    Form {
+        /// Which.
+        server: String,
+        /// Its words.
+        message: String,
+        /// A flat JSON Schema of the fields.
+        #[schema(value_type = Object)]
+        schema: Value,
+    },
+    /// A server wants a URL visited.
+    Url {
+        /// Which.
+        server: String,
+        /// Its words.
+        message: String,
+        /// The whole URL; never to be opened without consent.
+        url: String,
+    },
+}
+
+/// An answer.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Answer {
+    /// To an approval: `once`, `always_tool`, `always_server` or `deny`; to anything else: `accept`, `decline` or `cancel`.
+    answer: Word,
+    /// The call runs with these instead.
+    #[schema(value_type = Option<Object>)]
+    arguments: Option<Map<String, Value>>,
+    /// Why not, for the model.
+    why: Option<String>,
+    /// The fields of a form.
+    #[schema(value_type = Option<Object>)]
+    content: Option<Map<String, Value>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Word {
+    Once,
+    AlwaysTool,
+    AlwaysServer,
+    Deny,
+    Accept,
+    Decline,
+    Cancel,
+}
+
+/// Why an answer was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Untaken {
+    /// The question was answered, is over, or never was.
+    Over,
+    /// The answer is one to another kind of question.
+    Unfit,
+}
+
+impl Questions {
+    /// Nothing is asked yet. Who has not answered within `patience` has said no.
+    #[must_use]
+    pub fn new(patience: Duration) -> Self {
+        let (open, always, log) = (Mutex::default(), Mutex::default(), OnceLock::new());
+        Self(Arc::new(Inner { open, always, patience, log }))
+    }
+
+    /// From now on, `log` tells when a question is opened and closed.
+    pub(crate) fn tell(&self, log: Arc<EventLog>) {
+        let _ = self.0.log.set(log);
+    }
+
+    /// What waits for an answer, the oldest first.
+    pub(crate) fn open(&self) -> Vec<Question> {
+        self.0.waiting().waiting.values().map(|waiting| waiting.question.clone()).collect()
+    }
+
+    /// Answers the question `id`.
+    ///
+    /// # Errors
+    /// When it is no longer asked, or asks for something else; it then stays open.
+    pub(crate) fn answer(&self, id: &str, answer: Answer) -> Result<(), Untaken> {
+        let number = id.strip_prefix('q').and_then(|number| number.parse().ok()).ok_or(Untaken::Over)?;
+        let mut open = self.0.waiting();
+        let waiting = open.waiting.get(&number).ok_or(Untaken::Over)?;
+        let is_approval = matches!(waiting.question.about, About::Approval { .. });
+        if is_approval != answer.answer.is_for_approvals() {
+            return Err(Untaken::Unfit);
+        }
+        let waiting = open.waiting.remove(&number).ok_or(Untaken::Over)?;
+        drop(open);
+        // Whoever asked may have gone away in this moment.
+        waiting.answer.send(answer).map_err(|_| Untaken::Over)
+    }
+
+    /// Asks, and waits; `None` when nobody answered in time, or too much is asked.
+    async fn ask(&self, about: About) -> Option<Answer> {
+        let (answer, answered) = oneshot::channel();
+        let asked = Asked { inner: &self.0, number: self.0.put(about, answer)? };
+        let answer = timeout(self.0.patience, answered).await;
+        drop(asked);
+        answer.ok()?.ok()
+    }
+}
+
+impl Word {
+    fn is_for_approvals(self) -> bool {
+        matches!(self, Self::Once | Self::AlwaysTool | Self::AlwaysServer | Self::Deny)
+    }
+}
+
+impl Inner {
+    fn waiting(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn always(&self) -> MutexGuard<'_, BTreeSet<(ServerName, Option<String>)>> {
+        self.always.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, about: About, answer: oneshot::Sender<Answer>) -> Option<u64> {
+        let mut open = self.waiting();
+        if open.waiting.len() >= MAX_OPEN {
+            return None;
+        }
+        open.last += 1;
+        let number = open.last;
+        let now = Utc::now();
+        let question = Question {
+            id: format!("q{number}"),
+            about,
+            asked_at: rfc3339(now),
+            expires_at: rfc3339(now + self.patience),
+        };
+        let told = json!({ "question": question });
+        open.waiting.insert(number, Waiting { question, answer });
+        drop(open);
+        self.told("question_opened", &told);
+        Some(number)
+    }
+
+    fn told(&self, event: &str, data: &Value) {
+        if let Some(log) = self.log.get() {
+            log.add(event, data);
+        }
+    }
+}
+
+/// An open question, taken back when its asker goes away.
+struct Asked<'a> {
+    inner: &'a Inner,
+    number: u64,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.inner.waiting().waiting.remove(&self.number);
+        self.inner.told("question_closed", &json!({ "id": format!("q{}", self.number) }));
+    }
+}
+
+impl Asker for Questions {
+    fn abilities(&self) -> Abilities {
+        Abilities { confirm: true, forms: true, urls: true, ..Abilities::NONE }
+    }
+
+    fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
+        Box::pin(async move {
+            let (server, tool) = (question.server.clone(), question.tool.clone());
+            let of_tool = (server.clone(), Some(tool.clone()));
+            let of_server = (server.clone(), None);
+            if self.0.always().contains(&of_tool) || self.0.always().contains(&of_server) {
+                return Confirmed::Yes;
+            }
+            let about = About::Approval {
+                server: server.to_string(),
+                tool,
+                arguments: question.arguments,
+                why: question.why,
+                read_only: question.read_only,
+                destructive: question.destructive,
+                description: question.description,
+            };
+            let Some(answer) = self.ask(about).await else {
+                return Confirmed::No { why: Some("nobody answered in time".to_owned()) };
+            };
+            match answer.answer {
+                Word::AlwaysTool => drop(self.0.always().insert(of_tool)),
+                Word::AlwaysServer => drop(self.0.always().insert(of_server)),
+                Word::Once => {}
+                _ => return Confirmed::No { why: answer.why },
+            }
+            answer.arguments.map_or(Confirmed::Yes, Confirmed::Edited)
+        })
+    }
+
+    fn elicit(&self, server: ServerName, question: Elicitation) -> BoxFuture<'_, Elicited> {
+        let server = server.to_string();
+        let about = match question {
+            Elicitation::Form { message, schema } => About::Form { server, message, schema },
+            Elicitation::Url { message, url, .. } => About::Url { server, message, url },
+        };
+        Box::pin(async move {
+            match self.ask(about).await {
+                Some(Answer { answer: Word::Accept, content, .. }) => Elicited::Accept(content.unwrap_or_default()),
+                Some(Answer { answer: Word::Decline, .. }) => Elicited::Decline,
+                _ => Elicited::Cancel,
+            }
+        })
+    }
+}
+
+fn rfc3339(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures::poll;
+
+    use super::*;
+
+    fn question() -> Confirm {
+        Confirm::new(ServerName::new("fs").unwrap(), "write", Map::new(), "no rule allows it")
+    }
+
+    fn answered(word: &str) -> Answer {
+        serde_json::from_value(json!({ "answer": word })).unwrap()
+    }
+
+    fn questions() -> Questions {
+        Questions::new(Duration::from_secs(60))
+    }
+
+    #[tokio::test]
+    async fn a_question_is_answered_once() {
+        let questions = questions();
+        let mut asked = pin!(questions.confirm(question()));
+        assert!(poll!(&mut asked).is_pending());
+        let id = questions.open()[0].id.clone();
+        assert_eq!(questions.answer(&id, answered("once")), Ok(()));
+        assert_eq!(questions.answer(&id, answered("deny")), Err(Untaken::Over));
+        assert_eq!(asked.await, Confirmed::Yes);
+        assert!(questions.open().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_call_that_ends_takes_its_question_back() {
+        let questions = questions();
+        {
+            let mut asked = pin!(questions.confirm(question()));
+            assert!(poll!(&mut asked).is_pending());
+            assert_eq!(questions.open().len(), 1);
+        }
+        assert!(questions.open().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_is_always_allowed_is_not_asked_again_and_other_tools_are() {
+        let questions = questions();
+        let mut asked = pin!(questions.confirm(question()));
+        assert!(poll!(&mut asked).is_pending());
+        questions.answer(&questions.open()[0].id, answered("always_tool")).unwrap();
+        assert_eq!(asked.await, Confirmed::Yes);
+        assert_eq!(questions.confirm(question()).await, Confirmed::Yes);
+        let mut other = question();
+        other.tool = "delete".to_owned();
+        assert!(poll!(pin!(questions.confirm(other))).is_pending());
+    }
+
+    #[tokio::test]
+    async fn an_answer_to_another_kind_of_question_is_not_taken() {
+        let questions = questions();
+        let mut asked = pin!(questions.confirm(question()));
+        assert!(poll!(&mut asked).is_pending());
+        let id = questions.open()[0].id.clone();
+        assert_eq!(questions.answer(&id, answered("accept")), Err(Untaken::Unfit));
+        assert_eq!(questions.open().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_a_no() {
+        assert!(matches!(questions().confirm(question()).await, Confirmed::No { why: Some(_) }));
+    }
+}

@@ -1,0 +1,225 @@
+//! The daemon itself: an address, what answers there, and the way to its end.
+
+use std::{
+    fmt,
+    future::{Future, IntoFuture as _},
+    io,
+    net::SocketAddr,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::{Router, extract::DefaultBodyLimit, middleware};
+use tokio::{
+    net::{TcpListener, UnixListener, UnixStream},
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::{
+    api, dashboard,
+    gateway::{Gateway, GatewayOptions},
+    guard,
+    guard::{Guard, Token},
+    world::{Parts, World},
+};
+
+/// Bytes of a request's body.
+const MAX_BODY: usize = 4 * 1024 * 1024;
+
+/// Programs of this machine that are served at once through the socket.
+const MAX_LOCAL: usize = 256;
+
+/// Before the socket is listened on again when the system refused a connection, for want of descriptors most likely.
+const REFUSED: Duration = Duration::from_millis(100);
+
+/// How a daemon listens.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where. Port 0 takes any that is free.
+    pub listen: SocketAddr,
+    /// What opens it.
+    pub token: Token,
+    /// Names beside the loopback ones that requests may call it by, with a port where it is not the usual one.
+    pub hosts: Vec<String>,
+    /// Listen where other machines can reach it.
+    pub remote: bool,
+    /// What calls in flight are given at the end.
+    pub grace: Duration,
+}
+
+impl Options {
+    /// On this machine only, at `port`.
+    #[must_use]
+    pub fn local(port: u16, token: Token) -> Self {
+        let listen = SocketAddr::from(([127, 0, 0, 1], port));
+        Self { listen, token, hosts: Vec::new(), remote: false, grace: Duration::from_secs(5) }
+    }
+}
+
+/// Why a daemon did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Other machines could reach it.
+    #[error("{0} can be reached from other machines: the daemon listens there only when that is asked for")]
+    Remote(SocketAddr),
+    /// Another program listens there.
+    #[error("{0} is in use by another program")]
+    InUse(SocketAddr),
+    /// The system refused.
+    #[error("cannot listen on {address}: {kind}", kind = source.kind())]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A daemon that listens. Dropping it before [`Self::run`] ends nothing but the listening: the host belongs to the one who
+/// made it.
+pub struct Daemon {
+    listener: TcpListener,
+    address: SocketAddr,
+    token: Token,
+    router: Router,
+    gateway: Gateway,
+    socket: Option<UnixListener>,
+    world: Arc<World>,
+    tasks: TaskTracker,
+    grace: Duration,
+}
+
+impl fmt::Debug for Daemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Daemon").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Daemon {
+    /// Takes the address, loads the configuration and starts its servers.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing was started then.
+    pub async fn start(parts: Parts, options: Options) -> Result<Self, StartError> {
+        let Options { listen, token, hosts, remote, grace } = options;
+        if !remote && !listen.ip().is_loopback() {
+            return Err(StartError::Remote(listen));
+        }
+        let refused = |source: io::Error| match source.kind() {
+            io::ErrorKind::AddrInUse => StartError::InUse(listen),
+            _ => StartError::Listen { address: listen, source },
+        };
+        let listener = TcpListener::bind(listen).await.map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        let tasks = TaskTracker::new();
+        let world = World::start(parts, &tasks, CancellationToken::new()).await;
+        let guard = Arc::new(Guard::new(token.clone(), address, &hosts));
+        let gateway = Gateway::new(world.host.clone(), told(&world, &hosts, address));
+        let router = api::router(Arc::clone(&world))
+            .merge(dashboard::router())
+            .nest("/mcp", gateway.router())
+            .layer(DefaultBodyLimit::max(MAX_BODY))
+            .layer(CatchPanicLayer::new())
+            .layer(middleware::from_fn_with_state(guard, guard::check));
+        Ok(Self { listener, address, token, router, gateway, socket: None, world, tasks, grace })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The dashboard, with what opens it: as secret as the token. The part behind `#` is sent to nobody.
+    #[must_use]
+    pub fn dashboard(&self) -> String {
+        format!("http://{}/#token={}", self.address, self.token.reveal())
+    }
+
+    /// Serves the MCP endpoint on `socket` too, to whoever may connect to it: lines of JSON, as over stdio, and no token. Who may
+    /// is for the one who made the socket to say, by the permissions of its file.
+    ///
+    /// # Errors
+    /// When the system cannot wait for it.
+    pub fn also_on(&mut self, socket: std::os::unix::net::UnixListener) -> io::Result<()> {
+        socket.set_nonblocking(true)?;
+        self.socket = Some(UnixListener::from_std(socket)?);
+        Ok(())
+    }
+
+    /// Answers until `until` is ready. Then nothing new is taken, streams end, and calls in flight are given
+    /// [`Options::grace`]. The host is not shut down.
+    pub async fn run(self, until: impl Future<Output = ()>) {
+        let Self { listener, router, gateway, socket, world, tasks, grace, .. } = self;
+        let ending = world.ending.clone();
+        if let Some(socket) = socket {
+            tasks.spawn(serve_local(socket, gateway.clone(), tasks.clone(), ending.clone()));
+        }
+        let serving = axum::serve(listener, router).with_graceful_shutdown(ending.clone().cancelled_owned());
+        let mut serving = pin!(serving.into_future());
+        let ended = tokio::select! {
+            result = &mut serving => {
+                if let Err(error) = result {
+                    tracing::error!("the daemon no longer listens: {error}");
+                }
+                true
+            }
+            () = until => false,
+        };
+        ending.cancel();
+        if !ended && timeout(grace, serving).await.is_err() {
+            tracing::warn!("calls that were in flight for {} s more were given up", grace.as_secs_f64());
+        }
+        gateway.shutdown().await;
+        tasks.close();
+        tasks.wait().await;
+    }
+}
+
+/// Serves programs of this machine, one connection each, until the daemon ends.
+async fn serve_local(socket: UnixListener, gateway: Gateway, tasks: TaskTracker, ending: CancellationToken) {
+    let places = Arc::new(Semaphore::new(MAX_LOCAL));
+    loop {
+        let accepted = tokio::select! {
+            () = ending.cancelled() => return,
+            accepted = socket.accept() => accepted,
+        };
+        match (accepted, Arc::clone(&places).try_acquire_owned()) {
+            (Ok((stream, _)), Ok(place)) => {
+                let gateway = gateway.clone();
+                tasks.spawn(async move {
+                    serve_one(stream, &gateway).await;
+                    drop(place);
+                });
+            }
+            (Ok(_), Err(_)) => tracing::warn!("a program was turned away: {MAX_LOCAL} are served already"),
+            (Err(error), _) => {
+                tracing::warn!("a program could not be served: {error}");
+                sleep(REFUSED).await;
+            }
+        }
+    }
+}
+
+async fn serve_one(stream: UnixStream, gateway: &Gateway) {
+    let (reader, writer) = stream.into_split();
+    if let Err(error) = gateway.serve_stdio(reader, writer).await {
+        tracing::info!("{error}");
+    }
+}
+
+/// What the gateway is told. Where its client cannot be asked, a question waits with the others.
+fn told(world: &World, hosts: &[String], address: SocketAddr) -> GatewayOptions {
+    // There it is names that count, whatever the port.
+    let name = |host: &String| host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name).to_owned();
+    let mut options = GatewayOptions::default();
+    options.asker = Some(Arc::new(world.questions.clone()));
+    options.hosts = hosts.iter().map(name).chain([address.ip().to_string()]).collect();
+    options
+}

@@ -1,0 +1,194 @@
+//! The world that a daemon keeps: what is configured, what runs of it, and what happened.
+
+mod edits;
+mod keeper;
+mod tally;
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use arc_swap::ArcSwap;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use toolrack_config::{Environment, Interpolate, Loaded, Problem, Request};
+use toolrack_host::{Desired, Host};
+use toolrack_store::{Approval, Store, StoreError};
+
+use self::keeper::{Keeper, Order};
+pub(crate) use self::{
+    edits::{Change, EditFailed},
+    tally::{Recent, Tally, word as end_word},
+};
+use crate::{api::Named, event_log::EventLog, questions::Questions};
+
+/// What a daemon is put together from.
+pub struct Parts {
+    /// Runs the servers. It should ask [`Self::questions`], and have been given nothing to run yet.
+    pub host: Host,
+    /// What is to be loaded, again and again.
+    pub request: Request,
+    /// Where to look for what other programs have configured.
+    pub environment: Environment,
+    /// What was agreed to, conversations, logs. Without one, nothing that a project brings runs.
+    pub store: Option<Store>,
+    /// Knows what must not be shown.
+    pub secrets: Arc<Interpolate>,
+    /// Waits for answers.
+    pub questions: Questions,
+    /// Called with each world just before it is applied.
+    pub before_applying: Box<dyn Fn(&Loaded) + Send + Sync>,
+}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parts").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+/// What everything in the daemon looks at. One task changes it ([`keeper`]); readers never wait.
+pub(crate) struct World {
+    pub(crate) host: Host,
+    pub(crate) request: Request,
+    pub(crate) environment: Environment,
+    pub(crate) store: Option<Store>,
+    pub(crate) secrets: Arc<Interpolate>,
+    pub(crate) questions: Questions,
+    pub(crate) log: Arc<EventLog>,
+    pub(crate) tally: Tally,
+    /// Calls that can be cancelled by name.
+    pub(crate) calls: Named,
+    pub(crate) began: Instant,
+    /// Ends everything that goes on for long.
+    pub(crate) ending: CancellationToken,
+    loaded: ArcSwap<Loaded>,
+    /// Why the files as they are now do not count.
+    rejected: ArcSwap<Vec<Problem>>,
+    /// Servers that somebody stopped, although they are configured to run.
+    held: Mutex<BTreeSet<String>>,
+    orders: mpsc::Sender<Order>,
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+/// The daemon is ending, or the configuration on the disk cannot be used.
+#[derive(Debug)]
+pub(crate) enum NotReloaded {
+    /// The old world stays, for these reasons.
+    Rejected(Vec<Problem>),
+    /// Nobody does it any more.
+    Ending,
+}
+
+impl World {
+    /// Loads and applies what is configured, and watches it from then on. What is started ends with `tasks`, once `ending` is
+    /// cancelled.
+    pub(crate) async fn start(parts: Parts, tasks: &TaskTracker, ending: CancellationToken) -> Arc<Self> {
+        let Parts { host, request, environment, store, secrets, questions, before_applying } = parts;
+        let log = Arc::new(EventLog::new(Arc::clone(&secrets)));
+        questions.tell(Arc::clone(&log));
+        let (orders, inbox) = mpsc::channel(16);
+        let events = host.events();
+        let approvals = approvals(store.as_ref()).await;
+        let loaded = match &approvals {
+            Ok(approvals) => keeper::load(&request, approvals.clone(), None).await,
+            Err(_) => keeper::load(&request, Vec::new(), None).await,
+        };
+        // The first world counts as it is: there is none that could stay in its place.
+        let loaded = loaded.unwrap_or_else(|rejected| *rejected.loaded);
+        let world = Arc::new(Self {
+            host,
+            request,
+            environment,
+            store,
+            secrets,
+            questions,
+            log,
+            tally: Tally::default(),
+            calls: Named::default(),
+            began: Instant::now(),
+            ending,
+            loaded: ArcSwap::from_pointee(loaded),
+            rejected: ArcSwap::default(),
+            held: Mutex::default(),
+            orders,
+        });
+        tasks.spawn(tally::listen(Arc::clone(&world), events));
+        let keeper = Keeper::new(Arc::clone(&world), inbox, before_applying);
+        keeper.apply().await;
+        tasks.spawn(keeper.run());
+        world
+    }
+
+    /// The configuration that runs.
+    pub(crate) fn loaded(&self) -> Arc<Loaded> {
+        self.loaded.load_full()
+    }
+
+    /// What is wrong with the configuration that runs, and why the files do not count as they are now.
+    pub(crate) fn problems(&self) -> Vec<Problem> {
+        let rejected = self.rejected.load();
+        if rejected.is_empty() { self.loaded.load().problems.clone() } else { rejected.to_vec() }
+    }
+
+    /// Whether somebody stopped the server `name`.
+    pub(crate) fn is_held(&self, name: &str) -> bool {
+        self.held().contains(name)
+    }
+
+    /// Stops `name`, or lets it run again, without a word in any file.
+    pub(crate) async fn hold(&self, name: &str, hold: bool) -> Result<(), NotReloaded> {
+        let changed = match hold {
+            true => self.held().insert(name.to_owned()),
+            false => self.held().remove(name),
+        };
+        if changed { self.order(Order::Apply).await } else { Ok(()) }
+    }
+
+    /// Reads the configuration again, and applies it.
+    ///
+    /// # Errors
+    /// When the files cannot be used as they are. The old world stays.
+    pub(crate) async fn reload(&self) -> Result<(), NotReloaded> {
+        self.order(Order::Reload).await
+    }
+
+    /// What was agreed to of what projects bring.
+    pub(crate) async fn approvals(&self) -> Result<Vec<Approval>, StoreError> {
+        approvals(self.store.as_ref()).await
+    }
+
+    async fn order(&self, order: fn(oneshot::Sender<Result<(), NotReloaded>>) -> Order) -> Result<(), NotReloaded> {
+        let (done, told) = oneshot::channel();
+        self.orders.send(order(done)).await.map_err(|_| NotReloaded::Ending)?;
+        told.await.unwrap_or(Err(NotReloaded::Ending))
+    }
+
+    /// What is to run, of what is configured.
+    fn desired(&self) -> Desired {
+        let mut desired = self.loaded.load().desired.clone();
+        let held = self.held();
+        for (_, spec) in desired.iter_mut().filter(|(name, _)| held.contains(name.as_str())) {
+            spec.enabled = false;
+        }
+        desired
+    }
+
+    fn held(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn approvals(store: Option<&Store>) -> Result<Vec<Approval>, StoreError> {
+    match store {
+        Some(store) => store.approvals().await,
+        None => Ok(Vec::new()),
+    }
+}

@@ -1,0 +1,141 @@
+//! What people change in configuration files through the daemon.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+use toolrack_config::{
+    Entry, Scope,
+    edit::{self, EditError, Edited, NoPlace, Options, Place},
+    trust::content_hash,
+};
+use toolrack_host::spec::Trust;
+use toolrack_store::{Approval, StoreError};
+
+use super::World;
+
+/// A change of an entry.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// A new entry.
+    Add { scope: Scope, entry: Value, replace: bool },
+    /// An entry that was shown comes back changed; with the hash that it had when it was shown.
+    Revise { entry: Value, seen: Option<String> },
+    /// It goes.
+    Remove,
+    /// It runs, or does not.
+    Switch(bool),
+}
+
+/// Why nothing was changed.
+#[derive(Debug)]
+pub(crate) enum EditFailed {
+    /// There is no such entry.
+    Unknown,
+    /// It is another by now.
+    Moved,
+    /// No one file could be meant.
+    NoPlace(NoPlace),
+    /// The file was not edited.
+    Edit(EditError),
+    /// The change was written; the agreement to run it was not.
+    Store(StoreError),
+    /// The daemon is ending.
+    Ending,
+}
+
+impl From<NoPlace> for EditFailed {
+    fn from(no_place: NoPlace) -> Self {
+        Self::NoPlace(no_place)
+    }
+}
+
+impl From<StoreError> for EditFailed {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl World {
+    /// Changes the entry `name`, and applies what the files say then.
+    pub(crate) async fn edit(&self, name: &str, change: Change, dry_run: bool) -> Result<(Scope, Edited), EditFailed> {
+        let loaded = self.loaded();
+        let entry = loaded.entry(name);
+        let known = || entry.ok_or(EditFailed::Unknown);
+        let (places, folder) = (&self.request.places, &self.request.cwd);
+        let place = match &change {
+            Change::Add { scope, .. } => Place::of_new(*scope, places, folder),
+            Change::Revise { seen: Some(seen), .. } if known()?.hash != *seen => return Err(EditFailed::Moved),
+            Change::Revise { .. } | Change::Remove => Place::only(known()?)?,
+            Change::Switch(_) => Place::to_switch(known()?, &loaded, places, folder)?,
+        };
+        let new_hash = match &change {
+            Change::Add { entry, .. } => Some(content_hash(entry)),
+            _ => None,
+        };
+        let is_revision = matches!(change, Change::Revise { .. });
+        let edited = write(place.path.clone(), name.to_owned(), change, dry_run).await?;
+        if dry_run {
+            return Ok((place.scope, edited));
+        }
+        // What it says now is known once it is read again; files that cannot be used any more are told of elsewhere.
+        let _ = self.reload().await;
+        if place.scope == Scope::Project {
+            self.agree_to_edit(name, entry, new_hash.as_deref(), is_revision).await?;
+        }
+        Ok((place.scope, edited))
+    }
+
+    /// Whoever writes an entry into a project's file has agreed to run it, and who agreed before agrees still when it is
+    /// only switched.
+    async fn agree_to_edit(
+        &self,
+        name: &str,
+        before: Option<&Entry>,
+        new_hash: Option<&str>,
+        is_revision: bool,
+    ) -> Result<(), EditFailed> {
+        let loaded = self.loaded();
+        let was_trusted = before.is_some_and(|before| before.trust == Trust::Trusted);
+        let Some(now) = loaded.entry(name) else {
+            if let (Some(store), Some(project)) = (&self.store, before.and_then(|before| before.project.as_ref())) {
+                // Whoever puts it back later has to ask again.
+                store.revoke(project, name).await?;
+            }
+            return Ok(());
+        };
+        let is_what_was_written = new_hash.is_some_and(|hash| hash == now.hash);
+        let is_only_switched = before.is_some_and(|before| before.hash_unswitched == now.hash_unswitched);
+        if is_what_was_written || (was_trusted && (is_only_switched || is_revision)) {
+            self.trust(now).await?;
+            let _ = self.reload().await;
+        }
+        Ok(())
+    }
+
+    /// Writes down that a person agreed to run `entry`; what is nobody's but theirs needs no agreement.
+    pub(crate) async fn trust(&self, entry: &Entry) -> Result<(), StoreError> {
+        let (Some(store), Some(project)) = (&self.store, &entry.project) else {
+            return Ok(());
+        };
+        let approval = Approval {
+            project: project.clone(),
+            name: entry.name.clone(),
+            hash: entry.hash.clone(),
+            shown: entry.view.to_string(),
+            approved_at: chrono::Utc::now().timestamp(),
+        };
+        store.approve(&approval).await
+    }
+}
+
+/// Edits on a thread of its own: it may wait for another process that edits the same file.
+async fn write(path: PathBuf, name: String, change: Change, dry_run: bool) -> Result<Edited, EditFailed> {
+    let options = Options { dry_run, ..Options::default() };
+    let edit = move || match change {
+        Change::Add { entry, replace, .. } => edit::add(&path, &name, &entry, Options { replace, ..options }),
+        Change::Revise { entry, .. } => edit::revise(&path, &name, &entry, options),
+        Change::Remove => edit::remove(&path, &name, options),
+        Change::Switch(enabled) => edit::switch(&path, &name, enabled, options),
+    };
+    tokio::task::spawn_blocking(edit).await.map_err(|_| EditFailed::Ending)?.map_err(EditFailed::Edit)
+}

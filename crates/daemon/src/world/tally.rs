@@ -1,0 +1,171 @@
+//! What calls came to, counted from the host's events.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use chrono::{DateTime, Utc};
+use serde_json::json;
+use tokio::{
+    sync::broadcast::{self, error::RecvError},
+    time::Instant,
+};
+use toolrack_host::{CallEnd, Event};
+
+use super::World;
+
+/// Ended calls that are remembered one by one.
+const RECENT: usize = 20;
+
+/// What is called the last minute.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Calls that are looked at for the last minute; when there are more, that many are told.
+const MAX_PER_MINUTE: usize = 100_000;
+
+/// Servers that are counted one by one; those beyond it are counted together.
+const MAX_SERVERS: usize = 1_000;
+
+/// Calls of one server that ended in one way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Count {
+    pub(crate) calls: u64,
+    pub(crate) time: Duration,
+}
+
+/// A call that ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Recent {
+    pub(crate) server: String,
+    pub(crate) tool: String,
+    pub(crate) end: CallEnd,
+    pub(crate) duration: Duration,
+    pub(crate) at: DateTime<Utc>,
+}
+
+/// The counts.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Mutex<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    by_server: BTreeMap<(String, &'static str), Count>,
+    denied: u64,
+    /// Events that came too fast.
+    lost: u64,
+    recent: VecDeque<Recent>,
+    ends: VecDeque<Instant>,
+}
+
+impl Tally {
+    /// By server and end.
+    pub(crate) fn by_server(&self) -> BTreeMap<(String, &'static str), Count> {
+        self.counted().by_server.clone()
+    }
+
+    /// Calls that ended, and how many of them in anything but a result.
+    pub(crate) fn totals(&self) -> (u64, u64) {
+        let counted = self.counted();
+        let sum = |wanted: &dyn Fn(&str) -> bool| {
+            counted.by_server.iter().filter(|((_, end), _)| wanted(end)).map(|(_, count)| count.calls).sum()
+        };
+        (sum(&|_| true), sum(&|end| end == word(CallEnd::ToolError) || end == word(CallEnd::Failed)))
+    }
+
+    /// Calls that were not allowed.
+    pub(crate) fn denied(&self) -> u64 {
+        self.counted().denied
+    }
+
+    /// Events that were not counted, because too many came at once.
+    pub(crate) fn lost(&self) -> u64 {
+        self.counted().lost
+    }
+
+    /// Calls that ended within the last minute.
+    pub(crate) fn last_minute(&self) -> usize {
+        let mut counted = self.counted();
+        counted.forget_old();
+        counted.ends.len()
+    }
+
+    /// The last calls, the newest first.
+    pub(crate) fn recent(&self) -> Vec<Recent> {
+        self.counted().recent.iter().rev().cloned().collect()
+    }
+
+    fn add(&self, server: String, tool: String, end: CallEnd, duration: Duration) {
+        let mut counted = self.counted();
+        let mut key = (server.clone(), word(end));
+        if !counted.by_server.contains_key(&key) && counted.by_server.len() >= MAX_SERVERS {
+            key.0 = "(others)".to_owned();
+        }
+        let count = counted.by_server.entry(key).or_default();
+        count.calls += 1;
+        count.time += duration;
+        counted.forget_old();
+        if counted.ends.len() < MAX_PER_MINUTE {
+            counted.ends.push_back(Instant::now());
+        }
+        if counted.recent.len() == RECENT {
+            counted.recent.pop_front();
+        }
+        counted.recent.push_back(Recent { server, tool, end, duration, at: Utc::now() });
+    }
+
+    fn counted(&self) -> MutexGuard<'_, Counted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Counted {
+    fn forget_old(&mut self) {
+        while self.ends.front().is_some_and(|end| end.elapsed() > MINUTE) {
+            self.ends.pop_front();
+        }
+    }
+}
+
+/// The word for `end`, as in events.
+pub(crate) fn word(end: CallEnd) -> &'static str {
+    match end {
+        CallEnd::Ok => "ok",
+        CallEnd::ToolError => "tool_error",
+        CallEnd::Failed => "failed",
+        CallEnd::Cancelled => "cancelled",
+    }
+}
+
+/// Counts and writes down what the host tells, until the daemon ends.
+pub(super) async fn listen(world: Arc<World>, mut events: broadcast::Receiver<Event>) {
+    loop {
+        let event = tokio::select! {
+            () = world.ending.cancelled() => return,
+            event = events.recv() => event,
+        };
+        match event {
+            Ok(event) => note(&world, event),
+            Err(RecvError::Lagged(lost)) => {
+                world.tally.counted().lost += lost;
+                world.log.add("missed", &json!({ "count": lost }));
+            }
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+fn note(world: &World, event: Event) {
+    let told = serde_json::to_value(&event).unwrap_or_default();
+    if let Some(name) = told["event"].as_str() {
+        world.log.add(name, &told);
+    }
+    match event {
+        Event::ToolCompleted { server, tool, outcome, duration, .. } => {
+            world.tally.add(server.to_string(), tool, outcome, duration);
+        }
+        Event::ToolDenied { .. } => world.tally.counted().denied += 1,
+        _ => {}
+    }
+}

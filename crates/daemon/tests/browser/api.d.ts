@@ -1,0 +1,293 @@
+// What the control API says, as the pages use it. The document of the API itself is /openapi.json.
+
+declare namespace Api {
+  type Json = any;
+
+  /** An entry of a configuration file, secrets hidden. */
+  interface Entry {
+    command?: string | null;
+    args?: Json[] | null;
+    cwd?: string | null;
+    env?: Record<string, Json> | null;
+    url?: string | null;
+    headers?: Record<string, Json> | null;
+    [other: string]: Json;
+  }
+
+  interface Server {
+    name: string;
+    state: string;
+    error?: string | null;
+    attempt?: number | null;
+    attempts?: number | null;
+    retry_in_ms?: number | null;
+    how?: string | null;
+    transport: string;
+    era: "legacy" | "modern" | null;
+    protocol_version?: string | null;
+    server_info: { name: string; version?: string | null; title?: string | null } | null;
+    scope: string;
+    source: string | null;
+    line?: number | null;
+    enabled: boolean;
+    editable: boolean;
+    tools: number;
+    tools_hidden: number;
+    tokens: number;
+    warnings: string[];
+    instructions?: string | null;
+    config: Entry;
+    version: string;
+  }
+
+  interface Problem {
+    severity: "error" | "warning";
+    path?: string | null;
+    line?: number | null;
+    column?: number | null;
+    entry?: string | null;
+    message: string;
+    hint?: string | null;
+  }
+
+  interface Edited {
+    name: string;
+    scope: string;
+    path: string;
+    created: boolean;
+    dry_run: boolean;
+    diff: string;
+  }
+
+  interface TestResult {
+    server: string;
+    ok: boolean;
+    steps: { stage: string; ok: boolean; what: string }[];
+    duration_ms: number;
+  }
+
+  interface LogLine {
+    at: string;
+    level: string;
+    text: string;
+  }
+
+  interface ResourceContents {
+    uri: string;
+    mimeType?: string | null;
+    text?: string | null;
+    blob?: string | null;
+  }
+
+  interface Template {
+    uriTemplate: string;
+    name: string;
+    title?: string | null;
+    description?: string | null;
+    mimeType?: string | null;
+  }
+
+  interface Resources {
+    resources: { uri: string; name: string; title?: string | null; description?: string | null; mimeType?: string | null }[];
+    templates: Template[];
+  }
+
+  interface Prompt {
+    name: string;
+    title?: string | null;
+    description?: string | null;
+    arguments?: { name: string; description?: string | null; required?: boolean | null }[];
+  }
+
+  interface PromptResult {
+    description?: string | null;
+    messages: { role: string; content: Block }[];
+  }
+
+  interface Annotations {
+    read_only?: boolean | null;
+    destructive?: boolean | null;
+    idempotent?: boolean | null;
+    open_world?: boolean | null;
+  }
+
+  interface Tool {
+    name: string;
+    server: string;
+    tool: string;
+    title?: string | null;
+    description?: string | null;
+    annotations: Annotations;
+    tokens: number;
+    score?: number | null;
+  }
+
+  interface ToolDetail extends Tool {
+    input_schema: Json;
+    output_schema?: Json;
+  }
+
+  interface Tools {
+    version: number;
+    total: number;
+    tools: Tool[];
+  }
+
+  /** A block of MCP's content, of any kind. */
+  interface Block {
+    type: string;
+    text?: string;
+    data?: string;
+    mimeType?: string | null;
+    uri?: string;
+    name?: string;
+    title?: string | null;
+    description?: string | null;
+    resource?: Partial<ResourceContents>;
+  }
+
+  interface Outcome {
+    server: string;
+    tool: string;
+    is_error: boolean;
+    text: string;
+    content: Block[];
+    structured?: Json;
+    warnings: string[];
+    truncated: boolean;
+    artifacts: { handle: string; media_type: string; bytes: number }[];
+    duration_ms: number;
+  }
+
+  interface Progress {
+    progress: number;
+    total?: number | null;
+    message?: string | null;
+  }
+
+  interface Question {
+    id: string;
+    kind: "approval" | "form" | "url";
+    server: string;
+    tool?: string;
+    arguments?: Json;
+    why?: string | null;
+    read_only?: boolean;
+    destructive?: boolean;
+    description?: string | null;
+    message?: string;
+    schema?: Json;
+    url?: string;
+    asked_at?: string;
+    expires_at?: string | null;
+  }
+
+  interface Pending {
+    name: string;
+    project: string;
+    source: string;
+    line?: number | null;
+    hash: string;
+    config: Entry;
+    before: Entry | null;
+  }
+
+  interface Trusted {
+    name: string;
+    project: string;
+    hash: string;
+    approved_at: string;
+  }
+
+  interface Trust {
+    pending: Pending[];
+    trusted: Trusted[];
+  }
+
+  interface Spent {
+    input_tokens?: number;
+    output_tokens?: number;
+    cost_usd?: number | null;
+  }
+
+  interface Session {
+    id: string;
+    prefix: string;
+    title: string | null;
+    model: string | null;
+    agent: string | null;
+    created_at: string;
+    updated_at: string;
+    messages: number;
+    open_turn: boolean;
+    spent: Spent | null;
+  }
+
+  interface ToolCall {
+    id: string;
+    name: string;
+    input: Json;
+  }
+
+  interface Message {
+    id: string;
+    position: number;
+    role: string;
+    content: string;
+    tool_calls?: ToolCall[] | null;
+    tool_call_id?: string | null;
+    is_error?: boolean;
+    parts?: Block[];
+    timestamp: string;
+  }
+
+  interface ConfigFile {
+    scope: string;
+    path: string;
+    exists: boolean;
+    text: string | null;
+    version: string | null;
+  }
+
+  interface Config {
+    files: ConfigFile[];
+    problems: Problem[];
+    settings?: Record<string, Json>;
+    agents?: Json[];
+    project?: string | null;
+  }
+
+  interface Offer {
+    client: string;
+    path: string;
+    name: string;
+    config: Entry;
+    notes?: string[];
+  }
+
+  interface Completed {
+    server: string;
+    tool: string;
+    outcome: string;
+    duration_ms: number;
+    at: string;
+  }
+
+  interface Overview {
+    version: string;
+    uptime_s: number;
+    servers: Record<string, number>;
+    tools: number;
+    tokens: number;
+    calls: { total: number; errors: number; per_minute: number };
+    approvals: number;
+    recent: Completed[];
+  }
+
+  /** An event as it comes through the stream. */
+  interface LiveEvent {
+    id: string | null;
+    name: string;
+    data: Json;
+  }
+}

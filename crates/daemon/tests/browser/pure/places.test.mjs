@@ -1,0 +1,57 @@
+// Addresses: of the page, of the token, and those that servers name.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ago, bytes, duration, tokens } from "../../../assets/format.js";
+import { dataAddress, webAddress } from "../../../assets/links.js";
+import { hashOf, placeOf } from "../../../assets/router.js";
+import { tokenIn } from "../../../assets/token.js";
+
+test("a_place_survives_its_address", () => {
+  for (const [path, query] of [[[], {}], [["servers", "a/b ?#%", "logs"], {}], [["tools"], { q: "read & write", server: "ü" }]]) {
+    assert.deepEqual(placeOf(hashOf(path, query)), { path, query });
+  }
+});
+
+test("an_address_that_somebody_mistyped_is_still_a_place", () => {
+  assert.deepEqual(placeOf(""), { path: [], query: {} });
+  assert.deepEqual(placeOf("#/"), { path: [], query: {} });
+  assert.deepEqual(placeOf("#servers//%E0%A4%A"), { path: ["servers", "%E0%A4%A"], query: {} });
+  assert.equal(hashOf(["tools"], { q: "", server: undefined }), "#/tools");
+});
+
+test("a_token_is_found_only_where_it_belongs", () => {
+  assert.equal(tokenIn("#token=a%2Bb"), "a+b");
+  assert.equal(tokenIn("#token=abc&x=1"), "abc");
+  assert.equal(tokenIn("#/servers?token=abc"), null);
+  assert.equal(tokenIn("#token=%E0"), "%E0");
+});
+
+test("only_addresses_of_the_web_can_be_followed", () => {
+  assert.equal(webAddress("https://example.com/a?b#c"), "https://example.com/a?b#c");
+  for (const bad of ["javascript:alert(1)", " javascript:alert(1)", "JaVaScRiPt:alert(1)", "java\nscript:alert(1)", "data:text/html,x", "file:///etc/passwd", "//example.com", "/x", "", null, {}]) {
+    assert.equal(webAddress(bad), null, String(bad));
+  }
+});
+
+test("an_address_that_only_looks_like_another_is_shown_as_what_it_is", () => {
+  assert.equal(webAddress("https://bank.example@evil.example/"), "https://bank.example@evil.example/");
+  assert.equal(webAddress("https://аpple.com/"), "https://xn--pple-43d.com/", "with a Cyrillic letter");
+});
+
+test("only_pictures_and_sounds_that_hold_no_script_are_shown", () => {
+  assert.equal(dataAddress("image/png", "AAAA", "picture"), "data:image/png;base64,AAAA");
+  assert.equal(dataAddress("Image/PNG; x=y", "AA\nAA==", "picture"), "data:image/png;base64,AAAA==");
+  assert.equal(dataAddress("audio/wav", "AAAA", "sound"), "data:audio/wav;base64,AAAA");
+  for (const [type, data, kind] of [["image/svg+xml", "AAAA", "picture"], ["text/html", "AAAA", "picture"], ["audio/wav", "AAAA", "picture"], ["image/png", "A\"><x", "picture"], [undefined, "AAAA", "picture"], ["image/png", undefined, "picture"]]) {
+    assert.equal(dataAddress(type, data, kind), null, `${type} ${data}`);
+  }
+});
+
+test("figures_are_short", () => {
+  assert.deepEqual([950, 1234, 34_567].map(tokens), ["950", "1.2k", "35k"]);
+  assert.deepEqual([12.4, 1500, 61_000, 3_700_000, 90_000_000].map(duration), ["12 ms", "1.5 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
+  assert.deepEqual([12, 2048, 3_145_728].map(bytes), ["12 B", "2.0 KiB", "3.0 MiB"]);
+  const now = Date.parse("2026-11-22T08:00:00Z");
+  assert.deepEqual(["07:59:58", "07:59:00", "06:00:00"].map((at) => ago(`2026-11-22T${at}Z`, now)), ["just now", "1 min ago", "2 h ago"]);
+});

@@ -1,0 +1,93 @@
+use reqwest::Method;
+use serde_json::json;
+
+use crate::up::{Up, fake};
+
+#[tokio::test]
+async fn a_server_is_added_edited_switched_and_removed_without_its_secret_leaving_the_file() {
+    let up = Up::with(&[]).await;
+    let mut entry = fake(&[]);
+    entry["env"] = json!({ "API_KEY": "hunter2-hunter2" });
+    let (status, dry) = up.post("/api/v1/servers", json!({ "name": "a", "entry": entry, "dry_run": true })).await;
+    assert_eq!((status.as_u16(), up.file().contains("hunter2")), (200, false));
+    let (status, edited) = up.post("/api/v1/servers", json!({ "name": "a", "entry": entry })).await;
+    assert_eq!((status.as_u16(), &edited["diff"]), (201, &dry["diff"]));
+    assert!(!edited.to_string().contains("hunter2") && up.file().contains("hunter2"));
+    let server = up.until("a", "connected").await;
+    assert!(!server.to_string().contains("hunter2"), "{server}");
+
+    let mut config = server["config"].clone();
+    config["env"]["MORE"] = json!("1");
+    let revised = up.request(Method::PUT, "/api/v1/servers/a").header("if-match", "\"stale\"");
+    assert_eq!(revised.json(&json!({ "entry": config })).send().await.unwrap().status(), 412);
+    let tag = format!("\"{}\"", server["version"].as_str().unwrap());
+    let revised = up.request(Method::PUT, "/api/v1/servers/a").header("if-match", tag);
+    assert_eq!(revised.json(&json!({ "entry": config })).send().await.unwrap().status(), 200);
+    assert!(up.file().contains("hunter2") && up.file().contains("MORE"), "{}", up.file());
+    let (_, outcome) = up.call("a/env", json!({ "name": "API_KEY" })).await;
+    assert!(!outcome.to_string().contains("hunter2"), "a result shows a secret: {outcome}");
+
+    assert_eq!(up.post("/api/v1/servers/a/disable", json!({})).await.0, 200);
+    up.until("a", "disabled").await;
+    assert_eq!(up.post("/api/v1/servers/a/enable", json!({})).await.0, 200);
+    up.until("a", "connected").await;
+    assert_eq!(up.send(Method::DELETE, "/api/v1/servers/a", None).await.0, 200);
+    assert_eq!(up.send(Method::GET, "/api/v1/servers/a", None).await.0, 404);
+    assert!(!up.file().contains("hunter2"));
+    up.down().await;
+}
+
+#[tokio::test]
+async fn disconnecting_changes_no_file_and_lasts_until_somebody_connects() {
+    let up = Up::with(&[("fake", fake(&[]))]).await;
+    let before = up.file();
+    assert_eq!(up.post("/api/v1/servers/fake/disconnect", json!({})).await.0, 202);
+    up.until("fake", "disconnected").await;
+    assert_eq!(up.post("/api/v1/config/reload", json!({})).await.0, 204);
+    up.until("fake", "disconnected").await;
+    assert_eq!(up.post("/api/v1/servers/fake/connect", json!({})).await.0, 202);
+    up.until("fake", "connected").await;
+    assert_eq!(up.file(), before);
+    up.down().await;
+}
+
+#[tokio::test]
+async fn an_entry_that_cannot_work_is_refused_before_anything_is_written() {
+    let up = Up::with(&[("fake", fake(&[]))]).await;
+    let before = up.file();
+    for (entry, status) in [(json!({}), 422), (json!({ "command": 3 }), 422), (json!("x"), 422)] {
+        assert_eq!(up.post("/api/v1/servers", json!({ "name": "b", "entry": entry })).await.0, status, "{entry}");
+    }
+    assert_eq!(up.post("/api/v1/servers", json!({ "name": "fake", "entry": fake(&[]) })).await.0, 409);
+    assert_eq!(up.post("/api/v1/servers", json!({ "name": "", "entry": fake(&[]) })).await.0, 422);
+    assert_eq!(up.file(), before);
+    up.down().await;
+}
+
+#[tokio::test]
+async fn files_are_shown_without_secrets_and_texts_are_checked_without_being_kept() {
+    let mut entry = fake(&[]);
+    entry["env"] = json!({ "API_KEY": "hunter2-hunter2" });
+    let up = Up::with(&[("a", entry)]).await;
+    let config = up.get("/api/v1/config").await;
+    assert!(config.to_string().contains("API_KEY") && !config.to_string().contains("hunter2"), "{config}");
+    let (_, checked) = up
+        .post("/api/v1/config/validate", json!({ "text": "{ \"mcpServers\": { \"x\": { \"comand\": \"y\" } } }" }))
+        .await;
+    assert_eq!((&checked["ok"], &checked["servers"]), (&json!(false), &json!(["x"])));
+    assert!(checked["problems"].as_array().unwrap().iter().any(|problem| problem["line"] == 1), "{checked}");
+    up.down().await;
+}
+
+#[tokio::test]
+async fn what_a_server_wrote_and_how_far_it_came_can_be_asked() {
+    let up = Up::with(&[("gone", json!({ "command": "/nonexistent/server" }))]).await;
+    let (status, tested) = up.post("/api/v1/servers/gone/test", json!({})).await;
+    assert_eq!((status.as_u16(), &tested["ok"]), (200, &json!(false)));
+    assert!(tested.to_string().contains("/nonexistent/server"), "{tested}");
+    assert_eq!(up.get("/api/v1/servers/gone/logs").await["lines"], json!([]));
+    let agents = up.get("/api/agents/mcp").await;
+    assert_eq!(agents["servers"][0]["name"], "gone");
+    assert_eq!(up.post("/api/agents/mcp/reconnect", json!({})).await.0, 202);
+    up.down().await;
+}

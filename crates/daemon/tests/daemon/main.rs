@@ -1,0 +1,16 @@
+//! The daemon as programs and people meet it: over HTTP, in front of real servers.
+
+#[cfg(test)]
+mod calls;
+#[cfg(test)]
+mod configured;
+#[cfg(test)]
+mod door;
+#[cfg(test)]
+mod questions;
+#[cfg(test)]
+mod reload;
+#[cfg(test)]
+mod trust;
+#[cfg(test)]
+mod up;

@@ -1,0 +1,226 @@
+//! A daemon of a test: real files, a real database, real servers, real HTTP.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use futures::StreamExt as _;
+use reqwest::{Client, Method, RequestBuilder, StatusCode};
+use serde_json::{Value, json};
+use tokio::{task::JoinSet, time::timeout};
+use tokio_util::sync::CancellationToken;
+use toolrack_config::{Environment, Interpolate, Places, Request, Unset};
+use toolrack_daemon::{Daemon, Options, Parts, Questions, Token};
+use toolrack_host::{Host, Rules};
+use toolrack_store::Store;
+use toolrack_testkit::{Home, fake_server_path};
+
+/// Longer than anything takes on a busy machine.
+pub(crate) const LONG: Duration = Duration::from_secs(30);
+
+/// A daemon that is up.
+pub(crate) struct Up {
+    pub(crate) home: Home,
+    pub(crate) host: Host,
+    pub(crate) url: String,
+    pub(crate) client: Client,
+    end: CancellationToken,
+    running: JoinSet<()>,
+}
+
+/// An entry for the fake server.
+pub(crate) fn fake(args: &[&str]) -> Value {
+    let args: Vec<_> = ["stdio", "--era", "both"].iter().chain(args).collect();
+    json!({ "command": fake_server_path(), "args": args })
+}
+
+/// A file with these servers.
+pub(crate) fn servers(entries: &[(&str, Value)]) -> String {
+    let entries: serde_json::Map<_, _> =
+        entries.iter().map(|(name, entry)| ((*name).to_owned(), entry.clone())).collect();
+    json!({ "mcpServers": entries }).to_string()
+}
+
+impl Up {
+    /// With these servers, and every call that only reads allowed.
+    pub(crate) async fn with(entries: &[(&str, Value)]) -> Self {
+        let home = Home::new();
+        home.write("toolrack/mcp.json", servers(entries));
+        Self::of(home).await
+    }
+
+    /// With what `home` has configured.
+    pub(crate) async fn of(home: Home) -> Self {
+        let environment = Environment::new([("TOOLRACK_HOME", home.toolrack_home()), ("HOME", home.home())]);
+        let places = Places::from_env(&environment).unwrap();
+        let store = Store::open(places.data().join("toolrack.db")).await.unwrap();
+        let secrets = Arc::new(Interpolate::new(environment.clone(), Unset::Error));
+        let questions = Questions::new(LONG);
+        let host = Host::builder()
+            .resolver(Arc::<Interpolate>::clone(&secrets))
+            .memory(Arc::new(store.clone()))
+            .gate(Arc::new(Rules { allow_read_only: true, ..Rules::default() }))
+            .asker(Arc::new(questions.clone()))
+            .build();
+        let parts = Parts {
+            host: host.clone(),
+            request: Request::new(places, home.work()),
+            environment,
+            store: Some(store),
+            secrets,
+            questions,
+            before_applying: Box::new(|_| {}),
+        };
+        let daemon = Daemon::start(parts, Options::local(0, Token::given("key"))).await.unwrap();
+        let url = format!("http://{}", daemon.address());
+        let end = CancellationToken::new();
+        let mut running = JoinSet::new();
+        running.spawn(daemon.run(end.clone().cancelled_owned()));
+        host.settled().await;
+        let client = Client::builder().no_proxy().timeout(LONG).build().unwrap();
+        Self { home, host, url, client, end, running }
+    }
+
+    /// A request with the token.
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, format!("{}{path}", self.url)).bearer_auth("key")
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        let (status, body) = self.send(Method::GET, path, None).await;
+        assert!(status.is_success(), "{path}: {status} {body}");
+        body
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> (StatusCode, Value) {
+        self.send(Method::POST, path, Some(body)).await
+    }
+
+    pub(crate) async fn send(&self, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
+        let mut request = self.request(method, path);
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        let response = request.send().await.unwrap();
+        let status = response.status();
+        let text = response.text().await.unwrap();
+        (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    /// Calls a tool that needs no approval.
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> (StatusCode, Value) {
+        self.post("/api/v1/calls", json!({ "tool": tool, "arguments": arguments, "approved": true })).await
+    }
+
+    /// Waits until the server is in this state.
+    pub(crate) async fn until(&self, server: &str, state: &str) -> Value {
+        self.eventually(&format!("{server} is {state}"), async || {
+            let (_, found) = self.send(Method::GET, &format!("/api/v1/servers/{server}"), None).await;
+            (found["state"] == state).then_some(found)
+        })
+        .await
+    }
+
+    /// Waits until `look` sees something: what the daemon knows, it tells in events too, so that it is looked again after each.
+    pub(crate) async fn eventually<T>(&self, what: &str, look: impl AsyncFn() -> Option<T>) -> T {
+        let waited = timeout(LONG, async {
+            let mut events = self.events(None).await;
+            loop {
+                if let Some(seen) = look().await {
+                    return seen;
+                }
+                // Not every change is an event; none takes long to be seen.
+                let _ = timeout(Duration::from_millis(50), events.next()).await;
+            }
+        });
+        waited.await.unwrap_or_else(|_| panic!("it did not come to pass: {what}"))
+    }
+
+    /// What happens from now on, or after the event `last`.
+    pub(crate) async fn events(&self, last: Option<u64>) -> Events {
+        let mut request = self.request(Method::GET, "/api/v1/events");
+        if let Some(last) = last {
+            request = request.header("last-event-id", last.to_string());
+        }
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        Events::of(response)
+    }
+
+    /// The one question that waits.
+    pub(crate) async fn question(&self) -> Value {
+        self.eventually("a question waits", async || {
+            let open = self.get("/api/v1/approvals").await;
+            open["approvals"].get(0).cloned()
+        })
+        .await
+    }
+
+    pub(crate) async fn answer(&self, question: &Value, answer: Value) -> StatusCode {
+        let id = question["id"].as_str().unwrap();
+        self.post(&format!("/api/v1/approvals/{id}"), answer).await.0
+    }
+
+    /// The user's file.
+    pub(crate) fn file(&self) -> String {
+        self.home.read("toolrack/mcp.json")
+    }
+
+    /// Writes the user's file.
+    pub(crate) fn save(&self, text: &str) {
+        self.home.write("toolrack/mcp.json", text);
+    }
+
+    /// Tells it to end, and waits for it.
+    pub(crate) async fn down(mut self) -> Home {
+        self.end.cancel();
+        timeout(LONG, self.running.join_next()).await.expect("the daemon ends").unwrap().unwrap();
+        self.host.shutdown().await;
+        self.home
+    }
+}
+
+/// Server-Sent Events as they come.
+pub(crate) struct Events {
+    bytes: futures::stream::BoxStream<'static, reqwest::Result<bytes::Bytes>>,
+    text: String,
+}
+
+impl Events {
+    pub(crate) fn of(response: reqwest::Response) -> Self {
+        Self { bytes: response.bytes_stream().boxed(), text: String::new() }
+    }
+
+    /// The next event: id, name, data. `None` at the end.
+    pub(crate) async fn next(&mut self) -> Option<(Option<u64>, String, Value)> {
+        loop {
+            if let Some((block, rest)) = self.text.split_once("\n\n") {
+                let (block, rest) = (block.to_owned(), rest.to_owned());
+                self.text = rest;
+                let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+                let Some(data) = field("data:") else { continue };
+                let id = field("id:").map(|id| id.parse().unwrap());
+                return Some((id, field("event:").unwrap().to_owned(), serde_json::from_str(data).unwrap()));
+            }
+            self.text += std::str::from_utf8(&self.bytes.next().await?.ok()?).unwrap();
+        }
+    }
+
+    /// The next event of this name.
+    pub(crate) async fn wait(&mut self, name: &str) -> (Option<u64>, Value) {
+        timeout(LONG, async {
+            loop {
+                let (id, found, data) = self.next().await.expect("the stream goes on");
+                if found == name {
+                    return (id, data);
+                }
+            }
+        })
+        .await
+        .unwrap_or_else(|_| panic!("no event {name}"))
+    }
+}
+
+/// A project in the home's working folder that brings these servers.
+pub(crate) fn project(home: &Home, entries: &[(&str, Value)]) {
+    home.write("work/.git/HEAD", "");
+    home.write(Path::new("work/.mcp.json"), servers(entries));
+}

@@ -1,0 +1,11 @@
+//! The gateway as its clients see it: through Toolrack's own host in both eras, and byte by byte.
+#![cfg(test)]
+
+mod needs_node;
+mod offers;
+mod questions;
+mod relayed;
+mod rounds;
+mod sessions;
+mod wire;
+mod world;

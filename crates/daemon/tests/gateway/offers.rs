@@ -1,0 +1,108 @@
+//! Resources, prompts and completions of all servers.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use toolrack_daemon::gateway::GatewayOptions;
+
+use crate::world::{Person, Raw, World, client, fake, json_of};
+
+#[tokio::test]
+async fn resources_and_prompts_are_listed_and_read_over_every_way_in_both_eras() {
+    for era in ["legacy", "modern"] {
+        let world = World::new(&format!("--era {era}")).await;
+        for (way, spec) in world.ways() {
+            let host = client(spec, Some(Person::new())).await;
+            let uris: Vec<_> = host.resources("rack").await.unwrap().into_iter().map(|it| it.uri).collect();
+            assert_eq!(uris, ["fake://asked", "fake://blob", "fake://note"], "{way}");
+            let note = host.read_resource("rack", "fake://note").await.unwrap();
+            assert_eq!(note[0].text.as_deref(), Some("a note"), "{way}");
+            let blob = host.read_resource("rack", "fake://blob").await.unwrap();
+            assert_eq!(blob[0].blob.as_deref(), Some("AAEC"), "{way}");
+            let templates = host.resource_templates("rack").await.unwrap();
+            assert_eq!(templates[0].uri_template, "fake://note/{name}", "{way}");
+            let named = host.read_resource("rack", "fake://note/ada").await.unwrap();
+            assert_eq!(named[0].text.as_deref(), Some("a note about ada"), "{way}");
+            let asked = host.read_resource("rack", "fake://asked").await.unwrap();
+            assert!(asked[0].text.as_deref().unwrap().contains("Ada"), "{way}: {asked:?}");
+
+            let prompts: Vec<_> = host.prompts("rack").await.unwrap().into_iter().map(|it| it.name).collect();
+            assert_eq!(prompts, ["mcp__fake__asked", "mcp__fake__greet"], "{way}");
+            let arguments = BTreeMap::from([("name".to_owned(), "Ada".to_owned())]);
+            let greet = host.get_prompt("rack", "mcp__fake__greet", &arguments).await.unwrap();
+            assert_eq!(
+                greet.messages[0].content,
+                toolrack_host::Content::Text { text: "Say hello to Ada.".into() },
+                "{way}"
+            );
+            host.shutdown().await;
+        }
+        world.end().await;
+    }
+}
+
+async fn modern(raw: &Raw, method: &str, params: Value) -> Value {
+    json_of(raw.modern(1, method, params).await).await
+}
+
+#[tokio::test]
+async fn a_uri_that_two_servers_have_is_named_in_full_and_no_server_stands_in_for_another() {
+    let world = World::with([("one", fake("")), ("two", fake(""))], GatewayOptions::default()).await;
+    let raw = Raw::new(&world);
+    let listed = modern(&raw, "resources/list", json!({})).await;
+    let uris: Vec<_> = listed["result"]["resources"].as_array().unwrap().iter().map(|it| &it["uri"]).collect();
+    assert_eq!(uris.len(), 6, "{listed}");
+    assert!(uris.contains(&&json!("toolrack://one/fake://note")), "{uris:?}");
+
+    let read = modern(&raw, "resources/read", json!({"uri": "toolrack://two/fake://note"})).await;
+    assert_eq!(read["result"]["contents"][0]["uri"], "toolrack://two/fake://note", "{read}");
+    assert_eq!(read["result"]["contents"][0]["text"], "a note");
+    let either = modern(&raw, "resources/read", json!({"uri": "fake://note"})).await;
+    assert_eq!(either["error"]["code"], -32602);
+    let message = either["error"]["message"].as_str().unwrap();
+    assert!(message.contains("toolrack://one/fake://note"), "{message}");
+    let none = modern(&raw, "resources/read", json!({"uri": "toolrack://three/fake://note"})).await;
+    assert_eq!(none["error"]["data"]["uri"], "toolrack://three/fake://note");
+
+    // With one of them in view there is no doubt, and the other cannot be reached.
+    let one = Raw::new(&world).at("servers=one");
+    let read = modern(&one, "resources/read", json!({"uri": "fake://note"})).await;
+    assert_eq!(read["result"]["contents"][0]["text"], "a note", "{read}");
+    let other = modern(&one, "resources/read", json!({"uri": "toolrack://two/fake://note"})).await;
+    assert!(other["error"].is_object(), "{other}");
+    let prompts = modern(&one, "prompts/list", json!({})).await;
+    assert_eq!(prompts["result"]["prompts"].as_array().map(Vec::len), Some(2), "{prompts}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn arguments_are_completed_by_the_server_that_knows_them() {
+    for era in ["legacy", "modern"] {
+        let world = World::new(&format!("--era {era}")).await;
+        let raw = Raw::new(&world);
+        for reference in [
+            json!({"type": "ref/prompt", "name": "mcp__fake__greet"}),
+            json!({"type": "ref/resource", "uri": "fake://note/{name}"}),
+        ] {
+            let params = json!({"ref": reference, "argument": {"name": "name", "value": "a"}});
+            let completed = modern(&raw, "completion/complete", params).await;
+            assert_eq!(completed["result"]["completion"]["values"], json!(["ada", "alan"]), "{completed}");
+        }
+        let params = json!({"ref": {"type": "ref/prompt", "name": "none"}, "argument": {"name": "x", "value": ""}});
+        assert_eq!(modern(&raw, "completion/complete", params).await["error"]["code"], -32602);
+        world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_has_is_not_found_in_the_words_of_each_era() {
+    let world = World::new("").await;
+    let raw = Raw::new(&world);
+    let params = json!({"uri": "fake://none"});
+    assert_eq!(modern(&raw, "resources/read", params.clone()).await["error"]["code"], -32602);
+    let legacy = Raw::legacy(&world, json!({})).await;
+    let request = crate::world::request(2, "resources/read", params);
+    assert_eq!(json_of(legacy.post(&request, &[]).await).await["error"]["code"], -32002);
+    assert_eq!(modern(&raw, "prompts/get", json!({"name": "greet"})).await["error"]["code"], -32602);
+    world.end().await;
+}

@@ -1,0 +1,124 @@
+//! What servers and the gate want to know, asked of the client whose call it is.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use toolrack_daemon::gateway::GatewayOptions;
+use toolrack_host::{Abilities, Asker, Host, Rules, SharedAsker, ask::Confirm, ask::Confirmed};
+use toolrack_testkit::SideEffects;
+
+use crate::world::{Person, World, call, client, fake};
+
+#[tokio::test]
+async fn questions_of_servers_reach_the_client_over_every_way_in_both_eras() {
+    for era in ["legacy", "modern"] {
+        let world = World::new(&format!("--era {era}")).await;
+        for (way, spec) in world.ways() {
+            let person = Person::new();
+            let host = client(spec, Some(person.clone())).await;
+            let form = call(&host, "elicit", json!({"rounds": 2})).await.unwrap();
+            assert!(form.text.contains("Ada"), "{era} {way}: {}", form.text);
+            let url = call(&host, "elicit", json!({"mode": "url"})).await.unwrap();
+            assert!(url.text.contains("accept"), "{era} {way}: {}", url.text);
+            let sample = call(&host, "sample", json!({})).await.unwrap();
+            assert!(sample.text.contains("Paris"), "{era} {way}: {}", sample.text);
+            let roots = call(&host, "roots", json!({})).await.unwrap();
+            // Of roots, a server of the older era without a stream for each call asks nobody in particular.
+            assert_eq!(roots.text.contains("file:///work"), era == "modern", "{era} {way}: {}", roots.text);
+            let asked = person.asked();
+            assert_eq!(
+                asked.iter().filter(|question| question.starts_with("form")).count(),
+                2,
+                "{era} {way}: {asked:?}"
+            );
+            assert!(asked.iter().any(|question| question.starts_with("url https://example.com/")), "{asked:?}");
+            assert!(asked.contains(&"sample".to_owned()), "{era} {way}: {asked:?}");
+            host.shutdown().await;
+        }
+        world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_cannot_be_asked_is_not_asked() {
+    for era in ["legacy", "modern"] {
+        let world = World::new(&format!("--era {era}")).await;
+        for (way, spec) in world.ways() {
+            let host = client(spec, None).await;
+            match call(&host, "sample", json!({})).await {
+                Ok(outcome) => assert!(outcome.is_error, "{era} {way}: {outcome:?}"),
+                Err(error) => assert!(error.to_string().contains("capability"), "{era} {way}: {error}"),
+            }
+            host.shutdown().await;
+        }
+        world.end().await;
+    }
+}
+
+/// Servers whose tool `write` must be approved.
+async fn guarded(effects: &SideEffects, options: GatewayOptions) -> World {
+    let rules =
+        Rules { allow: vec!["*".parse().unwrap()], confirm: vec!["write".parse().unwrap()], ..Rules::default() };
+    let host = Host::builder().gate(Arc::new(rules)).build();
+    World::around(host, [("fake", fake(&format!("--log {}", effects.path_str())))], options).await
+}
+
+#[tokio::test]
+async fn an_approval_is_a_form_for_the_client_and_the_call_runs_once() {
+    let effects = SideEffects::new();
+    let world = guarded(&effects, GatewayOptions::default()).await;
+    for (number, (way, spec)) in world.ways().into_iter().enumerate() {
+        let person = Person::new();
+        let host = client(spec, Some(person.clone())).await;
+        let written = call(&host, "write", json!({"path": "a"})).await.unwrap();
+        assert_eq!(written.text, "written", "{way}");
+        let asked = person.asked();
+        assert_eq!(asked.len(), 1, "{way}: {asked:?}");
+        assert!(asked[0].contains("write") && asked[0].contains(r#"{"path":"a"}"#), "{way}: {asked:?}");
+        assert_eq!(effects.read().runs_of("write"), number + 1, "{way}");
+        host.shutdown().await;
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn without_anybody_to_ask_a_call_is_denied_in_words() {
+    let effects = SideEffects::new();
+    let world = guarded(&effects, GatewayOptions::default()).await;
+    for (way, spec) in world.ways() {
+        let host = client(spec, None).await;
+        let denied = call(&host, "write", json!({"path": "a"})).await.unwrap();
+        assert!(denied.is_error, "{way}");
+        assert!(denied.text.contains("nobody is there to ask"), "{way}: {}", denied.text);
+        host.shutdown().await;
+    }
+    assert_eq!(effects.read().runs_of("write"), 0);
+    world.end().await;
+}
+
+/// Approves everything, and can do nothing else.
+struct Inbox;
+
+impl Asker for Inbox {
+    fn abilities(&self) -> Abilities {
+        Abilities { confirm: true, ..Abilities::NONE }
+    }
+
+    fn confirm(&self, _question: Confirm) -> futures::future::BoxFuture<'_, Confirmed> {
+        Box::pin(async { Confirmed::Yes })
+    }
+}
+
+#[tokio::test]
+async fn who_cannot_be_asked_has_somebody_else_asked() {
+    let effects = SideEffects::new();
+    let mut options = GatewayOptions::default();
+    options.asker = Some(Arc::new(Inbox) as SharedAsker);
+    let world = guarded(&effects, options).await;
+    for (way, spec) in world.ways() {
+        let host = client(spec, None).await;
+        assert_eq!(call(&host, "write", json!({"path": "a"})).await.unwrap().text, "written", "{way}");
+        host.shutdown().await;
+    }
+    world.end().await;
+}

@@ -1,0 +1,225 @@
+//! Toolrack's own host as the client, in both eras, over HTTP and stdio: host, gateway, host, server.
+
+use std::sync::{Arc, Mutex};
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use toolrack_daemon::gateway::GatewayOptions;
+use toolrack_host::{Call, Content, Host, OnProgress, mcp::Progress, spec::Protocol};
+use toolrack_testkit::SideEffects;
+
+use crate::world::{PATIENCE, Raw, World, call, client, fake, json_of, object, until};
+
+#[tokio::test]
+async fn tools_are_listed_and_called_over_every_way_in_both_eras() {
+    for era in ["legacy", "modern"] {
+        let world = World::new(&format!("--era {era}")).await;
+        for (way, spec) in world.ways() {
+            let host = client(spec, None).await;
+            let names: Vec<_> = host.catalog().tools().map(|tool| tool.tool().name.clone()).collect();
+            assert!(names.contains(&"mcp__fake__echo".to_owned()), "{way}: {names:?} {:?}", host.status());
+            assert_eq!(names.len(), world.host.catalog().tools().len(), "{way}");
+            let echo = call(&host, "echo", json!({"text": "grüße"})).await.unwrap();
+            assert_eq!(echo.content, [Content::Text { text: "grüße".into() }], "{way}");
+            let failed = call(&host, "fail", json!({"message": "no"})).await.unwrap();
+            assert!(failed.is_error, "{way}");
+            let structured = call(&host, "structured", json!({"label": "x"})).await.unwrap();
+            assert!(structured.structured.is_some(), "{way}");
+            assert!(structured.warnings.is_empty(), "{way}: {:?}", structured.warnings);
+            let image = call(&host, "image", json!({})).await.unwrap();
+            assert_eq!(image.content.len(), 6, "{way}");
+            host.shutdown().await;
+        }
+        world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_refuses_is_refused_with_its_own_words_and_data() {
+    let world = World::new("--era both").await;
+    for (way, spec) in world.ways() {
+        let host = client(spec, None).await;
+        let arguments = json!({"code": -7, "message": "not today"});
+        let error = call(&host, "protocol_error", arguments).await.unwrap_err();
+        let toolrack_host::CallError::Remote { error, .. } = error else { panic!("{way}: {error}") };
+        assert_eq!((error.code, error.message.as_str()), (-7, "not today"), "{way}");
+        assert_eq!(error.data, Some(json!({"why": "told to"})), "{way}");
+        host.shutdown().await;
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_result_passes_byte_for_byte_with_what_the_host_does_not_know() {
+    let world = World::new("").await;
+    let raw = Raw::new(&world);
+    let answer = json_of(raw.modern(1, "tools/call", json!({"name": "mcp__fake__image"})).await).await;
+    let annotations = &answer["result"]["content"][0]["annotations"];
+    assert_eq!(*annotations, json!({"audience": ["user"], "priority": 0.5}), "{answer}");
+    assert_eq!(answer["result"]["resultType"], "complete");
+    assert_eq!(answer["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "toolrack");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_text_that_is_too_long_is_cut_and_says_so() {
+    let world = World::new("").await;
+    let raw = Raw::legacy(&world, json!({})).await;
+    let params = json!({"name": "mcp__fake__big", "arguments": {"bytes": 300_000}});
+    let answer = json_of(raw.post(&crate::world::request(2, "tools/call", params), &[]).await).await;
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.len() <= 200_000, "{}", text.len());
+    assert!(text.ends_with("of 300000 bytes are shown]"), "{}", &text[text.len() - 100..]);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn progress_arrives_in_order_and_before_the_result() {
+    for era in ["legacy", "modern"] {
+        let world = World::new(&format!("--era {era}")).await;
+        for (way, spec) in world.ways() {
+            let host = client(spec, None).await;
+            let reports = Arc::new(Mutex::new(Vec::new()));
+            let on_progress: OnProgress = {
+                let reports = reports.clone();
+                Arc::new(move |report: Progress| reports.lock().unwrap().push(report.progress))
+            };
+            let sleep = Call::new("rack/mcp__fake__sleep", object(json!({"ms": 400, "progress": true})));
+            timeout(PATIENCE, host.call(sleep.on_progress(on_progress))).await.unwrap().unwrap();
+            assert_eq!(*reports.lock().unwrap(), [100.0, 200.0, 300.0, 400.0], "{era} {way}");
+            host.shutdown().await;
+        }
+        world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_given_up_is_cancelled_at_the_server() {
+    for era in ["legacy", "modern"] {
+        let effects = SideEffects::new();
+        let world = World::new(&format!("--era {era} --log {}", effects.path_str())).await;
+        for (number, (way, spec)) in world.ways().into_iter().enumerate() {
+            let host = client(spec, None).await;
+            let call = host.call(Call::new("rack/mcp__fake__sleep", object(json!({"ms": 60_000}))));
+            tokio::select! {
+                ended = call => panic!("{way}: {ended:?}"),
+                () = until("the call runs", || effects.read().runs_of("sleep") == number + 1) => {}
+            }
+            until(&format!("{era} {way}: cancelled"), || effects.read().cancelled().len() == number + 1).await;
+            host.shutdown().await;
+        }
+        world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn sixty_four_calls_at_once_find_their_answers() {
+    let world = World::new("--era both").await;
+    for (way, spec) in world.ways() {
+        let host = client(spec, None).await;
+        let calls = (0..64).map(async |number| {
+            let text = format!("call {number}");
+            let outcome = call(&host, "echo", json!({ "text": text })).await.unwrap();
+            assert_eq!(outcome.text, text, "{way}");
+        });
+        join_all(calls).await;
+        host.shutdown().await;
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn tools_that_come_are_heard_of_without_asking() {
+    let world = World::new("--era both").await;
+    for (number, (way, spec)) in world.ways().into_iter().enumerate() {
+        let host = client(spec, None).await;
+        let new = format!("new_{number}");
+        call(&host, "tools_changed", json!({ "add": new })).await.unwrap();
+        let shown = format!("rack/mcp__fake__{new}");
+        until(&format!("{way}: {shown}"), || host.catalog().select(&shown).is_ok()).await;
+        host.shutdown().await;
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_is_an_error_that_a_model_can_read() {
+    let world = World::new("").await;
+    let host = client(world.over_http(Protocol::Modern), None).await;
+    let crashed = call(&host, "crash", json!({})).await.unwrap();
+    assert!(crashed.is_error);
+    assert!(crashed.text.contains("fake"), "{}", crashed.text);
+    host.shutdown().await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn log_messages_are_passed_on_from_the_level_that_was_set() {
+    let world = World::new("").await;
+    let host = client(world.over_http(Protocol::Legacy), None).await;
+    let mut events = host.events();
+    call(&host, "flood", json!({"n": 2})).await.unwrap();
+    let mut heard = Vec::new();
+    while heard.len() < 2 {
+        let event = timeout(PATIENCE, events.recv()).await.expect("log messages").unwrap();
+        if let toolrack_host::Event::McpServerLog { level, message, .. } = event {
+            heard.push((level, message));
+        }
+    }
+    assert_eq!(heard, [0, 1].map(|n| ("info".to_owned(), format!("message {n}"))));
+    host.shutdown().await;
+    world.end().await;
+}
+
+/// The names that a host sees.
+fn names(host: &Host) -> Vec<String> {
+    host.catalog().tools().map(|tool| tool.tool().name.clone()).collect()
+}
+
+#[tokio::test]
+async fn a_client_sees_and_calls_only_what_it_asked_to_see() {
+    let mut options = GatewayOptions::default();
+    let read = toolrack_host::Selection::all().only(["echo".parse().unwrap(), "add".parse().unwrap()]);
+    options.presets.insert("few".into(), read);
+    let world = World::with([("fake", fake("")), ("other", fake(""))], options).await;
+    for (query, expected) in [
+        ("tools=fake/echo,fake/a*", vec!["mcp__fake__add", "mcp__fake__echo"]),
+        ("preset=few&servers=other", vec!["mcp__other__add", "mcp__other__echo"]),
+    ] {
+        for protocol in [Protocol::Modern, Protocol::Legacy] {
+            let spec = toolrack_host::ServerSpec {
+                protocol,
+                ..toolrack_host::ServerSpec::http(format!("{}?{query}", world.url))
+            };
+            let host = client(spec, None).await;
+            assert_eq!(names(&host), expected, "{query}");
+            host.shutdown().await;
+        }
+    }
+    let raw = Raw::new(&world).at("tools=fake/echo");
+    let hidden = json_of(raw.modern(1, "tools/call", json!({"name": "mcp__fake__write"})).await).await;
+    assert_eq!(hidden["error"]["code"], -32602, "{hidden}");
+    let unknown = json_of(Raw::new(&world).at("preset=none").modern(1, "tools/list", json!({})).await).await;
+    assert!(unknown["error"]["message"].as_str().unwrap().contains("few"), "{unknown}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn many_tools_come_in_pages() {
+    let mut options = GatewayOptions::default();
+    options.bounds.page = 7;
+    let world = World::with([("fake", fake("--tools 50"))], options).await;
+    for (way, spec) in world.ways() {
+        let host = client(spec, None).await;
+        assert_eq!(names(&host).len(), world.host.catalog().tools().len(), "{way}");
+        host.shutdown().await;
+    }
+    let first = json_of(Raw::new(&world).modern(1, "tools/list", json!({})).await).await;
+    assert_eq!(first["result"]["tools"].as_array().map(Vec::len), Some(7));
+    let (next, bad): (&Value, _) = (&first["result"]["nextCursor"], json!({"cursor": "page 2"}));
+    assert!(next.is_string());
+    let refused = json_of(Raw::new(&world).modern(1, "tools/list", bad).await).await;
+    assert_eq!(refused["error"]["code"], -32602);
+    world.end().await;
+}

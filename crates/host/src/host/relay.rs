@@ -1,0 +1,111 @@
+//! What one server offers beside tools, passed on as it comes: for whoever serves other clients with it.
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use super::Host;
+use crate::{
+    ask::SharedAsker,
+    call::CallError,
+    link::{Link, Request},
+};
+
+const NO_COMPLETION: Bytes = Bytes::from_static(br#"{"completion":{"values":[]}}"#);
+
+/// A list that a server has, beside that of its tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// `resources/list`.
+    Resources,
+    /// `resources/templates/list`.
+    ResourceTemplates,
+    /// `prompts/list`.
+    Prompts,
+}
+
+impl Listing {
+    fn method_and_field(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Resources => ("resources/list", "resources"),
+            Self::ResourceTemplates => ("resources/templates/list", "resourceTemplates"),
+            Self::Prompts => ("prompts/list", "prompts"),
+        }
+    }
+}
+
+/// A request to one server that runs no tool and changes nothing.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Relay {
+    method: &'static str,
+    name: String,
+    params: Map<String, Value>,
+    asker: Option<SharedAsker>,
+}
+
+impl Relay {
+    /// `resources/read`.
+    pub fn resource(uri: &str) -> Self {
+        let params = Map::from_iter([("uri".to_owned(), Value::from(uri))]);
+        Self { method: "resources/read", name: uri.to_owned(), params, asker: None }
+    }
+
+    /// `prompts/get`.
+    pub fn prompt(name: &str, arguments: Map<String, Value>) -> Self {
+        let params = [("name".to_owned(), Value::from(name)), ("arguments".to_owned(), Value::Object(arguments))];
+        Self { method: "prompts/get", name: name.to_owned(), params: Map::from_iter(params), asker: None }
+    }
+
+    /// `completion/complete`: the parameters `ref`, `argument` and `context` as MCP has them, in the server's own names.
+    pub fn completion(params: Map<String, Value>) -> Self {
+        Self { method: "completion/complete", name: "the completion".to_owned(), params, asker: None }
+    }
+
+    /// Who answers what the server wants to know meanwhile; default: the asker of the host.
+    pub fn asker(mut self, asker: SharedAsker) -> Self {
+        self.asker = Some(asker);
+        self
+    }
+}
+
+impl Host {
+    /// A whole list of a server, all pages, each item as the server wrote it. Items that are no objects are left out.
+    ///
+    /// # Errors
+    /// [`CallError`]. A server without such a list has an empty one; that is no error.
+    pub async fn listing(&self, server: &str, of: Listing) -> Result<Vec<Map<String, Value>>, CallError> {
+        let (method, field) = of.method_and_field();
+        self.list(server, method, field).await
+    }
+
+    /// Asks a server, and gives the result object of its answer as it came. Under the same clocks as a call, and under no
+    /// gate; dropping the future cancels the request. A server that completes nothing completes to nothing.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn relay(&self, server: &str, request: Relay) -> Result<Bytes, CallError> {
+        let Relay { method, name, params, asker } = request;
+        let asker = asker.unwrap_or_else(|| self.door.asker.clone());
+        self.on_link(server, &name, |link: Link| {
+            let request = Request {
+                method,
+                what: "the request",
+                name: name.clone(),
+                params: params.clone(),
+                headers: Vec::new(),
+                asker: asker.clone(),
+                on_progress: None,
+                idle: link.timeouts().call,
+                total: link.timeouts().call_total,
+                as_task: false,
+            };
+            async move {
+                match link.offers(method) {
+                    false if method == "completion/complete" => Ok(NO_COMPLETION),
+                    _ => link.run(request).await,
+                }
+            }
+        })
+        .await
+    }
+}

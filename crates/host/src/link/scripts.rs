@@ -1,0 +1,212 @@
+//! The server of `run_code`: one tool, whose description lists what scripts can call.
+//!
+//! A call of it never gets here: [`Host::call`](crate::Host::call) runs the script itself, after the gate, because the
+//! calls in it are made with the asker and the catalog of the call of `run_code`.
+
+use std::{
+    fmt::Write as _,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{
+        Implementation, JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+        SubscriptionFilter, Tool, ToolAnnotations,
+    },
+    service::{RequestContext, SubscriptionContext},
+};
+use serde_json::{Value, json};
+use tokio::{
+    sync::broadcast::{Receiver, WeakSender, error::RecvError},
+    time::sleep,
+};
+
+use super::{decode::CallResult, native::Native};
+use crate::{
+    catalog::{Catalog, CatalogTool, Selection, signature},
+    event::Event,
+    host::Host,
+    mcp::Content,
+    script::{Around, Interpreter, Printed, ScriptCall, ScriptTools},
+    text,
+};
+
+const RUN: &str = "run_code";
+/// What signatures may take of the description, in bytes; the rest of the tools is found by searching.
+const SIGNATURE_BYTES: usize = 12_000;
+/// How much of a tool's description stands beside its signature, in bytes.
+const DESCRIPTION_BYTES: usize = 120;
+/// How long the catalog has to stay as it is before the description is written anew: servers that start together end
+/// their start one after another.
+const REST: Duration = Duration::from_millis(100);
+
+/// What can be called, and who runs scripts.
+pub(crate) struct Scripts {
+    interpreter: Arc<dyn Interpreter>,
+    /// Weak, as everything here: the host owns this server.
+    catalog: Weak<ArcSwap<Catalog>>,
+    events: WeakSender<Event>,
+    selection: Arc<Selection>,
+}
+
+impl Scripts {
+    /// A server of scripts that can call the tools of `selection`, to which its own does not belong.
+    pub(crate) fn server(
+        interpreter: Arc<dyn Interpreter>,
+        catalog: &Arc<ArcSwap<Catalog>>,
+        events: WeakSender<Event>,
+        selection: Selection,
+    ) -> Native {
+        let catalog = Arc::downgrade(catalog);
+        let scripts = Arc::new(Self { interpreter, catalog, events, selection: Arc::new(selection) });
+        let listed = Listed(Arc::clone(&scripts));
+        Native::rmcp("scripts", move || listed.clone()).running(scripts)
+    }
+
+    /// Whether `tool` runs scripts.
+    pub(crate) fn is_run(tool: &str) -> bool {
+        tool == RUN
+    }
+
+    /// Runs the script in `arguments`; also gives the calls that it made.
+    pub(crate) async fn run(
+        &self,
+        arguments: &JsonObject,
+        host: Host,
+        around: Around,
+    ) -> (CallResult, Vec<ScriptCall>) {
+        let Some(code) = arguments.get("code").and_then(Value::as_str) else {
+            let error = Some(format!("{RUN} needs `code`, a script"));
+            return (result(Printed { text: String::new(), error }), Vec::new());
+        };
+        let tools = ScriptTools::new(host, around, Arc::clone(&self.selection));
+        let printed = self.interpreter.run(code.to_owned(), tools.clone()).await;
+        (result(printed), tools.made())
+    }
+
+    /// Waits until the description is no longer as it was `told`; for ever, if it will never change again.
+    async fn changed(&self, events: &mut Receiver<Event>, told: &mut String) {
+        loop {
+            match events.recv().await {
+                Ok(Event::McpToolsUpdated { .. }) | Err(RecvError::Lagged(_)) => {}
+                Ok(_) => continue,
+                Err(RecvError::Closed) => std::future::pending().await,
+            }
+            sleep(REST).await;
+            let now = self.description();
+            if now != *told {
+                *told = now;
+                return;
+            }
+        }
+    }
+
+    /// The manual of the language, and as many signatures as there is room for.
+    fn description(&self) -> String {
+        let mut description = self.interpreter.manual().to_owned();
+        let Some(catalog) = self.catalog.upgrade() else {
+            return description;
+        };
+        let catalog = catalog.load_full();
+        let (mut room, mut left) = (SIGNATURE_BYTES, 0_usize);
+        for tool in catalog.tools().filter(|tool| self.selection.has(tool)) {
+            let line = if room == 0 { None } else { Some(self.line(tool)).filter(|line| line.len() <= room) };
+            match line {
+                Some(line) => {
+                    room -= line.len();
+                    description += &line;
+                }
+                // Those that are left out are the last ones, and not here and there a long one.
+                None => (room, left) = (0, left + 1),
+            }
+        }
+        if left > 0 {
+            let _ = write!(description, "\nand {left} more, which `search_tools` finds");
+        }
+        description
+    }
+
+    fn line(&self, tool: &CatalogTool) -> String {
+        let definition = tool.tool();
+        let schema = |raw: &str| serde_json::from_str::<Value>(raw).unwrap_or_default();
+        let parameters = signature::parameters(&schema(definition.input_schema.get()));
+        let gives = match &definition.output_schema {
+            Some(raw) => match schema(raw.get()) {
+                object if object.get("properties").is_some() => {
+                    format!("{{ {} }}", signature::parameters(&object).join(", "))
+                }
+                other => signature::kind(&other),
+            },
+            None => "string".to_owned(),
+        };
+        let called = self.interpreter.signature(tool.server.as_str(), &definition.name, &parameters, &gives);
+        let about = definition.description.as_deref().unwrap_or_default().trim();
+        let about = text::clip(about.lines().next().unwrap_or_default(), DESCRIPTION_BYTES);
+        let dash = if about.is_empty() { "" } else { " // " };
+        format!("\n{called}{dash}{}", text::for_line(&about))
+    }
+
+    fn tool(&self) -> Tool {
+        let mut schema = JsonObject::new();
+        schema.insert("type".into(), "object".into());
+        schema.insert("properties".into(), json!({ "code": { "type": "string", "description": "The script" } }));
+        schema.insert("required".into(), json!(["code"]));
+        let annotations = ToolAnnotations::with_title("Run code").open_world(false);
+        Tool::new(RUN, self.description(), Arc::new(schema)).with_annotations(annotations)
+    }
+}
+
+/// What the model is told: what was printed, then what went wrong.
+fn result(printed: Printed) -> CallResult {
+    let Printed { mut text, error } = printed;
+    let is_error = error.is_some();
+    match error {
+        Some(error) if text.is_empty() => text = error,
+        Some(error) => text = format!("{}\n{error}", text.trim_end()),
+        None if text.is_empty() => "the script printed nothing".clone_into(&mut text),
+        None => {}
+    }
+    CallResult { content: vec![Content::Text { text }], is_error, ..CallResult::default() }
+}
+
+/// One connection.
+#[derive(Clone)]
+struct Listed(Arc<Scripts>);
+
+impl ServerHandler for Listed {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build())
+            .with_server_info(Implementation::new("toolrack-scripts", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(vec![self.0.tool()]))
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(requested.clone())
+    }
+
+    async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
+        let events = self.0.events.upgrade().map(|events| events.subscribe());
+        let Some(mut events) = events else { return Ok(()) };
+        // What was listed may be older than this, so the first change of anything counts as one of ours.
+        let mut told = String::new();
+        loop {
+            tokio::select! {
+                () = subscription.cancelled() => return Ok(()),
+                () = self.0.changed(&mut events, &mut told) => {}
+            }
+            if subscription.sink().notify_tool_list_changed().await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Scripts that call tools: a model writes one, and only what it prints comes back.
+//!
+//! [`Host::scripts`](crate::Host::scripts) makes a server with one tool, `run_code`. An [`Interpreter`] runs what the model
+//! wrote; all that it gets of the world is a [`ScriptTools`], and each call that this makes goes through the one door: the
+//! gate judges it, the asker of the call of `run_code` is asked, and events tell of it.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use futures::future::BoxFuture;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::{
+    ask::SharedAsker,
+    call::{Call, CallError, Conceal, ToolOutcome},
+    catalog::{Catalog, Selection},
+    host::Host,
+    link::OnProgress,
+    mcp::Progress,
+    text,
+};
+
+/// Runs scripts that call tools.
+///
+/// What it runs was written by a model, which may have been talked into anything by what it read: a script must reach
+/// no files, no network and nothing else of this process but its [`ScriptTools`], and must end within bounds of time,
+/// memory and output whatever it does.
+pub trait Interpreter: Send + Sync {
+    /// For the model: which language, what it lacks, how to print, what bounds there are, and how what cannot be called by
+    /// a signature is found. Signatures follow it.
+    fn manual(&self) -> &str;
+
+    /// How a call of the tool `tool` of `server` is written. `parameters` are written as in a
+    /// [`signature`](crate::signature()); `gives` is what the tool gives, likewise.
+    fn signature(&self, server: &str, tool: &str, parameters: &[String], gives: &str) -> String;
+
+    /// Runs a script. Dropping the future ends it.
+    fn run(&self, code: String, tools: ScriptTools) -> BoxFuture<'_, Printed>;
+}
+
+/// What came of a script.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Printed {
+    /// All that it printed, within the bounds of the [`Interpreter`].
+    pub text: String,
+    /// Why it did not come to its end, for the model that wrote it.
+    pub error: Option<String>,
+}
+
+/// A call that a script made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ScriptCall {
+    /// The tool as `server/tool`; if there is none, what the script called it, safe to print.
+    pub tool: String,
+    /// Why it gave nothing: a code as that of [`CallError::code`], or `TOOL_ERROR`, or `CANCELLED` if the script ended
+    /// before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<&'static str>,
+}
+
+/// A call gave no result; scripts can catch it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+#[non_exhaustive]
+pub struct ScriptCallError {
+    /// As in [`ScriptCall::error`].
+    pub code: &'static str,
+    /// In words.
+    pub message: String,
+}
+
+/// The tools of one run of a script.
+///
+/// Its clones are the same: who runs the script may call several at once, and bounds how many.
+#[derive(Clone)]
+pub struct ScriptTools(Arc<Run>);
+
+struct Run {
+    host: Host,
+    around: Around,
+    selection: Arc<Selection>,
+    made: Mutex<Vec<ScriptCall>>,
+}
+
+/// What the calls of a script have from the call of `run_code`.
+pub(crate) struct Around {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) asker: SharedAsker,
+    pub(crate) on_progress: Option<OnProgress>,
+    pub(crate) conceal: Option<Conceal>,
+}
+
+impl fmt::Debug for ScriptTools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScriptTools").field("made", &self.made()).finish_non_exhaustive()
+    }
+}
+
+impl ScriptTools {
+    pub(crate) fn new(host: Host, around: Around, selection: Arc<Selection>) -> Self {
+        Self(Arc::new(Run { host, around, selection, made: Mutex::default() }))
+    }
+
+    /// Calls a tool, named as [`Call::new`] takes it, and gives its result as JSON: structured content where there is any,
+    /// else the text. Pictures and sound are left out.
+    ///
+    /// # Errors
+    /// [`ScriptCallError`], for a tool's own error as well.
+    pub async fn call(&self, selector: &str, arguments: Map<String, Value>) -> Result<String, ScriptCallError> {
+        let number = self.begins(selector);
+        let result = self.outcome(selector, arguments).await;
+        let result = match result {
+            Ok(outcome) if outcome.is_error => Err(ScriptCallError { code: "TOOL_ERROR", message: outcome.text }),
+            Ok(outcome) => Ok(outcome.structured.unwrap_or(Value::String(outcome.text)).to_string()),
+            Err(error) => Err(ScriptCallError { code: error.code(), message: error.to_string() }),
+        };
+        self.ended(number, result.as_ref().err().map(|error| error.code));
+        let conceal = |text: String| self.0.around.conceal.as_ref().map_or(text.clone(), |conceal| conceal(&text));
+        match result {
+            Ok(json) => Ok(conceal(json)),
+            Err(ScriptCallError { code, message }) => Err(ScriptCallError { code, message: conceal(message) }),
+        }
+    }
+
+    async fn outcome(&self, selector: &str, arguments: Map<String, Value>) -> Result<ToolOutcome, CallError> {
+        let Around { catalog, asker, .. } = &self.0.around;
+        // The name is for the record; what it stands for is found behind the door.
+        catalog.select_within(selector, &self.0.selection).map_err(CallError::Unknown)?;
+        let call = Call::new(selector, arguments).asker(Arc::clone(asker)).pinned(Arc::clone(catalog));
+        Box::pin(self.0.host.call_from_script(call)).await
+    }
+
+    /// The tools that fit `query` best, at most `limit` (and 20), as JSON: an array of name, server, description and
+    /// arguments. That is no call: it only looks into the catalog.
+    pub async fn search(&self, query: &str, limit: usize) -> String {
+        let Run { host, around, selection, .. } = &*self.0;
+        host.found(Arc::clone(&around.catalog), Arc::clone(selection), query, limit).await
+    }
+
+    /// Everything about a tool, as JSON: its description and the schemas of its arguments and its result.
+    ///
+    /// # Errors
+    /// When there is no such tool.
+    pub fn details(&self, selector: &str) -> Result<String, ScriptCallError> {
+        let Run { around, selection, .. } = &*self.0;
+        let found = around.catalog.select_within(selector, selection);
+        found.map(crate::link::discovery::details).map_err(|unknown| {
+            let error = CallError::Unknown(unknown);
+            ScriptCallError { code: error.code(), message: error.to_string() }
+        })
+    }
+
+    /// The calls that were made until now, in the order in which they began.
+    #[must_use]
+    pub fn made(&self) -> Vec<ScriptCall> {
+        self.0.made.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn begins(&self, selector: &str) -> usize {
+        let tool = match self.0.around.catalog.select_within(selector, &self.0.selection) {
+            Ok(tool) => text::for_line(&tool.selector()).into_owned(),
+            Err(unknown) => unknown.selector,
+        };
+        let number = {
+            let mut made = self.0.made.lock().unwrap_or_else(PoisonError::into_inner);
+            made.push(ScriptCall { tool: tool.clone(), error: Some("CANCELLED") });
+            made.len()
+        };
+        if let Some(on_progress) = &self.0.around.on_progress {
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            on_progress(Progress { progress: number.into(), total: None, message: Some(tool) });
+        }
+        number - 1
+    }
+
+    fn ended(&self, number: usize, error: Option<&'static str>) {
+        let mut made = self.0.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(call) = made.get_mut(number) {
+            call.error = error;
+        }
+    }
+}
