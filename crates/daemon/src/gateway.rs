@@ -12,6 +12,7 @@
 //! cancelled it, or did not come back with an answer, cancels it at the server. Nothing here sends a call twice: a client
 //! of 2026-07-28 that repeats its request with answers is led back to the [call that waits](parked) for them.
 
+mod any_client;
 mod approval;
 mod caretaker;
 mod cursor;
@@ -42,18 +43,20 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_host::Host;
 
-use self::{directory::Directory, news::Newsroom, parked::Parked, session::Sessions, view::Views, words::META_SERVER};
 pub use self::{
+    any_client::AnyClient,
     options::{Bounds, GatewayOptions},
     stdio::StdioError,
 };
+use self::{directory::Directory, news::Newsroom, parked::Parked, session::Sessions, view::Views, words::META_SERVER};
 
 /// How long [`Gateway::shutdown`] waits for what still ends.
 const SHUTDOWN: Duration = Duration::from_secs(5);
 
 /// All servers of a [`Host`] as one MCP server.
 ///
-/// Cheap to clone; made inside a tokio runtime. It does not own the host: end the gateway first, then the host.
+/// Cheap to clone; made inside a tokio runtime. It does not own the host: end the gateway first, then the host. Build the
+/// host with [`AnyClient`] as its asker, so that servers of the older era know that they may ask.
 ///
 /// It speaks MCP 2026-07-28 without state, and 2025-11-25, 2025-06-18, 2025-03-26 and 2024-11-05 with sessions, whatever
 /// era the servers behind it speak. Tools have the names of the host's catalog, prompts are named the same way, and a
