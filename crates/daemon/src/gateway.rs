@@ -33,8 +33,9 @@ mod tools;
 mod view;
 mod words;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::Semaphore,
@@ -85,6 +86,18 @@ struct Inner {
 impl fmt::Debug for Gateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gateway").field("host", &self.0.host).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    /// A message as it may be sent: a server can repeat what it was given in confidence.
+    fn concealed(&self, message: Bytes) -> Bytes {
+        let Some(secrets) = &self.options.secrets else { return message };
+        let concealed = str::from_utf8(&message).ok().map(|text| secrets.conceal(text));
+        match concealed {
+            Some(Cow::Owned(concealed)) => concealed.into(),
+            _ => message,
+        }
     }
 }
 
