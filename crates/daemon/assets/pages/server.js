@@ -62,11 +62,11 @@ function About({ server }) {
         ${transport && html`<${Mark}>${transport}<//>`}
         ${era && html`<${Mark}>${era}${version ? ` · MCP ${version}` : ""}<//>`}
         ${info && html`<span class="quiet-text">${software(info)}</span>`}
-        <span class="quiet-text">${toolsOf(server)} tools, ${tokens(server.tokens)} tokens</span>
+        ${server.tools > 0 && html`<span class="quiet-text">${toolsOf(server)} tools, ${tokens(server.tokens)} tokens</span>`}
       </p>
       ${reason && html`<p class=${`reason ${server.state}`} data-testid="reason">${spoken(reason)}</p>`}
       ${server.warnings.map((warning) => html`<p class="reason warn">${spoken(warning)}</p>`)}
-      <p class="quiet-text"><${Source} server=${server} /></p>
+      <p class="quiet-text">From <${Source} server=${server} /></p>
       ${instructions && html`<details class="fold"><summary>What it says about itself</summary><${Text} text=${instructions} label="Instructions of the server" /></details>`}
     </div>
   `;

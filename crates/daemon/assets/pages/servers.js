@@ -55,13 +55,15 @@ function Row({ server }) {
       ${reason && html`<p class=${`reason ${server.state}`} data-testid="reason">${spoken(reason)}</p>`}
       ${server.warnings.map((warning) => html`<p class="reason warn">${spoken(warning)}</p>`)}
       <dl class="facts">
-        <div><dt>Tools</dt><dd data-testid="tool-count">${toolsOf(server)}</dd></div>
-        <div><dt>Tokens</dt><dd>${tokens(server.tokens)}</dd></div>
+        ${hasTools(server) && html`<div><dt>Tools</dt><dd data-testid="tool-count">${toolsOf(server)}</dd></div><div><dt>Tokens</dt><dd>${tokens(server.tokens)}</dd></div>`}
         <div class="from"><dt>From</dt><dd><${Source} server=${server} /></dd></div>
       </dl>
     </li>
   `;
 }
+
+/** Whether its tools are known. @param {Api.Server} server */
+const hasTools = ({ state, tools, tools_hidden: hidden }) => state === "connected" || tools + hidden > 0;
 
 /** How many of its tools are offered. @param {Api.Server} server */
 export function toolsOf({ tools, tools_hidden: hidden }) {

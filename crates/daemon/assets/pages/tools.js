@@ -2,10 +2,11 @@
 
 import { get } from "../api.js";
 import { counted, tokens } from "../format.js";
-import { html, useEffect, useState } from "../html.js";
+import { html } from "../html.js";
 import { useLoaded } from "../parts/loaded.js";
 import { Head } from "../parts/page.js";
 import { Trouble } from "../parts/problem.js";
+import { Search } from "../parts/search.js";
 import { Empty, Waiting } from "../parts/text.js";
 import { ToolList } from "../parts/tool-list.js";
 import { refine } from "../router.js";
@@ -14,26 +15,18 @@ import { overview, servers } from "../world.js";
 /** So many are shown at once; a search finds the others. */
 const SHOWN = 200;
 
-/** How long typing must pause before it is searched. In ms. */
-const PAUSE = 150;
-
 /** @param {{query: Record<string, string>}} given */
 export function Tools({ query }) {
   const { q = "", server = "" } = query;
-  const [typed, setTyped] = useState(q);
-  useEffect(() => {
-    const timer = setTimeout(() => typed !== q && refine({ q: typed, server }), PAUSE);
-    return () => clearTimeout(timer);
-  }, [typed]);
   const search = new URLSearchParams({ limit: String(SHOWN), ...(q && { q }), ...(server && { server }) });
   const loaded = useLoaded((signal) => get(`/api/v1/tools?${search}`, signal), [q, server, overview.value?.tools]);
   const found = /** @type {Api.Tools | null} */ (loaded.data);
   return html`
     <${Head} title="Tools" about=${overview.value ? `${counted(overview.value.tools, "tool")}, whose definitions cost ${tokens(overview.value.tokens)} tokens` : null} />
     <div class="toolbar" role="search">
-      <label class="search"><span class="hidden">Search tools</span><input type="search" placeholder="What should it do?" value=${typed} onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} data-testid="search" /></label>
+      <${Search} label="Search tools" placeholder="What should it do?" />
       <label class="inline"><span class="hidden">Server</span>
-        <select onChange=${(/** @type {any} */ event) => refine({ q: typed, server: event.target.value })} data-testid="server-filter">
+        <select onChange=${(/** @type {any} */ event) => refine({ ...query, server: event.target.value })} data-testid="server-filter">
           <option value="" selected=${server === ""}>All servers</option>
           ${(servers.value ?? []).map(({ name }) => html`<option value=${name} selected=${name === server}>${name}</option>`)}
         </select>

@@ -5,7 +5,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
@@ -15,7 +15,7 @@ import { Cable } from "./cable.mjs";
 const ROOT = resolve(import.meta.dirname, "../../../..");
 const BINARY = process.env.TOOLRACK_TEST_BINARY ?? join(ROOT, "target/debug/toolrack");
 const PACKAGES = process.env.TOOLRACK_TEST_DASHBOARD ?? join(ROOT, ".cache/dashboard/node_modules");
-const CHROMIUM = process.env.TOOLRACK_TEST_CHROMIUM ?? "/usr/bin/chromium";
+const CHROMIUM = process.env.TOOLRACK_TEST_CHROMIUM ?? ["chromium", "chromium-browser", "google-chrome"].map((name) => `/usr/bin/${name}`).find(existsSync);
 
 // Packages are not beside this file, where `import` would look for them.
 const packages = createRequire(join(PACKAGES, "packages.js"));
@@ -133,6 +133,7 @@ export class Stage {
 export class Visitor {
   static async start() {
     const visitor = new Visitor();
+    // The sandbox of the browser needs what containers do not have, and only our own page is shown.
     visitor.browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
     return visitor;
   }
