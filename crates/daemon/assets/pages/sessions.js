@@ -23,10 +23,21 @@ export function Sessions({ query }) {
     <${Head} title="Sessions" about=${found && found.total > 0 ? counted(found.total, "conversation") : null} />
     <${Trouble} error=${loaded.error} again=${loaded.again} />
     ${!found && !loaded.error && html`<${Waiting} />`}
-    ${found?.total === 0 && html`<${Empty} title="No conversations yet"><p>Start one: <code>toolrack ask "What is in this folder?"</code> or <code>toolrack chat</code>.</p><//>`}
+    ${
+      found?.total === 0 &&
+      html`<${Empty} title="No conversations yet">
+        <p>Start one: <code>toolrack ask "What is in this folder?"</code> or <code>toolrack chat</code>.</p><//>
+      `
+    }
     ${found && found.total > 0 && html`<div class="toolbar" role="search"><${Search} label="Search conversations" placeholder="Words in them" /></div>`}
     ${found && found.total > 0 && found.sessions.length === 0 && html`<p class="quiet-text">Nothing found.</p>`}
-    ${found && found.sessions.length > 0 && html`<ul class="rows sessions panel" data-testid="sessions">${found.sessions.map((session) => html`<${Row} key=${session.id} session=${session} />`)}</ul>`}
+    ${
+      found &&
+      found.sessions.length > 0 &&
+      html`<ul class="rows sessions panel" data-testid="sessions">
+        ${found.sessions.map((session) => html`<${Row} key=${session.id} session=${session} />`)}
+      </ul>`
+    }
     ${found && html`<${Pages} q=${q} after=${after} shown=${found.sessions} />`}
   `;
 }
@@ -37,8 +48,13 @@ function Row({ session }) {
   return html`
     <li data-testid="session" data-id=${id}>
       <div>
-        <p><a href=${hashOf(["sessions", id])}>${title || "Without a title"}</a> ${open && html`<span class="mark warn">not finished</span>`}</p>
-        <p class="quiet-text"><code>${prefix}</code> ${[agent, model, counted(messages, "message")].filter(Boolean).join(" · ")}</p>
+        <p>
+          <a href=${hashOf(["sessions", id])}>${title || "Without a title"}</a>${" "}
+          ${open && html`<span class="mark warn">not finished</span>`}
+        </p>
+        <p class="quiet-text">
+          <code>${prefix}</code> ${[agent, model, counted(messages, "message")].filter(Boolean).join(" · ")}
+        </p>
       </div>
       <time class="quiet-text" datetime=${updated} title=${moment(updated)}>${ago(updated)}</time>
     </li>

@@ -11,6 +11,7 @@ import { Empty, Waiting } from "../parts/text.js";
 import { ToolList } from "../parts/tool-list.js";
 import { refine } from "../router.js";
 import { overview, servers } from "../world.js";
+import { onText } from "../parts/input.js";
 
 /** So many are shown at once; a search finds the others. */
 const SHOWN = 200;
@@ -22,11 +23,15 @@ export function Tools({ query }) {
   const loaded = useLoaded((signal) => get(`/api/v1/tools?${search}`, signal), [q, server, overview.value?.tools]);
   const found = /** @type {Api.Tools | null} */ (loaded.data);
   return html`
-    <${Head} title="Tools" about=${overview.value ? `${counted(overview.value.tools, "tool")}, whose definitions cost ${tokens(overview.value.tokens)} tokens` : null} />
+    <${Head}
+      title="Tools"
+      about=${overview.value ? `${counted(overview.value.tools, "tool")}, whose definitions cost ${tokens(overview.value.tokens)} tokens` : null}
+    />
     <div class="toolbar" role="search">
       <${Search} label="Search tools" placeholder="What should it do?" />
-      <label class="inline"><span class="hidden">Server</span>
-        <select onChange=${(/** @type {any} */ event) => refine({ ...query, server: event.target.value })} data-testid="server-filter">
+      <label class="inline">
+        <span class="hidden">Server</span>
+        <select onChange=${onText((text) => refine({ ...query, server: text }))} data-testid="server-filter">
           <option value="" selected=${server === ""}>All servers</option>
           ${(servers.value ?? []).map(({ name }) => html`<option value=${name} selected=${name === server}>${name}</option>`)}
         </select>
@@ -34,7 +39,9 @@ export function Tools({ query }) {
     </div>
     <${Trouble} error=${loaded.error} again=${loaded.again} />
     ${!found && !loaded.error && html`<${Waiting} />`}
-    <p class="quiet-text" role="status">${found && found.tools.length === SHOWN ? `The ${q ? "best" : "first"} ${SHOWN} of ${found.total}: search for the others.` : ""}</p>
+    <p class="quiet-text" role="status">
+      ${found && found.tools.length === SHOWN ? `The ${q ? "best" : "first"} ${SHOWN} of ${found.total}: search for the others.` : ""}
+    </p>
     ${found && found.tools.length > 0 && html`<${ToolList} tools=${found.tools} withServer=${true} />`}
     ${found && found.tools.length === 0 && html`<${None} isSearch=${q !== "" || server !== ""} />`}
   `;
@@ -43,5 +50,7 @@ export function Tools({ query }) {
 /** @param {{isSearch: boolean}} given */
 function None({ isSearch }) {
   if (isSearch) return html`<${Empty} title="Nothing found"><p>Try other words, or all servers.</p><//>`;
-  return html`<${Empty} title="No tools yet"><p>They come with servers. <a href="#/add/import">Import</a> some, or <a href="#/add/form">add one</a>.</p><//>`;
+  return html`<${Empty} title="No tools yet">
+    <p>They come with servers. <a href="#/add/import">Import</a> some, or <a href="#/add/form">add one</a>.</p><//>
+  `;
 }

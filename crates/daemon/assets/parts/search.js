@@ -2,6 +2,7 @@
 
 import { html, useEffect, useState } from "../html.js";
 import { place, refine } from "../router.js";
+import { onText } from "./input.js";
 
 /** How long typing must pause before it is searched. In ms. */
 const PAUSE = 150;
@@ -17,5 +18,8 @@ export function Search({ label, placeholder }) {
     }, PAUSE);
     return () => clearTimeout(timer);
   }, [typed]);
-  return html`<label class="search"><span class="hidden">${label}</span><input type="search" placeholder=${placeholder} value=${typed} onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} data-testid="search" /></label>`;
+  return html`<label class="search">
+    <span class="hidden">${label}</span>
+    <input type="search" placeholder=${placeholder} value=${typed} onInput=${onText(setTyped)} data-testid="search"
+  /></label>`;
 }
