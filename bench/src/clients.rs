@@ -48,6 +48,8 @@ pub(crate) struct Client {
 enum How {
     /// Speaks the protocol of this benchmark; its words before the row.
     Program(Vec<String>),
+    /// The same, for the rows of agents only.
+    Agent(Vec<String>),
     /// The command line of Toolrack, with a home of its own.
     Toolrack { program: PathBuf, home: PathBuf },
     /// Another command line: the words for listing and for calling, with [`COMMAND`] or [`WORDS`] in them.
@@ -74,6 +76,7 @@ pub(crate) fn found() -> Result<Vec<Client>, Trouble> {
             share: 1,
         },
     ];
+    clients.extend(of_rig());
     let path = |variable: &str| env::var_os(variable).map(PathBuf::from).filter(|path| path.exists());
     match (path("TOOLRACK_BENCH_NODE"), path("TOOLRACK_BENCH_PEERS")) {
         (Some(node), Some(peers)) => clients.extend(of_node(&node, &peers, &home)),
@@ -93,6 +96,17 @@ fn words(first: &Path, rest: &[&str]) -> Vec<String> {
 fn script(interpreter: &Path, folder: &Path, name: &str) -> Option<How> {
     let script = folder.join(name);
     script.exists().then(|| How::Program(words(interpreter, &[&script.display().to_string()])))
+}
+
+/// Rig's own agent, which is built apart: its workspace is not ours.
+fn of_rig() -> Option<Client> {
+    match beside("examples/rounds") {
+        Ok(path) => Some(Client { name: "rig", how: How::Agent(vec![path.display().to_string()]), share: 1 }),
+        Err(_) => {
+            eprintln!("the agent of Rig is not there (`cargo xtask bench` builds it)");
+            None
+        }
+    }
 }
 
 fn of_node(node: &Path, peers: &Path, home: &Path) -> Vec<Client> {
@@ -130,6 +144,12 @@ fn of_python(python: &Path, peers: &Path, home: &Path) -> Vec<Client> {
         .into_iter()
         .filter_map(|(name, file)| Some(Client { name, how: script(python, peers, file)?, share: 20 }))
         .collect();
+    let agent = Some(peers.join("agent.py")).filter(|script| script.exists());
+    clients.extend(agent.map(|script| Client {
+        name: "pydantic-ai",
+        how: How::Agent(words(python, &[&script.display().to_string()])),
+        share: 10,
+    }));
     let program = python.with_file_name("fastmcp");
     if program.exists() {
         let tools = words(&program, &["list", "--command", COMMAND, "--json"]);
@@ -167,6 +187,10 @@ impl Client {
                 let era = plan.is_modern.then(|| ("TOOLRACK_BENCH_ERA".to_owned(), "auto".to_owned()));
                 Some(Invocation { words, variables: era.into_iter().collect(), is_timed: false })
             }
+            (How::Program(program), Work::Agent(row)) if self.name == "toolrack" => {
+                Some(self.agent(program, row, plan.count))
+            }
+            (How::Agent(program), Work::Agent(row)) => Some(self.agent(program, row, plan.count)),
             // A program that lists and ends is the least that a command line could be.
             (How::Program(program), Work::ColdTools) if self.is_a_binary() => {
                 let mut words = program.clone();
@@ -196,6 +220,12 @@ impl Client {
             }
             _ => None,
         }
+    }
+
+    fn agent(&self, program: &[String], row: Row, count: usize) -> Invocation {
+        let mut words = program.to_vec();
+        words.extend([row.word().to_owned(), (count / self.share).to_string()]);
+        Invocation { words, variables: Vec::new(), is_timed: false }
     }
 
     fn is_a_binary(&self) -> bool {

@@ -28,7 +28,16 @@ pub enum Row {
     Servers,
     /// What a model is told of the tools with every request, while they stay as they are.
     Block,
+    /// Turns of an agent with one tool, a model in the same process, and a call in every round but the last.
+    Agent1,
+    /// The same with 100 tools.
+    Agent100,
+    /// The same with 1,000 tools.
+    Agent1000,
 }
+
+/// Rounds of a turn of an agent.
+pub const ROUNDS: usize = 10;
 
 impl Row {
     /// All of them, in the order of the table.
@@ -42,6 +51,9 @@ impl Row {
         Self::List,
         Self::Big,
         Self::Events,
+        Self::Agent1,
+        Self::Agent100,
+        Self::Agent1000,
     ];
 
     /// Its word on the command line.
@@ -57,6 +69,9 @@ impl Row {
             Self::Events => "events",
             Self::Servers => "servers",
             Self::Block => "block",
+            Self::Agent1 => "agent-1",
+            Self::Agent100 => "agent-100",
+            Self::Agent1000 => "agent-1000",
         }
     }
 
@@ -73,6 +88,16 @@ impl Row {
             Self::StdioOne | Self::HttpOne => 200,
             Self::Stdio64 | Self::Http64 => 1_000,
             _ => 0,
+        }
+    }
+
+    /// The tools of the agent.
+    #[must_use]
+    pub fn tools(self) -> usize {
+        match self {
+            Self::Agent100 => 100,
+            Self::Agent1000 => 1_000,
+            _ => 1,
         }
     }
 
@@ -99,6 +124,8 @@ pub enum Target {
     Command(Vec<String>),
     /// Listens there.
     Url(String),
+    /// The row needs none.
+    Nowhere,
 }
 
 /// One piece of work.
@@ -122,11 +149,12 @@ impl Job {
     pub fn of_process() -> Result<Self, Trouble> {
         let words: Vec<String> = env::args().skip(1).collect();
         let [row, count, target @ ..] = words.as_slice() else {
-            return Err("usage: PROGRAM ROW COUNT (URL | -- COMMAND…)".into());
+            return Err("usage: PROGRAM ROW COUNT [URL | -- COMMAND…]".into());
         };
         let target = match target {
             [dashes, command @ ..] if dashes == "--" && !command.is_empty() => Target::Command(command.to_vec()),
             [url] => Target::Url(url.clone()),
+            [] => Target::Nowhere,
             _ => return Err("where is the server?".into()),
         };
         let row = Row::of(row).ok_or_else(|| format!("there is no row {row}"))?;
@@ -141,7 +169,7 @@ impl Job {
     pub fn command(&self) -> Result<(&str, &[String]), Trouble> {
         match &self.target {
             Target::Command(words) => words.split_first().map(|(first, rest)| (first.as_str(), rest)),
-            Target::Url(_) => None,
+            Target::Url(_) | Target::Nowhere => None,
         }
         .ok_or_else(|| "this row needs a command".into())
     }
@@ -153,7 +181,7 @@ impl Job {
     pub fn url(&self) -> Result<&str, Trouble> {
         match &self.target {
             Target::Url(url) => Ok(url),
-            Target::Command(_) => Err("this row needs a URL".into()),
+            Target::Command(_) | Target::Nowhere => Err("this row needs a URL".into()),
         }
     }
 }

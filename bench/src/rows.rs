@@ -7,6 +7,8 @@ use toolrack_bench::{Figures, Row};
 pub(crate) enum Work {
     /// A job for a library.
     Library(Row),
+    /// A job for an agent.
+    Agent(Row),
     /// A whole process that prints the tools of a server.
     ColdTools,
     /// A whole process that calls one tool.
@@ -61,6 +63,7 @@ pub(crate) fn plans() -> Vec<Plan> {
         more_is_better: false,
         is_modern: false,
     };
+    let agent = |row: Row, title| Plan { work: Work::Agent(row), ..library(row, title, 200, &[], P50) };
     vec![
         library(Row::StdioOne, "stdio, one after another, p50", 10_000, &[], P50),
         library(Row::Stdio64, "stdio, 64 in flight", 64_000, &[], RATE),
@@ -74,6 +77,9 @@ pub(crate) fn plans() -> Vec<Plan> {
         library(Row::List, "list 10,000 tools, one page", 10_000, &["--tools", "10000"], MS),
         library(Row::Big, "8 MiB text result, stdio", 8 * 1024 * 1024, &[], MS),
         library(Row::Events, "10,000 SSE progress events", 10_000, &[], RATE),
+        agent(Row::Agent1, "a round of an agent, 1 tool, p50"),
+        agent(Row::Agent100, "a round of an agent, 100 tools, p50"),
+        agent(Row::Agent1000, "a round of an agent, 1,000 tools, p50"),
         cold("cold-tools", "cold command line: tools", Work::ColdTools),
         cold("cold-call", "cold command line: call", Work::ColdCall),
     ]

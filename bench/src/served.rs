@@ -160,7 +160,7 @@ const DOERS: &str = concat!(
     r#"{"name":"progress","description":"Reports so many steps.","inputSchema":{"type":"object","properties":{"steps":{"type":"integer"}},"required":["steps"]}},"#
 );
 
-/// As long as those of real tools.
+/// As long as those of real tools. `peers/tool.json` repeats it and the schema, for the agents of others.
 const DESCRIPTION: &str = "Creates a new issue in the given repository, with a title, a body in Markdown and any number of labels, and returns its number and its URL.";
 
 /// As large as those of real tools.
@@ -169,6 +169,13 @@ const SCHEMA: &str = r#"{"type":"object","properties":{"owner":{"type":"string",
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_agents_of_others_have_the_same_tools() {
+        let of_others: serde_json::Value = serde_json::from_str(include_str!("../peers/tool.json")).unwrap();
+        let schema: serde_json::Value = serde_json::from_str(SCHEMA).unwrap();
+        assert_eq!((of_others["description"].as_str(), &of_others["schema"]), (Some(DESCRIPTION), &schema));
+    }
 
     fn answered(request: &str, offer: Offer) -> serde_json::Value {
         let request: Request<'_> = serde_json::from_str(request).unwrap();

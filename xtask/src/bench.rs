@@ -2,10 +2,12 @@
 
 use crate::packages::{Npm, Python};
 use crate::report::{Report, Step};
+use crate::rig;
 use crate::run::{cargo, program, root, show};
 
 /// The programs of the rows, and what those of a language share.
-const PROGRAMS: &[&str] = &["measure.mjs", "ts1.mjs", "ts2.mjs", "measure.py", "client.py", "fastmcp_client.py"];
+const PROGRAMS: &[&str] =
+    &["measure.mjs", "ts1.mjs", "ts2.mjs", "measure.py", "client.py", "fastmcp_client.py", "agent.py", "tool.json"];
 
 /// Installs the peers, builds everything in release, and measures with whatever is there: the rows of a peer that cannot be
 /// installed are left out, and the step that could not install it says so.
@@ -19,6 +21,7 @@ pub(crate) fn run(report: &mut Report, arguments: &[String]) {
         is_built = true;
         Ok(())
     });
+    report.step("release build of Rig's agent", rig::agent);
     if is_built {
         report.last_step("benchmark", || measure(&npm, &python, arguments));
     }

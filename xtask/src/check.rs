@@ -3,18 +3,24 @@
 use std::env;
 
 use crate::report::{Report, Step, Stop};
+use crate::rig;
 use crate::run::{cargo, show};
 use crate::tools::DENY;
 
 /// Formatting, lints and documentation.
 pub(crate) fn all(report: &mut Report) {
-    report.step("format", || show(&mut cargo(["fmt", "--all", "--check"])));
+    report.step("format", || {
+        show(&mut cargo(["fmt", "--all", "--check"]))?;
+        rig::formatted()
+    });
     report.step("lints", || {
         let mut clippy = cargo(["clippy", "--workspace", "--all-targets", "--all-features", "--locked"]);
-        show(clippy.args(["--", "-D", "warnings"]))
+        show(clippy.args(["--", "-D", "warnings"]))?;
+        rig::lints()
     });
     report.step("documentation", || {
-        show(cargo(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))
+        show(cargo(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))?;
+        rig::documentation()
     });
 }
 

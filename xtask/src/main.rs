@@ -14,6 +14,7 @@ mod growth;
 mod packages;
 mod peers;
 mod report;
+mod rig;
 mod run;
 mod shells;
 mod steady;

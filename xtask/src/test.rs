@@ -4,7 +4,7 @@ use crate::peers::{self, Peers};
 use crate::report::{Report, Step};
 use crate::run::{cargo, output, show};
 use crate::tools::NEXTEST;
-use crate::{check, fuzz, shells, steady};
+use crate::{check, fuzz, rig, shells, steady};
 
 /// Installs, checks, fuzzes, counts and tests; the tests come last, so that their summary ends the output.
 pub(crate) fn all(report: &mut Report, arguments: &[String]) {
@@ -18,6 +18,10 @@ pub(crate) fn all(report: &mut Report, arguments: &[String]) {
         fuzz::run(report, &fuzz::Plan::default());
         steady::run(report, &[]);
         report.step("tests in the documentation", || show(&mut cargo(["test", "--workspace", "--doc", "--locked"])));
+    }
+    // Who wants some tests only says which, and these are others.
+    if arguments.is_empty() {
+        report.step("tests of the bridge to Rig", rig::tests);
     }
     report.last_step("tests", || run(&peers, &arguments));
 }

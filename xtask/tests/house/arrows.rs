@@ -26,7 +26,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("toolrack-testkit", &["toolrack-host"]),
-    ("toolrack-bench", &["toolrack-host"]),
+    ("toolrack-bench", &["toolrack-host", "toolrack-agent"]),
     ("xtask", &[]),
 ];
 

@@ -1,5 +1,7 @@
 //! Toolrack as a library: through the whole host, with its gate, its bounds and its supervisor.
 
+mod agent;
+
 use std::{
     process::ExitCode,
     sync::Arc,
@@ -35,6 +37,7 @@ async fn measure() -> Result<Figures, Trouble> {
         Row::Events => events(&job).await,
         Row::Servers => servers(&job).await,
         Row::Block => block(&job).await,
+        Row::Agent1 | Row::Agent100 | Row::Agent1000 => agent::turns(&job).await,
     }
 }
 

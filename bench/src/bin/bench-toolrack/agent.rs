@@ -1,0 +1,56 @@
+//! Turns of the whole agent: a scripted model, and tools of a server in this process.
+
+use std::{sync::Arc, time::Instant};
+
+use serde_json::json;
+use toolrack_agent::{Agent, End, Limits, Message, Model, Role, Turn, Unseen, model::Scripted};
+use toolrack_bench::{
+    Figures, Job, Trouble, Watch,
+    connected::hosting,
+    fakes::{Life, native},
+    figures::median_us,
+    job::ROUNDS,
+    served::Offer,
+};
+use toolrack_host::{Selection, ServerSpec};
+
+/// Tools of the fast server that do something.
+const ABLE: usize = 3;
+
+/// The time of one round: a question to the model, with all tools, and a call.
+pub(crate) async fn turns(job: &Job) -> Result<Figures, Trouble> {
+    let offer = Offer { tools: job.row.tools().saturating_sub(ABLE), ..Offer::default() };
+    let host = hosting(ServerSpec::native(native(offer, Life::default())), 1).await?;
+    let selection = match job.row.tools() {
+        1 => Selection::all().only(["s0/echo".parse()?]),
+        _ => Selection::all(),
+    };
+    let selection = Arc::new(selection);
+    let mut samples = Vec::new();
+    let watch = Watch::start();
+    for _ in 0..job.count {
+        let mut agent = Agent::new(Arc::new(model()) as Arc<dyn Model>, host.clone());
+        agent.selection = Arc::clone(&selection);
+        agent.system = Some("You are helpful.".to_owned());
+        let mut turn = Turn::new(vec![Message::new(Role::User, "Say it.")], Limits::default());
+        let began = Instant::now();
+        let end = agent.run(&mut turn, &mut Unseen).await?;
+        let rounds = u32::try_from(ROUNDS)?;
+        samples.push(began.elapsed() / rounds);
+        let said = turn.messages().iter().filter(|message| message.content.ends_with("\nhello 1")).count();
+        if (end, said) != (End::Answered, 1) {
+            return Err("the turn went otherwise".into());
+        }
+    }
+    let figures = watch.stop(job.count * ROUNDS);
+    host.shutdown().await;
+    Ok(Figures { p50_us: Some(median_us(&mut samples)), per_second: None, ms: None, ..figures })
+}
+
+/// Calls in every round but the last, and never the same.
+fn model() -> Scripted {
+    let script = (1..ROUNDS).fold(Scripted::new(), |script, round| {
+        script.with_tool_call_response("mcp__s0__echo", json!({ "text": format!("hello {round}") }))
+    });
+    script.say("That is all.")
+}

@@ -1,0 +1,95 @@
+//! What a call gave, in Rig's words.
+
+use rig_core::{
+    message::{ImageMediaType, MimeType as _, ToolResultContent},
+    tool::{ToolErrorKind, ToolExecutionError, ToolOutput},
+};
+use toolrack_host::{CallError, CallErrorKind, Content, ToolOutcome, text};
+
+/// Text first, then pictures; what Rig has no place for is named in the text. A failure that the tool itself reports is
+/// an error that shows the model all of it.
+pub(crate) fn outcome(outcome: ToolOutcome) -> Result<ToolOutput, ToolExecutionError> {
+    let mut text = format!("[data from {}]\n{}", text::for_line(outcome.server.as_str()), outcome.text);
+    let mut pictures = Vec::new();
+    for part in outcome.content {
+        match part_of(part) {
+            Some(Part::Picture(picture)) => pictures.push(picture),
+            Some(Part::Words(words)) => {
+                text.push('\n');
+                text.push_str(&words);
+            }
+            None => {}
+        }
+    }
+    let content = [ToolResultContent::text(text)].into_iter().chain(pictures).collect();
+    let output = ToolOutput::content(content)?;
+    if !outcome.is_error {
+        return Ok(output);
+    }
+    let failed = format!("{}/{} says that it failed", outcome.server, text::for_line(&outcome.tool));
+    let error = ToolExecutionError::other(failed).with_code("TOOL_ERROR").with_retryable(false);
+    Err(error.with_model_output(output))
+}
+
+enum Part {
+    Picture(ToolResultContent),
+    Words(String),
+}
+
+/// `None` for what the text of the result says already.
+fn part_of(part: Content) -> Option<Part> {
+    match part {
+        Content::Image { data, mime_type } => Some(picture(data, &mime_type)),
+        Content::Audio { data, mime_type } => Some(Part::Words(in_words("a sound", &data, &mime_type))),
+        Content::Resource { resource } => {
+            let (blob, uri) = (resource.blob?, resource.uri);
+            let mime_type = resource.mime_type.as_deref().unwrap_or("application/octet-stream");
+            Some(match mime_type.starts_with("image/") {
+                true => picture(blob, mime_type),
+                false => Part::Words(in_words(&format!("the file {}", text::for_line(&uri)), &blob, mime_type)),
+            })
+        }
+        Content::Other(value) => Some(Part::Words(value.to_string())),
+        _ => None,
+    }
+}
+
+fn picture(data: String, mime_type: &str) -> Part {
+    match ImageMediaType::from_mime_type(mime_type) {
+        Some(media_type) if !data.is_empty() => {
+            Part::Picture(ToolResultContent::image_base64(data, Some(media_type), None))
+        }
+        _ => Part::Words(in_words("a picture", &data, mime_type)),
+    }
+}
+
+/// Media that were too large come without their bytes.
+fn in_words(what: &str, data: &str, mime_type: &str) -> String {
+    let mime_type = text::for_line(mime_type);
+    match data.len() / 4 * 3 {
+        0 => format!("[{what}, {mime_type}: too large to be shown here]"),
+        bytes => format!("[{what}, {mime_type}, {bytes} bytes: it cannot be shown here]"),
+    }
+}
+
+/// A call that has no result. The message is made for models too: it says what to do, and has no secrets.
+pub(crate) fn refusal(error: CallError) -> ToolExecutionError {
+    let (code, message) = (error.code(), error.to_string());
+    let refused = match error.kind() {
+        CallErrorKind::Denied => ToolExecutionError::refused(message),
+        kind => ToolExecutionError::new(kind_of(kind, code), message),
+    };
+    refused.with_code(code).with_retryable(false).with_source(error)
+}
+
+fn kind_of(kind: CallErrorKind, code: &str) -> ToolErrorKind {
+    match (kind, code) {
+        (_, "TIMED_OUT") => ToolErrorKind::Timeout,
+        (_, "RATE_LIMITED") => ToolErrorKind::RateLimited,
+        (CallErrorKind::UnknownTool, _) => ToolErrorKind::NotFound,
+        (CallErrorKind::NotTrusted | CallErrorKind::NeedsAuth, _) => ToolErrorKind::PermissionDenied,
+        (CallErrorKind::Unreachable, _) => ToolErrorKind::Network,
+        (CallErrorKind::Refused, _) => ToolErrorKind::Provider,
+        _ => ToolErrorKind::Other,
+    }
+}

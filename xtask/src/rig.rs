@@ -1,0 +1,43 @@
+//! `rig/`, the bridge to Rig: a workspace of its own, because rig-core asks `serde_json` for maps in the order of insertion,
+//! and what is built together gets the features that any of it wants.
+
+use std::env;
+use std::process::Command;
+
+use crate::report::Step;
+use crate::run::{cargo, show};
+
+/// In the target folder of the workspace: what does not know `serde_json` is built only once.
+///
+/// When the dependencies of the workspace have changed, cargo changes `rig/Cargo.lock` too; only CI insists that this was
+/// committed.
+fn bridge<const N: usize>(arguments: [&str; N]) -> Command {
+    let mut command = cargo(arguments);
+    command.args(["--manifest-path", "rig/Cargo.toml", "--target-dir", "target"]);
+    if env::var_os("CI").is_some() {
+        command.arg("--locked");
+    }
+    command
+}
+
+pub(crate) fn formatted() -> Step {
+    show(&mut cargo(["fmt", "--manifest-path", "rig/Cargo.toml", "--check"]))
+}
+
+pub(crate) fn lints() -> Step {
+    show(bridge(["clippy", "--all-targets"]).args(["--", "-D", "warnings"]))
+}
+
+pub(crate) fn documentation() -> Step {
+    show(bridge(["doc", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// Rig's own agent, for the benchmark.
+pub(crate) fn agent() -> Step {
+    show(&mut bridge(["build", "--release", "--example", "rounds"]))
+}
+
+/// Its tests, those in its documentation too, and its example.
+pub(crate) fn tests() -> Step {
+    show(bridge(["test"]).arg("--quiet"))
+}
