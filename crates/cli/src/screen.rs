@@ -4,7 +4,10 @@ use std::{
     borrow::Cow,
     io::{self, IsTerminal, Write},
     os::fd::AsFd,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use anstream::{AutoStream, ColorChoice};
@@ -36,6 +39,8 @@ pub(crate) struct Screen {
     /// Somebody reads stderr and types on stdin.
     interactive: bool,
     status: Mutex<Status>,
+    /// A question waits for its answer.
+    asking: AtomicBool,
     /// Knows the secrets that servers were given: none of them is ever printed, whoever repeats it.
     secrets: OnceLock<Arc<Interpolate>>,
 }
@@ -73,6 +78,7 @@ impl Screen {
             look: Look { unicode: speaks_unicode(environment), width },
             interactive: on_terminal && !global.no_input && io::stdin().is_terminal(),
             status: Mutex::new(if shows_status { Status::Clear } else { Status::Never }),
+            asking: AtomicBool::new(false),
             secrets: OnceLock::new(),
         }
     }
@@ -86,9 +92,14 @@ impl Screen {
         self.secrets.get().map_or(Cow::Borrowed(text), |secrets| secrets.conceal(text))
     }
 
-    /// How pages are to look.
+    /// How many bytes of a text that goes on can be printed now without a secret being cut.
+    pub(crate) fn whole(&self, text: &str) -> usize {
+        self.secrets.get().map_or(text.len(), |secrets| secrets.whole(text))
+    }
+
+    /// How pages are to look on the terminal as wide as it is now.
     pub(crate) fn look(&self) -> Look {
-        self.look
+        Look { width: columns_of(io::stdout()), ..self.look }
     }
 
     /// Whether data goes out as JSON.
@@ -112,7 +123,7 @@ impl Screen {
     /// As [`Self::verbatim`].
     pub(crate) async fn page(&self, text: String) -> Result<(), Failure> {
         // Secrets first: one that goes on below, or is cut, would no longer be found.
-        self.verbatim(self.look.fit(&self.concealed(&text))).await
+        self.verbatim(self.look().fit(&self.concealed(&text))).await
     }
 
     /// Prints what must stay as it is: what a tool said, a script. A line end is added; empty text prints nothing.
@@ -206,6 +217,7 @@ impl Screen {
 
     /// A question, with the cursor left behind it until [`Self::answered`].
     pub(crate) fn prompt(&self, question: &str) {
+        self.asking.store(true, Ordering::Relaxed);
         self.to_stderr(question);
         let mut status = self.status();
         if *status != Status::Never {
@@ -215,10 +227,16 @@ impl Screen {
 
     /// The line of a question is complete.
     pub(crate) fn answered(&self) {
+        self.asking.store(false, Ordering::Relaxed);
         let mut status = self.status();
         if *status == Status::Question {
             *status = Status::Clear;
         }
+    }
+
+    /// Whether a question stands there that nobody has answered yet.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.asking.load(Ordering::Relaxed)
     }
 
     /// What takes so long, for as long as it does: the next output takes its place. Only on a terminal.
@@ -250,6 +268,7 @@ impl Screen {
 
     /// Leaves the terminal at the start of a line, whatever was interrupted.
     pub(crate) fn settle(&self) {
+        self.asking.store(false, Ordering::Relaxed);
         self.clear();
         let mut status = self.status();
         if *status == Status::Question {
@@ -289,7 +308,7 @@ impl Screen {
             self.say(text.trim_end());
         } else {
             let mut stdout = AutoStream::new(io::stdout().lock(), self.choice(&io::stdout()));
-            let _ = stdout.write_all(self.look.fit(&text).as_bytes()).and_then(|()| stdout.flush());
+            let _ = stdout.write_all(self.look().fit(&text).as_bytes()).and_then(|()| stdout.flush());
         }
     }
 

@@ -85,6 +85,24 @@ impl Interpolate {
         concealed
     }
 
+    /// How many bytes of `text`, which goes on, can be [concealed](Self::conceal) and shown now: whatever comes next, no
+    /// secret begins before there and ends behind it.
+    #[must_use]
+    pub fn whole(&self, text: &str) -> usize {
+        let secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = |secret: &str| {
+            let starts = secret.char_indices().skip(1).map(|(end, _)| &secret[..end]);
+            starts.filter(|start| text.ends_with(start)).map(str::len).max()
+        };
+        let held = secrets.iter().filter_map(|secret| begun(secret)).max().unwrap_or(0);
+        let mut whole = text.len() - held;
+        // One that is there already may go beyond where another one begins.
+        while let Some(start) = secrets.iter().filter_map(|secret| start_across(text, secret, whole)).min() {
+            whole = start;
+        }
+        whole
+    }
+
     /// The value of a setting of the program itself: `text`, which stands in `field`, with its placeholders filled in. A
     /// secret is concealed from now on, whatever its variable is called.
     ///
@@ -130,6 +148,13 @@ impl fmt::Debug for Interpolate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Interpolate").field("source", &self.source).finish_non_exhaustive()
     }
+}
+
+/// The first place where `secret` begins in `text` before `at` and ends behind it.
+fn start_across(text: &str, secret: &str, at: usize) -> Option<usize> {
+    let from = at.saturating_sub(secret.len().saturating_sub(1));
+    let mut starts = (from..at).filter(|start| text.is_char_boundary(*start));
+    starts.find(|start| text[*start..].starts_with(secret))
 }
 
 /// The variables during one answer.
@@ -249,6 +274,8 @@ impl Resolver for Interpolate {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use futures::FutureExt;
 
     use super::*;
@@ -361,5 +388,46 @@ mod tests {
         assert_eq!(plan.env, [("HOME".into(), odd)]);
         let spec = Stdio { command: "$$${HOME}".into(), ..Stdio::default() };
         assert!(interpolate.stdio(&name(), &spec).unwrap_err().to_string().contains("UTF-8"));
+    }
+
+    fn that_knows(secrets: &[&str]) -> Interpolate {
+        let interpolate = Interpolate::new(Environment::default(), Unset::Error);
+        interpolate.remember(secrets.iter().map(|secret| (*secret).to_owned()));
+        interpolate
+    }
+
+    #[test]
+    fn what_may_be_the_beginning_of_a_secret_is_held_back() {
+        let known = that_knows(&["abcabd", "bdxyzzy", "two words"]);
+        for (text, whole) in [
+            ("", 0),
+            ("hello", 5),
+            ("hello a", 6),
+            ("hello abcab", 6),
+            ("hello abcabc", 9),
+            ("hello abcabd", 6),
+            ("hello abcabd.", 13),
+            ("in two wor", 3),
+            ("日本語", 9),
+        ] {
+            assert_eq!(known.whole(text), whole, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn however_a_text_is_cut_no_secret_of_it_is_shown(pieces in prop::collection::vec("[abé ]{0,6}", 0..40)) {
+            let secrets = ["ababab", "babbab", "aa éab a", "ééééab"];
+            let known = that_knows(&secrets);
+            let (mut held, mut shown) = (String::new(), String::new());
+            for piece in &pieces {
+                held.push_str(piece);
+                let whole: String = held.drain(..known.whole(&held)).collect();
+                shown.push_str(&known.conceal(&whole));
+            }
+            shown.push_str(&known.conceal(&held));
+            let whole = pieces.concat();
+            prop_assert_eq!(&shown, &*known.conceal(&whole), "{:?}", pieces);
+        }
     }
 }

@@ -82,7 +82,7 @@ export const serverPath = (name, below = "") => `/api/v1/servers/${encodeURIComp
 
 /**
  * Calls a tool. Aborting the signal cancels the call: the daemon sees the connection close.
- * @param {{tool: string, arguments: unknown, id: string}} request
+ * @param {{tool: string, arguments: unknown, id: string, approved: boolean}} request
  * @param {(progress: Api.Progress) => void} onProgress
  * @param {AbortSignal} signal
  * @returns {Promise<Api.Outcome>}

@@ -14,12 +14,12 @@ import { SignIn } from "./pages/sign-in.js";
 import { Tool } from "./pages/tool.js";
 import { Tools } from "./pages/tools.js";
 import { Trust } from "./pages/trust.js";
+import { Head } from "./parts/page.js";
+import { Trouble } from "./parts/problem.js";
 import { Said } from "./parts/say.js";
-import { Empty } from "./parts/text.js";
 import { hashOf, place, startRouter } from "./router.js";
 import { findToken, token } from "./token.js";
 import { connection, questions, refresh, startWorld, trouble, trust } from "./world.js";
-import { Trouble } from "./parts/problem.js";
 
 const SECTIONS = [
   { id: "", label: "Overview" },
@@ -85,7 +85,7 @@ function Page() {
     case "config":
       return html`<${Config} />`;
     default:
-      return html`<${Empty} title="There is no such page" testid="no-page"><p><a href="#/">To the overview</a></p><//>`;
+      return html`<${Head} title="There is no such page" about=${html`<a href="#/">To the overview</a>`} />`;
   }
 }
 

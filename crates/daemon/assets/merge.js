@@ -51,6 +51,8 @@ export function merged(world, event, isOld = false) {
  */
 function servers(list, { name, data }) {
   if (!list || name !== "mcp_server_state" || !data.state) return list;
+  // A server that does not run was switched off or disconnected: only the list tells which.
+  if (data.state.state === "disabled") return list;
   return list.map((server) => (server.name === data.server ? { ...server, ...WITHOUT_REASON, ...data.state } : server));
 }
 

@@ -43,12 +43,18 @@ export function hashOf(path, query = {}) {
 /** Where we are now. */
 export const place = signal(placeOf(""));
 
+/** How often somebody went from one place to another since the page was loaded. */
+export const moves = signal(0);
+
 /** Follows the address. */
 export function startRouter() {
   const look = () => {
     place.value = placeOf(location.hash);
   };
-  addEventListener("hashchange", look);
+  addEventListener("hashchange", () => {
+    moves.value += 1;
+    look();
+  });
   look();
 }
 

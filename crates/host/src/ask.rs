@@ -57,6 +57,13 @@ pub trait Asker: Send + Sync {
         Abilities::NONE
     }
 
+    /// Who answers the question that its server calls `name`: questions of the input rounds of 2026-07-28 have names, and
+    /// whoever passes them on may want to keep those. `None`, the default, is this asker itself.
+    fn named(&self, name: &str) -> Option<SharedAsker> {
+        let _ = name;
+        None
+    }
+
     /// May this call run? Asked when the [gate](crate::Gate) says so.
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
         drop(question);

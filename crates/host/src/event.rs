@@ -46,6 +46,16 @@ pub enum Event {
         /// Model-visible names.
         tools: Vec<String>,
     },
+    /// A server says that its prompts have changed. They are listed when somebody asks for them.
+    McpPromptsChanged {
+        /// Which.
+        server: ServerName,
+    },
+    /// A server says that its resources, or their templates, have changed. They are listed when somebody asks for them.
+    McpResourcesChanged {
+        /// Which.
+        server: ServerName,
+    },
     /// Something odd that broke nothing: noise on stdout, a dropped tool, a muted flood.
     McpServerWarning {
         /// Which.

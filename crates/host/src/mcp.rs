@@ -27,19 +27,29 @@ pub struct Tool {
     /// Whether it runs as a task (2025-11-25, experimental).
     #[serde(skip)]
     pub task: TaskSupport,
+    /// Pictures for it (`icons`), byte for byte as they came, for whoever offers the tool to others.
+    #[serde(skip)]
+    pub icons: Option<Box<RawValue>>,
+    /// What else its server says of it (`_meta`), byte for byte as it came; likewise.
+    #[serde(skip)]
+    pub meta: Option<Box<RawValue>>,
 }
 
 /// Byte for byte.
 impl PartialEq for Tool {
     fn eq(&self, other: &Self) -> bool {
-        let output = |schema: &Option<Box<RawValue>>| schema.as_ref().map(|raw| raw.get().to_owned());
+        fn text(raw: &Option<Box<RawValue>>) -> Option<&str> {
+            raw.as_deref().map(RawValue::get)
+        }
         self.name == other.name
             && self.title == other.title
             && self.description == other.description
             && self.annotations == other.annotations
             && self.task == other.task
             && self.input_schema.get() == other.input_schema.get()
-            && output(&self.output_schema) == output(&other.output_schema)
+            && text(&self.output_schema) == text(&other.output_schema)
+            && text(&self.icons) == text(&other.icons)
+            && text(&self.meta) == text(&other.meta)
     }
 }
 

@@ -27,6 +27,10 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) no_open: bool,
 
+    /// End when stdin is closed: for programs that start it and want it gone with them
+    #[arg(long)]
+    pub(crate) with_parent: bool,
+
     /// Listen on an address that other machines can reach; whoever knows the token may then use every tool
     #[arg(long)]
     pub(crate) allow_remote: bool,

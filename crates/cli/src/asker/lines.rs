@@ -103,12 +103,24 @@ fn read_line() -> Line {
 fn is_typed() -> bool {
     use std::{io::IsTerminal as _, os::fd::AsFd as _};
 
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use nix::{
+        errno::Errno,
+        poll::{PollFd, PollFlags, PollTimeout, poll},
+    };
 
     let stdin = io::stdin();
     let mut typed = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
-    // A terminal hands out whole lines, so that none is left in a buffer of ours. An error is one of the read.
-    !stdin.is_terminal() || poll(&mut typed, PollTimeout::from(MOMENT)).map_or(true, |ready| ready > 0)
+    if !stdin.is_terminal() {
+        return true;
+    }
+    // A terminal hands out whole lines, so that none is left in a buffer of ours.
+    match poll(&mut typed, PollTimeout::from(MOMENT)) {
+        Ok(ready) => ready > 0,
+        // The terminal has another size, or something else happened that is not for this.
+        Err(Errno::EINTR) => false,
+        // An error is one of the read.
+        Err(_) => true,
+    }
 }
 
 /// A read waits for as long as it takes.

@@ -1,6 +1,8 @@
 //! A turn as it happens: the answer on stdout, piece by piece, and what is done for it on stderr.
 
 mod brake;
+mod held;
+mod paper;
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,6 +18,8 @@ use toolrack_host::{CallError, Catalog, ScriptCall, text};
 use toolrack_store::{Spent, StoreError};
 
 pub(crate) use brake::Brake;
+use held::{Held, Kind};
+use paper::Paper;
 
 use super::{Look, Sign, Tone, paint};
 use crate::{
@@ -45,12 +49,14 @@ pub(crate) struct Live {
     catalog: Arc<Catalog>,
     journal: Journal,
     shown: Shown,
-    /// Text whose last word may not be whole.
-    unfinished: String,
+    /// What the model says, as far as it cannot be shown yet.
+    held: Held,
     /// What the model has said of an answer that is not whole.
     partial: String,
     brake: Arc<Brake>,
     calls: Vec<Made>,
+    /// The calls that are under way, by id, and the live line of each.
+    running: Vec<(String, String)>,
     /// The tools that nobody could be asked about.
     unasked: Vec<String>,
     /// To the one who prints: a reader that stalls must not keep signals from being heard.
@@ -79,11 +85,24 @@ enum Out {
     Piece(String),
     /// A line beside it.
     Line(String),
+    /// A line about something else, as soon as it does not come between words or into a question.
+    News(String),
     /// What is done just now.
     Status(String),
     Record(Value),
     /// Tells that all before it is printed.
     Flush(oneshot::Sender<()>),
+}
+
+/// Shows lines about something else while a turn goes on.
+#[derive(Clone, Debug)]
+pub(crate) struct Beside(mpsc::UnboundedSender<Out>);
+
+impl Beside {
+    /// Shows a line, which is safe to print, where it does not come between words or into a question.
+    pub(crate) fn show(&self, line: String) {
+        let _ = self.0.send(Out::News(line));
+    }
 }
 
 /// What is known in the end.
@@ -111,15 +130,20 @@ impl Live {
     pub(crate) fn new(screen: Arc<Screen>, catalog: Arc<Catalog>, journal: Journal, shown: Shown) -> Self {
         let (out, receiver) = mpsc::unbounded_channel();
         let mut printing = JoinSet::new();
-        printing.spawn(print(Arc::clone(&screen), receiver));
-        let (calls, unasked) = (Vec::new(), Vec::new());
-        let (unfinished, partial, brake) = (String::new(), String::new(), Arc::default());
-        Self { screen, catalog, journal, shown, unfinished, partial, brake, calls, unasked, out, printing }
+        printing.spawn(Paper::new(Arc::clone(&screen)).print(receiver));
+        let (calls, running, unasked) = (Vec::new(), Vec::new(), Vec::new());
+        let (held, partial, brake) = (Held::default(), String::new(), Arc::default());
+        Self { screen, catalog, journal, shown, held, partial, brake, calls, running, unasked, out, printing }
     }
 
     /// What ends this turn, or a part of it, before its time.
     pub(crate) fn brake(&self) -> Arc<Brake> {
         Arc::clone(&self.brake)
+    }
+
+    /// What shows lines about something else while it goes on; to be dropped before [`Self::finish`].
+    pub(crate) fn beside(&self) -> Beside {
+        Beside(self.out.clone())
     }
 
     /// Ends `turn` where it is, with what was said until then, and keeps it.
@@ -168,20 +192,10 @@ impl Live {
     fn said(&mut self, delta: &Delta) {
         match delta {
             Delta::Text(piece) => {
-                self.record(json!({ "type": "text", "text": piece }));
-                self.unfinished.push_str(piece);
                 self.partial.push_str(piece);
-                // Word by word: what hides secrets has to see them whole.
-                let whole = self
-                    .unfinished
-                    .rfind(char::is_whitespace)
-                    .map_or(0, |at| at + self.unfinished[at..].chars().next().map_or(0, char::len_utf8));
-                if whole > 0 && self.shown == Shown::ToPeople {
-                    let piece = self.unfinished.drain(..whole).collect();
-                    self.put(Out::Piece(piece));
-                }
+                self.says(Kind::Text, piece);
             }
-            Delta::Thinking(piece) => self.record(json!({ "type": "thinking", "text": piece })),
+            Delta::Thinking(piece) => self.says(Kind::Thinking, piece),
             Delta::Retry { after, why } => {
                 self.record(json!({ "type": "retry", "after_ms": millis(*after), "why": why }));
                 if self.shown == Shown::ToPeople {
@@ -192,11 +206,39 @@ impl Live {
         }
     }
 
+    /// Shows a piece of what the model says, as far as no secret is cut in it.
+    fn says(&mut self, kind: Kind, piece: &str) {
+        if self.shown == Shown::AsDocument || (self.shown == Shown::ToPeople && kind == Kind::Thinking) {
+            return;
+        }
+        let screen = &self.screen;
+        for (kind, words) in self.held.push(kind, piece, |text| screen.whole(text)) {
+            self.show(kind, words);
+        }
+    }
+
+    /// Shows what was held back: nothing follows it.
+    fn show_rest(&mut self) {
+        if let Some((kind, words)) = self.held.take() {
+            self.show(kind, words);
+        }
+    }
+
+    fn show(&self, kind: Kind, words: String) {
+        match (self.shown, kind) {
+            (Shown::ToPeople, _) => self.put(Out::Piece(words)),
+            (_, Kind::Text) => self.record(json!({ "type": "text", "text": words })),
+            (_, Kind::Thinking) => self.record(json!({ "type": "thinking", "text": words })),
+        }
+    }
+
     fn call_begins(&mut self, call: &ToolCallData) {
         let tool = self.tool(call);
         self.record(json!({ "type": "tool_call", "id": call.id, "tool": tool, "arguments": call.input }));
         if self.shown == Shown::ToPeople {
-            self.put(Out::Status(format!("{tool} {}", arguments(&call.input))));
+            let words = format!("{tool} {}", arguments(&call.input));
+            self.running.push((call.id.clone(), words.clone()));
+            self.put(Out::Status(words));
         }
     }
 
@@ -221,6 +263,10 @@ impl Live {
         self.record(record);
         if self.shown == Shown::ToPeople {
             self.put(Out::Line(ended.line(self.screen.look(), &tool)));
+            self.running.retain(|(id, _)| *id != call.id);
+            if let Some((_, words)) = self.running.last() {
+                self.put(Out::Status(words.clone()));
+            }
         }
         let (id, arguments, calls) = (call.id.clone(), call.input.clone(), made.to_vec());
         self.calls.push(Made { id, tool, arguments, is_error, duration_ms, calls });
@@ -231,6 +277,7 @@ impl Live {
     /// # Errors
     /// When stdout cannot be written.
     pub(crate) async fn finish(mut self, turn: &Turn, agent: &Agent) -> Result<Report, Failure> {
+        self.show_rest();
         let end = match turn.next() {
             Next::Done(end) => Some(end),
             _ => None,
@@ -246,10 +293,7 @@ impl Live {
             spent: journal::spent(turn.usage(), turn.cost()),
         };
         match self.shown {
-            Shown::ToPeople => {
-                let rest = std::mem::take(&mut self.unfinished) + "\n";
-                self.put(Out::Piece(rest));
-            }
+            Shown::ToPeople => self.put(Out::Piece("\n".to_owned())),
             Shown::AsDocument => self.put(Out::Record(json!(answer))),
             Shown::AsRecords => {
                 let mut done = json!(answer);
@@ -275,10 +319,7 @@ impl Front for Live {
             TurnEvent::Answered(reply) => {
                 self.partial.clear();
                 self.journal.cost_of(reply);
-                if self.shown == Shown::ToPeople && !reply.message.calls().is_empty() {
-                    let rest = std::mem::take(&mut self.unfinished);
-                    self.put(Out::Piece(rest));
-                }
+                self.show_rest();
             }
             TurnEvent::CallBegins(call) => self.call_begins(call),
             TurnEvent::CallProgress { progress, .. } => {
@@ -315,35 +356,6 @@ impl Front for Live {
     fn calls_unwanted(&mut self) -> BoxFuture<'static, ()> {
         self.brake.calls()
     }
-}
-
-/// Prints what comes, and keeps the answer and the lines beside it apart.
-async fn print(screen: Arc<Screen>, mut out: mpsc::UnboundedReceiver<Out>) -> Result<(), Failure> {
-    let mut at_start = true;
-    while let Some(next) = out.recv().await {
-        match next {
-            Out::Piece(piece) => {
-                // An answer that begins or ends with empty lines says nothing by them.
-                let piece = if at_start { piece.trim_start_matches('\n') } else { &piece };
-                if piece.is_empty() || (at_start && piece.trim().is_empty()) {
-                    continue;
-                }
-                at_start = piece.ends_with('\n');
-                screen.piece(text::for_terminal(piece).into_owned()).await?;
-            }
-            Out::Line(line) => {
-                if !std::mem::replace(&mut at_start, true) {
-                    screen.piece("\n".to_owned()).await?;
-                }
-                screen.aside(&line);
-            }
-            Out::Status(words) if at_start => screen.progress(&words),
-            Out::Status(_) => {}
-            Out::Record(record) => screen.record(&record).await?,
-            Out::Flush(printed) => drop(printed.send(())),
-        }
-    }
-    Ok(())
 }
 
 /// How a call ended.

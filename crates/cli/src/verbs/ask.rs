@@ -200,8 +200,13 @@ impl Tools {
         super::connected(&self.host).into_iter().filter(|server| !self.is_own(server)).collect()
     }
 
+    /// Where they are connected.
+    pub(super) fn host(&self) -> &Host {
+        &self.host
+    }
+
     /// Whether a server is there for the model alone.
-    fn is_own(&self, server: &ServerName) -> bool {
+    pub(super) fn is_own(&self, server: &ServerName) -> bool {
         [&self.discovery, &self.kept].into_iter().chain(&self.code).any(|own| own == server)
     }
 

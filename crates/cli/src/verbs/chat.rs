@@ -3,6 +3,7 @@
 mod commands;
 mod does;
 mod editor;
+mod known;
 mod news;
 mod offer;
 mod prompt;
@@ -27,6 +28,7 @@ use crate::{
     wire::World,
 };
 use does::After;
+use known::{Known, Learning};
 use news::News;
 use typed::{Input, Typed};
 
@@ -41,7 +43,8 @@ pub(super) async fn run(args: ChatArgs, world: &World) -> Result<Exit, Failure> 
         begun = begin(&args, world) => begun?,
     };
     let Begun { tools, agent, wishes, limits, conversation } = begun;
-    let mut chat = Chat { world, tools, agent, wishes, limits, interrupts };
+    let news = News::of(&agent.host, world.screen.look());
+    let mut chat = Chat { world, tools, agent, wishes, limits, news, interrupts };
     let first = args.prompt.join(" ");
     chat.talk(conversation, Some(first).filter(|first| !first.trim().is_empty())).await
 }
@@ -98,6 +101,14 @@ impl Conversation {
     }
 }
 
+impl ask::Tools {
+    /// Learns what the servers of the person have, for as long as the answer lives.
+    fn learn(&self, known: &Arc<Known>) -> Learning {
+        let tools = self.clone();
+        Learning::start(self.host(), known, move |server| !tools.is_own(server))
+    }
+}
+
 /// How a turn ended for the person.
 enum Outcome {
     /// It came to its end, whichever.
@@ -116,14 +127,17 @@ struct Chat<'a> {
     /// How the model was chosen.
     wishes: Wishes,
     limits: Limits,
+    /// What happens to the servers meanwhile.
+    news: News,
     interrupts: Stop,
 }
 
 impl Chat<'_> {
     /// One turn after another, until the person leaves.
     async fn talk(&mut self, mut conversation: Conversation, mut first: Option<String>) -> Result<Exit, Failure> {
-        let input = Input::of(self.world)?;
-        let mut news = News::of(&self.agent.host, self.world.screen.look());
+        let known = Arc::<Known>::default();
+        let input = Input::of(self.world, &known)?;
+        let _learning = input.is_terminal().then(|| self.tools.learn(&known));
         self.greet(&conversation).await?;
         // Whether the person has just pressed Ctrl-C, so that another one leaves.
         let mut leaving = false;
@@ -131,7 +145,7 @@ impl Chat<'_> {
             let typed = match first.take() {
                 Some(first) => Typed::Text(first),
                 None => tokio::select! {
-                    typed = typed(&input, &mut news, &self.world.screen) => typed?,
+                    typed = typed(&input, &mut self.news, &self.world.screen) => typed?,
                     () = self.interrupts.interrupted() => return Ok(self.leave(&conversation, Exit::Interrupted)),
                 },
             };
@@ -253,7 +267,7 @@ impl Chat<'_> {
     ///
     /// Ctrl-C ends the calls that are made just now, or the turn when none are.
     async fn play(&mut self, turn: &mut Turn, live: &mut Live) -> Option<Result<End, AgentError>> {
-        let brake = live.brake();
+        let (brake, beside) = (live.brake(), live.beside());
         let mut run = Box::pin(self.agent.run(turn, live));
         loop {
             tokio::select! {
@@ -264,6 +278,7 @@ impl Chat<'_> {
                     }
                 }
                 ended = &mut run => return Some(ended),
+                line = self.news.next() => beside.show(line),
             }
         }
     }

@@ -76,25 +76,35 @@ pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
         }
     }
     show(&record, &args, world).await?;
-    world.screen.note("Ctrl-C ends it");
-    serve(daemon, &mut stop).await;
+    if !args.with_parent {
+        world.screen.note("Ctrl-C ends it");
+    }
+    serve(daemon, &mut stop, args.with_parent).await;
     record.forget(&data);
     Ok(Exit::Ok)
 }
 
 /// Until the daemon has ended, or is told a second time to end.
-async fn serve(daemon: Daemon, stop: &mut Stop) {
+async fn serve(daemon: Daemon, stop: &mut Stop, with_parent: bool) {
     let end = CancellationToken::new();
     let running = daemon.run(end.clone().cancelled_owned());
     tokio::pin!(running);
     tokio::select! {
         () = &mut running => return,
         _ = stop.requested() => end.cancel(),
+        () = orphaned(), if with_parent => end.cancel(),
     }
     tokio::select! {
         () = running => {}
         _ = stop.requested() => {}
     }
+}
+
+/// Nobody is at the other end of stdin any more.
+async fn orphaned() {
+    let mut ignored = tokio::io::sink();
+    // A stdin that cannot be read has nobody at its end either.
+    let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut ignored).await;
 }
 
 async fn parts(args: &ServeArgs, world: &World) -> Result<Parts, Failure> {

@@ -390,6 +390,12 @@ fn secrets_stay_where_they_belong() {
             assert!(names.contains("API_TOKEN") && !names.contains("MODEL_KEY"), "{names}");
             assert!(!ran.stdout.contains(canary) && !ran.stderr.contains(canary), "{ran}");
             assert!(!ran.stderr.contains(key), "{ran}");
+            if output == ["--stream-json"] {
+                let records = ran.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+                let texts = records.filter(|record| record["type"] == "text");
+                let told: String = texts.map(|record| record["text"].as_str().unwrap().to_owned()).collect();
+                assert_eq!(told, "It is ***.", "also where it is cut between two records: {ran}");
+            }
         }
     }
 }

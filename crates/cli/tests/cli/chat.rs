@@ -294,6 +294,32 @@ fn what_happens_to_a_server_is_told_above_what_is_typed() {
 }
 
 #[test]
+fn what_happens_to_a_server_during_a_turn_is_told_at_once_and_the_live_line_stays() {
+    let effects = SideEffects::new();
+    let rack = Rack::with(&[
+        ("slow", fake(&["--log", effects.path_str()])),
+        ("frail", fake(&["--fault", "half-line-then-crash"])),
+    ]);
+    let rack = rack.env("TERM", "xterm-256color").env("LANG", "C.UTF-8");
+    let both = json!({ "tool_calls": [
+        { "name": "mcp__slow__sleep", "input": { "ms": 600_000 } },
+        { "name": "mcp__frail__echo", "input": { "text": "x" } },
+    ] });
+    model(&rack, &json!([both, says("it broke")]));
+    let mut terminal = talk(&rack, &["--allow", "*", "go"]);
+    let _running = effects.wait_until(std::time::Duration::from_secs(30), |effects| effects.runs_of("sleep") == 1);
+    terminal.expect("`frail` is gone");
+    terminal.expect("\r\n\rslow/sleep ms:=600000\u{1b}[K");
+    terminal.expect("`frail` is connected (");
+    terminal.expect("\r\n\rslow/sleep ms:=600000\u{1b}[K");
+    terminal.type_in(CTRL_C);
+    terminal.expect("it broke");
+    terminal.watch(MARK);
+    terminal.type_in(CTRL_D);
+    assert_eq!(terminal.end().1, 0);
+}
+
+#[test]
 fn a_terminal_that_can_do_more_gets_colours_and_one_that_wants_none_does_not() {
     for (variable, coloured) in [("UNUSED", true), ("NO_COLOR", false)] {
         let rack = Rack::new().env("TERM", "xterm-256color").env("LANG", "C.UTF-8").env(variable, "1");

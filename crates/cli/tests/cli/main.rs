@@ -38,7 +38,9 @@ mod kills;
 mod lists;
 #[cfg(test)]
 mod manage;
+#[cfg(test)]
 mod mentions;
+#[cfg(test)]
 mod model_settings;
 #[cfg(test)]
 mod on_terminal;
@@ -52,6 +54,8 @@ mod rack;
 mod readme;
 #[cfg(test)]
 mod real_model;
+#[cfg(test)]
+mod resize;
 #[cfg(test)]
 mod sessions;
 #[cfg(test)]

@@ -176,3 +176,37 @@ fn the_person_is_asked_for_what_a_prompt_needs() {
     assert_eq!(terminal.end().1, 0);
     assert_eq!(kept(&rack)[0].1, "Say hello to Ada.");
 }
+
+#[test]
+fn tab_completes_servers_resources_prompts_and_arguments() {
+    for terminal in ["dumb", "xterm-256color"] {
+        let rack = rack(&["three bytes", "hello to you"]).env("TERM", terminal).env("LANG", "C.UTF-8");
+        let mut terminal = Terminal::run(&rack, CHAT);
+        terminal.watch(MARK);
+        // What this waits for was asked for after what Tab offers.
+        terminal.type_in(&format!("/resources{ENTER}"));
+        terminal.watch("fake://note/{name}");
+        terminal.watch(MARK);
+        terminal.type_in("what is in @fa\t");
+        terminal.watch("@fake:");
+        terminal.type_in("\t");
+        terminal.watch("A text that the person is asked for.");
+        terminal.type_in("fake://b\t");
+        terminal.watch("@fake:fake://blob");
+        terminal.type_in(ENTER);
+        terminal.watch("three bytes");
+        terminal.watch(MARK);
+        terminal.type_in("/fake:g\t");
+        terminal.watch("/fake:greet");
+        terminal.type_in("na\t");
+        terminal.watch("name=");
+        terminal.type_in(&format!("Ada{ENTER}"));
+        terminal.watch("hello to you");
+        terminal.watch(MARK);
+        terminal.type_in("\u{4}");
+        assert_eq!(terminal.end().1, 0);
+        let kept = kept(&rack);
+        assert!(kept[0].1.starts_with("what is in @fake:fake://blob") && kept[0].1.contains("kept as"), "{kept:?}");
+        assert_eq!(kept[2].1, "Say hello to Ada.");
+    }
+}

@@ -14,6 +14,9 @@ use crate::rack::Rack;
 /// Milliseconds for anything to appear; nothing here takes a tenth of it on an idle machine.
 const LIMIT: u64 = 30_000;
 
+/// Asks a terminal where its cursor is (ECMA-48, DSR).
+const WHERE: &str = "\u{1b}[6n";
+
 /// Sets the size of its terminal and becomes the program: only the owner of a terminal can size it without `unsafe`.
 const SIZED: &str = r#"stty cols "$1" rows 24 && shift && exec "$@""#;
 
@@ -64,6 +67,29 @@ impl Terminal {
     /// Types this, as it is.
     pub(crate) fn type_in(&mut self, keys: &str) {
         self.session.send(keys).and_then(|_| self.session.flush()).unwrap();
+    }
+
+    /// The terminal has so many columns from now on, and the program is told (`SIGWINCH`).
+    pub(crate) fn resize(&self, columns: u16) {
+        let owner = self.session.process().get_file_handle().unwrap();
+        let sized = Command::new("stty").args(["cols", &columns.to_string()]).stdin(owner).status().unwrap();
+        assert!(sized.success(), "no size: {sized}");
+    }
+
+    /// Waits until this is on the terminal, and tells the program meanwhile where its cursor is whenever it asks, as
+    /// terminals do by themselves; returns what came before it.
+    pub(crate) fn watch(&mut self, text: &str) -> String {
+        let bytes: String = text.bytes().map(char::from).collect();
+        let mut seen = String::new();
+        loop {
+            let wanted = vec![ReadUntil::String(WHERE.to_owned()), ReadUntil::String(bytes.clone())];
+            let (before, found) = self.session.exp_any(wanted).unwrap_or_else(|error| gave_up(text, &error));
+            seen += &before;
+            if found == bytes {
+                return decoded(&seen);
+            }
+            self.type_in("\u{1b}[12;1R");
+        }
     }
 
     /// Everything from here to the end of the program, and its exit code.

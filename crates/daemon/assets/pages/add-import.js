@@ -4,15 +4,15 @@ import { get, post } from "../api.js";
 import { counted, json } from "../format.js";
 import { html, useState } from "../html.js";
 import { useAction, useLoaded } from "../parts/loaded.js";
-import { Trouble } from "../parts/problem.js";
+import { Problems, Trouble } from "../parts/problem.js";
 import { say } from "../parts/say.js";
 import { ScopeField } from "../parts/scope-field.js";
-import { Empty, Text, Waiting } from "../parts/text.js";
+import { Empty, spoken, Text, Waiting } from "../parts/text.js";
 import { go } from "../router.js";
-import { refresh, servers } from "../world.js";
+import { refresh } from "../world.js";
 
-/** @param {{client: string, name: string}} offer */
-const keyOf = ({ client, name }) => JSON.stringify([client, name]);
+/** @param {Api.Offer} offer */
+const keyOf = ({ client, name, hash }) => JSON.stringify([client, name, hash]);
 
 export function AddImport() {
   const loaded = useLoaded((signal) => get("/api/v1/import", signal), []);
@@ -20,15 +20,16 @@ export function AddImport() {
   const [scope, setScope] = useState("user");
   const offers = /** @type {Api.Offer[]} */ (loaded.data?.offers ?? []);
   const take = useAction(async () => {
-    const wanted = offers.filter((offer) => chosen.has(keyOf(offer))).map(({ client, name }) => ({ client, name }));
+    const wanted = offers.filter((offer) => chosen.has(keyOf(offer))).map(({ client, name, hash }) => ({ client, name, hash }));
     const { edited } = await post("/api/v1/import", { offers: wanted, scope });
     say(`Imported ${counted(edited.length, "server")}`);
     refresh("servers", "overview", "config");
     go(["servers"]);
   });
   if (!loaded.data) return loaded.error ? html`<${Trouble} error=${loaded.error} again=${loaded.again} />` : html`<${Waiting} />`;
+  const problems = html`<${Problems} problems=${loaded.data.problems ?? []} />`;
   if (offers.length === 0) {
-    return html`<${Empty} title="Nothing to import"><p>No other program on this machine has servers that are not here. <a href="#/add/json">Paste an entry</a> instead.</p><//>`;
+    return html`${problems}<${Empty} title="Nothing to import"><p>No other program on this machine has servers that are not here. <a href="#/add/json">Paste an entry</a> instead.</p><//>`;
   }
   const toggle = (/** @type {Api.Offer} */ offer) => {
     const next = new Set(chosen);
@@ -37,6 +38,7 @@ export function AddImport() {
   };
   return html`
     <div class="sheet">
+      ${problems}
       <p>What other programs on this machine have. Nothing of it runs before you import it; their files stay as they are.</p>
       <ul class="offers" data-testid="offers">
         ${offers.map((offer) => html`<${Offer} key=${keyOf(offer)} offer=${offer} checked=${chosen.has(keyOf(offer))} toggle=${() => toggle(offer)} />`)}
@@ -52,12 +54,11 @@ export function AddImport() {
 
 /** @param {{offer: Api.Offer, checked: boolean, toggle: () => void}} given */
 function Offer({ offer, checked, toggle }) {
-  const isThere = servers.value?.some(({ name }) => name === offer.name) ?? false;
   return html`
     <li data-testid="offer" data-name=${offer.name}>
-      <label class="check"><input type="checkbox" checked=${checked} onChange=${toggle} /> <strong>${offer.name}</strong><span class="quiet-text">${offer.client}</span>${isThere && html`<span class="mark warn">a server of this name is there</span>`}</label>
-      <p class="path">${offer.path}</p>
-      ${(offer.notes ?? []).map((note) => html`<p class="quiet-text">${note}</p>`)}
+      <label class="check"><input type="checkbox" disabled=${offer.known} checked=${checked} onChange=${toggle} /> <strong>${offer.name}</strong><span class="quiet-text">${offer.client}</span>${offer.known && html`<span class="mark warn">a server of this name is there</span>`}</label>
+      <p class="path">${offer.path}${offer.line ? `:${offer.line}` : ""}</p>
+      ${(offer.notes ?? []).map((note) => html`<p class="quiet-text">${spoken(note)}</p>`)}
       <details class="fold"><summary>What it runs</summary><${Text} text=${json(offer.config)} label=${`Entry of ${offer.name}`} /></details>
     </li>
   `;

@@ -9,7 +9,7 @@ import { hashOf } from "../router.js";
 import { overview, problems, questions, servers, trust } from "../world.js";
 
 /** States in the order in which they are looked for. */
-const ORDER = ["connected", "connecting", "reconnecting", "needs_auth", "pending_trust", "tools_failed", "failed", "disconnected", "disabled"];
+const ORDER = ["connected", "connecting", "reconnecting", "needs_auth", "pending_trust", "tools_failed", "failed", "broken", "disconnected", "disabled"];
 
 export function Overview() {
   const now = overview.value;
@@ -21,7 +21,7 @@ export function Overview() {
       <${Figure} label="Servers connected" value=${count(now.servers.connected ?? 0)} of=${sum(now.servers)} href="#/servers" id="servers" />
       <${Figure} label="Tools" value=${count(now.tools)} note=${`${tokens(now.tokens)} tokens`} href="#/tools" id="tools" />
       <${Figure} label="Calls per minute" value=${rate(now.calls.per_minute)} note=${`${count(now.calls.total)} in all`} id="calls" />
-      <${Figure} label="Failed calls" value=${count(now.calls.errors)} mood=${now.calls.errors > 0 ? "bad" : ""} id="errors" />
+      <${Figure} label="Failed calls" value=${count(now.calls.errors)} note=${now.calls.denied > 0 ? `${count(now.calls.denied)} denied` : ""} mood=${now.calls.errors > 0 ? "bad" : ""} id="errors" />
       <${Figure} label="Waiting for you" value=${count(questions.value.length)} mood=${questions.value.length > 0 ? "warn" : ""} href="#/approvals" id="approvals" />
     </section>
     <div class="columns">

@@ -59,7 +59,7 @@ function About({ server }) {
     <div class="server-about" data-testid="server" data-name=${server.name} data-status=${server.state}>
       <p class="marks">
         <${StatePill} state=${server.state} />
-        <${Mark}>${transport}<//>
+        ${transport && html`<${Mark}>${transport}<//>`}
         ${era && html`<${Mark}>${era}${version ? ` · MCP ${version}` : ""}<//>`}
         ${info && html`<span class="quiet-text">${software(info)}</span>`}
         <span class="quiet-text">${toolsOf(server)} tools, ${tokens(server.tokens)} tokens</span>

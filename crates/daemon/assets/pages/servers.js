@@ -46,7 +46,7 @@ function Row({ server }) {
         <h2><a href=${hashOf(["servers", server.name])}>${server.name}</a></h2>
         <${StatePill} state=${server.state} />
         <span class="marks">
-          <${Mark}>${server.transport}<//>
+          ${server.transport && html`<${Mark}>${server.transport}<//>`}
           ${server.era && html`<${Mark} title=${server.protocol_version ? `MCP ${server.protocol_version}` : undefined}>${server.era}<//>`}
           ${server.server_info && html`<span class="quiet-text">${software(server.server_info)}</span>`}
         </span>

@@ -2,28 +2,39 @@
 
 import { get } from "../api.js";
 import { ago, counted, moment } from "../format.js";
-import { html } from "../html.js";
+import { html, useEffect, useState } from "../html.js";
 import { useLoaded } from "../parts/loaded.js";
 import { Head } from "../parts/page.js";
 import { Trouble } from "../parts/problem.js";
 import { Empty, Waiting } from "../parts/text.js";
-import { hashOf } from "../router.js";
+import { hashOf, refine } from "../router.js";
 
 /** So many on one page. */
 const SHOWN = 50;
 
+/** How long typing must pause before it is searched. In ms. */
+const PAUSE = 150;
+
 /** @param {{query: Record<string, string>}} given */
 export function Sessions({ query }) {
-  const offset = Math.max(0, Number.parseInt(query.offset ?? "0", 10) || 0);
-  const loaded = useLoaded((signal) => get(`/api/v1/sessions?limit=${SHOWN}&offset=${offset}`, signal), [offset]);
+  const { q = "", after = "" } = query;
+  const [typed, setTyped] = useState(q);
+  useEffect(() => {
+    const timer = setTimeout(() => typed !== q && refine({ q: typed }), PAUSE);
+    return () => clearTimeout(timer);
+  }, [typed]);
+  const search = new URLSearchParams({ limit: String(SHOWN), ...(q && { q }), ...(after && { after }) });
+  const loaded = useLoaded((signal) => get(`/api/v1/sessions?${search}`, signal), [q, after]);
   const found = /** @type {{sessions: Api.Session[], total: number} | null} */ (loaded.data);
   return html`
     <${Head} title="Sessions" about=${found && found.total > 0 ? counted(found.total, "conversation") : null} />
     <${Trouble} error=${loaded.error} again=${loaded.again} />
     ${!found && !loaded.error && html`<${Waiting} />`}
     ${found?.total === 0 && html`<${Empty} title="No conversations yet"><p>Start one: <code>toolrack ask "What is in this folder?"</code> or <code>toolrack chat</code>.</p><//>`}
+    ${found && found.total > 0 && html`<label class="search"><span class="hidden">Search conversations</span><input type="search" placeholder="Words in them" value=${typed} onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} data-testid="search" /></label>`}
+    ${found && found.total > 0 && found.sessions.length === 0 && html`<p class="quiet-text">Nothing found.</p>`}
     ${found && found.sessions.length > 0 && html`<ul class="rows sessions panel" data-testid="sessions">${found.sessions.map((session) => html`<${Row} key=${session.id} session=${session} />`)}</ul>`}
-    ${found && found.total > SHOWN && html`<${Pages} offset=${offset} total=${found.total} />`}
+    ${found && html`<${Pages} q=${q} after=${after} shown=${found.sessions} />`}
   `;
 }
 
@@ -41,13 +52,14 @@ function Row({ session }) {
   `;
 }
 
-/** @param {{offset: number, total: number}} given */
-function Pages({ offset, total }) {
+/** @param {{q: string, after: string, shown: Api.Session[]}} given */
+function Pages({ q, after, shown }) {
+  const isFull = shown.length === SHOWN;
+  if (!after && !isFull) return null;
   return html`
     <nav class="actions" aria-label="Pages">
-      ${offset > 0 && html`<a class="button" href=${hashOf(["sessions"], { offset: String(Math.max(0, offset - SHOWN)) })}>Newer</a>`}
-      <span class="quiet-text">${offset + 1} to ${Math.min(total, offset + SHOWN)} of ${total}</span>
-      ${offset + SHOWN < total && html`<a class="button" href=${hashOf(["sessions"], { offset: String(offset + SHOWN) })}>Older</a>`}
+      ${after && html`<a class="button" href=${hashOf(["sessions"], { q })}>The newest</a>`}
+      ${isFull && html`<a class="button" href=${hashOf(["sessions"], { q, after: shown[SHOWN - 1].id })}>Older</a>`}
     </nav>
   `;
 }

@@ -54,7 +54,8 @@ function Try({ tool }) {
     const mine = new AbortController();
     over.current = mine;
     setRun({ state: "running", progress: null });
-    const request = { tool: `${tool.server}/${tool.tool}`, arguments: value, id: crypto.randomUUID() };
+    // Whoever presses the button has just written the arguments: asking them again would teach them to say yes unread.
+    const request = { tool: `${tool.server}/${tool.tool}`, arguments: value, id: crypto.randomUUID(), approved: true };
     try {
       const outcome = await callTool(request, (progress) => setRun({ state: "running", progress }), mine.signal);
       setRun({ state: "done", outcome });

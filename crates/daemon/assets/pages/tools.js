@@ -41,7 +41,7 @@ export function Tools({ query }) {
     </div>
     <${Trouble} error=${loaded.error} again=${loaded.again} />
     ${!found && !loaded.error && html`<${Waiting} />`}
-    <p class="quiet-text" role="status">${found && found.tools.length < found.total ? `The ${q ? "best" : "first"} ${found.tools.length} of ${found.total}: search for the others.` : ""}</p>
+    <p class="quiet-text" role="status">${found && found.tools.length === SHOWN ? `The ${q ? "best" : "first"} ${SHOWN} of ${found.total}: search for the others.` : ""}</p>
     ${found && found.tools.length > 0 && html`<${ToolList} tools=${found.tools} withServer=${true} />`}
     ${found && found.tools.length === 0 && html`<${None} isSearch=${q !== "" || server !== ""} />`}
   `;

@@ -62,7 +62,7 @@ function Agreed({ trusted }) {
           (one) => html`
             <li data-testid="trusted" data-name=${one.name}>
               <div><strong>${one.name}</strong> <span class="path">${one.project}</span></div>
-              <time class="quiet-text" datetime=${one.approved_at} title=${moment(one.approved_at)}>${ago(one.approved_at)}</time>
+              ${one.approved_at && html`<time class="quiet-text" datetime=${one.approved_at} title=${moment(one.approved_at)}>${ago(one.approved_at)}</time>`}
               <button type="button" onClick=${() => setAsking(one)} aria-label=${`Revoke ${one.name}`} data-testid="revoke">Revoke</button>
             </li>
           `,

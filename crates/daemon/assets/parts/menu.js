@@ -1,10 +1,12 @@
 // More actions behind a button. Closes when something was chosen, with Escape, and when the focus goes elsewhere.
 
-import { html, useRef } from "../html.js";
+import { html, useRef, useState } from "../html.js";
 
 /** @param {{label: string, children?: unknown, testid?: string}} given */
 export function Menu({ label, children, testid = "menu" }) {
   const details = useRef(/** @type {HTMLDetailsElement | null} */ (null));
+  // What is in it is made when it is first opened: a page has many menus, and nobody opens most of them.
+  const [wasOpen, setWasOpen] = useState(false);
   const close = () => {
     if (details.current) details.current.open = false;
   };
@@ -20,9 +22,9 @@ export function Menu({ label, children, testid = "menu" }) {
     if (event.target instanceof Element && event.target.closest(".menu-items button, .menu-items a")) close();
   };
   return html`
-    <details class="menu" ref=${details} onKeyDown=${onKeyDown} onFocusOut=${onFocusOut} onClick=${onClick} data-testid=${testid}>
+    <details class="menu" ref=${details} onKeyDown=${onKeyDown} onFocusOut=${onFocusOut} onClick=${onClick} onToggle=${() => setWasOpen(true)} data-testid=${testid}>
       <summary aria-label=${label} class="button">⋯</summary>
-      <div class="menu-items">${children}</div>
+      <div class="menu-items">${wasOpen && children}</div>
     </details>
   `;
 }

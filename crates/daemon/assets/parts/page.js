@@ -1,6 +1,7 @@
 // The head of a page.
 
 import { html, useEffect, useRef } from "../html.js";
+import { moves } from "../router.js";
 
 /**
  * @param {{title: string, children?: unknown, about?: unknown, up?: {href: string, label: string} | null}} given
@@ -10,7 +11,8 @@ export function Head({ title, children, about, up = null }) {
   const heading = useRef(/** @type {HTMLHeadingElement | null} */ (null));
   // Who came here by a link hears where they are, and goes on from here with the keyboard.
   useEffect(() => {
-    if (document.activeElement === document.body || document.activeElement?.closest("nav")) heading.current?.focus({ preventScroll: true });
+    const { activeElement } = document;
+    if (moves.peek() > 0 && (activeElement === document.body || activeElement?.closest("nav"))) heading.current?.focus({ preventScroll: true });
   }, [title]);
   return html`
     <header class="page-head">

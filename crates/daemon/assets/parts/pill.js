@@ -11,6 +11,7 @@ const STATES = {
   needs_auth: ["needs sign-in", "warn"],
   tools_failed: ["tools failed", "bad"],
   failed: ["failed", "bad"],
+  broken: ["cannot be used", "bad"],
   disabled: ["disabled", "quiet"],
   disconnected: ["disconnected", "quiet"],
 };
@@ -51,6 +52,7 @@ export function reasonOf(server) {
     return [error, [tries, next].filter(Boolean).join(", ")].filter(Boolean).join(" · ");
   }
   if (state === "needs_auth") return how ?? error ?? "sign in to use it";
+  if (state === "broken") return error ?? "its entry cannot be used as it is written: the problems of the configuration say why";
   if (state === "pending_trust") return "its project's file asks to run it: nothing runs before you agree";
   return error ?? null;
 }

@@ -3,6 +3,7 @@
 import { html } from "../html.js";
 import { refresh } from "../world.js";
 import { Confirm } from "./dialog.js";
+import { Problems } from "./problem.js";
 import { say } from "./say.js";
 import { Diff } from "./text.js";
 
@@ -21,6 +22,7 @@ export function SaveEntry({ edited, save, onClose, onDone }) {
     <${Confirm} title=${`Save ${edited.name}?`} action="Save" wide=${true} onClose=${onClose} doIt=${doIt}>
       <p>${edited.created ? "A new file: " : "This changes "}<span class="path">${edited.path}</span></p>
       <${Diff} diff=${edited.diff} />
+      <${Problems} problems=${edited.warnings ?? []} />
       <p class="quiet-text">Secrets are hidden here. In the file stands what you typed; what you left as <code>***</code> stays as it was.</p>
     <//>
   `;

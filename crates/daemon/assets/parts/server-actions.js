@@ -16,6 +16,9 @@ import { Diff, Waiting } from "./text.js";
 /** The states in which there is a connection, or one is being made. */
 const UP = ["connected", "connecting", "reconnecting", "tools_failed"];
 
+/** Those in which there could be one. */
+const CAN_CONNECT = ["disconnected", "failed", "needs_auth"];
+
 /** @param {{server: Api.Server}} given */
 export function ServerActions({ server }) {
   const { name, state, enabled, editable } = server;
@@ -28,8 +31,9 @@ export function ServerActions({ server }) {
   return html`
     <div class="server-actions">
       ${state === "pending_trust" && html`<a class="button" href="#/trust">Review</a>`}
+      ${state === "disabled" && editable && html`<button type="button" onClick=${() => setAsking("enable")} data-testid="enable">Enable</button>`}
       ${isUp && html`<button type="button" disabled=${steer.busy} onClick=${() => steer.run("reconnect")} data-testid="reconnect">Reconnect</button>`}
-      ${!isUp && state !== "pending_trust" && html`<button type="button" disabled=${steer.busy} onClick=${() => steer.run("connect")} data-testid="connect">Connect</button>`}
+      ${CAN_CONNECT.includes(state) && html`<button type="button" disabled=${steer.busy} onClick=${() => steer.run("connect")} data-testid="connect">Connect</button>`}
       <${Menu} label=${`More for ${name}`}>
         ${isUp && html`<button type="button" onClick=${() => steer.run("disconnect")} data-testid="disconnect">Disconnect</button>`}
         ${editable && html`<button type="button" onClick=${() => setAsking(enabled ? "disable" : "enable")} data-testid="toggle">${enabled ? "Disable" : "Enable"}</button>`}

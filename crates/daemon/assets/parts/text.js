@@ -4,7 +4,7 @@ import { html } from "../html.js";
 
 /** @param {{text: string, label: string, testid?: string, tall?: boolean}} given */
 export function Text({ text, label, testid = "text", tall = false }) {
-  return html`<pre class=${tall ? "text tall" : "text"} tabindex="0" role="region" aria-label=${label} data-testid=${testid}>${text}</pre>`;
+  return html`<pre class=${tall ? "text tall" : "text"} tabindex="0" role="group" aria-label=${label} data-testid=${testid}>${text}</pre>`;
 }
 
 /**
@@ -23,7 +23,7 @@ export function Diff({ diff }) {
   if (diff.trim() === "") return html`<p class="quiet-text">Nothing would change.</p>`;
   const lines = diff.replace(/\n$/, "").split("\n");
   return html`
-    <pre class="text diff" tabindex="0" role="region" aria-label="What changes" data-testid="diff">${lines.map((line) => html`<span class=${kindOf(line)}>${line}${"\n"}</span>`)}</pre>
+    <pre class="text diff" tabindex="0" role="group" aria-label="What changes" data-testid="diff">${lines.map((line) => html`<span class=${kindOf(line)}>${line}${"\n"}</span>`)}</pre>
   `;
 }
 

@@ -2,7 +2,7 @@
 
 use axum::{Json, extract::State as Extract};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 use toolrack_host::{CatalogTool, Selection, ServerName, mcp::Annotations};
 use utoipa::{IntoParams, ToSchema};
 
@@ -82,7 +82,8 @@ impl Tool {
 }
 
 /// The tools of all servers, or those that fit some words.
-#[utoipa::path(get, path = "/api/v1/tools", tag = "tools", params(Wanted), responses((status = 200, body = Tools)))]
+#[utoipa::path(get, path = "/api/v1/tools", tag = "tools", params(Wanted),
+    responses((status = 200, body = Tools), (status = 404, body = ApiError)))]
 pub(super) async fn list(Extract(world): State, Query(wanted): Query<Wanted>) -> Answer<Tools> {
     let catalog = world.host.catalog();
     let total = catalog.tools().len();
@@ -111,10 +112,10 @@ pub(super) struct WholeTool {
     tool: Tool,
     /// A JSON Schema of its arguments.
     #[schema(value_type = Object)]
-    input_schema: Value,
+    input_schema: Box<RawValue>,
     /// A JSON Schema of its structured results.
     #[schema(value_type = Option<Object>)]
-    output_schema: Option<Value>,
+    output_schema: Option<Box<RawValue>>,
 }
 
 /// One tool, with its schemas.
@@ -125,10 +126,10 @@ pub(super) async fn get(Extract(world): State, Path((server, tool)): Path<(Strin
     let catalog = world.host.catalog();
     let found = catalog.tools().find(|entry| entry.server.as_str() == server && entry.tool().name == tool);
     let found = found.ok_or_else(|| ApiError::not_found("there is no such tool").server(server.as_str()))?;
-    let parsed = |schema: &RawValue| serde_json::from_str(schema.get()).unwrap_or_default();
+    // As the server wrote them: the order of the properties is how their author wants them read.
     Ok(Json(WholeTool {
         tool: Tool::new(found, None),
-        input_schema: parsed(&found.tool().input_schema),
-        output_schema: found.tool().output_schema.as_deref().map(parsed),
+        input_schema: found.tool().input_schema.clone(),
+        output_schema: found.tool().output_schema.clone(),
     }))
 }

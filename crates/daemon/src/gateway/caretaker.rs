@@ -46,7 +46,14 @@ pub(super) async fn run(gateway: Weak<Inner>, stop: CancellationToken) {
 }
 
 fn heard(gateway: &Arc<Inner>, event: Event, version: &mut u64) {
-    if matches!(event, Event::McpServerConnected { .. } | Event::McpServerDisconnected { .. }) {
+    let offers_changed = matches!(
+        event,
+        Event::McpServerConnected { .. }
+            | Event::McpServerDisconnected { .. }
+            | Event::McpPromptsChanged { .. }
+            | Event::McpResourcesChanged { .. }
+    );
+    if offers_changed {
         gateway.directory.forget();
     }
     if matches!(event, Event::McpToolsUpdated { .. }) {

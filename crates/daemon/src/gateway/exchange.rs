@@ -87,13 +87,17 @@ impl Exchange {
     pub(super) async fn next(&mut self) -> Out {
         loop {
             let out = match &mut self.work {
-                Work::Call(later) => match later.flight.next().await {
-                    Step::Said(Said::Progress(progress)) => self.progress(&progress),
-                    Step::Said(Said::Question(question)) => self.question(question),
-                    Step::Landed(outcome) => {
+                Work::Call(later) => match self.gateway.0.stop.run_until_cancelled(later.flight.next()).await {
+                    Some(Step::Said(Said::Progress(progress))) => self.progress(&progress),
+                    Some(Step::Said(Said::Question(question))) => self.question(question),
+                    Some(Step::Landed(outcome)) => {
                         let cacheable = later.cacheable;
                         self.work = Work::Over;
                         Some(Out::Answer(outcome.map(|it| self.gateway.dressed(self.caller.era, it, cacheable))))
+                    }
+                    None => {
+                        self.work = Work::Over;
+                        Some(Out::Answer(Err(Refusal::stopping())))
                     }
                 },
                 Work::Listen { .. } => Some(self.heard().await),
@@ -141,11 +145,14 @@ impl Exchange {
     /// Lets the call wait until its client comes back. Everything that it wants to know by now is asked at once.
     fn park(&mut self, first: Question) -> Option<Out> {
         let Work::Call(mut later) = std::mem::replace(&mut self.work, Work::Over) else { return None };
-        let mut questions = BTreeMap::from([("q1".to_owned(), first)]);
-        while let Some(said) = later.flight.said() {
-            if let Said::Question(question) = said {
-                questions.insert(format!("q{}", questions.len() + 1), question);
+        let mut questions = BTreeMap::new();
+        let mut next = Some(Said::Question(first));
+        while let Some(said) = next {
+            if let Said::Question(mut question) = said {
+                let name = question.name.take().filter(|name| !questions.contains_key(name));
+                questions.insert(name.unwrap_or_else(|| format!("question-{}", questions.len() + 1)), question);
             }
+            next = later.flight.said();
         }
         let waiting = Waiting { flight: later.flight, questions, origin: later.origin };
         let parked = self.gateway.0.parked.park(waiting);

@@ -17,6 +17,8 @@ pub(super) type Outcome = Result<Bytes, Refusal>;
 /// Something that only the client can answer.
 #[derive(Debug)]
 pub(super) struct Question {
+    /// What its server calls it, if it does.
+    pub(super) name: Option<String>,
     pub(super) method: &'static str,
     pub(super) params: Value,
     /// The result object of the client, or why it gave none.

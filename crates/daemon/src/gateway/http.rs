@@ -24,7 +24,7 @@ use super::{
     exchange::{Opened, Out},
     message::{self, Id, Incoming},
     methods::{Caller, Wanted},
-    refusal::{INTERNAL, Refusal},
+    refusal::Refusal,
     relay,
     session::{Agreed, Running, Session},
     words::LEGACY,
@@ -87,8 +87,7 @@ impl Post<'_> {
     async fn take(&self, body: Body) -> Result<Response, Refused> {
         guard(self.headers, &self.gateway.0.options.hosts)?;
         if self.gateway.0.stop.is_cancelled() {
-            let refusal = Refusal::new(INTERNAL, "the gateway is shutting down");
-            return Err(refusal.status(StatusCode::SERVICE_UNAVAILABLE).into());
+            return Err(Refusal::stopping().into());
         }
         checks::is_json(self.headers)?;
         if !(accepts(self.headers, "application", "json") && accepts(self.headers, "text", "event-stream")) {

@@ -12,12 +12,12 @@ use toolrack_host::{Abilities, Call, CallError, Catalog, CatalogTool, Era, OnPro
 use super::{
     Gateway, Inner, cursor,
     directory::{Owner, full},
-    flight::{Flight, Outcome, Said},
+    flight::{Flight, Outcome, Question, Said},
     message::json,
     news::{self, Filter},
     parked::Origin,
     refusal::{Refusal, words},
-    relay::Relayed,
+    relay::{self, Relayed},
     session::Session,
     tools,
     view::View,
@@ -214,9 +214,12 @@ impl Gateway {
             Some(state) if caller.era == Era::Modern => {
                 let mut waiting = self.0.parked.resume(state, &origin)?;
                 for (key, answer) in again.input_responses.unwrap_or_default() {
-                    // What was not asked is ignored.
-                    if let Some(question) = waiting.questions.remove(&key) {
-                        let _ = question.reply.send(Ok(answer));
+                    // What was not asked, or cannot be an answer to it, is ignored; the latter is asked for again.
+                    let is_answer = |question: &mut Question| relay::is_answer(question.method, &answer);
+                    if let Some(question) =
+                        waiting.questions.extract_if(key.clone()..=key, |_, it| is_answer(it)).next()
+                    {
+                        let _ = question.1.reply.send(Ok(answer));
                     }
                 }
                 if !waiting.questions.is_empty() {
@@ -331,7 +334,7 @@ impl Gateway {
 impl Inner {
     fn asker(&self, caller: &Caller, say: mpsc::Sender<Said>) -> toolrack_host::SharedAsker {
         let other = self.options.asker.clone();
-        Arc::new(Relayed { era: caller.era, client: caller.abilities, say, other })
+        Arc::new(Relayed { era: caller.era, client: caller.abilities, say, other, name: None })
     }
 }
 

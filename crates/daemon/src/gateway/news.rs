@@ -136,6 +136,8 @@ impl Newsroom {
                 self.tell(News::Changed(List::Prompts, Some(server.clone())));
                 self.tell(News::Changed(List::Resources, Some(server)));
             }
+            Event::McpPromptsChanged { server } => self.tell(News::Changed(List::Prompts, Some(server))),
+            Event::McpResourcesChanged { server } => self.tell(News::Changed(List::Resources, Some(server))),
             Event::McpServerLog { server, level: name, message } => {
                 let level = level(&name).unwrap_or(1);
                 self.tell(News::Log { server, level, message });

@@ -25,7 +25,8 @@ pub struct GatewayOptions {
     pub cap: NameCap,
     /// Who is asked what a client cannot be asked: approvals most of all. Default: nobody.
     pub asker: Option<SharedAsker>,
-    /// Names beside `localhost` and the loopback addresses under which the endpoint may be reached, without a port.
+    /// Names beside `localhost` and the loopback addresses under which the endpoint may be reached: with a port only at
+    /// that one, without at any.
     pub hosts: Vec<String>,
     /// What bounds its work.
     pub bounds: Bounds,

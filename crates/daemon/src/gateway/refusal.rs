@@ -83,6 +83,11 @@ impl Refusal {
             .status(StatusCode::TOO_MANY_REQUESTS)
     }
 
+    /// Nothing is begun any more, and what was begun ends.
+    pub(super) fn stopping() -> Self {
+        Self::new(INTERNAL, "the gateway is shutting down").status(StatusCode::SERVICE_UNAVAILABLE)
+    }
+
     /// What an error of the host is to a client that asked for something else than a tool.
     pub(super) fn of(error: CallError, era: Era) -> Self {
         match error {

@@ -1,5 +1,7 @@
 //! Questions of servers, and of the gate, on their way to the client whose call caused them.
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 use rand::Rng as _;
 use serde_json::{Map, Value, json};
@@ -15,19 +17,25 @@ use super::{
 };
 
 /// Asks a client what it can answer, and somebody else the rest.
+#[derive(Clone)]
 pub(super) struct Relayed {
     pub(super) era: Era,
     /// What the client declared.
     pub(super) client: Abilities,
     pub(super) say: mpsc::Sender<Said>,
     pub(super) other: Option<SharedAsker>,
+    /// What the server calls its question, if it does.
+    pub(super) name: Option<String>,
 }
 
 impl Relayed {
     async fn ask(&self, method: &'static str, params: Value) -> Result<Value, String> {
         let (reply, answer) = oneshot::channel();
         let gone = || "the client went away".to_owned();
-        self.say.send(Said::Question(Question { method, params, reply })).await.map_err(|_| gone())?;
+        self.say
+            .send(Said::Question(Question { name: self.name.clone(), method, params, reply }))
+            .await
+            .map_err(|_| gone())?;
         answer.await.unwrap_or_else(|_| Err(gone()))
     }
 
@@ -40,6 +48,10 @@ impl Asker for Relayed {
     fn abilities(&self) -> Abilities {
         // A form is all that it takes to ask for an approval.
         Abilities { confirm: self.client.forms, ..self.client }.or(self.others())
+    }
+
+    fn named(&self, name: &str) -> Option<SharedAsker> {
+        Some(Arc::new(Self { name: Some(name.to_owned()), ..self.clone() }))
     }
 
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
@@ -117,6 +129,18 @@ fn elicited(answer: Value) -> Elicited {
         Some("accept") => Elicited::Accept(answer["content"].as_object().cloned().unwrap_or_default()),
         Some("decline") => Elicited::Decline,
         _ => Elicited::Cancel,
+    }
+}
+
+/// Whether this can be the answer of a client to a request of `method`. What cannot is asked for again.
+pub(super) fn is_answer(method: &str, answer: &Value) -> bool {
+    match method {
+        "elicitation/create" => {
+            matches!(answer["action"].as_str(), Some("accept" | "decline" | "cancel"))
+                && matches!(answer["content"], Value::Null | Value::Object(_))
+        }
+        "roots/list" => answer["roots"].is_array(),
+        _ => answer["role"].is_string() && !answer["content"].is_null(),
     }
 }
 

@@ -33,6 +33,10 @@ struct Shown<'a> {
     output_schema: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     annotations: Option<&'a Annotations>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    icons: Option<&'a RawValue>,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<&'a RawValue>,
 }
 
 impl<'a> Shown<'a> {
@@ -47,6 +51,8 @@ impl<'a> Shown<'a> {
             // Before 2026-07-28 it describes an object, and clients drop a whole list for one that does not.
             output_schema: output.filter(|schema| era == Era::Modern || is_of_object(schema)),
             annotations: (described.annotations != Annotations::default()).then_some(&described.annotations),
+            icons: described.icons.as_deref(),
+            meta: described.meta.as_deref(),
         }
     }
 }

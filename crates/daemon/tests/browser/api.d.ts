@@ -22,7 +22,7 @@ declare namespace Api {
     attempts?: number | null;
     retry_in_ms?: number | null;
     how?: string | null;
-    transport: string;
+    transport: string | null;
     era: "legacy" | "modern" | null;
     protocol_version?: string | null;
     server_info: { name: string; version?: string | null; title?: string | null } | null;
@@ -57,13 +57,13 @@ declare namespace Api {
     created: boolean;
     dry_run: boolean;
     diff: string;
+    warnings: Problem[];
   }
 
   interface TestResult {
     server: string;
     ok: boolean;
     steps: { stage: string; ok: boolean; what: string }[];
-    duration_ms: number;
   }
 
   interface LogLine {
@@ -185,7 +185,7 @@ declare namespace Api {
   interface Pending {
     name: string;
     project: string;
-    source: string;
+    source: string | null;
     line?: number | null;
     hash: string;
     config: Entry;
@@ -196,7 +196,7 @@ declare namespace Api {
     name: string;
     project: string;
     hash: string;
-    approved_at: string;
+    approved_at: string | null;
   }
 
   interface Trust {
@@ -246,7 +246,6 @@ declare namespace Api {
     path: string;
     exists: boolean;
     text: string | null;
-    version: string | null;
   }
 
   interface Config {
@@ -261,8 +260,11 @@ declare namespace Api {
     client: string;
     path: string;
     name: string;
+    line?: number | null;
+    hash: string;
     config: Entry;
-    notes?: string[];
+    notes: string[];
+    known: boolean;
   }
 
   interface Completed {
@@ -279,7 +281,7 @@ declare namespace Api {
     servers: Record<string, number>;
     tools: number;
     tokens: number;
-    calls: { total: number; errors: number; per_minute: number };
+    calls: { total: number; errors: number; denied: number; per_minute: number };
     approvals: number;
     recent: Completed[];
   }

@@ -7,6 +7,8 @@ mod configured;
 #[cfg(test)]
 mod door;
 #[cfg(test)]
+mod needs_python;
+#[cfg(test)]
 mod questions;
 #[cfg(test)]
 mod reload;

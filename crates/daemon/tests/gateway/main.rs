@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod needs_node;
+mod needs_python;
 mod offers;
 mod questions;
 mod relayed;

@@ -1,1 +1,12 @@
-//! Soon.
+//! The official conformance suite, and clients that are written in TypeScript.
+
+use std::path::{Path, PathBuf};
+
+mod conformance;
+mod fixture;
+mod sdk;
+
+/// What is installed from npm.
+fn installed() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/npm/node_modules")
+}

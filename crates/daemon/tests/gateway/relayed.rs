@@ -63,6 +63,37 @@ async fn a_result_passes_byte_for_byte_with_what_the_host_does_not_know() {
 }
 
 #[tokio::test]
+async fn a_tool_keeps_its_icons_and_what_else_its_server_says_of_it() {
+    for era in ["legacy", "modern"] {
+        let world = World::new(&format!("--era {era}")).await;
+        let listed = json_of(Raw::new(&world).modern(1, "tools/list", json!({})).await).await;
+        let tools = listed["result"]["tools"].as_array().unwrap();
+        let tool = tools.iter().find(|tool| tool["name"] == "mcp__fake__cwd").unwrap();
+        assert_eq!(tool["icons"], json!([{"src": "data:,x"}]), "{era}");
+        assert_eq!(tool["_meta"], json!({"example.com/shown": true}), "{era}");
+        world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_calls_under_way_with_words() {
+    let effects = SideEffects::new();
+    let world = World::new(&format!("--log {}", effects.path_str())).await;
+    let raw = Raw::new(&world);
+    let params = json!({"name": "mcp__fake__sleep", "arguments": {"ms": 60_000}});
+    let end = async {
+        until("the call runs", || effects.read().runs_of("sleep") == 1).await;
+        world.gateway.shutdown().await;
+    };
+    let (response, ()) = tokio::join!(raw.modern(1, "tools/call", params), end);
+    assert_eq!(response.status(), 503);
+    assert!(json_of(response).await["error"]["message"].as_str().unwrap().contains("shutting down"));
+    until("it is cancelled", || effects.read().cancelled().len() == 1).await;
+    assert_eq!(raw.modern(2, "tools/list", json!({})).await.status(), 503);
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_text_that_is_too_long_is_cut_and_says_so() {
     let world = World::new("").await;
     let raw = Raw::legacy(&world, json!({})).await;

@@ -24,7 +24,7 @@ async fn a_round_asks_and_the_next_goes_on_with_the_same_call() {
     let raw = Raw::new(&world);
     let asked = ask(&raw, 1, elicit()).await;
     assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
-    let request = &asked["result"]["inputRequests"]["q1"];
+    let request = &asked["result"]["inputRequests"]["question-1"];
     assert_eq!(request["method"], "elicitation/create");
     assert!(request["params"]["requestedSchema"]["properties"]["name"].is_object());
 
@@ -36,7 +36,7 @@ async fn a_round_asks_and_the_next_goes_on_with_the_same_call() {
     assert_ne!(still["result"]["requestState"], asked["result"]["requestState"], "good for one round");
 
     again["requestState"] = still["result"]["requestState"].clone();
-    again["inputResponses"] = json!({"q1": {"action": "accept", "content": {"name": "Ada"}}, "more": 1});
+    again["inputResponses"] = json!({"question-1": {"action": "accept", "content": {"name": "Ada"}}, "more": 1});
     let done = ask(&raw, 3, again.clone()).await;
     assert_eq!(done["result"]["resultType"], "complete", "{done}");
     assert!(done["result"]["content"][0]["text"].as_str().unwrap().contains("Ada"), "{done}");
@@ -53,7 +53,7 @@ async fn a_state_leads_only_the_same_request_of_the_same_view_back() {
     let world = World::new("").await;
     let raw = Raw::new(&world);
     let asked = ask(&raw, 1, elicit()).await;
-    let answers = json!({"q1": {"action": "accept", "content": {"name": "Ada"}}});
+    let answers = json!({"question-1": {"action": "accept", "content": {"name": "Ada"}}});
     let state = &asked["result"]["requestState"];
     let with = |mut params: Value, state: &Value| {
         params["requestState"] = state.clone();

@@ -56,6 +56,10 @@ pub(crate) fn tool(raw: &RawValue) -> Result<Tool, String> {
         annotations: Option<Annotations>,
         #[serde(default, deserialize_with = "lenient")]
         execution: Option<Execution>,
+        #[serde(borrow, default)]
+        icons: Option<&'a RawValue>,
+        #[serde(borrow, rename = "_meta", default)]
+        meta: Option<&'a RawValue>,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase", expecting = "an object")]
@@ -79,6 +83,8 @@ pub(crate) fn tool(raw: &RawValue) -> Result<Tool, String> {
         output_schema: wire.output_schema.filter(|schema| object(schema)).map(ToOwned::to_owned),
         annotations: wire.annotations.unwrap_or_default(),
         task: wire.execution.unwrap_or(Execution { task_support: TaskSupport::Forbidden }).task_support,
+        icons: wire.icons.filter(|icons| icons.get().starts_with('[')).map(ToOwned::to_owned),
+        meta: wire.meta.filter(|meta| object(meta)).map(ToOwned::to_owned),
     })
 }
 

@@ -217,7 +217,13 @@ impl Inbound {
             "notifications/subscriptions/acknowledged" => self.changed.subscribe(),
             "notifications/cancelled" if self.era.get() == Some(&Era::Modern) => self.unsubscribed.notify_waiters(),
             "notifications/cancelled" => self.withdraw(params),
-            // Resources and prompts are listed when they are asked for: there is nothing to refresh.
+            // These are listed when they are asked for: there is nothing to refresh, but somebody may show them.
+            "notifications/prompts/list_changed" => {
+                self.tell_of(Event::McpPromptsChanged { server: self.server.clone() });
+            }
+            "notifications/resources/list_changed" => {
+                self.tell_of(Event::McpResourcesChanged { server: self.server.clone() });
+            }
             _ => {}
         }
     }
@@ -278,6 +284,13 @@ impl Inbound {
             level: quote(params["level"].as_str().unwrap_or("info")),
             message: quote(&text),
         });
+    }
+
+    /// Tells of something that a server says as often as it likes; bounded by rate.
+    fn tell_of(&self, event: Event) {
+        if self.may_talk() {
+            (self.events)(event);
+        }
     }
 
     fn may_talk(&self) -> bool {

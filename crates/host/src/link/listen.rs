@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::{
     sync::oneshot,
     time::{Instant, sleep},
@@ -26,7 +26,7 @@ impl Link {
         let mut subscribed = None;
         match (&self.channel().wire, self.session().era) {
             (Wire::Http(http), Era::Legacy) if http.has_session() => opened = Some(http.listen()),
-            (_, Era::Modern) if self.session().capabilities.list_changed("tools") => {
+            (_, Era::Modern) if self.announced().next().is_some() => {
                 let link = self.clone();
                 self.spawn(async move { link.subscribe().await });
                 subscribed = Some(self.channel().inbound.clone());
@@ -43,14 +43,22 @@ impl Link {
         }
     }
 
-    /// Subscribes to changes of the tools, and again when the subscription ends.
+    /// The lists whose changes the server announces, as a subscription names them.
+    fn announced(&self) -> impl Iterator<Item = &'static str> {
+        let lists =
+            [("tools", "toolsListChanged"), ("prompts", "promptsListChanged"), ("resources", "resourcesListChanged")];
+        lists.into_iter().filter(|(list, _)| self.session().capabilities.list_changed(list)).map(|(_, name)| name)
+    }
+
+    /// Subscribes to what the server announces, and again when the subscription ends.
     async fn subscribe(&self) {
         let meta = self.meta_for(&self.0.asker);
+        let wanted: Map<String, Value> = self.announced().map(|name| (name.to_owned(), Value::from(true))).collect();
+        let filter = json!({ "notifications": wanted });
         let mut wait = FIRST_WAIT;
         loop {
             let born = Instant::now();
-            let filter = json!({"notifications": {"toolsListChanged": true}});
-            let ask = Ask::new("subscriptions/listen", filter).meta(&meta);
+            let ask = Ask::new("subscriptions/listen", &filter).meta(&meta);
             let ended = tokio::select! {
                 ended = self.channel().ask(ask, None) => ended,
                 // On a stream, a server may end it so.

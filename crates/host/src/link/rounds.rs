@@ -109,7 +109,8 @@ impl Link {
         let (asker, server) = (&request.asker, &self.channel().inbound.server);
         let answers = wanted.input_requests.iter().map(|(key, question)| async move {
             let method = question["method"].as_str().unwrap_or_default();
-            match input::answer(asker, server, method, &question["params"]).await {
+            let named = asker.named(key);
+            match input::answer(named.as_ref().unwrap_or(asker), server, method, &question["params"]).await {
                 Ok(answer) => Ok((key.clone(), answer)),
                 // An answer cannot be an error: a refused form is declined, anything else ends the call.
                 Err(_) if method == "elicitation/create" => Ok((key.clone(), json!({"action": "decline"}))),

@@ -120,6 +120,8 @@ fn a_secret_that_a_server_repeats_is_not_noted() {
         output_schema: None,
         annotations: mcp::Annotations::default(),
         task: mcp::TaskSupport::default(),
+        icons: None,
+        meta: None,
     };
     let noted = Tool::of_mcp(&tool, &|text| text.replace("canary", "***"));
     let json = serde_json::to_string(&noted).unwrap();

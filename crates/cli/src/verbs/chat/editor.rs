@@ -21,6 +21,7 @@ use reedline::{
 use tokio::sync::oneshot;
 
 use super::{
+    known::Known,
     offer::Offer,
     typed::{self, Typed},
 };
@@ -52,9 +53,11 @@ pub(super) struct Editor {
 }
 
 impl Editor {
+    /// `known` is what Tab offers.
+    ///
     /// # Errors
     /// When the system refuses a thread.
-    pub(super) fn start(world: &World) -> Result<Self, Failure> {
+    pub(super) fn start(world: &World, known: Arc<Known>) -> Result<Self, Failure> {
         let refused = |error: io::Error| Failure::new(Exit::Other, "INTERNAL", format!("cannot start: {error}"));
         let leave = Arc::new(AtomicBool::new(false));
         let history = history(&world.places.data().join("chat-history"));
@@ -68,7 +71,9 @@ impl Editor {
         let (wanted, requests) = mpsc::channel();
         let signal = Arc::clone(&leave);
         let thread = thread::Builder::new().name("editor".to_owned()).spawn(move || {
-            let editor = reedline(history.ok(), is_coloured).with_break_signal(signal).with_external_printer(printer);
+            let editor = reedline(history.ok(), is_coloured, Offer { known })
+                .with_break_signal(signal)
+                .with_external_printer(printer);
             serve(&requests, editor, &Marks { unicode });
         });
         Ok(Self { wanted: Some(wanted), thread: Some(thread.map_err(refused)?), leave, above })
@@ -121,14 +126,14 @@ fn serve(requests: &mpsc::Receiver<Asked>, mut editor: Reedline, marks: &Marks) 
     }
 }
 
-fn reedline(history: Option<FileBackedHistory>, is_coloured: bool) -> Reedline {
+fn reedline(history: Option<FileBackedHistory>, is_coloured: bool, offer: Offer) -> Reedline {
     let mut keys = default_emacs_keybindings();
     keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, ReedlineEvent::Edit(vec![EditCommand::InsertNewline]));
     let tab = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
     keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(tab));
     let menu = ColumnarMenu::default().with_name(MENU);
     let mut editor = Reedline::create()
-        .with_completer(Box::new(Offer))
+        .with_completer(Box::new(offer))
         .with_menu(ReedlineMenu::EngineCompleter(Box::new(menu)))
         .with_quick_completions(true)
         .with_edit_mode(Box::new(Emacs::new(keys)))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::editor::Editor;
+use super::{editor::Editor, known::Known};
 use crate::{asker::Terminal, error::Failure, screen::Screen, wire::World};
 
 /// At the end of a line, this goes on in the next.
@@ -29,12 +29,14 @@ pub(super) enum Input {
 }
 
 impl Input {
+    /// `known` is what an editor offers.
+    ///
     /// # Errors
     /// When the system refuses a thread.
-    pub(super) fn of(world: &World) -> Result<Self, Failure> {
+    pub(super) fn of(world: &World, known: &Arc<Known>) -> Result<Self, Failure> {
         let terminal = world.terminal();
         Ok(match world.screen.interactive() {
-            true => Self::Editor(Editor::start(world)?, terminal),
+            true => Self::Editor(Editor::start(world, Arc::clone(known))?, terminal),
             false => Self::Lines(terminal),
         })
     }

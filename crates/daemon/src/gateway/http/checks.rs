@@ -56,7 +56,12 @@ fn is_ours(url: &Url, hosts: &[String]) -> bool {
     let Some(host) = url.host_str() else { return false };
     let plain = host.trim_start_matches('[').trim_end_matches(']');
     let loopback = host == "localhost" || plain.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-    loopback || hosts.iter().any(|known| known.eq_ignore_ascii_case(host) || known == plain)
+    let with_port = url.port().map(|port| format!("{host}:{port}"));
+    let is_known = |known: &String| {
+        let is = |name: &str| known.eq_ignore_ascii_case(name);
+        is(host) || is(plain) || with_port.as_deref().is_some_and(is)
+    };
+    loopback || hosts.iter().any(is_known)
 }
 
 pub(super) fn is_json(headers: &HeaderMap) -> Result<(), Refusal> {
@@ -236,12 +241,14 @@ mod tests {
 
     #[test]
     fn only_this_machine_may_be_meant_unless_more_is_allowed() {
-        let allowed = ["rack.example".to_owned()];
+        let allowed = ["rack.example".to_owned(), "other.example:8080".to_owned()];
         for (host, origin, fine) in [
             ("127.0.0.1:80", None, true),
             ("localhost", Some("http://localhost:3000"), true),
             ("[::1]:9", Some("http://[::1]"), true),
             ("Rack.Example:443", Some("https://rack.example"), true),
+            ("other.example:8080", None, true),
+            ("other.example:80", None, false),
             ("evil.example", None, false),
             ("127.0.0.1", Some("http://evil.example"), false),
             ("127.0.0.1", Some("null"), false),

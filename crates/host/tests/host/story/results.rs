@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use toolrack_host::{Artifacts, Content, Host, KeepError, ServerName, Shaped, ToolOutcome, mcp::ResourceContents};
+use toolrack_host::{
+    Artifacts, CallError, Content, Host, KeepError, ServerName, Shaped, ToolOutcome, mcp::ResourceContents,
+};
 
 use crate::{
     scripted::{Reaction, Scripted, text_result},
@@ -216,4 +218,16 @@ async fn a_resource_is_cut_like_a_result_and_its_bytes_are_kept_and_named() {
     let full = shaped(vec![resource("application/pdf", None, Some(vec![2; 20]))], Arc::new(Full)).await;
     assert_eq!(full.text, "[docs://a\\u{1b}: application/pdf, 20 bytes; left out]");
     assert!(full.truncated && full.warnings[0].contains("the disk is full"), "{full:?}");
+}
+
+#[tokio::test]
+async fn what_servers_have_can_be_asked_for_on_a_task_of_its_own() {
+    let host = host_of([("fake", fake(&[]))]).await;
+    let asking = host.clone();
+    let asked = tokio::spawn(async move {
+        let uri = asking.resources("fake").await?.remove(0).uri;
+        Ok::<_, CallError>((asking.read_resource("fake", &uri).await?.len(), asking.prompts("fake").await?.len()))
+    });
+    assert_eq!(asked.await.unwrap().unwrap(), (1, 2));
+    host.shutdown().await;
 }

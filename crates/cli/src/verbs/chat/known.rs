@@ -1,0 +1,191 @@
+//! What the connected servers have for a conversation, as far as they have said it: for Tab, which waits for nobody.
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use tokio::{
+    sync::broadcast::{self, error::RecvError},
+    task::JoinSet,
+};
+use toolrack_host::{
+    Event, Host, ServerName, State,
+    mcp::{Prompt, Resource, ResourceTemplate},
+    text,
+};
+
+/// Prompts, and resources, that are known of one server.
+const MOST: usize = 1_000;
+
+/// Bytes of a name, a URI, and what is said of it.
+const LONGEST: usize = 300;
+const ABOUT: usize = 80;
+
+/// What servers have; shared by the one who learns and the one who offers.
+#[derive(Debug, Default)]
+pub(super) struct Known(RwLock<Vec<Has>>);
+
+/// What one server has.
+#[derive(Debug)]
+struct Has {
+    server: String,
+    prompts: Vec<KnownPrompt>,
+    resources: Vec<KnownResource>,
+}
+
+/// A prompt that can be typed.
+#[derive(Clone, Debug)]
+pub(super) struct KnownPrompt {
+    /// `server:prompt`.
+    pub(super) word: String,
+    /// What it is for; safe to print.
+    pub(super) about: String,
+    /// The names of its arguments.
+    pub(super) arguments: Vec<String>,
+}
+
+/// A resource, or the beginning of those of a template, that can be typed.
+#[derive(Clone, Debug)]
+pub(super) struct KnownResource {
+    pub(super) server: String,
+    /// `server:uri`.
+    pub(super) word: String,
+    /// What it is; safe to print.
+    pub(super) about: String,
+    /// Nothing is to be typed behind it.
+    pub(super) is_whole: bool,
+}
+
+impl Known {
+    /// The servers that have said what they have.
+    pub(super) fn servers(&self) -> Vec<String> {
+        self.read().iter().map(|has| has.server.clone()).collect()
+    }
+
+    pub(super) fn prompts(&self) -> Vec<KnownPrompt> {
+        self.read().iter().flat_map(|has| has.prompts.iter().cloned()).collect()
+    }
+
+    pub(super) fn resources(&self) -> Vec<KnownResource> {
+        self.read().iter().flat_map(|has| has.resources.iter().cloned()).collect()
+    }
+
+    /// From now on, `server` has these. What cannot be typed, or would do something to a terminal, is left out.
+    pub(super) fn learn(
+        &self,
+        server: &ServerName,
+        prompts: Vec<Prompt>,
+        resources: Vec<Resource>,
+        templates: Vec<ResourceTemplate>,
+    ) {
+        let server = server.as_str().to_owned();
+        let prompts = prompts.iter().filter_map(|prompt| KnownPrompt::of(&server, prompt)).take(MOST).collect();
+        let whole = resources.iter().filter_map(|found| {
+            let about = found.title.as_deref().or(found.description.as_deref()).unwrap_or(&found.name);
+            KnownResource::of(&server, &found.uri, about, true)
+        });
+        let begun = templates.iter().filter_map(|template| {
+            let start = template.uri_template.split('{').next().filter(|start| !start.is_empty())?;
+            let about = template.title.as_deref().or(template.description.as_deref()).unwrap_or(&template.name);
+            KnownResource::of(&server, start, about, false)
+        });
+        let resources = whole.chain(begun).take(MOST).collect();
+        let has = Has { server, prompts, resources };
+        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|known| known.server != has.server);
+        all.push(has);
+        all.sort_by(|one, other| one.server.cmp(&other.server));
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Vec<Has>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl KnownPrompt {
+    fn of(server: &str, prompt: &Prompt) -> Option<Self> {
+        let word = format!("{server}:{}", prompt.name);
+        let names = prompt.arguments.iter().map(|argument| argument.name.clone());
+        let arguments = names.filter(|name| is_word(name) && !name.contains('=')).collect();
+        let about = prompt.description.as_deref().or(prompt.title.as_deref()).unwrap_or_default();
+        is_word(&word).then(|| Self { word, about: in_short(about), arguments })
+    }
+}
+
+impl KnownResource {
+    fn of(server: &str, uri: &str, about: &str, is_whole: bool) -> Option<Self> {
+        if !is_plain(uri) || uri.contains(['<', '>']) {
+            return None;
+        }
+        let is_word = is_word(uri);
+        let word = if is_word { format!("{server}:{uri}") } else { format!("{server}:<{uri}>") };
+        (is_word || is_whole).then(|| Self { server: server.to_owned(), word, about: in_short(about), is_whole })
+    }
+}
+
+/// Whether it can be shown and typed.
+fn is_plain(text: &str) -> bool {
+    !text.is_empty() && text.len() <= LONGEST && text::for_line(text) == text
+}
+
+/// Whether it can be typed without quotes.
+fn is_word(text: &str) -> bool {
+    is_plain(text) && !text.contains(|c: char| c.is_whitespace() || c == '"' || c == '\'' || c == '\\')
+}
+
+fn in_short(about: &str) -> String {
+    text::for_line(&text::clip(about.trim().lines().next().unwrap_or_default(), ABOUT)).into_owned()
+}
+
+/// Learns what the servers have, while a conversation goes on. Ends when it is dropped.
+#[derive(Debug)]
+pub(super) struct Learning {
+    _task: JoinSet<()>,
+}
+
+impl Learning {
+    /// Asks the servers that are connected, and each that is connected later or anew. `is_wanted` says which of them count.
+    pub(super) fn start(
+        host: &Host,
+        known: &Arc<Known>,
+        is_wanted: impl Fn(&ServerName) -> bool + Send + 'static,
+    ) -> Self {
+        // Listened to first, so that nobody is missed.
+        let events = host.events();
+        let mut task = JoinSet::new();
+        task.spawn(learn(host.clone(), events, Arc::clone(known), is_wanted));
+        Self { _task: task }
+    }
+}
+
+async fn learn(
+    host: Host,
+    mut events: broadcast::Receiver<Event>,
+    known: Arc<Known>,
+    is_wanted: impl Fn(&ServerName) -> bool + Send,
+) {
+    let is_there = |state: &State| matches!(state, State::Connected { .. } | State::ToolsFailed { .. });
+    let mut asking = JoinSet::new();
+    let all = host.status().into_iter().filter(|server| is_there(&server.state)).map(|server| server.name);
+    let mut next: Vec<ServerName> = all.collect();
+    loop {
+        for server in next.drain(..).filter(|server| is_wanted(server)) {
+            asking.spawn(ask(host.clone(), server, Arc::clone(&known)));
+        }
+        tokio::select! {
+            event = events.recv() => match event {
+                Ok(Event::McpServerState { server, state }) if is_there(&state) => next.push(server),
+                // What is missed is offered late, or not.
+                Ok(_) | Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            },
+            Some(_) = asking.join_next() => {}
+        }
+    }
+}
+
+/// What cannot be listed is not offered; `/prompts` and `/resources` say why.
+async fn ask(host: Host, server: ServerName, known: Arc<Known>) {
+    let name = server.as_str();
+    let (prompts, resources, templates) =
+        futures::join!(host.prompts(name), host.resources(name), host.resource_templates(name));
+    known.learn(&server, prompts.unwrap_or_default(), resources.unwrap_or_default(), templates.unwrap_or_default());
+}

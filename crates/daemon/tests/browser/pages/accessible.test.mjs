@@ -1,0 +1,109 @@
+// Every page for everybody: by the keyboard, in light and dark, on a phone, and by what axe-core checks of WCAG AA.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { AXE, leave, staged } from "../stage.mjs";
+
+const both = staged({ converse: true });
+
+const PLACES = [
+  "#/", "#/servers", "#/servers/workshop", "#/servers/workshop/resources", "#/servers/workshop/prompts", "#/servers/workshop/config",
+  "#/servers/workshop/logs", "#/servers/workshop/history", "#/servers/workshop/health", "#/servers/broken/health", "#/servers/workshop/edit",
+  "#/add/form", "#/add/json", "#/add/import", "#/tools", "#/tools/workshop/shapes", "#/approvals", "#/trust", "#/sessions", "#/config", "#/nowhere",
+];
+
+/** What axe finds, short. @param {any} page */
+async function violations(page) {
+  // The policy of the page lets no script in; a debugger may look all the same.
+  await page.evaluate(AXE);
+  const found = await page.evaluate(() => globalThis.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] }));
+  return found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html, failureSummary }) => `${html.slice(0, 140)} ${failureSummary.slice(0, 200)}`).join("\n   ")}`);
+}
+
+/** Waits until nothing is being fetched for the first time. @param {any} page */
+const still = (page) => page.waitForFunction(() => !document.querySelector(".waiting") && document.querySelector("h1, .empty"));
+
+for (const [look, options] of Object.entries({
+  light: { colorScheme: "light" },
+  dark: { colorScheme: "dark" },
+  phone: { colorScheme: "light", viewport: { width: 360, height: 740 } },
+})) {
+  test(`every_page_can_be_used_by_everybody_${look}`, async () => {
+    const call = both.stage.api("/api/v1/calls", { tool: "workshop/erase", arguments: { path: "a-rather-long-path/that-goes-on-and-on/without-any-place-to-break.txt" } });
+    const form = both.stage.api("/api/v1/calls", { tool: "workshop/ask", arguments: {}, approved: true });
+    const page = await both.visitor.open(both.stage, "#/", options);
+    const { body } = await both.stage.api("/api/v1/sessions");
+    for (const place of [...PLACES, `#/sessions/${body.sessions[0].id}`]) {
+      await page.goto(`${both.stage.origin}/${place}`);
+      await still(page);
+      assert.deepEqual(await violations(page), [], place);
+      const { wide, room } = await page.evaluate(() => ({ wide: document.documentElement.scrollWidth, room: document.documentElement.clientWidth }));
+      assert.ok(wide <= room, `${place} is ${wide} wide where there is room for ${room}`);
+    }
+    await page.goto(`${both.stage.origin}/#/approvals`);
+    await page.getByTestId("once").click();
+    await page.getByTestId("cancel-question").click();
+    await Promise.all([call, form]);
+    await leave(page);
+  });
+}
+
+test("a_result_and_a_dialog_are_accessible_too", async () => {
+  const page = await both.visitor.open(both.stage, "#/tools/workshop/media", { colorScheme: "dark" });
+  await page.getByTestId("call").click();
+  await page.getByTestId("result").waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.goto(`${both.stage.origin}/#/servers`);
+  const row = page.locator('[data-testid="server"][data-name="old"]');
+  await row.getByTestId("menu").locator("summary").click();
+  assert.deepEqual(await violations(page), [], "an open menu");
+  await row.getByTestId("remove").click();
+  await page.getByTestId("diff").waitFor();
+  assert.deepEqual(await violations(page), [], "a dialog");
+  await leave(page);
+});
+
+test("the_first_key_leads_past_the_sections", async () => {
+  const page = await both.visitor.open(both.stage, "#/servers");
+  await page.getByTestId("server").first().waitFor();
+  await page.reload();
+  await page.getByTestId("server").first().waitFor();
+  await page.keyboard.press("Tab");
+  assert.equal(await page.evaluate(() => document.activeElement?.textContent), "Skip to the content");
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("Tab");
+  assert.equal(await page.evaluate(() => document.activeElement?.closest("main") !== null), true);
+  assert.match(page.url(), /#\/servers$/, "the page stays");
+  await leave(page);
+});
+
+test("a_dialog_keeps_the_focus_and_gives_it_back", async () => {
+  const page = await both.visitor.open(both.stage, "#/servers");
+  const opener = page.locator('[data-testid="server"][data-name="old"]').getByTestId("enable");
+  await opener.focus();
+  await page.keyboard.press("Enter");
+  await page.getByTestId("confirm").waitFor();
+  for (let presses = 0; presses < 8; presses += 1) {
+    await page.keyboard.press("Tab");
+    const outside = await page.evaluate(() => document.activeElement !== document.body && !document.activeElement?.closest("dialog"));
+    assert.equal(outside, false, `after ${presses + 1} presses`);
+  }
+  await page.keyboard.press("Escape");
+  await page.getByTestId("confirm").waitFor({ state: "detached" });
+  assert.equal(await opener.evaluate((element) => element === document.activeElement), true);
+  await leave(page);
+});
+
+test("what_has_the_focus_can_be_seen", async () => {
+  const page = await both.visitor.open(both.stage, "#/servers");
+  await page.getByTestId("server").first().waitFor();
+  for (let presses = 0; presses < 20; presses += 1) {
+    await page.keyboard.press("Tab");
+    const seen = await page.evaluate(() => {
+      const { outlineStyle, outlineWidth } = getComputedStyle(document.activeElement ?? document.body);
+      return document.activeElement === document.body || (outlineStyle !== "none" && Number.parseFloat(outlineWidth) >= 2);
+    });
+    assert.ok(seen, await page.evaluate(() => document.activeElement?.outerHTML.slice(0, 120)));
+  }
+  await leave(page);
+});

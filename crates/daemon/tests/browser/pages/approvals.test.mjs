@@ -1,0 +1,107 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { leave, staged } from "../stage.mjs";
+
+const both = staged();
+
+/** A program that calls a tool, and waits for what becomes of it. */
+const calls = (tool, given = {}) => both.stage.api("/api/v1/calls", { tool: `workshop/${tool}`, arguments: given });
+const question = (page) => page.getByTestId("question");
+
+test("a_call_waits_for_a_word_and_the_title_counts_it", async () => {
+  const page = await both.visitor.open(both.stage, "#/approvals");
+  await page.getByTestId("empty").getByText("Nothing waits for you").waitFor();
+  const call = calls("erase", { path: "a.txt" });
+  await question(page).getByText("destructive").waitFor();
+  await page.waitForFunction(() => document.title.startsWith("(1) "));
+  assert.match(await page.getByTestId("nav-count-approvals").innerText(), /^1/);
+  assert.deepEqual(JSON.parse(await page.getByTestId("arguments").innerText()), { path: "a.txt" });
+  await page.getByTestId("once").click();
+  assert.equal((await call).body.text, "erased a.txt");
+  await page.getByTestId("empty").waitFor();
+  await page.waitForFunction(() => !document.title.startsWith("("));
+  await leave(page);
+});
+
+test("what_was_asked_before_the_page_was_opened_is_there", async () => {
+  const call = calls("erase", { path: "b.txt" });
+  const page = await both.visitor.open(both.stage, "#/approvals");
+  await page.getByTestId("once").click();
+  assert.equal((await call).status, 200);
+  await leave(page);
+});
+
+test("a_call_runs_with_the_arguments_as_they_were_changed", async () => {
+  const page = await both.visitor.open(both.stage, "#/approvals");
+  const call = calls("erase", { path: "a.txt" });
+  await page.getByTestId("edit-arguments").click();
+  await page.getByTestId("arguments-edit").fill("{");
+  await page.getByTestId("once").click();
+  await question(page).getByText("the arguments are not JSON").waitFor();
+  await page.getByTestId("arguments-edit").fill('{"path": "other.txt"}');
+  await page.getByTestId("once").click();
+  assert.equal((await call).body.text, "erased other.txt");
+  await leave(page);
+});
+
+test("a_call_is_denied_with_a_reason", async () => {
+  const page = await both.visitor.open(both.stage, "#/approvals");
+  const call = calls("erase", { path: "a.txt" });
+  await page.getByTestId("deny").click();
+  await page.getByTestId("deny-reason").fill("not on a Sunday");
+  await page.getByTestId("deny-send").click();
+  const { status, body } = await call;
+  assert.equal(status, 403);
+  assert.match(JSON.stringify(body), /not on a Sunday/);
+  await leave(page);
+});
+
+test("a_question_goes_when_the_call_goes", async () => {
+  const page = await both.visitor.open(both.stage, "#/approvals");
+  const over = new AbortController();
+  const call = both.stage.api("/api/v1/calls", { tool: "workshop/erase", arguments: { path: "a" } }, over.signal).catch(() => {});
+  await question(page).waitFor();
+  over.abort();
+  await call;
+  await question(page).waitFor({ state: "detached" });
+  await leave(page);
+});
+
+test("a_form_of_a_server_is_answered", async () => {
+  const page = await both.visitor.open(both.stage, "#/approvals");
+  const call = both.stage.api("/api/v1/calls", { tool: "workshop/ask", arguments: {}, approved: true });
+  const asked = page.locator('[data-testid="question"][data-status="form"]');
+  await asked.getByText("Who are you?").waitFor();
+  await asked.getByTestId("accept").click();
+  await asked.getByText("is needed").waitFor();
+  await asked.getByLabel("Your name").fill("Ada");
+  await asked.getByTestId("accept").click();
+  assert.equal((await call).body.text, "Hello, Ada!");
+  const again = both.stage.api("/api/v1/calls", { tool: "workshop/ask", arguments: {}, approved: true });
+  await asked.getByTestId("decline").click();
+  assert.equal((await again).body.text, "You said decline.");
+  await leave(page);
+});
+
+test("a_tool_that_asks_while_it_is_tried_says_where_to_answer", async () => {
+  const page = await both.visitor.open(both.stage, "#/tools/workshop/ask");
+  await page.getByTestId("call").click();
+  await page.getByTestId("progress").getByText("It waits for an answer.").waitFor();
+  const { body } = await both.stage.api("/api/v1/approvals");
+  await both.stage.api(`/api/v1/approvals/${body.approvals[0].id}`, { answer: "cancel" });
+  await page.getByTestId("result").getByText("You said cancel.").waitFor();
+  await leave(page);
+});
+
+test("what_is_always_allowed_is_not_asked_again", async () => {
+  const page = await both.visitor.open(both.stage, "#/approvals");
+  const call = calls("erase", { path: "a.txt" });
+  await page.getByTestId("always-tool").click();
+  await call;
+  assert.equal((await calls("erase", { path: "b.txt" })).body.text, "erased b.txt");
+  const other = calls("refuse");
+  await page.getByTestId("always-server").click();
+  await other;
+  assert.equal((await calls("echo", { text: "x" })).body.text, "x");
+  await leave(page);
+});

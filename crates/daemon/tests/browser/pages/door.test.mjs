@@ -1,0 +1,67 @@
+// Who may see the page, and what happens when the daemon goes away.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { leave, staged } from "../stage.mjs";
+
+const both = staged({ cable: true });
+
+test("the_token_leaves_the_address_at_once_and_is_remembered", async () => {
+  const page = await both.visitor.open(both.stage);
+  assert.doesNotMatch(page.url(), /token/);
+  await page.reload();
+  await page.getByTestId("figures").waitFor();
+  assert.doesNotMatch(await page.content(), new RegExp(both.stage.token));
+  await leave(page);
+});
+
+test("without_the_token_it_is_asked_for", async () => {
+  const page = await both.visitor.open(both.stage);
+  await page.evaluate(() => localStorage.clear());
+  await page.goto("about:blank");
+  await page.goto(`${both.stage.origin}/#/servers`);
+  await page.getByTestId("sign-in").getByText("toolrack up").waitFor();
+  await page.getByTestId("token").fill(both.stage.address);
+  await page.getByRole("button", { name: "Open the dashboard" }).click();
+  await page.getByRole("heading", { name: "Servers", level: 1 }).waitFor();
+  await leave(page);
+});
+
+test("a_token_of_an_earlier_launch_is_forgotten_with_a_word", async () => {
+  const page = await both.visitor.open(both.stage);
+  await page.evaluate(() => localStorage.setItem("toolrack.token", "of-yesterday"));
+  await page.reload();
+  await page.getByTestId("sign-in").getByText("was started anew").waitFor();
+  assert.equal(await page.evaluate(() => localStorage.getItem("toolrack.token")), null);
+  await leave(page);
+});
+
+test("only_the_page_and_its_files_are_served_and_with_what_guards_them", async () => {
+  const get = (path) => fetch(`${both.stage.origin}${path}`);
+  const page = await get("/");
+  assert.match(page.headers.get("content-security-policy"), /^default-src 'self';.*frame-ancestors 'none'/);
+  assert.equal(page.headers.get("x-content-type-options"), "nosniff");
+  assert.equal(page.headers.get("referrer-policy"), "no-referrer");
+  const script = await get("/assets/app.js");
+  assert.equal(script.headers.get("content-type"), "text/javascript; charset=utf-8");
+  assert.equal((await fetch(`${both.stage.origin}/assets/app.js`, { headers: { "if-none-match": script.headers.get("etag") } })).status, 304);
+  for (const path of ["/assets/missing.js", "/assets/", "/servers", "/assets/..%2f..%2fCargo.toml"]) {
+    const missing = await get(path);
+    assert.equal(missing.status, 404, path);
+    assert.doesNotMatch(missing.headers.get("content-type"), /html/, path);
+  }
+});
+
+test("a_broken_stream_is_begun_again_and_what_was_missed_is_there", async () => {
+  const page = await both.visitor.open(both.stage, "#/servers/workshop/history");
+  const connection = (state) => page.locator(`[data-testid="connection"][data-status="${state}"]`).waitFor();
+  await connection("live");
+  both.stage.cable.cut();
+  await connection("lost");
+  await both.stage.api("/api/v1/calls", { tool: "workshop/refuse", arguments: {}, approved: true });
+  both.stage.cable.mend();
+  await connection("live");
+  await page.getByTestId("history").getByText(/^refuse: tool error/).waitFor();
+  page.wrong = page.wrong.filter((line) => !/ERR_(CONNECTION|INCOMPLETE)/.test(line));
+  await leave(page);
+});

@@ -1,0 +1,129 @@
+//! The server scenarios of the official conformance suite, of both revisions, against the gateway in front of a
+//! [server](fixture) that has what they ask for.
+//!
+//! Some cannot apply: `resources-subscribe` and `resources-unsubscribe` (2025-11-25), because a host does not subscribe to
+//! resources and the gateway does not say that it can, and the extensions (`tasks-*`, `sep-2640-*`), which it does not offer.
+
+use tokio::process::Command;
+use toolrack_daemon::gateway::GatewayOptions;
+use toolrack_host::{Host, NameCap, NameStyle, spec::Protocol};
+
+use super::{fixture, installed};
+use crate::world::{Declares, World};
+
+async fn passes(scenario: &str, version: &str) {
+    let modern = version.starts_with("2026");
+    let protocol = if modern { Protocol::Modern } else { Protocol::Legacy };
+    // The suite calls tools by their own names.
+    let host = Host::builder().naming(NameStyle::Tool, NameCap::Chars64).asker(std::sync::Arc::new(Declares)).build();
+    let mut options = GatewayOptions::default();
+    options.style = NameStyle::Tool;
+    let world = World::around(host, [("fixture", fixture::server(protocol))], options).await;
+    let results = tempfile::tempdir().unwrap();
+    let output = Command::new(installed().join(".bin/node"))
+        .arg(installed().join("@modelcontextprotocol/conformance/dist/index.js"))
+        .args(["server", "--scenario", scenario, "--spec-version", version, "--url", &world.url])
+        .current_dir(results.path())
+        .output()
+        .await
+        .unwrap();
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(output.status.success(), "{scenario} at {version}: {}\n{said}", output.status);
+    world.end().await;
+}
+
+macro_rules! scenarios {
+    ($version:literal: $($test:ident $scenario:literal,)*) => {
+        $(
+            #[tokio::test]
+            async fn $test() {
+                passes($scenario, $version).await;
+            }
+        )*
+    };
+}
+
+mod legacy {
+    use super::passes;
+
+    scenarios! { "2025-11-25":
+        initialize "server-initialize",
+        session_lifecycle "server-session-lifecycle",
+        logging "logging-set-level",
+        ping "ping",
+        completion "completion-complete",
+        tools_list "tools-list",
+        simple_text "tools-call-simple-text",
+        image "tools-call-image",
+        audio "tools-call-audio",
+        embedded_resource "tools-call-embedded-resource",
+        mixed_content "tools-call-mixed-content",
+        with_logging "tools-call-with-logging",
+        tool_error "tools-call-error",
+        with_progress "tools-call-with-progress",
+        sampling "tools-call-sampling",
+        elicitation "tools-call-elicitation",
+        json_schema "json-schema-2020-12",
+        elicitation_defaults "elicitation-sep1034-defaults",
+        multiple_streams "server-sse-multiple-streams",
+        elicitation_enums "elicitation-sep1330-enums",
+        resources_list "resources-list",
+        resources_text "resources-read-text",
+        resources_binary "resources-read-binary",
+        resources_template "resources-templates-read",
+        prompts_list "prompts-list",
+        prompts_simple "prompts-get-simple",
+        prompts_arguments "prompts-get-with-args",
+        prompts_resource "prompts-get-embedded-resource",
+        prompts_image "prompts-get-with-image",
+        dns_rebinding "dns-rebinding-protection",
+        sse_polling "server-sse-polling",
+    }
+}
+
+mod modern {
+    use super::passes;
+
+    scenarios! { "2026-07-28":
+        stateless "server-stateless",
+        completion "completion-complete",
+        tools_list "tools-list",
+        simple_text "tools-call-simple-text",
+        image "tools-call-image",
+        audio "tools-call-audio",
+        embedded_resource "tools-call-embedded-resource",
+        mixed_content "tools-call-mixed-content",
+        tool_error "tools-call-error",
+        with_progress "tools-call-with-progress",
+        json_schema "json-schema-2020-12",
+        multiple_streams "server-sse-multiple-streams",
+        resources_list "resources-list",
+        resources_text "resources-read-text",
+        resources_binary "resources-read-binary",
+        resources_template "resources-templates-read",
+        not_found "sep-2164-resource-not-found",
+        prompts_list "prompts-list",
+        prompts_simple "prompts-get-simple",
+        prompts_arguments "prompts-get-with-args",
+        prompts_resource "prompts-get-embedded-resource",
+        prompts_image "prompts-get-with-image",
+        dns_rebinding "dns-rebinding-protection",
+        caching "caching",
+        headers "http-header-validation",
+        custom_headers "http-custom-header-server-validation",
+        input_elicitation "input-required-result-basic-elicitation",
+        input_sampling "input-required-result-basic-sampling",
+        input_roots "input-required-result-basic-list-roots",
+        input_state "input-required-result-request-state",
+        input_several "input-required-result-multiple-input-requests",
+        input_rounds "input-required-result-multi-round",
+        input_missing "input-required-result-missing-input-response",
+        input_of_a_prompt "input-required-result-non-tool-request",
+        input_result_type "input-required-result-result-type",
+        input_unsupported "input-required-result-unsupported-methods",
+        input_tampered_state "input-required-result-tampered-state",
+        input_capabilities "input-required-result-capability-check",
+        input_more "input-required-result-ignore-extra-params",
+        input_validated "input-required-result-validate-input",
+    }
+}

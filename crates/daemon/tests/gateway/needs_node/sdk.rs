@@ -1,0 +1,79 @@
+//! The client of the official TypeScript SDK 1.x, which is what most programs speak today.
+
+use serde_json::{Value, json};
+use tokio::{process::Command, time::timeout};
+
+use super::installed;
+use crate::world::{PATIENCE, World};
+
+const SCRIPT: &str = r"
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import * as types from '@modelcontextprotocol/sdk/types.js';
+
+const capabilities = { elicitation: {}, sampling: {}, roots: {} };
+const client = new Client({ name: 'test', version: '1.0.0' }, { capabilities });
+client.setRequestHandler(types.ElicitRequestSchema, async () => ({ action: 'accept', content: { name: 'Ada' } }));
+client.setRequestHandler(types.CreateMessageRequestSchema, async () => ({
+  role: 'assistant', model: 'm', content: { type: 'text', text: 'Paris' },
+}));
+const changed = new Promise((resolve) => {
+  client.setNotificationHandler(types.ToolListChangedNotificationSchema, () => resolve(true));
+});
+const transport = new StreamableHTTPClientTransport(new URL(process.argv[1]));
+await client.connect(transport);
+const call = async (name, args, options) => {
+  const result = await client.callTool({ name: `mcp__fake__${name}`, arguments: args }, undefined, options);
+  return result.content[0].text;
+};
+const progress = [];
+const said = {
+  tools: (await client.listTools()).tools.length,
+  echo: await call('echo', { text: 'grüße' }),
+  structured: await call('structured', { label: 'x' }),
+  slept: await call('sleep', { ms: 300, progress: true }, { onprogress: (report) => progress.push(report.progress) }),
+  progress,
+  elicited: await call('elicit', {}),
+  sampled: await call('sample', {}),
+  resources: (await client.listResources()).resources.map((resource) => resource.uri),
+  note: (await client.readResource({ uri: 'fake://note' })).contents[0].text,
+  prompts: (await client.listPrompts()).prompts.map((prompt) => prompt.name),
+  greeting: (await client.getPrompt({ name: 'mcp__fake__greet', arguments: { name: 'Ada' } })).messages[0].content.text,
+  completed: (await client.complete({
+    ref: { type: 'ref/prompt', name: 'mcp__fake__greet' }, argument: { name: 'name', value: 'a' },
+  })).completion.values,
+  ping: await client.ping(),
+};
+await call('tools_changed', { add: 'new' });
+said.changed = await changed;
+await transport.terminateSession();
+await client.close();
+console.log(JSON.stringify(said));
+";
+
+#[tokio::test]
+async fn the_client_of_the_typescript_sdk_does_all_that_it_can() {
+    for era in ["legacy", "modern"] {
+        let world = World::new(&format!("--era {era}")).await;
+        let script = Command::new(installed().join(".bin/node"))
+            .args(["--input-type=module", "--eval", SCRIPT, &world.url])
+            .current_dir(installed().join(".."))
+            .kill_on_drop(true)
+            .output();
+        let output = timeout(PATIENCE, script).await.expect("an end").unwrap();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{era}: {complaint}"));
+        assert_eq!(said["tools"], world.host.catalog().tools().len() - 1, "{era}: one has come since: {said}");
+        assert_eq!(said["echo"], "grüße");
+        assert_eq!(said["progress"], json!([100, 200, 300]), "{era}");
+        assert!(said["elicited"].as_str().unwrap().contains("Ada"), "{era}: {said}");
+        assert!(said["sampled"].as_str().unwrap().contains("Paris"), "{era}: {said}");
+        assert_eq!(said["resources"], json!(["fake://asked", "fake://blob", "fake://note"]));
+        assert_eq!(said["note"], "a note");
+        assert_eq!(said["prompts"], json!(["mcp__fake__asked", "mcp__fake__greet"]));
+        assert_eq!(said["greeting"], "Say hello to Ada.");
+        assert_eq!(said["completed"], json!(["ada", "alan"]));
+        assert_eq!(said["changed"], true);
+        world.end().await;
+    }
+}
