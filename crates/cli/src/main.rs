@@ -10,7 +10,6 @@ mod asker;
 mod builtin;
 mod completion;
 mod error;
-mod journal;
 mod keep;
 mod kept;
 mod log;

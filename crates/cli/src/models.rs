@@ -3,6 +3,7 @@
 
 use std::{
     num::{NonZeroU32, NonZeroU64},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -14,12 +15,12 @@ use toolrack_agent::{
         provider::{BadSelector, CUSTOM, PROVIDERS, Provider, Selector},
     },
 };
-use toolrack_config::{Environment, ModelChoice, PriceChoice};
+use toolrack_config::{Environment, Interpolate, ModelChoice, PriceChoice};
 
 use crate::{
     args::{LimitArgs, ModelArgs, WireName},
     error::{Exit, Failure, in_words, with_causes},
-    wire::World,
+    screen::Screen,
 };
 
 /// A model that reads its answers from a file: `mock/FILE`.
@@ -43,6 +44,24 @@ pub(crate) struct Chosen {
     /// The most tokens of one answer.
     pub(crate) max_tokens: Option<NonZeroU32>,
     pub(crate) limits: Limits,
+}
+
+/// What is needed to find a model.
+#[derive(Clone, Debug)]
+pub(crate) struct Around {
+    pub(crate) environment: Environment,
+    pub(crate) secrets: Arc<Interpolate>,
+    /// Where a model is configured.
+    pub(crate) file: PathBuf,
+    pub(crate) screen: Arc<Screen>,
+}
+
+impl Around {
+    /// The value of a setting, with its placeholders filled in. A secret is hidden from now on.
+    fn setting(&self, field: &str, text: &str, is_secret: bool) -> Result<String, Failure> {
+        let value = self.secrets.setting(field, text, is_secret);
+        value.map_err(|error| Failure::config(error.to_string()).hint("`toolrack config show` shows the setting"))
+    }
 }
 
 /// What was typed over what is configured.
@@ -71,20 +90,19 @@ impl Wishes {
     /// # Errors
     /// With the exit code of models, when there is none or it cannot be used; of usage, when what was typed or configured
     /// names none.
-    pub(crate) async fn chosen(&self, world: &World) -> Result<Chosen, Failure> {
+    pub(crate) async fn chosen(&self, around: &Around) -> Result<Chosen, Failure> {
         if !self.configured.is_valid {
-            let file = world.places.settings();
-            let message = format!("what {} says of the model cannot be used", file.display());
+            let message = format!("what {} says of the model cannot be used", around.file.display());
             return Err(Failure::config(message).hint("correct what is reported above"));
         }
         let choice = self.configured.clone().overlaid(self.typed());
         let (model, has_price) = match choice.name.as_deref().and_then(|name| name.strip_prefix(MOCK)) {
             Some(path) => (scripted(path)?, true),
-            None => connect(&choice, self.model.key_env.as_deref(), world).await?,
+            None => connect(&choice, self.model.key_env.as_deref(), around).await?,
         };
         if let (Some(_), false) = (choice.max_cost, has_price) {
             let name = model.name();
-            world.screen.warning(&format!("nobody knows what {name} costs: a limit of its cost is never reached"));
+            around.screen.warning(&format!("nobody knows what {name} costs: a limit of its cost is never reached"));
         }
         let mut limits = Limits::default();
         limits.rounds = choice.max_rounds.map_or(limits.rounds, NonZeroU32::get);
@@ -113,11 +131,11 @@ impl Wishes {
 async fn connect(
     choice: &ModelChoice,
     key_env: Option<&str>,
-    world: &World,
+    around: &Around,
 ) -> Result<(Arc<dyn Model>, bool), Failure> {
-    let environment = &world.environment;
+    let environment = &around.environment;
     let filled = |field: &str, text: Option<&String>, is_secret| {
-        let value = text.map(|text| world.setting(&format!("model.{field}"), text, is_secret));
+        let value = text.map(|text| around.setting(&format!("model.{field}"), text, is_secret));
         value.transpose()
     };
     let base_url = filled("base_url", choice.base_url.as_ref(), false)?;

@@ -30,6 +30,7 @@ use crate::{
     error::{Exit, Failure, in_words, with_causes},
     keep::LogKeeper,
     models,
+    models::Around,
     screen::Screen,
 };
 
@@ -220,13 +221,14 @@ impl World {
         &*self.secrets
     }
 
-    /// The value of a setting, with its placeholders filled in. A secret is hidden from now on.
-    ///
-    /// # Errors
-    /// When a variable has no value.
-    pub(crate) fn setting(&self, field: &str, text: &str, is_secret: bool) -> Result<String, Failure> {
-        let value = self.secrets.setting(field, text, is_secret);
-        value.map_err(|error| Failure::config(error.to_string()).hint("`toolrack config show` shows the setting"))
+    /// What is needed to find a model.
+    pub(crate) fn around(&self) -> Around {
+        Around {
+            environment: self.environment.clone(),
+            secrets: Arc::clone(&self.secrets),
+            file: self.places.settings(),
+            screen: Arc::clone(&self.screen),
+        }
     }
 
     /// Whether HTTP goes through a proxy.

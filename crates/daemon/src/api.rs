@@ -6,12 +6,14 @@ mod error;
 mod events;
 mod health;
 mod import;
+mod named;
 mod overview;
 mod questions;
 mod servers;
 mod sessions;
 mod tools;
 mod trust;
+mod turns;
 mod within;
 
 use std::sync::Arc;
@@ -33,7 +35,7 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-pub(crate) use self::{calls::Named, config::Problem, error::ApiError};
+pub(crate) use self::{config::Problem, error::ApiError, named::Named};
 use crate::world::World;
 
 /// What every handler is given.
@@ -121,6 +123,9 @@ fn described() -> OpenApiRouter<Arc<World>> {
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::get, sessions::delete))
         .routes(routes!(sessions::export))
+        .routes(routes!(turns::model))
+        .routes(routes!(turns::begin))
+        .routes(routes!(turns::cancel))
         .routes(routes!(config::get))
         .routes(routes!(config::reload))
         .routes(routes!(config::validate))

@@ -26,4 +26,4 @@ pub use api::openapi;
 pub use guard::{NoRandom, Token};
 pub use questions::Questions;
 pub use serve::{Daemon, Options, StartError};
-pub use world::Parts;
+pub use world::{ChosenModel, Models, NoModel, Parts};

@@ -12,8 +12,10 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use toolrack_agent::{Limits, Model};
 use toolrack_config::{Environment, Interpolate, Loaded, Problem, Request};
 use toolrack_host::{Desired, Host};
 use toolrack_store::{Approval, Store, StoreError};
@@ -39,6 +41,8 @@ pub struct Parts {
     pub secrets: Arc<Interpolate>,
     /// Waits for answers.
     pub questions: Questions,
+    /// Finds who answers in conversations.
+    pub models: Models,
     /// Called with each world just before it is applied.
     pub before_applying: Box<dyn Fn(&Loaded) + Send + Sync>,
 }
@@ -47,6 +51,32 @@ impl fmt::Debug for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Parts").field("host", &self.host).finish_non_exhaustive()
     }
+}
+
+/// Finds the model that a name means, or the one that is configured, in a configuration that is loaded.
+pub type Models =
+    Box<dyn Fn(Option<String>, Arc<Loaded>) -> BoxFuture<'static, Result<ChosenModel, NoModel>> + Send + Sync>;
+
+/// A model, and how far a turn of it may go.
+#[derive(Debug)]
+pub struct ChosenModel {
+    /// Who answers.
+    pub model: Arc<dyn Model>,
+    /// The most tokens of one answer.
+    pub max_tokens: Option<u32>,
+    /// Where a turn ends.
+    pub limits: Limits,
+}
+
+/// Why there is no model.
+#[derive(Clone, Debug)]
+pub struct NoModel {
+    /// A stable word.
+    pub code: &'static str,
+    /// For people.
+    pub message: String,
+    /// What to do next.
+    pub hint: Option<String>,
 }
 
 /// What everything in the daemon looks at. One task changes it ([`keeper`]); readers never wait.
@@ -59,8 +89,11 @@ pub(crate) struct World {
     pub(crate) questions: Questions,
     pub(crate) log: Arc<EventLog>,
     pub(crate) tally: Tally,
+    pub(crate) models: Models,
     /// Calls that can be cancelled by name.
     pub(crate) calls: Named,
+    /// Turns that can be.
+    pub(crate) turns: Named,
     pub(crate) began: Instant,
     /// Ends everything that goes on for long.
     pub(crate) ending: CancellationToken,
@@ -91,7 +124,7 @@ impl World {
     /// Loads and applies what is configured, and watches it from then on. What is started ends with `tasks`, once `ending` is
     /// cancelled.
     pub(crate) async fn start(parts: Parts, tasks: &TaskTracker, ending: CancellationToken) -> Arc<Self> {
-        let Parts { host, request, environment, store, secrets, questions, before_applying } = parts;
+        let Parts { host, request, environment, store, secrets, questions, models, before_applying } = parts;
         let log = Arc::new(EventLog::new(Arc::clone(&secrets)));
         questions.tell(Arc::clone(&log));
         let (orders, inbox) = mpsc::channel(16);
@@ -112,7 +145,9 @@ impl World {
             questions,
             log,
             tally: Tally::default(),
+            models,
             calls: Named::default(),
+            turns: Named::default(),
             began: Instant::now(),
             ending,
             loaded: ArcSwap::from_pointee(loaded),

@@ -46,6 +46,7 @@
 mod approvals;
 mod artifacts;
 mod error;
+pub mod journal;
 mod log;
 mod open;
 mod servers;

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use clap::Args;
 use toolrack_host::Pattern;
 
-use super::{PolicyArgs, duration};
+use super::{ModelArgs, PolicyArgs, duration};
 
 /// `serve`, `up`.
 #[derive(Debug, Args)]
@@ -50,6 +50,9 @@ pub(crate) struct ServeArgs {
     /// Run tools that say that they change nothing without asking
     #[arg(long)]
     pub(crate) yes_read_only: bool,
+
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
 
     /// How long a question waits for an answer before it is a no
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]

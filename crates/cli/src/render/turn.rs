@@ -15,7 +15,10 @@ use tokio::{
 };
 use toolrack_agent::{Agent, Delta, End, Front, NotKept, ToolCallData, Turn, TurnEvent, turn::Next};
 use toolrack_host::{CallError, Catalog, ScriptCall, text};
-use toolrack_store::{Spent, StoreError};
+use toolrack_store::{
+    Spent, StoreError,
+    journal::{self, Journal},
+};
 
 pub(crate) use brake::Brake;
 use held::{Held, Kind};
@@ -24,7 +27,6 @@ use paper::Paper;
 use super::{Look, Sign, Tone, paint};
 use crate::{
     error::{Failure, with_causes},
-    journal::{self, Journal},
     screen::Screen,
 };
 

@@ -10,12 +10,12 @@ use toolrack_host::{
     Budget, Desired, Host, Native, Offer, Otherwise, Pattern, Rules, Selection, ServerName, ServerSpec, ServerStatus,
     State,
 };
+use toolrack_store::journal::{Journal, Opened};
 
 use super::{input, sessions};
 use crate::{
     args::{AskArgs, PolicyArgs},
     error::{Exit, Failure, with_causes},
-    journal::{Journal, Opened},
     kept::Kept,
     mention::Sources,
     models::{Chosen, Wishes},
@@ -32,7 +32,7 @@ pub(super) async fn run(args: AskArgs, world: &World) -> Result<Exit, Failure> {
     let prompt = prompt(&args.prompt).await?;
     let loaded = world.load().await?;
     let wishes = Wishes { model: args.model, limits: args.limits, configured: loaded.settings.model.clone() };
-    let chosen = wishes.chosen(world).await?;
+    let chosen = wishes.chosen(&world.around()).await?;
     let store = || world.store().ok().filter(|_| !args.no_save).cloned();
     let (journal, opened) = match &args.session {
         Some(typed) => {

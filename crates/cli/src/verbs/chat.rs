@@ -12,12 +12,12 @@ mod typed;
 use std::{pin::pin, sync::Arc};
 
 use toolrack_agent::{Agent, AgentError, End, Limits, Message, Turn};
+use toolrack_store::journal::{Journal, Opened};
 
 use super::{ask, sessions};
 use crate::{
     args::{ChatArgs, SessionsVerb, ShowSessionArgs},
     error::{Exit, Failure},
-    journal::{Journal, Opened},
     models::Wishes,
     render::{
         Tone, paint,
@@ -69,7 +69,7 @@ async fn begin(args: &ChatArgs, world: &World) -> Result<Begun, Failure> {
     let loaded = world.load().await?;
     let configured = loaded.settings.model.clone();
     let wishes = Wishes { model: args.model.clone(), limits: args.limits, configured };
-    let chosen = wishes.chosen(world).await?;
+    let chosen = wishes.chosen(&world.around()).await?;
     let model = chosen.model.name();
     let conversation = match &args.resume {
         Some(typed) => {

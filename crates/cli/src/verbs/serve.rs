@@ -7,13 +7,14 @@ use std::sync::Arc;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use toolrack_config::Loaded;
-use toolrack_daemon::{Daemon, Options, Parts, Questions, StartError, Token};
+use toolrack_daemon::{ChosenModel, Daemon, Models, NoModel, Options, Parts, Questions, StartError, Token};
 
 use self::record::{Record, listen};
 use super::ask::rules;
 use crate::{
-    args::{PolicyArgs, ServeArgs},
+    args::{LimitArgs, ModelArgs, PolicyArgs, ServeArgs},
     error::{Exit, Failure, with_causes},
+    models::{Around, Chosen, Wishes},
     stop::Stop,
     wire::World,
 };
@@ -126,7 +127,27 @@ async fn parts(args: &ServeArgs, world: &World) -> Result<Parts, Failure> {
         store: world.store().ok().cloned(),
         secrets: world.secrets(),
         questions,
+        models: models(args.model.clone(), world.around()),
         before_applying: Box::new(move |loaded: &Loaded| keeper(&loaded.desired)),
+    })
+}
+
+/// Finds a model as `toolrack ask` does.
+fn models(typed: ModelArgs, around: Around) -> Models {
+    Box::new(move |name, loaded| {
+        let (mut model, around) = (typed.clone(), around.clone());
+        model.model = name.or(model.model);
+        let wishes = Wishes { model, limits: LimitArgs::default(), configured: loaded.settings.model.clone() };
+        Box::pin(async move {
+            let chosen = wishes.chosen(&around).await;
+            let refused =
+                |failure: Failure| NoModel { code: failure.code, message: failure.message, hint: failure.hint };
+            chosen.map_err(refused).map(|Chosen { model, max_tokens, limits }| ChosenModel {
+                model,
+                max_tokens: max_tokens.map(Into::into),
+                limits,
+            })
+        })
     })
 }
 

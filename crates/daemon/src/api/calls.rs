@@ -1,11 +1,6 @@
 //! Calls of tools, through the host's one door.
 
-use std::{
-    collections::HashMap,
-    convert::Infallible,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -20,7 +15,6 @@ use futures::{FutureExt as _, StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 use toolrack_host::{
     Abilities, Asker, Call, ServerName, ToolOutcome,
     ask::{Confirm, Confirmed, Elicitation, Elicited},
@@ -28,27 +22,14 @@ use toolrack_host::{
 };
 use utoipa::ToSchema;
 
-use super::{ApiError, Body, Path, State, done};
+use super::{ApiError, Body, Path, State, done, named::Running};
 use crate::{event_log::conceal, questions::Questions, world::World};
-
-/// Calls that can be cancelled by their names at once.
-const MAX_NAMED: usize = 10_000;
 
 /// Reports of progress that wait for a slow reader; further ones are dropped.
 const MAX_PROGRESS: usize = 1_000;
 
 /// The longest silence that can be asked for.
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// The calls that somebody gave a name.
-#[derive(Debug, Default)]
-pub(crate) struct Named(Mutex<HashMap<String, CancellationToken>>);
-
-impl Named {
-    fn all(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// A call.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -99,15 +80,15 @@ pub(super) async fn call(
     headers: HeaderMap,
     Body(new): Body<NewCall>,
 ) -> Result<Response, ApiError> {
-    let running = Running::of(Arc::clone(&world), new.id.clone())?;
+    let running = world.calls.begin(new.id.clone())?;
     let call = of(new, &world.questions);
     let streams = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     if !streams.is_some_and(|accept| accept.contains("text/event-stream")) {
-        return Ok(Json(running.run(call).await?).into_response());
+        return Ok(Json(run(&world, running, call).await?).into_response());
     }
     let (reports, told) = mpsc::channel(MAX_PROGRESS);
     let call = call.on_progress(Arc::new(move |progress: Progress| drop(reports.try_send(progress))));
-    Ok(streamed(running, call, told).into_response())
+    Ok(streamed(world, running, call, told).into_response())
 }
 
 fn of(new: NewCall, questions: &Questions) -> Call {
@@ -123,6 +104,7 @@ fn of(new: NewCall, questions: &Questions) -> Call {
 
 /// The call's progress, then how it ended. Whoever stops reading drops the call.
 fn streamed(
+    world: Arc<World>,
     running: Running,
     call: Call,
     told: mpsc::Receiver<Progress>,
@@ -130,7 +112,7 @@ fn streamed(
     let reports = stream::unfold(told, async |mut told| Some((told.recv().await?, told)));
     let reports = reports.map(|progress| event("progress", &progress));
     let end = async move {
-        match running.run(call).await {
+        match run(&world, running, call).await {
             Ok(outcome) => event("result", &outcome),
             Err(error) => event("error", &error),
         }
@@ -140,59 +122,28 @@ fn streamed(
     Sse::new(events.map(Ok)).keep_alive(KeepAlive::default())
 }
 
-fn event(name: &str, data: &impl Serialize) -> Event {
+pub(super) fn event(name: &str, data: &impl Serialize) -> Event {
     Event::default().event(name).data(serde_json::to_string(data).unwrap_or_default())
 }
 
-/// A call under way.
-struct Running {
-    world: Arc<World>,
-    cancelled: CancellationToken,
-    name: Option<String>,
-}
-
-impl Running {
-    fn of(world: Arc<World>, name: Option<String>) -> Result<Self, ApiError> {
-        let cancelled = CancellationToken::new();
-        if let Some(name) = &name {
-            let mut named = world.calls.all();
-            if named.contains_key(name) || named.len() >= MAX_NAMED {
-                let message = "a call of this id is under way";
-                return Err(ApiError::new(StatusCode::CONFLICT, "CALL_EXISTS", message).hint("choose another id"));
-            }
-            named.insert(name.clone(), cancelled.clone());
+/// Runs the call, with secrets hidden in what it gives.
+async fn run(world: &World, running: Running, call: Call) -> Result<Value, ApiError> {
+    let outcome: ToolOutcome = tokio::select! {
+        outcome = world.host.call(call) => outcome?,
+        () = running.cancelled() => {
+            return Err(ApiError::new(StatusCode::CONFLICT, "CANCELLED", "the call was cancelled"));
         }
-        Ok(Self { world, cancelled, name })
-    }
-
-    /// Runs the call, with secrets hidden in what it gives.
-    async fn run(self, call: Call) -> Result<Value, ApiError> {
-        let outcome: ToolOutcome = tokio::select! {
-            outcome = self.world.host.call(call) => outcome?,
-            () = self.cancelled.cancelled() => {
-                return Err(ApiError::new(StatusCode::CONFLICT, "CANCELLED", "the call was cancelled"));
-            }
-        };
-        let mut shown = serde_json::to_value(outcome).unwrap_or_default();
-        conceal(&mut shown, &self.world.secrets);
-        Ok(shown)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(name) = &self.name {
-            self.world.calls.all().remove(name);
-        }
-    }
+    };
+    let mut shown = serde_json::to_value(outcome).unwrap_or_default();
+    conceal(&mut shown, &world.secrets);
+    Ok(shown)
 }
 
 /// Cancels a call by the name that its caller gave it.
 #[utoipa::path(delete, path = "/api/v1/calls/{id}", tag = "calls", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError)))]
 pub(super) async fn cancel(Extract(world): State, Path(id): Path<String>) -> Result<Response, ApiError> {
-    let call = world.calls.all().get(&id).cloned();
-    call.ok_or_else(|| ApiError::not_found("no call of this id is under way"))?.cancel();
+    world.calls.cancel(&id)?;
     Ok(done())
 }
 

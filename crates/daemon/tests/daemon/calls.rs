@@ -72,7 +72,7 @@ async fn a_call_can_be_cancelled_by_its_name_and_the_server_hears_of_it() {
     let cancel = async {
         wait_for(&effects, |effects| effects.runs_of("sleep") == 1).await;
         let (status, error) = up.post("/api/v1/calls", call.clone()).await;
-        assert_eq!((status.as_u16(), &error["error"]["code"]), (409, &json!("CALL_EXISTS")));
+        assert_eq!((status.as_u16(), &error["error"]["code"]), (409, &json!("ID_IN_USE")));
         up.send(Method::DELETE, "/api/v1/calls/mine", None).await.0
     };
     let called = up.post("/api/v1/calls", call.clone());

@@ -17,4 +17,6 @@ mod soak;
 #[cfg(test)]
 mod trust;
 #[cfg(test)]
+mod turns;
+#[cfg(test)]
 mod up;

@@ -7,8 +7,9 @@ use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
+use toolrack_agent::{Limits, model::Scripted};
 use toolrack_config::{Environment, Interpolate, Places, Request, Unset};
-use toolrack_daemon::{Daemon, Options, Parts, Questions, Token};
+use toolrack_daemon::{ChosenModel, Daemon, NoModel, Options, Parts, Questions, Token};
 use toolrack_host::{Host, Rules};
 use toolrack_store::Store;
 use toolrack_testkit::{Home, fake_server_path};
@@ -24,6 +25,14 @@ pub(crate) struct Up {
     pub(crate) client: Client,
     end: CancellationToken,
     running: JoinSet<()>,
+}
+
+/// A model that answers by a script in JSON, which is what names it.
+fn scripted(name: Option<String>) -> Result<ChosenModel, NoModel> {
+    let none =
+        || NoModel { code: "NO_MODEL", message: "no model is configured".to_owned(), hint: Some("set one".to_owned()) };
+    let model = Scripted::from_json(&name.ok_or_else(none)?).unwrap();
+    Ok(ChosenModel { model: Arc::new(model), max_tokens: None, limits: Limits::default() })
 }
 
 /// An entry for the fake server.
@@ -72,6 +81,7 @@ impl Up {
             store: Some(store),
             secrets,
             questions,
+            models: Box::new(|name, _| Box::pin(async move { scripted(name) })),
             before_applying: Box::new(|_| {}),
         };
         let daemon = Daemon::start(parts, Options::local(0, Token::given("key"))).await.unwrap();

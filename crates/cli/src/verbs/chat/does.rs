@@ -2,6 +2,7 @@
 
 use toolrack_agent::Message;
 use toolrack_host::text;
+use toolrack_store::journal::{Journal, Opened};
 
 use super::{
     Chat, Conversation,
@@ -10,7 +11,6 @@ use super::{
 use crate::{
     args::{ExportSessionArgs, Format, ListSessionsArgs, ModelArgs, SessionsVerb},
     error::{Exit, Failure},
-    journal::{Journal, Opened},
     models::Wishes,
     render::{Cell, Tone, columns, list, prompts, resources, sessions::About, tools},
     verbs::{prompts as prompts_verb, resources as resources_verb, sessions, tools as tools_verb},
@@ -116,7 +116,7 @@ impl Chat<'_> {
 
     async fn take_model(&mut self, name: String, now: &mut Conversation) -> Result<(), Failure> {
         let args = ModelArgs { model: Some(name), ..self.wishes.model.clone() };
-        let chosen = Wishes { model: args, ..self.wishes.clone() }.chosen(self.world).await?;
+        let chosen = Wishes { model: args, ..self.wishes.clone() }.chosen(&self.world.around()).await?;
         now.journal.answered_by(chosen.model.name());
         let (agent, at_hand) = self.tools.clone().agent(&chosen, self.agent.system.take());
         (self.agent, self.limits) = (agent, chosen.limits);

@@ -1,8 +1,9 @@
-//! Keeps a conversation in the store, step by step.
+//! Keeps a conversation of an agent, step by step.
 
 use serde_json::json;
 use toolrack_agent::{Message, Reply, Role, Turn, Usage, turn};
-use toolrack_store::{NewMessage, NewSession, Session, Spent, Step, Store, StoreError, StoredMessage, Uuid};
+
+use crate::{NewMessage, NewSession, Session, Spent, Step, Store, StoreError, StoredMessage, Uuid};
 
 /// Messages that are read at once when a conversation is gone on with.
 const PAGE: usize = 1_000;
@@ -12,7 +13,7 @@ const TITLE: usize = 80;
 
 /// Writes one conversation down.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub struct Journal {
     store: Option<Store>,
     session: Option<Session>,
     /// Who answers.
@@ -25,15 +26,17 @@ pub(crate) struct Journal {
 
 /// A conversation to go on with.
 #[derive(Debug, Default)]
-pub(crate) struct Opened {
-    pub(crate) messages: Vec<Message>,
+pub struct Opened {
+    /// What was said so far.
+    pub messages: Vec<Message>,
     /// Where a turn stands that was interrupted.
-    pub(crate) open: Option<turn::State>,
+    pub open: Option<turn::State>,
 }
 
 impl Journal {
     /// Of a conversation that begins; without a store, nothing is kept.
-    pub(crate) fn new(store: Option<Store>, model: &str) -> Self {
+    #[must_use]
+    pub fn new(store: Option<Store>, model: &str) -> Self {
         Self { store, session: None, model: model.to_owned(), kept: 0, spent: None }
     }
 
@@ -41,7 +44,7 @@ impl Journal {
     ///
     /// # Errors
     /// When the database cannot be read.
-    pub(crate) async fn open(store: &Store, session: Session, model: &str) -> Result<(Self, Opened), StoreError> {
+    pub async fn open(store: &Store, session: Session, model: &str) -> Result<(Self, Opened), StoreError> {
         let mut messages = Vec::new();
         loop {
             let page = store.messages(session.id, messages.len() as u64, PAGE).await?;
@@ -58,7 +61,7 @@ impl Journal {
     }
 
     /// What the newest answer has cost.
-    pub(crate) fn cost_of(&mut self, reply: &Reply) {
+    pub fn cost_of(&mut self, reply: &Reply) {
         self.spent = Some(spent(reply.usage, reply.cost));
     }
 
@@ -66,7 +69,7 @@ impl Journal {
     ///
     /// # Errors
     /// When it cannot be written; nothing of it is then.
-    pub(crate) async fn keep(&mut self, turn: &Turn) -> Result<(), StoreError> {
+    pub async fn keep(&mut self, turn: &Turn) -> Result<(), StoreError> {
         let Some(store) = &self.store else {
             return Ok(());
         };
@@ -82,7 +85,7 @@ impl Journal {
         let fresh = messages.get(self.kept..).unwrap_or_default();
         let spent = self.spent.take();
         let mut rows: Vec<_> = fresh.iter().map(row).collect();
-        if let Some(answer) = rows.iter_mut().rfind(|row| row.role == toolrack_store::Role::Assistant) {
+        if let Some(answer) = rows.iter_mut().rfind(|row| row.role == crate::Role::Assistant) {
             answer.spent = spent;
         }
         let is_done = matches!(turn.next(), turn::Next::Done(_));
@@ -98,28 +101,31 @@ impl Journal {
     }
 
     /// Keeps nothing from now on. What is kept stays a conversation that can be gone on with.
-    pub(crate) fn give_up(&mut self) {
+    pub fn give_up(&mut self) {
         self.store = None;
     }
 
     /// From now on, another model answers.
-    pub(crate) fn answered_by(&mut self, model: &str) {
+    pub fn answered_by(&mut self, model: &str) {
         model.clone_into(&mut self.model);
     }
 
     /// The conversation, once something of it is kept.
-    pub(crate) fn session(&self) -> Option<&Session> {
+    #[must_use]
+    pub fn session(&self) -> Option<&Session> {
         self.session.as_ref()
     }
 
     /// Its id.
-    pub(crate) fn id(&self) -> Option<Uuid> {
+    #[must_use]
+    pub fn id(&self) -> Option<Uuid> {
         self.session.as_ref().map(|session| session.id)
     }
 }
 
 /// What the store says of usage, and of a cost in US dollars.
-pub(crate) fn spent(usage: Usage, cost: Option<f64>) -> Spent {
+#[must_use]
+pub fn spent(usage: Usage, cost: Option<f64>) -> Spent {
     Spent {
         input: usage.input,
         output: usage.output,
@@ -127,8 +133,17 @@ pub(crate) fn spent(usage: Usage, cost: Option<f64>) -> Spent {
         cache_write: usage.cache_write,
         reasoning: usage.reasoning,
         // Billionths: a number that a float of dollars holds exactly enough.
-        cost: cost.map(|dollars| (dollars * 1e9).round().max(0.0) as u64),
+        cost: cost.map(billionths),
     }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "nobody has spent 18 billion dollars, or less than none"
+)]
+fn billionths(dollars: f64) -> u64 {
+    (dollars * 1e9).round().max(0.0) as u64
 }
 
 /// The first line of what the person said first.
@@ -140,10 +155,10 @@ fn title(messages: &[Message]) -> String {
 
 fn row(message: &Message) -> NewMessage {
     let role = match message.role {
-        Role::System => toolrack_store::Role::System,
-        Role::User => toolrack_store::Role::User,
-        Role::Assistant => toolrack_store::Role::Assistant,
-        Role::Tool => toolrack_store::Role::Tool,
+        Role::System => crate::Role::System,
+        Role::User => crate::Role::User,
+        Role::Assistant => crate::Role::Assistant,
+        Role::Tool => crate::Role::Tool,
     };
     let calls = message.tool_calls.as_ref();
     NewMessage {
@@ -160,10 +175,10 @@ fn message(stored: &StoredMessage) -> Message {
         return message;
     }
     let role = match stored.role {
-        toolrack_store::Role::System => Role::System,
-        toolrack_store::Role::User => Role::User,
-        toolrack_store::Role::Assistant => Role::Assistant,
-        toolrack_store::Role::Tool => Role::Tool,
+        crate::Role::System => Role::System,
+        crate::Role::User => Role::User,
+        crate::Role::Assistant => Role::Assistant,
+        crate::Role::Tool => Role::Tool,
     };
     let mut message = Message::new(role, stored.content.as_str());
     let parsed = |json: &Option<String>| serde_json::from_str::<serde_json::Value>(json.as_deref()?).ok();

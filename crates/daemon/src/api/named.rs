@@ -1,0 +1,74 @@
+//! What goes on for a while, by the names that callers gave it, so that it can be cancelled.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use axum::http::StatusCode;
+use tokio_util::sync::CancellationToken;
+
+use super::ApiError;
+
+/// How many can have names at once.
+const MAX: usize = 10_000;
+
+/// Everything that has a name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Named(Arc<Mutex<HashMap<String, CancellationToken>>>);
+
+/// Something that goes on until it is dropped.
+#[derive(Debug)]
+pub(super) struct Running {
+    all: Named,
+    name: Option<String>,
+    cancelled: CancellationToken,
+}
+
+impl Named {
+    /// Something begins.
+    ///
+    /// # Errors
+    /// When something else of this name goes on.
+    pub(super) fn begin(&self, name: Option<String>) -> Result<Running, ApiError> {
+        let cancelled = CancellationToken::new();
+        if let Some(name) = &name {
+            let mut all = self.all();
+            if all.contains_key(name) || all.len() >= MAX {
+                let message = "something of this id is under way";
+                return Err(ApiError::new(StatusCode::CONFLICT, "ID_IN_USE", message).hint("choose another id"));
+            }
+            all.insert(name.clone(), cancelled.clone());
+        }
+        Ok(Running { all: self.clone(), name, cancelled })
+    }
+
+    /// Cancels what has this name.
+    ///
+    /// # Errors
+    /// When nothing has.
+    pub(super) fn cancel(&self, name: &str) -> Result<(), ApiError> {
+        let running = self.all().get(name).cloned();
+        running.ok_or_else(|| ApiError::not_found("nothing of this id is under way"))?.cancel();
+        Ok(())
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Running {
+    /// Resolves when somebody cancels it.
+    pub(super) async fn cancelled(&self) {
+        self.cancelled.cancelled().await;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            self.all.all().remove(name);
+        }
+    }
+}

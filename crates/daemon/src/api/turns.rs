@@ -1,0 +1,306 @@
+//! Turns of a conversation: a model answers, with the tools of the servers, and all of it is seen as it happens.
+
+use std::{collections::VecDeque, convert::Infallible, sync::Arc};
+
+use axum::{
+    Json,
+    extract::State as Extract,
+    http::StatusCode,
+    response::{
+        Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use futures::{FutureExt as _, Stream, StreamExt as _, future::BoxFuture, stream};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use toolrack_agent::{Agent, AgentError, Delta, End, Front, Message, NotKept, Role, Turn, TurnEvent};
+use toolrack_host::{Budget, Offer, Selection, ServerName};
+use toolrack_store::journal::{self, Journal, Opened};
+use utoipa::ToSchema;
+
+use super::{Answer, ApiError, Body, Path, State, calls::event, done, named::Running};
+use crate::{
+    event_log::conceal,
+    world::{ChosenModel, NoModel, World},
+};
+
+/// Events that wait for a slow reader before text is gathered for it.
+const MAX_WAITING: usize = 1_000;
+
+/// Who answers.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct WhoAnswers {
+    /// `provider/name`; `null` when there is no model.
+    model: Option<String>,
+    /// Why there is none.
+    #[schema(value_type = Option<Object>)]
+    error: Option<Value>,
+}
+
+/// Who would answer now, and if nobody, what to do about it.
+#[utoipa::path(get, path = "/api/v1/model", tag = "conversations", responses((status = 200, body = WhoAnswers)))]
+pub(super) async fn model(Extract(world): State) -> Answer<WhoAnswers> {
+    Ok(Json(match (world.models)(None, world.loaded()).await {
+        Ok(chosen) => WhoAnswers { model: Some(chosen.model.name().to_owned()), error: None },
+        Err(NoModel { code, message, hint }) => {
+            WhoAnswers { model: None, error: Some(json!({ "code": code, "message": message, "hint": hint })) }
+        }
+    }))
+}
+
+/// Something that a person says.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewTurn {
+    /// What is said. Empty text goes on with a turn that was interrupted.
+    #[serde(default)]
+    text: String,
+    /// The conversation that it is said in, by its id, the beginning of it, or `last`; without one, a new one.
+    session: Option<String>,
+    /// Who answers, as `provider/name`, in place of the model that is configured.
+    model: Option<String>,
+    /// Only the tools of these servers.
+    servers: Option<Vec<String>>,
+    /// A name for this turn, made by the caller, by which it can be cancelled.
+    id: Option<String>,
+}
+
+/// Says something, and tells what happens as Server-Sent Events: `session`, `asked`, `text`, `thinking`, `retry`, `call_begins`,
+/// `call_ends`, and at the end `done` or `error`. A caller who goes away interrupts the turn, which can be gone on with.
+#[utoipa::path(post, path = "/api/v1/turns", tag = "conversations", request_body = NewTurn,
+    responses((status = 200, content_type = "text/event-stream", body = String), (status = 404, body = ApiError),
+        (status = 409, body = ApiError), (status = 422, body = ApiError)))]
+pub(super) async fn begin(
+    Extract(world): State,
+    Body(new): Body<NewTurn>,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
+    let running = world.turns.begin(new.id.clone())?;
+    let chosen =
+        (world.models)(new.model.clone(), world.loaded()).await.map_err(|NoModel { code, message, hint }| {
+            let error = ApiError::new(StatusCode::CONFLICT, code, message);
+            match hint {
+                Some(hint) => error.hint(hint),
+                None => error,
+            }
+        })?;
+    let (journal, opened) = open(&world, new.session.as_deref(), chosen.model.name()).await?;
+    let turn = turn(opened, &new.text, &chosen)?;
+    let agent = agent(&world, chosen, new.servers.as_deref())?;
+    let (said, heard) = mpsc::channel(MAX_WAITING);
+    let live = Live::new(Arc::clone(&world), journal, said);
+    let end = to_its_end(agent, turn, live, running).into_stream().filter_map(async |()| None);
+    let heard = stream::unfold(heard, async |mut heard| Some((heard.recv().await?, heard)));
+    Ok(Sse::new(stream::select(heard, end).map(Ok)).keep_alive(KeepAlive::default()))
+}
+
+/// Cancels a turn by the name that its caller gave it. What was said until then is kept.
+#[utoipa::path(delete, path = "/api/v1/turns/{id}", tag = "conversations", params(("id" = String, Path)),
+    responses((status = 204), (status = 404, body = ApiError)))]
+pub(super) async fn cancel(Extract(world): State, Path(id): Path<String>) -> Result<Response, ApiError> {
+    world.turns.cancel(&id)?;
+    Ok(done())
+}
+
+async fn open(world: &World, session: Option<&str>, model: &str) -> Result<(Journal, Opened), ApiError> {
+    let Some(session) = session else {
+        return Ok((Journal::new(world.store.clone(), model), Opened::default()));
+    };
+    let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
+    let session = store.find_session(session).await?;
+    Ok(Journal::open(store, session, model).await?)
+}
+
+fn turn(opened: Opened, text: &str, chosen: &ChosenModel) -> Result<Turn, ApiError> {
+    let Opened { messages, open } = opened;
+    let resumed = open.map(|state| Turn::resume(messages.clone(), state, chosen.limits));
+    if text.trim().is_empty() {
+        let message = "nothing was said, and no turn was interrupted";
+        return resumed.ok_or_else(|| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "NOTHING_SAID", message));
+    }
+    let mut messages = resumed.map_or(messages, Turn::into_messages);
+    messages.push(Message::new(Role::User, text));
+    Ok(Turn::new(messages, chosen.limits))
+}
+
+/// The model with the tools of the servers that were named, or of all.
+fn agent(world: &World, chosen: ChosenModel, servers: Option<&[String]>) -> Result<Agent, ApiError> {
+    let mut selection = Selection::all();
+    if let Some(servers) = servers {
+        let names = servers.iter().map(|name| ServerName::new(name.as_str()).map_err(|_| ApiError::no_server(name)));
+        selection = selection.of_servers(names.collect::<Result<Vec<_>, _>>()?);
+    }
+    let context_tokens = chosen.model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
+    let budget = Budget { context_tokens, max_tools: chosen.model.wire().max_tools(), ..Budget::default() };
+    if world.host.catalog().offer(&budget, &selection) != Offer::All {
+        let message = "there are more tools than this model can be shown";
+        return Err(ApiError::new(StatusCode::CONFLICT, "TOO_MANY_TOOLS", message)
+            .hint("choose some servers for this conversation"));
+    }
+    let mut agent = Agent::new(chosen.model, world.host.clone());
+    let secrets = Arc::clone(&world.secrets);
+    agent.selection = Arc::new(selection);
+    agent.conceal = Some(Arc::new(move |text| secrets.conceal(text).into_owned()));
+    agent.max_tokens = chosen.max_tokens;
+    Ok(agent)
+}
+
+/// Runs the turn, and tells how it ended.
+async fn to_its_end(agent: Agent, mut turn: Turn, mut live: Live, running: Running) {
+    let ended = tokio::select! {
+        ended = agent.run(&mut turn, &mut live) => ended,
+        () = running.cancelled() => Ok(End::Cancelled),
+    };
+    let ended = match ended {
+        Ok(End::Cancelled) => {
+            turn.cancel(&live.answer);
+            live.keep(&turn).await.map(|()| End::Cancelled).map_err(AgentError::from)
+        }
+        ended => ended,
+    };
+    live.tell_text(true);
+    match ended {
+        Ok(end) => {
+            let last = turn.messages().last().filter(|message| message.role == Role::Assistant);
+            live.tell(
+                "done",
+                json!({
+                    "session": live.journal.id().map(|id| id.to_string()),
+                    "model": agent.model.name(),
+                    "end": end,
+                    "rounds": turn.rounds(),
+                    "text": last.map(|message| message.content.as_str()).unwrap_or_default(),
+                    "spent": journal::spent(turn.usage(), turn.cost()),
+                }),
+            );
+        }
+        Err(error) => {
+            let code = match &error {
+                AgentError::Model { error, .. } => error.code(),
+                _ => "NOT_KEPT",
+            };
+            let session = live.journal.id().map(|id| id.to_string());
+            live.tell("error", json!({ "error": { "code": code, "message": error.to_string() }, "session": session }));
+        }
+    }
+    live.flush().await;
+}
+
+/// Tells a reader what happens, and keeps the conversation.
+struct Live {
+    world: Arc<World>,
+    journal: Journal,
+    said: mpsc::Sender<Event>,
+    /// What the reader has not taken yet.
+    waiting: VecDeque<(&'static str, Value)>,
+    /// Text of the answer that is not told yet: a secret could begin in it.
+    held: String,
+    /// The answer until now.
+    answer: String,
+    has_session: bool,
+}
+
+impl Live {
+    fn new(world: Arc<World>, journal: Journal, said: mpsc::Sender<Event>) -> Self {
+        let (waiting, held, answer) = (VecDeque::new(), String::new(), String::new());
+        let mut live = Self { world, journal, said, waiting, held, answer, has_session: false };
+        live.tell_session();
+        live
+    }
+
+    fn tell_session(&mut self) {
+        if let (Some(session), false) = (self.journal.session(), self.has_session) {
+            self.has_session = true;
+            self.tell("session", json!({ "id": session.id.to_string(), "title": session.title }));
+        }
+    }
+
+    /// Tells as much of the text as is known to hold no half of a secret; all of it when it has ended.
+    fn tell_text(&mut self, ended: bool) {
+        let whole = if ended { self.held.len() } else { self.world.secrets.whole(&self.held) };
+        let rest = self.held.split_off(whole);
+        let text = std::mem::replace(&mut self.held, rest);
+        if !text.is_empty() {
+            self.tell("text", json!({ "text": text }));
+        }
+    }
+
+    fn tell(&mut self, name: &'static str, mut data: Value) {
+        conceal(&mut data, &self.world.secrets);
+        if let (Some(("text", last)), "text") = (self.waiting.back_mut(), name)
+            && let (Some(Value::String(before)), Some(more)) = (last.get_mut("text"), data["text"].as_str())
+        {
+            // A slow reader gets it in larger pieces.
+            before.push_str(more);
+        } else {
+            self.waiting.push_back((name, data));
+        }
+        while let Some((name, data)) = self.waiting.pop_front() {
+            if self.said.capacity() == 0 || self.said.try_send(event(name, &data)).is_err() {
+                self.waiting.push_front((name, data));
+                return;
+            }
+        }
+    }
+
+    /// Waits until the reader has taken everything.
+    async fn flush(mut self) {
+        while let Some((name, data)) = self.waiting.pop_front() {
+            if self.said.send(event(name, &data)).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// How people write the tool that a model named.
+    fn selector(&self, name: &str) -> String {
+        self.world.host.catalog().get(name).map_or_else(|| name.to_owned(), |tool| tool.selector())
+    }
+}
+
+impl Front for Live {
+    fn happened(&mut self, event: TurnEvent<'_>) {
+        match event {
+            TurnEvent::Asked { round } => {
+                self.answer.clear();
+                self.tell("asked", json!({ "round": round }));
+            }
+            TurnEvent::Delta(Delta::Text(text)) => {
+                self.answer.push_str(text);
+                self.held.push_str(text);
+                self.tell_text(false);
+            }
+            TurnEvent::Delta(Delta::Thinking(text)) => self.tell("thinking", json!({ "text": text })),
+            TurnEvent::Delta(Delta::Retry { after, why }) => {
+                self.tell("retry", json!({ "after_ms": after.as_millis(), "why": why }));
+            }
+            TurnEvent::Answered(reply) => {
+                self.tell_text(true);
+                self.answer.clear();
+                self.journal.cost_of(reply);
+            }
+            TurnEvent::CallBegins(call) => {
+                let arguments = call.arguments().map_or(Value::Null, |arguments| json!(arguments));
+                let tool = self.selector(&call.name);
+                self.tell("call_begins", json!({ "id": call.id, "tool": tool, "arguments": arguments }));
+            }
+            TurnEvent::CallEnds { call, text, is_error, took, .. } => {
+                let tool = self.selector(&call.name);
+                let ended = json!({
+                    "id": call.id, "tool": tool, "is_error": is_error, "text": text, "duration_ms": took.as_millis(),
+                });
+                self.tell("call_ends", ended);
+            }
+            _ => {}
+        }
+    }
+
+    fn keep<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotKept>> {
+        Box::pin(async move {
+            self.journal.keep(turn).await.map_err(|error| NotKept { why: error.to_string() })?;
+            self.tell_session();
+            Ok(())
+        })
+    }
+}
