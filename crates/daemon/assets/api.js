@@ -43,7 +43,11 @@ export async function ask(path, { method = "GET", body, headers = {}, signal } =
     response = await fetch(path, { method, headers: sent, body: text, signal, cache: "no-store" });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Refusal(0, { code: "UNREACHABLE", message: "the daemon does not answer", hint: "is it running? `toolrack up` starts it" });
+    throw new Refusal(0, {
+      code: "UNREACHABLE",
+      message: "the daemon does not answer",
+      hint: "is it running? `toolrack up` starts it",
+    });
   }
   if (response.ok) return response;
   if (response.status === 401) dropToken();
@@ -97,5 +101,9 @@ export async function callTool(request, onProgress, signal) {
     if (event === "result") return said;
     if (event === "error") throw new Refusal(response.status, said.error ?? {});
   }
-  throw new Refusal(0, { code: "INTERRUPTED", message: "the answer ended before the result", hint: "the tool may have run: look before you call it again" });
+  throw new Refusal(0, {
+    code: "INTERRUPTED",
+    message: "the answer ended before the result",
+    hint: "the tool may have run: look before you call it again",
+  });
 }

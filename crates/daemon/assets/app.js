@@ -1,6 +1,6 @@
 // The page: who may see it, its frame, and which part of it is shown.
 
-import { effect, html, render } from "./html.js";
+import { effect, html, render, useEffect, useRef } from "./html.js";
 import { Approvals } from "./pages/approvals.js";
 import { Config } from "./pages/config.js";
 import { Overview } from "./pages/overview.js";
@@ -39,13 +39,23 @@ function waiting(id) {
 
 function Navigation() {
   const [current = ""] = place.value.path;
+  const nav = useRef(/** @type {HTMLElement | null} */ (null));
+  // On a narrow screen the sections are a strip, in which the current one may be out of sight.
+  useEffect(
+    () => nav.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }),
+    [current],
+  );
   return html`
-    <nav class="sections" aria-label="Sections">
+    <nav class="sections" aria-label="Sections" ref=${nav}>
       ${SECTIONS.map(({ id, label }) => {
         const count = waiting(id);
         const isHere = current === id || (id === "servers" && current === "add");
         return html`
-          <a href=${hashOf(id ? [id] : [])} aria-current=${isHere ? "page" : undefined} data-testid=${`nav-${id || "overview"}`}>
+          <a
+            href=${hashOf(id ? [id] : [])}
+            aria-current=${isHere ? "page" : undefined}
+            data-testid=${`nav-${id || "overview"}`}
+          >
             ${label}${count > 0 && html` <span class="badge" data-testid=${`nav-count-${id}`}>${count}<span class="hidden"> waiting</span></span>`}
           </a>
         `;
@@ -58,7 +68,9 @@ const LIVE = { live: "Live", connecting: "Connecting…", lost: "Connection lost
 
 function Connection() {
   const state = connection.value;
-  return html`<p class=${`connection ${state}`} role="status" data-testid="connection" data-status=${state}><span class="dot" aria-hidden="true"></span>${LIVE[state]}</p>`;
+  return html`<p class=${`connection ${state}`} role="status" data-testid="connection" data-status=${state}>
+    <span class="dot" aria-hidden="true"></span>${LIVE[state]}
+  </p>`;
 }
 
 function Page() {

@@ -39,7 +39,9 @@ const COMMON = ["command", "args", "cwd", "env", "url", "headers"];
  * @returns {Record<string, any>}
  */
 function withPlaceholders(entry) {
-  const known = Object.entries(entry).filter(([key, value]) => COMMON.includes(key) && value !== null && value !== undefined);
+  const known = Object.entries(entry).filter(
+    ([key, value]) => COMMON.includes(key) && value !== null && value !== undefined,
+  );
   return Object.fromEntries(known.map(([key, value]) => [key, replaced(key, value)]));
 }
 
@@ -52,7 +54,11 @@ function replaced(key, value) {
 }
 
 /** A name for a variable of the environment. @param {string} name */
-const variable = (name) => name.toUpperCase().replace(/[^A-Z0-9]+/g, "_").replace(/^(?=\d)/, "_") || "SECRET";
+const variable = (name) =>
+  name
+    .toUpperCase()
+    .replace(/[^A-Z0-9]+/g, "_")
+    .replace(/^(?=\d)/, "_") || "SECRET";
 
 /** @param {Record<string, any>} entry */
 const typed = (entry) => ({ type: entry.url ? "http" : "stdio", ...entry });
@@ -110,7 +116,9 @@ function parted(map, renamed = false) {
 
 /** @param {string} table @param {Record<string, string>} map */
 function section(table, map) {
-  const lines = Object.entries(map).map(([key, value]) => `${/^[A-Za-z0-9_-]+$/.test(key) ? key : toml(key)} = ${toml(value)}`);
+  const lines = Object.entries(map).map(
+    ([key, value]) => `${/^[A-Za-z0-9_-]+$/.test(key) ? key : toml(key)} = ${toml(value)}`,
+  );
   return lines.length > 0 ? ["", `[${table}]`, ...lines] : [];
 }
 

@@ -68,7 +68,8 @@ function object(shape, value) {
 }
 
 /** Whether an empty field of the shape can stand for nothing at all. @param {Shape} shape */
-export const isLine = ({ kind }) => kind === "string" || kind === "number" || kind === "integer" || kind === "enum" || kind === "any";
+export const isLine = ({ kind }) =>
+  kind === "string" || kind === "number" || kind === "integer" || kind === "enum" || kind === "any";
 
 /** @param {Shape} shape @param {unknown} value @returns {Draft} */
 function union(shape, value) {
@@ -91,7 +92,9 @@ function isLike(shape, value) {
     case "array":
       return Array.isArray(value);
     case "object":
-      return isObject(value) && (shape.fields ?? []).every(({ name, required }) => !required || Object.hasOwn(value, name));
+      return (
+        isObject(value) && (shape.fields ?? []).every(({ name, required }) => !required || Object.hasOwn(value, name))
+      );
     case "union":
       return (shape.choices ?? []).some((part) => isLike(part.shape(), value));
     case "any":

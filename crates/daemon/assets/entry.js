@@ -22,7 +22,16 @@ export const HIDDEN = "***";
 const IN_FORM = ["type", "command", "args", "cwd", "env", "url", "headers"];
 
 /** @returns {EntryForm} */
-export const emptyForm = () => ({ transport: "stdio", command: "", args: "", cwd: "", env: [], url: "", headers: [], others: "" });
+export const emptyForm = () => ({
+  transport: "stdio",
+  command: "",
+  args: "",
+  cwd: "",
+  env: [],
+  url: "",
+  headers: [],
+  others: "",
+});
 
 /**
  * The form of an entry. What the form has no field for goes to its rest, so that nothing is lost.
@@ -30,7 +39,9 @@ export const emptyForm = () => ({ transport: "stdio", command: "", args: "", cwd
  * @returns {EntryForm}
  */
 export function formOf(entry) {
-  const rest = Object.entries(entry).filter(([name, value]) => !IN_FORM.includes(name) || (name === "type" && !isUsual(value)));
+  const rest = Object.entries(entry).filter(
+    ([name, value]) => !IN_FORM.includes(name) || (name === "type" && !isUsual(value)),
+  );
   return {
     transport: entry.url === undefined || entry.url === null ? "stdio" : "http",
     command: string(entry.command),
@@ -62,7 +73,8 @@ function pairs(map) {
  */
 export function entryOf(form) {
   const others = rest(form.others);
-  if (others === null) return { problem: "other settings must be a JSON object, such as {\"timeout\": 60000}", field: "others" };
+  if (others === null)
+    return { problem: 'other settings must be a JSON object, such as {"timeout": 60000}', field: "others" };
   return form.transport === "stdio" ? program(form, others) : address(form, others);
 }
 
@@ -79,7 +91,8 @@ function program(form, others) {
 function address(form, others) {
   const url = form.url.trim();
   // An address may be a placeholder as a whole, so only what is surely none is refused.
-  if (!/^(https?:\/\/|\$\{)/i.test(url)) return { problem: "an address is needed that begins with https:// or http://", field: "url" };
+  if (!/^(https?:\/\/|\$\{)/i.test(url))
+    return { problem: "an address is needed that begins with https:// or http://", field: "url" };
   return { entry: { url, ...named("headers", form.headers), ...others } };
 }
 
@@ -102,6 +115,7 @@ function rest(text) {
 
 /** The names of the values that the API did not tell, and that a copy of the entry therefore lacks. @param {Api.Entry} entry */
 export function hiddenIn(entry) {
-  return [...pairs(entry.env), ...pairs(entry.headers)].filter(({ value }) => value.includes(HIDDEN)).map(({ name }) => name);
+  return [...pairs(entry.env), ...pairs(entry.headers)]
+    .filter(({ value }) => value.includes(HIDDEN))
+    .map(({ name }) => name);
 }
-

@@ -56,7 +56,8 @@ export function ago(at, now = Date.now()) {
 }
 
 /** @param {string} at RFC 3339 */
-export const day = (at) => new Date(at).toLocaleDateString(undefined, { year: "numeric", month: "short", day: "numeric" });
+export const day = (at) =>
+  new Date(at).toLocaleDateString(undefined, { year: "numeric", month: "short", day: "numeric" });
 
 /** @param {string} at RFC 3339 */
 export const time = (at) => new Date(at).toLocaleTimeString(undefined, { hour12: false });

@@ -9,8 +9,8 @@ export { batch, computed, effect, signal } from "./vendor/preact-signals.js";
 
 /**
  * A template that makes nodes, never markup: what stands in `${…}` becomes text or an attribute, whatever it contains.
- * @type {(strings: TemplateStringsArray, ...values: unknown[]) => Node_}
+ * @type {(strings: TemplateStringsArray, ...values: unknown[]) => View}
  */
 export const html = /** @type {any} */ (htm.bind(h));
 
-/** @typedef {import("./vendor/preact.js").VNode<any> | null} Node_ */
+/** @typedef {import("./vendor/preact.js").VNode<any> | null} View */

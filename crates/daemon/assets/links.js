@@ -4,7 +4,17 @@
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"];
 
 /** The sounds that are played. */
-const SOUNDS = ["audio/mpeg", "audio/mp3", "audio/mp4", "audio/ogg", "audio/wav", "audio/x-wav", "audio/webm", "audio/flac", "audio/aac"];
+const SOUNDS = [
+  "audio/mpeg",
+  "audio/mp3",
+  "audio/mp4",
+  "audio/ogg",
+  "audio/wav",
+  "audio/x-wav",
+  "audio/webm",
+  "audio/flac",
+  "audio/aac",
+];
 
 /**
  * The address, if it is one of the web; null for `javascript:`, `data:`, `file:` and whatever else there is.

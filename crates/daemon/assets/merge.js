@@ -42,7 +42,10 @@ export function merged(world, event, isOld = false) {
   const log = event.name === "missed" ? world.log : [...world.log, event].slice(-LOG_LENGTH);
   if (isOld) return { world: { ...world, log }, stale: [] };
   const stale = STALE[event.name] ?? [];
-  return { world: { servers: servers(world.servers, event), questions: questions(world.questions, event), log }, stale };
+  return {
+    world: { servers: servers(world.servers, event), questions: questions(world.questions, event), log },
+    stale,
+  };
 }
 
 /**

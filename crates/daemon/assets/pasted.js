@@ -12,7 +12,7 @@ export function parsePasted(text) {
   // READMEs often show `"name": { … }` without the braces around it.
   const value = parsed(withoutComments(text)) ?? parsed(withoutComments(`{${text}\n}`));
   if (value === undefined) return { problem: "this is not JSON" };
-  if (!isObject(value)) return { problem: "an object is needed, such as {\"mcpServers\": {…}}" };
+  if (!isObject(value)) return { problem: 'an object is needed, such as {"mcpServers": {…}}' };
   const found = entriesIn(value);
   return found.length > 0 ? { found } : { problem: "there is no entry with a `command` or a `url` in it" };
 }

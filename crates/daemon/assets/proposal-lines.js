@@ -21,12 +21,15 @@ const LABELS = [
  */
 export function linesOf(config, before, folder) {
   const known = LABELS.map(([key]) => key);
-  const others = [...new Set([...Object.keys(config), ...Object.keys(before ?? {})])].filter((key) => !known.includes(key));
+  const others = [...new Set([...Object.keys(config), ...Object.keys(before ?? {})])].filter(
+    (key) => !known.includes(key),
+  );
   const keys = [...LABELS, ...others.map((key) => /** @type {[string, string]} */ ([key, key]))];
   return keys.flatMap(([key, label]) => {
     const now = written(config[key]);
     const then = before ? written(before[key]) : null;
-    if (key === "cwd" && now === null && then === null && config.command) return [{ label, value: folder, before: undefined }];
+    if (key === "cwd" && now === null && then === null && config.command)
+      return [{ label, value: folder, before: undefined }];
     if (now === null && then === null) return [];
     const changed = before ? now !== then : false;
     return [{ label, value: now ?? "(no longer there)", before: changed ? then : undefined }];
@@ -36,10 +39,15 @@ export function linesOf(config, before, folder) {
 /** A value as it is read: a list with one item on each line. @param {unknown} value @returns {string | null} */
 function written(value) {
   if (value === undefined || value === null) return null;
-  if (Array.isArray(value)) return value.length === 0 ? null : value.map((one) => (typeof one === "string" ? one : JSON.stringify(one))).join("\n");
+  if (Array.isArray(value))
+    return value.length === 0
+      ? null
+      : value.map((one) => (typeof one === "string" ? one : JSON.stringify(one))).join("\n");
   if (typeof value === "object") {
     const entries = Object.entries(value);
-    return entries.length === 0 ? null : entries.map(([name, one]) => `${name}=${typeof one === "string" ? one : JSON.stringify(one)}`).join("\n");
+    return entries.length === 0
+      ? null
+      : entries.map(([name, one]) => `${name}=${typeof one === "string" ? one : JSON.stringify(one)}`).join("\n");
   }
   return String(value);
 }

@@ -16,7 +16,13 @@ import { signal } from "./html.js";
 export function placeOf(hash) {
   const [path, search = ""] = hash.replace(/^#\/?/, "").split("?", 2);
   const query = Object.fromEntries(new URLSearchParams(search));
-  return { path: path.split("/").filter((part) => part !== "").map(decoded), query };
+  return {
+    path: path
+      .split("/")
+      .filter((part) => part !== "")
+      .map(decoded),
+    query,
+  };
 }
 
 /** @param {string} part */

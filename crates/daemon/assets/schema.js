@@ -113,7 +113,12 @@ function union(schema, choices, root) {
   if (choices.length === 1) return { ...shapeOf(choices[0], root) };
   // What stands beside the choice holds for each of its parts.
   const { anyOf, oneOf, title, description, default: preset, ...beside } = schema;
-  const parts = choices.map((one) => choice(beside.properties ? { ...beside, ...one, properties: { ...beside.properties, ...one?.properties } } : one, root));
+  const parts = choices.map((one) =>
+    choice(
+      beside.properties ? { ...beside, ...one, properties: { ...beside.properties, ...one?.properties } } : one,
+      root,
+    ),
+  );
   return { kind: /** @type {const} */ ("union"), choices: parts };
 }
 
@@ -134,7 +139,14 @@ function labelOf(schema, root) {
 }
 
 /** @type {Record<string, string>} */
-const WORDS = { string: "text", integer: "whole number", boolean: "yes or no", array: "list", null: "null", any: "JSON" };
+const WORDS = {
+  string: "text",
+  integer: "whole number",
+  boolean: "yes or no",
+  array: "list",
+  null: "null",
+  any: "JSON",
+};
 
 /**
  * @param {unknown} type
@@ -145,7 +157,11 @@ const WORDS = { string: "text", integer: "whole number", boolean: "yes or no", a
 function ofType(type, schema, root) {
   switch (type) {
     case "string":
-      return { kind: "string", format: text(schema.format), bounds: { least: schema.minLength, most: schema.maxLength } };
+      return {
+        kind: "string",
+        format: text(schema.format),
+        bounds: { least: schema.minLength, most: schema.maxLength },
+      };
     case "number":
     case "integer":
       return { kind: type, bounds: { least: schema.minimum, most: schema.maximum } };
@@ -172,5 +188,7 @@ function object(schema, root) {
   });
   const open = schema.additionalProperties !== false;
   // An object about which nothing is known, or whose keys are free, is typed as JSON.
-  return fields.length === 0 && open && schema.additionalProperties !== undefined ? { kind: "any" } : { kind: "object", fields, open };
+  return fields.length === 0 && open && schema.additionalProperties !== undefined
+    ? { kind: "any" }
+    : { kind: "object", fields, open };
 }

@@ -27,7 +27,7 @@ use serde::de::DeserializeOwned;
 use utoipa::{
     Modify, OpenApi,
     openapi::{
-        OpenApi as Document,
+        ContentBuilder, OpenApi as Document, Ref, ResponseBuilder,
         security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
 };
@@ -64,6 +64,34 @@ impl Modify for Secured {
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("token", SecurityScheme::Http(scheme.build()));
     }
+}
+
+/// What any address can answer, beside its own.
+const USUAL: &[(&str, &str, bool)] = &[
+    ("400", "The request cannot be understood", false),
+    ("401", "The token is missing or wrong", false),
+    ("403", "The request is not allowed", false),
+    ("413", "The body is too large", true),
+    ("415", "The body is not said to be JSON", true),
+    ("429", "Too many requests", false),
+];
+
+/// The addresses, and what is said of them.
+fn parts() -> (Router<Arc<World>>, Document) {
+    let (router, mut document) = described().split_for_parts();
+    for item in document.paths.paths.values_mut() {
+        let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
+        for operation in operations.into_iter().flatten() {
+            let has_body = operation.request_body.is_some();
+            for (status, says, _) in USUAL.iter().filter(|(_, _, of_body)| has_body || !of_body) {
+                let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("ApiError"))).build();
+                let response = ResponseBuilder::new().description(*says).content("application/json", content);
+                let responses = &mut operation.responses.responses;
+                responses.entry((*status).to_owned()).or_insert_with(|| response.build().into());
+            }
+        }
+    }
+    (router, document)
 }
 
 fn described() -> OpenApiRouter<Arc<World>> {
@@ -109,13 +137,13 @@ fn described() -> OpenApiRouter<Arc<World>> {
 /// The description of the control API: OpenAPI 3.1, as JSON. The same as at `/openapi.json`.
 #[must_use]
 pub fn openapi() -> String {
-    let (_, document) = described().split_for_parts();
+    let (_, document) = parts();
     document.to_pretty_json().unwrap_or_default()
 }
 
 /// Everything that answers.
 pub(crate) fn router(world: Arc<World>) -> Router {
-    let (router, document) = described().split_for_parts();
+    let (router, document) = parts();
     let description = document.to_pretty_json().unwrap_or_default();
     let document = move || async move { ([("content-type", "application/json")], description) };
     router

@@ -21,6 +21,8 @@ mod completions;
 #[cfg(test)]
 mod config;
 #[cfg(test)]
+mod dashboard;
+#[cfg(test)]
 mod diagnose;
 #[cfg(test)]
 mod exits;

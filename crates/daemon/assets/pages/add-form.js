@@ -9,6 +9,7 @@ import { Trouble } from "../parts/problem.js";
 import { SaveEntry } from "../parts/save-entry.js";
 import { ScopeField } from "../parts/scope-field.js";
 import { go } from "../router.js";
+import { onText } from "../parts/input.js";
 
 /** @param {{from?: Api.Server}} given the server that is cloned */
 export function AddForm({ from }) {
@@ -35,18 +36,35 @@ export function AddForm({ from }) {
     const outcome = entryOf(form);
     if ("problem" in outcome) return outcome;
     const hidden = hiddenIn(outcome.entry);
-    return hidden.length > 0 ? { problem: `the value of ${hidden.join(" and ")} is hidden: write it anew, or a placeholder such as \${TOKEN}`, field: "env" } : null;
+    return hidden.length > 0
+      ? {
+          problem: `the value of ${hidden.join(" and ")} is hidden: write it anew, or a placeholder such as \${TOKEN}`,
+          field: "env",
+        }
+      : null;
   };
   return html`
     <form class="sheet" onSubmit=${submit} data-testid="add-form">
       <div class="two">
-        <label class="field"><span class="label">Name</span><input class="code" autocomplete="off" aria-invalid=${bad.field === "name"} placeholder="files" value=${name} onInput=${(/** @type {any} */ event) => setName(event.target.value)} data-testid="name" /></label>
+        <label class="field">
+          <span class="label">Name</span>
+          <input
+            class="code"
+            autocomplete="off"
+            aria-invalid=${bad.field === "name"}
+            placeholder="files"
+            value=${name}
+            onInput=${onText(setName)}
+            data-testid="name"
+        /></label>
         <${ScopeField} scope=${scope} onChange=${setScope} />
       </div>
       <${EntryFields} form=${form} onChange=${setForm} bad=${bad.field} />
       ${bad.problem && html`<p class="notice bad" role="alert" data-testid="form-problem">${bad.problem}</p>`}
       <${Trouble} error=${preview.error} />
-      <p class="actions"><button type="submit" class="primary" disabled=${preview.busy} data-testid="review">Review the change</button></p>
+      <p class="actions">
+        <button type="submit" class="primary" disabled=${preview.busy} data-testid="review">Review the change</button>
+      </p>
       ${edited && html`<${SaveEntry} edited=${edited} save=${() => add(false)} onClose=${() => setEdited(null)} onDone=${() => go(["servers", edited.name])} />`}
     </form>
   `;

@@ -11,6 +11,7 @@ import { Text } from "../parts/text.js";
 import { parsePasted } from "../pasted.js";
 import { hashOf } from "../router.js";
 import { servers } from "../world.js";
+import { onText } from "../parts/input.js";
 
 const EXAMPLE = `{
   "mcpServers": {
@@ -26,8 +27,16 @@ export function AddPasted() {
     <div class="sheet">
       <label class="field">
         <span class="label">An entry, or a file with entries</span>
-        <span class="help">As pages and README files show them: with <code>mcpServers</code>, with <code>servers</code>, or a single entry</span>
-        <textarea class="code" rows="10" spellcheck=${false} placeholder=${EXAMPLE} value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} data-testid="pasted" />
+        <span class="help">As README files show them: with <code>mcpServers</code>, with <code>servers</code>, or one entry</span>
+        <textarea
+          class="code"
+          rows="10"
+          spellcheck=${false}
+          placeholder=${EXAMPLE}
+          value=${text}
+          onInput=${onText(setText)}
+          data-testid="pasted"
+        />
       </label>
       <${ScopeField} scope=${scope} onChange=${setScope} />
       ${text.trim() !== "" && "problem" in outcome && html`<p class="notice bad" role="alert" data-testid="form-problem">${outcome.problem}</p>`}
@@ -42,11 +51,14 @@ function Found({ found, scope }) {
   const [edited, setEdited] = useState(/** @type {Api.Edited | null} */ (null));
   const isThere = servers.value?.some((server) => server.name === name) ?? false;
   const [saved, setSaved] = useState("");
-  const add = (/** @type {boolean} */ dryRun) => post("/api/v1/servers", { name: name.trim(), scope, entry: found.entry, dry_run: dryRun });
+  const add = (/** @type {boolean} */ dryRun) =>
+    post("/api/v1/servers", { name: name.trim(), scope, entry: found.entry, dry_run: dryRun });
   const preview = useAction(async () => setEdited(await add(true)));
   return html`
     <section class="panel" data-testid="found" data-name=${name}>
-      <label class="field"><span class="label">Name</span><input class="code" value=${name} onInput=${(/** @type {any} */ event) => setName(event.target.value)} /></label>
+      <label class="field">
+        <span class="label">Name</span><input class="code" value=${name} onInput=${onText(setName)}
+      /></label>
       <${Text} text=${json(found.entry)} label=${`Entry of ${name}`} />
       ${saved && html`<p class="good-text">Saved. <a href=${hashOf(["servers", saved])}>Look at ${saved}</a></p>`}
       ${!saved && isThere && html`<p class="notice warn">There is a server of this name already: choose another one, or edit that one.</p>`}

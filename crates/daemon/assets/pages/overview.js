@@ -9,7 +9,19 @@ import { hashOf } from "../router.js";
 import { overview, problems, questions, servers, trust } from "../world.js";
 
 /** States in the order in which they are looked for. */
-const ORDER = ["connected", "connecting", "reconnecting", "needs_auth", "pending_trust", "tools_failed", "failed", "broken", "disconnected", "disabled"];
+const ORDER = [
+  "connected",
+  "idle",
+  "connecting",
+  "reconnecting",
+  "needs_auth",
+  "pending_trust",
+  "tools_failed",
+  "failed",
+  "broken",
+  "disconnected",
+  "disabled",
+];
 
 export function Overview() {
   const now = overview.value;
@@ -18,11 +30,40 @@ export function Overview() {
     <${Head} title="Overview" about=${`Toolrack ${now.version}, up for ${duration(now.uptime_s * 1000)}`} />
     <${NextSteps} />
     <section class="figures" aria-label="Figures" data-testid="figures">
-      <${Figure} label="Servers connected" value=${count(now.servers.connected ?? 0)} of=${sum(now.servers)} href="#/servers" id="servers" />
-      <${Figure} label="Tools" value=${count(now.tools)} note=${`${tokens(now.tokens)} tokens`} href="#/tools" id="tools" />
-      <${Figure} label="Calls per minute" value=${rate(now.calls.per_minute)} note=${`${count(now.calls.total)} in all`} id="calls" />
-      <${Figure} label="Failed calls" value=${count(now.calls.errors)} note=${now.calls.denied > 0 ? `${count(now.calls.denied)} denied` : ""} mood=${now.calls.errors > 0 ? "bad" : ""} id="errors" />
-      <${Figure} label="Waiting for you" value=${count(questions.value.length)} mood=${questions.value.length > 0 ? "warn" : ""} href="#/approvals" id="approvals" />
+      <${Figure}
+        label="Servers connected"
+        value=${count(now.servers.connected ?? 0)}
+        of=${sum(now.servers)}
+        href="#/servers"
+        id="servers"
+      />
+      <${Figure}
+        label="Tools"
+        value=${count(now.tools)}
+        note=${`${tokens(now.tokens)} tokens`}
+        href="#/tools"
+        id="tools"
+      />
+      <${Figure}
+        label="Calls per minute"
+        value=${rate(now.calls.per_minute)}
+        note=${`${count(now.calls.total)} in all`}
+        id="calls"
+      />
+      <${Figure}
+        label="Failed calls"
+        value=${count(now.calls.errors)}
+        note=${now.calls.denied > 0 ? `${count(now.calls.denied)} denied` : ""}
+        mood=${now.calls.errors > 0 ? "bad" : ""}
+        id="errors"
+      />
+      <${Figure}
+        label="Waiting for you"
+        value=${count(questions.value.length)}
+        mood=${questions.value.length > 0 ? "warn" : ""}
+        href="#/approvals"
+        id="approvals"
+      />
     </section>
     <div class="columns">
       <${States} states=${now.servers} />
@@ -45,7 +86,9 @@ function Figure({ label, value, of, note, mood = "", href, id }) {
     <span class="figure-note">${note ?? ""}</span>
   `;
   const kind = `figure ${mood}`;
-  return href ? html`<a class=${kind} href=${href} data-testid=${`figure-${id}`}>${inner}</a>` : html`<div class=${kind} data-testid=${`figure-${id}`}>${inner}</div>`;
+  return href
+    ? html`<a class=${kind} href=${href} data-testid=${`figure-${id}`}>${inner}</a>`
+    : html`<div class=${kind} data-testid=${`figure-${id}`}>${inner}</div>`;
 }
 
 /**
@@ -60,40 +103,70 @@ function steps() {
   const wrong = problems.value.length;
   /** @type {Step[]} */
   const found = [];
-  if (asked > 0) found.push({ id: "approvals", mood: "warn", title: `${counted(asked, "question")} ${asked === 1 ? "waits" : "wait"} for your answer`, href: "#/approvals", action: "Answer" });
-  if (pending > 0) found.push({ id: "trust", mood: "warn", title: `A project asks to run ${counted(pending, "server")}`, href: "#/trust", action: "Review" });
+  if (asked > 0)
+    found.push({
+      id: "approvals",
+      mood: "warn",
+      title: `${counted(asked, "question")} ${asked === 1 ? "waits" : "wait"} for your answer`,
+      href: "#/approvals",
+      action: "Answer",
+    });
+  if (pending > 0)
+    found.push({
+      id: "trust",
+      mood: "warn",
+      title: `A project asks to run ${counted(pending, "server")}`,
+      href: "#/trust",
+      action: "Review",
+    });
   for (const server of servers.value ?? []) found.push(...stepsOf(server));
-  if (wrong > 0) found.push({ id: "config", mood: "bad", title: `${counted(wrong, "problem")} in the configuration`, note: problems.value[0].message, href: "#/config", action: "Look" });
+  if (wrong > 0)
+    found.push({
+      id: "config",
+      mood: "bad",
+      title: `${counted(wrong, "problem")} in the configuration`,
+      note: problems.value[0].message,
+      href: "#/config",
+      action: "Look",
+    });
   return found;
 }
 
 /** @param {Api.Server} server @returns {Step[]} */
 function stepsOf({ name, state, error, how }) {
   const href = hashOf(["servers", name, "health"]);
-  if (state === "needs_auth") return [{ id: "sign-in", mood: "warn", title: `${name} needs a sign-in`, note: how, href, action: "See how" }];
-  return state === "failed" || state === "tools_failed" ? [{ id: "failed", mood: "bad", title: `${name} does not work`, note: error, href, action: "Find out why" }] : [];
+  if (state === "needs_auth")
+    return [{ id: "sign-in", mood: "warn", title: `${name} needs a sign-in`, note: how, href, action: "See how" }];
+  return state === "failed" || state === "tools_failed"
+    ? [{ id: "failed", mood: "bad", title: `${name} does not work`, note: error, href, action: "Find out why" }]
+    : [];
 }
 
 function NextSteps() {
   const found = steps();
   const own = (servers.value ?? []).filter(({ scope }) => scope !== "built in");
   return html`
-    ${found.length > 0 &&
-    html`
-      <section class="panel" aria-label="What needs you" data-testid="next-steps">
-        <ul class="rows">
-          ${found.map(
-            ({ id, mood, title, note, href, action }) => html`
-              <li data-testid=${`step-${id}`}>
-                <span class=${`dot ${mood}-text`} aria-hidden="true"></span>
-                <div><p><strong>${title}</strong></p>${note && html`<p class="quiet-text clip">${spoken(note)}</p>`}</div>
-                <a class="button" href=${href} aria-label=${`${action}: ${title}`}>${action}</a>
-              </li>
-            `,
-          )}
-        </ul>
-      </section>
-    `}
+    ${
+      found.length > 0 &&
+      html`
+        <section class="panel" aria-label="What needs you" data-testid="next-steps">
+          <ul class="rows">
+            ${found.map(
+              ({ id, mood, title, note, href, action }) => html`
+                <li data-testid=${`step-${id}`}>
+                  <span class=${`dot ${mood}-text`} aria-hidden="true"></span>
+                  <div>
+                    <p><strong>${title}</strong></p>
+                    ${note && html`<p class="quiet-text clip">${spoken(note)}</p>`}
+                  </div>
+                  <a class="button" href=${href} aria-label=${`${action}: ${title}`}>${action}</a>
+                </li>
+              `,
+            )}
+          </ul>
+        </section>
+      `
+    }
     ${servers.value && own.length === 0 && html`<${First} />`}
   `;
 }
@@ -103,7 +176,10 @@ function First() {
     <section class="notice first" data-testid="step-first">
       <div>
         <h2>Add your first server</h2>
-        <p>Bring in what your other programs have, paste an entry from a page, or fill in a form. Its tools are here at once.</p>
+        <p>
+          Bring in what your other programs have, paste an entry from a page, or fill in a form. Its tools are here at
+          once.
+        </p>
       </div>
       <p class="actions">
         <a class="button primary" href="#/add/import">Import</a>
@@ -123,7 +199,13 @@ function States({ states }) {
       <h2>Servers by state</h2>
       ${some.length === 0 && html`<p class="quiet-text">None yet.</p>`}
       <ul class="states">
-        ${some.map((state) => html`<li><a href=${hashOf(["servers"], { state })} data-status=${state}><span>${stateName(state)}</span><span class="number">${states[state]}</span></a></li>`)}
+        ${some.map(
+          (state) =>
+            html`<li>
+              <a href=${hashOf(["servers"], { state })} data-status=${state}>
+                <span>${stateName(state)}</span><span class="number">${states[state]}</span></a>
+            </li>`,
+        )}
       </ul>
     </section>
   `;
@@ -152,7 +234,12 @@ function Recent({ recent }) {
 }
 
 /** @type {Record<string, [string, string]>} */
-const OUTCOMES = { ok: ["ok", "good"], tool_error: ["tool error", "bad"], failed: ["failed", "bad"], cancelled: ["cancelled", "quiet"] };
+const OUTCOMES = {
+  ok: ["ok", "good"],
+  tool_error: ["tool error", "bad"],
+  failed: ["failed", "bad"],
+  cancelled: ["cancelled", "quiet"],
+};
 
 /** @param {{outcome: string}} given */
 export function OutcomeMark({ outcome }) {

@@ -20,9 +20,11 @@ export function ServerAdd({ way, from }) {
   const shown = WAYS.some(({ id }) => id === way) ? way : "form";
   return html`
     <${Head} title=${from ? `Clone ${from}` : "Add a server"} up=${{ href: "#/servers", label: "Servers" }} />
-    <${Tabs} label="Ways to add" tabs=${WAYS.map(({ id, label }) => ({ id, label, href: hashOf(["add", id]), current: id === shown }))} />
+    <${Tabs}
+      label="Ways to add"
+      tabs=${WAYS.map(({ id, label }) => ({ id, label, href: hashOf(["add", id]), current: id === shown }))}
+    />
     ${shown === "form" && (servers.value ? html`<${AddForm} key=${from ?? ""} from=${servers.value.find(({ name }) => name === from)} />` : html`<${Waiting} />`)}
-    ${shown === "json" && html`<${AddPasted} />`}
-    ${shown === "import" && html`<${AddImport} />`}
+    ${shown === "json" && html`<${AddPasted} />`} ${shown === "import" && html`<${AddImport} />`}
   `;
 }

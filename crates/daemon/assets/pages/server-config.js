@@ -6,15 +6,16 @@ import { json } from "../format.js";
 import { CopyButton } from "../parts/copy.js";
 import { Text } from "../parts/text.js";
 import { hashOf } from "../router.js";
-import { Source } from "./servers.js";
 
 /** @param {{server: Api.Server}} given */
 export function ServerConfig({ server }) {
   const { name, config, editable } = server;
   return html`
-    <p><${Source} server=${server} /></p>
     <${Text} text=${json(config)} label=${`Configuration of ${name}`} testid="config" />
-    <p class="quiet-text">Secrets are hidden. Placeholders such as <code>${"${TOKEN}"}</code> are shown as they are written; their values never come here.</p>
+    <p class="quiet-text">
+      Secrets are hidden. Placeholders such as <code>${"${TOKEN}"}</code> are shown as they are written; their values
+      never come here.
+    </p>
     <p class="actions">
       ${editable && html`<a class="button" href=${hashOf(["servers", name, "edit"])}>Edit</a>`}
       ${!editable && html`<span class="quiet-text">This entry does not stand in a file that can be edited here.</span>`}

@@ -13,10 +13,13 @@ import { go, hashOf } from "../router.js";
 
 /** @param {{name: string}} given */
 export function ServerEdit({ name }) {
-  const loaded = useLoaded(async (signal) => {
-    const response = await ask(serverPath(name), { signal });
-    return { server: /** @type {Api.Server} */ (await response.json()), etag: response.headers.get("etag") };
-  }, [name]);
+  const loaded = useLoaded(
+    async (signal) => {
+      const response = await ask(serverPath(name), { signal });
+      return { server: /** @type {Api.Server} */ (await response.json()), etag: response.headers.get("etag") };
+    },
+    [name],
+  );
   const up = { href: hashOf(["servers", name]), label: name };
   return html`
     <${Head} title=${`Edit ${name}`} up=${up} about=${loaded.data?.server.source} />

@@ -15,15 +15,27 @@ export function ServerHealth({ server }) {
     <p class="quiet-text">The way from the entry to the tools, and where it ends.</p>
     <${Trouble} error=${test.error} />
     ${!result && !test.error && html`<${Waiting} />`}
-    ${result &&
-    html`
-      <div class="panel" data-testid="test-result" data-status=${result.ok ? "ok" : "failed"}>
-        <p class=${result.ok ? "good-text" : "bad-text"}><strong>${result.ok ? "It works." : "It does not work."}</strong></p>
-        <ol class="steps">
-          ${result.steps.map((step) => html`<li class=${step.ok ? "ok" : "bad"} data-status=${step.ok ? "ok" : "failed"}><span class="sign" aria-hidden="true">${step.ok ? "✓" : "✗"}</span><span><strong>${step.stage}</strong><span class="hidden">${step.ok ? " passed" : " failed"}</span> <span class="what">${spoken(step.what)}</span></span></li>`)}
-        </ol>
-      </div>
-    `}
+    ${
+      result &&
+      html`
+        <div class="panel" data-testid="test-result" data-status=${result.ok ? "ok" : "failed"}>
+          <p class=${result.ok ? "good-text" : "bad-text"}>
+            <strong>${result.ok ? "It works." : "It does not work."}</strong>
+          </p>
+          <ol class="steps">
+            ${result.steps.map(
+              (step) =>
+                html`<li class=${step.ok ? "ok" : "bad"} data-status=${step.ok ? "ok" : "failed"}>
+                  <span class="sign" aria-hidden="true">${step.ok ? "✓" : "✗"}</span>
+                  <span>
+                    <strong>${step.stage}</strong><span class="hidden">${step.ok ? " passed" : " failed"}</span>${" "}
+                    <span class="what">${spoken(step.what)}</span></span>
+                </li>`,
+            )}
+          </ol>
+        </div>
+      `
+    }
     <p class="actions">
       <button type="button" disabled=${test.loading} onClick=${test.again} data-testid="run-test">Check again</button>
       ${state === "pending_trust" && html`<a class="button" href="#/trust">See what it would run</a>`}

@@ -10,7 +10,8 @@ import { log } from "../world.js";
 /** @param {{server: Api.Server}} given */
 export function ServerHistory({ server }) {
   const events = historyOf(log.value, server.name);
-  if (events.length === 0) return html`<${Empty} title="Nothing happened yet"><p>Connections, failures and calls appear here.</p><//>`;
+  if (events.length === 0)
+    return html`<${Empty} title="Nothing happened yet"><p>Connections, failures and calls appear here.</p><//>`;
   return html`
     <ol class="history" data-testid="history">
       ${events.map((event) => html`<li data-status=${event.name}><time datetime=${event.data.at} title=${moment(event.data.at)}>${time(event.data.at)}</time><span>${wordsFor(event)}</span></li>`)}

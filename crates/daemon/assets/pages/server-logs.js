@@ -8,6 +8,7 @@ import { useLoaded } from "../parts/loaded.js";
 import { Trouble } from "../parts/problem.js";
 import { Empty, Waiting } from "../parts/text.js";
 import { log } from "../world.js";
+import { onText, onTick } from "../parts/input.js";
 
 /** Lines that are fetched, and the most that are shown. */
 const FETCHED = 200;
@@ -30,18 +31,26 @@ export function ServerLogs({ server }) {
   useEffect(() => {
     if (follows && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [shown.length, follows]);
-  if (!loaded.data) return loaded.error ? html`<${Trouble} error=${loaded.error} again=${loaded.again} />` : html`<${Waiting} />`;
+  if (!loaded.data)
+    return loaded.error ? html`<${Trouble} error=${loaded.error} again=${loaded.again} />` : html`<${Waiting} />`;
   return html`
     <div class="toolbar">
-      <label class="search"><span class="hidden">Search these lines</span><input type="search" placeholder="Search these lines" value=${filter} onInput=${(/** @type {any} */ event) => setFilter(event.target.value)} /></label>
-      <label class="check"><input type="checkbox" checked=${follows} onChange=${(/** @type {any} */ event) => setFollows(event.target.checked)} /> Follow</label>
+      <label class="search">
+        <span class="hidden">Search these lines</span>
+        <input type="search" placeholder="Search these lines" value=${filter} onInput=${onText(setFilter)}
+      /></label>
+      <label class="check"><input type="checkbox" checked=${follows} onChange=${onTick(setFollows)} /> Follow</label>
     </div>
-    ${lines.length === 0
-      ? html`<${Empty} title="Nothing was written yet"><p>What the server writes to its standard error, and what it logs, appears here as it comes.</p><//>`
-      : html`
-          <div class="log" ref=${box} tabindex="0" role="log" aria-label=${`Log of ${name}`} data-testid="log">
-            ${shown.map(({ at, level, text }) => html`<p data-status=${level}><time datetime=${at} title=${moment(at)}>${time(at)}</time><span class=${`level ${level}`}>${level}</span><span class="line">${text}</span></p>`)}
-          </div>
-        `}
+    ${
+      lines.length === 0
+        ? html`<${Empty} title="Nothing was written yet">
+            <p>What the server writes to its standard error, and what it logs, appears here as it comes.</p><//>
+          `
+        : html`
+            <div class="log" ref=${box} tabindex="0" role="log" aria-label=${`Log of ${name}`} data-testid="log">
+              ${shown.map(({ at, level, text }) => html`<p data-status=${level}><time datetime=${at} title=${moment(at)}>${time(at)}</time><span class=${`level ${level}`}>${level}</span><span class="line">${text}</span></p>`)}
+            </div>
+          `
+    }
   `;
 }

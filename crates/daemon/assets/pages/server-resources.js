@@ -6,6 +6,7 @@ import { dataAddress } from "../links.js";
 import { useAction, useLoaded } from "../parts/loaded.js";
 import { Trouble } from "../parts/problem.js";
 import { Empty, Text, Waiting } from "../parts/text.js";
+import { onText } from "../parts/input.js";
 
 /** @param {{server: Api.Server}} given */
 export function ServerResources({ server }) {
@@ -19,9 +20,11 @@ export function ServerResources({ server }) {
     setContents([]);
     setContents((await read.run(uri))?.contents ?? []);
   };
-  if (!loaded.data) return loaded.error ? html`<${Trouble} error=${loaded.error} again=${loaded.again} />` : html`<${Waiting} />`;
+  if (!loaded.data)
+    return loaded.error ? html`<${Trouble} error=${loaded.error} again=${loaded.again} />` : html`<${Waiting} />`;
   const { resources, templates } = /** @type {Api.Resources} */ (loaded.data);
-  if (resources.length + templates.length === 0) return html`<${Empty} title="No resources"><p>The server offers none.</p><//>`;
+  if (resources.length + templates.length === 0)
+    return html`<${Empty} title="No resources"><p>The server offers none.</p><//>`;
   return html`
     <ul class="tools" data-testid="resources">
       ${resources.map(
@@ -30,7 +33,14 @@ export function ServerResources({ server }) {
             <p class="tool-name">
               <strong>${resource.title || resource.name}</strong>
               ${resource.mimeType && html`<span class="quiet-text">${resource.mimeType}</span>`}
-              <button type="button" disabled=${read.busy} onClick=${() => open(resource.uri)} aria-label=${`Read ${resource.title || resource.name}`}>Read</button>
+              <button
+                type="button"
+                disabled=${read.busy}
+                onClick=${() => open(resource.uri)}
+                aria-label=${`Read ${resource.title || resource.name}`}
+              >
+                Read
+              </button>
             </p>
             <p class="path">${resource.uri}</p>
             ${resource.description && html`<p class="description">${resource.description}</p>`}
@@ -41,7 +51,12 @@ export function ServerResources({ server }) {
       )}
     </ul>
     ${templates.map((template) => html`<${Template} key=${template.uriTemplate} template=${template} open=${open} busy=${read.busy} />`)}
-    ${opened && !resources.some(({ uri }) => uri === opened) && html`<p class="path">${opened}</p><${Contents} contents=${contents} /><${Trouble} error=${read.error} />`}
+    ${
+      opened &&
+      !resources.some(({ uri }) => uri === opened) &&
+      html`<p class="path">${opened}</p>
+        <${Contents} contents=${contents} /><${Trouble} error=${read.error} />`
+    }
   `;
 }
 
@@ -57,7 +72,7 @@ function Template({ template, open, busy }) {
       <label class="field">
         <span class="label">${template.title || template.name}</span>
         ${template.description && html`<span class="help">${template.description}</span>`}
-        <input class="code" value=${uri} onInput=${(/** @type {any} */ event) => setUri(event.target.value)} />
+        <input class="code" value=${uri} onInput=${onText(setUri)} />
       </label>
       <button type="submit" disabled=${busy || uri.includes("{")}>Read</button>
     </form>
@@ -74,5 +89,7 @@ function Content({ one }) {
   if (typeof one.text === "string") return html`<${Text} text=${one.text} label=${`Content of ${one.uri}`} />`;
   const picture = dataAddress(one.mimeType, one.blob, "picture");
   if (picture) return html`<img class="result-image" src=${picture} alt=${`Content of ${one.uri}`} />`;
-  return html`<p class="quiet-text">${one.mimeType ?? "Data"} of about ${Math.round(((one.blob?.length ?? 0) * 3) / 4)} bytes, which is not shown here.</p>`;
+  return html`<p class="quiet-text">
+    ${one.mimeType ?? "Data"} of about ${Math.round(((one.blob?.length ?? 0) * 3) / 4)} bytes, which is not shown here.
+  </p>`;
 }

@@ -13,8 +13,12 @@ const ALL = 10_000;
 /** @param {{server: Api.Server}} given */
 export function ServerTools({ server }) {
   const { name, tools, state } = server;
-  const loaded = useLoaded((signal) => get(`/api/v1/tools?server=${encodeURIComponent(name)}&limit=${ALL}`, signal), [name, tools, state]);
-  if (!loaded.data) return loaded.error ? html`<${Trouble} error=${loaded.error} again=${loaded.again} />` : html`<${Waiting} />`;
+  const loaded = useLoaded(
+    (signal) => get(`/api/v1/tools?server=${encodeURIComponent(name)}&limit=${ALL}`, signal),
+    [name, tools, state],
+  );
+  if (!loaded.data)
+    return loaded.error ? html`<${Trouble} error=${loaded.error} again=${loaded.again} />` : html`<${Waiting} />`;
   if (loaded.data.tools.length === 0) {
     const why = state === "connected" ? "It offers none." : "They are known once it is connected.";
     return html`<${Empty} title="No tools"><p>${why}</p><//>`;

@@ -36,7 +36,8 @@ export function Server({ name, tab }) {
   if (!server) {
     return html`
       <${Head} title=${name} up=${up} />
-      <${Empty} title="There is no server of this name" testid="no-server"><p>It may have been removed or renamed. <a href="#/servers">All servers</a></p><//>
+      <${Empty} title="There is no server of this name" testid="no-server">
+        <p>It may have been removed or renamed. <a href="#/servers">All servers</a></p><//>
     `;
   }
   const shown = Object.hasOwn(TABS, tab) ? tab : "tools";
@@ -47,7 +48,9 @@ export function Server({ name, tab }) {
       label=${`About ${name}`}
       tabs=${Object.entries(TABS).map(([id, { label }]) => ({ id, label, href: hashOf(["servers", name, id]), current: id === shown, count: id === "tools" ? server.tools : null }))}
     />
-    <section class="tab" aria-label=${TABS[shown].label} data-testid=${`panel-${shown}`}><${TABS[shown].show} key=${shown} server=${server} /></section>
+    <section class="tab" aria-label=${TABS[shown].label} data-testid=${`panel-${shown}`}>
+      <${TABS[shown].show} key=${shown} server=${server} />
+    </section>
   `;
 }
 
@@ -62,12 +65,18 @@ function About({ server }) {
         ${transport && html`<${Mark}>${transport}<//>`}
         ${era && html`<${Mark}>${era}${version ? ` · MCP ${version}` : ""}<//>`}
         ${info && html`<span class="quiet-text">${software(info)}</span>`}
-        <span class="quiet-text">${toolsOf(server)} tools, ${tokens(server.tokens)} tokens</span>
+        ${server.tools > 0 && html`<span class="quiet-text">${toolsOf(server)} tools, ${tokens(server.tokens)} tokens</span>`}
       </p>
       ${reason && html`<p class=${`reason ${server.state}`} data-testid="reason">${spoken(reason)}</p>`}
       ${server.warnings.map((warning) => html`<p class="reason warn">${spoken(warning)}</p>`)}
-      <p class="quiet-text"><${Source} server=${server} /></p>
-      ${instructions && html`<details class="fold"><summary>What it says about itself</summary><${Text} text=${instructions} label="Instructions of the server" /></details>`}
+      <p class="quiet-text">From <${Source} server=${server} /></p>
+      ${
+        instructions &&
+        html`<details class="fold">
+          <summary>What it says about itself</summary>
+          <${Text} text=${instructions} label="Instructions of the server" />
+        </details>`
+      }
     </div>
   `;
 }

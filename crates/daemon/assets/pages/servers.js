@@ -24,7 +24,9 @@ export function Servers() {
     ${state && html`<p class="filter" data-testid="filter">Only those that are ${stateName(state)}. <a href="#/servers">Show all</a></p>`}
     ${!all && html`<${Waiting} />`}
     ${all && shown.length === 0 && (state ? html`<p class="quiet-text">None right now.</p>` : html`<${None} />`)}
-    <ul class="servers" data-testid="servers">${shown.map((server) => html`<${Row} key=${server.name} server=${server} />`)}</ul>
+    <ul class="servers" data-testid="servers">
+      ${shown.map((server) => html`<${Row} key=${server.name} server=${server} />`)}
+    </ul>
   `;
 }
 
@@ -32,7 +34,9 @@ function None() {
   return html`
     <${Empty} title="No servers yet">
       <p>Import what your other programs have, paste an entry, or run <code>toolrack add NAME -- COMMAND</code>.</p>
-      <p class="actions"><a class="button primary" href="#/add/import">Import</a><a class="button" href="#/add/form">Add a server</a></p>
+      <p class="actions">
+        <a class="button primary" href="#/add/import">Import</a><a class="button" href="#/add/form">Add a server</a>
+      </p>
     <//>
   `;
 }
@@ -55,13 +59,28 @@ function Row({ server }) {
       ${reason && html`<p class=${`reason ${server.state}`} data-testid="reason">${spoken(reason)}</p>`}
       ${server.warnings.map((warning) => html`<p class="reason warn">${spoken(warning)}</p>`)}
       <dl class="facts">
-        <div><dt>Tools</dt><dd data-testid="tool-count">${toolsOf(server)}</dd></div>
-        <div><dt>Tokens</dt><dd>${tokens(server.tokens)}</dd></div>
-        <div class="from"><dt>From</dt><dd><${Source} server=${server} /></dd></div>
+        ${
+          hasTools(server) &&
+          html`<div>
+              <dt>Tools</dt>
+              <dd data-testid="tool-count">${toolsOf(server)}</dd>
+            </div>
+            <div>
+              <dt>Tokens</dt>
+              <dd>${tokens(server.tokens)}</dd>
+            </div>`
+        }
+        <div class="from">
+          <dt>From</dt>
+          <dd><${Source} server=${server} /></dd>
+        </div>
       </dl>
     </li>
   `;
 }
+
+/** Whether its tools are known. @param {Api.Server} server */
+const hasTools = ({ state, tools, tools_hidden: hidden }) => state === "connected" || tools + hidden > 0;
 
 /** How many of its tools are offered. @param {Api.Server} server */
 export function toolsOf({ tools, tools_hidden: hidden }) {
@@ -71,5 +90,7 @@ export function toolsOf({ tools, tools_hidden: hidden }) {
 /** Where a server is configured. @param {{server: Api.Server}} given */
 export function Source({ server }) {
   const { scope, source, line } = server;
-  return html`<span data-testid="source"><span>${scope}</span>${source && html` <span class="path">${source}${line ? `:${line}` : ""}</span>`}</span>`;
+  return html`<span data-testid="source">
+    <span>${scope}</span>${source && html` <span class="path">${source}${line ? `:${line}` : ""}</span>`}</span>
+  `;
 }

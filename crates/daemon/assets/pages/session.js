@@ -19,7 +19,11 @@ export function Session({ id }) {
   const [asking, setAsking] = useState(false);
   const save = useAction((/** @type {string} */ format) => download(path, format));
   const up = { href: "#/sessions", label: "Sessions" };
-  if (!loaded.data) return html`<${Head} title="Session" up=${up} />${loaded.error ? html`<${Trouble} error=${loaded.error} again=${loaded.again} />` : html`<${Waiting} />`}`;
+  if (!loaded.data)
+    return html`<${Head}
+        title="Session"
+        up=${up}
+      />${loaded.error ? html`<${Trouble} error=${loaded.error} again=${loaded.again} />` : html`<${Waiting} />`}`;
   const { session, messages } = /** @type {{session: Api.Session, messages: Api.Message[]}} */ (loaded.data);
   const remove = async () => {
     await call(path, { method: "DELETE" });
@@ -28,8 +32,12 @@ export function Session({ id }) {
   };
   return html`
     <${Head} title=${session.title || "Without a title"} up=${up} about=${aboutOf(session)}>
-      <button type="button" disabled=${save.busy} onClick=${() => save.run("md")} data-testid="export-md">Export Markdown</button>
-      <button type="button" disabled=${save.busy} onClick=${() => save.run("json")} data-testid="export-json">Export JSON</button>
+      <button type="button" disabled=${save.busy} onClick=${() => save.run("md")} data-testid="export-md">
+        Export Markdown
+      </button>
+      <button type="button" disabled=${save.busy} onClick=${() => save.run("json")} data-testid="export-json">
+        Export JSON
+      </button>
       <button type="button" class="danger" onClick=${() => setAsking(true)} data-testid="delete">Delete</button>
     <//>
     <${Trouble} error=${save.error} />
@@ -71,7 +79,9 @@ function Message({ message, results }) {
   const { role, content, timestamp, tool_calls: calls, parts } = message;
   return html`
     <li class=${`message ${role}`} data-testid="message" data-status=${role}>
-      <p class="role">${SPEAKERS[role] ?? role} <time datetime=${timestamp} title=${moment(timestamp)}>${time(timestamp)}</time></p>
+      <p class="role">
+        ${SPEAKERS[role] ?? role} <time datetime=${timestamp} title=${moment(timestamp)}>${time(timestamp)}</time>
+      </p>
       ${content && html`<p class="said-text">${content}</p>`}
       ${(parts ?? []).map((part) => html`<${Block} block=${part} />`)}
       ${(calls ?? []).map((one) => html`<${Made} key=${one.id} made=${one} result=${results.find(({ role: who, tool_call_id: id }) => who === "tool" && id === one.id)} />`)}
@@ -86,8 +96,16 @@ function Made({ made, result }) {
   return html`
     <details class="made" data-testid="tool-call" data-status=${label}>
       <summary><code>${made.name}</code> <span class=${`mark ${mood}`}>${label}</span></summary>
-      <h3>Arguments</h3><${Text} text=${typeof made.input === "string" ? made.input : json(made.input)} label="Arguments" />
-      ${result && html`<h3>Result</h3><${Text} text=${result.content} label="Result" />${(result.parts ?? []).map((part) => html`<${Block} block=${part} />`)}`}
+      <h3>Arguments</h3>
+      <${Text} text=${typeof made.input === "string" ? made.input : json(made.input)} label="Arguments" />
+      ${
+        result &&
+        html`<h3>Result</h3>
+          <${Text}
+            text=${result.content}
+            label="Result"
+          />${(result.parts ?? []).map((part) => html`<${Block} block=${part} />`)}`
+      }
     </details>
   `;
 }

@@ -2,27 +2,20 @@
 
 import { get } from "../api.js";
 import { ago, counted, moment } from "../format.js";
-import { html, useEffect, useState } from "../html.js";
+import { html } from "../html.js";
 import { useLoaded } from "../parts/loaded.js";
 import { Head } from "../parts/page.js";
 import { Trouble } from "../parts/problem.js";
+import { Search } from "../parts/search.js";
 import { Empty, Waiting } from "../parts/text.js";
-import { hashOf, refine } from "../router.js";
+import { hashOf } from "../router.js";
 
 /** So many on one page. */
 const SHOWN = 50;
 
-/** How long typing must pause before it is searched. In ms. */
-const PAUSE = 150;
-
 /** @param {{query: Record<string, string>}} given */
 export function Sessions({ query }) {
   const { q = "", after = "" } = query;
-  const [typed, setTyped] = useState(q);
-  useEffect(() => {
-    const timer = setTimeout(() => typed !== q && refine({ q: typed }), PAUSE);
-    return () => clearTimeout(timer);
-  }, [typed]);
   const search = new URLSearchParams({ limit: String(SHOWN), ...(q && { q }), ...(after && { after }) });
   const loaded = useLoaded((signal) => get(`/api/v1/sessions?${search}`, signal), [q, after]);
   const found = /** @type {{sessions: Api.Session[], total: number} | null} */ (loaded.data);
@@ -30,10 +23,21 @@ export function Sessions({ query }) {
     <${Head} title="Sessions" about=${found && found.total > 0 ? counted(found.total, "conversation") : null} />
     <${Trouble} error=${loaded.error} again=${loaded.again} />
     ${!found && !loaded.error && html`<${Waiting} />`}
-    ${found?.total === 0 && html`<${Empty} title="No conversations yet"><p>Start one: <code>toolrack ask "What is in this folder?"</code> or <code>toolrack chat</code>.</p><//>`}
-    ${found && found.total > 0 && html`<label class="search"><span class="hidden">Search conversations</span><input type="search" placeholder="Words in them" value=${typed} onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} data-testid="search" /></label>`}
+    ${
+      found?.total === 0 &&
+      html`<${Empty} title="No conversations yet">
+        <p>Start one: <code>toolrack ask "What is in this folder?"</code> or <code>toolrack chat</code>.</p><//>
+      `
+    }
+    ${found && found.total > 0 && html`<div class="toolbar" role="search"><${Search} label="Search conversations" placeholder="Words in them" /></div>`}
     ${found && found.total > 0 && found.sessions.length === 0 && html`<p class="quiet-text">Nothing found.</p>`}
-    ${found && found.sessions.length > 0 && html`<ul class="rows sessions panel" data-testid="sessions">${found.sessions.map((session) => html`<${Row} key=${session.id} session=${session} />`)}</ul>`}
+    ${
+      found &&
+      found.sessions.length > 0 &&
+      html`<ul class="rows sessions panel" data-testid="sessions">
+        ${found.sessions.map((session) => html`<${Row} key=${session.id} session=${session} />`)}
+      </ul>`
+    }
     ${found && html`<${Pages} q=${q} after=${after} shown=${found.sessions} />`}
   `;
 }
@@ -44,8 +48,13 @@ function Row({ session }) {
   return html`
     <li data-testid="session" data-id=${id}>
       <div>
-        <p><a href=${hashOf(["sessions", id])}>${title || "Without a title"}</a> ${open && html`<span class="mark warn">not finished</span>`}</p>
-        <p class="quiet-text"><code>${prefix}</code> ${[agent, model, counted(messages, "message")].filter(Boolean).join(" · ")}</p>
+        <p>
+          <a href=${hashOf(["sessions", id])}>${title || "Without a title"}</a>${" "}
+          ${open && html`<span class="mark warn">not finished</span>`}
+        </p>
+        <p class="quiet-text">
+          <code>${prefix}</code> ${[agent, model, counted(messages, "message")].filter(Boolean).join(" · ")}
+        </p>
       </div>
       <time class="quiet-text" datetime=${updated} title=${moment(updated)}>${ago(updated)}</time>
     </li>

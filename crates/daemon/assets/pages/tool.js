@@ -21,15 +21,28 @@ export function Tool({ server, tool }) {
   const loaded = useLoaded((signal) => get(path, signal), [path]);
   const about = /** @type {Api.ToolDetail | null} */ (loaded.data);
   const up = { href: hashOf(["servers", server]), label: server };
-  if (!about) return html`<${Head} title=${tool} up=${up} />${loaded.error ? html`<${Trouble} error=${loaded.error} again=${loaded.again} />` : html`<${Waiting} />`}`;
+  if (!about)
+    return html`<${Head}
+        title=${tool}
+        up=${up}
+      />${loaded.error ? html`<${Trouble} error=${loaded.error} again=${loaded.again} />` : html`<${Waiting} />`}`;
   return html`
     <${Head} title=${tool} up=${up} about=${about.title !== tool ? about.title : null} />
-    <p class="marks"><${ToolMarks} annotations=${about.annotations} /><span class="quiet-text">${tokens(about.tokens)} tokens</span> <code class="model-name" title="the name that models see">${about.name}</code></p>
+    <p class="marks">
+      <${ToolMarks} annotations=${about.annotations} /><span class="quiet-text">${tokens(about.tokens)} tokens</span>
+      <code class="model-name" title="the name that models see">${about.name}</code>
+    </p>
     ${about.description && html`<p class="description whole">${about.description}</p>`}
     <${Try} tool=${about} />
-    <details class="fold"><summary>Schemas</summary>
-      <h3>Input</h3><${Text} text=${json(about.input_schema)} label="Input schema" />
-      ${about.output_schema && html`<h3>Output</h3><${Text} text=${json(about.output_schema)} label="Output schema" />`}
+    <details class="fold">
+      <summary>Schemas</summary>
+      <h3>Input</h3>
+      <${Text} text=${json(about.input_schema)} label="Input schema" />
+      ${
+        about.output_schema &&
+        html`<h3>Output</h3>
+          <${Text} text=${json(about.output_schema)} label="Output schema" />`
+      }
     </details>
   `;
 }
@@ -68,9 +81,15 @@ function Try({ tool }) {
     <form class="panel try" onSubmit=${submit} noValidate data-testid="try">
       <${SchemaForm} typed=${typed} onChange=${setTyped} />
       <p class="actions">
-        <button type="submit" class="primary" disabled=${isRunning} data-testid="call">${isRunning ? "Calling…" : "Try it"}</button>
+        <button type="submit" class="primary" disabled=${isRunning} data-testid="call">
+          ${isRunning ? "Calling…" : "Try it"}
+        </button>
         ${isRunning && html`<button type="button" onClick=${() => over.current?.abort()} data-testid="cancel">Cancel</button>`}
-        <${CopyButton} text=${() => commandFor(tool.server, tool.tool, valueTyped(typed).value)} label="Copy as command" testid="copy-command" />
+        <${CopyButton}
+          text=${() => commandFor(tool.server, tool.tool, valueTyped(typed).value)}
+          label="Copy as command"
+          testid="copy-command"
+        />
       </p>
     </form>
     <div aria-live="polite">
@@ -88,7 +107,8 @@ function Going({ progress, tool }) {
   return html`
     <div class="panel going" data-testid="progress">
       ${asked.length > 0 && html`<p class="notice warn">It waits for an answer. <a href="#/approvals" target="_blank">Answer in a new tab</a></p>`}
-      <label class="field"><span class="label">${progress?.message || "Under way…"}</span>
+      <label class="field">
+        <span class="label">${progress?.message || "Under way…"}</span>
         ${progress?.total ? html`<progress value=${progress.progress} max=${progress.total}></progress>` : html`<progress></progress>`}
       </label>
       ${progress && html`<span class="quiet-text">${progress.progress}${progress.total ? ` of ${progress.total}` : ""}</span>`}

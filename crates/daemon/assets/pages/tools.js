@@ -2,38 +2,36 @@
 
 import { get } from "../api.js";
 import { counted, tokens } from "../format.js";
-import { html, useEffect, useState } from "../html.js";
+import { html } from "../html.js";
 import { useLoaded } from "../parts/loaded.js";
 import { Head } from "../parts/page.js";
 import { Trouble } from "../parts/problem.js";
+import { Search } from "../parts/search.js";
 import { Empty, Waiting } from "../parts/text.js";
 import { ToolList } from "../parts/tool-list.js";
 import { refine } from "../router.js";
 import { overview, servers } from "../world.js";
+import { onText } from "../parts/input.js";
 
 /** So many are shown at once; a search finds the others. */
 const SHOWN = 200;
 
-/** How long typing must pause before it is searched. In ms. */
-const PAUSE = 150;
-
 /** @param {{query: Record<string, string>}} given */
 export function Tools({ query }) {
   const { q = "", server = "" } = query;
-  const [typed, setTyped] = useState(q);
-  useEffect(() => {
-    const timer = setTimeout(() => typed !== q && refine({ q: typed, server }), PAUSE);
-    return () => clearTimeout(timer);
-  }, [typed]);
   const search = new URLSearchParams({ limit: String(SHOWN), ...(q && { q }), ...(server && { server }) });
   const loaded = useLoaded((signal) => get(`/api/v1/tools?${search}`, signal), [q, server, overview.value?.tools]);
   const found = /** @type {Api.Tools | null} */ (loaded.data);
   return html`
-    <${Head} title="Tools" about=${overview.value ? `${counted(overview.value.tools, "tool")}, whose definitions cost ${tokens(overview.value.tokens)} tokens` : null} />
+    <${Head}
+      title="Tools"
+      about=${overview.value ? `${counted(overview.value.tools, "tool")}, whose definitions cost ${tokens(overview.value.tokens)} tokens` : null}
+    />
     <div class="toolbar" role="search">
-      <label class="search"><span class="hidden">Search tools</span><input type="search" placeholder="What should it do?" value=${typed} onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} data-testid="search" /></label>
-      <label class="inline"><span class="hidden">Server</span>
-        <select onChange=${(/** @type {any} */ event) => refine({ q: typed, server: event.target.value })} data-testid="server-filter">
+      <${Search} label="Search tools" placeholder="What should it do?" />
+      <label class="inline">
+        <span class="hidden">Server</span>
+        <select onChange=${onText((text) => refine({ ...query, server: text }))} data-testid="server-filter">
           <option value="" selected=${server === ""}>All servers</option>
           ${(servers.value ?? []).map(({ name }) => html`<option value=${name} selected=${name === server}>${name}</option>`)}
         </select>
@@ -41,7 +39,9 @@ export function Tools({ query }) {
     </div>
     <${Trouble} error=${loaded.error} again=${loaded.again} />
     ${!found && !loaded.error && html`<${Waiting} />`}
-    <p class="quiet-text" role="status">${found && found.tools.length === SHOWN ? `The ${q ? "best" : "first"} ${SHOWN} of ${found.total}: search for the others.` : ""}</p>
+    <p class="quiet-text" role="status">
+      ${found && found.tools.length === SHOWN ? `The ${q ? "best" : "first"} ${SHOWN} of ${found.total}: search for the others.` : ""}
+    </p>
     ${found && found.tools.length > 0 && html`<${ToolList} tools=${found.tools} withServer=${true} />`}
     ${found && found.tools.length === 0 && html`<${None} isSearch=${q !== "" || server !== ""} />`}
   `;
@@ -50,5 +50,7 @@ export function Tools({ query }) {
 /** @param {{isSearch: boolean}} given */
 function None({ isSearch }) {
   if (isSearch) return html`<${Empty} title="Nothing found"><p>Try other words, or all servers.</p><//>`;
-  return html`<${Empty} title="No tools yet"><p>They come with servers. <a href="#/add/import">Import</a> some, or <a href="#/add/form">add one</a>.</p><//>`;
+  return html`<${Empty} title="No tools yet">
+    <p>They come with servers. <a href="#/add/import">Import</a> some, or <a href="#/add/form">add one</a>.</p><//>
+  `;
 }

@@ -16,9 +16,18 @@ export function Trust() {
   useEffect(() => refresh("trust"), []);
   const known = trust.value;
   return html`
-    <${Head} title="Trust" about="A project's file is a proposal: nothing in it is started, contacted or filled in before you have seen it and agreed." />
+    <${Head}
+      title="Trust"
+      about="A project's file is a proposal: nothing in it is started, contacted or filled in before you have seen it and agreed."
+    />
     ${!known && html`<${Waiting} />`}
-    ${known && known.pending.length === 0 && html`<${Empty} title="Nothing waits for your agreement" testid="no-pending"><p>When a project's <code>.mcp.json</code> brings servers, what they would run appears here.</p><//>`}
+    ${
+      known &&
+      known.pending.length === 0 &&
+      html`<${Empty} title="Nothing waits for your agreement" testid="no-pending">
+        <p>When a project's <code>.mcp.json</code> brings servers, what they would run appears here.</p><//>
+      `
+    }
     ${known?.pending.map((pending) => html`<${Pending} key=${`${pending.project} ${pending.name} ${pending.hash}`} pending=${pending} />`)}
     ${known && known.trusted.length > 0 && html`<${Agreed} trusted=${known.trusted} />`}
   `;
@@ -35,12 +44,25 @@ function Pending({ pending }) {
   const isStale = /** @type {any} */ (approve.error)?.status === 409;
   return html`
     <article class="panel pending" data-testid="pending" data-name=${name} data-status=${before ? "changed" : "new"}>
-      <header class="question-head"><h2>${name}</h2><span class=${before ? "mark warn" : "mark"}>${before ? "changed since you agreed" : "new"}</span></header>
+      <header class="question-head">
+        <h2>${name}</h2>
+        <span class=${before ? "mark warn" : "mark"}>${before ? "changed since you agreed" : "new"}</span>
+      </header>
       <p class="path">${source}${line ? `:${line}` : ""}</p>
       <${Proposal} config=${config} before=${before} folder=${project} />
       <p class="quiet-text">Fingerprint <code class="path">${hash}</code></p>
       <${Trouble} error=${approve.error} again=${isStale ? () => refresh("trust") : null} />
-      <p class="actions"><button type="button" class="primary" disabled=${approve.busy} onClick=${() => approve.run()} data-testid="approve">Agree to exactly this</button></p>
+      <p class="actions">
+        <button
+          type="button"
+          class="primary"
+          disabled=${approve.busy}
+          onClick=${() => approve.run()}
+          data-testid="approve"
+        >
+          Agree to exactly this
+        </button>
+      </p>
     </article>
   `;
 }
@@ -63,18 +85,33 @@ function Agreed({ trusted }) {
             <li data-testid="trusted" data-name=${one.name}>
               <div><strong>${one.name}</strong> <span class="path">${one.project}</span></div>
               ${one.approved_at && html`<time class="quiet-text" datetime=${one.approved_at} title=${moment(one.approved_at)}>${ago(one.approved_at)}</time>`}
-              <button type="button" onClick=${() => setAsking(one)} aria-label=${`Revoke ${one.name}`} data-testid="revoke">Revoke</button>
+              <button
+                type="button"
+                onClick=${() => setAsking(one)}
+                aria-label=${`Revoke ${one.name}`}
+                data-testid="revoke"
+              >
+                Revoke
+              </button>
             </li>
           `,
         )}
       </ul>
-      ${asking &&
-      html`
-        <${Confirm} title=${`Take back the agreement to ${asking.name}?`} action="Revoke" danger=${true} onClose=${() => setAsking(null)} doIt=${revoke}>
-          <p>It is disconnected, and waits for your agreement again.</p>
-          <p class="path">${asking.project}</p>
-        <//>
-      `}
+      ${
+        asking &&
+        html`
+          <${Confirm}
+            title=${`Take back the agreement to ${asking.name}?`}
+            action="Revoke"
+            danger=${true}
+            onClose=${() => setAsking(null)}
+            doIt=${revoke}
+          >
+            <p>It is disconnected, and waits for your agreement again.</p>
+            <p class="path">${asking.project}</p>
+          <//>
+        `
+      }
     </section>
   `;
 }

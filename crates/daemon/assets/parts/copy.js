@@ -18,15 +18,24 @@ export function CopyButton({ text, label = "Copy", said = "Copied", testid = "co
   };
   return html`
     <button type="button" class=${kind} onClick=${copy} data-testid=${testid}>${label}</button>
-    ${byHand !== null &&
-    html`
-      <${Dialog} title=${label} onClose=${() => setByHand(null)}>
-        <div class="dialog-body">
-          <label class="field"><span class="label">Select it and copy</span>
-            <textarea class="code" rows="10" readonly onFocus=${(/** @type {any} */ event) => event.target.select()}>${byHand}</textarea>
-          </label>
-        </div>
-      <//>
-    `}
+    ${
+      byHand !== null &&
+      html`
+        <${Dialog} title=${label} onClose=${() => setByHand(null)}>
+          <div class="dialog-body">
+            <label class="field">
+              <span class="label">Select it and copy</span>
+              <textarea
+                class="code"
+                rows="10"
+                readonly
+                onFocus=${(/** @type {{target: HTMLTextAreaElement}} */ event) => event.target.select()}
+              >
+${byHand}</textarea>
+            </label>
+          </div>
+        <//>
+      `
+    }
   `;
 }

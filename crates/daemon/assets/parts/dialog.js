@@ -44,7 +44,15 @@ export function Confirm({ title, action, danger = false, onClose, doIt, children
       <div class="dialog-body">${children}<${Trouble} error=${act.error} /></div>
       <footer class="dialog-foot">
         <button type="button" onClick=${onClose}>Cancel</button>
-        <button type="button" class=${danger ? "danger" : "primary"} disabled=${act.busy} onClick=${() => act.run()} data-testid="confirm-action">${action}</button>
+        <button
+          type="button"
+          class=${danger ? "danger" : "primary"}
+          disabled=${act.busy}
+          onClick=${() => act.run()}
+          data-testid="confirm-action"
+        >
+          ${action}
+        </button>
       </footer>
     <//>
   `;

@@ -19,7 +19,9 @@ import { useEffect, useState } from "../html.js";
  * @returns {Loaded<T>}
  */
 export function useLoaded(fetchIt, because) {
-  const [state, setState] = useState(/** @type {{data: T | null, error: unknown, loading: boolean}} */ ({ data: null, error: null, loading: true }));
+  const [state, setState] = useState(
+    /** @type {{data: T | null, error: unknown, loading: boolean}} */ ({ data: null, error: null, loading: true }),
+  );
   const [turn, setTurn] = useState(0);
   useEffect(() => {
     const over = new AbortController();

@@ -22,7 +22,15 @@ export function Menu({ label, children, testid = "menu" }) {
     if (event.target instanceof Element && event.target.closest(".menu-items button, .menu-items a")) close();
   };
   return html`
-    <details class="menu" ref=${details} onKeyDown=${onKeyDown} onFocusOut=${onFocusOut} onClick=${onClick} onToggle=${() => setWasOpen(true)} data-testid=${testid}>
+    <details
+      class="menu"
+      ref=${details}
+      onKeyDown=${onKeyDown}
+      onFocusOut=${onFocusOut}
+      onClick=${onClick}
+      onToggle=${() => setWasOpen(true)}
+      data-testid=${testid}
+    >
       <summary aria-label=${label} class="button">⋯</summary>
       <div class="menu-items">${wasOpen && children}</div>
     </details>

@@ -12,7 +12,8 @@ export function Head({ title, children, about, up = null }) {
   // Who came here by a link hears where they are, and goes on from here with the keyboard.
   useEffect(() => {
     const { activeElement } = document;
-    if (moves.peek() > 0 && (activeElement === document.body || activeElement?.closest("nav"))) heading.current?.focus({ preventScroll: true });
+    if (moves.peek() > 0 && (activeElement === document.body || activeElement?.closest("nav")))
+      heading.current?.focus({ preventScroll: true });
   }, [title]);
   return html`
     <header class="page-head">

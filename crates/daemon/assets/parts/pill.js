@@ -5,6 +5,7 @@ import { html } from "../html.js";
 /** What a state is called, and how it is meant. @type {Record<string, [string, "good" | "bad" | "warn" | "busy" | "quiet"]>} */
 const STATES = {
   connected: ["connected", "good"],
+  idle: ["idle, starts when called", "quiet"],
   connecting: ["connecting", "busy"],
   reconnecting: ["reconnecting", "busy"],
   pending_trust: ["waits for trust", "warn"],
@@ -22,7 +23,9 @@ export const stateName = (state) => STATES[state]?.[0] ?? state;
 /** @param {{state: string}} given */
 export function StatePill({ state }) {
   const [label, mood] = STATES[state] ?? [state, "quiet"];
-  return html`<span class=${`pill ${mood}`} data-testid="state" data-status=${state}><span class="dot" aria-hidden="true"></span>${label}</span>`;
+  return html`<span class=${`pill ${mood}`} data-testid="state" data-status=${state}>
+    <span class="dot" aria-hidden="true"></span>${label}</span>
+  `;
 }
 
 /** @param {{mood?: string, children?: unknown, title?: string}} given */
@@ -52,7 +55,8 @@ export function reasonOf(server) {
     return [error, [tries, next].filter(Boolean).join(", ")].filter(Boolean).join(" · ");
   }
   if (state === "needs_auth") return how ?? error ?? "sign in to use it";
-  if (state === "broken") return error ?? "its entry cannot be used as it is written: the problems of the configuration say why";
+  if (state === "broken")
+    return error ?? "its entry cannot be used as it is written: the problems of the configuration say why";
   if (state === "pending_trust") return "its project's file asks to run it: nothing runs before you agree";
   return error ?? null;
 }

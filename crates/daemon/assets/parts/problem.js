@@ -10,7 +10,12 @@ export function Trouble({ error, again = null }) {
   const message = error instanceof Error ? error.message : String(error);
   const hint = error instanceof Refusal ? error.hint : null;
   return html`
-    <div class="notice bad" role="alert" data-testid="trouble" data-code=${error instanceof Refusal ? error.code : "PAGE"}>
+    <div
+      class="notice bad"
+      role="alert"
+      data-testid="trouble"
+      data-code=${error instanceof Refusal ? error.code : "PAGE"}
+    >
       <p>${spoken(message)}</p>
       ${hint && html`<p class="hint">${spoken(hint)}</p>`}
       ${again && html`<button type="button" onClick=${again}>Try again</button>`}
@@ -29,7 +34,10 @@ export function Problems({ problems }) {
       ${problems.map(
         (problem) => html`
           <li class=${problem.severity === "error" ? "notice bad" : "notice warn"} data-status=${problem.severity}>
-            <p><strong>${problem.severity === "error" ? "Error" : "Warning"}</strong>${problem.entry ? ` in ${problem.entry}` : ""}: ${spoken(problem.message)}</p>
+            <p>
+              <strong>${problem.severity === "error" ? "Error" : "Warning"}</strong>
+              ${problem.entry ? ` in ${problem.entry}` : ""}: ${spoken(problem.message)}
+            </p>
             ${problem.path && html`<p class="place">${placeOf(problem)}</p>`}
             ${!problem.path && problem.line && html`<p class="place">line ${problem.line}, column ${problem.column ?? 1}</p>`}
             ${problem.hint && html`<p class="hint">${spoken(problem.hint)}</p>`}
@@ -41,4 +49,5 @@ export function Problems({ problems }) {
 }
 
 /** @param {{path?: string | null, line?: number | null, column?: number | null}} problem */
-const placeOf = ({ path, line, column }) => [path, line, column].filter((part) => part !== null && part !== undefined).join(":");
+const placeOf = ({ path, line, column }) =>
+  [path, line, column].filter((part) => part !== null && part !== undefined).join(":");

@@ -11,7 +11,10 @@ export function Proposal({ config, before, folder }) {
         ({ label, value, before: then }) => html`
           <div class=${then === undefined ? "" : "changed"} data-status=${then === undefined ? "same" : "changed"}>
             <dt>${label}${then !== undefined && html` <span class="mark warn">changed</span>`}</dt>
-            <dd><code>${value}</code>${then !== undefined && html`<p class="was">${then === null ? "was not there before" : html`before: <code>${then}</code>`}</p>`}</dd>
+            <dd>
+              <code>${value}</code>
+              ${then !== undefined && html`<p class="was">${then === null ? "was not there before" : html`before: <code>${then}</code>`}</p>`}
+            </dd>
           </div>
         `,
       )}

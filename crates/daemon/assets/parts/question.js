@@ -11,6 +11,7 @@ import { Trouble } from "./problem.js";
 import { say } from "./say.js";
 import { SchemaForm, useTyped, valueTyped } from "./schema-form.js";
 import { Text } from "./text.js";
+import { onText } from "./input.js";
 
 /** @param {{question: Api.Question}} given */
 export function Question({ question }) {
@@ -27,7 +28,9 @@ export function Question({ question }) {
   return html`
     <article class="question panel" data-testid="question" data-status=${kind} data-id=${question.id}>
       <header class="question-head">
-        <h2>${kind === "approval" ? html`<span class="server-part">${server}/</span>${question.tool}` : html`<span class="server-part">${server}</span> asks`}</h2>
+        <h2>
+          ${kind === "approval" ? html`<span class="server-part">${server}/</span>${question.tool}` : html`<span class="server-part">${server}</span> asks`}
+        </h2>
         ${expires && html`<${Clock} until=${expires} />`}
       </header>
       ${kind === "approval" && html`<${Approval} question=${question} send=${send} />`}
@@ -47,7 +50,9 @@ function Clock({ until }) {
   }, []);
   const left = Math.max(0, Math.round((Date.parse(until) - now) / 1000));
   const text = left >= 60 ? `${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")} min` : `${left} s`;
-  return html`<span class=${left < 30 ? "clock soon" : "clock"} title="after that it counts as denied">${text} left</span>`;
+  return html`<span class=${left < 30 ? "clock soon" : "clock"} title="after that it counts as denied">
+    ${text} left</span>
+  `;
 }
 
 /** @typedef {ReturnType<typeof useAction<[Record<string, unknown>], void>>} Send */
@@ -75,34 +80,90 @@ function Approval({ question, send }) {
       ${why && html`<span class="quiet-text">${why}</span>`}
     </p>
     ${description && html`<p class="description">${description}</p>`}
-    ${edited === null
-      ? html`<${Text} text=${json(given)} label="Arguments" testid="arguments" /><p><button type="button" class="small" onClick=${() => setEdited(json(given))} data-testid="edit-arguments">Edit the arguments</button></p>`
-      : html`
-          <label class="field"><span class="label">Arguments</span>
-            <textarea class="code" rows=${Math.min(16, edited.split("\n").length + 1)} spellcheck=${false} aria-invalid=${problem !== ""} value=${edited} onInput=${(/** @type {any} */ event) => setEdited(event.target.value)} data-testid="arguments-edit" />
-          </label>
-          <p><button type="button" class="small" onClick=${() => setEdited(null)}>As they came</button></p>
-        `}
+    ${
+      edited === null
+        ? html`<${Text} text=${json(given)} label="Arguments" testid="arguments" />
+            <p>
+              <button type="button" class="small" onClick=${() => setEdited(json(given))} data-testid="edit-arguments">
+                Edit the arguments
+              </button>
+            </p>`
+        : html`
+            <label class="field">
+              <span class="label">Arguments</span>
+              <textarea
+                class="code"
+                rows=${Math.min(16, edited.split("\n").length + 1)}
+                spellcheck=${false}
+                aria-invalid=${problem !== ""}
+                value=${edited}
+                onInput=${onText(setEdited)}
+                data-testid="arguments-edit"
+              />
+            </label>
+            <p><button type="button" class="small" onClick=${() => setEdited(null)}>As they came</button></p>
+          `
+    }
     ${problem && html`<p class="field-problem" role="alert">${problem}</p>`}
-    ${reason === null
-      ? html`
-          <div class="answers">
-            <button type="button" class="primary" disabled=${send.busy} onClick=${() => allow("once")} data-testid="once">Allow once</button>
-            <button type="button" disabled=${send.busy} onClick=${() => allow("always_tool")} data-testid="always-tool">Always this tool</button>
-            <button type="button" disabled=${send.busy} onClick=${() => allow("always_server")} data-testid="always-server">Always this server</button>
-            <button type="button" class="danger" disabled=${send.busy} onClick=${() => setReason("")} data-testid="deny">Deny…</button>
-          </div>
-        `
-      : html`
-          <div class="field">
-            <label class="label" for=${id}>Why not? <span class="optional">optional; the model reads it</span></label>
-            <input id=${id} value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.target.value)} data-testid="deny-reason" />
-          </div>
-          <div class="answers">
-            <button type="button" class="danger" disabled=${send.busy} onClick=${() => send.run({ answer: "deny", ...(reason.trim() && { why: reason.trim() }) })} data-testid="deny-send">Deny</button>
-            <button type="button" onClick=${() => setReason(null)}>Back</button>
-          </div>
-        `}
+    ${
+      reason === null
+        ? html`
+            <div class="answers">
+              <button
+                type="button"
+                class="primary"
+                disabled=${send.busy}
+                onClick=${() => allow("once")}
+                data-testid="once"
+              >
+                Allow once
+              </button>
+              <button
+                type="button"
+                disabled=${send.busy}
+                onClick=${() => allow("always_tool")}
+                data-testid="always-tool"
+              >
+                Always this tool
+              </button>
+              <button
+                type="button"
+                disabled=${send.busy}
+                onClick=${() => allow("always_server")}
+                data-testid="always-server"
+              >
+                Always this server
+              </button>
+              <button
+                type="button"
+                class="danger"
+                disabled=${send.busy}
+                onClick=${() => setReason("")}
+                data-testid="deny"
+              >
+                Deny…
+              </button>
+            </div>
+          `
+        : html`
+            <div class="field">
+              <label class="label" for=${id}>Why not? <span class="optional">optional; the model reads it</span></label>
+              <input id=${id} value=${reason} onInput=${onText(setReason)} data-testid="deny-reason" />
+            </div>
+            <div class="answers">
+              <button
+                type="button"
+                class="danger"
+                disabled=${send.busy}
+                onClick=${() => send.run({ answer: "deny", ...(reason.trim() && { why: reason.trim() }) })}
+                data-testid="deny-send"
+              >
+                Deny
+              </button>
+              <button type="button" onClick=${() => setReason(null)}>Back</button>
+            </div>
+          `
+    }
   `;
 }
 
@@ -120,7 +181,10 @@ function Form({ question, send }) {
       <p class="description whole">${question.message}</p>
       <p class="quiet-text">What you write here goes to the server ${question.server}. Never give it a password.</p>
       <${SchemaForm} typed=${typed} onChange=${setTyped} label="Your answer" />
-      <div class="answers"><button type="submit" class="primary" disabled=${send.busy} data-testid="accept">Send</button><${Refuse} send=${send} /></div>
+      <div class="answers">
+        <button type="submit" class="primary" disabled=${send.busy} data-testid="accept">Send</button>
+        <${Refuse} send=${send} />
+      </div>
     </form>
   `;
 }
@@ -143,7 +207,16 @@ function Visit({ question, send }) {
 /** The two ways to say no. @param {{send: Send}} given */
 function Refuse({ send }) {
   return html`
-    <button type="button" disabled=${send.busy} onClick=${() => send.run({ answer: "decline" })} data-testid="decline">Decline</button>
-    <button type="button" disabled=${send.busy} onClick=${() => send.run({ answer: "cancel" })} data-testid="cancel-question">Cancel</button>
+    <button type="button" disabled=${send.busy} onClick=${() => send.run({ answer: "decline" })} data-testid="decline">
+      Decline
+    </button>
+    <button
+      type="button"
+      disabled=${send.busy}
+      onClick=${() => send.run({ answer: "cancel" })}
+      data-testid="cancel-question"
+    >
+      Cancel
+    </button>
   `;
 }

@@ -9,7 +9,8 @@ import { Text } from "./text.js";
 /** @param {{outcome: Api.Outcome}} given */
 export function Result({ outcome }) {
   const { is_error: isError, content, structured, warnings, truncated, artifacts, duration_ms: took } = outcome;
-  const shownAsText = structured !== null && structured !== undefined && content.length === 1 && isSameJson(content[0], structured);
+  const shownAsText =
+    structured !== null && structured !== undefined && content.length === 1 && isSameJson(content[0], structured);
   return html`
     <section class="result" aria-label="Result" data-testid="result" data-status=${isError ? "error" : "ok"}>
       <header class="toolbar">
@@ -21,8 +22,19 @@ export function Result({ outcome }) {
       ${truncated && html`<p class="notice warn">It was too long and is cut off here; the whole of it is kept as a file.</p>`}
       ${!shownAsText && content.map((block) => html`<${Block} block=${block} />`)}
       ${content.length === 0 && (structured === null || structured === undefined) && html`<p class="quiet-text">It gave nothing back.</p>`}
-      ${structured !== null && structured !== undefined && html`<h3>Structured</h3><${Text} text=${json(structured)} label="Structured result" testid="structured" />`}
-      ${artifacts.length > 0 && html`<h3>Files</h3><ul class="files">${artifacts.map((one) => html`<li><code>${one.handle}</code> <span class="quiet-text">${one.media_type}, ${bytes(one.bytes)}</span></li>`)}</ul>`}
+      ${
+        structured !== null &&
+        structured !== undefined &&
+        html`<h3>Structured</h3>
+          <${Text} text=${json(structured)} label="Structured result" testid="structured" />`
+      }
+      ${
+        artifacts.length > 0 &&
+        html`<h3>Files</h3>
+          <ul class="files">
+            ${artifacts.map((one) => html`<li><code>${one.handle}</code> <span class="quiet-text">${one.media_type}, ${bytes(one.bytes)}</span></li>`)}
+          </ul>`
+      }
     </section>
   `;
 }
@@ -44,16 +56,28 @@ export function Block({ block }) {
       return html`<${Text} text=${block.text ?? ""} label="Text" testid="block-text" />`;
     case "image": {
       const address = dataAddress(block.mimeType, block.data, "picture");
-      return address ? html`<img class="result-image" src=${address} alt="Picture that the tool gave back" data-testid="block-image" />` : html`<${Unshown} block=${block} />`;
+      return address
+        ? html`<img
+            class="result-image"
+            src=${address}
+            alt="Picture that the tool gave back"
+            data-testid="block-image"
+          />`
+        : html`<${Unshown} block=${block} />`;
     }
     case "audio": {
       const address = dataAddress(block.mimeType, block.data, "sound");
-      return address ? html`<audio controls src=${address} data-testid="block-audio"></audio>` : html`<${Unshown} block=${block} />`;
+      return address
+        ? html`<audio controls src=${address} data-testid="block-audio"></audio>`
+        : html`<${Unshown} block=${block} />`;
     }
     case "resource":
       return html`<${Embedded} resource=${block.resource ?? {}} />`;
     case "resource_link":
-      return html`<div class="panel" data-testid="block-link"><p><strong>${block.title || block.name || "Resource"}</strong></p><${Address} address=${block.uri} />${block.description && html`<p class="description">${block.description}</p>`}</div>`;
+      return html`<div class="panel" data-testid="block-link">
+        <p><strong>${block.title || block.name || "Resource"}</strong></p>
+        <${Address} address=${block.uri} />${block.description && html`<p class="description">${block.description}</p>`}
+      </div>`;
     default:
       return html`<${Text} text=${json(block)} label="Content of another kind" testid="block-other" />`;
   }
@@ -75,12 +99,15 @@ function Embedded({ resource }) {
 /** What could be dangerous to show, or what we do not know. @param {{block: Api.Block}} given */
 function Unshown({ block }) {
   const size = typeof block.data === "string" ? bytes(Math.floor((block.data.length * 3) / 4)) : "";
-  return html`<p class="quiet-text" data-testid="block-unshown">${[block.type, block.mimeType, size].filter(Boolean).join(", ")}: not shown here.</p>`;
+  return html`<p class="quiet-text" data-testid="block-unshown">
+    ${[block.type, block.mimeType, size].filter(Boolean).join(", ")}: not shown here.
+  </p>`;
 }
 
 /** An address that a server named: in full, and only one of the web can be followed. @param {{address: unknown}} given */
 export function Address({ address }) {
   const web = webAddress(address);
-  if (web) return html`<a class="path" href=${web} target="_blank" rel="noopener noreferrer" data-testid="address">${web}</a>`;
+  if (web)
+    return html`<a class="path" href=${web} target="_blank" rel="noopener noreferrer" data-testid="address">${web}</a>`;
   return html`<span class="path" data-testid="address">${String(address ?? "")}</span>`;
 }

@@ -23,7 +23,9 @@ export function SaveEntry({ edited, save, onClose, onDone }) {
       <p>${edited.created ? "A new file: " : "This changes "}<span class="path">${edited.path}</span></p>
       <${Diff} diff=${edited.diff} />
       <${Problems} problems=${edited.warnings ?? []} />
-      <p class="quiet-text">Secrets are hidden here. In the file stands what you typed; what you left as <code>***</code> stays as it was.</p>
+      <p class="quiet-text">
+        Secrets are hidden here. In the file stands what you typed; what you left as <code>***</code> stays as it was.
+      </p>
     <//>
   `;
 }

@@ -20,5 +20,7 @@ export function say(text) {
 }
 
 export function Said() {
-  return html`<div class="said" role="status" aria-live="polite" data-testid="said">${said.value && html`<p key=${said.value.key}>${said.value.text}</p>`}</div>`;
+  return html`<div class="said" role="status" aria-live="polite" data-testid="said">
+    ${said.value && html`<p key=${said.value.key}>${said.value.text}</p>`}
+  </div>`;
 }

@@ -2,6 +2,7 @@
 
 import { below, draftOf, isLine, item } from "../draft.js";
 import { html, useId } from "../html.js";
+import { onText, onTick } from "./input.js";
 
 /** @typedef {import("../schema.js").Shape} Shape */
 /** @typedef {import("../draft.js").Draft} Draft */
@@ -55,8 +56,7 @@ function Group({ children, ...given }) {
         ${labelOf(given)}<${OwnName} given=${given} />${!required && html` <span class="optional">optional</span>`}
         ${remove && html`<button type="button" class="quiet small" onClick=${remove} aria-label=${`Leave out ${labelOf(given)}`}>Leave out</button>`}
       </legend>
-      ${shape.description && html`<p class="help">${shape.description}</p>`}
-      ${children}
+      ${shape.description && html`<p class="help">${shape.description}</p>`} ${children}
       ${problem && html`<p class="field-problem" role="alert">${problem}</p>`}
     </fieldset>
   `;
@@ -64,14 +64,36 @@ function Group({ children, ...given }) {
 
 /** The fields of an object. @param {Given} given */
 function Fields({ shape, draft, onChange, problems, path = "" }) {
-  const set = (/** @type {string} */ name, /** @type {Draft | null} */ own) => onChange({ ...draft, fields: { ...draft.fields, [name]: own } });
+  const set = (/** @type {string} */ name, /** @type {Draft | null} */ own) =>
+    onChange({ ...draft, fields: { ...draft.fields, [name]: own } });
   return html`
     ${(shape.fields ?? []).map(({ name, required, shape: part }) => {
       const inner = part();
       const own = draft.fields?.[name];
-      if (!own) return html`<p key=${name} class="left-out"><button type="button" class="small" onClick=${() => set(name, draftOf(inner))} data-testid=${`set-${below(path, name)}`}>Add ${name}</button> <span class="help">${inner.description}</span></p>`;
+      if (!own)
+        return html`<p key=${name} class="left-out">
+          <button
+            type="button"
+            class="small"
+            onClick=${() => set(name, draftOf(inner))}
+            data-testid=${`set-${below(path, name)}`}
+          >
+            Add ${name}
+          </button>
+          ${" "}<span class="help">${inner.description}</span>
+        </p>`;
       const remove = !required && !isLine(inner) ? () => set(name, null) : null;
-      return html`<${SchemaField} key=${name} shape=${inner} draft=${own} onChange=${(/** @type {Draft} */ next) => set(name, next)} problems=${problems} path=${below(path, name)} name=${name} required=${required} remove=${remove} />`;
+      return html`<${SchemaField}
+        key=${name}
+        shape=${inner}
+        draft=${own}
+        onChange=${(/** @type {Draft} */ next) => set(name, next)}
+        problems=${problems}
+        path=${below(path, name)}
+        name=${name}
+        required=${required}
+        remove=${remove}
+      />`;
     })}
   `;
 }
@@ -81,17 +103,40 @@ function Items({ shape, draft, onChange, problems, path = "", name }) {
   const items = draft.items ?? [];
   const inner = shape.item?.();
   if (!inner) return null;
-  const set = (/** @type {number} */ index, /** @type {Draft} */ own) => onChange({ items: items.map((old, at) => (at === index ? own : old)) });
+  const set = (/** @type {number} */ index, /** @type {Draft} */ own) =>
+    onChange({ items: items.map((old, at) => (at === index ? own : old)) });
   return html`
     ${items.map(
       (own, index) => html`
         <div class="item">
-          <${SchemaField} shape=${inner} draft=${own} onChange=${(/** @type {Draft} */ next) => set(index, next)} problems=${problems} path=${below(path, String(index))} name=${`${name ?? "item"} ${index + 1}`} required=${true} />
-          <button type="button" class="quiet icon" aria-label=${`Remove ${name ?? "item"} ${index + 1}`} onClick=${() => onChange({ items: items.filter((_, at) => at !== index) })}>×</button>
+          <${SchemaField}
+            shape=${inner}
+            draft=${own}
+            onChange=${(/** @type {Draft} */ next) => set(index, next)}
+            problems=${problems}
+            path=${below(path, String(index))}
+            name=${`${name ?? "item"} ${index + 1}`}
+            required=${true}
+          />
+          <button
+            type="button"
+            class="quiet icon"
+            aria-label=${`Remove ${name ?? "item"} ${index + 1}`}
+            onClick=${() => onChange({ items: items.filter((_, at) => at !== index) })}
+          >
+            ×
+          </button>
         </div>
       `,
     )}
-    <button type="button" class="small" onClick=${() => onChange({ items: [...items, item(shape)] })} data-testid=${`add-${path}`}>Add an item</button>
+    <button
+      type="button"
+      class="small"
+      onClick=${() => onChange({ items: [...items, item(shape)] })}
+      data-testid=${`add-${path}`}
+    >
+      Add an item
+    </button>
   `;
 }
 
@@ -102,12 +147,13 @@ function Union({ shape, draft, onChange, problems, path = "", name, required }) 
   const inner = choices[chosen]?.shape();
   const choose = (/** @type {number} */ choice) => {
     const part = choices[choice]?.shape();
-    if (part) onChange({ ...draft, choice, drafts: { ...draft.drafts, [choice]: draft.drafts?.[choice] ?? draftOf(part) } });
+    if (part)
+      onChange({ ...draft, choice, drafts: { ...draft.drafts, [choice]: draft.drafts?.[choice] ?? draftOf(part) } });
   };
   return html`
     <label class="field">
       <span class="hidden">Kind of ${name ?? "value"}</span>
-      <select onChange=${(/** @type {any} */ event) => choose(Number(event.target.value))} data-testid=${`kind-${path}`}>
+      <select onChange=${onText((text) => choose(Number(text)))} data-testid=${`kind-${path}`}>
         ${choices.map(({ label }, index) => html`<option value=${index} selected=${index === chosen}>${label}</option>`)}
       </select>
     </label>
@@ -125,9 +171,14 @@ function Line(given) {
   return html`
     <div class="field" data-testid=${`field-${given.path ?? ""}`}>
       ${!isBoolean && html`<label class="label" for=${id}>${labelOf(given)}<${OwnName} given=${given} />${required === false && html` <span class="optional">optional</span>`}</label>`}
-      ${isBoolean
-        ? html`<label class="check"><${Input} given=${given} id=${id} about=${about} invalid=${false} /> ${labelOf(given)}${remove && html` <button type="button" class="quiet small" onClick=${remove}>Leave out</button>`}</label>`
-        : null}
+      ${
+        isBoolean
+          ? html`<label class="check">
+              <${Input} given=${given} id=${id} about=${about} invalid=${false} />
+              ${labelOf(given)}${remove && html` <button type="button" class="quiet small" onClick=${remove}>Leave out</button>`}</label>
+            `
+          : null
+      }
       ${shape.description && html`<span class="help" id=${`${id}-help`}>${shape.description}</span>`}
       ${!isBoolean && html`<${Input} given=${given} id=${id} about=${about} invalid=${Boolean(problem)} />`}
       ${problem && html`<p class="field-problem" id=${`${id}-problem`} role="alert">${problem}</p>`}
@@ -142,25 +193,51 @@ const TYPES = { date: "date", email: "email", uri: "url", password: "password" }
 function Input({ given, id, about, invalid }) {
   const { shape, draft, onChange, required } = given;
   const attributes = { id, "aria-describedby": about, "aria-invalid": invalid, "aria-required": required };
-  const typed = (/** @type {any} */ event) => onChange({ text: event.target.value });
+  const typed = onText((text) => onChange({ text }));
   switch (shape.kind) {
     case "boolean":
-      return html`<input type="checkbox" ...${attributes} aria-required=${undefined} checked=${draft.on === true} onChange=${(/** @type {any} */ event) => onChange({ on: event.target.checked })} />`;
+      return html`<input
+        type="checkbox"
+        ...${attributes}
+        aria-required=${undefined}
+        checked=${draft.on === true}
+        onChange=${onTick((on) => onChange({ on: on }))}
+      />`;
     case "enum":
       return html`
-        <select ...${attributes} onChange=${(/** @type {any} */ event) => onChange({ choice: Number(event.target.value) })}>
+        <select ...${attributes} onChange=${onText((text) => onChange({ choice: Number(text) }))}>
           <option value="-1" selected=${(draft.choice ?? -1) < 0}>${required ? "Choose…" : "Not set"}</option>
           ${(shape.options ?? []).map((option, index) => html`<option value=${index} selected=${index === draft.choice}>${shape.labels?.[index] ?? (typeof option === "string" ? option : JSON.stringify(option))}</option>`)}
         </select>
       `;
     case "number":
     case "integer":
-      return html`<input type="text" inputmode=${shape.kind === "integer" && (shape.bounds?.least ?? -1) >= 0 ? "numeric" : "text"} ...${attributes} value=${draft.text ?? ""} onInput=${typed} />`;
+      return html`<input
+        type="text"
+        inputmode=${shape.kind === "integer" && (shape.bounds?.least ?? -1) >= 0 ? "numeric" : "text"}
+        ...${attributes}
+        value=${draft.text ?? ""}
+        onInput=${typed}
+      />`;
     case "string":
-      if (!shape.format && (shape.bounds?.most ?? Infinity) > 200) return html`<textarea rows=${rows(draft.text)} ...${attributes} value=${draft.text ?? ""} onInput=${typed} />`;
-      return html`<input type=${TYPES[shape.format ?? ""] ?? "text"} ...${attributes} value=${draft.text ?? ""} onInput=${typed} />`;
+      if (!shape.format && (shape.bounds?.most ?? Infinity) > 200)
+        return html`<textarea rows=${rows(draft.text)} ...${attributes} value=${draft.text ?? ""} onInput=${typed} />`;
+      return html`<input
+        type=${TYPES[shape.format ?? ""] ?? "text"}
+        ...${attributes}
+        value=${draft.text ?? ""}
+        onInput=${typed}
+      />`;
     case "any":
-      return html`<textarea class="code" rows=${Math.max(2, rows(draft.text))} placeholder="JSON" spellcheck=${false} ...${attributes} value=${draft.text ?? ""} onInput=${typed} />`;
+      return html`<textarea
+        class="code"
+        rows=${Math.max(2, rows(draft.text))}
+        placeholder="JSON"
+        spellcheck=${false}
+        ...${attributes}
+        value=${draft.text ?? ""}
+        onInput=${typed}
+      />`;
     default:
       return html`<output id=${id}>${JSON.stringify(shape.options?.[0] ?? null)}</output>`;
   }

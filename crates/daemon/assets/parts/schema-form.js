@@ -5,6 +5,7 @@ import { json } from "../format.js";
 import { html, useMemo, useState } from "../html.js";
 import { shapeOf } from "../schema.js";
 import { SchemaField } from "./schema-field.js";
+import { onText } from "./input.js";
 
 /**
  * What is typed into a form: as fields, or as JSON.
@@ -35,7 +36,10 @@ export function valueTyped({ shape, draft, raw }) {
   try {
     return { value: JSON.parse(raw.trim() || "{}"), problems: [] };
   } catch (error) {
-    return { value: undefined, problems: [{ path: "", message: `this is not JSON: ${/** @type {Error} */ (error).message}` }] };
+    return {
+      value: undefined,
+      problems: [{ path: "", message: `this is not JSON: ${/** @type {Error} */ (error).message}` }],
+    };
   }
 }
 
@@ -54,20 +58,44 @@ export function SchemaForm({ typed, onChange, label = "Arguments" }) {
       <div class="toolbar">
         <h2>${label}</h2>
         <div class="switch" role="group" aria-label="How to write them">
-          <button type="button" aria-pressed=${isFields} onClick=${() => !isFields && toFields()} data-testid="as-fields">Fields</button>
-          <button type="button" aria-pressed=${!isFields} onClick=${() => isFields && onChange({ ...typed, raw: json(valueOf(shape, draft).value ?? {}) })} data-testid="as-json">JSON</button>
+          <button
+            type="button"
+            aria-pressed=${isFields}
+            onClick=${() => !isFields && toFields()}
+            data-testid="as-fields"
+          >
+            Fields
+          </button>
+          <button
+            type="button"
+            aria-pressed=${!isFields}
+            onClick=${() => isFields && onChange({ ...typed, raw: json(valueOf(shape, draft).value ?? {}) })}
+            data-testid="as-json"
+          >
+            JSON
+          </button>
         </div>
       </div>
       ${isFields && shape.kind === "object" && shape.fields?.length === 0 && html`<p class="quiet-text">It takes none.</p>`}
       ${isFields && html`<${SchemaField} shape=${shape} draft=${draft} onChange=${(/** @type {any} */ next) => onChange({ ...typed, draft: next })} problems=${shown} top=${true} />`}
-      ${!isFields &&
-      html`
-        <label class="field">
-          <span class="hidden">${label} as JSON</span>
-          <textarea class="code" rows="10" spellcheck=${false} aria-invalid=${shown.length > 0} value=${raw} onInput=${(/** @type {any} */ event) => onChange({ ...typed, raw: event.target.value })} data-testid="raw-json" />
-        </label>
-        ${shown.map(({ message }) => html`<p class="field-problem" role="alert">${message}</p>`)}
-      `}
+      ${
+        !isFields &&
+        html`
+          <label class="field">
+            <span class="hidden">${label} as JSON</span>
+            <textarea
+              class="code"
+              rows="10"
+              spellcheck=${false}
+              aria-invalid=${shown.length > 0}
+              value=${raw}
+              onInput=${onText((text) => onChange({ ...typed, raw: text }))}
+              data-testid="raw-json"
+            />
+          </label>
+          ${shown.map(({ message }) => html`<p class="field-problem" role="alert">${message}</p>`)}
+        `
+      }
     </div>
   `;
 }

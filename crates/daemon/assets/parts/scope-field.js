@@ -1,6 +1,7 @@
 // Which file an entry is written to.
 
 import { html } from "../html.js";
+import { onText } from "./input.js";
 
 const SCOPES = [
   { scope: "user", label: "Mine, everywhere" },
@@ -13,7 +14,7 @@ export function ScopeField({ scope, onChange }) {
   return html`
     <label class="field">
       <span class="label">Whose it is</span>
-      <select value=${scope} onChange=${(/** @type {any} */ event) => onChange(event.target.value)} data-testid="scope">
+      <select value=${scope} onChange=${onText(onChange)} data-testid="scope">
         ${SCOPES.map((one) => html`<option value=${one.scope} selected=${one.scope === scope}>${one.label}</option>`)}
       </select>
     </label>

@@ -61,7 +61,10 @@ function Remove({ server, onClose }) {
   };
   return html`
     <${Confirm} title=${`Remove ${name}?`} action="Remove" danger=${true} onClose=${onClose} doIt=${doIt} wide=${true}>
-      <p>It is disconnected, and its entry is taken out of <span class="path">${edited.data?.path ?? server.source}</span>.</p>
+      <p>
+        It is disconnected, and its entry is taken out of${" "}
+        <span class="path">${edited.data?.path ?? server.source}</span>.
+      </p>
       <${Trouble} error=${edited.error} />
       ${edited.data ? html`<${Diff} diff=${edited.data.diff} />` : !edited.error && html`<${Waiting} />`}
     <//>
@@ -76,9 +79,17 @@ function Toggle({ server, verb, onClose }) {
     say(verb === "enable" ? `Enabled ${name}` : `Disabled ${name}`);
     refresh("servers", "overview", "config");
   };
-  const what = verb === "enable" ? "It is connected, now and at each start." : "It is disconnected and stays so until it is enabled.";
+  const what =
+    verb === "enable"
+      ? "It is connected, now and at each start."
+      : "It is disconnected and stays so until it is enabled.";
   return html`
-    <${Confirm} title=${`${verb === "enable" ? "Enable" : "Disable"} ${name}?`} action=${verb === "enable" ? "Enable" : "Disable"} onClose=${onClose} doIt=${doIt}>
+    <${Confirm}
+      title=${`${verb === "enable" ? "Enable" : "Disable"} ${name}?`}
+      action=${verb === "enable" ? "Enable" : "Disable"}
+      onClose=${onClose}
+      doIt=${doIt}
+    >
       <p>${what}</p>
       ${source && html`<p class="quiet-text">This is written to <span class="path">${source}</span>.</p>`}
     <//>

@@ -4,7 +4,14 @@ import { html } from "../html.js";
 
 /** @param {{text: string, label: string, testid?: string, tall?: boolean}} given */
 export function Text({ text, label, testid = "text", tall = false }) {
-  return html`<pre class=${tall ? "text tall" : "text"} tabindex="0" role="group" aria-label=${label} data-testid=${testid}>${text}</pre>`;
+  return html`<pre
+    class=${tall ? "text tall" : "text"}
+    tabindex="0"
+    role="group"
+    aria-label=${label}
+    data-testid=${testid}
+  >
+${text}</pre>`;
 }
 
 /**
@@ -23,7 +30,8 @@ export function Diff({ diff }) {
   if (diff.trim() === "") return html`<p class="quiet-text">Nothing would change.</p>`;
   const lines = diff.replace(/\n$/, "").split("\n");
   return html`
-    <pre class="text diff" tabindex="0" role="group" aria-label="What changes" data-testid="diff">${lines.map((line) => html`<span class=${kindOf(line)}>${line}${"\n"}</span>`)}</pre>
+    <pre class="text diff" tabindex="0" role="group" aria-label="What changes" data-testid="diff">
+${lines.map((line) => html`<span class=${kindOf(line)}>${line}${"\n"}</span>`)}</pre>
   `;
 }
 
@@ -36,7 +44,10 @@ function kindOf(line) {
 
 /** An empty place, with the next step. @param {{title: string, children?: unknown, testid?: string}} given */
 export function Empty({ title, children, testid = "empty" }) {
-  return html`<div class="empty" data-testid=${testid}><h2>${title}</h2>${children}</div>`;
+  return html`<div class="empty" data-testid=${testid}>
+    <h2>${title}</h2>
+    ${children}
+  </div>`;
 }
 
 /** What is shown while something is fetched for the first time. */

@@ -13,7 +13,8 @@ export function ToolList({ tools, withServer = false }) {
         (tool) => html`
           <li key=${`${tool.server}/${tool.tool}`} data-testid="tool" data-name=${`${tool.server}/${tool.tool}`}>
             <p class="tool-name">
-              <a href=${hashOf(["tools", tool.server, tool.tool])}>${withServer && html`<span class="server-part">${tool.server}/</span>`}${tool.tool}</a>
+              <a href=${hashOf(["tools", tool.server, tool.tool])}>
+                ${withServer && html`<span class="server-part">${tool.server}/</span>`}${tool.tool}</a>
               ${tool.title && tool.title !== tool.tool && html`<span class="quiet-text">${tool.title}</span>`}
               <${ToolMarks} annotations=${tool.annotations} />
               <span class="tokens" title="tokens that its definition costs">${tokens(tool.tokens)} tok</span>

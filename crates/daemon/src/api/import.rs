@@ -88,7 +88,8 @@ pub(super) struct Imported {
 
 /// Takes servers of other programs over, exactly as they were shown.
 #[utoipa::path(post, path = "/api/v1/import", tag = "servers", request_body = Taken,
-    responses((status = 200, body = Imported), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+    responses((status = 200, body = Imported), (status = 404, body = ApiError), (status = 409, body = ApiError),
+        (status = 422, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn take(Extract(world): State, Body(taken): Body<Taken>) -> Answer<Imported> {
     let found = found(&world).await?;
     let mut edited = Vec::new();

@@ -29,7 +29,7 @@ pub(super) struct Servers {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Server {
     name: String,
-    /// `disabled`, `pending_trust`, `disconnected`, `connecting`, `connected`, `tools_failed`, `reconnecting`, `needs_auth`,
+    /// `disabled`, `pending_trust`, `disconnected`, `idle` (it is started when it is called), `connecting`, `connected`, `tools_failed`, `reconnecting`, `needs_auth`,
     /// `failed`, or `broken` for an entry that cannot be used as it is written.
     pub(crate) state: &'static str,
     /// Why it is not connected.
@@ -248,7 +248,8 @@ pub(super) async fn edit(world: &World, name: &str, change: Change, dry_run: boo
 
 /// Adds a server to a configuration file, and starts it.
 #[utoipa::path(post, path = "/api/v1/servers", tag = "servers", request_body = NewServer,
-    responses((status = 201, body = Edited), (status = 409, body = ApiError), (status = 422, body = ApiError)))]
+    responses((status = 200, body = Edited), (status = 201, body = Edited), (status = 409, body = ApiError),
+        (status = 422, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn add(
     Extract(world): State,
     Body(new): Body<NewServer>,
@@ -276,8 +277,8 @@ pub(super) struct Revision {
 /// Changes the entry of a server. With `If-Match`, only the version that it names.
 #[utoipa::path(put, path = "/api/v1/servers/{name}", tag = "servers", request_body = Revision,
     params(("name" = String, Path)),
-    responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 412, body = ApiError),
-        (status = 422, body = ApiError)))]
+    responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
+        (status = 412, body = ApiError), (status = 422, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn revise(
     Extract(world): State,
     Path(name): Path<String>,
@@ -301,14 +302,16 @@ pub(super) struct Dry {
 
 /// Removes the entry of a server, and stops it.
 #[utoipa::path(delete, path = "/api/v1/servers/{name}", tag = "servers", params(("name" = String, Path), Dry),
-    responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+    responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
+        (status = 507, body = ApiError)))]
 pub(super) async fn remove(Extract(world): State, Path(name): Path<String>, Query(dry): Query<Dry>) -> Answer<Edited> {
     edit(&world, &name, Change::Remove, dry.dry_run).await.map(Json)
 }
 
 /// Switches a server on, in a configuration file.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/enable", tag = "servers", params(("name" = String, Path)),
-    responses((status = 200, body = Edited), (status = 404, body = ApiError)))]
+    responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
+        (status = 507, body = ApiError)))]
 pub(super) async fn enable(Extract(world): State, Path(name): Path<String>) -> Answer<Edited> {
     world.hold(&name, false).await?;
     edit(&world, &name, Change::Switch(true), false).await.map(Json)
@@ -316,7 +319,8 @@ pub(super) async fn enable(Extract(world): State, Path(name): Path<String>) -> A
 
 /// Switches a server off, in a configuration file.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/disable", tag = "servers", params(("name" = String, Path)),
-    responses((status = 200, body = Edited), (status = 404, body = ApiError)))]
+    responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
+        (status = 507, body = ApiError)))]
 pub(super) async fn disable(Extract(world): State, Path(name): Path<String>) -> Answer<Edited> {
     edit(&world, &name, Change::Switch(false), false).await.map(Json)
 }

@@ -90,7 +90,8 @@ fn store(world: &World) -> Result<&Store, ApiError> {
 
 /// Conversations that are kept.
 #[utoipa::path(get, path = "/api/v1/sessions", tag = "sessions", params(Wanted),
-    responses((status = 200, body = Sessions), (status = 404, body = ApiError)))]
+    responses((status = 200, body = Sessions), (status = 404, body = ApiError),
+        (status = 409, body = ApiError)))]
 pub(super) async fn list(Extract(world): State, Query(wanted): Query<Wanted>) -> Answer<Sessions> {
     let store = store(&world)?;
     let after = match &wanted.after {
@@ -128,7 +129,8 @@ async fn read(world: &World, id: &str) -> Result<(Session, Vec<Said>), ApiError>
 
 /// A conversation, by its id, its beginning, or `last`.
 #[utoipa::path(get, path = "/api/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path)),
-    responses((status = 200, body = Transcript), (status = 404, body = ApiError)))]
+    responses((status = 200, body = Transcript), (status = 404, body = ApiError),
+        (status = 409, body = ApiError)))]
 pub(super) async fn get(Extract(world): State, Path(id): Path<String>) -> Answer<Transcript> {
     let (session, messages) = read(&world, &id).await?;
     Ok(Json(Transcript { session: About::new(&session, &world), messages }))
@@ -136,7 +138,8 @@ pub(super) async fn get(Extract(world): State, Path(id): Path<String>) -> Answer
 
 /// Deletes a conversation for good.
 #[utoipa::path(delete, path = "/api/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path)),
-    responses((status = 204), (status = 404, body = ApiError)))]
+    responses((status = 204), (status = 404, body = ApiError),
+        (status = 409, body = ApiError)))]
 pub(super) async fn delete(Extract(world): State, Path(id): Path<String>) -> Result<Response, ApiError> {
     let store = store(&world)?;
     let session = store.find_session(&id).await?;
@@ -163,7 +166,8 @@ enum Kind {
 
 /// A conversation as a file.
 #[utoipa::path(get, path = "/api/v1/sessions/{id}/export", tag = "sessions", params(("id" = String, Path), Format),
-    responses((status = 200, content_type = "text/markdown", body = String), (status = 404, body = ApiError)))]
+    responses((status = 200, content_type = "text/markdown", body = String), (status = 404, body = ApiError),
+        (status = 409, body = ApiError)))]
 pub(super) async fn export(
     Extract(world): State,
     Path(id): Path<String>,

@@ -82,7 +82,8 @@ impl Tool {
 }
 
 /// The tools of all servers, or those that fit some words.
-#[utoipa::path(get, path = "/api/v1/tools", tag = "tools", params(Wanted), responses((status = 200, body = Tools)))]
+#[utoipa::path(get, path = "/api/v1/tools", tag = "tools", params(Wanted),
+    responses((status = 200, body = Tools), (status = 404, body = ApiError)))]
 pub(super) async fn list(Extract(world): State, Query(wanted): Query<Wanted>) -> Answer<Tools> {
     let catalog = world.host.catalog();
     let total = catalog.tools().len();

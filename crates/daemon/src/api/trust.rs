@@ -123,7 +123,7 @@ pub(super) struct Revoke {
 
 /// Takes an agreement back, and stops what ran because of it.
 #[utoipa::path(post, path = "/api/v1/trust/revoke", tag = "trust", request_body = Revoke,
-    responses((status = 204), (status = 404, body = ApiError)))]
+    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn revoke(Extract(world): State, Body(agreed): Body<Revoke>) -> Result<Response, ApiError> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     if !store.revoke(&PathBuf::from(&agreed.project), &agreed.name).await? {

@@ -13,7 +13,10 @@ export class Cable {
     this.server = createServer((near) => {
       if (this.#isCut) return near.destroy();
       const far = connect(this.#target, "127.0.0.1");
-      for (const [one, other] of [[near, far], [far, near]]) {
+      for (const [one, other] of [
+        [near, far],
+        [far, near],
+      ]) {
         this.#sockets.add(one);
         one.pipe(other);
         one.on("error", () => other.destroy());

@@ -5,7 +5,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
@@ -15,7 +15,9 @@ import { Cable } from "./cable.mjs";
 const ROOT = resolve(import.meta.dirname, "../../../..");
 const BINARY = process.env.TOOLRACK_TEST_BINARY ?? join(ROOT, "target/debug/toolrack");
 const PACKAGES = process.env.TOOLRACK_TEST_DASHBOARD ?? join(ROOT, ".cache/dashboard/node_modules");
-const CHROMIUM = process.env.TOOLRACK_TEST_CHROMIUM ?? "/usr/bin/chromium";
+const CHROMIUM =
+  process.env.TOOLRACK_TEST_CHROMIUM ??
+  ["chromium", "chromium-browser", "google-chrome"].map((name) => `/usr/bin/${name}`).find(existsSync);
 
 // Packages are not beside this file, where `import` would look for them.
 const packages = createRequire(join(PACKAGES, "packages.js"));
@@ -47,7 +49,13 @@ export class Stage {
     this.home = join(this.folder, "home");
     this.project = join(this.folder, "shop");
     this.config = join(this.folder, "toolrack/mcp.json");
-    this.environment = { HOME: this.home, TOOLRACK_HOME: join(this.folder, "toolrack"), PATH: process.env.PATH, TMPDIR: this.folder, API_KEY: "sesame-open" };
+    this.environment = {
+      HOME: this.home,
+      TOOLRACK_HOME: join(this.folder, "toolrack"),
+      PATH: process.env.PATH,
+      TMPDIR: this.folder,
+      API_KEY: "sesame-open",
+    };
     mkdirSync(this.home, { recursive: true });
     mkdirSync(this.project, { recursive: true });
     if (!empty) this.#furnish();
@@ -67,12 +75,20 @@ export class Stage {
 
   /** Does what `toolrack` does with these words. @param {string[]} words */
   run(...words) {
-    return execFileSync(BINARY, words, { cwd: this.project, env: this.environment, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
+    return execFileSync(BINARY, words, {
+      cwd: this.project,
+      env: this.environment,
+      encoding: "utf8",
+      stdio: ["ignore", "pipe", "pipe"],
+    });
   }
 
   /** A conversation with one call in it, made by a model that reads its lines from a file. */
   converse() {
-    write(join(this.project, "script.json"), [{ text: "I look.", tool_calls: [{ name: "mcp__workshop__echo", input: { text: "hello" } }] }, { text: "It said hello." }]);
+    write(join(this.project, "script.json"), [
+      { text: "I look.", tool_calls: [{ name: "mcp__workshop__echo", input: { text: "hello" } }] },
+      { text: "It said hello." },
+    ]);
     this.run("ask", "--model", "mock/script.json", "--allow", "workshop/*", "What does it say?");
   }
 
@@ -80,7 +96,11 @@ export class Stage {
   async up(...words) {
     const host = await this.cable?.lay();
     const name = host ? ["--allow-host", host] : [];
-    const child = spawn(BINARY, ["up", "--no-open", "--listen", "127.0.0.1:0", ...name, ...words], { cwd: this.project, env: this.environment, stdio: ["ignore", "pipe", "pipe"] });
+    const child = spawn(BINARY, ["up", "--no-open", "--listen", "127.0.0.1:0", ...name, ...words], {
+      cwd: this.project,
+      env: this.environment,
+      stdio: ["ignore", "pipe", "pipe"],
+    });
     this.child = child;
     let said = "";
     child.stderr.on("data", (piece) => (said += piece));
@@ -104,7 +124,12 @@ export class Stage {
   /** Asks the API, as another program would. @param {string} path @param {unknown} [body] @param {AbortSignal} [signal] */
   async api(path, body, signal) {
     const headers = { authorization: `Bearer ${this.token}`, "content-type": "application/json" };
-    const response = await fetch(`http://${this.host}${path}`, { method: body === undefined ? "GET" : "POST", headers, body: body && JSON.stringify(body), signal });
+    const response = await fetch(`http://${this.host}${path}`, {
+      method: body === undefined ? "GET" : "POST",
+      headers,
+      body: body && JSON.stringify(body),
+      signal,
+    });
     const text = await response.text();
     return { status: response.status, body: text ? JSON.parse(text) : null };
   }
@@ -133,6 +158,7 @@ export class Stage {
 export class Visitor {
   static async start() {
     const visitor = new Visitor();
+    // The sandbox of the browser needs what containers do not have, and only our own page is shown.
     visitor.browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
     return visitor;
   }
@@ -144,15 +170,32 @@ export class Visitor {
    * @param {object} [options] of the browser's context
    */
   async open(stage, place = "#/", options = {}) {
-    const context = await this.browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", permissions: ["clipboard-read", "clipboard-write"], ...options });
+    const context = await this.browser.newContext({
+      viewport: { width: 1280, height: 800 },
+      reducedMotion: "reduce",
+      permissions: ["clipboard-read", "clipboard-write"],
+      ...options,
+    });
     context.setDefaultTimeout(PATIENCE);
     const page = await context.newPage();
     /** @type {string[]} */
     page.wrong = [];
     // What the policy stops, what a script throws, and what another machine is asked for.
     page.on("pageerror", (error) => page.wrong.push(`error: ${error.message}`));
-    page.on("console", (message) => message.type() === "error" && !/status of 4\d\d/.test(message.text()) && page.wrong.push(`console: ${message.text()}`));
-    page.on("request", (request) => !request.url().startsWith(stage.origin) && !/^(data|blob):/.test(request.url()) && page.wrong.push(`asked elsewhere: ${request.url()}`));
+    page.on(
+      "console",
+      (message) =>
+        message.type() === "error" &&
+        !/status of 4\d\d/.test(message.text()) &&
+        page.wrong.push(`console: ${message.text()}`),
+    );
+    page.on(
+      "request",
+      (request) =>
+        !request.url().startsWith(stage.origin) &&
+        !/^(data|blob):/.test(request.url()) &&
+        page.wrong.push(`asked elsewhere: ${request.url()}`),
+    );
     await page.goto(stage.address);
     await page.getByTestId("connection").and(page.locator('[data-status="live"]')).waitFor();
     if (place !== "#/") await page.goto(`${stage.origin}/${place}`);

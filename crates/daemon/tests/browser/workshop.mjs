@@ -9,7 +9,8 @@ export const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42m
 export const SILENCE = silence(800);
 
 /** Text as a server would write it that wants to become a part of the page. */
-export const HOSTILE = '<img src=x onerror="document.title=\'owned\'"><script>document.title="owned"</script> [x](javascript:alert(1))';
+export const HOSTILE =
+  '<img src=x onerror="document.title=\'owned\'"><script>document.title="owned"</script> [x](javascript:alert(1))';
 
 const object = (properties, required = Object.keys(properties)) => ({ type: "object", properties, required });
 
@@ -18,7 +19,14 @@ export const TOOLS = [
     name: "echo",
     title: "Say it again",
     description: "Gives the text back.",
-    inputSchema: object({ text: { type: "string", description: "What to say" }, times: { type: "integer", minimum: 1, maximum: 9, default: 1 }, loud: { type: "boolean" } }, ["text"]),
+    inputSchema: object(
+      {
+        text: { type: "string", description: "What to say" },
+        times: { type: "integer", minimum: 1, maximum: 9, default: 1 },
+        loud: { type: "boolean" },
+      },
+      ["text"],
+    ),
     annotations: { readOnlyHint: true },
   },
   {
@@ -30,7 +38,12 @@ export const TOOLS = [
           name: { type: "string", minLength: 2 },
           colour: { enum: ["red", "green", "blue"], description: "One of three" },
           note: { anyOf: [{ type: "string" }, { type: "null" }], description: "Text or nothing" },
-          size: { oneOf: [{ title: "Exact", ...object({ pixels: { type: "integer" } }) }, { title: "Named", enum: ["small", "large"] }] },
+          size: {
+            oneOf: [
+              { title: "Exact", ...object({ pixels: { type: "integer" } }) },
+              { title: "Named", enum: ["small", "large"] },
+            ],
+          },
           address: object({ street: { type: "string" }, number: { type: "integer" } }, ["street"]),
           tags: { type: "array", items: { type: "string" } },
           points: { type: "array", items: { $ref: "#/$defs/point" } },
@@ -43,16 +56,58 @@ export const TOOLS = [
     outputSchema: { type: "object" },
     annotations: { readOnlyHint: true },
   },
-  { name: "media", description: "Gives a picture, a sound, a file, and links.", inputSchema: object({}), annotations: { readOnlyHint: true } },
-  { name: "slow", description: "Works in steps and tells how far it is.", inputSchema: object({ steps: { type: "integer", default: 3 }, pause: { type: "integer", description: "ms for each", default: 100 } }, []), annotations: { readOnlyHint: true } },
-  { name: "refuse", description: "Always reports an error.", inputSchema: object({}), annotations: { readOnlyHint: true } },
-  { name: "erase", description: "Erases a file (not really).", inputSchema: object({ path: { type: "string" } }), annotations: { destructiveHint: true } },
-  { name: "hostile", description: HOSTILE, inputSchema: object({ text: { type: "string", description: HOSTILE } }, []), annotations: { readOnlyHint: true } },
-  { name: "ask", description: "Asks who you are, and greets you.", inputSchema: object({}), annotations: { readOnlyHint: true } },
+  {
+    name: "media",
+    description: "Gives a picture, a sound, a file, and links.",
+    inputSchema: object({}),
+    annotations: { readOnlyHint: true },
+  },
+  {
+    name: "slow",
+    description: "Works in steps and tells how far it is.",
+    inputSchema: object(
+      { steps: { type: "integer", default: 3 }, pause: { type: "integer", description: "ms for each", default: 100 } },
+      [],
+    ),
+    annotations: { readOnlyHint: true },
+  },
+  {
+    name: "refuse",
+    description: "Always reports an error.",
+    inputSchema: object({}),
+    annotations: { readOnlyHint: true },
+  },
+  {
+    name: "erase",
+    description: "Erases a file (not really).",
+    inputSchema: object({ path: { type: "string" } }),
+    annotations: { destructiveHint: true },
+  },
+  {
+    name: "hostile",
+    description: HOSTILE,
+    inputSchema: object({ text: { type: "string", description: HOSTILE } }, []),
+    annotations: { readOnlyHint: true },
+  },
+  {
+    name: "visit",
+    description: "Wants a page to be opened.",
+    inputSchema: object({ url: { type: "string" } }),
+    annotations: { readOnlyHint: true },
+  },
+  {
+    name: "ask",
+    description: "Asks who you are, and greets you.",
+    inputSchema: object({}),
+    annotations: { readOnlyHint: true },
+  },
 ];
 
 /** What `ask` wants to know. */
-export const FORM = object({ name: { type: "string", title: "Your name" }, likes: { type: "string", enum: ["tea", "coffee"] } }, ["name"]);
+export const FORM = object(
+  { name: { type: "string", title: "Your name" }, likes: { type: "string", enum: ["tea", "coffee"] } },
+  ["name"],
+);
 
 const text = (value) => ({ content: [{ type: "text", text: value }] });
 
@@ -60,12 +115,16 @@ const text = (value) => ({ content: [{ type: "text", text: value }] });
  * What a tool gives back.
  * @param {string} name
  * @param {any} given
- * @param {{progress: (done: number, total: number, message: string) => void, sleep: (ms: number) => Promise<void>, elicit: (message: string, schema: any) => Promise<any>}} tools
+ * @param {{progress: (done: number, total: number, message: string) => void, sleep: (ms: number) => Promise<void>, elicit: (message: string, schema: any, url?: string) => Promise<any>}} tools
  */
 export async function answer(name, given, { progress, sleep, elicit }) {
   switch (name) {
     case "echo":
-      return text(Array(given.times ?? 1).fill(given.loud ? given.text.toUpperCase() : given.text).join(" "));
+      return text(
+        Array(given.times ?? 1)
+          .fill(given.loud ? given.text.toUpperCase() : given.text)
+          .join(" "),
+      );
     case "shapes":
       return { ...text(JSON.stringify(given)), structuredContent: given };
     case "media":
@@ -93,6 +152,10 @@ export async function answer(name, given, { progress, sleep, elicit }) {
       return text(`erased ${given.path}`);
     case "hostile":
       return text(HOSTILE);
+    case "visit": {
+      const said = await elicit("Sign in, please.", null, given.url);
+      return text(`You said ${said.action}.`);
+    }
     case "ask": {
       const said = await elicit("Who are you?", FORM);
       return text(said.action === "accept" ? `Hello, ${said.content.name}!` : `You said ${said.action}.`);
@@ -102,15 +165,23 @@ export async function answer(name, given, { progress, sleep, elicit }) {
   }
 }
 
-export const RESOURCES = [{ uri: "memo://note", name: "note", title: "A note", mimeType: "text/plain", description: "Read me." }];
+export const RESOURCES = [
+  { uri: "memo://note", name: "note", title: "A note", mimeType: "text/plain", description: "Read me." },
+];
 export const TEMPLATES = [{ uriTemplate: "memo://{name}", name: "memo", title: "Any note" }];
-export const PROMPTS = [{ name: "greet", title: "Greet somebody", arguments: [{ name: "who", required: true }, { name: "tone" }] }];
+export const PROMPTS = [
+  { name: "greet", title: "Greet somebody", arguments: [{ name: "who", required: true }, { name: "tone" }] },
+];
 
 /** @param {string} uri */
 export const read = (uri) => ({ contents: [{ uri, mimeType: "text/plain", text: `This is ${uri}.` }] });
 
 /** @param {Record<string, string>} given */
-export const fill = (given) => ({ messages: [{ role: "user", content: { type: "text", text: `Greet ${given.who}${given.tone ? `, ${given.tone}` : ""}.` } }] });
+export const fill = (given) => ({
+  messages: [
+    { role: "user", content: { type: "text", text: `Greet ${given.who}${given.tone ? `, ${given.tone}` : ""}.` } },
+  ],
+});
 
 /** @param {number} samples */
 function silence(samples) {
@@ -144,7 +215,12 @@ function ask(method, params) {
 }
 
 const HANDLERS = {
-  initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {}, resources: {}, prompts: {}, logging: {} }, serverInfo: { name: "workshop", title: "The workshop", version: "1.2.3" }, instructions: "Use `echo` to hear yourself." }),
+  initialize: ({ protocolVersion }) => ({
+    protocolVersion,
+    capabilities: { tools: {}, resources: {}, prompts: {}, logging: {} },
+    serverInfo: { name: "workshop", title: "The workshop", version: "1.2.3" },
+    instructions: "Use `echo` to hear yourself.",
+  }),
   ping: () => ({}),
   "logging/setLevel": () => ({}),
   "tools/list": () => ({ tools: TOOLS }),
@@ -160,7 +236,9 @@ async function called(name, given, progressToken, id) {
   process.stderr.write(`called ${name}\n`);
   const over = new AbortController();
   running.set(id, over);
-  const progress = (done, total, message) => progressToken !== undefined && send({ method: "notifications/progress", params: { progressToken, progress: done, total, message } });
+  const progress = (done, total, message) =>
+    progressToken !== undefined &&
+    send({ method: "notifications/progress", params: { progressToken, progress: done, total, message } });
   const sleep = (ms) =>
     new Promise((resolve, reject) => {
       const timer = setTimeout(resolve, ms);
@@ -169,7 +247,11 @@ async function called(name, given, progressToken, id) {
         reject(new Error("cancelled"));
       });
     });
-  const elicit = (message, requestedSchema) => ask("elicitation/create", { message, requestedSchema });
+  const elicit = (message, requestedSchema, url) =>
+    ask(
+      "elicitation/create",
+      url ? { mode: "url", message, url, elicitationId: `e${next}` } : { message, requestedSchema },
+    );
   try {
     return await answer(name, given, { progress, sleep, elicit });
   } finally {

@@ -7,9 +7,13 @@ mod configured;
 #[cfg(test)]
 mod door;
 #[cfg(test)]
+mod needs_python;
+#[cfg(test)]
 mod questions;
 #[cfg(test)]
 mod reload;
+#[cfg(test)]
+mod soak;
 #[cfg(test)]
 mod trust;
 #[cfg(test)]

@@ -49,11 +49,16 @@ impl Up {
 
     /// With what `home` has configured.
     pub(crate) async fn of(home: Home) -> Self {
+        Self::patient(home, LONG).await
+    }
+
+    /// The same, where a question waits only so long.
+    pub(crate) async fn patient(home: Home, patience: Duration) -> Self {
         let environment = Environment::new([("TOOLRACK_HOME", home.toolrack_home()), ("HOME", home.home())]);
         let places = Places::from_env(&environment).unwrap();
         let store = Store::open(places.data().join("toolrack.db")).await.unwrap();
         let secrets = Arc::new(Interpolate::new(environment.clone(), Unset::Error));
-        let questions = Questions::new(LONG);
+        let questions = Questions::new(patience);
         let host = Host::builder()
             .resolver(Arc::<Interpolate>::clone(&secrets))
             .memory(Arc::new(store.clone()))

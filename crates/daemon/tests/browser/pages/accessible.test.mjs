@@ -7,21 +7,47 @@ import { AXE, leave, staged } from "../stage.mjs";
 const both = staged({ converse: true });
 
 const PLACES = [
-  "#/", "#/servers", "#/servers/workshop", "#/servers/workshop/resources", "#/servers/workshop/prompts", "#/servers/workshop/config",
-  "#/servers/workshop/logs", "#/servers/workshop/history", "#/servers/workshop/health", "#/servers/broken/health", "#/servers/workshop/edit",
-  "#/add/form", "#/add/json", "#/add/import", "#/tools", "#/tools/workshop/shapes", "#/approvals", "#/trust", "#/sessions", "#/config", "#/nowhere",
+  "#/",
+  "#/servers",
+  "#/servers/workshop",
+  "#/servers/workshop/resources",
+  "#/servers/workshop/prompts",
+  "#/servers/workshop/config",
+  "#/servers/workshop/logs",
+  "#/servers/workshop/history",
+  "#/servers/workshop/health",
+  "#/servers/broken/health",
+  "#/servers/workshop/edit",
+  "#/add/form",
+  "#/add/json",
+  "#/add/import",
+  "#/tools",
+  "#/tools/workshop/shapes",
+  "#/approvals",
+  "#/trust",
+  "#/sessions",
+  "#/config",
+  "#/nowhere",
 ];
 
 /** What axe finds, short. @param {any} page */
 async function violations(page) {
   // The policy of the page lets no script in; a debugger may look all the same.
   await page.evaluate(AXE);
-  const found = await page.evaluate(() => globalThis.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] }));
-  return found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html, failureSummary }) => `${html.slice(0, 140)} ${failureSummary.slice(0, 200)}`).join("\n   ")}`);
+  const found = await page.evaluate(() =>
+    globalThis.axe.run(document, {
+      runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+    }),
+  );
+  return found.violations.map(
+    ({ id, nodes }) =>
+      `${id}: ${nodes.map(({ html, failureSummary }) => `${html.slice(0, 140)} ${failureSummary.slice(0, 200)}`).join("\n   ")}`,
+  );
 }
 
 /** Waits until nothing is being fetched for the first time. @param {any} page */
-const still = (page) => page.waitForFunction(() => !document.querySelector(".waiting") && document.querySelector("h1, .empty"));
+const still = (page) =>
+  page.waitForFunction(() => !document.querySelector(".waiting") && document.querySelector("h1, .empty"));
 
 for (const [look, options] of Object.entries({
   light: { colorScheme: "light" },
@@ -29,7 +55,10 @@ for (const [look, options] of Object.entries({
   phone: { colorScheme: "light", viewport: { width: 360, height: 740 } },
 })) {
   test(`every_page_can_be_used_by_everybody_${look}`, async () => {
-    const call = both.stage.api("/api/v1/calls", { tool: "workshop/erase", arguments: { path: "a-rather-long-path/that-goes-on-and-on/without-any-place-to-break.txt" } });
+    const call = both.stage.api("/api/v1/calls", {
+      tool: "workshop/erase",
+      arguments: { path: "a-rather-long-path/that-goes-on-and-on/without-any-place-to-break.txt" },
+    });
     const form = both.stage.api("/api/v1/calls", { tool: "workshop/ask", arguments: {}, approved: true });
     const page = await both.visitor.open(both.stage, "#/", options);
     const { body } = await both.stage.api("/api/v1/sessions");
@@ -37,7 +66,10 @@ for (const [look, options] of Object.entries({
       await page.goto(`${both.stage.origin}/${place}`);
       await still(page);
       assert.deepEqual(await violations(page), [], place);
-      const { wide, room } = await page.evaluate(() => ({ wide: document.documentElement.scrollWidth, room: document.documentElement.clientWidth }));
+      const { wide, room } = await page.evaluate(() => ({
+        wide: document.documentElement.scrollWidth,
+        room: document.documentElement.clientWidth,
+      }));
       assert.ok(wide <= room, `${place} is ${wide} wide where there is room for ${room}`);
     }
     await page.goto(`${both.stage.origin}/#/approvals`);
@@ -85,7 +117,9 @@ test("a_dialog_keeps_the_focus_and_gives_it_back", async () => {
   await page.getByTestId("confirm").waitFor();
   for (let presses = 0; presses < 8; presses += 1) {
     await page.keyboard.press("Tab");
-    const outside = await page.evaluate(() => document.activeElement !== document.body && !document.activeElement?.closest("dialog"));
+    const outside = await page.evaluate(
+      () => document.activeElement !== document.body && !document.activeElement?.closest("dialog"),
+    );
     assert.equal(outside, false, `after ${presses + 1} presses`);
   }
   await page.keyboard.press("Escape");
@@ -101,7 +135,9 @@ test("what_has_the_focus_can_be_seen", async () => {
     await page.keyboard.press("Tab");
     const seen = await page.evaluate(() => {
       const { outlineStyle, outlineWidth } = getComputedStyle(document.activeElement ?? document.body);
-      return document.activeElement === document.body || (outlineStyle !== "none" && Number.parseFloat(outlineWidth) >= 2);
+      return (
+        document.activeElement === document.body || (outlineStyle !== "none" && Number.parseFloat(outlineWidth) >= 2)
+      );
     });
     assert.ok(seen, await page.evaluate(() => document.activeElement?.outerHTML.slice(0, 120)));
   }

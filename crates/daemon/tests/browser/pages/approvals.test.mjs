@@ -59,7 +59,9 @@ test("a_call_is_denied_with_a_reason", async () => {
 test("a_question_goes_when_the_call_goes", async () => {
   const page = await both.visitor.open(both.stage, "#/approvals");
   const over = new AbortController();
-  const call = both.stage.api("/api/v1/calls", { tool: "workshop/erase", arguments: { path: "a" } }, over.signal).catch(() => {});
+  const call = both.stage
+    .api("/api/v1/calls", { tool: "workshop/erase", arguments: { path: "a" } }, over.signal)
+    .catch(() => {});
   await question(page).waitFor();
   over.abort();
   await call;
@@ -80,6 +82,28 @@ test("a_form_of_a_server_is_answered", async () => {
   const again = both.stage.api("/api/v1/calls", { tool: "workshop/ask", arguments: {}, approved: true });
   await asked.getByTestId("decline").click();
   assert.equal((await again).body.text, "You said decline.");
+  await leave(page);
+});
+
+test("a_page_that_a_server_wants_opened_is_shown_in_full_first", async () => {
+  const page = await both.visitor.open(both.stage, "#/approvals");
+  const asked = page.locator('[data-testid="question"][data-status="url"]');
+  const visit = () =>
+    both.stage.api("/api/v1/calls", {
+      tool: "workshop/visit",
+      arguments: { url: "https://user@sign-in.example/a?b=c" },
+      approved: true,
+    });
+  const call = visit();
+  assert.equal(await asked.getByTestId("address").innerText(), "https://user@sign-in.example/a?b=c");
+  const link = asked.getByTestId("open");
+  assert.equal(await link.innerText(), "Open sign-in.example");
+  assert.deepEqual(
+    [await link.getAttribute("href"), await link.getAttribute("rel")],
+    ["https://user@sign-in.example/a?b=c", "noopener noreferrer"],
+  );
+  await asked.getByTestId("decline").click();
+  assert.equal((await call).body.text, "You said decline.");
   await leave(page);
 });
 

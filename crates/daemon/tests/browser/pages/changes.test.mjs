@@ -7,7 +7,8 @@ import { leave, staged, workshop } from "../stage.mjs";
 
 const both = staged();
 const file = () => readFileSync(both.stage.config, "utf8");
-const connected = (page, name) => page.locator(`[data-testid="server"][data-name="${name}"][data-status="connected"]`).first().waitFor();
+const connected = (page, name) =>
+  page.locator(`[data-testid="server"][data-name="${name}"][data-status="connected"]`).first().waitFor();
 
 test("a_server_is_added_by_a_form", async () => {
   const page = await both.visitor.open(both.stage, "#/add/form");
@@ -105,6 +106,9 @@ test("a_name_that_is_taken_is_refused_with_the_daemons_word", async () => {
   await page.getByTestId("transport-http").check();
   await page.getByTestId("url").fill("https://example.com/mcp");
   await page.getByTestId("review").click();
-  await page.getByTestId("trouble").getByText(/workshop/).waitFor();
+  await page
+    .getByTestId("trouble")
+    .getByText(/workshop/)
+    .waitFor();
   await leave(page);
 });

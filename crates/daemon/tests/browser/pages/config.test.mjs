@@ -19,7 +19,11 @@ test("what_is_wrong_with_a_file_is_told_with_its_place_and_goes_when_it_is_right
   const page = await both.visitor.open(both.stage, "#/config");
   const before = readFileSync(both.stage.config, "utf8");
   writeFileSync(both.stage.config, before.replace('"command": "no-such-program"', '"comand": "no-such-program"'));
-  await page.getByTestId("problems").getByText(/mcp\.json:\d+:\d+/).first().waitFor();
+  await page
+    .getByTestId("problems")
+    .getByText(/mcp\.json:\d+:\d+/)
+    .first()
+    .waitFor();
   writeFileSync(both.stage.config, before);
   await page.getByTestId("no-problems").waitFor();
   await leave(page);
@@ -29,7 +33,11 @@ test("text_is_checked_before_it_is_anywhere", async () => {
   const page = await both.visitor.open(both.stage, "#/config");
   await page.getByTestId("validate-text").fill('{ "mcpServers": {\n  "a": { "command": 1 } } }');
   await page.getByTestId("validate-run").click();
-  await page.getByTestId("validate-result").getByText(/line 2|:2:/).first().waitFor();
+  await page
+    .getByTestId("validate-result")
+    .getByText(/line 2|:2:/)
+    .first()
+    .waitFor();
   await page.getByTestId("validate-text").fill('{ "mcpServers": { "a": { "command": "x" } } }');
   await page.getByTestId("validate-run").click();
   await page.getByTestId("validate-result").getByText("It is fine.").waitFor();

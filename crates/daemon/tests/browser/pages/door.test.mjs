@@ -44,7 +44,11 @@ test("only_the_page_and_its_files_are_served_and_with_what_guards_them", async (
   assert.equal(page.headers.get("referrer-policy"), "no-referrer");
   const script = await get("/assets/app.js");
   assert.equal(script.headers.get("content-type"), "text/javascript; charset=utf-8");
-  assert.equal((await fetch(`${both.stage.origin}/assets/app.js`, { headers: { "if-none-match": script.headers.get("etag") } })).status, 304);
+  assert.equal(
+    (await fetch(`${both.stage.origin}/assets/app.js`, { headers: { "if-none-match": script.headers.get("etag") } }))
+      .status,
+    304,
+  );
   for (const path of ["/assets/missing.js", "/assets/", "/servers", "/assets/..%2f..%2fCargo.toml"]) {
     const missing = await get(path);
     assert.equal(missing.status, 404, path);
@@ -61,7 +65,10 @@ test("a_broken_stream_is_begun_again_and_what_was_missed_is_there", async () => 
   await both.stage.api("/api/v1/calls", { tool: "workshop/refuse", arguments: {}, approved: true });
   both.stage.cable.mend();
   await connection("live");
-  await page.getByTestId("history").getByText(/^refuse: tool error/).waitFor();
+  await page
+    .getByTestId("history")
+    .getByText(/^refuse: tool error/)
+    .waitFor();
   page.wrong = page.wrong.filter((line) => !/ERR_(CONNECTION|INCOMPLETE)/.test(line));
   await leave(page);
 });

@@ -30,7 +30,9 @@ describe("a_machine_with_servers", () => {
     const page = await both.visitor.open(both.stage);
     await page.getByTestId("states").locator('[data-status="disabled"]').click();
     await page.getByTestId("filter").waitFor();
-    assert.deepEqual(await page.getByTestId("server").evaluateAll((rows) => rows.map((row) => row.dataset.name)), ["old"]);
+    assert.deepEqual(await page.getByTestId("server").evaluateAll((rows) => rows.map((row) => row.dataset.name)), [
+      "old",
+    ]);
     await leave(page);
   });
 });

@@ -55,7 +55,11 @@ test("its_history_begins_before_the_page_was_opened", async () => {
   const page = await open("history");
   await page.getByTestId("history").getByText("the connection stands").first().waitFor();
   await both.stage.api("/api/v1/calls", { tool: "workshop/echo", arguments: { text: "x" }, approved: true });
-  await page.getByTestId("history").getByText(/^echo: ok in/).first().waitFor();
+  await page
+    .getByTestId("history")
+    .getByText(/^echo: ok in/)
+    .first()
+    .waitFor();
   await leave(page);
 });
 
@@ -63,7 +67,10 @@ test("its_health_is_told_step_by_step", async () => {
   const page = await open("health");
   await page.locator('[data-testid="test-result"][data-status="ok"]').getByText("It works.").waitFor();
   await page.goto(`${both.stage.origin}/#/servers/broken/health`);
-  await page.locator('[data-testid="test-result"][data-status="failed"]').getByText(/no-such-program/).waitFor();
+  await page
+    .locator('[data-testid="test-result"][data-status="failed"]')
+    .getByText(/no-such-program/)
+    .waitFor();
   await leave(page);
 });
 

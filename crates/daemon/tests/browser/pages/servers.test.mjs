@@ -5,14 +5,16 @@ import { leave, staged, workshop } from "../stage.mjs";
 
 const both = staged();
 const row = (page, name) => page.locator(`[data-testid="server"][data-name="${name}"]`);
-const inState = (page, name, state) => page.locator(`[data-testid="server"][data-name="${name}"][data-status="${state}"]`);
+const inState = (page, name, state) =>
+  page.locator(`[data-testid="server"][data-name="${name}"][data-status="${state}"]`);
 const menu = (page, name) => row(page, name).getByTestId("menu").locator("summary");
 
 test("each_server_says_how_it_is_where_it_comes_from_and_what_it_brings", async () => {
   const page = await both.visitor.open(both.stage, "#/servers");
   await inState(page, "workshop", "connected").waitFor();
   const text = await row(page, "workshop").innerText();
-  for (const part of [/connected/, /stdio/, /legacy/, /The workshop 1\.2\.3/, /Tools\s+8/, /user.*mcp\.json:3/]) assert.match(text, part);
+  for (const part of [/connected/, /stdio/, /legacy/, /The workshop 1\.2\.3/, /Tools\s+9/, /user.*mcp\.json:3/])
+    assert.match(text, part);
   await inState(page, "shop-db", "pending_trust").getByRole("link", { name: "Review" }).waitFor();
   await inState(page, "old", "disabled").getByTestId("enable").waitFor();
   assert.match(await row(page, "broken").getByTestId("reason").innerText(), /no-such-program/);
@@ -44,7 +46,11 @@ test("a_server_is_switched_off_and_on_in_its_file", async () => {
 
 test("an_entry_is_copied_for_other_programs_without_what_is_hidden", async () => {
   const page = await both.visitor.open(both.stage, "#/servers");
-  for (const [format, part] of [["claude", /"mcpServers"/], ["vscode", /"servers"/], ["codex", /\[mcp_servers\.workshop\]/]]) {
+  for (const [format, part] of [
+    ["claude", /"mcpServers"/],
+    ["vscode", /"servers"/],
+    ["codex", /\[mcp_servers\.workshop\]/],
+  ]) {
     await menu(page, "workshop").click();
     await row(page, "workshop").getByTestId(`copy-${format}`).click();
     await page.getByTestId("said").getByText("Copied for").waitFor();

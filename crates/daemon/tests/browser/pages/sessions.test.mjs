@@ -23,7 +23,10 @@ test("a_conversation_is_read_with_its_calls", async () => {
 test("a_conversation_is_exported", async () => {
   const page = await both.visitor.open(both.stage, "#/sessions");
   await page.getByTestId("session").getByRole("link").click();
-  for (const [format, part] of [["md", /It said hello\./], ["json", /"messages"/]]) {
+  for (const [format, part] of [
+    ["md", /It said hello\./],
+    ["json", /"messages"/],
+  ]) {
     const [download] = await Promise.all([page.waitForEvent("download"), page.getByTestId(`export-${format}`).click()]);
     assert.match(download.suggestedFilename(), new RegExp(`^session-.*\\.${format}$`));
     assert.match(readFileSync(await download.path(), "utf8"), part);

@@ -23,7 +23,10 @@ test("what_changed_since_is_marked_and_asks_again", async () => {
   const page = await both.visitor.open(both.stage, "#/trust");
   await page.getByTestId("no-pending").waitFor();
   const { command, args } = workshop();
-  writeFileSync(join(both.stage.project, ".mcp.json"), JSON.stringify({ mcpServers: { "shop-db": { command, args: [...args, "--write"] } } }));
+  writeFileSync(
+    join(both.stage.project, ".mcp.json"),
+    JSON.stringify({ mcpServers: { "shop-db": { command, args: [...args, "--write"] } } }),
+  );
   const changed = pending(page, "changed").locator('[data-testid="proposal"] [data-status="changed"]');
   await changed.getByText("--write").waitFor();
   assert.equal(await changed.count(), 1, "only the arguments are another");

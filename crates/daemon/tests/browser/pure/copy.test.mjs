@@ -4,14 +4,34 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { commandFor, entryFor, quoted } from "../../../assets/copy.js";
 
-const STDIO = { command: "npx", args: ["-y", "a server"], env: { API_KEY: "***", REGION: "${REGION}", MODE: "fast" }, timeout: 5, cwd: null };
-const HTTP = { type: "http", url: "https://example.com/mcp", headers: { Authorization: "Bearer ***", "X-Org": "${ORG}", "X-Plain": "a \"b\"" } };
+const STDIO = {
+  command: "npx",
+  args: ["-y", "a server"],
+  env: { API_KEY: "***", REGION: "${REGION}", MODE: "fast" },
+  timeout: 5,
+  cwd: null,
+};
+const HTTP = {
+  type: "http",
+  url: "https://example.com/mcp",
+  headers: { Authorization: "Bearer ***", "X-Org": "${ORG}", "X-Plain": 'a "b"' },
+};
 
 test("claude_gets_an_mcp_json_with_placeholders_in_the_place_of_what_is_hidden", () => {
   assert.deepEqual(JSON.parse(entryFor("claude", "a b", STDIO)), {
-    mcpServers: { "a b": { type: "stdio", command: "npx", args: ["-y", "a server"], env: { API_KEY: "${API_KEY}", REGION: "${REGION}", MODE: "fast" } } },
+    mcpServers: {
+      "a b": {
+        type: "stdio",
+        command: "npx",
+        args: ["-y", "a server"],
+        env: { API_KEY: "${API_KEY}", REGION: "${REGION}", MODE: "fast" },
+      },
+    },
   });
-  assert.deepEqual(JSON.parse(entryFor("claude", "x", HTTP)).mcpServers.x.headers.Authorization, "Bearer ${AUTHORIZATION}");
+  assert.deepEqual(
+    JSON.parse(entryFor("claude", "x", HTTP)).mcpServers.x.headers.Authorization,
+    "Bearer ${AUTHORIZATION}",
+  );
 });
 
 test("vs_code_gets_its_own_kind_of_placeholders", () => {
@@ -21,15 +41,20 @@ test("vs_code_gets_its_own_kind_of_placeholders", () => {
 });
 
 test("codex_is_told_the_names_of_variables_since_it_fills_in_no_placeholders", () => {
-  assert.equal(entryFor("codex", "x", STDIO), `[mcp_servers.x]
+  assert.equal(
+    entryFor("codex", "x", STDIO),
+    `[mcp_servers.x]
 command = "npx"
 args = ["-y", "a server"]
 env_vars = ["API_KEY", "REGION"]
 
 [mcp_servers.x.env]
 MODE = "fast"
-`);
-  assert.equal(entryFor("codex", "dotted.name", HTTP), `[mcp_servers."dotted.name"]
+`,
+  );
+  assert.equal(
+    entryFor("codex", "dotted.name", HTTP),
+    `[mcp_servers."dotted.name"]
 url = "https://example.com/mcp"
 bearer_token_env_var = "AUTHORIZATION"
 
@@ -38,17 +63,28 @@ X-Plain = "a \\"b\\""
 
 [mcp_servers."dotted.name".env_http_headers]
 X-Org = "ORG"
-`);
+`,
+  );
 });
 
 test("no_format_passes_a_hidden_value_on", () => {
-  const entry = { command: "x", args: ["--token=***"], env: { "my key": "pre***post" }, headers: { A: "***" }, url: "https://h/?key=***" };
-  for (const format of ["claude", "vscode", "codex"]) assert.doesNotMatch(entryFor(format, "n", entry), /\*\*\*/, format);
+  const entry = {
+    command: "x",
+    args: ["--token=***"],
+    env: { "my key": "pre***post" },
+    headers: { A: "***" },
+    url: "https://h/?key=***",
+  };
+  for (const format of ["claude", "vscode", "codex"])
+    assert.doesNotMatch(entryFor(format, "n", entry), /\*\*\*/, format);
 });
 
 test("a_command_line_is_quoted_for_a_shell", () => {
   assert.equal(commandFor("fs", "read", {}), "toolrack call fs/read");
-  assert.equal(commandFor("fs", "read", { path: "it's; rm -rf $HOME" }), `toolrack call fs/read --args '{"path":"it'\\''s; rm -rf $HOME"}'`);
+  assert.equal(
+    commandFor("fs", "read", { path: "it's; rm -rf $HOME" }),
+    `toolrack call fs/read --args '{"path":"it'\\''s; rm -rf $HOME"}'`,
+  );
   assert.equal(commandFor("my server", "read", undefined), "toolrack call 'my server/read'");
   assert.equal(quoted(""), "''");
   assert.equal(quoted("a\nb"), "'a\nb'");

@@ -8,7 +8,14 @@ import { linesOf } from "../../../assets/proposal-lines.js";
 
 test("an_entry_survives_its_form", () => {
   const entries = [
-    { command: "npx", args: ["-y", "x", "with space"], cwd: "/a", env: { A: "***", B: "${B}" }, timeout: 5, oauth: { scopes: ["a"] } },
+    {
+      command: "npx",
+      args: ["-y", "x", "with space"],
+      cwd: "/a",
+      env: { A: "***", B: "${B}" },
+      timeout: 5,
+      oauth: { scopes: ["a"] },
+    },
     { url: "https://example.com/mcp", headers: { Authorization: "Bearer ${T}" }, disabled_tools: ["x"] },
     { url: "${URL}", type: "sse" },
     { command: "x" },
@@ -43,7 +50,9 @@ test("pasted_text_may_be_a_file_a_part_of_one_or_an_entry", () => {
 
 test("comments_and_commas_too_many_are_taken_and_strings_left_alone", () => {
   const text = '{ // one\n "a": { /* two */ "command": "x // no comment, ]", "args": ["a,]",], }, }';
-  assert.deepEqual(parsePasted(text), { found: [{ name: "a", entry: { command: "x // no comment, ]", args: ["a,]"] } }] });
+  assert.deepEqual(parsePasted(text), {
+    found: [{ name: "a", entry: { command: "x // no comment, ]", args: ["a,]"] } }],
+  });
   assert.equal(withoutComments('"a\\"// b" // c'), '"a\\"// b" ');
 });
 
@@ -65,5 +74,8 @@ test("what_changed_since_an_agreement_is_marked", () => {
     ["Headers", "(no longer there)", "B=2"],
     ["extra", "true", null],
   ]);
-  assert.ok(linesOf(now, null, "/p").every(({ before }) => before === undefined), "nothing is marked where nothing was agreed to");
+  assert.ok(
+    linesOf(now, null, "/p").every(({ before }) => before === undefined),
+    "nothing is marked where nothing was agreed to",
+  );
 });

@@ -7,7 +7,8 @@ import { historyOf, linesSince, LOG_LENGTH, merged } from "../../../assets/merge
 import { EventCutter } from "../../../assets/sse.js";
 
 test("a_stream_may_be_cut_anywhere", () => {
-  const stream = ": hello\r\n\r\nid: 7\r\nevent: a\r\ndata: one\r\ndata:two\r\n\r\ndata: {}\n\nevent: empty\n\nid: 8\rdata: x\r\r";
+  const stream =
+    ": hello\r\n\r\nid: 7\r\nevent: a\r\ndata: one\r\ndata:two\r\n\r\ndata: {}\n\nevent: empty\n\nid: 8\rdata: x\r\r";
   const whole = new EventCutter().push(`${stream}\n`);
   assert.deepEqual(whole, [
     { event: "a", data: "one\ntwo", id: "7" },
@@ -17,16 +18,30 @@ test("a_stream_may_be_cut_anywhere", () => {
   for (let size = 1; size < 9; size += 1) {
     const cutter = new EventCutter();
     const pieces = `${stream}\n`.match(new RegExp(`[^]{1,${size}}`, "g"));
-    assert.deepEqual(pieces.flatMap((piece) => cutter.push(piece)), whole, `in pieces of ${size}`);
+    assert.deepEqual(
+      pieces.flatMap((piece) => cutter.push(piece)),
+      whole,
+      `in pieces of ${size}`,
+    );
   }
 });
 
-const WORLD = { servers: [{ name: "a", state: "failed", error: "why" }, { name: "b", state: "connected" }], questions: [], log: [] };
+const WORLD = {
+  servers: [
+    { name: "a", state: "failed", error: "why" },
+    { name: "b", state: "connected" },
+  ],
+  questions: [],
+  log: [],
+};
 let id = 0;
 const event = (name, data = {}) => ({ id: String((id += 1)), name, data: { at: "2026-11-22T08:00:00Z", ...data } });
 
 test("a_new_state_replaces_the_old_one_with_its_reason", () => {
-  const { world, stale } = merged(WORLD, event("mcp_server_state", { server: "a", state: { state: "connected", tools: 3 } }));
+  const { world, stale } = merged(
+    WORLD,
+    event("mcp_server_state", { server: "a", state: { state: "connected", tools: 3 } }),
+  );
   assert.deepEqual([world.servers[0].state, world.servers[0].error, world.servers[0].tools], ["connected", null, 3]);
   assert.equal(world.servers[1], WORLD.servers[1], "the others are left as they are");
   assert.deepEqual(stale, ["servers", "overview"]);
@@ -54,7 +69,13 @@ test("what_happened_before_the_page_was_opened_is_history_and_changes_nothing", 
 });
 
 test("what_was_missed_is_asked_for_again", () => {
-  assert.deepEqual(merged(WORLD, event("missed", { count: 3 })).stale, ["servers", "questions", "overview", "trust", "config"]);
+  assert.deepEqual(merged(WORLD, event("missed", { count: 3 })).stale, [
+    "servers",
+    "questions",
+    "overview",
+    "trust",
+    "config",
+  ]);
 });
 
 test("the_log_is_bounded", () => {
@@ -64,8 +85,16 @@ test("the_log_is_bounded", () => {
 });
 
 test("the_history_of_a_server_is_its_own_newest_first_and_without_its_logs", () => {
-  const log = [event("mcp_server_connected", { server: "a" }), event("mcp_server_log", { server: "a" }), event("tool_completed", { server: "b" }), event("tool_completed", { server: "a" })];
-  assert.deepEqual(historyOf(log, "a").map(({ name }) => name), ["tool_completed", "mcp_server_connected"]);
+  const log = [
+    event("mcp_server_connected", { server: "a" }),
+    event("mcp_server_log", { server: "a" }),
+    event("tool_completed", { server: "b" }),
+    event("tool_completed", { server: "a" }),
+  ];
+  assert.deepEqual(
+    historyOf(log, "a").map(({ name }) => name),
+    ["tool_completed", "mcp_server_connected"],
+  );
 });
 
 test("live_lines_go_on_where_the_fetched_ones_end", () => {
@@ -84,6 +113,9 @@ test("live_lines_go_on_where_the_fetched_ones_end", () => {
 });
 
 test("pauses_between_tries_grow_up_to_a_bound", () => {
-  assert.deepEqual([1, 2, 3, 6, 60].map((tries) => pause(tries, 1)), [500, 1000, 2000, 15000, 15000]);
+  assert.deepEqual(
+    [1, 2, 3, 6, 60].map((tries) => pause(tries, 1)),
+    [500, 1000, 2000, 15000, 15000],
+  );
   assert.ok(pause(1, 0) >= 375);
 });

@@ -8,7 +8,11 @@ import { hashOf, placeOf } from "../../../assets/router.js";
 import { tokenIn } from "../../../assets/token.js";
 
 test("a_place_survives_its_address", () => {
-  for (const [path, query] of [[[], {}], [["servers", "a/b ?#%", "logs"], {}], [["tools"], { q: "read & write", server: "ü" }]]) {
+  for (const [path, query] of [
+    [[], {}],
+    [["servers", "a/b ?#%", "logs"], {}],
+    [["tools"], { q: "read & write", server: "ü" }],
+  ]) {
     assert.deepEqual(placeOf(hashOf(path, query)), { path, query });
   }
 });
@@ -29,7 +33,19 @@ test("a_token_is_found_only_where_it_belongs", () => {
 
 test("only_addresses_of_the_web_can_be_followed", () => {
   assert.equal(webAddress("https://example.com/a?b#c"), "https://example.com/a?b#c");
-  for (const bad of ["javascript:alert(1)", " javascript:alert(1)", "JaVaScRiPt:alert(1)", "java\nscript:alert(1)", "data:text/html,x", "file:///etc/passwd", "//example.com", "/x", "", null, {}]) {
+  for (const bad of [
+    "javascript:alert(1)",
+    " javascript:alert(1)",
+    "JaVaScRiPt:alert(1)",
+    "java\nscript:alert(1)",
+    "data:text/html,x",
+    "file:///etc/passwd",
+    "//example.com",
+    "/x",
+    "",
+    null,
+    {},
+  ]) {
     assert.equal(webAddress(bad), null, String(bad));
   }
 });
@@ -43,15 +59,31 @@ test("only_pictures_and_sounds_that_hold_no_script_are_shown", () => {
   assert.equal(dataAddress("image/png", "AAAA", "picture"), "data:image/png;base64,AAAA");
   assert.equal(dataAddress("Image/PNG; x=y", "AA\nAA==", "picture"), "data:image/png;base64,AAAA==");
   assert.equal(dataAddress("audio/wav", "AAAA", "sound"), "data:audio/wav;base64,AAAA");
-  for (const [type, data, kind] of [["image/svg+xml", "AAAA", "picture"], ["text/html", "AAAA", "picture"], ["audio/wav", "AAAA", "picture"], ["image/png", "A\"><x", "picture"], [undefined, "AAAA", "picture"], ["image/png", undefined, "picture"]]) {
+  for (const [type, data, kind] of [
+    ["image/svg+xml", "AAAA", "picture"],
+    ["text/html", "AAAA", "picture"],
+    ["audio/wav", "AAAA", "picture"],
+    ["image/png", 'A"><x', "picture"],
+    [undefined, "AAAA", "picture"],
+    ["image/png", undefined, "picture"],
+  ]) {
     assert.equal(dataAddress(type, data, kind), null, `${type} ${data}`);
   }
 });
 
 test("figures_are_short", () => {
   assert.deepEqual([950, 1234, 34_567].map(tokens), ["950", "1.2k", "35k"]);
-  assert.deepEqual([12.4, 1500, 61_000, 3_700_000, 90_000_000].map(duration), ["12 ms", "1.5 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
+  assert.deepEqual([12.4, 1500, 61_000, 3_700_000, 90_000_000].map(duration), [
+    "12 ms",
+    "1.5 s",
+    "1 min 1 s",
+    "1 h 1 min",
+    "1 d 1 h",
+  ]);
   assert.deepEqual([12, 2048, 3_145_728].map(bytes), ["12 B", "2.0 KiB", "3.0 MiB"]);
   const now = Date.parse("2026-11-22T08:00:00Z");
-  assert.deepEqual(["07:59:58", "07:59:00", "06:00:00"].map((at) => ago(`2026-11-22T${at}Z`, now)), ["just now", "1 min ago", "2 h ago"]);
+  assert.deepEqual(
+    ["07:59:58", "07:59:00", "06:00:00"].map((at) => ago(`2026-11-22T${at}Z`, now)),
+    ["just now", "1 min ago", "2 h ago"],
+  );
 });

@@ -26,33 +26,61 @@ test("a_value_survives_the_form_that_it_is_put_into", () => {
       maybe: { anyOf: [{ type: "string" }, { type: "null" }] },
       either: { type: ["integer", "string"] },
       points: { type: "array", items: point },
-      inner: object({ deep: object({ list: { type: "array", items: { type: "array", items: { type: "boolean" } } } }) }),
+      inner: object({
+        deep: object({ list: { type: "array", items: { type: "array", items: { type: "boolean" } } } }),
+      }),
       any: {},
     }),
     $defs: { point: object({ x: { type: "number" }, next: point }) },
   };
   const value = {
-    text: "two\nlines", number: -1.5, whole: 0, flag: false, colour: 2, nothing: null, maybe: null, either: "x",
-    points: [{ x: 1, next: { x: 2 } }, {}], inner: { deep: { list: [[true], []] } }, any: { a: [1] }, unknown: "kept",
+    text: "two\nlines",
+    number: -1.5,
+    whole: 0,
+    flag: false,
+    colour: 2,
+    nothing: null,
+    maybe: null,
+    either: "x",
+    points: [{ x: 1, next: { x: 2 } }, {}],
+    inner: { deep: { list: [[true], []] } },
+    any: { a: [1] },
+    unknown: "kept",
   };
   assert.deepEqual(through(schema, value), { value, problems: [] });
 });
 
 test("what_is_left_empty_is_left_out_unless_it_is_needed", () => {
-  const schema = object({ a: { type: "string" }, b: { type: "integer" }, c: { enum: ["x"] }, d: object({ e: { type: "string" } }, ["e"]), f: { type: "array" }, g: { type: "boolean" } });
+  const schema = object({
+    a: { type: "string" },
+    b: { type: "integer" },
+    c: { enum: ["x"] },
+    d: object({ e: { type: "string" } }, ["e"]),
+    f: { type: "array" },
+    g: { type: "boolean" },
+  });
   assert.deepEqual(through(schema, {}), { value: {}, problems: [] });
   const needed = { ...schema, required: ["a", "b", "c", "d"] };
-  assert.deepEqual(through(needed, {}).problems, ["/a", "/b", "/c", "/d/e"].map((path) => ({ path, message: "is needed" })));
+  assert.deepEqual(
+    through(needed, {}).problems,
+    ["/a", "/b", "/c", "/d/e"].map((path) => ({ path, message: "is needed" })),
+  );
 });
 
 test("defaults_are_filled_in", () => {
-  const schema = object({ a: { type: "string", default: "x" }, b: { type: "boolean", default: true }, c: { type: "array", items: { type: "integer" }, default: [1] } });
+  const schema = object({
+    a: { type: "string", default: "x" },
+    b: { type: "boolean", default: true },
+    c: { type: "array", items: { type: "integer" }, default: [1] },
+  });
   assert.deepEqual(through(schema, {}).value, { a: "x", b: true, c: [1] });
 });
 
 test("a_wrong_value_is_a_problem_at_its_own_place", () => {
   const shape = shapeOf(object({ "a/b": { type: "array", items: { type: "integer", minimum: 2 } } }));
-  const draft = { fields: { "a/b": { items: [{ text: "1" }, { text: "2.5" }, { text: "x" }, { text: " 3 " }, { text: "" }] } } };
+  const draft = {
+    fields: { "a/b": { items: [{ text: "1" }, { text: "2.5" }, { text: "x" }, { text: " 3 " }, { text: "" }] } },
+  };
   assert.deepEqual(valueOf(shape, draft).problems, [
     { path: "/a~1b/0", message: "must be at least 2" },
     { path: "/a~1b/1", message: "is not a whole number" },
@@ -62,8 +90,11 @@ test("a_wrong_value_is_a_problem_at_its_own_place", () => {
 });
 
 test("lengths_are_checked", () => {
-  const shape = shapeOf(object({ word: { type: "string", minLength: 2, maxLength: 3 }, list: { type: "array", minItems: 1 } }, ["list"]));
-  const problems = (word) => valueOf(shape, { fields: { word: { text: word }, list: { items: [] } } }).problems.map(({ message }) => message);
+  const shape = shapeOf(
+    object({ word: { type: "string", minLength: 2, maxLength: 3 }, list: { type: "array", minItems: 1 } }, ["list"]),
+  );
+  const problems = (word) =>
+    valueOf(shape, { fields: { word: { text: word }, list: { items: [] } } }).problems.map(({ message }) => message);
   assert.deepEqual(problems("😀"), ["needs at least 2 characters", "needs at least 1 items"]);
   assert.deepEqual(problems("four"), ["takes at most 3 characters", "needs at least 1 items"]);
 });
@@ -71,14 +102,29 @@ test("lengths_are_checked", () => {
 test("a_choice_between_constants_is_an_enum_with_names", () => {
   const shape = shapeOf({ oneOf: [{ const: "a", title: "First" }, { const: 2 }] });
   assert.equal(shape.kind, "enum");
-  assert.deepEqual([shape.options, shape.labels], [["a", 2], ["First", "2"]]);
+  assert.deepEqual(
+    [shape.options, shape.labels],
+    [
+      ["a", 2],
+      ["First", "2"],
+    ],
+  );
 });
 
 test("the_parts_of_a_union_have_names_and_the_fitting_one_is_chosen", () => {
-  const schema = { $defs: { circle: object({ r: { type: "number" } }, ["r"]) }, anyOf: [{ type: "null" }, { $ref: "#/$defs/circle" }, { type: "array" }, { title: "A word", type: "string" }] };
+  const schema = {
+    $defs: { circle: object({ r: { type: "number" } }, ["r"]) },
+    anyOf: [{ type: "null" }, { $ref: "#/$defs/circle" }, { type: "array" }, { title: "A word", type: "string" }],
+  };
   const shape = shapeOf(schema);
-  assert.deepEqual(shape.choices.map(({ label }) => label), ["null", "circle", "list", "A word"]);
-  assert.deepEqual([null, { r: 1 }, [], "x"].map((value) => draftOf(shape, value).choice), [0, 1, 2, 3]);
+  assert.deepEqual(
+    shape.choices.map(({ label }) => label),
+    ["null", "circle", "list", "A word"],
+  );
+  assert.deepEqual(
+    [null, { r: 1 }, [], "x"].map((value) => draftOf(shape, value).choice),
+    [0, 1, 2, 3],
+  );
 });
 
 test("a_schema_that_contains_itself_or_nothing_but_references_ends", () => {
@@ -86,7 +132,10 @@ test("a_schema_that_contains_itself_or_nothing_but_references_ends", () => {
   const shape = shapeOf(tree);
   const child = item(shape.fields[0].shape());
   assert.deepEqual(valueOf(shape, { fields: { children: { items: [child] } } }).value, { children: [{}] });
-  assert.equal(shapeOf({ $ref: "#/$defs/a", $defs: { a: { $ref: "#/$defs/b" }, b: { $ref: "#/$defs/a" } } }).kind, "any");
+  assert.equal(
+    shapeOf({ $ref: "#/$defs/a", $defs: { a: { $ref: "#/$defs/b" }, b: { $ref: "#/$defs/a" } } }).kind,
+    "any",
+  );
   assert.equal(shapeOf({ $ref: "https://example.com/schema" }).kind, "any");
 });
 

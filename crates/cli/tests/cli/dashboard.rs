@@ -1,0 +1,146 @@
+//! The dashboard in a real browser: the tests themselves are in `crates/daemon/tests/browser/`, where Node runs them, and
+//! each of their files is one test here, so that it is counted, skipped and timed as all others are.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+#[test]
+fn every_file_with_tests_of_the_dashboard_is_run() {
+    let tests = repository().join("crates/daemon/tests/browser");
+    let this = include_str!("dashboard.rs");
+    for folder in ["pages", "pure"] {
+        for entry in std::fs::read_dir(tests.join(folder)).unwrap() {
+            let file = entry.unwrap().file_name().into_string().unwrap();
+            let name = file.strip_suffix(".test.mjs").unwrap_or_else(|| panic!("{folder}/{file} is no test"));
+            assert!(this.contains(&format!("\"{folder}/{name}\"")), "nothing here runs {folder}/{file}");
+        }
+    }
+}
+
+mod needs_browser {
+    use super::*;
+
+    #[test]
+    fn what_the_scripts_say_of_their_types_is_so() {
+        let compiler = packages().join("typescript/bin/tsc");
+        let project = repository().join("crates/daemon/tests/browser/tsconfig.json");
+        passes(node().arg(compiler).arg("--project").arg(project));
+    }
+
+    #[test]
+    fn forms_give_the_values_that_are_typed() {
+        tests_of("pure/schema");
+    }
+
+    #[test]
+    fn entries_survive_their_forms() {
+        tests_of("pure/entry");
+    }
+
+    #[test]
+    fn copies_for_other_programs_hide_what_is_hidden() {
+        tests_of("pure/copy");
+    }
+
+    #[test]
+    fn events_change_what_is_shown() {
+        tests_of("pure/live");
+    }
+
+    #[test]
+    fn addresses_are_followed_only_where_they_may_be() {
+        tests_of("pure/places");
+    }
+
+    #[test]
+    fn the_page_opens_with_its_token_only() {
+        tests_of("pages/door");
+    }
+
+    #[test]
+    fn the_overview() {
+        tests_of("pages/overview");
+    }
+
+    #[test]
+    fn servers() {
+        tests_of("pages/servers");
+    }
+
+    #[test]
+    fn one_server() {
+        tests_of("pages/server");
+    }
+
+    #[test]
+    fn changes_of_the_configuration() {
+        tests_of("pages/changes");
+    }
+
+    #[test]
+    fn tools() {
+        tests_of("pages/tools");
+    }
+
+    #[test]
+    fn approvals() {
+        tests_of("pages/approvals");
+    }
+
+    #[test]
+    fn trust() {
+        tests_of("pages/trust");
+    }
+
+    #[test]
+    fn sessions() {
+        tests_of("pages/sessions");
+    }
+
+    #[test]
+    fn configuration() {
+        tests_of("pages/config");
+    }
+
+    #[test]
+    fn every_page_can_be_used_by_everybody() {
+        tests_of("pages/accessible");
+    }
+
+    fn tests_of(name: &str) {
+        let file = repository().join(format!("crates/daemon/tests/browser/{name}.test.mjs"));
+        passes(node().args(["--test", "--test-reporter", "spec"]).arg(file));
+    }
+
+    fn passes(command: &mut Command) {
+        let output = command
+            .env("TOOLRACK_TEST_BINARY", env!("CARGO_BIN_EXE_toolrack"))
+            .env("TOOLRACK_TEST_DASHBOARD", packages())
+            .output()
+            .unwrap();
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{}\n{out}\n{err}", output.status);
+    }
+
+    fn node() -> Command {
+        Command::new(installed("TOOLRACK_TEST_NODE22", ".cache/npm/node_modules/.bin/node"))
+    }
+
+    fn packages() -> PathBuf {
+        installed("TOOLRACK_TEST_DASHBOARD", ".cache/dashboard/node_modules")
+    }
+
+    /// Where the variable says, or where `cargo xtask install` puts it.
+    #[expect(clippy::disallowed_methods, reason = "how tests are told where programs are")]
+    fn installed(variable: &str, usual: &str) -> PathBuf {
+        let place = std::env::var_os(variable).map_or_else(|| repository().join(usual), PathBuf::from);
+        assert!(place.exists(), "{} is not there: run `cargo xtask install`", place.display());
+        place
+    }
+}

@@ -1,0 +1,7 @@
+// What stands in a field, for whoever listens to it.
+
+/** @param {(text: string) => void} take */
+export const onText = (take) => (/** @type {{target: {value: string}}} */ event) => take(event.target.value);
+
+/** @param {(on: boolean) => void} take */
+export const onTick = (take) => (/** @type {{target: {checked: boolean}}} */ event) => take(event.target.checked);
