@@ -8,9 +8,9 @@
 //!            └────────── exchange ◄────────────┘
 //! ```
 //!
-//! A call is a future that nobody but its [exchange](exchange) drives. Dropping it, because the client went away,
+//! A call is a future that nobody but its `exchange` drives. Dropping it, because the client went away,
 //! cancelled it, or did not come back with an answer, cancels it at the server. Nothing here sends a call twice: a client
-//! of 2026-07-28 that repeats its request with answers is led back to the [call that waits](parked) for them.
+//! of 2026-07-28 that repeats its request with answers is led back to the call that waits for them (`parked`).
 
 mod any_client;
 mod approval;

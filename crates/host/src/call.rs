@@ -136,7 +136,7 @@ impl Call {
     /// The result is wanted as it came, to be passed on to somebody else's client.
     ///
     /// A result of at most [`Limits::output_bytes`](crate::Limits::output_bytes) is then
-    /// [`ToolOutcome::verbatim`] and nothing else: not decoded, and not checked against the tool's output schema, which
+    /// [`verbatim`](field@ToolOutcome::verbatim) and nothing else: not decoded, and not checked against the tool's output schema, which
     /// that client does. A larger one is decoded and cut as ever.
     #[must_use]
     pub fn verbatim(mut self) -> Self {
