@@ -148,7 +148,7 @@ fn server_of(selector: &str, loaded: &Loaded) -> Result<Option<ServerName>, Fail
 /// Why `server` cannot be used; `None` when it can, as far as it knows itself.
 async fn unusable(host: &Host, server: &ServerStatus) -> Option<Failure> {
     match &server.state {
-        State::Connected { .. } => None,
+        State::Connected { .. } | State::Idle { .. } => None,
         State::ToolsFailed { error } => {
             let name = &server.name;
             let message = format!("`{name}` is connected, but its tools cannot be listed: {error}");

@@ -31,6 +31,8 @@ const COMMON: &[&str] = &[
     "disabled",
     "protocol",
     "retry",
+    "start",
+    "idle_stop",
     "tools",
     "timeout",
     "startup_timeout",
@@ -132,6 +134,7 @@ fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Serve
         bounds::response_bytes(fields, &mut spec.limits);
     }
     bounds::retry(fields, &mut spec.retry);
+    bounds::start(fields, &mut spec);
     spec.tools = tools::filter(fields, name_at);
     leftovers(fields, kind);
     Some(spec)

@@ -91,8 +91,8 @@ impl Interpolate {
     pub fn whole(&self, text: &str) -> usize {
         let secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = |secret: &str| {
-            let starts = secret.char_indices().skip(1).map(|(end, _)| &secret[..end]);
-            starts.filter(|start| text.ends_with(start)).map(str::len).max()
+            let ends = secret.char_indices().skip(1).map(|(end, _)| end).take_while(|end| *end <= text.len());
+            ends.map(|end| &secret[..end]).filter(|start| text.ends_with(start)).map(str::len).max()
         };
         let held = secrets.iter().filter_map(|secret| begun(secret)).max().unwrap_or(0);
         let mut whole = text.len() - held;

@@ -18,6 +18,7 @@ use crate::{
 /// The keys of the table.
 const KEYS: &[&str] = &[
     "base_url",
+    "code",
     "context_tokens",
     "extra_body",
     "key",
@@ -63,6 +64,8 @@ pub struct ModelChoice {
     pub max_total_tokens: Option<NonZeroU64>,
     /// The most US dollars of all answers of one turn; more than 0 (`max_cost`).
     pub max_cost: Option<f64>,
+    /// Whether it writes scripts that call tools (`code`).
+    pub code: Option<bool>,
     /// Members for the body of every request (`extra_body`).
     pub extra_body: Map<String, Json>,
     /// Whether nothing of it is wrong. Where something is, no model should be asked: what was meant to bound its costs, or
@@ -98,6 +101,7 @@ impl Default for ModelChoice {
             max_rounds: None,
             max_total_tokens: None,
             max_cost: None,
+            code: None,
             extra_body: Map::new(),
             is_valid: true,
         }
@@ -136,6 +140,7 @@ impl ModelChoice {
             max_rounds: table.count("max_rounds").and_then(|count| table.within("max_rounds", count)),
             max_total_tokens: table.count("max_total_tokens"),
             max_cost: table.dollars("max_cost", f64::MIN_POSITIVE, "an amount of US dollars above 0"),
+            code: table.flag("code"),
             extra_body: table.extra_body(),
             ..Self::default()
         };
@@ -162,6 +167,7 @@ impl ModelChoice {
             max_rounds: over.max_rounds.or(below.max_rounds),
             max_total_tokens: over.max_total_tokens.or(below.max_total_tokens),
             max_cost: over.max_cost.or(below.max_cost),
+            code: over.code.or(below.code),
             extra_body,
             is_valid: below.is_valid && over.is_valid,
         }
@@ -198,6 +204,7 @@ impl ModelChoice {
             ("max_rounds", self.max_rounds.map(|count| json!(count))),
             ("max_total_tokens", self.max_total_tokens.map(|count| json!(count))),
             ("max_cost", self.max_cost.map(|cost| json!(cost))),
+            ("code", self.code.map(|code| json!(code))),
             ("extra_body", (!self.extra_body.is_empty()).then(|| masked(&Json::Object(self.extra_body.clone())))),
         ];
         let said: Map<_, _> = said.into_iter().filter_map(|(key, said)| Some((key.to_owned(), said?))).collect();
@@ -329,6 +336,18 @@ impl Table<'_> {
             self.wrong(key, "a whole number of 1 or more", &member.node);
         }
         number
+    }
+
+    fn flag(&mut self, key: &str) -> Option<bool> {
+        let member = self.node.get(key)?;
+        let flag = match member.node.value {
+            Value::Bool(flag) => Some(flag),
+            _ => None,
+        };
+        if flag.is_none() {
+            self.wrong(key, "true or false", &member.node);
+        }
+        flag
     }
 
     fn within(&mut self, key: &str, count: NonZeroU64) -> Option<NonZeroU32> {

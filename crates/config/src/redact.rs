@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Map, Value as Json, json};
 use toolrack_host::{
     ServerSpec,
-    spec::{Http, InheritEnv, Limits, Protocol, Retry, Stdio, Timeouts, Transport},
+    spec::{Http, InheritEnv, Limits, Protocol, Retry, Start, Stdio, Timeouts, Transport},
 };
 
 use crate::{
@@ -63,6 +63,8 @@ pub fn redact(spec: &ServerSpec) -> Json {
     let (given, usual) = (&spec.limits, Limits::default());
     put("max_message_bytes", given.message_bytes != usual.message_bytes, json!(given.message_bytes));
     put("max_output_bytes", given.output_bytes != usual.output_bytes, json!(given.output_bytes));
+    put("start", spec.start != Start::Eager, json!(spec.start));
+    put("idle_stop", spec.idle_stop.is_some(), json!(spec.idle_stop.map(|time| time.as_secs_f64())));
     put("retry", spec.retry.attempts != Retry::default().attempts, json!(spec.retry.attempts));
     Json::Object(entry)
 }

@@ -12,6 +12,7 @@
 //! cancelled it, or did not come back with an answer, cancels it at the server. Nothing here sends a call twice: a client
 //! of 2026-07-28 that repeats its request with answers is led back to the [call that waits](parked) for them.
 
+mod any_client;
 mod approval;
 mod caretaker;
 mod cursor;
@@ -32,8 +33,9 @@ mod tools;
 mod view;
 mod words;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::Semaphore,
@@ -42,18 +44,20 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_host::Host;
 
-use self::{directory::Directory, news::Newsroom, parked::Parked, session::Sessions, view::Views, words::META_SERVER};
 pub use self::{
+    any_client::AnyClient,
     options::{Bounds, GatewayOptions},
     stdio::StdioError,
 };
+use self::{directory::Directory, news::Newsroom, parked::Parked, session::Sessions, view::Views, words::META_SERVER};
 
 /// How long [`Gateway::shutdown`] waits for what still ends.
 const SHUTDOWN: Duration = Duration::from_secs(5);
 
 /// All servers of a [`Host`] as one MCP server.
 ///
-/// Cheap to clone; made inside a tokio runtime. It does not own the host: end the gateway first, then the host.
+/// Cheap to clone; made inside a tokio runtime. It does not own the host: end the gateway first, then the host. Build the
+/// host with [`AnyClient`] as its asker, so that servers of the older era know that they may ask.
 ///
 /// It speaks MCP 2026-07-28 without state, and 2025-11-25, 2025-06-18, 2025-03-26 and 2024-11-05 with sessions, whatever
 /// era the servers behind it speak. Tools have the names of the host's catalog, prompts are named the same way, and a
@@ -82,6 +86,18 @@ struct Inner {
 impl fmt::Debug for Gateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gateway").field("host", &self.0.host).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    /// A message as it may be sent: a server can repeat what it was given in confidence.
+    fn concealed(&self, message: Bytes) -> Bytes {
+        let Some(secrets) = &self.options.secrets else { return message };
+        let concealed = str::from_utf8(&message).ok().map(|text| secrets.conceal(text));
+        match concealed {
+            Some(Cow::Owned(concealed)) => concealed.into(),
+            _ => message,
+        }
     }
 }
 

@@ -65,4 +65,4 @@ pub use mcp::{Content, Tool};
 pub use resolve::{Artifacts, ChildPlan, KeepError, Memory, ResolveError, Resolver, Verbatim};
 pub use script::{Interpreter, Printed, ScriptCall, ScriptCallError, ScriptTools};
 pub use server::State;
-pub use spec::{Desired, Era, Limits, ServerName, ServerSpec, Timeouts};
+pub use spec::{Desired, Era, Limits, ServerName, ServerSpec, Start, Timeouts};

@@ -33,13 +33,20 @@ mod tasks;
 pub(crate) mod validate;
 mod wire;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::{
     io::split,
     runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -122,6 +129,8 @@ struct Inner {
     channel: Channel,
     session: Session,
     slots: Arc<Semaphore>,
+    /// Requests that somebody has made.
+    uses: AtomicU64,
     client: ClientInfo,
     asker: SharedAsker,
     timeouts: Timeouts,
@@ -167,8 +176,30 @@ impl Link {
     }
 
     async fn slot(&self) -> Result<OwnedSemaphorePermit, LinkError> {
+        self.0.uses.fetch_add(1, Ordering::Relaxed);
         let slot = self.0.slots.clone().acquire_owned().await;
         slot.map_err(|_| LinkError::Stopped)
+    }
+
+    /// Waits until nobody has made a request for as long as `after`; for ever without one.
+    pub(crate) async fn unused(&self, after: Option<Duration>) {
+        let Some(after) = after else {
+            return pending().await;
+        };
+        let mut before = self.0.uses.load(Ordering::Relaxed);
+        loop {
+            sleep(after).await;
+            let now = self.0.uses.load(Ordering::Relaxed);
+            if now == before && self.is_quiet() {
+                return;
+            }
+            before = now;
+        }
+    }
+
+    /// Whether no request is under way.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.0.slots.available_permits() == self.0.limits.in_flight
     }
 
     /// Whether the server can answer `method`, a listing, at all.
@@ -291,6 +322,7 @@ impl Attempt<'_> {
             channel,
             session,
             slots: Arc::new(Semaphore::new(self.spec.limits.in_flight)),
+            uses: AtomicU64::new(0),
             client: self.connector.client.clone(),
             asker: self.connector.asker.clone(),
             timeouts: self.spec.timeouts.clone(),

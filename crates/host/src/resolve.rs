@@ -4,6 +4,7 @@
 
 use std::{ffi::OsString, fmt, path::PathBuf};
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 
 use crate::spec::{Era, Http, ServerName, Stdio};
@@ -98,14 +99,25 @@ impl Resolver for Verbatim {
     }
 }
 
-/// What outlives a connection: the era that worked with a server.
+/// What outlives a connection: the era that worked with a server, and the tools of servers that are started when they are
+/// needed.
 ///
-/// Both methods are best effort and must be quick; a failure is theirs to log.
+/// Every method is best effort and must be quick; a failure is its own to log.
 pub trait Memory: Send + Sync {
     /// The era that worked last with the server of this [fingerprint](crate::ServerSpec::fingerprint).
     fn era<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Era>>;
     /// Remembers it.
     fn remember_era<'a>(&'a self, fingerprint: &'a str, era: Era) -> BoxFuture<'a, ()>;
+    /// The tools of a server as they were given to [`Self::remember_tools`]. The default remembers none.
+    fn tools<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Bytes>> {
+        let _ = fingerprint;
+        Box::pin(async { None })
+    }
+    /// Remembers them. What the bytes mean is the host's business.
+    fn remember_tools<'a>(&'a self, fingerprint: &'a str, tools: Bytes) -> BoxFuture<'a, ()> {
+        drop((fingerprint, tools));
+        Box::pin(async {})
+    }
 }
 
 /// Keeps what is too long for a model.

@@ -111,25 +111,30 @@ impl ScriptTools {
     /// # Errors
     /// [`ScriptCallError`], for a tool's own error as well.
     pub async fn call(&self, selector: &str, arguments: Map<String, Value>) -> Result<String, ScriptCallError> {
-        let number = self.begins(selector);
-        let result = self.outcome(selector, arguments).await;
-        let result = match result {
-            Ok(outcome) if outcome.is_error => Err(ScriptCallError { code: "TOOL_ERROR", message: outcome.text }),
-            Ok(outcome) => Ok(outcome.structured.unwrap_or(Value::String(outcome.text)).to_string()),
-            Err(error) => Err(ScriptCallError { code: error.code(), message: error.to_string() }),
+        let Around { catalog, conceal, .. } = &self.0.around;
+        let named = catalog
+            .select_within(selector, &self.0.selection)
+            .map(|tool| text::for_line(&tool.selector()).into_owned());
+        let number = self.begins(named.as_ref().unwrap_or_else(|unknown| &unknown.selector));
+        let outcome = match named {
+            Ok(_) => self.outcome(selector, arguments).await,
+            Err(unknown) => Err(CallError::Unknown(unknown)),
         };
-        self.ended(number, result.as_ref().err().map(|error| error.code));
-        let conceal = |text: String| self.0.around.conceal.as_ref().map_or(text.clone(), |conceal| conceal(&text));
+        let hidden = |text: String| conceal.as_ref().map(|conceal| conceal(&text)).unwrap_or(text);
+        let result = match outcome {
+            Ok(outcome) if outcome.is_error => Err(("TOOL_ERROR", outcome.text)),
+            Ok(outcome) => Ok(outcome.structured.unwrap_or(Value::String(outcome.text))),
+            Err(error) => Err((error.code(), error.to_string())),
+        };
+        self.ended(number, result.as_ref().err().map(|(code, _)| *code));
         match result {
-            Ok(json) => Ok(conceal(json)),
-            Err(ScriptCallError { code, message }) => Err(ScriptCallError { code, message: conceal(message) }),
+            Ok(value) => Ok(each_text(value, &hidden).to_string()),
+            Err((code, message)) => Err(ScriptCallError { code, message: hidden(message) }),
         }
     }
 
     async fn outcome(&self, selector: &str, arguments: Map<String, Value>) -> Result<ToolOutcome, CallError> {
         let Around { catalog, asker, .. } = &self.0.around;
-        // The name is for the record; what it stands for is found behind the door.
-        catalog.select_within(selector, &self.0.selection).map_err(CallError::Unknown)?;
         let call = Call::new(selector, arguments).asker(Arc::clone(asker)).pinned(Arc::clone(catalog));
         Box::pin(self.0.host.call_from_script(call)).await
     }
@@ -160,19 +165,16 @@ impl ScriptTools {
         self.0.made.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn begins(&self, selector: &str) -> usize {
-        let tool = match self.0.around.catalog.select_within(selector, &self.0.selection) {
-            Ok(tool) => text::for_line(&tool.selector()).into_owned(),
-            Err(unknown) => unknown.selector,
-        };
+    /// Gives the place of the call among those that were made.
+    fn begins(&self, tool: &str) -> usize {
         let number = {
             let mut made = self.0.made.lock().unwrap_or_else(PoisonError::into_inner);
-            made.push(ScriptCall { tool: tool.clone(), error: Some("CANCELLED") });
+            made.push(ScriptCall { tool: tool.to_owned(), error: Some("CANCELLED") });
             made.len()
         };
         if let Some(on_progress) = &self.0.around.on_progress {
             let number = u32::try_from(number).unwrap_or(u32::MAX);
-            on_progress(Progress { progress: number.into(), total: None, message: Some(tool) });
+            on_progress(Progress { progress: number.into(), total: None, message: Some(tool.to_owned()) });
         }
         number - 1
     }
@@ -182,5 +184,18 @@ impl ScriptTools {
         if let Some(call) = made.get_mut(number) {
             call.error = error;
         }
+    }
+}
+
+/// `value` with each text in it changed. As deep as it was parsed, which has a bound.
+fn each_text(value: Value, change: &dyn Fn(String) -> String) -> Value {
+    match value {
+        Value::String(text) => Value::String(change(text)),
+        Value::Array(items) => items.into_iter().map(|item| each_text(item, change)).collect(),
+        Value::Object(members) => {
+            let changed = members.into_iter().map(|(name, value)| (change(name), each_text(value, change)));
+            Value::Object(changed.collect())
+        }
+        plain => plain,
     }
 }

@@ -34,6 +34,11 @@ pub enum State {
     Disconnected,
     /// Being connected for the first time, or again on request.
     Connecting,
+    /// Not running: it is started when it is called. Its tools are known from before.
+    Idle {
+        /// How many of its tools are in the catalog.
+        tools: usize,
+    },
     /// Connected; its tools are listed.
     Connected {
         /// How many of its tools are in the catalog.
@@ -75,6 +80,7 @@ impl State {
             Self::Disabled => "disabled",
             Self::PendingTrust => "pending_trust",
             Self::Disconnected => "disconnected",
+            Self::Idle { .. } => "idle",
             Self::Connecting => "connecting",
             Self::Connected { .. } => "connected",
             Self::ToolsFailed { .. } => "tools_failed",
@@ -242,7 +248,7 @@ impl Server {
             }
             match &now.state {
                 State::Reconnecting { .. } | State::Failed { .. } if now.attempts > first.attempts => return Err(now),
-                State::Reconnecting { .. } | State::Failed { .. } => self.again.nudge.notify_one(),
+                State::Reconnecting { .. } | State::Failed { .. } | State::Idle { .. } => self.again.nudge.notify_one(),
                 State::Connecting | State::Connected { .. } | State::ToolsFailed { .. } => {}
                 State::Disabled | State::PendingTrust | State::NeedsAuth { .. } | State::Disconnected => {
                     return Err(now);

@@ -108,6 +108,23 @@ pub struct ServerSpec {
     pub limits: Limits,
     /// What to do when the connection ends.
     pub retry: Retry,
+    /// When it is started. Default [`Start::Eager`].
+    pub start: Start,
+    /// It is stopped when nobody has used it for this long, twice that at the latest, and started again when it is called.
+    /// Default `None`: never.
+    pub idle_stop: Option<Duration>,
+}
+
+/// When a server is started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Start {
+    /// At once.
+    #[default]
+    Eager,
+    /// When one of its tools is called, as long as the host's [`Memory`](crate::Memory) knows which tools it has; to find that
+    /// out it is started at once.
+    Lazy,
 }
 
 impl ServerSpec {
@@ -124,6 +141,8 @@ impl ServerSpec {
             timeouts: Timeouts::default(),
             limits: Limits::default(),
             retry: Retry::default(),
+            start: Start::default(),
+            idle_stop: None,
         }
     }
 

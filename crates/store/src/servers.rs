@@ -1,7 +1,8 @@
-//! Which era of MCP worked with a server.
+//! Which era of MCP worked with a server, and which tools it had.
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use toolrack_host::{Memory, spec::Era};
 
@@ -12,6 +13,10 @@ const QUICK: Duration = Duration::from_millis(500);
 
 /// How many servers are remembered; the ones unseen for longest are forgotten first.
 const MAX_SERVERS: i64 = 10_000;
+
+/// How many servers' tools are remembered, and how many bytes of each.
+const MAX_LAZY: i64 = 500;
+const MAX_TOOLS: usize = 8 * 1024 * 1024;
 
 /// While nothing changed, a server is written down at most once a day.
 const DAY: i64 = 24 * 60 * 60;
@@ -59,6 +64,42 @@ impl Store {
     }
 }
 
+impl Store {
+    async fn read_tools(&self, fingerprint: &str) -> Result<Option<Bytes>, StoreError> {
+        let row: Option<(Vec<u8>,)> = sqlx::query_as("SELECT tools FROM server_tools WHERE fingerprint = ?")
+            .bind(fingerprint)
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(self.error("reading a server's tools"))?;
+        Ok(row.map(|(tools,)| tools.into()))
+    }
+
+    async fn write_tools(&self, fingerprint: &str, tools: &[u8]) -> Result<(), StoreError> {
+        if tools.len() > MAX_TOOLS || self.read_tools(fingerprint).await?.is_some_and(|known| *known == *tools) {
+            return Ok(());
+        }
+        let doing = "remembering a server's tools";
+        let error = || self.error(doing);
+        let mut transaction = self.begin(doing).await?;
+        sqlx::query("INSERT OR REPLACE INTO server_tools (fingerprint, tools, kept_at) VALUES (?, ?, ?)")
+            .bind(fingerprint)
+            .bind(tools)
+            .bind(now())
+            .execute(&mut *transaction)
+            .await
+            .map_err(error())?;
+        sqlx::query(
+            "DELETE FROM server_tools WHERE fingerprint IN \
+             (SELECT fingerprint FROM server_tools ORDER BY kept_at DESC LIMIT -1 OFFSET ?)",
+        )
+        .bind(MAX_LAZY)
+        .execute(&mut *transaction)
+        .await
+        .map_err(error())?;
+        transaction.commit().await.map_err(error())
+    }
+}
+
 fn parse(era: &str) -> Option<Era> {
     [Era::Legacy, Era::Modern].into_iter().find(|known| known.to_string() == era)
 }
@@ -83,6 +124,16 @@ impl Memory for Store {
         Box::pin(async move {
             let known = quickly("cannot recall the era of a server", self.read_era(fingerprint)).await;
             known.map(|(era, _)| era)
+        })
+    }
+
+    fn tools<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Bytes>> {
+        Box::pin(quickly("cannot recall the tools of a server", self.read_tools(fingerprint)))
+    }
+
+    fn remember_tools<'a>(&'a self, fingerprint: &'a str, tools: Bytes) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            quickly("cannot remember the tools of a server", self.write_tools(fingerprint, &tools)).await
         })
     }
 

@@ -69,7 +69,7 @@ impl Server {
     /// The exit code of a server that should be connected and is not.
     pub(crate) fn failing(&self) -> Option<Exit> {
         match &self.shown.state {
-            State::Connected { .. } | State::Disabled => None,
+            State::Connected { .. } | State::Idle { .. } | State::Disabled => None,
             State::PendingTrust => Some(Exit::NotTrusted),
             State::NeedsAuth { .. } => Some(Exit::SignIn),
             _ if self.transport.is_none() => Some(Exit::Usage),
@@ -150,6 +150,10 @@ fn in_words(state: &State, look: Look) -> (Sign, Tone, String) {
         State::Connected { tools } => (Sign::Good, Tone::Good, format!("connected ({})", count(*tools, "tool"))),
         State::ToolsFailed { error } => {
             (Sign::Doubtful, Tone::Waiting, because(&format!("connected {} tools failed", look.dot()), error))
+        }
+        State::Idle { tools } => {
+            let words = format!("idle ({}; starts when called)", count(*tools, "tool"));
+            (Sign::Off, Tone::Faint, words)
         }
         State::Connecting => (Sign::Busy, Tone::Waiting, "connecting".to_owned()),
         State::Disconnected => (Sign::Off, Tone::Faint, "disconnected".to_owned()),

@@ -141,7 +141,8 @@ impl Tools {
             [] => Selection::all(),
             only => Selection::all().only(only.iter().cloned().chain(every_tool_of(&kept))),
         };
-        let interpreter = policy.code.then(code::interpreter).transpose()?;
+        let wants_code = policy.code || loaded.settings.model.code == Some(true);
+        let interpreter = wants_code.then(code::interpreter).transpose()?;
         let code = interpreter.is_some().then(|| name_beside(&desired, "code")).transpose()?;
         let ours: Vec<_> = [&discovery, &kept].into_iter().chain(&code).collect();
         let rules = Arc::new(LiveRules::new(rules(policy, loaded, &ours)));

@@ -78,6 +78,15 @@ fn what_a_script_calls_is_asked_about_and_not_the_script() {
 }
 
 #[test]
+fn an_agent_can_be_set_to_write_scripts() {
+    let (rack, _effects) = rack();
+    rack.home.write("toolrack/toolrack.toml", "[[agents]]\nid = \"writer\"\nmodel = { code = true }\n");
+    work_file(&rack, "script.json", &runs("print(1)").to_string());
+    let ran = rack.run(&["--agent", "writer", "ask", "--model", "mock/script.json", "--json", "hello"]).ends_with(0);
+    assert_eq!(ran.json()["tool_calls"][0]["is_error"], json!(false), "{ran}");
+}
+
+#[test]
 fn without_code_no_script_can_be_run() {
     let (rack, _effects) = rack();
     work_file(&rack, "script.json", &runs("print(1)").to_string());

@@ -64,6 +64,8 @@ fn a_flag_counts_more_than_the_file_and_the_file_more_than_the_usual_variables()
     assert_eq!(of_flag.asked()[0].header("x-api-key"), Some("usual"), "the key of the file is for its own address");
     work_file(&rack, "script.json", "[{\"text\": \"from the script\"}]");
     assert_eq!(ask(&rack, &["--model", "mock/script.json"]).ends_with(0).json()["text"], "from the script");
+    let rack = rack.env("TOOLRACK_MODEL", "mock/script.json");
+    assert_eq!(ask(&rack, &[]).ends_with(0).json()["text"], "from the script", "what stands for a flag counts like it");
     assert_eq!((of_file.asked().len(), of_flag.asked().len()), (1, 1));
 }
 

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use toolrack_host::spec::{Limits, Retry, Timeouts};
+use toolrack_host::{
+    ServerSpec,
+    spec::{Limits, Retry, Start, Timeouts},
+};
 
 use super::fields::{Field, Fields, MAX_DURATION};
 use crate::{
@@ -107,5 +110,21 @@ pub(super) fn retry(fields: &mut Fields<'_, '_, '_>, retry: &mut Retry) {
     };
     if let Some(attempts) = attempts {
         retry.attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
+    }
+}
+
+/// When the server is started, and when it is stopped for want of use.
+pub(super) fn start(fields: &mut Fields<'_, '_, '_>, spec: &mut ServerSpec) {
+    spec.idle_stop = fields.duration(&["idle_stop"]);
+    let Some(field) = fields.take(&["start"]) else {
+        return;
+    };
+    match field.node.as_text() {
+        Some("lazy") => spec.start = Start::Lazy,
+        Some("eager") => spec.start = Start::Eager,
+        _ => {
+            let message = "`start` must be \"eager\" or \"lazy\"";
+            fields.report().error(&field.node.at, field.name, message);
+        }
     }
 }

@@ -28,6 +28,7 @@ max_tokens = 4_000
 max_rounds = 20
 max_total_tokens = 200_000
 max_cost = 0.5
+code = true
 extra_body = { reasoning = { effort = "high" }, secret = "canary", seed = 1 }
 "#;
 
@@ -42,6 +43,7 @@ fn a_model_is_chosen_and_bounded() {
     assert_eq!(model.price, Some(PriceChoice { input: 3.0, output: 15.5, cached_read: 0.0, cache_write: 3.0 }));
     assert_eq!((model.max_tokens, model.max_rounds), (NonZeroU32::new(4_000), NonZeroU32::new(20)));
     assert_eq!((model.max_total_tokens, model.max_cost), (NonZeroU64::new(200_000), Some(0.5)));
+    assert_eq!((model.code, &model.view()["code"]), (Some(true), &Json::Bool(true)));
     assert_eq!(model.extra_body["reasoning"]["effort"], "high");
     assert_eq!(read("unset = \"error\"").0, ModelChoice::default());
 }
@@ -72,6 +74,7 @@ fn whatever_is_wrong_is_told_with_its_place_and_makes_the_whole_choice_invalid()
         ("[model]\nkey = \"Bearer ${KEY}\"", "model.key", (2, 7)),
         ("[model]\nkey = \"${KEY:-canary}\"", "model.key", (2, 7)),
         ("[model]\nmax_rounds = 0", "model.max_rounds", (2, 14)),
+        ("[model]\ncode = \"yes\"", "model.code", (2, 8)),
         ("[model]\nmax_rounds = 4294967296", "model.max_rounds", (2, 14)),
         ("[model]\nmax_tokens = \"9\"", "model.max_tokens", (2, 14)),
         ("[model]\nmax_total_tokens = 1.5", "model.max_total_tokens", (2, 20)),

@@ -11,6 +11,7 @@ import { overview, problems, questions, servers, trust } from "../world.js";
 /** States in the order in which they are looked for. */
 const ORDER = [
   "connected",
+  "idle",
   "connecting",
   "reconnecting",
   "needs_auth",

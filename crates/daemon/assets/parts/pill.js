@@ -5,6 +5,7 @@ import { html } from "../html.js";
 /** What a state is called, and how it is meant. @type {Record<string, [string, "good" | "bad" | "warn" | "busy" | "quiet"]>} */
 const STATES = {
   connected: ["connected", "good"],
+  idle: ["idle, starts when called", "quiet"],
   connecting: ["connecting", "busy"],
   reconnecting: ["reconnecting", "busy"],
   pending_trust: ["waits for trust", "warn"],

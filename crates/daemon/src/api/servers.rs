@@ -29,7 +29,7 @@ pub(super) struct Servers {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Server {
     name: String,
-    /// `disabled`, `pending_trust`, `disconnected`, `connecting`, `connected`, `tools_failed`, `reconnecting`, `needs_auth`,
+    /// `disabled`, `pending_trust`, `disconnected`, `idle` (it is started when it is called), `connecting`, `connected`, `tools_failed`, `reconnecting`, `needs_auth`,
     /// `failed`, or `broken` for an entry that cannot be used as it is written.
     pub(crate) state: &'static str,
     /// Why it is not connected.

@@ -79,6 +79,10 @@ impl Gateway {
 }
 
 impl Exchange {
+    pub(super) fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
     pub(super) fn id(&self) -> &Id {
         &self.id
     }

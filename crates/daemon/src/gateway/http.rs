@@ -52,8 +52,9 @@ impl From<Refusal> for Refused {
 }
 
 impl Refused {
-    fn response(&self) -> Response {
-        json_response(self.refusal.status_for(self.era), message::error(self.id.as_ref(), &self.refusal))
+    fn response(&self, gateway: &Gateway) -> Response {
+        let body = gateway.0.concealed(message::error(self.id.as_ref(), &self.refusal));
+        json_response(self.refusal.status_for(self.era), body)
     }
 }
 
@@ -73,7 +74,7 @@ fn empty(status: StatusCode) -> Response {
 async fn taken(State(gateway): State<Gateway>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let post = Post { gateway: &gateway, headers: &parts.headers, query: parts.uri.query() };
-    post.take(body).await.unwrap_or_else(|refused| refused.response())
+    post.take(body).await.unwrap_or_else(|refused| refused.response(&gateway))
 }
 
 /// One POST.
@@ -176,7 +177,8 @@ impl Post<'_> {
             None => Ok(events::nothing()),
             Some(Err(refusal)) => Err(refused(refusal)),
             Some(Ok((_, Some(Out::Answer(Ok(result)))))) => {
-                Ok(json_response(StatusCode::OK, message::response(id, &result)))
+                let body = self.gateway.0.concealed(message::response(id, &result));
+                Ok(json_response(StatusCode::OK, body))
             }
             Some(Ok((_, Some(Out::Answer(Err(refusal)))))) => Err(refused(refusal)),
             Some(Ok((Some(exchange), first))) => Ok(events::response(exchange, running, first)),
@@ -278,7 +280,7 @@ async fn listened(State(gateway): State<Gateway>, request: Request) -> Response 
         let permit = permit.map_err(|_| legacy(Refusal::busy("too many streams", "streams")))?;
         Ok(events::standing(&gateway, session, permit))
     };
-    open().unwrap_or_else(|refused| refused.response())
+    open().unwrap_or_else(|refused| refused.response(&gateway))
 }
 
 /// DELETE: a client of the older era ends its session.
@@ -290,7 +292,7 @@ async fn left(State(gateway): State<Gateway>, request: Request) -> Response {
         gateway.0.sessions.remove(&session.id);
         Ok(empty(StatusCode::OK))
     };
-    end().unwrap_or_else(|refused| refused.response())
+    end().unwrap_or_else(|refused| refused.response(&gateway))
 }
 
 /// Without a session there is nothing to GET or DELETE, as in 2026-07-28 there never is.

@@ -1,8 +1,9 @@
 //! What a gateway is told when it is made.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
+use toolrack_config::Interpolate;
 use toolrack_host::{NameCap, NameStyle, Selection, SharedAsker};
 
 /// Everything that a [`Gateway`](super::Gateway) can be told. All of it has a default.
@@ -25,6 +26,8 @@ pub struct GatewayOptions {
     pub cap: NameCap,
     /// Who is asked what a client cannot be asked: approvals most of all. Default: nobody.
     pub asker: Option<SharedAsker>,
+    /// What servers were given in confidence: in everything that clients are sent, it is `***`. Default: nothing.
+    pub secrets: Option<Arc<Interpolate>>,
     /// Names beside `localhost` and the loopback addresses under which the endpoint may be reached: with a port only at
     /// that one, without at any.
     pub hosts: Vec<String>,
@@ -43,6 +46,7 @@ impl Default for GatewayOptions {
             style: NameStyle::default(),
             cap: NameCap::default(),
             asker: None,
+            secrets: None,
             hosts: Vec::new(),
             bounds: Bounds::default(),
         }

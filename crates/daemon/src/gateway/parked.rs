@@ -119,3 +119,82 @@ impl Parked {
         drop(all);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use futures::FutureExt as _;
+    use tokio::{sync::oneshot, time::advance};
+
+    use super::*;
+    use crate::gateway::{options::GatewayOptions, view::Views};
+
+    struct Dropped(Arc<AtomicBool>);
+
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A call that never ends, whether it was given up, and the answer that it waits for.
+    fn waiting() -> (Waiting, Arc<AtomicBool>, oneshot::Receiver<Result<Value, String>>) {
+        let given_up = Arc::new(AtomicBool::new(false));
+        let guard = Dropped(given_up.clone());
+        let flight = Flight::new(move |_say| {
+            async move {
+                let _guard = guard;
+                std::future::pending().await
+            }
+            .boxed()
+        });
+        let (reply, answer) = oneshot::channel();
+        let question = Question { name: None, method: "roots/list", params: json!({}), reply };
+        let questions = BTreeMap::from([("q".to_owned(), question)]);
+        (Waiting { flight, questions, origin: origin(r#"{"name":"a"}"#) }, given_up, answer)
+    }
+
+    fn origin(params: &'static str) -> Origin {
+        thread_local! {
+            static VIEW: Arc<View> = Views::new(&GatewayOptions::default()).whole();
+        }
+        Origin { method: "tools/call", params: params.into(), view: VIEW.with(Arc::clone) }
+    }
+
+    fn state_of(result: &Bytes) -> String {
+        let result: Value = serde_json::from_slice(result).unwrap();
+        result["requestState"].as_str().unwrap().to_owned()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_nobody_comes_back_for_is_given_up() {
+        let parked = Parked::new(2, Duration::from_secs(60));
+        let (one, given_up, _answer) = waiting();
+        let state = state_of(&parked.park(one).unwrap());
+        parked.sweep();
+        assert!(!given_up.load(Ordering::Relaxed));
+        advance(Duration::from_secs(61)).await;
+        let late = parked.resume(&state, &origin(r#"{"name":"a"}"#));
+        assert!(late.is_err() && given_up.load(Ordering::Relaxed), "also when the sweep has not come yet");
+
+        let (two, given_up, answer) = waiting();
+        parked.park(two).unwrap();
+        drop(answer);
+        parked.sweep();
+        assert!(given_up.load(Ordering::Relaxed), "nobody wants the answer any more");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_request_may_be_written_in_another_way() {
+        let parked = Parked::new(2, Duration::from_secs(60));
+        let (one, ..) = waiting();
+        let state = state_of(&parked.park(one).unwrap());
+        for other in [r#"{"name":"b"}"#, r#"{"name":"a","arguments":{"x":1}}"#] {
+            assert!(parked.resume(&state, &origin(other)).is_err(), "{other}");
+        }
+        let again = r#"{ "requestState": "x", "_meta": {"new": 1}, "name": "\u0061" }"#;
+        assert!(parked.resume(&state, &origin(again)).is_ok());
+        assert!(parked.resume(&state, &origin(again)).is_err(), "once");
+    }
+}

@@ -250,3 +250,76 @@ impl Sessions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::gateway::{news::Newsroom, options::GatewayOptions, view::Views};
+
+    fn session() -> Arc<Session> {
+        Session::new(Views::new(&GatewayOptions::default()).whole(), Newsroom::default().subscribe(), 4)
+    }
+
+    fn sessions() -> Sessions {
+        let mut bounds = Bounds::default();
+        bounds.sessions = 2;
+        Sessions::new(&bounds)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_too_many_ends_the_idlest_and_none_that_is_in_use() {
+        let (sessions, old, busy) = (sessions(), session(), session());
+        sessions.insert(old.clone()).unwrap();
+        sessions.insert(busy.clone()).unwrap();
+        assert!(sessions.insert(session()).is_err(), "both were used a moment ago");
+        advance(NOT_IDLE * 2).await;
+        let _call = busy.slots.clone().try_acquire_owned().unwrap();
+        sessions.insert(session()).unwrap();
+        assert!(old.over.is_cancelled() && !busy.over.is_cancelled());
+        assert!(sessions.get(&old.id).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_ends_when_it_was_idle_for_too_long_unless_somebody_listens() {
+        let (sessions, idle, listening) = (sessions(), session(), session());
+        sessions.insert(idle.clone()).unwrap();
+        sessions.insert(listening.clone()).unwrap();
+        let (news, ends) = listening.open_stream(|| Newsroom::default().subscribe());
+        advance(Duration::from_secs(60 * 60)).await;
+        sessions.sweep();
+        assert!(idle.over.is_cancelled() && !listening.over.is_cancelled());
+        listening.close_stream(&ends, news);
+        advance(Duration::from_secs(60 * 60)).await;
+        sessions.sweep();
+        assert!(listening.over.is_cancelled());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_stream_takes_the_place_of_the_one_before_and_misses_nothing() {
+        let (room, session) = (Newsroom::default(), session());
+        let (first, ends) = session.open_stream(|| room.subscribe());
+        let (_second, still) = session.open_stream(|| room.subscribe());
+        assert!(ends.is_cancelled() && !still.is_cancelled());
+        session.close_stream(&ends, first);
+        assert!(!still.is_cancelled(), "the end of the first is not that of the second");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_so_many_questions_wait_and_those_of_calls_that_have_ended_do_not_count() {
+        let session = session();
+        let ask = || {
+            let (reply, answer) = oneshot::channel();
+            (session.ask(reply).is_ok(), answer)
+        };
+        let waiting: Vec<_> = (0..MOST_QUESTIONS).map(|_| ask()).collect();
+        assert!(waiting.iter().all(|(asked, _)| *asked));
+        assert!(!ask().0);
+        drop(waiting);
+        let (asked, answer) = ask();
+        assert!(asked);
+        session.answered(&serde_json::json!("65"), Ok(Value::from(7)));
+        assert_eq!(answer.await.unwrap(), Ok(Value::from(7)), "some clients answer request 65 as \"65\"");
+    }
+}

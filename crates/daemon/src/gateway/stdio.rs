@@ -112,7 +112,7 @@ impl Connection<'_> {
 
     async fn say(&self, message: Bytes) {
         // When nobody writes any more, the connection ends anyway.
-        let _ = self.outbox.send(message).await;
+        let _ = self.outbox.send(self.gateway.0.concealed(message)).await;
     }
 
     async fn refuse(&self, id: Option<&Id>, refusal: &Refusal) {

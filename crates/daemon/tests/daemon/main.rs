@@ -13,6 +13,8 @@ mod questions;
 #[cfg(test)]
 mod reload;
 #[cfg(test)]
+mod soak;
+#[cfg(test)]
 mod trust;
 #[cfg(test)]
 mod up;

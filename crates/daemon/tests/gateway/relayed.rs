@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::timeout;
+use toolrack_config::{Environment, Interpolate, Unset};
 use toolrack_daemon::gateway::GatewayOptions;
 use toolrack_host::{Call, Content, Host, OnProgress, mcp::Progress, spec::Protocol};
 use toolrack_testkit::SideEffects;
@@ -73,6 +74,26 @@ async fn a_tool_keeps_its_icons_and_what_else_its_server_says_of_it() {
         assert_eq!(tool["_meta"], json!({"example.com/shown": true}), "{era}");
         world.end().await;
     }
+}
+
+#[tokio::test]
+async fn a_secret_that_a_server_repeats_is_told_to_no_client() {
+    let secrets = Arc::new(Interpolate::new(Environment::new([("THE_TOKEN", "canary-1")]), Unset::Error));
+    let mut spec = fake("--era both");
+    let toolrack_host::spec::Transport::Stdio(stdio) = &mut spec.transport else { panic!("not stdio") };
+    stdio.env.insert("CANARY".into(), "${THE_TOKEN}".into());
+    let mut options = GatewayOptions::default();
+    options.secrets = Some(secrets.clone());
+    let host = Host::builder().resolver(secrets).build();
+    let world = World::around(host, [("fake", spec)], options).await;
+    for (way, spec) in world.ways() {
+        let host = client(spec, None).await;
+        assert_eq!(call(&host, "env", json!({"name": "CANARY"})).await.unwrap().text, "\"***\"", "{way}");
+        let refused = call(&host, "protocol_error", json!({"message": "canary-1"})).await.unwrap_err();
+        assert!(refused.to_string().contains("***"), "{way}: {refused}");
+        host.shutdown().await;
+    }
+    world.end().await;
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
 };
-use toolrack_daemon::gateway::{Gateway, GatewayOptions};
+use toolrack_daemon::gateway::{AnyClient, Gateway, GatewayOptions};
 use toolrack_host::{
     Abilities, Asker, Call, CallError, Desired, Host, Native, ServerName, ServerSpec, SharedAsker, ToolOutcome,
     ask::{AskRefused, Confirm, Confirmed, Elicitation, Elicited, Root},
@@ -61,7 +61,7 @@ impl World {
         servers: impl IntoIterator<Item = (&'static str, ServerSpec)>,
         options: GatewayOptions,
     ) -> Self {
-        let host = Host::builder().asker(Arc::new(Declares)).build();
+        let host = Host::builder().asker(Arc::new(AnyClient::new())).build();
         Self::around(host, servers, options).await
     }
 
@@ -136,16 +136,6 @@ pub(crate) fn object(value: Value) -> Map<String, Value> {
 pub(crate) async fn call(host: &Host, tool: &str, arguments: Value) -> Result<ToolOutcome, CallError> {
     let call = Call::new(format!("rack/mcp__fake__{tool}"), object(arguments));
     timeout(PATIENCE, host.call(call)).await.expect("the call ends")
-}
-
-/// Declares everything, and answers nothing: servers of the older era are told at the start what may be asked at all, and
-/// each question is for the client whose call it is.
-pub(crate) struct Declares;
-
-impl Asker for Declares {
-    fn abilities(&self) -> Abilities {
-        Abilities { confirm: false, ..Abilities::ALL }
-    }
 }
 
 /// Somebody who answers everything, and remembers what was asked.

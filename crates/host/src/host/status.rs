@@ -165,6 +165,9 @@ impl Trail {
             self.step("start", true, "reached")?;
             return self.step("sign-in", false, how);
         }
+        if let State::Idle { .. } = &snapshot.state {
+            return self.step("start", true, "not running; it is started when it is called");
+        }
         match &snapshot.session {
             None => self.step("start", false, snapshot.state.error().unwrap_or(snapshot.state.word()))?,
             Some(session) => {

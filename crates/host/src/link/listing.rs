@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::OnceLock, time::Duration};
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 use tokio::time::timeout;
 
 use super::{
@@ -87,11 +87,43 @@ pub(crate) struct Listed {
     pub(crate) quarantined: Vec<(String, String)>,
     /// How long the server calls this list fresh; zero if it does not say.
     pub(crate) fresh_for: Duration,
+    /// The list as it can be kept, if that was asked for; see [`Listed::of_kept`].
+    pub(crate) kept: Option<Bytes>,
+}
+
+/// A list as it is kept while its server does not run.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Kept<'a> {
+    /// Whether arguments go into headers too.
+    headers: bool,
+    #[serde(borrow)]
+    tools: Vec<&'a RawValue>,
+}
+
+impl Listed {
+    /// The list of which `kept` was made, without its server. `None` for bytes of anything else.
+    pub(crate) fn of_kept(kept: &[u8]) -> Option<Self> {
+        let kept: Kept<'_> = serde_json::from_slice(kept).ok()?;
+        let mut listed = Self::default();
+        listed.take(&kept.tools, kept.headers, &mut HashSet::new());
+        Some(listed)
+    }
+
+    /// Adds tools; one that cannot be read is quarantined alone.
+    fn take(&mut self, items: &[&RawValue], headers: bool, seen: &mut HashSet<String>) {
+        for raw in items {
+            match one_tool(raw, headers) {
+                Ok(tool) if seen.insert(tool.tool.name.clone()) => self.tools.push(tool),
+                Ok(tool) => self.quarantined.push((tool.tool.name, "its name comes twice".into())),
+                Err(why) => self.quarantined.push((name_of(raw), why)),
+            }
+        }
+    }
 }
 
 impl Link {
-    /// Lists all tools. A tool that cannot be read is quarantined alone.
-    pub(crate) async fn list_tools(&self) -> Result<Listed, LinkError> {
+    /// Lists all tools. A tool that cannot be read is quarantined alone. With `keep`, the list can be kept.
+    pub(crate) async fn list_tools(&self, keep: bool) -> Result<Listed, LinkError> {
         let mut listed = Listed::default();
         let promised = self.session().capabilities.tools.is_some();
         if self.session().era == Era::Legacy && !promised {
@@ -99,16 +131,14 @@ impl Link {
         }
         self.channel().inbound.changed.listing();
         let mut seen = HashSet::new();
-        let mut fresh_for = None;
+        let (mut fresh_for, mut all) = (None, Vec::new());
+        let headers = self.needs_param_headers();
         let pages = self.pages("tools/list", "tools", |page, items| {
             let ttl = ttl(page);
             fresh_for = Some(fresh_for.map_or(ttl, |fresh: Duration| fresh.min(ttl)));
-            for raw in items {
-                match self.one_tool(raw) {
-                    Ok(tool) if seen.insert(tool.tool.name.clone()) => listed.tools.push(tool),
-                    Ok(tool) => listed.quarantined.push((tool.tool.name, "its name comes twice".into())),
-                    Err(why) => listed.quarantined.push((name_of(raw), why)),
-                }
+            listed.take(items, headers, &mut seen);
+            if keep {
+                all.extend(items.iter().map(|raw| (*raw).to_owned()));
             }
         });
         match pages.await {
@@ -117,19 +147,9 @@ impl Link {
             pages => pages?,
         }
         listed.fresh_for = fresh_for.unwrap_or_default();
+        let kept = keep.then(|| Kept { headers, tools: all.iter().map(|raw| &**raw).collect() });
+        listed.kept = kept.and_then(|kept| serde_json::to_vec(&kept).ok()).map(Bytes::from);
         Ok(listed)
-    }
-
-    fn one_tool(&self, raw: &serde_json::value::RawValue) -> Result<ListedTool, String> {
-        let tool = decode::tool(raw)?;
-        let headers = if self.needs_param_headers() && ParamHeaders::may_be_in(tool.input_schema.get()) {
-            let schema: Value = serde_json::from_str(tool.input_schema.get())
-                .map_err(|error| format!("its inputSchema cannot be read: {error}"))?;
-            ParamHeaders::from_schema(&schema).map_err(|error| error.to_string())?
-        } else {
-            ParamHeaders::default()
-        };
-        Ok(ListedTool::new(tool, headers))
     }
 
     /// Lists anything else, item by item; items that cannot be read are left out and counted in the second value.
@@ -155,7 +175,7 @@ impl Link {
         &self,
         method: &'static str,
         field: &'static str,
-        mut take: impl FnMut(&Bytes, &[&serde_json::value::RawValue]) + Send,
+        mut take: impl FnMut(&Bytes, &[&RawValue]) + Send,
     ) -> Result<(), LinkError> {
         let bound = self.timeouts().list;
         let all = async {
@@ -189,6 +209,19 @@ impl Link {
     }
 }
 
+/// A tool; with `headers`, those of its arguments that go into headers too.
+fn one_tool(raw: &RawValue, headers: bool) -> Result<ListedTool, String> {
+    let tool = decode::tool(raw)?;
+    let headers = if headers && ParamHeaders::may_be_in(tool.input_schema.get()) {
+        let schema: Value = serde_json::from_str(tool.input_schema.get())
+            .map_err(|error| format!("its inputSchema cannot be read: {error}"))?;
+        ParamHeaders::from_schema(&schema).map_err(|error| error.to_string())?
+    } else {
+        ParamHeaders::default()
+    };
+    Ok(ListedTool::new(tool, headers))
+}
+
 fn over(what: &str, limit: usize) -> LinkError {
     LinkError::protocol(format!("the list has more than {limit} {what}"))
 }
@@ -204,7 +237,7 @@ fn ttl(page: &Bytes) -> Duration {
     Duration::from_millis(ttl.and_then(|ttl| u64::try_from(ttl).ok()).unwrap_or(0))
 }
 
-fn name_of(raw: &serde_json::value::RawValue) -> String {
+fn name_of(raw: &RawValue) -> String {
     serde_json::from_str::<Value>(raw.get())
         .ok()
         .and_then(|tool| tool["name"].as_str().map(super::quote))

@@ -2,10 +2,12 @@
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
 
+use futures::FutureExt as _;
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until, timeout},
@@ -15,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 use super::{Again, Snapshot, State, Surroundings, ToolSet};
 use crate::{
     event::Event,
-    link::{Connection, Link, LinkError, quote},
-    spec::{Era, Protocol, Retry, ServerName, ServerSpec},
+    link::{Connection, Link, LinkError, Listed, quote},
+    spec::{Era, Protocol, Retry, ServerName, ServerSpec, Start},
 };
 
 /// A connection that lived this long has proven itself: attempts are counted anew.
@@ -32,6 +34,8 @@ const STREAM_OPENS: Duration = Duration::from_secs(3);
 const LIST_RETRY: Duration = Duration::from_secs(10);
 /// The longest `Retry-After` that is honoured.
 const LONGEST_ASKED: Duration = Duration::from_secs(60);
+/// After its last use, a connection is kept a little longer for whoever has just taken it.
+const LAST_USE: Duration = Duration::from_millis(500);
 /// A call can cut a back-off short, but not more often than this.
 const SHORTEST_NUDGE: Duration = Duration::from_secs(1);
 
@@ -55,7 +59,17 @@ enum Next {
         /// Whether an attempt to connect ended so, rather than a connection.
         attempt: bool,
     },
+    /// Wait until somebody wants something.
+    Rest,
     Stop,
+}
+
+/// How a connection was used up.
+enum Ended {
+    Broken(LinkError),
+    /// Somebody wants a fresh one.
+    Unwanted,
+    Unused,
 }
 
 impl Task {
@@ -64,6 +78,12 @@ impl Task {
         let stop = self.stop.clone();
         let mut failures = 0;
         let mut era = None;
+        if self.spec.start == Start::Lazy
+            && self.recalls_tools().await
+            && stop.run_until_cancelled(self.rest()).await.is_none()
+        {
+            return self.publish_end();
+        }
         loop {
             self.publish(|snapshot| snapshot.state = State::Connecting);
             let connecting = Box::pin(self.connect(&mut era));
@@ -82,6 +102,11 @@ impl Task {
             match next {
                 Next::Stop => break,
                 Next::Now => {}
+                Next::Rest => {
+                    if stop.run_until_cancelled(self.rest()).await.is_none() {
+                        break;
+                    }
+                }
                 Next::Later { error, attempt } => {
                     let wait = self.wait_after(error, attempt, &mut failures);
                     if stop.run_until_cancelled(wait).await.is_none() {
@@ -90,11 +115,43 @@ impl Task {
                 }
             }
         }
+        self.publish_end();
+    }
+
+    fn publish_end(&self) {
         self.publish(|snapshot| {
             snapshot.state = State::Disconnected;
             snapshot.link = None;
             snapshot.attempts += 1;
         });
+    }
+
+    /// Publishes the tools that the server had when it ran last; `false` when nobody knows them.
+    async fn recalls_tools(&self) -> bool {
+        let Some(memory) = &self.around.memory else {
+            return false;
+        };
+        let kept = memory.tools(&self.spec.fingerprint()).await;
+        let Some(listed) = kept.and_then(|kept| Listed::of_kept(&kept)) else {
+            return false;
+        };
+        let tools = Arc::new(ToolSet::new(listed, &self.spec.tools));
+        self.publish(|snapshot| {
+            snapshot.tools = tools;
+            snapshot.attempts += 1;
+        });
+        true
+    }
+
+    /// Waits until somebody wants something of the server.
+    async fn rest(&self) {
+        // Whoever wanted something before has had it.
+        let _ = self.again.nudge.notified().now_or_never();
+        self.publish(|snapshot| snapshot.state = State::Idle { tools: snapshot.tools.tools.len() });
+        tokio::select! {
+            () = self.again.nudge.notified() => {}
+            () = self.again.now.notified() => {}
+        }
     }
 
     async fn connect(&self, era: &mut Option<Era>) -> Result<Connection, LinkError> {
@@ -120,21 +177,37 @@ impl Task {
     /// Uses a connection until it ends; tells what to do then.
     async fn live(&self, connection: Connection) -> Next {
         let link = connection.link.clone();
-        let stopped = self.stop.run_until_cancelled(self.serve(&link)).await;
+        let ended = self.stop.run_until_cancelled(self.serve(&link)).await;
         // It was published, so that it could be used.
         let was_of_use = self.publish.borrow().link.is_some();
+        let rests = matches!(ended, Some(Ended::Unused));
         self.publish(|snapshot| {
             snapshot.link = None;
-            if stopped.is_some() {
-                snapshot.state = State::Connecting;
+            match ended {
+                Some(Ended::Unused) => snapshot.state = State::Idle { tools: snapshot.tools.tools.len() },
+                Some(_) => snapshot.state = State::Connecting,
+                None => {}
             }
         });
+        if rests {
+            // Whoever has just taken the link is served to the end.
+            let quiet = async {
+                sleep(LAST_USE).await;
+                while !link.is_quiet() {
+                    sleep(LAST_USE).await;
+                }
+            };
+            let _ = self.stop.run_until_cancelled(quiet).await;
+        }
         connection.shutdown().await;
-        let Some(why) = stopped else {
-            self.tell(Event::McpServerDisconnected { server: self.name.clone(), reason: None });
-            return Next::Stop;
+        let error = match ended {
+            Some(Ended::Broken(error)) => error,
+            Some(Ended::Unwanted) => return Next::Now,
+            Some(Ended::Unused) | None => {
+                self.tell(Event::McpServerDisconnected { server: self.name.clone(), reason: None });
+                return if rests { Next::Rest } else { Next::Stop };
+            }
         };
-        let Some(error) = why else { return Next::Now };
         self.tell(Event::McpServerDisconnected { server: self.name.clone(), reason: Some(error.to_string()) });
         match error {
             // The server forgot us, which is no fault of its health: begin a new session at once.
@@ -143,13 +216,14 @@ impl Task {
         }
     }
 
-    /// Lists, publishes and watches; ends with the connection, or with `None` when a fresh one is wanted.
-    async fn serve(&self, link: &Link) -> Option<LinkError> {
+    /// Lists, publishes and watches; ends with the connection, or when it is no longer wanted.
+    async fn serve(&self, link: &Link) -> Ended {
+        let mut unused = pin!(link.unused(self.spec.idle_stop));
         let mut pace = Pace::new();
         // First listen, then list: nothing that changes in between is missed, and no question comes to a stream that is
         // not open yet.
         tokio::select! {
-            why = link.closed() => return Some(why),
+            why = link.closed() => return Ended::Broken(why),
             _ = timeout(STREAM_OPENS, link.listen()) => {}
         }
         let mut listed = self.list(link).await;
@@ -158,20 +232,21 @@ impl Task {
             let refresh = match &listed {
                 Ok(fresh_for) if fresh_for.is_zero() => None,
                 Ok(fresh_for) => Some(*fresh_for),
-                Err(error) if error.ends_the_connection() => return Some(error.clone()),
+                Err(error) if error.ends_the_connection() => return Ended::Broken(error.clone()),
                 Err(_) => Some(LIST_RETRY),
             };
             let refresh = refresh.map(|after| Instant::now() + after.max(SHORTEST_RELIST));
             tokio::select! {
-                why = link.closed() => return Some(why),
-                () = self.again.now.notified() => return None,
+                why = link.closed() => return Ended::Broken(why),
+                () = self.again.now.notified() => return Ended::Unwanted,
+                () = &mut unused => return Ended::Unused,
                 () = async { sleep_until(refresh.unwrap_or_else(Instant::now)).await }, if refresh.is_some() => {}
                 () = link.tools_changed() => {
                     if pace.is_restless() {
                         self.warn("its tools change all the time; they are listed less often now");
                     }
                     tokio::select! {
-                        why = link.closed() => return Some(why),
+                        why = link.closed() => return Ended::Broken(why),
                         () = pace.pause() => {}
                     }
                 }
@@ -183,11 +258,14 @@ impl Task {
     /// Lists the tools and publishes them; gives the time for which the list is fresh.
     async fn list(&self, link: &Link) -> Result<Duration, LinkError> {
         let listed = tokio::select! {
-            listed = link.list_tools() => listed,
+            listed = link.list_tools(self.spec.start == Start::Lazy) => listed,
             why = link.closed() => Err(why),
         };
         match listed {
-            Ok(listed) => {
+            Ok(mut listed) => {
+                if let (Some(memory), Some(kept)) = (&self.around.memory, listed.kept.take()) {
+                    memory.remember_tools(&self.spec.fingerprint(), kept).await;
+                }
                 let fresh_for = listed.fresh_for;
                 self.publish_tools(link, ToolSet::new(listed, &self.spec.tools));
                 Ok(fresh_for)

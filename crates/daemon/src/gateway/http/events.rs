@@ -77,12 +77,13 @@ impl Answering {
             None => next.await,
         };
         let id = self.exchange.id();
-        Some(match out {
-            None => (COMMENT, false),
-            Some(Out::Message(message)) => (event(&message), false),
-            Some(Out::Answer(Ok(result))) => (event(&message::response(id, &result)), true),
-            Some(Out::Answer(Err(refusal))) => (event(&message::error(Some(id), &refusal)), true),
-        })
+        let (message, is_last) = match out {
+            None => return Some((COMMENT, false)),
+            Some(Out::Message(message)) => (message, false),
+            Some(Out::Answer(Ok(result))) => (message::response(id, &result), true),
+            Some(Out::Answer(Err(refusal))) => (message::error(Some(id), &refusal), true),
+        };
+        Some((event(&self.exchange.gateway().0.concealed(message)), is_last))
     }
 }
 
@@ -98,6 +99,7 @@ pub(super) fn response(exchange: Exchange, running: Option<Running>, first: Opti
 
 /// The standing stream of a session.
 struct Standing {
+    gateway: Gateway,
     session: Arc<Session>,
     news: Option<broadcast::Receiver<News>>,
     ends: CancellationToken,
@@ -117,7 +119,7 @@ impl Standing {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if !self.to_say.is_empty() {
-                return Some(event(&self.to_say.remove(0)));
+                return Some(event(&self.gateway.0.concealed(self.to_say.remove(0))));
             }
             let news = self.news.as_mut()?;
             let heard = self.ends.run_until_cancelled(timeout(SILENCE, news::next(news))).await?;
@@ -131,7 +133,8 @@ impl Standing {
 /// Opens the standing stream of a session, in place of the one that it has.
 pub(super) fn standing(gateway: &Gateway, session: Arc<Session>, permit: OwnedSemaphorePermit) -> Response {
     let (news, ends) = session.open_stream(|| gateway.0.news.subscribe());
-    let standing = Standing { session, news: Some(news), ends, to_say: Vec::new(), _permit: permit };
+    let gateway = gateway.clone();
+    let standing = Standing { gateway, session, news: Some(news), ends, to_say: Vec::new(), _permit: permit };
     // A first comment sends the headers on their way.
     let opened = futures::stream::once(std::future::ready(Bytes::from_static(b": listening\n\n")));
     let events = unfold(standing, async |mut standing| Some((standing.next().await?, standing)));

@@ -1,0 +1,109 @@
+//! Who a host asks in the name of clients that are still to come.
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+use toolrack_host::{
+    Abilities, Asker, ServerName, SharedAsker,
+    ask::{AskRefused, Confirm, Confirmed, Elicitation, Elicited, Root},
+};
+
+/// The asker of a host behind a gateway.
+///
+/// Servers of 2025-11-25 and older are told when they are connected what they may ask for, long before anybody knows which
+/// clients will come. So this declares all that a client can be asked: forms, URLs, sampling, roots. Each question then
+/// goes to the client whose call caused it, and is declined where that client cannot be asked. What belongs to no call is
+/// for [`Self::or`], or declined too.
+#[derive(Clone, Debug, Default)]
+pub struct AnyClient {
+    other: Option<SharedAsker>,
+}
+
+impl AnyClient {
+    /// With nobody beside the clients.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With somebody who answers what belongs to no client's call, and approves the calls of those who are none.
+    #[must_use]
+    pub fn or(other: SharedAsker) -> Self {
+        Self { other: Some(other) }
+    }
+}
+
+impl Asker for AnyClient {
+    fn abilities(&self) -> Abilities {
+        let of_clients = Abilities { confirm: false, ..Abilities::ALL };
+        of_clients.or(self.other.as_ref().map_or(Abilities::NONE, |other| other.abilities()))
+    }
+
+    fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
+        match &self.other {
+            Some(other) => other.confirm(question),
+            None => Box::pin(async { Confirmed::No { why: None } }),
+        }
+    }
+
+    fn elicit(&self, server: ServerName, question: Elicitation) -> BoxFuture<'_, Elicited> {
+        let can = |abilities: Abilities| match question {
+            Elicitation::Form { .. } => abilities.forms,
+            Elicitation::Url { .. } => abilities.urls,
+        };
+        match &self.other {
+            Some(other) if can(other.abilities()) => other.elicit(server, question),
+            _ => Box::pin(async { Elicited::Decline }),
+        }
+    }
+
+    fn sample(&self, server: ServerName, request: Value) -> BoxFuture<'_, Result<Value, AskRefused>> {
+        match &self.other {
+            Some(other) if other.abilities().sampling => other.sample(server, request),
+            _ => Box::pin(async { Err(AskRefused::new("no client is there to ask")) }),
+        }
+    }
+
+    fn roots(&self, server: ServerName) -> BoxFuture<'_, Vec<Root>> {
+        match &self.other {
+            Some(other) if other.abilities().roots => other.roots(server),
+            _ => Box::pin(async { Vec::new() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    struct Inbox;
+
+    impl Asker for Inbox {
+        fn abilities(&self) -> Abilities {
+            Abilities { confirm: true, ..Abilities::NONE }
+        }
+
+        fn confirm(&self, _question: Confirm) -> BoxFuture<'_, Confirmed> {
+            Box::pin(async { Confirmed::Yes })
+        }
+
+        fn elicit(&self, _server: ServerName, _question: Elicitation) -> BoxFuture<'_, Elicited> {
+            panic!("it said that it cannot")
+        }
+    }
+
+    #[tokio::test]
+    async fn everything_is_declared_and_only_what_somebody_can_answer_is_asked() {
+        let asker = AnyClient::or(Arc::new(Inbox));
+        assert_eq!(asker.abilities(), Abilities::ALL);
+        assert!(!AnyClient::new().abilities().confirm);
+        let server = ServerName::new("fs").unwrap();
+        let question = Confirm::new(server.clone(), "write", serde_json::Map::new(), "rule");
+        assert_eq!(asker.confirm(question).await, Confirmed::Yes);
+        let form = Elicitation::Form { message: String::new(), schema: Value::Null };
+        assert_eq!(asker.elicit(server.clone(), form).await, Elicited::Decline);
+        assert!(asker.sample(server.clone(), Value::Null).await.is_err());
+        assert!(asker.roots(server).await.is_empty());
+    }
+}

@@ -1,0 +1,103 @@
+//! Servers that run only while they are used.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::future::{BoxFuture, join_all};
+use serde_json::json;
+use toolrack_host::{Era, Host, Memory, ServerSpec, Start};
+use toolrack_testkit::{SideEffects, processes};
+
+use crate::worlds::{fake, selectors, settle, soon, state_is, status, text, world};
+
+/// Remembers tools and nothing else.
+#[derive(Debug, Default)]
+struct Tools(Mutex<BTreeMap<String, Bytes>>);
+
+impl Memory for Tools {
+    fn era<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Option<Era>> {
+        Box::pin(async { None })
+    }
+
+    fn remember_era<'a>(&'a self, _: &'a str, _: Era) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
+    }
+
+    fn tools<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Bytes>> {
+        Box::pin(async move { self.0.lock().unwrap().get(fingerprint).cloned() })
+    }
+
+    fn remember_tools<'a>(&'a self, fingerprint: &'a str, tools: Bytes) -> BoxFuture<'a, ()> {
+        Box::pin(async move { drop(self.0.lock().unwrap().insert(fingerprint.to_owned(), tools)) })
+    }
+}
+
+fn lazy(args: &[&str]) -> ServerSpec {
+    ServerSpec { start: Start::Lazy, ..fake(args) }
+}
+
+async fn up(memory: &Arc<Tools>, spec: ServerSpec) -> Host {
+    let host = Host::builder().memory(Arc::<Tools>::clone(memory)).build();
+    settle(&host, world([("fake", spec)])).await;
+    host
+}
+
+#[tokio::test]
+async fn a_lazy_server_shows_its_tools_without_running_and_starts_with_the_first_call() {
+    let (memory, effects) = (Arc::<Tools>::default(), SideEffects::new());
+    let spec = lazy(&["--log-all", "--log", effects.path_str()]);
+    // Nobody knows its tools yet: it is asked once.
+    let first = up(&memory, spec.clone()).await;
+    assert_eq!(status(&first, "fake").state.word(), "connected");
+    let known = selectors(&first);
+    first.shutdown().await;
+    let (before, starts) = (effects.read().methods().len(), effects.read().pids().len());
+
+    let host = up(&memory, spec).await;
+    assert_eq!(status(&host, "fake").state.word(), "idle");
+    assert_eq!(selectors(&host), known);
+    assert!(host.catalog().select("fake/add").unwrap().tool().input_schema.get().contains("required"));
+    assert!(host.why("fake/echo").present, "{}", host.why("fake/echo"));
+    assert_eq!(effects.read().methods().len(), before, "it was started");
+    let numbers: Vec<_> = (0..8).map(|n| n.to_string()).collect();
+    let calls = numbers.iter().map(|n| text(&host, "fake/echo", json!({ "text": n })));
+    let said = soon("eight calls at once", join_all(calls)).await;
+    assert_eq!(said, numbers);
+    assert_eq!(effects.read().pids().len(), starts + 1, "it was started more than once");
+    state_is(&host, "fake", "connected").await;
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_nobody_uses_is_stopped_and_comes_back_when_it_is_called() {
+    let effects = SideEffects::new();
+    let spec = fake(&["--log", effects.path_str()]);
+    let spec = ServerSpec { idle_stop: Some(Duration::from_millis(300)), ..spec };
+    let host = up(&Arc::default(), spec).await;
+    assert_eq!(text(&host, "fake/echo", json!({ "text": "1" })).await, "1");
+    let tools = selectors(&host);
+    state_is(&host, "fake", "idle").await;
+    let pid = effects.read().pids()[0];
+    soon("its process ends", async {
+        while processes::alive(pid) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    assert_eq!(selectors(&host), tools);
+    assert_eq!(text(&host, "fake/echo", json!({ "text": "2" })).await, "2");
+    assert_eq!(effects.read().pids().len(), 2);
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_long_call_is_a_use_for_as_long_as_it_takes() {
+    let spec = ServerSpec { idle_stop: Some(Duration::from_millis(200)), ..fake(&[]) };
+    let host = up(&Arc::default(), spec).await;
+    assert_eq!(text(&host, "fake/sleep", json!({ "ms": 1500 })).await, "slept 1500 ms");
+    host.shutdown().await;
+}
