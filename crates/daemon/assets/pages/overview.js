@@ -12,6 +12,7 @@ import { overview, problems, questions, servers, trust } from "../world.js";
 const ORDER = [
   "connected",
   "idle",
+  "idle",
   "connecting",
   "reconnecting",
   "needs_auth",
