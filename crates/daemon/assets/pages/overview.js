@@ -12,7 +12,6 @@ import { overview, problems, questions, servers, trust } from "../world.js";
 const ORDER = [
   "connected",
   "idle",
-  "idle",
   "connecting",
   "reconnecting",
   "needs_auth",

@@ -6,7 +6,6 @@ import { html } from "../html.js";
 const STATES = {
   connected: ["connected", "good"],
   idle: ["idle, starts when called", "quiet"],
-  idle: ["idle", "quiet"],
   connecting: ["connecting", "busy"],
   reconnecting: ["reconnecting", "busy"],
   pending_trust: ["waits for trust", "warn"],
@@ -56,7 +55,6 @@ export function reasonOf(server) {
     return [error, [tries, next].filter(Boolean).join(", ")].filter(Boolean).join(" · ");
   }
   if (state === "needs_auth") return how ?? error ?? "sign in to use it";
-  if (state === "idle") return "it is started when one of its tools is called";
   if (state === "broken")
     return error ?? "its entry cannot be used as it is written: the problems of the configuration say why";
   if (state === "pending_trust") return "its project's file asks to run it: nothing runs before you agree";
