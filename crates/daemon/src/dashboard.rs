@@ -13,12 +13,20 @@ use axum::http::header::{
 };
 use axum::http::{Response, StatusCode};
 use axum::routing::get;
-use rust_embed::{EmbeddedFile, RustEmbed};
+use rust_embed::EmbeddedFile;
 
-/// The files below `assets/`. A debug build reads them from the disk, so that a change is seen by loading the page anew.
-#[derive(RustEmbed)]
-#[folder = "assets/"]
-struct Assets;
+use self::embedded::Assets;
+
+#[cfg_attr(
+    debug_assertions,
+    expect(clippy::disallowed_methods, reason = "in a debug build, rust-embed's code reads from the disk")
+)]
+mod embedded {
+    /// The files below `assets/`. A debug build reads them from the disk, so that a change is seen by loading the page anew.
+    #[derive(rust_embed::RustEmbed)]
+    #[folder = "assets/"]
+    pub(super) struct Assets;
+}
 
 /// What the browser may load and do: our own files, and pictures and sounds that stand in a result. No script or style
 /// stands in a page, nothing is framed, and no form is sent anywhere.
