@@ -123,7 +123,7 @@ function marked(text, at, depth, missing) {
     const begin = at + mark.length;
     // A mark opens before a word; `snake_case` is one word.
     if (!/\S/.test(text[begin] ?? "") || (mark[0] === "_" && isWord(text[at - 1]))) continue;
-    const end = endOf(text, begin, mark);
+    const end = endOf(text, begin, mark, missing);
     if (end === null) missing.add(mark);
     else return { span: { type, spans: spansOf(text.slice(begin, end), depth + 1) }, next: end + mark.length };
   }
@@ -132,15 +132,19 @@ function marked(text, at, depth, missing) {
 
 const isWord = (/** @type {string | undefined} */ sign) => sign !== undefined && /[\p{L}\p{N}]/u.test(sign);
 
-/** Where a mark is closed. @param {string} text @param {number} begin @param {string} mark */
-function endOf(text, begin, mark) {
-  for (let end = text.indexOf(mark, begin + 1); end >= 0; end = text.indexOf(mark, end + 1)) {
-    // Where more of the same stand together, one mark is no part of a longer one, and the longer one is the outer.
+/** Where a mark is closed; in code it is not. @param {string} text @param {number} begin @param {string} mark @param {Set<string>} missing */
+function endOf(text, begin, mark, missing) {
+  const signs = mark[0] === "*" ? /[`*]/g : mark[0] === "_" ? /[`_]/g : /[`~]/g;
+  signs.lastIndex = begin;
+  for (let sign = signs.exec(text); sign; sign = signs.exec(text)) {
+    const end = sign.index;
     const run = runAt(text, end);
+    signs.lastIndex = sign[0] === "`" ? (code(text, end, missing)?.next ?? end + run) : end + run;
+    if (sign[0] === "`" || end === begin) continue;
+    // One mark is no part of two; where more stand together, the outer one closes last.
     const fits = mark.length === 2 ? run >= 2 : run !== 2;
-    const closes = /\S/.test(text[end - 1]) && text[end - 1] !== "\\" && !(mark[0] === "_" && isWord(text[end + mark.length]));
-    if (fits && closes) return mark.length === 2 ? end + Math.max(0, run - 2) : end;
-    end += run - 1;
+    const closes = /\S/.test(text[end - 1]) && text[end - 1] !== "\\" && !(mark[0] === "_" && isWord(text[end + run]));
+    if (fits && closes) return end + run - mark.length;
   }
   return null;
 }

@@ -156,7 +156,7 @@ const isLazy = (lines, at) => !isBlank(lines[at - 1]) && !interrupts(lines, at, 
 
 /** @type {Taker} */
 function table(lines, at) {
-  if (!lines[at].includes("|") || at + 1 >= lines.length) return null;
+  if (!lines[at].includes("|") || !/^[\s|:-]+$/.test(lines[at + 1] ?? "")) return null;
   const head = cellsIn(lines[at]);
   const under = cellsIn(lines[at + 1]);
   const isTable = head.length > 0 && head.length <= MOST_CELLS && under.length === head.length && under.every((cell) => /^:?-+:?$/.test(cell));
