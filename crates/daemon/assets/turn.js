@@ -86,9 +86,9 @@ function ended(turn, { id, is_error: isError, text, duration_ms: duration = null
 
 /** @param {Turn} turn @param {Api.TurnEnd} end @returns {Turn} */
 function over(turn, end) {
-  const last = turn.pieces.at(-1);
   // A model that does not stream says it all at the end.
-  const all = end.text && last?.kind !== "text" ? written(turn, "text", end.text) : turn;
+  const isSaid = turn.pieces.at(-1)?.kind === "text" || turn.pieces.some((piece) => piece.kind === "text" && piece.text === end.text);
+  const all = end.text && !isSaid ? written(turn, "text", end.text) : turn;
   return { ...stopped(settled(all)), state: "over", end };
 }
 

@@ -100,7 +100,7 @@ function Call({ call }) {
     <details class="made" data-testid="call" data-status=${call.state}>
       <summary>
         <code>${call.server && html`<span class="server-part">${call.server}/</span>`}${call.tool}</code>${" "}
-        <span class=${`mark ${mood}`}>${label}</span>
+        <span class=${`mark ${mood}`}>${label}</span>${" "}
         ${call.state === "running" && call.began !== null && html`<${Ticking} since=${call.began} />`}
         ${call.duration !== null && html`<span class="clock">${duration(call.duration)}</span>`}
       </summary>
