@@ -218,8 +218,10 @@ async fn serve_one(stream: UnixStream, gateway: &Gateway) {
 fn told(world: &World, hosts: &[String], address: SocketAddr) -> GatewayOptions {
     // There it is names that count, whatever the port.
     let name = |host: &String| host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name).to_owned();
-    let mut options = GatewayOptions::default();
-    options.asker = Some(Arc::new(world.questions.clone()));
-    options.hosts = hosts.iter().map(name).chain([address.ip().to_string()]).collect();
-    options
+    GatewayOptions {
+        asker: Some(Arc::new(world.questions.clone())),
+        secrets: Some(Arc::clone(&world.secrets)),
+        hosts: hosts.iter().map(name).chain([address.ip().to_string()]).collect(),
+        ..GatewayOptions::default()
+    }
 }

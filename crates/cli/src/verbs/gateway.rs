@@ -7,7 +7,7 @@ use tokio::{
     net::UnixStream,
     time::timeout,
 };
-use toolrack_daemon::gateway::{Gateway, GatewayOptions};
+use toolrack_daemon::gateway::{AnyClient, Gateway, GatewayOptions};
 use toolrack_host::Selection;
 
 use super::{
@@ -72,7 +72,7 @@ async fn alone(policy: &PolicyArgs, world: &World) -> Result<Exit, Failure> {
     let desired = super::only(&loaded, &policy.server)?;
     world.guard(Arc::new(rules(policy, &loaded, &[])));
     // Whoever is at the terminal is not the one who asks; the client is asked, if it can be.
-    world.answers(Arc::new(toolrack_host::Nobody));
+    world.answers(Arc::new(AnyClient::new()));
     world.stay();
     let host = world.host();
     world.log_keeper()(&desired);

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use toolrack_config::Loaded;
-use toolrack_daemon::{ChosenModel, Daemon, Models, NoModel, Options, Parts, Questions, StartError, Token};
+use toolrack_daemon::{
+    ChosenModel, Daemon, Models, NoModel, Options, Parts, Questions, StartError, Token, gateway::AnyClient,
+};
 
 use self::record::{Record, listen};
 use super::ask::rules;
@@ -118,7 +120,7 @@ async fn parts(args: &ServeArgs, world: &World) -> Result<Parts, Failure> {
     };
     let questions = Questions::new(args.patience);
     world.guard(Arc::new(rules(&policy, &loaded, &[])));
-    world.answers(Arc::new(questions.clone()));
+    world.answers(Arc::new(AnyClient::or(Arc::new(questions.clone()))));
     let keeper = world.log_keeper();
     Ok(Parts {
         host: world.host(),

@@ -263,8 +263,7 @@ mod tests {
     }
 
     fn sessions() -> Sessions {
-        let mut bounds = Bounds::default();
-        bounds.sessions = 2;
+        let bounds = Bounds { sessions: 2, ..Bounds::default() };
         Sessions::new(&bounds)
     }
 

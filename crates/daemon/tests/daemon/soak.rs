@@ -1,7 +1,6 @@
 //! Servers that crash at random under a daemon that goes on: for a few seconds, or for as long as `TOOLRACK_SOAK_SECONDS` says.
 
 use std::{
-    collections::BTreeSet,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     time::{Duration, Instant},
 };
@@ -63,15 +62,12 @@ async fn caller(up: &Up, counts: &Counts, number: usize) {
 
 /// As long as anybody asks.
 async fn answerer(up: &Up, counts: &Counts) {
-    let mut answered = BTreeSet::new();
     loop {
         let open = up.get("/api/v1/approvals").await;
         for question in open["approvals"].as_array().unwrap() {
-            let id = question["id"].as_str().unwrap().to_owned();
             let status = up.answer(question, json!({ "answer": "once" })).await.as_u16();
             assert!(status == 204 || status == 404, "{status}");
             if status == 204 {
-                assert!(answered.insert(id), "a question was answered twice");
                 assert_eq!(up.answer(question, json!({ "answer": "once" })).await, 404);
                 counts.answered.fetch_add(1, Relaxed);
             }

@@ -31,7 +31,7 @@ pub(crate) struct Up {
 fn scripted(name: Option<String>) -> Result<ChosenModel, NoModel> {
     let none =
         || NoModel { code: "NO_MODEL", message: "no model is configured".to_owned(), hint: Some("set one".to_owned()) };
-    let model = Scripted::from_json(&name.ok_or_else(none)?).unwrap();
+    let model = Scripted::from_json(&name.ok_or_else(none)?).map_err(|_| none())?;
     Ok(ChosenModel { model: Arc::new(model), max_tokens: None, limits: Limits::default() })
 }
 

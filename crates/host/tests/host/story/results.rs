@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use toolrack_host::{
     Artifacts, CallError, Content, Host, KeepError, ServerName, Shaped, ToolOutcome, mcp::ResourceContents,
 };
@@ -224,10 +225,11 @@ async fn a_resource_is_cut_like_a_result_and_its_bytes_are_kept_and_named() {
 async fn what_servers_have_can_be_asked_for_on_a_task_of_its_own() {
     let host = host_of([("fake", fake(&[]))]).await;
     let asking = host.clone();
-    let asked = tokio::spawn(async move {
+    let mut asked = JoinSet::new();
+    asked.spawn(async move {
         let uri = asking.resources("fake").await?.remove(0).uri;
         Ok::<_, CallError>((asking.read_resource("fake", &uri).await?.len(), asking.prompts("fake").await?.len()))
     });
-    assert_eq!(asked.await.unwrap().unwrap(), (1, 2));
+    assert_eq!(asked.join_next().await.unwrap().unwrap().unwrap(), (1, 2));
     host.shutdown().await;
 }
