@@ -64,7 +64,14 @@ export function spansOf(text, depth = 0) {
   return spans;
 }
 
-/** What begins here: at least one character as text. @param {string} text @param {number} at @param {number} depth @param {Set<string>} missing @returns {Taken} */
+/**
+ * What begins here: at least one character as text.
+ * @param {string} text
+ * @param {number} at
+ * @param {number} depth
+ * @param {Set<string>} missing
+ * @returns {Taken}
+ */
 function take(text, at, depth, missing) {
   const sign = text[at];
   if (sign === "\n") return lineEnd(text, at);
@@ -116,7 +123,13 @@ function code(text, at, missing) {
   return null;
 }
 
-/** @param {string} text @param {number} at @param {number} depth @param {Set<string>} missing @returns {Taken | null} */
+/**
+ * @param {string} text
+ * @param {number} at
+ * @param {number} depth
+ * @param {Set<string>} missing
+ * @returns {Taken | null}
+ */
 function marked(text, at, depth, missing) {
   for (const [mark, type] of MARKS) {
     if (!text.startsWith(mark, at) || missing.has(mark)) continue;
@@ -132,7 +145,13 @@ function marked(text, at, depth, missing) {
 
 const isWord = (/** @type {string | undefined} */ sign) => sign !== undefined && /[\p{L}\p{N}]/u.test(sign);
 
-/** Where a mark is closed; in code it is not. @param {string} text @param {number} begin @param {string} mark @param {Set<string>} missing */
+/**
+ * Where a mark is closed; in code it is not.
+ * @param {string} text
+ * @param {number} begin
+ * @param {string} mark
+ * @param {Set<string>} missing
+ */
 function endOf(text, begin, mark, missing) {
   const signs = mark[0] === "*" ? /[`*]/g : mark[0] === "_" ? /[`_]/g : /[`~]/g;
   signs.lastIndex = begin;
@@ -156,7 +175,13 @@ function runAt(text, at) {
   return end - at;
 }
 
-/** `[label](address "title")`; what is no address of the web stays text. @param {string} text @param {number} at @param {number} depth @returns {Taken | null} */
+/**
+ * `[label](address "title")`; what is no address of the web stays text.
+ * @param {string} text
+ * @param {number} at
+ * @param {number} depth
+ * @returns {Taken | null}
+ */
 function link(text, at, depth) {
   const middle = closing(text, at, "[", "]");
   if (middle === null || text[middle + 1] !== "(") return null;
@@ -169,10 +194,20 @@ function link(text, at, depth) {
   return { span: linkTo(address, label.trim(), depth), next: end + 1 };
 }
 
-/** A link whose label is an address itself shows the one that it opens. @param {string} address @param {string} label @param {number} depth @returns {Span} */
+/**
+ * A link whose label is an address itself shows the one that it opens.
+ * @param {string} address
+ * @param {string} label
+ * @param {number} depth
+ * @returns {Span}
+ */
 function linkTo(address, label, depth) {
   const isAddress = label === "" || /^[a-z]+:\/\/|^www\./i.test(label);
-  return { type: "link", address, spans: isAddress ? [{ type: "text", text: address }] : withoutLinks(spansOf(label, Math.max(depth, DEEPEST - 2))) };
+  return {
+    type: "link",
+    address,
+    spans: isAddress ? [{ type: "text", text: address }] : withoutLinks(spansOf(label, Math.max(depth, DEEPEST - 2))),
+  };
 }
 
 /** No link stands in a link. @param {Span[]} spans @returns {Span[]} */
@@ -204,7 +239,12 @@ function bracketed(text, at) {
   return found && address ? { span: linkTo(address, "", 0), next: at + found[0].length } : null;
 }
 
-/** An address as it is; what ends the sentence is no part of it. @param {string} text @param {number} at @returns {Taken | null} */
+/**
+ * An address as it is; what ends the sentence is no part of it.
+ * @param {string} text
+ * @param {number} at
+ * @returns {Taken | null}
+ */
 function bare(text, at) {
   if (isWord(text[at - 1])) return null;
   const pattern = /https?:\/\/[^\s<>"`*]{1,2000}/y;
@@ -212,7 +252,8 @@ function bare(text, at) {
   let found = pattern.exec(text)?.[0];
   if (!found) return null;
   found = found.replace(/[.,;:!?'_~\]]+$/, "");
-  while (found.endsWith(")") && found.split(")").length > found.split("(").length) found = found.slice(0, -1).replace(/[.,;:!?]+$/, "");
+  while (found.endsWith(")") && found.split(")").length > found.split("(").length)
+    found = found.slice(0, -1).replace(/[.,;:!?]+$/, "");
   const address = webAddress(found);
   return address ? { span: linkTo(address, "", 0), next: at + found.length } : null;
 }

@@ -58,9 +58,15 @@ function special(lines, at, depth) {
   return null;
 }
 
-/** Whether something begins here that ends a paragraph. What is in it is not read yet. @param {string[]} lines @param {number} at @param {number} depth */
+/**
+ * Whether something begins here that ends a paragraph. What is in it is not read yet.
+ * @param {string[]} lines
+ * @param {number} at
+ * @param {number} depth
+ */
 const interrupts = (lines, at, depth) =>
-  (depth < DEEPEST && (/^ {0,3}>/.test(lines[at]) || itemIn(lines[at]) !== null)) || special(lines, at, DEEPEST) !== null;
+  (depth < DEEPEST && (/^ {0,3}>/.test(lines[at]) || itemIn(lines[at]) !== null)) ||
+  special(lines, at, DEEPEST) !== null;
 
 const isBlank = (/** @type {string} */ line) => line.trim() === "";
 
@@ -82,7 +88,8 @@ function fence(lines, at) {
   const [language] = about.trim().split(/\s/, 1);
   const indent = indentOf(lines[at]);
   let next = at + 1;
-  const isEnd = (/** @type {string} */ line) => line.trim().length >= mark.length && line.trim() === mark[0].repeat(line.trim().length);
+  const isEnd = (/** @type {string} */ line) =>
+    line.trim().length >= mark.length && line.trim() === mark[0].repeat(line.trim().length);
   while (next < lines.length && !isEnd(lines[next])) next += 1;
   const text = lines.slice(at + 1, next).map((line) => line.slice(Math.min(indent, indentOf(line))));
   return { block: { type: "code", language, text: text.join("\n") }, next: next + 1 };
@@ -96,7 +103,14 @@ function heading(lines, at) {
   let end = text.length;
   while (text[end - 1] === "#") end -= 1;
   const isClosed = end === 0 || text[end - 1] === " ";
-  return { block: { type: "heading", level: found[1].length, spans: spansOf(isClosed ? text.slice(0, end).trimEnd() : text) }, next: at + 1 };
+  return {
+    block: {
+      type: "heading",
+      level: found[1].length,
+      spans: spansOf(isClosed ? text.slice(0, end).trimEnd() : text),
+    },
+    next: at + 1,
+  };
 }
 
 /** @type {Taker} */
@@ -132,26 +146,38 @@ function list(lines, at, depth) {
     const item = itemIn(lines[next]);
     if (!item || item.ordered !== first.ordered || rule(lines, next, depth)) break;
     const end = itemEnd(lines, next);
-    const inner = lines.slice(next, end).map((line, index) => (index === 0 ? line.slice(item.width) : line.slice(Math.min(item.width, indentOf(line)))));
+    const inner = lines
+      .slice(next, end)
+      .map((line, index) => (index === 0 ? line.slice(item.width) : line.slice(Math.min(item.width, indentOf(line)))));
     items.push(blocksIn(inner, depth + 1));
     next = end;
   }
   return { block: { type: "list", ordered: first.ordered, start: first.ordered ? first.number : 1, items }, next };
 }
 
-/** Where an item ends: it goes on in lines that are set in, however little, as models are not exact in that. @param {string[]} lines @param {number} at */
+/**
+ * Where an item ends: it goes on in lines that are set in, however little, as models are not exact in that.
+ * @param {string[]} lines
+ * @param {number} at
+ */
 function itemEnd(lines, at) {
   let next = at + 1;
   while (next < lines.length) {
     const line = lines[next];
-    const goesOn = isBlank(line) ? next + 1 < lines.length && (indentOf(lines[next + 1]) >= 2 || itemIn(lines[next + 1])) : indentOf(line) >= 2 || isLazy(lines, next);
+    const goesOn = isBlank(line)
+      ? next + 1 < lines.length && (indentOf(lines[next + 1]) >= 2 || itemIn(lines[next + 1]))
+      : indentOf(line) >= 2 || isLazy(lines, next);
     if (!goesOn) break;
     next += 1;
   }
   return next;
 }
 
-/** Whether a line that is not set in goes on with the paragraph of the line before it. @param {string[]} lines @param {number} at */
+/**
+ * Whether a line that is not set in goes on with the paragraph of the line before it.
+ * @param {string[]} lines
+ * @param {number} at
+ */
 const isLazy = (lines, at) => !isBlank(lines[at - 1]) && !interrupts(lines, at, 0);
 
 /** @type {Taker} */
@@ -159,7 +185,11 @@ function table(lines, at) {
   if (!lines[at].includes("|") || !/^[\s|:-]+$/.test(lines[at + 1] ?? "")) return null;
   const head = cellsIn(lines[at]);
   const under = cellsIn(lines[at + 1]);
-  const isTable = head.length > 0 && head.length <= MOST_CELLS && under.length === head.length && under.every((cell) => /^:?-+:?$/.test(cell));
+  const isTable =
+    head.length > 0 &&
+    head.length <= MOST_CELLS &&
+    under.length === head.length &&
+    under.every((cell) => /^:?-+:?$/.test(cell));
   if (!isTable) return null;
   let next = at + 2;
   /** @type {Span[][][]} */

@@ -4,6 +4,7 @@
 import { call, get, takeTurn } from "./api.js";
 import { signal } from "./html.js";
 import { begun, broken, told, turnsOf } from "./turn.js";
+import { questions } from "./world.js";
 
 /** @typedef {import("./turn.js").Turn} Turn */
 
@@ -14,11 +15,12 @@ import { begun, broken, told, turnsOf } from "./turn.js";
  * @property {Turn[]} turns
  * @property {"idle" | "loading" | "running" | "stopping"} state
  * @property {boolean} open whether the last turn was interrupted and can be gone on with
+ * @property {string[]} before the questions that waited already when the last turn began: they are not of it
  * @property {unknown} error why it could not be fetched
  */
 
 /** @type {Talk} */
-const NEW = { session: null, title: null, turns: [], state: "idle", open: false, error: null };
+const NEW = { session: null, title: null, turns: [], state: "idle", open: false, before: [], error: null };
 
 export const talk = signal(NEW);
 
@@ -62,7 +64,8 @@ export async function resume(session) {
   talk.value = { ...NEW, session, state: "loading" };
   try {
     const { session: about, messages } = await get(path(session), mine.signal);
-    if (!mine.signal.aborted) change({ title: about.title, turns: turnsOf(messages), open: about.open_turn, state: "idle" });
+    if (!mine.signal.aborted)
+      change({ title: about.title, turns: turnsOf(messages), open: about.open_turn, state: "idle" });
   } catch (error) {
     if (!mine.signal.aborted) change({ error, state: "idle" });
   }
@@ -78,8 +81,9 @@ export async function say(text, shown = text) {
   going = mine;
   turnId = crypto.randomUUID();
   count += 1;
+  const before = questions.peek().map(({ id }) => id);
   let turn = begun(`turn-${count}`, shown);
-  change({ turns: [...talk.peek().turns, turn], state: "running", open: false, error: null });
+  change({ turns: [...talk.peek().turns, turn], state: "running", open: false, before, error: null });
   let timer = 0;
   const show = () => {
     clearTimeout(timer);
@@ -122,7 +126,12 @@ export async function stop() {
     if (mine.signal.aborted || going !== mine || !isBusy()) return;
     mine.abort();
     const last = talk.peek().turns.at(-1);
-    if (last) changeLast({ ...broken(last, null), state: "over", end: { session: talk.peek().session, end: "cancelled" } });
+    if (last)
+      changeLast({
+        ...broken(last, null),
+        state: "over",
+        end: { session: talk.peek().session, end: "cancelled" },
+      });
     change({ state: "idle" });
   };
   setTimeout(giveUp, GRACE);

@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { counted } from "../format.js";
-import { html, useEffect, useRef, useState } from "../html.js";
+import { html, useEffect } from "../html.js";
 import { Composer } from "../parts/composer.js";
 import { useLoaded } from "../parts/loaded.js";
 import { Head } from "../parts/page.js";
@@ -40,6 +40,7 @@ export function Chat({ session }) {
   };
   const last = turns.at(-1);
   const isGoing = state === "running" || state === "stopping";
+  const canAsk = state === "idle" && Boolean(model?.model);
   return html`
     <${Head} title="Chat" about=${model?.model && html`<${About} model=${model.model} title=${title} />`}>
       ${current && html`<a class="button" href=${hashOf(["sessions", current])} data-testid="as-session">In Sessions</a>`}
@@ -51,16 +52,24 @@ export function Chat({ session }) {
     ${model && !model.model && html`<${NoModel} model=${model} again=${loaded.again} />`}
     ${model?.model && turns.length === 0 && state === "idle" && error === null && html`<${Beginning} />`}
     <div class="talk" role="log" aria-live="polite" aria-label="Conversation" data-testid="talk">
-      ${turns.map((turn, index) => html`<${Turn} key=${turn.id} turn=${turn} again=${turn === last && index > -1 && turn.state === "failed" && !isGoing && model?.model ? again : null} />`)}
+      ${turns.map((turn) => html`<${Turn} key=${turn.id} turn=${turn} again=${turn === last && canAsk ? again : null} />`)}
     </div>
     ${isGoing && last && html`<${Tail} turn=${last} />`}
     <${Asked} isGoing=${isGoing} />
-    ${open && state === "idle" && last?.state !== "failed" && model?.model && html`<${Interrupted} />`}
-    ${model?.model && html`
-      <div class="dock">
+    ${open && canAsk && last?.state !== "failed" && html`<${Interrupted} />`}
+    ${
+      model?.model &&
+      html` <div class="dock">
         ${!end.isThere && html`<button type="button" class="small to-end" onClick=${end.go} data-testid="to-end">To the end</button>`}
-        <${Composer} text=${draft.value} onChange=${(/** @type {string} */ text) => (draft.value = text)} onSend=${send} onStop=${stop} state=${state} />
-      </div>`}
+        <${Composer}
+          text=${draft.value}
+          onChange=${(/** @type {string} */ text) => (draft.value = text)}
+          onSend=${send}
+          onStop=${stop}
+          state=${state}
+        />
+      </div>`
+    }
   `;
 }
 
@@ -68,7 +77,8 @@ export function Chat({ session }) {
 function About({ model, title }) {
   const tools = overview.value?.tools;
   return html`
-    <span data-testid="model"><code>${model}</code> answers</span>${tools !== undefined && html`, with <a href="#/tools">${counted(tools, "tool")}</a>`}
+    <span data-testid="model"><code>${model}</code> answers</span
+    >${tools !== undefined && html`, with <a href="#/tools">${counted(tools, "tool")}</a>`}
     ${title && html` · ${title}`}
   `;
 }
@@ -80,7 +90,10 @@ function NoModel({ model, again }) {
     <${Empty} title="No model answers yet" testid="no-model">
       <p>${spoken(message)}</p>
       ${hint && html`<p class="hint">${spoken(hint)}</p>`}
-      <p class="actions"><button type="button" class="primary" onClick=${again}>Look again</button><a class="button" href="#/config">Configuration</a></p>
+      <p class="actions">
+        <button type="button" class="primary" onClick=${again}>Look again</button
+        ><a class="button" href="#/config">Configuration</a>
+      </p>
     <//>
   `;
 }
@@ -88,23 +101,25 @@ function NoModel({ model, again }) {
 function Beginning() {
   return html`
     <${Empty} title="Ask something" testid="beginning">
-      <p>The model may use the tools of all your servers. What could change something waits for your word first, here.</p>
+      <p>
+        The model may use the tools of all your servers. What could change something waits for your word first, here.
+      </p>
     <//>
   `;
 }
 
 /** What waits for an answer since the turn began. @param {{isGoing: boolean}} given */
 function Asked({ isGoing }) {
-  const [earlier, setEarlier] = useState(/** @type {Set<string>} */ (new Set()));
-  const was = useRef(isGoing);
-  useEffect(() => {
-    if (isGoing && !was.current) setEarlier(new Set(questions.peek().map(({ id }) => id)));
-    was.current = isGoing;
-  }, [isGoing]);
-  const mine = isGoing ? questions.value.filter(({ id }) => !earlier.has(id)) : [];
+  const { before } = talk.value;
+  const mine = isGoing ? questions.value.filter(({ id }) => !before.includes(id)) : [];
   return html`
     <p class="hidden" role="status">${mine.length > 0 ? "A question waits for your answer." : ""}</p>
-    ${mine.length > 0 && html`<ul class="questions inline" aria-label="Questions that wait" data-testid="questions">${mine.map((question) => html`<li key=${question.id}><${Question} question=${question} /></li>`)}</ul>`}
+    ${
+      mine.length > 0 &&
+      html`<ul class="questions inline" aria-label="Questions that wait" data-testid="questions">
+        ${mine.map((question) => html`<li key=${question.id}><${Question} question=${question} /></li>`)}
+      </ul>`
+    }
   `;
 }
 

@@ -27,8 +27,12 @@ function Block({ block }) {
       return html`<${Code} language=${block.language} text=${block.text} />`;
     case "list":
       return block.ordered
-        ? html`<ol start=${block.start}>${items(block.items)}</ol>`
-        : html`<ul>${items(block.items)}</ul>`;
+        ? html`<ol start=${block.start}>
+            ${items(block.items)}
+          </ol>`
+        : html`<ul>
+            ${items(block.items)}
+          </ul>`;
     case "quote":
       return html`<blockquote>${blocks(block.blocks)}</blockquote>`;
     case "table":
@@ -56,8 +60,19 @@ function Table({ head, rows }) {
   return html`
     <div class="table" tabindex="0" role="group" aria-label="Table">
       <table>
-        <thead><tr>${head.map((cell) => html`<th scope="col">${spans(cell)}</th>`)}</tr></thead>
-        <tbody>${rows.map((row) => html`<tr>${row.map((cell) => html`<td>${spans(cell)}</td>`)}</tr>`)}</tbody>
+        <thead>
+          <tr>
+            ${head.map((cell) => html`<th scope="col">${spans(cell)}</th>`)}
+          </tr>
+        </thead>
+        <tbody>
+          ${rows.map(
+            (row) =>
+              html`<tr>
+                ${row.map((cell) => html`<td>${spans(cell)}</td>`)}
+              </tr>`,
+          )}
+        </tbody>
       </table>
     </div>
   `;
@@ -82,7 +97,9 @@ function One({ span }) {
     case "struck":
       return html`<s>${spans(span.spans)}</s>`;
     case "link":
-      return html`<a href=${span.address} title=${span.address} target="_blank" rel="noopener noreferrer">${spans(span.spans)}</a>`;
+      return html`<a href=${span.address} title=${span.address} target="_blank" rel="noopener noreferrer"
+        >${spans(span.spans)}</a
+      >`;
     case "break":
       return html`<br />`;
   }

@@ -146,7 +146,8 @@ const ENDS = {
 /** How the turn ended, and what it cost. @param {{turn: TurnData, again: (() => void) | null}} given */
 function End({ turn, again }) {
   const { end, error, state } = turn;
-  if (state === "failed") return html`<div class="end" data-testid="failed"><${Trouble} error=${error} again=${again} /></div>`;
+  if (state === "failed")
+    return html`<div class="end" data-testid="failed"><${Trouble} error=${error} again=${again} /></div>`;
   if (!end) return null;
   const why = end.end === "answered" ? null : (ENDS[end.end] ?? `It ended early: ${end.end}.`);
   const cost = costOf(end);

@@ -58,7 +58,19 @@ test("emphasis_and_code_stand_in_a_line", () => {
 });
 
 test("what_only_looks_like_a_mark_is_text", () => {
-  for (const text of ["snake_case_name", "2 * 3 * 4", "**open", "a `open", "5~6", "*", "[x]", "[x] (y)", "!", "<b>bold</b>", "&amp;"]) {
+  for (const text of [
+    "snake_case_name",
+    "2 * 3 * 4",
+    "**open",
+    "a `open",
+    "5~6",
+    "*",
+    "[x]",
+    "[x] (y)",
+    "!",
+    "<b>bold</b>",
+    "&amp;",
+  ]) {
     assert.equal(line(text), text);
   }
   assert.equal(line(String.raw`\*no\* \[x\] C:\dir`), String.raw`*no* [x] C:\dir`);
@@ -86,7 +98,10 @@ test("a_link_that_names_one_address_and_opens_another_shows_what_it_opens", () =
 });
 
 test("an_address_in_a_sentence_ends_before_the_end_of_the_sentence", () => {
-  assert.equal(line("See https://x.example/a, (https://x.example/b)."), "See <https://x.example/a|https://x.example/a>, (<https://x.example/b|https://x.example/b>).");
+  assert.equal(
+    line("See https://x.example/a, (https://x.example/b)."),
+    "See <https://x.example/a|https://x.example/a>, (<https://x.example/b|https://x.example/b>).",
+  );
   assert.equal(line("<https://x.example/c>"), "<https://x.example/c|https://x.example/c>");
   assert.equal(line("xhttps://x.example"), "xhttps://x.example");
 });
@@ -118,22 +133,36 @@ test("a_text_that_is_still_being_written_is_read_as_far_as_it_goes", () => {
   assert.deepEqual(read("```js", "let a"), [{ js: "let a" }]);
   assert.deepEqual(read("- a", "- "), [{ list: [["a"], []] }]);
   assert.deepEqual(read("| a | b |"), ["| a | b |"]);
-  const whole = "# A\n\n1. **b** `c` [d](https://x.example/)\n   - e\n\n| f | g |\n|---|---|\n| h | i |\n\n```\nj\n```\n> k\n";
+  const whole =
+    "# A\n\n1. **b** `c` [d](https://x.example/)\n   - e\n\n| f | g |\n|---|---|\n| h | i |\n\n```\nj\n```\n> k\n";
   for (let end = 0; end <= whole.length; end += 1) blocksOf(whole.slice(0, end));
 });
 
 test("lists_hold_lists_paragraphs_and_code", () => {
   assert.deepEqual(read("3. a", "   - b", "   - c", "4. d", "", "   e", "   ```", "   f", "   ```", "", "after"), [
-    { "from 3": [["a", { list: [["b"], ["c"]] }], ["d", "e", { code: "f" }]] },
+    {
+      "from 3": [
+        ["a", { list: [["b"], ["c"]] }],
+        ["d", "e", { code: "f" }],
+      ],
+    },
     "after",
   ]);
-  assert.deepEqual(read("1. a", "  - set in too little", "2. b"), [{ "from 1": [["a", { list: [["set in too little"]] }], ["b"]] }]);
+  assert.deepEqual(read("1. a", "  - set in too little", "2. b"), [
+    { "from 1": [["a", { list: [["set in too little"]] }], ["b"]] },
+  ]);
   assert.deepEqual(read("* a", "goes on", "* b"), [{ list: [["a\ngoes on"], ["b"]] }]);
 });
 
 test("tables_have_as_many_cells_as_their_head", () => {
   assert.deepEqual(read("| a | b |", "|:--|--:|", "| 1 | 2 | 3 |", String.raw`| x \| y |`, "", "after"), [
-    { head: ["a", "b"], rows: [["1", "2"], ["x | y", ""]] },
+    {
+      head: ["a", "b"],
+      rows: [
+        ["1", "2"],
+        ["x | y", ""],
+      ],
+    },
     "after",
   ]);
   assert.deepEqual(read("a | b", "no table"), ["a | b\nno table"]);
@@ -141,7 +170,32 @@ test("tables_have_as_many_cells_as_their_head", () => {
 
 test("no_text_is_dear_to_read", () => {
   const many = 50_000;
-  for (const piece of ["*", "**a ", "_a", "`", "` ``", "[", "[a](", "![", "~~", "> ", "- ", "  - ", "#", "|", "\\", "<http", "(", "h", " ", "1. ", "\n- ", "\n> ", "a|b\n", "**a** "]) {
+  for (const piece of [
+    "*",
+    "**a ",
+    "_a",
+    "`",
+    "` ``",
+    "[",
+    "[a](",
+    "![",
+    "~~",
+    "> ",
+    "- ",
+    "  - ",
+    "#",
+    "|",
+    "\\",
+    "<http",
+    "(",
+    "h",
+    " ",
+    "1. ",
+    "\n- ",
+    "\n> ",
+    "a|b\n",
+    "**a** ",
+  ]) {
     const from = performance.now();
     blocksOf(piece.repeat(many));
     const took = performance.now() - from;
