@@ -107,3 +107,29 @@ export async function callTool(request, onProgress, signal) {
     hint: "the tool may have run: look before you call it again",
   });
 }
+
+/**
+ * Asks the model, and follows what comes of it until it is over. Aborting the signal cancels the turn.
+ * @param {{session: string | null, text: string, id: string}} request an empty text goes on with a turn that was interrupted
+ * @param {(event: string, data: any) => void} onEvent all events but `error`, which is thrown
+ * @param {AbortSignal} signal
+ */
+export async function takeTurn(request, onEvent, signal) {
+  const headers = { Accept: "text/event-stream" };
+  const response = await ask("/api/v1/turns", { method: "POST", body: request, headers, signal });
+  try {
+    for await (const { event, data } of eventsOf(response)) {
+      const said = JSON.parse(data);
+      if (event === "error") throw new Refusal(response.status, said.error ?? {});
+      onEvent(event, said);
+      if (event === "done") return;
+    }
+  } catch (error) {
+    if (signal.aborted || error instanceof Refusal) throw error;
+  }
+  throw new Refusal(0, {
+    code: "INTERRUPTED",
+    message: "the answer ended before it was whole",
+    hint: "is the daemon still running? What was said so far is kept, if conversations are",
+  });
+}

@@ -2,6 +2,7 @@
 
 import { effect, html, render, useEffect, useRef } from "./html.js";
 import { Approvals } from "./pages/approvals.js";
+import { Chat } from "./pages/chat.js";
 import { Config } from "./pages/config.js";
 import { Overview } from "./pages/overview.js";
 import { ServerAdd } from "./pages/server-add.js";
@@ -23,6 +24,7 @@ import { connection, questions, refresh, startWorld, trouble, trust } from "./wo
 
 const SECTIONS = [
   { id: "", label: "Overview" },
+  { id: "chat", label: "Chat" },
   { id: "servers", label: "Servers" },
   { id: "tools", label: "Tools" },
   { id: "approvals", label: "Approvals" },
@@ -79,6 +81,8 @@ function Page() {
   switch (section) {
     case "":
       return html`<${Overview} />`;
+    case "chat":
+      return html`<${Chat} session=${name ?? null} />`;
     case "servers":
       if (!name) return html`<${Servers} />`;
       if (rest[0] === "edit") return html`<${ServerEdit} key=${name} name=${name} />`;

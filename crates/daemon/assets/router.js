@@ -82,3 +82,12 @@ export function refine(query) {
   history.replaceState(null, "", hashOf(path, query));
   place.value = placeOf(location.hash);
 }
+
+/**
+ * Gives the place its own address without a step in the history: for what got a name after it was begun.
+ * @param {string[]} path
+ */
+export function settle(path) {
+  history.replaceState(null, "", hashOf(path));
+  place.value = placeOf(location.hash);
+}

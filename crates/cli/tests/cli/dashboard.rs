@@ -59,6 +59,16 @@ mod needs_browser {
     }
 
     #[test]
+    fn markdown_of_models_becomes_no_more_than_text_and_links() {
+        tests_of("pure/markdown");
+    }
+
+    #[test]
+    fn turns_are_made_of_their_events() {
+        tests_of("pure/turn");
+    }
+
+    #[test]
     fn the_page_opens_with_its_token_only() {
         tests_of("pages/door");
     }
@@ -101,6 +111,11 @@ mod needs_browser {
     #[test]
     fn sessions() {
         tests_of("pages/sessions");
+    }
+
+    #[test]
+    fn chat() {
+        tests_of("pages/chat");
     }
 
     #[test]

@@ -10,7 +10,7 @@ import { Trouble } from "../parts/problem.js";
 import { Block } from "../parts/result.js";
 import { say } from "../parts/say.js";
 import { Text, Waiting } from "../parts/text.js";
-import { go } from "../router.js";
+import { go, hashOf } from "../router.js";
 
 /** @param {{id: string}} given */
 export function Session({ id }) {
@@ -32,6 +32,7 @@ export function Session({ id }) {
   };
   return html`
     <${Head} title=${session.title || "Without a title"} up=${up} about=${aboutOf(session)}>
+      <a class="button primary" href=${hashOf(["chat", session.id])} data-testid="go-on">Go on with this</a>
       <button type="button" disabled=${save.busy} onClick=${() => save.run("md")} data-testid="export-md">
         Export Markdown
       </button>
@@ -44,7 +45,7 @@ export function Session({ id }) {
     <ol class="transcript" data-testid="transcript">
       ${messages.filter(({ role }) => role !== "tool").map((message) => html`<${Message} key=${message.id} message=${message} results=${messages} />`)}
     </ol>
-    ${session.open_turn && html`<p class="notice warn">The last turn is not finished. <code>toolrack chat --resume ${session.prefix}</code> goes on with it.</p>`}
+    ${session.open_turn && html`<p class="notice warn">The last turn is not finished. <a href=${hashOf(["chat", session.id])}>Go on with it here</a>, or with <code>toolrack chat --resume ${session.prefix}</code>.</p>`}
     ${asking && html`<${Confirm} title="Delete this conversation?" action="Delete" danger=${true} onClose=${() => setAsking(false)} doIt=${remove}><p>${session.title || "Without a title"}, ${counted(session.messages, "message")}. This cannot be taken back.</p><//>`}
   `;
 }

@@ -26,7 +26,7 @@ export function Sessions({ query }) {
     ${
       found?.total === 0 &&
       html`<${Empty} title="No conversations yet">
-        <p>Start one: <code>toolrack ask "What is in this folder?"</code> or <code>toolrack chat</code>.</p><//>
+        <p><a href="#/chat">Start one here</a>, or in a terminal: <code>toolrack ask "What is in this folder?"</code> or <code>toolrack chat</code>.</p><//>
       `
     }
     ${found && found.total > 0 && html`<div class="toolbar" role="search"><${Search} label="Search conversations" placeholder="Words in them" /></div>`}

@@ -241,6 +241,22 @@ declare namespace Api {
     timestamp: string;
   }
 
+  /** Who would answer, or why nobody does. */
+  interface Model {
+    model: string | null;
+    error?: { code?: string; message?: string; hint?: string | null } | null;
+  }
+
+  /** How a turn ended. */
+  interface TurnEnd {
+    session: string | null;
+    model?: string | null;
+    end: string;
+    rounds?: number;
+    text?: string;
+    spent?: Spent | null;
+  }
+
   interface ConfigFile {
     scope: string;
     path: string;

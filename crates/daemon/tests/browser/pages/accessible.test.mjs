@@ -4,10 +4,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { AXE, leave, staged } from "../stage.mjs";
 
-const both = staged({ converse: true });
+const both = staged({ converse: true, words: ["--model", "mock/script.json"] });
 
 const PLACES = [
   "#/",
+  "#/chat",
   "#/servers",
   "#/servers/workshop",
   "#/servers/workshop/resources",
@@ -72,6 +73,10 @@ for (const [look, options] of Object.entries({
       }));
       assert.ok(wide <= room, `${place} is ${wide} wide where there is room for ${room}`);
     }
+    await page.goto(`${both.stage.origin}/#/chat/${body.sessions[0].id}`);
+    await page.getByTestId("call").locator("summary").click();
+    await page.getByTestId("message").waitFor();
+    assert.deepEqual(await violations(page), [], "a conversation");
     await page.goto(`${both.stage.origin}/#/approvals`);
     await page.getByTestId("once").click();
     await page.getByTestId("cancel-question").click();

@@ -1,0 +1,133 @@
+// A conversation with the configured model, over the tools of all servers.
+
+import { get } from "../api.js";
+import { counted } from "../format.js";
+import { html, useEffect } from "../html.js";
+import { Composer } from "../parts/composer.js";
+import { useLoaded } from "../parts/loaded.js";
+import { Head } from "../parts/page.js";
+import { Trouble } from "../parts/problem.js";
+import { Question } from "../parts/question.js";
+import { useEnd } from "../parts/scroll.js";
+import { Empty, spoken, Waiting } from "../parts/text.js";
+import { Tail, Turn } from "../parts/turn.js";
+import { go, hashOf, settle } from "../router.js";
+import { again, begin, draft, resume, say, stop, talk } from "../talk.js";
+import { configTurn, overview, questions } from "../world.js";
+
+/** @param {{session: string | null}} given */
+export function Chat({ session }) {
+  const { session: current, title, turns, state, open, error } = talk.value;
+  const loaded = useLoaded((signal) => get("/api/v1/model", signal), [configTurn.value]);
+  const model = /** @type {Api.Model | null} */ (loaded.data);
+  useEffect(() => {
+    if (session && session !== talk.peek().session) resume(session);
+  }, [session]);
+  // A conversation gets its address once something of it is kept; who comes back to the chat comes back to it.
+  useEffect(() => {
+    if (!session && current) settle(["chat", current]);
+  }, [session, current]);
+  const end = useEnd();
+  const restart = () => {
+    begin();
+    go(["chat"]);
+  };
+  const send = () => {
+    const text = draft.peek();
+    draft.value = "";
+    end.go();
+    say(text);
+  };
+  const last = turns.at(-1);
+  const isGoing = state === "running" || state === "stopping";
+  const canAsk = state === "idle" && Boolean(model?.model);
+  return html`
+    <${Head} title="Chat" about=${model?.model && html`<${About} model=${model.model} title=${title} />`}>
+      ${current && html`<a class="button" href=${hashOf(["sessions", current])} data-testid="as-session">In Sessions</a>`}
+      ${(turns.length > 0 || error !== null) && html`<button type="button" onClick=${restart} data-testid="new">New conversation</button>`}
+    <//>
+    <${Trouble} error=${loaded.error} again=${loaded.again} />
+    <${Trouble} error=${error} again=${current ? () => resume(current) : null} />
+    ${(state === "loading" || (!model && !loaded.error)) && html`<${Waiting} />`}
+    ${model && !model.model && html`<${NoModel} model=${model} again=${loaded.again} />`}
+    ${model?.model && turns.length === 0 && state === "idle" && error === null && html`<${Beginning} />`}
+    <div class="talk" role="log" aria-live="polite" aria-label="Conversation" data-testid="talk">
+      ${turns.map((turn) => html`<${Turn} key=${turn.id} turn=${turn} again=${turn === last && canAsk ? again : null} />`)}
+    </div>
+    ${isGoing && last && html`<${Tail} turn=${last} />`}
+    <${Asked} isGoing=${isGoing} />
+    ${open && canAsk && last?.state !== "failed" && html`<${Interrupted} />`}
+    ${
+      model?.model &&
+      html` <div class="dock">
+        ${!end.isThere && html`<button type="button" class="small to-end" onClick=${end.go} data-testid="to-end">To the end</button>`}
+        <${Composer}
+          text=${draft.value}
+          onChange=${(/** @type {string} */ text) => (draft.value = text)}
+          onSend=${send}
+          onStop=${stop}
+          state=${state}
+        />
+      </div>`
+    }
+  `;
+}
+
+/** Who answers, and with what. @param {{model: string, title: string | null}} given */
+function About({ model, title }) {
+  const tools = overview.value?.tools;
+  return html`
+    <span data-testid="model"><code>${model}</code> answers</span
+    >${tools !== undefined && html`, with <a href="#/tools">${counted(tools, "tool")}</a>`}
+    ${title && html` · ${title}`}
+  `;
+}
+
+/** @param {{model: Api.Model, again: () => void}} given */
+function NoModel({ model, again }) {
+  const { message = "no model is configured", hint } = model.error ?? {};
+  return html`
+    <${Empty} title="No model answers yet" testid="no-model">
+      <p>${spoken(message)}</p>
+      ${hint && html`<p class="hint">${spoken(hint)}</p>`}
+      <p class="actions">
+        <button type="button" class="primary" onClick=${again}>Look again</button
+        ><a class="button" href="#/config">Configuration</a>
+      </p>
+    <//>
+  `;
+}
+
+function Beginning() {
+  return html`
+    <${Empty} title="Ask something" testid="beginning">
+      <p>
+        The model may use the tools of all your servers. What could change something waits for your word first, here.
+      </p>
+    <//>
+  `;
+}
+
+/** What waits for an answer since the turn began. @param {{isGoing: boolean}} given */
+function Asked({ isGoing }) {
+  const { before } = talk.value;
+  const mine = isGoing ? questions.value.filter(({ id }) => !before.includes(id)) : [];
+  return html`
+    <p class="hidden" role="status">${mine.length > 0 ? "A question waits for your answer." : ""}</p>
+    ${
+      mine.length > 0 &&
+      html`<ul class="questions inline" aria-label="Questions that wait" data-testid="questions">
+        ${mine.map((question) => html`<li key=${question.id}><${Question} question=${question} /></li>`)}
+      </ul>`
+    }
+  `;
+}
+
+function Interrupted() {
+  return html`
+    <div class="notice warn first" data-testid="interrupted">
+      <div><p>The last answer was interrupted. What was said is kept.</p></div>
+      <button type="button" class="primary" onClick=${() => say("")} data-testid="go-on">Go on</button>
+    </div>
+  `;
+}

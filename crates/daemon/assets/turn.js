@@ -1,0 +1,206 @@
+// A turn of a conversation: what was asked, and everything that came of it, piece by piece. Pure.
+
+/**
+ * @typedef {{kind: "text", id: string, text: string, whole: boolean}} TextPiece
+ * @typedef {{kind: "thinking", id: string, text: string, whole: boolean}} ThinkingPiece
+ * @typedef {"running" | "ok" | "failed" | "stopped"} CallState
+ * @typedef {{kind: "call", id: string, call: string, server: string | null, tool: string, arguments: unknown, state: CallState, text: string, parts: Api.Block[], duration: number | null, began: number | null}} CallPiece
+ * @typedef {TextPiece | ThinkingPiece | CallPiece} Piece
+ */
+
+/**
+ * @typedef {object} Turn
+ * @property {string} id
+ * @property {string} text what was asked; empty when an interrupted turn was gone on with
+ * @property {"running" | "over" | "failed"} state
+ * @property {Piece[]} pieces
+ * @property {Api.TurnEnd | null} end how it ended, with what it cost; null when that is not known
+ * @property {unknown} error why it failed
+ * @property {string | null} retry why the model is asked once more, while it is waited for
+ */
+
+/** @param {string} id @param {string} text @returns {Turn} */
+export const begun = (id, text) => ({ id, text, state: "running", pieces: [], end: null, error: null, retry: null });
+
+/**
+ * Takes an event of the stream.
+ * @param {Turn} turn
+ * @param {string} event
+ * @param {any} data
+ * @param {number} now ms
+ * @returns {Turn}
+ */
+export function told(turn, event, data, now) {
+  return event === "retry"
+    ? { ...settled(turn), retry: String(data.why) }
+    : taken(turn.retry === null ? turn : { ...turn, retry: null }, event, data, now);
+}
+
+/** @param {Turn} turn @param {string} event @param {any} data @param {number} now @returns {Turn} */
+function taken(turn, event, data, now) {
+  switch (event) {
+    case "asked":
+      return settled(turn);
+    case "text":
+    case "thinking":
+      return data.text ? written(turn, event, data.text) : turn;
+    case "call_begins":
+      return withPiece(
+        settled(turn),
+        callFrom(`${turn.id}/${turn.pieces.length}`, data.id, data.tool, data.arguments, now),
+      );
+    case "call_ends":
+      return ended(turn, data);
+    case "done":
+      return over(turn, data);
+    default:
+      // What a newer daemon may add.
+      return turn;
+  }
+}
+
+/** What could not be finished. @param {Turn} turn @param {unknown} error @returns {Turn} */
+export const broken = (turn, error) => ({ ...stopped(settled(turn)), state: "failed", error });
+
+/** @param {Turn} turn @param {Piece} piece @returns {Turn} */
+const withPiece = (turn, piece) => ({ ...turn, pieces: [...turn.pieces, piece] });
+
+/**
+ * More text of a kind: a part of the last piece, if that is still being written.
+ * @param {Turn} turn
+ * @param {"text" | "thinking"} kind
+ * @param {string} text
+ * @returns {Turn}
+ */
+function written(turn, kind, text) {
+  const last = turn.pieces.at(-1);
+  if (last?.kind === kind && !last.whole)
+    return { ...turn, pieces: [...turn.pieces.slice(0, -1), { ...last, text: last.text + text }] };
+  return withPiece(settled(turn), { kind, id: `${turn.id}/${turn.pieces.length}`, text, whole: false });
+}
+
+/** What was being written is whole. @param {Turn} turn @returns {Turn} */
+function settled(turn) {
+  const last = turn.pieces.at(-1);
+  if (!last || last.kind === "call" || last.whole) return turn;
+  return { ...turn, pieces: [...turn.pieces.slice(0, -1), { ...last, whole: true }] };
+}
+
+/** Calls whose end nobody told are stopped. @param {Turn} turn @returns {Turn} */
+function stopped(turn) {
+  if (!turn.pieces.some(isRunning)) return turn;
+  return {
+    ...turn,
+    pieces: turn.pieces.map((piece) =>
+      isRunning(piece) ? { .../** @type {CallPiece} */ (piece), state: "stopped" } : piece,
+    ),
+  };
+}
+
+/** @param {Piece} piece */
+const isRunning = (piece) => piece.kind === "call" && piece.state === "running";
+
+/**
+ * @param {Turn} turn
+ * @param {{id: string, is_error: boolean, text?: string | null, duration_ms?: number | null}} data
+ * @returns {Turn}
+ */
+function ended(turn, { id, is_error: isError, text, duration_ms: duration = null }) {
+  const at = turn.pieces.findLastIndex(
+    (piece) => piece.kind === "call" && piece.call === id && piece.state === "running",
+  );
+  if (at < 0) return turn;
+  const call = /** @type {CallPiece} */ (turn.pieces[at]);
+  return {
+    ...turn,
+    pieces: turn.pieces.with(at, { ...call, state: isError ? "failed" : "ok", text: text ?? "", duration }),
+  };
+}
+
+/** @param {Turn} turn @param {Api.TurnEnd} end @returns {Turn} */
+function over(turn, end) {
+  // A model that does not stream says it all at the end.
+  const isSaid =
+    turn.pieces.at(-1)?.kind === "text" ||
+    turn.pieces.some((piece) => piece.kind === "text" && piece.text === end.text);
+  const all = end.text && !isSaid ? written(turn, "text", end.text) : turn;
+  return { ...stopped(settled(all)), state: "over", end };
+}
+
+/**
+ * @param {string} id
+ * @param {string} call
+ * @param {string} name
+ * @param {unknown} given
+ * @param {number | null} began
+ * @returns {CallPiece}
+ */
+function callFrom(id, call, name, given, began) {
+  return {
+    kind: "call",
+    id,
+    call,
+    ...calledIn(name),
+    arguments: given,
+    state: "running",
+    text: "",
+    parts: [],
+    duration: null,
+    began,
+  };
+}
+
+/**
+ * The server and the tool in a name, as `server/tool` or as models see it.
+ * @param {string} name
+ * @returns {{server: string | null, tool: string}}
+ */
+export function calledIn(name) {
+  const [, server, tool] = /^mcp__(.+?)__(.+)$/.exec(name) ?? /^([^/]+)\/(.+)$/.exec(name) ?? [];
+  return server ? { server, tool } : { server: null, tool: name };
+}
+
+/** Whether a turn is at something that is seen: if not, everybody waits for the model. @param {Turn} turn */
+export const isSilent = ({ state, pieces }) =>
+  state === "running" && !pieces.some((piece) => isRunning(piece) || (piece.kind !== "call" && !piece.whole));
+
+/**
+ * The turns of a conversation that was kept.
+ * @param {Api.Message[]} messages
+ * @returns {Turn[]}
+ */
+export function turnsOf(messages) {
+  /** @type {Turn[]} */
+  const turns = [];
+  for (const message of messages) {
+    if (message.role === "system") continue;
+    if (message.role === "user" || turns.length === 0) turns.push({ ...begun(message.id, ""), state: "over" });
+    const at = turns.length - 1;
+    turns[at] = message.role === "user" ? { ...turns[at], text: message.content } : kept(turns[at], message);
+  }
+  return turns.map(stopped);
+}
+
+/** @param {Turn} turn @param {Api.Message} message @returns {Turn} */
+function kept(turn, message) {
+  if (message.role === "tool") {
+    const next = ended(turn, {
+      id: message.tool_call_id ?? "",
+      is_error: message.is_error ?? false,
+      text: message.content,
+    });
+    return {
+      ...next,
+      pieces: next.pieces.map((piece) =>
+        piece.kind === "call" && piece.call === message.tool_call_id ? { ...piece, parts: message.parts ?? [] } : piece,
+      ),
+    };
+  }
+  const said = message.content
+    ? [/** @type {Piece} */ ({ kind: "text", id: message.id, text: message.content, whole: true })]
+    : [];
+  const calls = (message.tool_calls ?? []).map((call) =>
+    callFrom(`${message.id}/${call.id}`, call.id, call.name, call.input, null),
+  );
+  return { ...turn, pieces: [...turn.pieces, ...said, ...calls] };
+}
