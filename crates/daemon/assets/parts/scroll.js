@@ -18,10 +18,20 @@ export function useEnd() {
   const follows = useRef(true);
   useEffect(() => {
     const over = new AbortController();
+    let last = document.documentElement.scrollTop;
     const look = () => {
-      follows.current = isAtEnd();
-      setIsThere(follows.current);
+      const { scrollTop } = document.documentElement;
+      // More may have come since we went to the end: only who went up does not want to be taken along.
+      if (isAtEnd()) follows.current = true;
+      else if (scrollTop < last) follows.current = false;
+      last = scrollTop;
+      setIsThere(isAtEnd());
     };
+    // Who opens something wants to see it, not what is below it.
+    const onClick = (/** @type {Event} */ { target }) => {
+      if (target instanceof Element && target.closest("summary")) follows.current = false;
+    };
+    addEventListener("click", onClick, { signal: over.signal });
     // Text that comes moves the end away from the reader, who did not scroll: only scrolling changes whether we follow.
     const grown = new ResizeObserver(() => (follows.current ? toEnd() : setIsThere(isAtEnd())));
     grown.observe(document.querySelector("main") ?? document.body);

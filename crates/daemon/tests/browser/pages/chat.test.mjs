@@ -221,8 +221,9 @@ test("nothing_that_a_model_or_a_server_says_becomes_a_part_of_the_page", async (
   await leave(page);
 });
 
+/** Waits until the page is at its end. @param {any} page */
 const atEnd = (page) =>
-  page.evaluate(() => {
+  page.waitForFunction(() => {
     const { scrollHeight, clientHeight, scrollTop } = document.documentElement;
     return scrollHeight - clientHeight - scrollTop < 4;
   });
@@ -234,7 +235,7 @@ test("the_page_follows_the_answer_unless_the_reader_scrolled_up", async () => {
   await say(page, "Tell me much");
   await page.locator('[data-testid="call"][data-status="running"]').waitFor();
   await page.waitForFunction(() => scrollY > 500);
-  assert.ok(await atEnd(page), "it follows");
+  await atEnd(page);
   await page.mouse.move(600, 300);
   await page.mouse.wheel(0, -900);
   await page.getByTestId("to-end").waitFor();
@@ -244,7 +245,7 @@ test("the_page_follows_the_answer_unless_the_reader_scrolled_up", async () => {
   assert.equal(await page.evaluate(() => scrollY), was, "it stays where the reader is");
   await page.getByTestId("to-end").click();
   await page.getByTestId("to-end").waitFor({ state: "detached" });
-  assert.ok(await atEnd(page));
+  await atEnd(page);
   await leave(page);
 });
 
