@@ -125,6 +125,8 @@ pub struct Loaded {
     pub agents: Vec<String>,
     /// The project's root.
     pub project: PathBuf,
+    /// Files that are there and have no text at all, not even `{}`.
+    pub(crate) blank: Vec<PathBuf>,
     /// Whether every file could be read. When not, a running world is better left as it is.
     pub is_whole: bool,
 }
@@ -262,6 +264,8 @@ struct World<'a> {
     settings: Settings,
     known_agents: Vec<String>,
     problems: Told,
+    /// Files without any text.
+    blank: Vec<PathBuf>,
     is_whole: bool,
     wanted: Wanted<'a>,
     ledger: &'a dyn Ledger,
@@ -303,6 +307,7 @@ impl<'a> World<'a> {
             settings: Settings::default(),
             known_agents: Vec::new(),
             problems: Told::default(),
+            blank: Vec::new(),
             is_whole: true,
             wanted,
             ledger,
@@ -325,6 +330,9 @@ impl<'a> World<'a> {
                 return self.give_up(*problem);
             }
         };
+        if document.text.is_empty() {
+            self.blank.push(layer.path.clone());
+        }
         if layer.has_settings {
             let (settings, problems) = Settings::read(&document, self.wanted);
             self.settings = settings;
@@ -482,6 +490,7 @@ impl<'a> World<'a> {
             settings: self.settings,
             agents: self.known_agents,
             project,
+            blank: self.blank,
             is_whole: self.is_whole,
         }
     }

@@ -52,6 +52,8 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("AGENT", Offered::Agents),
     ("SESSION", Offered::Sessions),
     ("COUNT", Offered::Nothing),
+    ("ADDRESS", Offered::Nothing),
+    ("HOST", Offered::Nothing),
     ("GLOB", Offered::Nothing),
     ("NAME", Offered::Nothing),
     ("NAME[=NEW]", Offered::Nothing),

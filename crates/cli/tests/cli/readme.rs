@@ -68,6 +68,12 @@ impl Shown {
         if typed.starts_with("cargo ") {
             return Done::Skipped("it builds or tests the repository");
         }
+        if typed == "toolrack up" {
+            return Done::Skipped("it goes on until it is stopped; the daemon has tests of its own");
+        }
+        if typed.starts_with("claude ") {
+            return Done::Skipped("it is another program");
+        }
         if typed.contains(">> ~/") || typed.contains("> ~/") {
             return Done::Skipped("it changes a home; the shells are driven elsewhere");
         }

@@ -1,6 +1,9 @@
 //! Asking again while servers run.
 
-use std::{fmt, path::Path};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use super::{Loaded, Request, load};
 use crate::{problem::Problem, trust::Ledger};
@@ -49,10 +52,10 @@ pub fn reload(request: &Request, ledger: &dyn Ledger, before: &Loaded) -> Result
 /// Files that had servers in them and now have no text at all.
 fn emptied(loaded: &Loaded, before: &Loaded) -> Vec<Problem> {
     let had_servers = |path: &Path| before.entries.iter().any(|entry| entry.source.path.as_deref() == Some(path));
-    let is_empty = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.len() == 0);
-    let files = loaded.files.iter().map(|file| file.path.as_path());
+    // As it was read: by now the file may have its text again, of which nothing is in `loaded`.
+    let files = loaded.blank.iter().map(PathBuf::as_path);
     files
-        .filter(|path| had_servers(path) && is_empty(path))
+        .filter(|path| had_servers(path))
         .map(|path| {
             let problem = Problem::error("the file is empty, and had servers in it").in_file(path);
             problem.hint("write `{}` into it if that is meant")

@@ -54,7 +54,7 @@ test("a_question_is_answered_with_a_call_and_kept", async () => {
   await page.getByTestId("model").getByText("answers").waitFor();
   script(
     { text: "I **look**.", ...calls("echo", { text: "hello" }) },
-    { text: "It said:\n\n- hello\n\n```sh\necho hello\n```", usage: { input_tokens: 1200, output_tokens: 34 } },
+    { text: "It said:\n\n- hello\n\n```sh\necho hello\n```", usage: { input: 1200, output: 34 } },
   );
   const box = page.getByTestId("message");
   await box.fill("What does");
