@@ -22,8 +22,9 @@ const STALE = {
   mcp_tools_updated: ["servers", "overview"],
   tool_completed: ["overview"],
   tool_denied: ["overview"],
-  question_opened: ["overview"],
-  question_closed: ["overview"],
+  // A list that was asked for before the event may come after it, and know nothing of it.
+  question_opened: ["questions", "overview"],
+  question_closed: ["questions", "overview"],
   config_changed: ["servers", "overview", "trust", "config"],
   config_rejected: ["servers", "config"],
   missed: ["servers", "questions", "overview", "trust", "config"],

@@ -20,8 +20,8 @@ use subtle::ConstantTimeEq as _;
 
 use crate::api::ApiError;
 
-/// Requests a second that are answered, in the long run and at once: far more than people and programs of one machine make.
-const RATE: (u32, u32) = (5_000, 10_000);
+/// Requests a second that are answered, in the long run and at once: far more than the clients of one gateway can make.
+const RATE: (u32, u32) = (50_000, 100_000);
 
 /// Wrong tokens a second that are looked at, in the long run and at once.
 const WRONG: (u32, u32) = (1, 20);

@@ -49,7 +49,8 @@ test("a_new_state_replaces_the_old_one_with_its_reason", () => {
 
 test("a_question_comes_once_and_goes", () => {
   const opened = event("question_opened", { question: { id: "q1" } });
-  const once = merged(WORLD, opened).world;
+  const { world: once, stale } = merged(WORLD, opened);
+  assert.ok(stale.includes("questions"), "a list that is on its way may know nothing of it");
   const twice = merged(once, event("question_opened", { question: { id: "q1", why: "new" } })).world;
   assert.deepEqual(twice.questions, [{ id: "q1", why: "new" }]);
   assert.deepEqual(merged(twice, event("question_closed", { id: "q1" })).world.questions, []);
