@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use sqlx::{Sqlite, Transaction};
 use toolrack_host::{Memory, spec::Era};
 
 use crate::{Store, StoreError, now};
@@ -52,19 +53,11 @@ impl Store {
         .execute(&mut *transaction)
         .await
         .map_err(error())?;
-        sqlx::query(
-            "DELETE FROM servers WHERE fingerprint IN \
-             (SELECT fingerprint FROM servers ORDER BY seen_at DESC LIMIT -1 OFFSET ?)",
-        )
-        .bind(MAX_SERVERS)
-        .execute(&mut *transaction)
-        .await
-        .map_err(error())?;
-        transaction.commit().await.map_err(error())
+        let forget = "DELETE FROM servers WHERE fingerprint IN \
+                      (SELECT fingerprint FROM servers ORDER BY seen_at DESC LIMIT -1 OFFSET ?)";
+        self.forget_beyond(MAX_SERVERS, forget, transaction, doing).await
     }
-}
 
-impl Store {
     async fn read_tools(&self, fingerprint: &str) -> Result<Option<Bytes>, StoreError> {
         let row: Option<(Vec<u8>,)> = sqlx::query_as("SELECT tools FROM server_tools WHERE fingerprint = ?")
             .bind(fingerprint)
@@ -88,15 +81,21 @@ impl Store {
             .execute(&mut *transaction)
             .await
             .map_err(error())?;
-        sqlx::query(
-            "DELETE FROM server_tools WHERE fingerprint IN \
-             (SELECT fingerprint FROM server_tools ORDER BY kept_at DESC LIMIT -1 OFFSET ?)",
-        )
-        .bind(MAX_LAZY)
-        .execute(&mut *transaction)
-        .await
-        .map_err(error())?;
-        transaction.commit().await.map_err(error())
+        let forget = "DELETE FROM server_tools WHERE fingerprint IN \
+                      (SELECT fingerprint FROM server_tools ORDER BY kept_at DESC LIMIT -1 OFFSET ?)";
+        self.forget_beyond(MAX_LAZY, forget, transaction, doing).await
+    }
+
+    /// Ends a transaction that has written a row: `forget` deletes the oldest ones beyond `most`.
+    async fn forget_beyond(
+        &self,
+        most: i64,
+        forget: &'static str,
+        mut transaction: Transaction<'static, Sqlite>,
+        doing: &'static str,
+    ) -> Result<(), StoreError> {
+        sqlx::query(forget).bind(most).execute(&mut *transaction).await.map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))
     }
 }
 
