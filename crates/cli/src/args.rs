@@ -10,7 +10,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-pub(crate) use ask::{AskArgs, ChatArgs, LimitArgs, ModelArgs, PolicyArgs, WireName};
+pub(crate) use ask::{AskArgs, ChatArgs, LimitArgs, ModelArgs, PolicyArgs, RulesArgs, WireName};
 pub(crate) use itself::{AboutItself, CompletionsArgs, ManArgs, Shell};
 pub(crate) use manage::{
     AddJsonArgs, ConfigVerb, DoctorArgs, GetArgs, ImportArgs, LogsArgs, PendingArgs, RemoveArgs, SwitchArgs, TestArgs,

@@ -65,6 +65,22 @@ pub(crate) enum WireName {
     Gemini,
 }
 
+/// What runs without a question, and what never.
+#[derive(Clone, Debug, Default, PartialEq, Args)]
+pub(crate) struct RulesArgs {
+    /// Run tools that match without asking; may be given more than once
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) allow: Vec<Pattern>,
+
+    /// Never run tools that match; may be given more than once
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) deny: Vec<Pattern>,
+
+    /// Run tools that say that they change nothing without asking
+    #[arg(long)]
+    pub(crate) yes_read_only: bool,
+}
+
 /// What it may do.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Tools")]
@@ -77,17 +93,8 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_name = "GLOB")]
     pub(crate) tool: Vec<Pattern>,
 
-    /// Run tools that match without asking; may be given more than once
-    #[arg(long, value_name = "GLOB")]
-    pub(crate) allow: Vec<Pattern>,
-
-    /// Never run tools that match; may be given more than once
-    #[arg(long, value_name = "GLOB")]
-    pub(crate) deny: Vec<Pattern>,
-
-    /// Run tools that say that they change nothing without asking
-    #[arg(long)]
-    pub(crate) yes_read_only: bool,
+    #[command(flatten)]
+    pub(crate) rules: RulesArgs,
 
     /// Let the model write scripts that call tools, and see only what they print
     #[arg(long)]

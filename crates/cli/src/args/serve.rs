@@ -3,9 +3,8 @@
 use std::{net::SocketAddr, time::Duration};
 
 use clap::Args;
-use toolrack_host::Pattern;
 
-use super::{ModelArgs, PolicyArgs, duration};
+use super::{ModelArgs, PolicyArgs, RulesArgs, duration};
 
 /// `serve`, `up`.
 #[derive(Debug, Args)]
@@ -39,17 +38,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
 
-    /// Run tools that match without asking; may be given more than once
-    #[arg(long, value_name = "GLOB")]
-    pub(crate) allow: Vec<Pattern>,
-
-    /// Never run tools that match; may be given more than once
-    #[arg(long, value_name = "GLOB")]
-    pub(crate) deny: Vec<Pattern>,
-
-    /// Run tools that say that they change nothing without asking
-    #[arg(long)]
-    pub(crate) yes_read_only: bool,
+    #[command(flatten)]
+    pub(crate) rules: RulesArgs,
 
     #[command(flatten)]
     pub(crate) model: ModelArgs,

@@ -14,7 +14,7 @@ use toolrack_store::journal::{Journal, Opened};
 
 use super::{input, sessions};
 use crate::{
-    args::{AskArgs, PolicyArgs},
+    args::{AskArgs, PolicyArgs, RulesArgs},
     error::{Exit, Failure, with_causes},
     kept::Kept,
     mention::Sources,
@@ -145,7 +145,7 @@ impl Tools {
         let interpreter = wants_code.then(code::interpreter).transpose()?;
         let code = interpreter.is_some().then(|| name_beside(&desired, "code")).transpose()?;
         let ours: Vec<_> = [&discovery, &kept].into_iter().chain(&code).collect();
-        let rules = Arc::new(LiveRules::new(rules(policy, loaded, &ours)));
+        let rules = Arc::new(LiveRules::new(rules(&policy.rules, loaded, &ours)));
         world.guard(Arc::<LiveRules>::clone(&rules));
         // It is there from the beginning, so that it can be used as soon as it is known how many tools there are.
         desired.insert(discovery.clone(), world.host().discovery(&discovery, selection.clone()));
@@ -270,14 +270,14 @@ fn every_tool_of(server: &ServerName) -> Option<Pattern> {
 }
 
 /// What may run unasked: what was allowed by name, and what the program itself carries, which only reads.
-pub(super) fn rules(policy: &PolicyArgs, loaded: &Loaded, ours: &[&ServerName]) -> Rules {
+pub(super) fn rules(args: &RulesArgs, loaded: &Loaded, ours: &[&ServerName]) -> Rules {
     let own = loaded.entries.iter().filter(|entry| entry.scope == Scope::BuiltIn);
     let own = own.filter_map(|entry| ServerName::new(&*entry.name).ok());
     let own = own.chain(ours.iter().map(|name| (*name).clone())).filter_map(|name| every_tool_of(&name));
     Rules {
-        allow: policy.allow.iter().cloned().chain(own).collect(),
-        deny: policy.deny.clone(),
-        allow_read_only: policy.yes_read_only,
+        allow: args.allow.iter().cloned().chain(own).collect(),
+        deny: args.deny.clone(),
+        allow_read_only: args.yes_read_only,
         otherwise: Otherwise::Confirm,
         ..Rules::default()
     }

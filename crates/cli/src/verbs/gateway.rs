@@ -70,7 +70,7 @@ async fn share(daemon: UnixStream) -> Result<Exit, Failure> {
 async fn alone(policy: &PolicyArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
     let desired = super::only(&loaded, &policy.server)?;
-    world.guard(Arc::new(rules(policy, &loaded, &[])));
+    world.guard(Arc::new(rules(&policy.rules, &loaded, &[])));
     // Whoever is at the terminal is not the one who asks; the client is asked, if it can be.
     world.answers(Arc::new(AnyClient::new()));
     world.stay();

@@ -14,7 +14,7 @@ use toolrack_daemon::{
 use self::record::{Record, listen};
 use super::ask::rules;
 use crate::{
-    args::{LimitArgs, ModelArgs, PolicyArgs, ServeArgs},
+    args::{LimitArgs, ModelArgs, ServeArgs},
     error::{Exit, Failure, with_causes},
     models::{Around, Chosen, Wishes},
     stop::Stop,
@@ -112,14 +112,8 @@ async fn orphaned() {
 
 async fn parts(args: &ServeArgs, world: &World) -> Result<Parts, Failure> {
     let loaded = world.load().await?;
-    let policy = PolicyArgs {
-        allow: args.allow.clone(),
-        deny: args.deny.clone(),
-        yes_read_only: args.yes_read_only,
-        ..PolicyArgs::default()
-    };
     let questions = Questions::new(args.patience);
-    world.guard(Arc::new(rules(&policy, &loaded, &[])));
+    world.guard(Arc::new(rules(&args.rules, &loaded, &[])));
     world.answers(Arc::new(AnyClient::or(Arc::new(questions.clone()))));
     let keeper = world.log_keeper();
     Ok(Parts {
