@@ -16,22 +16,20 @@ const FLAGS: &str = "--cfg fuzzing -Ccodegen-units=1 -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Cllvm-args=-simplifycfg-branch-fold-threshold=0";
 
-/// How long a target runs when nobody says. Such a run begins with the same number each time, since a gate has to say the
-/// same of the same tree; a longer one looks where nobody has looked.
-const SECONDS: u32 = 10;
+/// How many inputs a target gets when nobody says how long. Such a run begins with the same number and the same seeds each
+/// time and ends after as many inputs, fast machine or slow: a gate has to say the same of the same tree. A run by the clock
+/// looks where nobody has looked.
+const RUNS: u32 = 100_000;
+
+/// After how many seconds a target that is slow has done enough of them.
+const PATIENCE: u32 = 30;
 
 /// What to fuzz, and how long.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Plan {
     target: Option<String>,
     input: Option<PathBuf>,
-    seconds: u32,
-}
-
-impl Default for Plan {
-    fn default() -> Self {
-        Self { target: None, input: None, seconds: SECONDS }
-    }
+    seconds: Option<u32>,
 }
 
 impl Plan {
@@ -45,7 +43,7 @@ impl Plan {
         while let Some(argument) = arguments.next() {
             if argument == "--seconds" {
                 let seconds = arguments.next().and_then(|seconds| seconds.parse().ok());
-                plan.seconds = seconds.ok_or("--seconds wants a number")?;
+                plan.seconds = Some(seconds.ok_or("--seconds wants a number")?);
             } else if plan.target.is_none() {
                 plan.target = Some(argument.clone());
             } else if plan.input.is_none() {
@@ -119,7 +117,7 @@ fn lock() -> Step {
 }
 
 /// Looks for an input that makes the target panic.
-fn search(folder: &Path, target: &str, seconds: u32) -> Step {
+fn search(folder: &Path, target: &str, seconds: Option<u32>) -> Step {
     let fuzz = root().join("fuzz");
     // What it learns stays for the next time; what it finds is kept where `cargo fuzz` would keep it.
     let (corpus, artifacts) = (fuzz.join("corpus").join(target), fuzz.join("artifacts").join(target));
@@ -129,11 +127,11 @@ fn search(folder: &Path, target: &str, seconds: u32) -> Step {
     let log = root().join("target/fuzz").join(format!("{target}.log"));
     let output = fs::File::create(&log).map_err(failed("write", &log))?;
     let mut command = program(folder.join(target));
-    command.arg(corpus).arg(fuzz.join("seeds").join(target));
-    command.arg(format!("-max_total_time={seconds}")).arg(format!("-artifact_prefix={}/", artifacts.display()));
-    if seconds == SECONDS {
-        command.arg("-seed=1");
-    }
+    match seconds {
+        Some(seconds) => command.arg(corpus).arg(format!("-max_total_time={seconds}")),
+        None => command.args(["-seed=1", &format!("-runs={RUNS}"), &format!("-max_total_time={PATIENCE}")]),
+    };
+    command.arg(fuzz.join("seeds").join(target)).arg(format!("-artifact_prefix={}/", artifacts.display()));
     command.args(["-timeout=10", "-rss_limit_mb=2048", "-max_len=4096", "-print_final_stats=1"]);
     let dictionary = fuzz.join("dictionaries").join(format!("{target}.dict"));
     if dictionary.is_file() {

@@ -32,7 +32,7 @@ Usage: cargo xtask <COMMAND>
   install                        the real MCP servers and the model that tests talk to, into .cache/; on Debian the shells and
                                  Chromium, for root or CI
   fuzz [TARGET [INPUT]] [--seconds N]
-                                 each target (or one) for N seconds (10), or one target on one input
+                                 each target (or one) for 100,000 inputs or N seconds, or on one input
   bench [ARGS]                   installs other people's clients into .cache/bench/, builds in release and measures them all;
                                  ARGS go to the benchmark
   steady [--accept WHY]          allocations, connections, bytes kept and instructions, against bench/accepted.toml;

@@ -153,8 +153,8 @@ fn indent_at(text: &str, at: usize) -> &str {
 /// The white space before `at`, when there is nothing else before it on its line.
 fn own_line_indent(text: &str, at: usize) -> Option<&str> {
     let indent = indent_at(text, at);
-    let line_start = at - indent.len();
-    (line_start > 0 && text[..line_start].ends_with('\n')).then_some(indent)
+    let before = text[..at].strip_suffix(indent)?;
+    before.ends_with('\n').then_some(indent)
 }
 
 /// The end of the line before the one that begins at `line_start`, without its line end.

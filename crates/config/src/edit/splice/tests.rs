@@ -42,6 +42,15 @@ fn a_member_is_added_in_the_style_of_the_file() {
 }
 
 #[test]
+fn wide_characters_in_front_of_a_member_are_no_obstacle() {
+    // The line is indented by four bytes; four bytes before `b` is the middle of a character.
+    let text = "{\n    \"a\": \"語\",\"b\": 2\n}";
+    let root = parsed(text);
+    assert_eq!(replace(text, &root.members().unwrap()[1], &json!(3)), text.replace('2', "3"));
+    assert_eq!(removed(text, "b"), "{\n    \"a\": \"語\"\n}");
+}
+
+#[test]
 fn an_entry_is_written_as_people_write_it() {
     let entry = json!({
         "env": { "A": "1" }, "args": ["-y", "x"], "command": "npx", "headers": {},
