@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use toolrack_host::{
     BlockKind, CallError, Conceal, Host, Selection, SharedAsker, ToolBlock, ToolOutcome, mcp::Progress,
 };
+use tracing::{Instrument as _, info_span};
 
 use crate::{
     message::{Message, ToolCallData},
@@ -179,6 +180,10 @@ impl Agent {
     /// # Errors
     /// [`AgentError`]. What tools say or refuse is none: the model is told.
     pub async fn run(&self, turn: &mut Turn, front: &mut dyn Front) -> Result<End, AgentError> {
+        self.rounds(turn, front).instrument(info_span!("turn")).await
+    }
+
+    async fn rounds(&self, turn: &mut Turn, front: &mut dyn Front) -> Result<End, AgentError> {
         let catalog = self.host.catalog();
         let tools = catalog.block(&BlockKind::new(self.model.wire()).selection(Arc::clone(&self.selection)));
         let system = self.preamble(&tools);
@@ -188,7 +193,9 @@ impl Agent {
             match turn.next() {
                 Next::CallModel => {
                     front.happened(TurnEvent::Asked { round: turn.rounds() + 1 });
-                    let reply = self.ask(turn.messages(), &tools, system.as_deref(), front).await?;
+                    let span = info_span!("model", round = turn.rounds() + 1);
+                    let asking = self.ask(turn.messages(), &tools, system.as_deref(), front);
+                    let reply = asking.instrument(span).await?;
                     front.happened(TurnEvent::Answered(&reply));
                     turn.model_said(reply);
                 }

@@ -3,25 +3,37 @@
 use std::io::{self, Write};
 
 use toolrack_host::text;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
+
+use crate::traces::Traces;
 
 /// Starts logging: warnings, more with each `-v`, and of `rmcp` only what `-vv` asks for, because it logs session ids.
-/// Of `sqlx`, which logs every statement, only what is slow.
-pub(crate) fn start(verbose: u8, quiet: bool) {
+/// Of `sqlx`, which logs every statement, only what is slow. Spans go to `traces`.
+pub(crate) fn start(verbose: u8, quiet: bool, traces: &Traces) {
     let filter = match (verbose, quiet) {
         (0, true) => "error,rmcp=error",
         (0, false) => "warn,rmcp=error",
         (1, _) => "info,rmcp=error",
         (_, _) => "debug,rmcp=warn,sqlx=warn",
     };
+    let (filter, targets) = (EnvFilter::new(filter), verbose > 1);
     // A second start, in tests, keeps the first.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(filter))
-        .with_ansi(false)
-        .with_target(verbose > 1)
-        .without_time()
-        .with_writer(|| Visible)
-        .try_init();
+    let _ = match traces.layer() {
+        None => tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_ansi(false)
+            .with_target(targets)
+            .without_time()
+            .with_writer(|| Visible)
+            .try_init()
+            .is_ok(),
+        // Here the filter is the log's alone.
+        Some(traces) => {
+            let log = tracing_subscriber::fmt::layer().with_ansi(false).with_target(targets).without_time();
+            let log = log.with_writer(|| Visible).with_filter(filter);
+            tracing_subscriber::registry().with(log).with(traces).try_init().is_ok()
+        }
+    };
 }
 
 /// Stderr for lines that may hold foreign text: nothing in them is obeyed by a terminal.

@@ -22,6 +22,7 @@ mod run;
 mod screen;
 mod stop;
 mod suggest;
+mod traces;
 mod verbs;
 mod wire;
 

@@ -4,6 +4,7 @@ use std::{ffi::OsString, process::ExitCode, sync::Arc};
 
 use clap::{Parser, ValueEnum};
 use toolrack_config::Environment;
+use toolrack_host::Tracer;
 
 use crate::{
     args::{Cli, Color, Global, Verb},
@@ -12,6 +13,7 @@ use crate::{
     log,
     screen::Screen,
     stop::Stop,
+    traces::Traces,
     verbs,
     wire::World,
 };
@@ -26,15 +28,20 @@ pub(crate) fn run(words: Vec<OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return misunderstood(&error, &words, &environment).into(),
     };
-    log::start(cli.global.verbose, cli.global.quiet);
+    let (traces, untraced) = Traces::begin(&environment);
+    log::start(cli.global.verbose, cli.global.quiet, &traces);
     let screen = Arc::new(Screen::new(&cli.global, &environment));
-    let exit = match start(cli, words, environment, &screen) {
+    if let Some(why) = untraced {
+        screen.warning(&why);
+    }
+    let exit = match start(cli, words, environment, &screen, traces.tracer()) {
         Ok(exit) => exit,
         Err(failure) => {
             screen.failure(&failure);
             failure.exit
         }
     };
+    traces.close();
     exit.into()
 }
 
@@ -71,7 +78,13 @@ fn color_in<'a>(mut words: impl Iterator<Item = &'a str>) -> Color {
     color
 }
 
-fn start(cli: Cli, words: Vec<OsString>, environment: Environment, screen: &Arc<Screen>) -> Result<Exit, Failure> {
+fn start(
+    cli: Cli,
+    words: Vec<OsString>,
+    environment: Environment,
+    screen: &Arc<Screen>,
+    tracer: Option<Arc<dyn Tracer>>,
+) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -79,7 +92,7 @@ fn start(cli: Cli, words: Vec<OsString>, environment: Environment, screen: &Arc<
     let result = match cli.verb {
         // It looks at nothing outside of the program, and so it works where nothing else does: in a package's build.
         Verb::Itself(verb) => runtime.block_on(verbs::itself::run(verb, &words, screen)),
-        _ => runtime.block_on(to_the_end(cli, words, environment, screen)),
+        _ => runtime.block_on(to_the_end(cli, words, environment, screen, tracer)),
     };
     // A thread that waits for the terminal would hold an orderly shutdown up for ever.
     runtime.shutdown_background();
@@ -92,6 +105,7 @@ async fn to_the_end(
     words: Vec<OsString>,
     environment: Environment,
     screen: &Arc<Screen>,
+    tracer: Option<Arc<dyn Tracer>>,
 ) -> Result<Exit, Failure> {
     let mut stop = Stop::new()?;
     // What Ctrl-C means in a conversation is its own business, and a daemon ends in its own way.
@@ -100,7 +114,7 @@ async fn to_the_end(
         Verb::Serve(_) => Hears::Everything,
         _ => Hears::Nothing,
     };
-    let world = World::open(cli.global, environment, Arc::clone(screen)).await?;
+    let world = World::open(cli.global, environment, Arc::clone(screen)).await?.traced(tracer);
     let result = tokio::select! {
         biased;
         exit = ended(&mut stop, hears) => Ok(exit),

@@ -14,7 +14,7 @@ use toolrack_config::{
     trust::{Candidate, Ledger, NoLedger},
 };
 use toolrack_host::{
-    Desired, Gate, Host, Native, Resolver, ServerName, ServerSpec, SharedAsker, State,
+    Desired, Gate, Host, Native, Resolver, ServerName, ServerSpec, SharedAsker, State, Tracer,
     ask::Root,
     spec::{Source, Transport, Trust},
     supervisor::Supervisor,
@@ -63,6 +63,8 @@ pub(crate) struct World {
     asker: OnceLock<SharedAsker>,
     /// Servers that fail are connected again.
     stays: AtomicBool,
+    /// Ties calls to traces.
+    tracer: Option<Arc<dyn Tracer>>,
     /// Fills placeholders in, and remembers what of it is a secret.
     secrets: Arc<Interpolate>,
     /// Keeps what servers say in the store.
@@ -108,9 +110,16 @@ impl World {
             gate: OnceLock::new(),
             asker: OnceLock::new(),
             stays: AtomicBool::new(false),
+            tracer: None,
             log: OnceLock::new(),
             host: OnceLock::new(),
         })
+    }
+
+    /// The same, with its calls tied to traces.
+    pub(crate) fn traced(mut self, tracer: Option<Arc<dyn Tracer>>) -> Self {
+        self.tracer = tracer;
+        self
     }
 
     /// Reads the configuration and shows what is wrong with it.
@@ -390,6 +399,9 @@ impl World {
             .artifacts(Arc::new(artifacts));
         if let Some(store) = &self.store {
             builder = builder.memory(Arc::new(store.clone()));
+        }
+        if let Some(tracer) = &self.tracer {
+            builder = builder.tracer(Arc::clone(tracer));
         }
         if let Some(gate) = self.gate.get() {
             builder = builder.gate(Arc::clone(gate));

@@ -17,6 +17,11 @@ use std::{
 
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
+use tracing::{
+    Instrument, Span,
+    field::{self, Empty},
+    info_span,
+};
 
 pub use outcome::{Artifact, Shaped, ToolOutcome};
 pub(crate) use outcome::{Shape, shaped};
@@ -39,6 +44,7 @@ use crate::{
     script::Around,
     server::{Server, State},
     spec::{ServerName, Source},
+    trace::{TraceContext, Tracer},
 };
 
 /// A call of a tool.
@@ -52,6 +58,7 @@ pub struct Call {
     catalog: Option<Arc<Catalog>>,
     conceal: Option<Conceal>,
     verbatim: bool,
+    trace: Option<TraceContext>,
 }
 
 /// Returns a text without what must not be seen in it.
@@ -75,6 +82,7 @@ impl Call {
             catalog: None,
             conceal: None,
             verbatim: false,
+            trace: None,
         }
     }
 
@@ -130,6 +138,13 @@ impl Call {
     #[must_use]
     pub fn pinned(mut self, catalog: Arc<Catalog>) -> Self {
         self.catalog = Some(catalog);
+        self
+    }
+
+    /// Where in a trace the call belongs; the server is told. Calls of a script have no trace.
+    #[must_use]
+    pub fn trace(mut self, context: Option<TraceContext>) -> Self {
+        self.trace = context;
         self
     }
 
@@ -294,11 +309,24 @@ pub(crate) struct Door {
     pub(crate) artifacts: Option<Arc<dyn Artifacts>>,
     pub(crate) events: Events,
     pub(crate) calls: AtomicU64,
+    pub(crate) tracer: Arc<dyn Tracer>,
 }
 
 impl Door {
     /// Runs a call through the door.
     pub(crate) async fn call(
+        &self,
+        mut call: Call,
+        tool: &CatalogTool,
+        server: &Server,
+        script: Option<Script>,
+    ) -> Result<ToolOutcome, CallError> {
+        let span = info_span!("call", server = %tool.server, tool = %quote(&tool.tool().name), end = Empty);
+        call.trace = self.tracer.follow(&span, call.trace.as_ref());
+        self.through(call, tool, server, script).instrument(span).await
+    }
+
+    async fn through(
         &self,
         call: Call,
         tool: &CatalogTool,
@@ -399,6 +427,7 @@ impl Door {
             // Waiting for the server was part of the call's time.
             total: server.spec.timeouts.call_total.max(idle).saturating_sub(began.elapsed()),
             as_task: definition.task == TaskSupport::Required && link.runs_tasks(),
+            trace: call.trace.clone(),
         };
         let result = link.run(request).await.map_err(|error| target.failed(error))?;
         if call.verbatim && result.len() <= server.spec.limits.output_bytes {
@@ -483,6 +512,8 @@ struct Running<'a> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
+        // Inside of the call's span, also when the call is dropped.
+        Span::current().record("end", field::debug(self.end));
         (self.events)(Event::ToolCompleted {
             call: self.number,
             server: self.tool.server.clone(),

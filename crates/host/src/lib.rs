@@ -36,6 +36,7 @@ mod script;
 mod server;
 pub mod spec;
 pub mod text;
+mod trace;
 
 pub use ask::{Abilities, Asker, Nobody, SharedAsker};
 pub use call::{
@@ -66,3 +67,4 @@ pub use resolve::{Artifacts, ChildPlan, KeepError, Memory, ResolveError, Resolve
 pub use script::{Interpreter, Printed, ScriptCall, ScriptCallError, ScriptTools};
 pub use server::State;
 pub use spec::{Desired, Era, Limits, ServerName, ServerSpec, Start, Timeouts};
+pub use trace::{TraceContext, Tracer};

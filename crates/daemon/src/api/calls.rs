@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use toolrack_host::{
-    Abilities, Asker, Call, ServerName, ToolOutcome,
+    Abilities, Asker, Call, ServerName, ToolOutcome, TraceContext,
     ask::{Confirm, Confirmed, Elicitation, Elicited},
     mcp::Progress,
 };
@@ -81,7 +81,8 @@ pub(super) async fn call(
     Body(new): Body<NewCall>,
 ) -> Result<Response, ApiError> {
     let running = world.calls.begin(new.id.clone())?;
-    let call = of(new, &world.questions);
+    let trace = TraceContext::from_fields(|name| headers.get(name)?.to_str().ok());
+    let call = of(new, &world.questions).trace(trace);
     let streams = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     if !streams.is_some_and(|accept| accept.contains("text/event-stream")) {
         return Ok(Json(run(&world, running, call).await?).into_response());

@@ -7,7 +7,9 @@ use futures::FutureExt as _;
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 use tokio::sync::mpsc;
-use toolrack_host::{Abilities, Call, CallError, Catalog, CatalogTool, Era, OnProgress, Relay, ServerName};
+use toolrack_host::{
+    Abilities, Call, CallError, Catalog, CatalogTool, Era, OnProgress, Relay, ServerName, TraceContext,
+};
 
 use super::{
     Gateway, Inner, cursor,
@@ -80,6 +82,23 @@ struct Again<'a> {
 struct Meta {
     #[serde(default)]
     progress_token: Option<Box<RawValue>>,
+    // A trace context that is none is no reason to refuse a call.
+    #[serde(default)]
+    traceparent: Value,
+    #[serde(default)]
+    tracestate: Value,
+    #[serde(default)]
+    baggage: Value,
+}
+
+impl Meta {
+    fn trace(&self) -> Option<TraceContext> {
+        TraceContext::from_fields(|name| match name {
+            "traceparent" => self.traceparent.as_str(),
+            "tracestate" => self.tracestate.as_str(),
+            _ => self.baggage.as_str(),
+        })
+    }
 }
 
 /// Reads parameters; nothing of what a client wrote is in the error but the names of members.
@@ -209,6 +228,7 @@ impl Gateway {
         let again: Again<'_> = read(wanted.params)?;
         let origin =
             Origin { method, params: wanted.body.slice_ref(wanted.params.as_bytes()), view: caller.view.clone() };
+        let trace = again.meta.as_ref().and_then(Meta::trace);
         let progress_token = again.meta.and_then(|meta| meta.progress_token).filter(|token| is_token(token));
         let flight = match &again.request_state {
             Some(state) if caller.era == Era::Modern => {
@@ -228,9 +248,9 @@ impl Gateway {
                 waiting.flight
             }
             _ => match method {
-                "tools/call" => self.call_tool(caller, wanted.params, progress_token.is_some())?,
-                "resources/read" => self.read_resource(caller, wanted.params).await?,
-                _ => self.get_prompt(caller, wanted.params).await?,
+                "tools/call" => self.call_tool(caller, wanted.params, progress_token.is_some(), trace)?,
+                "resources/read" => self.read_resource(caller, wanted.params, trace).await?,
+                _ => self.get_prompt(caller, wanted.params, trace).await?,
             },
         };
         let cacheable = method == "resources/read";
@@ -243,7 +263,13 @@ impl Gateway {
         tool.ok_or_else(|| Refusal::invalid_params(format!("Unknown tool: {}", words(name))))
     }
 
-    fn call_tool(&self, caller: &Caller, params: &str, reports: bool) -> Result<Flight, Refusal> {
+    fn call_tool(
+        &self,
+        caller: &Caller,
+        params: &str,
+        reports: bool,
+        trace: Option<TraceContext>,
+    ) -> Result<Flight, Refusal> {
         #[derive(Deserialize)]
         #[serde(expecting = "an object")]
         struct Params {
@@ -260,6 +286,7 @@ impl Gateway {
                 let mut call = Call::new(name, arguments.unwrap_or_default())
                     .pinned(catalog)
                     .verbatim()
+                    .trace(trace)
                     .asker(gateway.asker(&caller, say.clone()));
                 if reports {
                     call = call.on_progress(reporter(say));
@@ -270,7 +297,12 @@ impl Gateway {
         }))
     }
 
-    async fn read_resource(&self, caller: &Caller, params: &str) -> Result<Flight, Refusal> {
+    async fn read_resource(
+        &self,
+        caller: &Caller,
+        params: &str,
+        trace: Option<TraceContext>,
+    ) -> Result<Flight, Refusal> {
         #[derive(Deserialize)]
         #[serde(expecting = "an object")]
         struct Params {
@@ -290,11 +322,11 @@ impl Gateway {
             }
             _ => return Err(Refusal::not_found(caller.era, &uri, &words(&uri))),
         };
-        let relay = Relay::resource(&theirs);
+        let relay = Relay::resource(&theirs).trace(trace);
         Ok(self.relayed(caller, server, relay, move |result| renamed(&result, &theirs, &uri)))
     }
 
-    async fn get_prompt(&self, caller: &Caller, params: &str) -> Result<Flight, Refusal> {
+    async fn get_prompt(&self, caller: &Caller, params: &str, trace: Option<TraceContext>) -> Result<Flight, Refusal> {
         #[derive(Deserialize)]
         #[serde(expecting = "an object")]
         struct Params {
@@ -308,7 +340,7 @@ impl Gateway {
         });
         let unknown = || Refusal::invalid_params(format!("Unknown prompt: {}", words(&name)));
         let entry = found.await.ok_or_else(unknown)?;
-        let relay = Relay::prompt(&entry.theirs, arguments.unwrap_or_default());
+        let relay = Relay::prompt(&entry.theirs, arguments.unwrap_or_default()).trace(trace);
         Ok(self.relayed(caller, entry.server, relay, |result| result))
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use toolrack_config::{Environment, Interpolate, Unset};
 use toolrack_daemon::gateway::GatewayOptions;
-use toolrack_host::{Call, Content, Host, OnProgress, mcp::Progress, spec::Protocol};
+use toolrack_host::{Call, Content, Host, OnProgress, Relay, TraceContext, mcp::Progress, spec::Protocol};
 use toolrack_testkit::SideEffects;
 
 use crate::world::{PATIENCE, Raw, World, call, client, fake, json_of, object, until};
@@ -49,6 +49,35 @@ async fn what_a_server_refuses_is_refused_with_its_own_words_and_data() {
         host.shutdown().await;
     }
     world.end().await;
+}
+
+#[tokio::test]
+async fn a_trace_goes_through_to_the_server() {
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    for era in ["legacy", "modern"] {
+        let effects = SideEffects::new();
+        let world = World::new(&format!("--era {era} --log {} --log-all", effects.path_str())).await;
+        for (way, spec) in world.ways() {
+            let host = client(spec, None).await;
+            let trace = TraceContext::new(PARENT).map(|trace| trace.state("a=1").baggage("who=me"));
+            let echo = Call::new("rack/mcp__fake__echo", object(json!({"text": way}))).trace(trace.clone());
+            timeout(PATIENCE, host.call(echo)).await.unwrap().unwrap();
+            let uri = "fake://note";
+            let read = host.relay("rack", Relay::resource(uri).trace(trace));
+            timeout(PATIENCE, read).await.unwrap().unwrap();
+            call(&host, "echo", json!({"text": "without"})).await.unwrap();
+            let mut seen = effects.read().lines;
+            seen.retain(|line| matches!(line["method"].as_str(), Some("tools/call" | "resources/read")));
+            let metas: Vec<_> = seen.iter().rev().take(3).map(|line| &line["params"]["_meta"]).collect();
+            assert_eq!(metas[0].get("traceparent"), None, "{way}, {era}");
+            for meta in &metas[1..] {
+                assert_eq!(meta["traceparent"], PARENT, "{way}, {era}");
+                assert_eq!((&meta["tracestate"], &meta["baggage"]), (&json!("a=1"), &json!("who=me")), "{way}, {era}");
+            }
+            host.shutdown().await;
+        }
+        world.end().await;
+    }
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ use crate::{
     link::{ClientInfo, Connector, inbound::Events, supervisor::Supervisor},
     resolve::{Artifacts, Memory, Resolver, Verbatim},
     server::Surroundings,
+    trace::{PassOn, Tracer},
 };
 
 /// Events that a slow reader may be behind.
@@ -36,6 +37,7 @@ pub struct HostBuilder {
     cap: NameCap,
     supervisor: Option<Supervisor>,
     client: Option<ClientInfo>,
+    tracer: Option<Arc<dyn Tracer>>,
     jitter: Option<u64>,
 }
 
@@ -98,6 +100,12 @@ impl HostBuilder {
         self
     }
 
+    /// Who ties calls to the traces of others. Default: what came with a call is passed on to its server.
+    pub fn tracer(mut self, tracer: Arc<dyn Tracer>) -> Self {
+        self.tracer = Some(tracer);
+        self
+    }
+
     /// Fixes what is random about back-off, for tests that repeat themselves.
     #[doc(hidden)]
     pub fn jitter(mut self, seed: u64) -> Self {
@@ -154,6 +162,7 @@ impl HostBuilder {
                 artifacts: self.artifacts,
                 events,
                 calls: 0.into(),
+                tracer: self.tracer.unwrap_or_else(|| Arc::new(PassOn)),
             }),
             tasks,
         }

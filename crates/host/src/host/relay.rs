@@ -8,6 +8,7 @@ use crate::{
     ask::SharedAsker,
     call::CallError,
     link::{Link, Request},
+    trace::TraceContext,
 };
 
 const NO_COMPLETION: Bytes = Bytes::from_static(br#"{"completion":{"values":[]}}"#);
@@ -41,29 +42,36 @@ pub struct Relay {
     name: String,
     params: Map<String, Value>,
     asker: Option<SharedAsker>,
+    trace: Option<TraceContext>,
 }
 
 impl Relay {
     /// `resources/read`.
     pub fn resource(uri: &str) -> Self {
         let params = Map::from_iter([("uri".to_owned(), Value::from(uri))]);
-        Self { method: "resources/read", name: uri.to_owned(), params, asker: None }
+        Self { method: "resources/read", name: uri.to_owned(), params, asker: None, trace: None }
     }
 
     /// `prompts/get`.
     pub fn prompt(name: &str, arguments: Map<String, Value>) -> Self {
         let params = [("name".to_owned(), Value::from(name)), ("arguments".to_owned(), Value::Object(arguments))];
-        Self { method: "prompts/get", name: name.to_owned(), params: Map::from_iter(params), asker: None }
+        Self { method: "prompts/get", name: name.to_owned(), params: Map::from_iter(params), asker: None, trace: None }
     }
 
     /// `completion/complete`: the parameters `ref`, `argument` and `context` as MCP has them, in the server's own names.
     pub fn completion(params: Map<String, Value>) -> Self {
-        Self { method: "completion/complete", name: "the completion".to_owned(), params, asker: None }
+        Self { method: "completion/complete", name: "the completion".to_owned(), params, asker: None, trace: None }
     }
 
     /// Who answers what the server wants to know meanwhile; default: the asker of the host.
     pub fn asker(mut self, asker: SharedAsker) -> Self {
         self.asker = Some(asker);
+        self
+    }
+
+    /// Where in a trace the request belongs; the server is told.
+    pub fn trace(mut self, context: Option<TraceContext>) -> Self {
+        self.trace = context;
         self
     }
 }
@@ -84,7 +92,7 @@ impl Host {
     /// # Errors
     /// [`CallError`].
     pub async fn relay(&self, server: &str, request: Relay) -> Result<Bytes, CallError> {
-        let Relay { method, name, params, asker } = request;
+        let Relay { method, name, params, asker, trace } = request;
         let asker = asker.unwrap_or_else(|| self.door.asker.clone());
         self.on_link(server, &name, |link: Link| {
             let request = Request {
@@ -98,6 +106,7 @@ impl Host {
                 idle: link.timeouts().call,
                 total: link.timeouts().call_total,
                 as_task: false,
+                trace: trace.clone(),
             };
             async move {
                 match link.offers(method) {

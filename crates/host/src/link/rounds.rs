@@ -18,7 +18,7 @@ use super::{
     inbound::{Flight, OnProgress},
     input,
 };
-use crate::{ask::SharedAsker, spec::Era};
+use crate::{ask::SharedAsker, spec::Era, trace::TraceContext};
 
 /// Input rounds of one call.
 const MOST_ROUNDS: u32 = 10;
@@ -43,6 +43,8 @@ pub(crate) struct Request {
     pub(crate) total: Duration,
     /// Ask the server to run it as a task.
     pub(crate) as_task: bool,
+    /// Where in a trace it belongs.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 impl Link {
@@ -58,7 +60,11 @@ impl Link {
 
     async fn rounds(&self, mut request: Request, clock: &Arc<Clock>) -> Result<Bytes, LinkError> {
         let _slot = self.slot().await?;
-        let meta = self.meta_for(&request.asker);
+        let mut meta = self.meta_for(&request.asker);
+        if let Some(trace) = &request.trace {
+            meta += if meta.is_empty() { "" } else { "," };
+            meta += &trace.members();
+        }
         if request.as_task {
             let ttl = u64::try_from(request.total.as_millis()).unwrap_or(u64::MAX);
             request.params.insert("task".into(), json!({ "ttl": ttl }));

@@ -13,6 +13,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, info_span};
 
 use super::{Again, Snapshot, State, Surroundings, ToolSet};
 use crate::{
@@ -163,7 +164,8 @@ impl Task {
             *era = memory.era(&fingerprint).await;
         }
         let first = era.unwrap_or(Era::Modern);
-        let connection = self.around.connector.connect(&self.name, &self.spec, first).await?;
+        let span = info_span!("connect", server = %self.name);
+        let connection = self.around.connector.connect(&self.name, &self.spec, first).instrument(span).await?;
         let found = connection.link.session().era;
         if *era != Some(found) {
             *era = Some(found);

@@ -1,0 +1,83 @@
+//! Traces of calls for an OpenTelemetry collector: where the feature `otel` is built in, and the environment says where one
+//! is. Elsewhere there are none, and what a caller says of its trace is passed on to servers as it came.
+
+use std::sync::Arc;
+
+use toolrack_config::Environment;
+use toolrack_host::Tracer;
+use tracing::Subscriber;
+use tracing_subscriber::{Layer, registry::LookupSpan};
+
+#[cfg(feature = "otel")]
+use crate::error::with_causes;
+
+/// The variables that say where a collector is.
+#[cfg(feature = "otel")]
+const WHERE: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+
+/// What is sent, if anything is. Ended by [`Self::close`].
+#[derive(Debug, Default)]
+pub(crate) struct Traces {
+    #[cfg(feature = "otel")]
+    exporter: Option<toolrack_otel::Exporter>,
+}
+
+impl Traces {
+    /// What `environment` asks for; a mistake in it is told in the second place, and no reason to do nothing.
+    #[cfg(feature = "otel")]
+    pub(crate) fn begin(environment: &Environment) -> (Self, Option<String>) {
+        let is_set = |name: &&str| environment.get(name).is_some_and(|value| !value.is_empty());
+        let is_off = environment.get("OTEL_SDK_DISABLED").is_some_and(|value| value == "true");
+        if is_off || !WHERE.iter().any(is_set) {
+            return (Self::default(), None);
+        }
+        let name = environment.get("OTEL_SERVICE_NAME").and_then(|name| name.to_str()).unwrap_or("toolrack");
+        match toolrack_otel::Exporter::new(name, None) {
+            Ok(exporter) => (Self { exporter: Some(exporter) }, None),
+            Err(error) => (Self::default(), Some(with_causes(&error))),
+        }
+    }
+
+    #[cfg(not(feature = "otel"))]
+    pub(crate) fn begin(_: &Environment) -> (Self, Option<String>) {
+        (Self::default(), None)
+    }
+
+    /// What the log needs, so that spans are seen.
+    #[cfg(feature = "otel")]
+    pub(crate) fn layer<S>(&self) -> Option<impl Layer<S> + use<S>>
+    where
+        S: Subscriber + for<'span> LookupSpan<'span>,
+    {
+        self.exporter.as_ref().map(|exporter| exporter.layer())
+    }
+
+    #[cfg(not(feature = "otel"))]
+    #[expect(clippy::unused_self, reason = "it has something where the feature is built in")]
+    pub(crate) fn layer<S>(&self) -> Option<impl Layer<S> + use<S>>
+    where
+        S: Subscriber + for<'span> LookupSpan<'span>,
+    {
+        None::<tracing_subscriber::layer::Identity>
+    }
+
+    /// What a host needs, so that servers go on with the traces.
+    #[cfg(feature = "otel")]
+    pub(crate) fn tracer(&self) -> Option<Arc<dyn Tracer>> {
+        self.exporter.as_ref().map(|exporter| Arc::new(exporter.tracer()) as Arc<dyn Tracer>)
+    }
+
+    #[cfg(not(feature = "otel"))]
+    #[expect(clippy::unused_self, reason = "it has something where the feature is built in")]
+    pub(crate) fn tracer(&self) -> Option<Arc<dyn Tracer>> {
+        None
+    }
+
+    /// Sends what has not left yet, for a few seconds at most.
+    pub(crate) fn close(self) {
+        #[cfg(feature = "otel")]
+        if let Some(exporter) = self.exporter {
+            exporter.close();
+        }
+    }
+}

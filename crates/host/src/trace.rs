@@ -1,0 +1,146 @@
+//! What follows one piece of work through several programs: W3C Trace Context (<https://www.w3.org/TR/trace-context/>) and
+//! Baggage, as MCP carries them in `_meta` (SEP-414: `traceparent`, `tracestate`, `baggage`).
+
+use serde_json::{Map, Value};
+use tracing::Span;
+
+/// The longest `tracestate`, in bytes: what everybody must pass on.
+const MAX_STATE: usize = 512;
+/// The longest `baggage`, in bytes: likewise.
+const MAX_BAGGAGE: usize = 8_192;
+
+/// Where in a trace a piece of work belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceContext {
+    traceparent: String,
+    tracestate: Option<String>,
+    baggage: Option<String>,
+}
+
+impl TraceContext {
+    /// `traceparent` as it was received; `None` if it is not one. It is passed on byte for byte.
+    #[must_use]
+    pub fn new(traceparent: &str) -> Option<Self> {
+        is_parent(traceparent).then(|| Self { traceparent: traceparent.to_owned(), tracestate: None, baggage: None })
+    }
+
+    /// With what tracing systems say of it to each other (`tracestate`). Left out if it is longer than 512 bytes or not
+    /// printable ASCII.
+    #[must_use]
+    pub fn state(mut self, tracestate: &str) -> Self {
+        self.tracestate = passable(tracestate, MAX_STATE);
+        self
+    }
+
+    /// With what programs say of it to each other (`baggage`). Left out if it is longer than 8,192 bytes or not printable
+    /// ASCII.
+    #[must_use]
+    pub fn baggage(mut self, baggage: &str) -> Self {
+        self.baggage = passable(baggage, MAX_BAGGAGE);
+        self
+    }
+
+    /// The one in the `_meta` of a request, if there is any.
+    #[must_use]
+    pub fn of_meta(meta: &Map<String, Value>) -> Option<Self> {
+        Self::from_fields(|name| meta.get(name)?.as_str())
+    }
+
+    /// The one in fields of these names: `traceparent`, `tracestate` and `baggage`, as in HTTP.
+    pub fn from_fields<'a>(field: impl Fn(&'static str) -> Option<&'a str>) -> Option<Self> {
+        let mut context = Self::new(field("traceparent")?)?;
+        context.tracestate = field("tracestate").and_then(|state| passable(state, MAX_STATE));
+        context.baggage = field("baggage").and_then(|baggage| passable(baggage, MAX_BAGGAGE));
+        Some(context)
+    }
+
+    /// Its fields by name, those that it has.
+    pub fn fields(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let state = self.tracestate.as_deref().map(|state| ("tracestate", state));
+        let baggage = self.baggage.as_deref().map(|baggage| ("baggage", baggage));
+        [("traceparent", self.traceparent.as_str())].into_iter().chain(state).chain(baggage)
+    }
+
+    /// The members of `_meta`, without braces.
+    pub(crate) fn members(&self) -> String {
+        let member = |(name, value): (&str, &str)| format!(r#""{name}":{}"#, Value::from(value));
+        self.fields().map(member).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// Ties the spans of this library to the traces of others.
+///
+/// A host makes a [`tracing`] span for each call (`call`) and each attempt to connect (`connect`). Whoever exports them gives
+/// servers the context of the span, so that theirs go on from it.
+pub trait Tracer: std::fmt::Debug + Send + Sync {
+    /// What the server is told. Called once for each call, before `span` is entered; `from` is what came with the call.
+    fn follow(&self, span: &Span, from: Option<&TraceContext>) -> Option<TraceContext>;
+}
+
+/// Exports nothing, and passes on what came with a call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PassOn;
+
+impl Tracer for PassOn {
+    fn follow(&self, _: &Span, from: Option<&TraceContext>) -> Option<TraceContext> {
+        from.cloned()
+    }
+}
+
+/// `00-{32 hexadecimal digits}-{16}-{2}`, lower case, neither id all zero. Later versions may have more behind it.
+fn is_parent(text: &str) -> bool {
+    let is_hex = |part: &str| part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    let is_id = |part: &str, length: usize| part.len() == length && is_hex(part) && part.bytes().any(|b| b != b'0');
+    let parts: Vec<_> = text.splitn(5, '-').collect();
+    let [version, trace, parent, flags, rest @ ..] = parts.as_slice() else { return false };
+    let is_version = version.len() == 2 && is_hex(version) && *version != "ff";
+    is_version
+        && is_id(trace, 32)
+        && is_id(parent, 16)
+        && flags.len() == 2
+        && is_hex(flags)
+        && (rest.is_empty()
+            || *version != "00" && text.len() <= MAX_STATE && text.bytes().all(|b| b.is_ascii_graphic()))
+}
+
+fn passable(text: &str, longest: usize) -> Option<String> {
+    let is_fine = !text.is_empty() && text.len() <= longest && text.bytes().all(|b| matches!(b, b' '..=b'~'));
+    is_fine.then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    #[test]
+    fn a_context_is_passed_on_byte_for_byte() {
+        let meta = json!({"traceparent": PARENT, "tracestate": "a=1,b=\"2\"", "baggage": "who=me", "progressToken": 1});
+        let context = TraceContext::of_meta(meta.as_object().unwrap()).unwrap();
+        let members: Value = serde_json::from_str(&format!("{{{}}}", context.members())).unwrap();
+        assert_eq!(members, json!({"traceparent": PARENT, "tracestate": "a=1,b=\"2\"", "baggage": "who=me"}));
+    }
+
+    #[test]
+    fn what_is_no_context_is_not_passed_on() {
+        for wrong in [
+            "",
+            "00",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
+            "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
+            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more",
+            "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-mo\nre",
+        ] {
+            assert_eq!(TraceContext::new(wrong), None, "{wrong}");
+        }
+        assert!(TraceContext::new("01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more").is_some());
+        let context = TraceContext::new(PARENT).unwrap().state("a\nb").baggage(&"x".repeat(MAX_BAGGAGE + 1));
+        assert_eq!(context.fields().collect::<Vec<_>>(), [("traceparent", PARENT)]);
+    }
+}
