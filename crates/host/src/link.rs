@@ -351,7 +351,7 @@ impl Attempt<'_> {
         match &self.spec.transport {
             Transport::Stdio(stdio) => self.start_child(stdio, inbound, closed, started).await,
             Transport::Http(http) => {
-                let wire = HttpWire::new(&self.http_plan(http), inbound, closed)?;
+                let wire = HttpWire::new(&self.http_plan(http), inbound, closed).await?;
                 Ok((Wire::Http(wire), None))
             }
             Transport::Sse(http) => {
@@ -388,7 +388,7 @@ impl Attempt<'_> {
         closed: &Arc<Closed>,
         started: &mut Option<Process>,
     ) -> Result<(Wire, Option<Child>), LinkError> {
-        let plan = self.connector.resolver.stdio(self.name, stdio).map_err(LinkError::Resolve)?;
+        let plan = self.connector.resolver.stdio(self.name, stdio).await.map_err(LinkError::Resolve)?;
         let command = ChildCommand {
             program: plan.command.into(),
             args: plan.args.into_iter().map(Into::into).collect(),

@@ -124,8 +124,8 @@ pub(crate) struct HttpPlan<'a> {
 }
 
 /// Resolves and checks the URL of an entry.
-pub(crate) fn endpoint_url(plan: &HttpPlan<'_>) -> Result<Url, LinkError> {
-    let text = plan.resolver.url(plan.server, plan.spec).map_err(LinkError::Resolve)?;
+pub(crate) async fn endpoint_url(plan: &HttpPlan<'_>) -> Result<Url, LinkError> {
+    let text = plan.resolver.url(plan.server, plan.spec).await.map_err(LinkError::Resolve)?;
     let url = Url::parse(text.trim())
         .map_err(|error| LinkError::config("BAD_URL", format!("the configured url is not a URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
@@ -136,10 +136,14 @@ pub(crate) fn endpoint_url(plan: &HttpPlan<'_>) -> Result<Url, LinkError> {
 
 impl HttpWire {
     /// Nothing is sent yet.
-    pub(crate) fn new(plan: &HttpPlan<'_>, inbound: &Arc<Inbound>, closed: &Arc<Closed>) -> Result<Self, LinkError> {
+    pub(crate) async fn new(
+        plan: &HttpPlan<'_>,
+        inbound: &Arc<Inbound>,
+        closed: &Arc<Closed>,
+    ) -> Result<Self, LinkError> {
         Ok(Self(Arc::new(Endpoint {
             client: plan.clients.get(plan.spec.open_timeout)?,
-            url: endpoint_url(plan)?,
+            url: endpoint_url(plan).await?,
             server: plan.server.clone(),
             spec: plan.spec.clone(),
             resolver: plan.resolver.clone(),
