@@ -11,7 +11,7 @@ use std::{
 use futures::future::BoxFuture;
 use toolrack_host::{
     ChildPlan, ResolveError, Resolver, ServerName,
-    spec::{Http, InheritEnv, Stdio},
+    spec::{Http, InheritEnv, OAuth, Stdio},
 };
 
 use crate::{
@@ -269,6 +269,25 @@ impl Resolver for Interpolate {
             .collect();
         self.remember(values.into_secrets());
         Box::pin(std::future::ready(headers))
+    }
+
+    fn oauth(&self, _: &ServerName, spec: &Http) -> Result<OAuth, ResolveError> {
+        let values = self.scope();
+        let text = |name: &str, value: &Option<String>| {
+            value.as_deref().map(|value| values.text(&format!("oauth.{name}"), value, Bare::Nothing)).transpose()
+        };
+        let oauth = OAuth {
+            client_id: text("client_id", &spec.oauth.client_id)?,
+            client_secret: text("client_secret", &spec.oauth.client_secret)?,
+            client_metadata_url: text("client_metadata_url", &spec.oauth.client_metadata_url)?,
+            account: text("account", &spec.oauth.account)?,
+            ..spec.oauth.clone()
+        };
+        if let Some(secret) = &oauth.client_secret {
+            values.note("client_secret", secret);
+        }
+        self.remember(values.into_secrets());
+        Ok(oauth)
     }
 }
 
