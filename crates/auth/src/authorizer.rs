@@ -231,19 +231,18 @@ impl SignIn {
 }
 
 impl Inner {
-    pub(crate) fn errand(&self, to: Destination<'_>) -> Result<Errand, AuthError> {
-        let resolved = self.resolver.oauth(to.server, to.spec);
+    pub(crate) async fn errand(&self, to: Destination<'_>) -> Result<Errand, AuthError> {
+        let resolved = self.resolver.oauth(to.server, to.spec).await;
         let oauth = resolved.map_err(|error| AuthError::Config { why: error.to_string() })?;
-        let slot = self.slot(to.url, &oauth);
-        Ok(Errand { oauth, slot, server: resource(to.url) })
+        Ok(Errand { oauth, slot: self.slot(&to), server: resource(to.url) })
     }
 
-    fn slot(&self, url: &Url, oauth: &OAuth) -> Arc<Slot> {
+    fn slot(&self, to: &Destination<'_>) -> Arc<Slot> {
         let key = TokenKey {
             tenant: self.tenant.clone(),
             user: self.user.clone(),
-            account: oauth.account.clone().unwrap_or_default(),
-            ..TokenKey::of(url)
+            account: to.spec.oauth.account.clone().unwrap_or_default(),
+            ..TokenKey::of(to.url)
         };
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = slots.entry(key).or_insert_with_key(|key| {
@@ -279,8 +278,7 @@ impl Inner {
 
     /// The header for a request, renewed if it is time.
     async fn header(&self, to: Destination<'_>) -> Result<Option<HeaderValue>, AuthError> {
-        let errand = self.errand(to)?;
-        let slot = &*errand.slot;
+        let slot = self.slot(&to);
         if let Some(header) = slot.at_hand() {
             return Ok(header);
         }
@@ -296,7 +294,7 @@ impl Inner {
         let Some(kept) = kept else {
             return Ok(None);
         };
-        match self.renewed(&errand, Stale::Old(&kept)).await {
+        match self.renewed(&self.errand(to).await?, Stale::Old(&kept)).await {
             Ok(()) => {}
             Err(AuthError::Ended) => return Ok(None),
             // It is renewed ahead of time: the next request tries again.
@@ -359,7 +357,7 @@ impl Inner {
 
     /// Finds another token after a refusal.
     async fn again(&self, to: Destination<'_>, challenge: &Challenge) -> Result<(), Refused> {
-        let errand = self.errand(to)?;
+        let errand = self.errand(to).await?;
         let Errand { oauth, slot, server } = &errand;
         let _turn = slot.turn.acquire().await;
         let kept = self.load(&slot.key).await.map_err(AuthError::Store)?;
@@ -477,9 +475,7 @@ impl Authorizer for SignIn {
     fn signed_in<'a>(&'a self, to: Destination<'a>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             loop {
-                let Ok(Errand { slot, .. }) = self.0.errand(to) else {
-                    return std::future::pending().await;
-                };
+                let slot = self.0.slot(&to);
                 let before = match &*slot.known() {
                     Known::Something(credentials) => credentials.access().map(str::to_owned),
                     Known::Unknown | Known::Nothing => None,

@@ -50,7 +50,7 @@ impl SignIn {
         browser: &dyn Browser,
     ) -> Result<Signed, AuthError> {
         let inner = &self.0;
-        let errand = inner.errand(to)?;
+        let errand = inner.errand(to).await?;
         let Errand { oauth, slot, server } = &errand;
         let scopes = if scopes.is_empty() { &oauth.scopes } else { scopes };
         if oauth.grant == Grant::ClientCredentials {
@@ -71,7 +71,7 @@ impl SignIn {
     /// [`AuthError::Store`] when they cannot be forgotten.
     pub async fn logout(&self, to: Destination<'_>) -> Result<Option<Result<bool, AuthError>>, AuthError> {
         let inner = &self.0;
-        let Errand { oauth, slot, server } = inner.errand(to)?;
+        let Errand { oauth, slot, server } = inner.errand(to).await?;
         // Nobody renews meanwhile and keeps what was just forgotten.
         let lease = inner.lease(&slot.key).await?;
         let forgotten = async {

@@ -58,8 +58,11 @@ pub(crate) struct Around {
 
 impl Around {
     /// The value of a setting, with its placeholders filled in. A secret is hidden from now on.
-    fn setting(&self, field: &str, text: &str, is_secret: bool) -> Result<String, Failure> {
-        let value = self.secrets.setting(field, text, is_secret);
+    async fn setting(&self, field: &str, text: Option<&String>, is_secret: bool) -> Result<Option<String>, Failure> {
+        let Some(text) = text else {
+            return Ok(None);
+        };
+        let value = self.secrets.setting(&format!("model.{field}"), text, is_secret).await.map(Some);
         value.map_err(|error| Failure::config(error.to_string()).hint("`toolrack config show` shows the setting"))
     }
 }
@@ -134,15 +137,11 @@ async fn connect(
     around: &Around,
 ) -> Result<(Arc<dyn Model>, bool), Failure> {
     let environment = &around.environment;
-    let filled = |field: &str, text: Option<&String>, is_secret| {
-        let value = text.map(|text| around.setting(&format!("model.{field}"), text, is_secret));
-        value.transpose()
-    };
-    let base_url = filled("base_url", choice.base_url.as_ref(), false)?;
+    let base_url = around.setting("base_url", choice.base_url.as_ref(), false).await?;
     let selector = selector(choice.name.as_deref(), base_url.as_deref(), environment).await?;
     let known = Provider::find(&selector.provider);
     let key_variable = key_env.or(known.and_then(|known| known.key_variable));
-    let key = match filled("key", choice.key.as_ref(), true)? {
+    let key = match around.setting("key", choice.key.as_ref(), true).await? {
         Some(value) if key_env.is_none() => Some(Key::new(value)),
         _ => key_variable.and_then(|name| key(environment, name)),
     };

@@ -273,9 +273,9 @@ impl World {
         for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust != Trust::Pending) {
             // One that cannot be filled in was given nothing.
             match &spec.transport {
-                Transport::Stdio(stdio) => drop(self.secrets.stdio(name, stdio)),
+                Transport::Stdio(stdio) => drop(self.secrets.stdio(name, stdio).await),
                 Transport::Http(http) | Transport::Sse(http) => {
-                    drop(self.secrets.url(name, http));
+                    drop(self.secrets.url(name, http).await);
                     drop(self.secrets.headers(name, http).await);
                 }
                 Transport::Native(_) => {}

@@ -13,7 +13,7 @@ use crate::{
     entry::{Decoded, Report, decode},
     import::{self, Client},
     node::Node,
-    placeholder::{self, Bare, Piece, TemplateError},
+    placeholder::{self, Bare, Piece, TemplateError, Wanted},
     redact,
 };
 
@@ -143,7 +143,9 @@ fn assert_hidden(shown: &str) {
 /// Placeholders.
 pub fn placeholders(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let lookup = |name: &str| Ok(name.len().is_multiple_of(2).then(|| name.to_owned()));
+    let lookup = |(Wanted::Variable(name) | Wanted::Secret(name)): Wanted<'_>| {
+        Ok(name.len().is_multiple_of(2).then(|| name.to_owned()))
+    };
     for bare in [Bare::Names, Bare::Nothing] {
         let expanded = placeholder::expand(&text, bare, &lookup);
         if !text.contains('$') {

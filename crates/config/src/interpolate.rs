@@ -17,7 +17,7 @@ use toolrack_host::{
 use crate::{
     environment::Environment,
     mask::{HIDDEN, is_secret_name},
-    placeholder::{Bare, TemplateError, expand},
+    placeholder::{self, Bare, TemplateError, Wanted, expand},
 };
 
 /// A shorter value is not looked for in texts: it would be found everywhere.
@@ -36,6 +36,22 @@ pub enum Unset {
     Empty,
 }
 
+/// Where `${secret:NAME}` comes from.
+///
+/// Asked each time that a value is needed, so that a changed secret counts from the next connection, or the next request.
+pub trait Secrets: Send + Sync {
+    /// The secret of this name; `None` when it is not set. An error says in words for a person why it cannot be read, and
+    /// never what it is.
+    fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>>;
+}
+
+/// Whether `name` can be the name of a stored secret: 1 to 64 letters, digits and `_`, `.`, `-`, the first one no dot or
+/// dash.
+#[must_use]
+pub fn is_secret_word(name: &str) -> bool {
+    placeholder::is_word(name)
+}
+
 /// Resolves `${NAME}` and its relatives from environment variables; the host's [`Resolver`].
 ///
 /// | written | means |
@@ -43,13 +59,14 @@ pub enum Unset {
 /// | `${NAME}`, `${env:NAME}` | the variable; an error when it is not set |
 /// | `${NAME:-text}` | the variable, or `text` when it is not set or empty; `text` may hold placeholders |
 /// | `$NAME`, `$env:NAME` | the same as `${NAME}`, only in values of `env` and `headers` |
-/// | `${secret:NAME}` | a stored secret; an error until there is a store for them |
+/// | `${secret:NAME}` | a [stored secret](Self::with_secrets); an error when it is not set |
 /// | `$$` | one `$` |
 /// | `${}`, and braces around anything else, such as `${NAME%x}` | themselves |
 ///
 /// Every answer is made afresh from the variables as they are at that moment. Values appear in no error and no `Debug`.
 pub struct Interpolate {
     source: RwLock<Source>,
+    stored: Option<Arc<dyn Secrets>>,
     /// The values that were handed out and are somebody's business only: see [`Self::conceal`].
     secrets: Mutex<BTreeSet<String>>,
 }
@@ -66,7 +83,14 @@ impl Interpolate {
     #[must_use]
     pub fn new(environment: Environment, unset: Unset) -> Self {
         let source = Source { environment: Arc::new(environment), unset };
-        Self { source: RwLock::new(source), secrets: Mutex::default() }
+        Self { source: RwLock::new(source), stored: None, secrets: Mutex::default() }
+    }
+
+    /// Takes stored secrets from `stored`; without it there are none.
+    #[must_use]
+    pub fn with_secrets(mut self, stored: Arc<dyn Secrets>) -> Self {
+        self.stored = Some(stored);
+        self
     }
 
     /// `text` with `***` for every secret that was handed out so far: what a server was given in a variable, a header or
@@ -108,8 +132,8 @@ impl Interpolate {
     ///
     /// # Errors
     /// [`ResolveError`] names the field and the variable that has no value.
-    pub fn setting(&self, field: &str, text: &str, is_secret: bool) -> Result<String, ResolveError> {
-        let values = self.scope();
+    pub async fn setting(&self, field: &str, text: &str, is_secret: bool) -> Result<String, ResolveError> {
+        let values = self.values([text]).await;
         let value = values.text(field, text, Bare::Nothing)?;
         self.remember(values.into_secrets().into_iter().chain(is_secret.then(|| value.clone())));
         Ok(value)
@@ -138,9 +162,21 @@ impl Interpolate {
         self.source.write().unwrap_or_else(PoisonError::into_inner).unset = unset;
     }
 
-    fn scope(&self) -> Values {
+    /// What may be filled into these texts. A secret counts as one from now on, whatever its name and wherever it goes.
+    async fn values<'t>(&self, texts: impl IntoIterator<Item = &'t str>) -> Values {
+        let mut names = BTreeSet::new();
+        texts.into_iter().for_each(|text| placeholder::secrets(text, &mut names));
+        let mut stored = BTreeMap::new();
+        for name in names {
+            let found = match &self.stored {
+                Some(secrets) if placeholder::is_word(&name) => secrets.secret(&name).await,
+                _ => Ok(None),
+            };
+            self.remember(found.iter().flatten().cloned());
+            stored.insert(name, found);
+        }
         let Source { environment, unset } = self.source.read().unwrap_or_else(PoisonError::into_inner).clone();
-        Values { environment, unset, secrets: Mutex::default() }
+        Values { environment, unset, stored, secrets: Mutex::default() }
     }
 }
 
@@ -161,12 +197,25 @@ fn start_across(text: &str, secret: &str, at: usize) -> Option<usize> {
 struct Values {
     environment: Arc<Environment>,
     unset: Unset,
+    /// The stored secrets that are named in what is filled in.
+    stored: BTreeMap<String, Result<Option<String>, String>>,
     /// What was looked up under the name of a secret.
     secrets: Mutex<Vec<String>>,
 }
 
 impl Values {
-    fn get(&self, name: &str) -> Result<Option<String>, TemplateError> {
+    fn get(&self, wanted: Wanted<'_>) -> Result<Option<String>, TemplateError> {
+        match wanted {
+            Wanted::Variable(name) => self.variable(name),
+            Wanted::Secret(name) => match self.stored.get(name) {
+                Some(Ok(value)) => Ok(value.clone()),
+                Some(Err(why)) => Err(TemplateError::ClosedSecret { name: name.to_owned(), why: why.clone() }),
+                None => Ok(None),
+            },
+        }
+    }
+
+    fn variable(&self, name: &str) -> Result<Option<String>, TemplateError> {
         match self.environment.get(name) {
             Some(value) => match value.to_str() {
                 Some(value) => {
@@ -194,7 +243,7 @@ impl Values {
     }
 
     fn text(&self, field: &str, text: &str, bare: Bare) -> Result<String, ResolveError> {
-        expand(text, bare, &|name| self.get(name))
+        expand(text, bare, &|wanted| self.get(wanted))
             .map_err(|error| ResolveError::new(format!("`{field}`: {error}; {}", error.hint())))
     }
 
@@ -220,42 +269,36 @@ impl Values {
     }
 }
 
-impl Resolver for Interpolate {
-    fn stdio(&self, _: &ServerName, spec: &Stdio) -> Result<ChildPlan, ResolveError> {
-        let values = self.scope();
+impl Interpolate {
+    async fn child(&self, spec: &Stdio) -> Result<ChildPlan, ResolveError> {
+        let cwd = spec.cwd.as_deref().and_then(std::path::Path::to_str);
+        let texts = spec.args.iter().chain(spec.env.values()).map(String::as_str);
+        let values = self.values(texts.chain(cwd).chain([&*spec.command])).await;
         let args = spec.args.iter().enumerate();
-        let cwd = match &spec.cwd {
-            Some(cwd) => match cwd.to_str() {
-                Some(text) => Some(values.text("cwd", text, Bare::Nothing)?.into()),
-                None => Some(cwd.clone()),
-            },
-            None => None,
-        };
         let plan = ChildPlan {
             command: values.text("command", &spec.command, Bare::Nothing)?,
             args: args
                 .map(|(index, arg)| values.text(&format!("args[{index}]"), arg, Bare::Nothing))
                 .collect::<Result<_, _>>()?,
             env: values.child_environment(spec)?,
-            cwd,
+            cwd: match cwd {
+                Some(text) => Some(values.text("cwd", text, Bare::Nothing)?.into()),
+                None => spec.cwd.clone(),
+            },
         };
         self.remember(values.into_secrets());
         Ok(plan)
     }
 
-    fn url(&self, _: &ServerName, spec: &Http) -> Result<String, ResolveError> {
-        let values = self.scope();
+    async fn address(&self, spec: &Http) -> Result<String, ResolveError> {
+        let values = self.values([&*spec.url]).await;
         let url = values.text("url", &spec.url, Bare::Nothing)?;
         self.remember(values.into_secrets());
         Ok(url)
     }
 
-    fn headers<'a>(
-        &'a self,
-        _: &'a ServerName,
-        spec: &'a Http,
-    ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>> {
-        let values = self.scope();
+    async fn dress(&self, spec: &Http) -> Result<Vec<(String, String)>, ResolveError> {
+        let values = self.values(spec.headers.values().map(String::as_str)).await;
         let headers = spec
             .headers
             .iter()
@@ -268,26 +311,48 @@ impl Resolver for Interpolate {
             })
             .collect();
         self.remember(values.into_secrets());
-        Box::pin(std::future::ready(headers))
+        headers
     }
+}
 
-    fn oauth(&self, _: &ServerName, spec: &Http) -> Result<OAuth, ResolveError> {
-        let values = self.scope();
+impl Interpolate {
+    async fn client(&self, oauth: &OAuth) -> Result<OAuth, ResolveError> {
+        let fields = [&oauth.client_id, &oauth.client_secret, &oauth.client_metadata_url];
+        let values = self.values(fields.into_iter().flatten().map(String::as_str)).await;
         let text = |name: &str, value: &Option<String>| {
             value.as_deref().map(|value| values.text(&format!("oauth.{name}"), value, Bare::Nothing)).transpose()
         };
-        let oauth = OAuth {
-            client_id: text("client_id", &spec.oauth.client_id)?,
-            client_secret: text("client_secret", &spec.oauth.client_secret)?,
-            client_metadata_url: text("client_metadata_url", &spec.oauth.client_metadata_url)?,
-            account: text("account", &spec.oauth.account)?,
-            ..spec.oauth.clone()
+        let client = OAuth {
+            client_id: text("client_id", &oauth.client_id)?,
+            client_secret: text("client_secret", &oauth.client_secret)?,
+            client_metadata_url: text("client_metadata_url", &oauth.client_metadata_url)?,
+            ..oauth.clone()
         };
-        if let Some(secret) = &oauth.client_secret {
-            values.note("client_secret", secret);
-        }
-        self.remember(values.into_secrets());
-        Ok(oauth)
+        let secret = client.client_secret.clone();
+        self.remember(values.into_secrets().into_iter().chain(secret));
+        Ok(client)
+    }
+}
+
+impl Resolver for Interpolate {
+    fn stdio<'a>(&'a self, _: &'a ServerName, spec: &'a Stdio) -> BoxFuture<'a, Result<ChildPlan, ResolveError>> {
+        Box::pin(self.child(spec))
+    }
+
+    fn url<'a>(&'a self, _: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<String, ResolveError>> {
+        Box::pin(self.address(spec))
+    }
+
+    fn headers<'a>(
+        &'a self,
+        _: &'a ServerName,
+        spec: &'a Http,
+    ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>> {
+        Box::pin(self.dress(spec))
+    }
+
+    fn oauth<'a>(&'a self, _: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<OAuth, ResolveError>> {
+        Box::pin(self.client(&spec.oauth))
     }
 }
 
@@ -326,7 +391,7 @@ mod tests {
     #[test]
     fn every_field_of_a_child_is_resolved() {
         let spec = stdio(&[("KEY", "$TOKEN"), ("PATH", "/opt:${PATH}")], InheritEnv::Safe);
-        let plan = interpolate(Unset::Error).stdio(&name(), &spec).unwrap();
+        let plan = interpolate(Unset::Error).stdio(&name(), &spec).now_or_never().unwrap().unwrap();
         assert_eq!(plan.command, "/data/server");
         assert_eq!(plan.args, ["--token=canary", "$TOKEN"]);
         assert_eq!(plan.cwd.as_deref(), Some(std::path::Path::new("/data")));
@@ -336,7 +401,8 @@ mod tests {
     #[test]
     fn a_child_inherits_what_its_entry_says() {
         let names = |inherit_env| {
-            let plan = interpolate(Unset::Error).stdio(&name(), &stdio(&[], inherit_env)).unwrap();
+            let plan =
+                interpolate(Unset::Error).stdio(&name(), &stdio(&[], inherit_env)).now_or_never().unwrap().unwrap();
             plan.env.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
         };
         assert_eq!(names(InheritEnv::Safe), ["PATH"]);
@@ -348,12 +414,12 @@ mod tests {
     #[test]
     fn an_unset_variable_names_itself_and_its_field() {
         let spec = stdio(&[("KEY", "${NO}")], InheritEnv::Safe);
-        let error = interpolate(Unset::Error).stdio(&name(), &spec).unwrap_err().to_string();
+        let error = interpolate(Unset::Error).stdio(&name(), &spec).now_or_never().unwrap().unwrap_err().to_string();
         assert!(error.contains("`env.KEY`") && error.contains("`NO` is not set"), "{error}");
         assert!(error.contains("${NO:-default}"), "{error}");
         let interpolate = interpolate(Unset::Error);
         interpolate.set_unset(Unset::Empty);
-        let plan = interpolate.stdio(&name(), &spec).unwrap();
+        let plan = interpolate.stdio(&name(), &spec).now_or_never().unwrap().unwrap();
         assert_eq!(plan.env[0].1, "");
     }
 
@@ -365,7 +431,7 @@ mod tests {
             headers: [("Authorization".into(), "Bearer $TOKEN".into())].into(),
             ..Http::default()
         };
-        assert_eq!(interpolate.url(&name(), &spec).unwrap(), "https://x//data");
+        assert_eq!(interpolate.url(&name(), &spec).now_or_never().unwrap().unwrap(), "https://x//data");
         let header = || interpolate.headers(&name(), &spec).now_or_never().unwrap().unwrap()[0].1.clone();
         assert_eq!(header(), "Bearer canary");
         interpolate.set_environment(Environment::new([("TOKEN", "fresh")]));
@@ -381,7 +447,7 @@ mod tests {
         assert_eq!(interpolate.conceal(text), text, "nothing was handed out yet");
 
         let spec = stdio_with(&[("A", "${API_TOKEN}"), ("MY_SECRET", "canary-2"), ("ROOT", "${DIR}")]);
-        interpolate.stdio(&name(), &spec).unwrap();
+        interpolate.stdio(&name(), &spec).now_or_never().unwrap().unwrap();
         let headers = [("Authorization".into(), "Bearer canary-3".into()), ("X-Team".into(), "canary-4".into())].into();
         let http = Http { url: "https://x".into(), headers, ..Http::default() };
         interpolate.headers(&name(), &http).now_or_never().unwrap().unwrap();
@@ -389,11 +455,65 @@ mod tests {
         assert!(!format!("{interpolate:?}").contains("canary"));
     }
 
+    /// Secrets that change between two looks at them.
+    #[derive(Debug, Default)]
+    struct Stored(Mutex<BTreeMap<String, String>>);
+
+    impl Stored {
+        fn set(&self, name: &str, value: &str) {
+            self.0.lock().unwrap().insert(name.to_owned(), value.to_owned());
+        }
+    }
+
+    impl Secrets for Stored {
+        fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
+            let found = self.0.lock().unwrap().get(name).cloned();
+            Box::pin(async move { if name == "shut" { Err("wrong key".to_owned()) } else { Ok(found) } })
+        }
+    }
+
     #[test]
-    fn a_secret_is_a_clear_error_until_there_is_a_store() {
-        let spec = Http { url: "https://x/${secret:key}".into(), ..Http::default() };
-        let error = interpolate(Unset::Empty).url(&name(), &spec).unwrap_err().to_string();
-        assert!(error.contains("secret `key`"), "{error}");
+    fn a_stored_secret_is_looked_up_each_time_and_concealed_wherever_it_went() {
+        let stored = Arc::new(Stored::default());
+        let interpolate = interpolate(Unset::Error).with_secrets(stored.clone());
+        let spec = Http {
+            url: "https://x/${secret:path}".into(),
+            headers: [("X-Team".into(), "t ${secret:key}".into())].into(),
+            ..Http::default()
+        };
+        let error = interpolate.url(&name(), &spec).now_or_never().unwrap().unwrap_err().to_string();
+        assert_eq!(error, "`url`: the secret `path` is not set; set it: `toolrack secret set path`");
+        stored.set("path", "first-path");
+        stored.set("key", "canary-1");
+        let url = || interpolate.url(&name(), &spec).now_or_never().unwrap().unwrap();
+        assert_eq!(url(), "https://x/first-path");
+        stored.set("path", "second$PATH");
+        assert_eq!(url(), "https://x/second$PATH", "a value is no template");
+        let headers = interpolate.headers(&name(), &spec).now_or_never().unwrap().unwrap();
+        assert_eq!(headers[0].1, "t canary-1");
+        let child = Stdio {
+            command: "${secret:key}".into(),
+            args: vec!["a=${NO:-${secret:path}}".into()],
+            cwd: Some("/${secret:key}".into()),
+            ..stdio_with(&[("X", "${secret:key}")])
+        };
+        let plan = interpolate.stdio(&name(), &child).now_or_never().unwrap().unwrap();
+        assert_eq!((plan.command.as_str(), plan.args[0].as_str()), ("canary-1", "a=second$PATH"));
+        assert_eq!(interpolate.conceal("first-path canary-1 second$PATH"), "*** *** ***");
+    }
+
+    #[test]
+    fn a_secret_without_a_value_says_what_to_do() {
+        let error = |interpolate: &Interpolate, name_of: &str| {
+            let spec = Http { url: format!("https://x/${{secret:{name_of}}}"), ..Http::default() };
+            interpolate.url(&name(), &spec).now_or_never().unwrap().unwrap_err().to_string()
+        };
+        let without = interpolate(Unset::Empty);
+        assert!(error(&without, "key").contains("`key` is not set; set it: `toolrack secret set key`"));
+        let with = interpolate(Unset::Empty).with_secrets(Arc::new(Stored::default()));
+        assert!(error(&with, "key").contains("`key` is not set"));
+        assert!(error(&with, "shut").contains("`shut` cannot be read: wrong key"));
+        assert!(error(&with, "a b").contains("letters, digits"), "{}", error(&with, "a b"));
     }
 
     #[cfg(unix)]
@@ -403,10 +523,14 @@ mod tests {
         let odd = OsString::from_vec(vec![0xff]);
         let environment = Environment::new([(OsString::from("HOME"), odd.clone())]);
         let interpolate = Interpolate::new(environment, Unset::Error);
-        let plan = interpolate.stdio(&name(), &Stdio { command: "x".into(), ..Stdio::default() }).unwrap();
+        let plan = interpolate
+            .stdio(&name(), &Stdio { command: "x".into(), ..Stdio::default() })
+            .now_or_never()
+            .unwrap()
+            .unwrap();
         assert_eq!(plan.env, [("HOME".into(), odd)]);
         let spec = Stdio { command: "$$${HOME}".into(), ..Stdio::default() };
-        assert!(interpolate.stdio(&name(), &spec).unwrap_err().to_string().contains("UTF-8"));
+        assert!(interpolate.stdio(&name(), &spec).now_or_never().unwrap().unwrap_err().to_string().contains("UTF-8"));
     }
 
     fn that_knows(secrets: &[&str]) -> Interpolate {

@@ -54,7 +54,7 @@ pub mod trust;
 mod watch;
 
 pub use environment::Environment;
-pub use interpolate::{Interpolate, Unset};
+pub use interpolate::{Interpolate, Secrets, Unset, is_secret_word};
 pub use load::{ConfigFile, Entry, Loaded, Rejected, Request, Scope, Shadowed, load, reload};
 pub use model::{CheckName, ModelChoice, PriceChoice};
 pub use places::{NoHome, Places, project_root};

@@ -2,6 +2,8 @@
 //!
 //! A `${` without its `}` is an error.
 
+use std::collections::BTreeSet;
+
 /// How deep defaults may nest.
 const MAX_DEPTH: usize = 8;
 
@@ -39,8 +41,10 @@ pub(crate) enum TemplateError {
     Unset(String),
     #[error("the environment variable `{0}` is not UTF-8 text")]
     NotUnicode(String),
-    #[error("the secret `{0}` cannot be looked up: stored secrets are not supported yet")]
-    Secret(String),
+    #[error("the secret `{0}` is not set")]
+    NoSecret(String),
+    #[error("the secret `{name}` cannot be read: {why}")]
+    ClosedSecret { name: String, why: String },
     #[error("`${{input:{0}}}` is a question that only VS Code asks")]
     Input(String),
     #[error("defaults of placeholders are nested too deep")]
@@ -58,7 +62,9 @@ impl TemplateError {
                 format!("set it, write `${{{name}:-default}}`, or write `$$` if a plain dollar sign is meant")
             }
             Self::NotUnicode(_) => "set it to UTF-8 text".to_owned(),
-            Self::Secret(name) => format!("use an environment variable: `${{{name}}}`"),
+            Self::NoSecret(name) if is_word(name) => format!("set it: `toolrack secret set {name}`"),
+            Self::NoSecret(_) => "the name of a secret has letters, digits and `_.-`, at most 64 of them".to_owned(),
+            Self::ClosedSecret { name, .. } => format!("`toolrack secret set {name}` sets it anew"),
             Self::Input(_) => "use an environment variable: `${NAME}`".to_owned(),
             Self::TooDeep | Self::TooLong => "write the value out".to_owned(),
         }
@@ -68,6 +74,12 @@ impl TemplateError {
 /// Whether `name` can be the name of an environment variable here: letters, digits and `_`, no digit first.
 pub(crate) fn is_name(name: &str) -> bool {
     name_length(name) == name.len() && !name.is_empty()
+}
+
+/// Whether `name` can be the name of a stored secret: 1 to 64 letters, digits and `_`, `.`, `-`.
+pub(crate) fn is_word(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    (1..=64).contains(&name.len()) && name.chars().all(fits) && !name.starts_with(['-', '.'])
 }
 
 /// How much of the beginning of `text` can be the name of an environment variable.
@@ -177,11 +189,40 @@ fn check_at(text: &str, depth: usize) -> Result<(), TemplateError> {
     Ok(())
 }
 
-/// `text` with every placeholder replaced. `lookup` answers for variables; `None` is "not set".
+/// The names of the stored secrets that `text` may need, defaults included; nothing of a text that is not well-formed.
+pub(crate) fn secrets(text: &str, found: &mut BTreeSet<String>) {
+    // Nearly every text has none.
+    if text.contains("${secret:") {
+        secrets_at(text, found, 0);
+    }
+}
+
+fn secrets_at(text: &str, found: &mut BTreeSet<String>, depth: usize) {
+    for piece in pieces(text, Bare::Nothing).unwrap_or_default() {
+        match piece {
+            Piece::Secret(name) => drop(found.insert(name.to_owned())),
+            Piece::Variable { default: Some(default), .. } if depth < MAX_DEPTH => {
+                secrets_at(default, found, depth + 1)
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What stands in a placeholder and is to be looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted<'a> {
+    /// An environment variable.
+    Variable(&'a str),
+    /// A stored secret.
+    Secret(&'a str),
+}
+
+/// `text` with every placeholder replaced. `lookup` answers for what stands in them; `None` is "not set".
 pub(crate) fn expand(
     text: &str,
     bare: Bare,
-    lookup: &impl Fn(&str) -> Result<Option<String>, TemplateError>,
+    lookup: &impl Fn(Wanted<'_>) -> Result<Option<String>, TemplateError>,
 ) -> Result<String, TemplateError> {
     let mut out = String::with_capacity(text.len());
     expand_into(&mut out, text, bare, lookup, 0)?;
@@ -192,7 +233,7 @@ fn expand_into(
     out: &mut String,
     text: &str,
     bare: Bare,
-    lookup: &impl Fn(&str) -> Result<Option<String>, TemplateError>,
+    lookup: &impl Fn(Wanted<'_>) -> Result<Option<String>, TemplateError>,
     depth: usize,
 ) -> Result<(), TemplateError> {
     if depth > MAX_DEPTH {
@@ -201,16 +242,21 @@ fn expand_into(
     for piece in pieces(text, bare)? {
         match piece {
             Piece::Literal(text) => out.push_str(text),
-            Piece::Secret(name) => return Err(TemplateError::Secret(name.to_owned())),
+            Piece::Secret(name) => match lookup(Wanted::Secret(name))? {
+                Some(value) => out.push_str(&value),
+                None => return Err(TemplateError::NoSecret(name.to_owned())),
+            },
             Piece::Input(name) => return Err(TemplateError::Input(name.to_owned())),
-            Piece::Variable { name, default: None } => match lookup(name)? {
+            Piece::Variable { name, default: None } => match lookup(Wanted::Variable(name))? {
                 Some(value) => out.push_str(&value),
                 None => return Err(TemplateError::Unset(name.to_owned())),
             },
-            Piece::Variable { name, default: Some(default) } => match lookup(name)?.filter(|value| !value.is_empty()) {
-                Some(value) => out.push_str(&value),
-                None => expand_into(out, default, bare, lookup, depth + 1)?,
-            },
+            Piece::Variable { name, default: Some(default) } => {
+                match lookup(Wanted::Variable(name))?.filter(|value| !value.is_empty()) {
+                    Some(value) => out.push_str(&value),
+                    None => expand_into(out, default, bare, lookup, depth + 1)?,
+                }
+            }
         }
         if out.len() > MAX_BYTES {
             return Err(TemplateError::TooLong);
@@ -226,10 +272,11 @@ mod tests {
     use super::*;
 
     fn expanded(text: &str, bare: Bare) -> Result<String, TemplateError> {
-        expand(text, bare, &|name| {
-            Ok(match name {
-                "A" => Some("1".to_owned()),
-                "EMPTY" => Some(String::new()),
+        expand(text, bare, &|wanted| {
+            Ok(match wanted {
+                Wanted::Variable("A") => Some("1".to_owned()),
+                Wanted::Variable("EMPTY") => Some(String::new()),
+                Wanted::Secret("s") => Some("${A}".to_owned()),
                 _ => None,
             })
         })
@@ -258,6 +305,9 @@ mod tests {
             ("${1}", "${1}"),
             ("100$", "100$"),
             ("$ A", "$ A"),
+            ("x${secret:s}y", "x${A}y"),
+            ("${NO:-${secret:s}}", "${A}"),
+            ("${A:-${secret:x}}", "1"),
         ] {
             for bare in [Bare::Names, Bare::Nothing] {
                 assert_eq!(expanded(text, bare).as_deref(), Ok(value), "{text}");
@@ -277,11 +327,21 @@ mod tests {
         assert_eq!(expanded("${NO}", Bare::Nothing), Err(TemplateError::Unset("NO".into())));
         assert_eq!(expanded("a ${A", Bare::Nothing), Err(TemplateError::Unterminated));
         assert_eq!(expanded("${NO:-${A}", Bare::Nothing), Err(TemplateError::Unterminated));
-        assert_eq!(expanded("${secret:x}", Bare::Nothing), Err(TemplateError::Secret("x".into())));
+        assert_eq!(expanded("${secret:x}", Bare::Nothing), Err(TemplateError::NoSecret("x".into())));
         assert_eq!(expanded("${input:x}", Bare::Nothing), Err(TemplateError::Input("x".into())));
         let deep = "${NO:-".repeat(20) + &"}".repeat(20);
         assert_eq!(expanded(&deep, Bare::Nothing), Err(TemplateError::TooDeep));
         assert_eq!(check(&deep), Err(TemplateError::TooDeep));
+    }
+
+    #[test]
+    fn the_secrets_of_a_text_are_known_before_it_is_filled_in() {
+        let mut found = BTreeSet::new();
+        secrets("a ${secret:one}${NO:-${env:X:-${secret:two}}} $${secret:no} $secret:no", &mut found);
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["one", "two"]);
+        let mut found = BTreeSet::new();
+        secrets("${secret:one} ${", &mut found);
+        assert!(found.is_empty());
     }
 
     proptest! {

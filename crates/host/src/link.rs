@@ -272,7 +272,7 @@ impl Connector {
     /// Waits until somebody has signed in to a server that wants that; for ever where nobody can.
     pub(crate) async fn signed_in(&self, name: &ServerName, spec: &ServerSpec) {
         if let (Some(authorizer), Transport::Http(http) | Transport::Sse(http)) = (&self.authorizer, &spec.transport)
-            && let Ok(url) = http::resolved_url(&self.resolver, name, http)
+            && let Ok(url) = http::resolved_url(&self.resolver, name, http).await
         {
             return authorizer.signed_in(Destination { server: name, url: &url, spec: http }).await;
         }
@@ -363,7 +363,7 @@ impl Attempt<'_> {
         match &self.spec.transport {
             Transport::Stdio(stdio) => self.start_child(stdio, inbound, closed, started).await,
             Transport::Http(http) => {
-                let wire = HttpWire::new(&self.http_plan(http), inbound, closed)?;
+                let wire = HttpWire::new(&self.http_plan(http), inbound, closed).await?;
                 Ok((Wire::Http(wire), None))
             }
             Transport::Sse(http) => {
@@ -401,7 +401,7 @@ impl Attempt<'_> {
         closed: &Arc<Closed>,
         started: &mut Option<Process>,
     ) -> Result<(Wire, Option<Child>), LinkError> {
-        let plan = self.connector.resolver.stdio(self.name, stdio).map_err(LinkError::Resolve)?;
+        let plan = self.connector.resolver.stdio(self.name, stdio).await.map_err(LinkError::Resolve)?;
         let command = ChildCommand {
             program: plan.command.into(),
             args: plan.args.into_iter().map(Into::into).collect(),

@@ -19,13 +19,13 @@ pub trait Resolver: Send + Sync {
     ///
     /// # Errors
     /// [`ResolveError`] names the field and the variable that has no value.
-    fn stdio(&self, server: &ServerName, spec: &Stdio) -> Result<ChildPlan, ResolveError>;
+    fn stdio<'a>(&'a self, server: &'a ServerName, spec: &'a Stdio) -> BoxFuture<'a, Result<ChildPlan, ResolveError>>;
 
     /// The endpoint's URL. Called once per connection.
     ///
     /// # Errors
     /// As [`Self::stdio`].
-    fn url(&self, server: &ServerName, spec: &Http) -> Result<String, ResolveError>;
+    fn url<'a>(&'a self, server: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<String, ResolveError>>;
 
     /// The configured headers of one request. Called for every request, so that a token can change between two.
     fn headers<'a>(
@@ -39,9 +39,9 @@ pub trait Resolver: Send + Sync {
     ///
     /// # Errors
     /// As [`Self::stdio`].
-    fn oauth(&self, server: &ServerName, spec: &Http) -> Result<OAuth, ResolveError> {
+    fn oauth<'a>(&'a self, server: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<OAuth, ResolveError>> {
         let _ = server;
-        Ok(spec.oauth.clone())
+        Box::pin(std::future::ready(Ok(spec.oauth.clone())))
     }
 }
 
@@ -88,17 +88,18 @@ impl ResolveError {
 pub struct Verbatim;
 
 impl Resolver for Verbatim {
-    fn stdio(&self, _: &ServerName, spec: &Stdio) -> Result<ChildPlan, ResolveError> {
-        Ok(ChildPlan {
+    fn stdio<'a>(&'a self, _: &'a ServerName, spec: &'a Stdio) -> BoxFuture<'a, Result<ChildPlan, ResolveError>> {
+        let plan = ChildPlan {
             command: spec.command.clone(),
             args: spec.args.clone(),
             env: spec.env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
             cwd: spec.cwd.clone(),
-        })
+        };
+        Box::pin(std::future::ready(Ok(plan)))
     }
 
-    fn url(&self, _: &ServerName, spec: &Http) -> Result<String, ResolveError> {
-        Ok(spec.url.clone())
+    fn url<'a>(&'a self, _: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<String, ResolveError>> {
+        Box::pin(std::future::ready(Ok(spec.url.clone())))
     }
 
     fn headers<'a>(

@@ -263,7 +263,8 @@ impl Default for Http {
 
 /// What is known in advance of signing in with OAuth 2.1. Nothing has to be: a server says what it needs.
 ///
-/// The host does nothing with it but hand it to its [`Authorizer`](crate::Authorizer). Strings may hold placeholders.
+/// The host does nothing with it but hand it to its [`Authorizer`](crate::Authorizer). The client's strings may hold
+/// placeholders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OAuth {
     /// A client that was registered by hand at the authorization server.

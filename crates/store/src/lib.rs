@@ -2,7 +2,7 @@
 //!
 //! [`Store`] is one SQLite file: which era of MCP worked with a server (the host's
 //! [`Memory`](toolrack_host::Memory)), which entries of a project a person agreed to run ([`Approval`]), and what servers
-//! wrote to their logs ([`LogLine`]), and conversations with models ([`Session`]).
+//! wrote to their logs ([`LogLine`]), conversations with models ([`Session`]), and, sealed, secrets and tokens ([`Vault`]).
 //! [`ArtifactFolder`] keeps what is too long for a model as files (the host's [`Artifacts`](toolrack_host::Artifacts)).
 //! Everything is readable by its owner only.
 //!
@@ -52,6 +52,7 @@ mod open;
 mod servers;
 mod sessions;
 pub mod transcript;
+mod vault;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -65,6 +66,7 @@ pub use sessions::{
     Imported, NewMessage, NewSession, Retention, Role, Session, SessionQuery, SessionTotals, Spent, Step, StoredMessage,
 };
 pub use uuid::Uuid;
+pub use vault::{Lease, Sealed, Space, Vault, VaultError, VaultKey};
 
 /// How long to wait for another process that holds the database.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -30,7 +30,7 @@ pub(super) async fn run(args: DoctorArgs, world: &World) -> Result<Exit, Failure
     }
     let of_interest = |entry: &&Entry| named.is_empty() || named.contains(&entry.name);
     for entry in loaded.entries.iter().filter(of_interest) {
-        checks.extend(entry_checks(entry, &loaded, named, world));
+        checks.extend(entry_checks(entry, &loaded, named, world).await);
     }
     if !args.offline {
         let unset: Vec<_> =
@@ -106,7 +106,7 @@ async fn data(world: &World) -> Vec<Check> {
 }
 
 /// What can be said of an entry without starting it.
-fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], world: &World) -> Vec<Check> {
+async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], world: &World) -> Vec<Check> {
     let mut checks: Vec<_> = loaded
         .problems
         .iter()
@@ -127,27 +127,26 @@ fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], world: &World)
     }
     let spec = loaded.desired.get(entry.name.as_str()).filter(|spec| spec.enabled);
     if let Some(spec) = spec {
-        checks.extend(resolved(&entry.name, spec, world));
+        checks.extend(resolved(&entry.name, spec, world).await);
     }
     checks
 }
 
 /// Whether every placeholder of a server that may run has a value, and its program is there.
-fn resolved(name: &str, spec: &ServerSpec, world: &World) -> Option<Check> {
+async fn resolved(name: &str, spec: &ServerSpec, world: &World) -> Option<Check> {
     let server = ServerName::new(name).ok()?;
     let hint = format!("correct the entry in {}", spec.source);
     let unset = |error: toolrack_host::ResolveError| {
         Check::bad("variables", name, error.to_string(), Exit::Usage).hint(hint.clone())
     };
     let plan = match &spec.transport {
-        Transport::Stdio(stdio) => match world.resolver().stdio(&server, stdio) {
+        Transport::Stdio(stdio) => match world.resolver().stdio(&server, stdio).await {
             Ok(plan) => plan,
             Err(error) => return Some(unset(error)),
         },
         Transport::Http(http) | Transport::Sse(http) => {
-            let url = world.resolver().url(&server, http).map(drop);
-            let headers = futures::FutureExt::now_or_never(world.resolver().headers(&server, http));
-            let headers = headers.unwrap_or_else(|| Ok(Vec::new())).map(drop);
+            let url = world.resolver().url(&server, http).await.map(drop);
+            let headers = world.resolver().headers(&server, http).await.map(drop);
             return url.and(headers).err().map(unset);
         }
         Transport::Native(_) => return None,

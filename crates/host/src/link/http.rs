@@ -128,13 +128,17 @@ pub(crate) struct HttpPlan<'a> {
 }
 
 /// Resolves and checks the URL of an entry.
-pub(crate) fn endpoint_url(plan: &HttpPlan<'_>) -> Result<Url, LinkError> {
-    resolved_url(plan.resolver, plan.server, plan.spec)
+pub(crate) async fn endpoint_url(plan: &HttpPlan<'_>) -> Result<Url, LinkError> {
+    resolved_url(plan.resolver, plan.server, plan.spec).await
 }
 
 /// As [`endpoint_url`], without a plan.
-pub(crate) fn resolved_url(resolver: &Arc<dyn Resolver>, server: &ServerName, spec: &Http) -> Result<Url, LinkError> {
-    let text = resolver.url(server, spec).map_err(LinkError::Resolve)?;
+pub(crate) async fn resolved_url(
+    resolver: &Arc<dyn Resolver>,
+    server: &ServerName,
+    spec: &Http,
+) -> Result<Url, LinkError> {
+    let text = resolver.url(server, spec).await.map_err(LinkError::Resolve)?;
     let url = Url::parse(text.trim())
         .map_err(|error| LinkError::config("BAD_URL", format!("the configured url is not a URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
@@ -145,10 +149,14 @@ pub(crate) fn resolved_url(resolver: &Arc<dyn Resolver>, server: &ServerName, sp
 
 impl HttpWire {
     /// Nothing is sent yet.
-    pub(crate) fn new(plan: &HttpPlan<'_>, inbound: &Arc<Inbound>, closed: &Arc<Closed>) -> Result<Self, LinkError> {
+    pub(crate) async fn new(
+        plan: &HttpPlan<'_>,
+        inbound: &Arc<Inbound>,
+        closed: &Arc<Closed>,
+    ) -> Result<Self, LinkError> {
         Ok(Self(Arc::new(Endpoint {
             client: plan.clients.get(plan.spec.open_timeout)?,
-            url: endpoint_url(plan)?,
+            url: endpoint_url(plan).await?,
             server: plan.server.clone(),
             spec: plan.spec.clone(),
             resolver: plan.resolver.clone(),

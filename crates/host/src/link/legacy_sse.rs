@@ -27,8 +27,8 @@ pub(crate) async fn open(
     inbound: &Arc<Inbound>,
     closed: &Arc<Closed>,
 ) -> Result<Duplex, LinkError> {
-    let down = HttpWire::new(plan, inbound, closed)?;
-    let base = endpoint_url(plan)?;
+    let down = HttpWire::new(plan, inbound, closed).await?;
+    let base = endpoint_url(plan).await?;
     let (queue, outgoing) = mpsc::channel(QUEUE);
     let duplex = Duplex::over(queue, Arc::default());
     let desk = Desk {

@@ -102,16 +102,20 @@ async fn what_no_process_can_be_given() {
 struct Unset;
 
 impl Resolver for Unset {
-    fn stdio(&self, server: &ServerName, spec: &Stdio) -> Result<ChildPlan, ResolveError> {
+    fn stdio<'a>(&'a self, server: &'a ServerName, spec: &'a Stdio) -> BoxFuture<'a, Result<ChildPlan, ResolveError>> {
         match spec.args.iter().find(|arg| arg.starts_with("${")) {
-            Some(arg) => Err(ResolveError::new(format!("args of {server}: {arg} is not set"))),
+            Some(arg) => Box::pin(async move { Err(ResolveError::new(format!("args of {server}: {arg} is not set"))) }),
             None => Verbatim.stdio(server, spec),
         }
     }
 
-    fn url(&self, server: &ServerName, spec: &Http) -> Result<String, ResolveError> {
+    fn url<'a>(&'a self, server: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<String, ResolveError>> {
         match spec.url.contains("${") {
-            true => Err(ResolveError::new(format!("url of {server}: ${{HOST_OF_FAULTY}} is not set"))),
+            true => {
+                Box::pin(
+                    async move { Err(ResolveError::new(format!("url of {server}: ${{HOST_OF_FAULTY}} is not set"))) },
+                )
+            }
             false => Verbatim.url(server, spec),
         }
     }

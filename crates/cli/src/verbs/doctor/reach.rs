@@ -26,14 +26,14 @@ pub(super) async fn checks(name: &ServerName, spec: &ServerSpec, world: &World) 
     let (Transport::Http(http) | Transport::Sse(http)) = &spec.transport else {
         return Vec::new();
     };
-    match endpoint(name, http, world) {
+    match endpoint(name, http, world).await {
         Some((host, port)) if !world.has_proxy() => reach(name.as_str(), &host, port).await,
         _ => Vec::new(),
     }
 }
 
-fn endpoint(name: &ServerName, http: &Http, world: &World) -> Option<(String, u16)> {
-    let url = Url::parse(&world.resolver().url(name, http).ok()?).ok()?;
+async fn endpoint(name: &ServerName, http: &Http, world: &World) -> Option<(String, u16)> {
+    let url = Url::parse(&world.resolver().url(name, http).await.ok()?).ok()?;
     Some((url.host_str()?.to_owned(), url.port_or_known_default()?))
 }
 

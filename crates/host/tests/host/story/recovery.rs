@@ -73,13 +73,21 @@ async fn after_its_attempts_a_server_is_parked_and_a_call_still_tries() {
 struct Unset(AtomicUsize);
 
 impl Resolver for Unset {
-    fn stdio(&self, _: &ServerName, _: &Stdio) -> Result<ChildPlan, ResolveError> {
+    fn stdio<'a>(
+        &'a self,
+        _: &'a ServerName,
+        _: &'a Stdio,
+    ) -> futures::future::BoxFuture<'a, Result<ChildPlan, ResolveError>> {
         self.0.fetch_add(1, Ordering::SeqCst);
-        Err(ResolveError::new("env.TOKEN: ${TOKEN} is not set"))
+        Box::pin(async { Err(ResolveError::new("env.TOKEN: ${TOKEN} is not set")) })
     }
 
-    fn url(&self, _: &ServerName, _: &Http) -> Result<String, ResolveError> {
-        Err(ResolveError::new("url: ${HOST} is not set"))
+    fn url<'a>(
+        &'a self,
+        _: &'a ServerName,
+        _: &'a Http,
+    ) -> futures::future::BoxFuture<'a, Result<String, ResolveError>> {
+        Box::pin(async { Err(ResolveError::new("url: ${HOST} is not set")) })
     }
 
     fn headers<'a>(

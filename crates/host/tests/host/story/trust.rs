@@ -19,12 +19,20 @@ use crate::worlds::{call, settle, status, world};
 struct Counting(AtomicUsize);
 
 impl Resolver for Counting {
-    fn stdio(&self, server: &ServerName, spec: &Stdio) -> Result<ChildPlan, ResolveError> {
+    fn stdio<'a>(
+        &'a self,
+        server: &'a ServerName,
+        spec: &'a Stdio,
+    ) -> futures::future::BoxFuture<'a, Result<ChildPlan, ResolveError>> {
         self.0.fetch_add(1, Ordering::SeqCst);
         Verbatim.stdio(server, spec)
     }
 
-    fn url(&self, server: &ServerName, spec: &Http) -> Result<String, ResolveError> {
+    fn url<'a>(
+        &'a self,
+        server: &'a ServerName,
+        spec: &'a Http,
+    ) -> futures::future::BoxFuture<'a, Result<String, ResolveError>> {
         self.0.fetch_add(1, Ordering::SeqCst);
         Verbatim.url(server, spec)
     }

@@ -1,0 +1,308 @@
+//! Secrets and tokens, sealed.
+//!
+//! A row is sealed with XChaCha20-Poly1305 (<https://datatracker.ietf.org/doc/html/draft-irtf-cfrg-xchacha>) under a random
+//! nonce. Its space, its name and the id of the key are associated data, so that a row which somebody moved to another
+//! name does not open. What this does not defend against: somebody who can write the file can delete a row, or put back
+//! an older value of the same name.
+
+mod lease;
+mod seal;
+
+use std::fmt;
+
+use sqlx::{Sqlite, Transaction};
+use zeroize::Zeroizing;
+
+pub use lease::Lease;
+pub use seal::VaultKey;
+
+use crate::{Store, StoreError, now};
+use seal::Sealer;
+
+/// The longest value, in bytes: far more than a token has.
+const MAX_VALUE: usize = 64 * 1024;
+
+/// The longest name, in bytes.
+const MAX_NAME: usize = 1024;
+
+/// What a row is for. The same name in two spaces is two rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Space {
+    /// What a person set, and entries name.
+    Secret,
+    /// What sign-in got.
+    Token,
+}
+
+impl Space {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Secret => "secret",
+            Self::Token => "token",
+        }
+    }
+}
+
+impl fmt::Display for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A value out of the vault. Its memory is overwritten when it is dropped, and no `Debug` shows it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Sealed(Zeroizing<Vec<u8>>);
+
+impl Sealed {
+    /// The bytes.
+    #[must_use]
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The same as text, if it is UTF-8.
+    #[must_use]
+    pub fn expose_text(&self) -> Option<&str> {
+        str::from_utf8(&self.0).ok()
+    }
+}
+
+impl fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sealed(***)")
+    }
+}
+
+/// Why the vault did not do what it was asked. No value is in it.
+#[derive(Debug, thiserror::Error)]
+pub enum VaultError {
+    /// The row was sealed with another key.
+    #[error("the {space} `{name}` was sealed with another key than the one in use: use that key again, or set it anew")]
+    OtherKey {
+        /// Its space.
+        space: Space,
+        /// Its name.
+        name: String,
+    },
+    /// The row is not what was written there.
+    #[error("the {space} `{name}` does not open: its row was changed from outside; set it anew")]
+    Damaged {
+        /// Its space.
+        space: Space,
+        /// Its name.
+        name: String,
+    },
+    /// A name that is empty or longer than 1,024 bytes.
+    #[error("a {space} cannot have a name of {length} bytes: use 1 to {MAX_NAME}")]
+    Name {
+        /// Its space.
+        space: Space,
+        /// How long the name is.
+        length: usize,
+    },
+    /// A value beyond 64 KiB.
+    #[error("the {space} `{name}` has {length} bytes, more than the {MAX_VALUE} that are kept")]
+    TooLong {
+        /// Its space.
+        space: Space,
+        /// Its name.
+        name: String,
+        /// How long the value is.
+        length: usize,
+    },
+    /// The lease ran out, or was taken over, before what depends on it was done. Nothing was written.
+    #[error("the {space} `{name}` is another process's by now: read it again")]
+    LeaseLost {
+        /// Its space.
+        space: Space,
+        /// Its name.
+        name: String,
+    },
+    /// No key could be made of a passphrase.
+    #[error("no key can be made of the passphrase: use one of at least 12 characters")]
+    Passphrase,
+    /// The system has no random numbers.
+    #[error("the system gives no random numbers, and nothing can be sealed without them")]
+    NoRandomness,
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+type Row = (Vec<u8>, Vec<u8>, Vec<u8>);
+
+/// The sealed rows of a [`Store`], with the key to them. Clones share both.
+///
+/// ```
+/// use toolrack_store::{Space, Store, Vault, VaultError, VaultKey};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let store = Store::open(folder.path().join("toolrack.db")).await?;
+/// let vault = Vault::open(&store, VaultKey::from_bytes([7; 32])).await?;
+/// vault.put(Space::Secret, "github", b"hunter2").await?;
+/// let found = vault.get(Space::Secret, "github").await?;
+/// assert_eq!(found.as_ref().and_then(|found| found.expose_text()), Some("hunter2"));
+/// assert_eq!(format!("{found:?}"), "Some(Sealed(***))");
+///
+/// let stranger = Vault::open(&store, VaultKey::from_bytes([8; 32])).await?;
+/// assert!(matches!(stranger.get(Space::Secret, "github").await, Err(VaultError::OtherKey { .. })));
+/// # store.close().await;
+/// # Ok::<(), VaultError>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Vault {
+    store: Store,
+    sealer: Sealer,
+}
+
+impl fmt::Debug for Vault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vault").field("path", &self.store.path()).finish_non_exhaustive()
+    }
+}
+
+impl Vault {
+    /// The vault of `store`. A key of bytes is free; one of a passphrase takes some 50 ms of a processor and 19 MiB for as
+    /// long. Nothing says here whether it is the right one: each row does.
+    ///
+    /// # Errors
+    /// [`VaultError::Passphrase`], [`VaultError::NoRandomness`], or the database fails.
+    pub async fn open(store: &Store, key: VaultKey) -> Result<Self, VaultError> {
+        let sealer = key.sealer(store).await?;
+        Ok(Self { store: store.clone(), sealer })
+    }
+
+    /// Seals `value` and keeps it in the place of what was there. It is on the disk when this returns.
+    ///
+    /// # Errors
+    /// [`VaultError::Name`], [`VaultError::TooLong`], [`VaultError::NoRandomness`], or the database fails.
+    pub async fn put(&self, space: Space, name: &str, value: &[u8]) -> Result<(), VaultError> {
+        let transaction = self.store.begin_durably(PUTTING).await?;
+        self.put_in(transaction, space, name, value).await
+    }
+
+    /// The same, but only while `lease` is held: who holds it next may have written a newer value.
+    ///
+    /// # Errors
+    /// As [`Self::put`], and [`VaultError::LeaseLost`].
+    pub async fn put_under(&self, lease: &Lease, value: &[u8]) -> Result<(), VaultError> {
+        let mut transaction = self.store.begin_durably(PUTTING).await?;
+        lease.check(&self.store, &mut transaction).await?;
+        self.put_in(transaction, lease.space(), lease.name(), value).await
+    }
+
+    async fn put_in(
+        &self,
+        mut transaction: Transaction<'static, Sqlite>,
+        space: Space,
+        name: &str,
+        value: &[u8],
+    ) -> Result<(), VaultError> {
+        if value.len() > MAX_VALUE {
+            return Err(VaultError::TooLong { space, name: name.to_owned(), length: value.len() });
+        }
+        check_name(space, name)?;
+        let (nonce, sealed) = self.sealer.seal(space, name, value)?;
+        let error = || self.store.error(PUTTING);
+        sqlx::query(
+            "INSERT INTO vault (space, name, key_id, nonce, sealed, changed_at) VALUES (?, ?, ?, ?, ?, ?) \
+             ON CONFLICT (space, name) DO UPDATE SET key_id = excluded.key_id, nonce = excluded.nonce, \
+             sealed = excluded.sealed, changed_at = excluded.changed_at",
+        )
+        .bind(space.as_str())
+        .bind(name)
+        .bind(self.sealer.key_id())
+        .bind(nonce)
+        .bind(sealed)
+        .bind(now())
+        .execute(&mut *transaction)
+        .await
+        .map_err(error())?;
+        transaction.commit().await.map_err(error())?;
+        Ok(())
+    }
+
+    /// The value of `name`; `None` when there is none.
+    ///
+    /// # Errors
+    /// [`VaultError::OtherKey`], [`VaultError::Damaged`], or the database fails.
+    pub async fn get(&self, space: Space, name: &str) -> Result<Option<Sealed>, VaultError> {
+        let row: Option<Row> = sqlx::query_as("SELECT key_id, nonce, sealed FROM vault WHERE space = ? AND name = ?")
+            .bind(space.as_str())
+            .bind(name)
+            .fetch_optional(&self.store.pool)
+            .await
+            .map_err(self.store.error("reading the vault"))?;
+        let Some((key_id, nonce, sealed)) = row else {
+            return Ok(None);
+        };
+        if key_id != self.sealer.key_id() {
+            return Err(VaultError::OtherKey { space, name: name.to_owned() });
+        }
+        let opened = self.sealer.open(space, name, &nonce, &sealed);
+        let value = opened.ok_or_else(|| VaultError::Damaged { space, name: name.to_owned() })?;
+        Ok(Some(Sealed(value)))
+    }
+
+    /// Deletes `name`, and overwrites where it stood in the file. Whether there was one.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn remove(&self, space: Space, name: &str) -> Result<bool, VaultError> {
+        Ok(self.store.remove_sealed(space, name).await?)
+    }
+
+    /// All names of `space`, in order.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn names(&self, space: Space) -> Result<Vec<String>, VaultError> {
+        Ok(self.store.sealed_names(space).await?)
+    }
+}
+
+/// What a vault does without its key.
+impl Store {
+    /// As [`Vault::remove`]; removing needs no key.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn remove_sealed(&self, space: Space, name: &str) -> Result<bool, StoreError> {
+        let doing = "removing from the vault";
+        let mut transaction = self.begin_erasing(doing).await?;
+        let done = sqlx::query("DELETE FROM vault WHERE space = ? AND name = ?")
+            .bind(space.as_str())
+            .bind(name)
+            .execute(&mut *transaction)
+            .await
+            .map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    /// As [`Vault::names`]; names are not sealed.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn sealed_names(&self, space: Space) -> Result<Vec<String>, StoreError> {
+        sqlx::query_scalar("SELECT name FROM vault WHERE space = ? ORDER BY name")
+            .bind(space.as_str())
+            .fetch_all(&self.pool)
+            .await
+            .map_err(self.error("reading the vault"))
+    }
+}
+
+const PUTTING: &str = "writing to the vault";
+
+fn check_name(space: Space, name: &str) -> Result<(), VaultError> {
+    match name.len() {
+        1..=MAX_NAME => Ok(()),
+        length => Err(VaultError::Name { space, length }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! What only one process may do at a time.
+
+use std::{fmt, time::Duration};
+
+use chrono::Utc;
+use sqlx::{Sqlite, Transaction};
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use super::{Space, Vault, VaultError, check_name};
+use crate::{Store, StoreError};
+
+/// The longest lease. One that seems to end later is of a clock that was set back, and counts as over.
+const MAX_LEASE: Duration = Duration::from_secs(10 * 60);
+
+/// How often whoever waits looks again. Twenty processes that wait cost 800 reads of one row a second.
+const PAUSE: Duration = Duration::from_millis(25);
+
+const DOING: &str = "taking a lease";
+
+/// Something that no other process does meanwhile. It ends with [`Self::release`], or runs out: a process that dies holds
+/// up nobody for longer than it asked for. Dropping it leaves it to run out.
+pub struct Lease {
+    store: Store,
+    space: Space,
+    name: String,
+    holder: [u8; 16],
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease").field("space", &self.space).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Vault {
+    /// Takes the lease of this name if nobody holds it, for `length`, which is at most 10 minutes. `None` when somebody
+    /// does.
+    ///
+    /// Time is the system's clock, which the processes of one machine share.
+    ///
+    /// # Errors
+    /// [`VaultError::Name`], or the database fails.
+    pub async fn try_lease(&self, space: Space, name: &str, length: Duration) -> Result<Option<Lease>, VaultError> {
+        check_name(space, name)?;
+        // Most of the time there is one, and reading waits for nobody.
+        if self.store.is_leased(space, name).await? {
+            return Ok(None);
+        }
+        Ok(self.store.take_lease(space, name, length.min(MAX_LEASE)).await?)
+    }
+
+    /// The same, and waits up to `patience` for whoever holds it. Whoever gets it should look first whether its work was
+    /// done meanwhile.
+    ///
+    /// # Errors
+    /// As [`Self::try_lease`].
+    pub async fn lease(
+        &self,
+        space: Space,
+        name: &str,
+        length: Duration,
+        patience: Duration,
+    ) -> Result<Option<Lease>, VaultError> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let lease = self.try_lease(space, name, length).await?;
+            if lease.is_some() || Instant::now() >= deadline {
+                return Ok(lease);
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+impl Lease {
+    /// Its space.
+    #[must_use]
+    pub fn space(&self) -> Space {
+        self.space
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Gives it back. One that ran out is nobody's business any more.
+    ///
+    /// # Errors
+    /// When the database fails; the lease then runs out.
+    pub async fn release(self) -> Result<(), VaultError> {
+        let doing = "giving a lease back";
+        let mut transaction = self.store.begin(doing).await?;
+        sqlx::query("DELETE FROM leases WHERE space = ? AND name = ? AND holder = ?")
+            .bind(self.space.as_str())
+            .bind(&self.name)
+            .bind(&self.holder[..])
+            .execute(&mut *transaction)
+            .await
+            .map_err(self.store.error(doing))?;
+        transaction.commit().await.map_err(self.store.error(doing))?;
+        Ok(())
+    }
+
+    /// Whether it is still held, for a transaction that writes what depends on it.
+    pub(super) async fn check(
+        &self,
+        store: &Store,
+        transaction: &mut Transaction<'static, Sqlite>,
+    ) -> Result<(), VaultError> {
+        let holder: Option<Vec<u8>> =
+            sqlx::query_scalar("SELECT holder FROM leases WHERE space = ? AND name = ? AND ends_at > ?")
+                .bind(self.space.as_str())
+                .bind(&self.name)
+                .bind(now())
+                .fetch_optional(&mut **transaction)
+                .await
+                .map_err(store.error(DOING))?;
+        if holder.as_deref() == Some(&self.holder[..]) {
+            return Ok(());
+        }
+        Err(VaultError::LeaseLost { space: self.space, name: self.name.clone() })
+    }
+}
+
+impl Store {
+    async fn is_leased(&self, space: Space, name: &str) -> Result<bool, StoreError> {
+        let now = now();
+        sqlx::query_scalar(
+            "SELECT EXISTS (SELECT 1 FROM leases WHERE space = ? AND name = ? AND ends_at > ? AND ends_at <= ?)",
+        )
+        .bind(space.as_str())
+        .bind(name)
+        .bind(now)
+        .bind(now + milliseconds(MAX_LEASE))
+        .fetch_one(&self.pool)
+        .await
+        .map_err(self.error(DOING))
+    }
+
+    async fn take_lease(&self, space: Space, name: &str, length: Duration) -> Result<Option<Lease>, StoreError> {
+        let holder = *Uuid::now_v7().as_bytes();
+        let mut transaction = self.begin(DOING).await?;
+        // After the transaction has begun, which may have taken its time.
+        let now = now();
+        let taken = sqlx::query(
+            "INSERT INTO leases (space, name, holder, ends_at) VALUES (?1, ?2, ?3, ?4) \
+             ON CONFLICT (space, name) DO UPDATE SET holder = excluded.holder, ends_at = excluded.ends_at \
+             WHERE leases.ends_at <= ?5 OR leases.ends_at > ?6",
+        )
+        .bind(space.as_str())
+        .bind(name)
+        .bind(&holder[..])
+        .bind(now + milliseconds(length))
+        .bind(now)
+        .bind(now + milliseconds(MAX_LEASE))
+        .execute(&mut *transaction)
+        .await
+        .map_err(self.error(DOING))?;
+        transaction.commit().await.map_err(self.error(DOING))?;
+        let lease = Lease { store: self.clone(), space, name: name.to_owned(), holder };
+        Ok((taken.rows_affected() > 0).then_some(lease))
+    }
+}
+
+fn milliseconds(length: Duration) -> i64 {
+    i64::try_from(length.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Milliseconds since 1970.
+fn now() -> i64 {
+    Utc::now().timestamp_millis()
+}

@@ -1,0 +1,158 @@
+//! Keys, and what they do to bytes.
+
+use std::{fmt, sync::Arc};
+
+use argon2::{Algorithm, Argon2, Params, Version};
+use chacha20poly1305::{
+    KeyInit, XChaCha20Poly1305, XNonce,
+    aead::{Aead, Generate, Payload},
+};
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use super::{Space, VaultError};
+use crate::Store;
+
+/// Bytes of a key.
+const KEY: usize = 32;
+
+/// Bytes of a salt (RFC 9106, 3.1 recommends 16).
+const SALT: usize = 16;
+
+/// Bytes of the id of a key.
+const KEY_ID: usize = 8;
+
+/// A shorter passphrase is found by trying.
+const MIN_PASSPHRASE: usize = 12;
+
+/// What the id of a key is the hash of, before the key.
+const KEY_ID_OF: &[u8] = b"toolrack vault key 1\0";
+
+/// What rows are sealed with. No `Debug` shows it, and its memory is overwritten when it is dropped.
+pub struct VaultKey(Kind);
+
+enum Kind {
+    Bytes(Zeroizing<[u8; KEY]>),
+    Passphrase(Zeroizing<String>),
+}
+
+impl VaultKey {
+    /// A key of 32 random bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; KEY]) -> Self {
+        Self(Kind::Bytes(Zeroizing::new(bytes)))
+    }
+
+    /// A key that is made of a passphrase of at least 12 characters when the vault opens: Argon2id with 19 MiB and 2
+    /// passes, which OWASP asks for, and a salt of the database
+    /// (<https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html>, RFC 9106).
+    #[must_use]
+    pub fn from_passphrase(passphrase: &str) -> Self {
+        Self(Kind::Passphrase(Zeroizing::new(passphrase.to_owned())))
+    }
+
+    /// A new key of random bytes.
+    ///
+    /// # Errors
+    /// [`VaultError::NoRandomness`].
+    pub fn generate() -> Result<Self, VaultError> {
+        Ok(Self::from_bytes(random()?))
+    }
+
+    /// The 32 bytes, to be kept where the person chose; `None` for a passphrase.
+    #[must_use]
+    pub fn expose(&self) -> Option<&[u8; KEY]> {
+        match &self.0 {
+            Kind::Bytes(bytes) => Some(bytes),
+            Kind::Passphrase(_) => None,
+        }
+    }
+
+    pub(super) async fn sealer(self, store: &Store) -> Result<Sealer, VaultError> {
+        let passphrase = match self.0 {
+            Kind::Bytes(bytes) => return Ok(Sealer::new(&bytes)),
+            Kind::Passphrase(passphrase) => passphrase,
+        };
+        if passphrase.chars().count() < MIN_PASSPHRASE {
+            return Err(VaultError::Passphrase);
+        }
+        let salt = salt(store).await?;
+        let made = tokio::task::spawn_blocking(move || {
+            let params = Params::new(19 * 1024, 2, 1, Some(KEY))?;
+            let mut key = Zeroizing::new([0; KEY]);
+            let argon = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+            argon.hash_password_into(passphrase.as_bytes(), &salt, &mut *key)?;
+            Ok::<_, argon2::Error>(Sealer::new(&key))
+        });
+        made.await.ok().and_then(Result::ok).ok_or(VaultError::Passphrase)
+    }
+}
+
+impl fmt::Debug for VaultKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("VaultKey(***)")
+    }
+}
+
+/// The salt of `store`, made now if there is none. Of two processes that make one, one wins and both use it.
+async fn salt(store: &Store) -> Result<Vec<u8>, VaultError> {
+    let doing = "reading the salt of the vault";
+    let fresh: [u8; SALT] = random()?;
+    let mut transaction = store.begin_durably(doing).await?;
+    sqlx::query("INSERT OR IGNORE INTO vault_salt (only, salt) VALUES (1, ?)")
+        .bind(&fresh[..])
+        .execute(&mut *transaction)
+        .await
+        .map_err(store.error(doing))?;
+    let salt = sqlx::query_scalar("SELECT salt FROM vault_salt").fetch_one(&mut *transaction).await;
+    let salt = salt.map_err(store.error(doing))?;
+    transaction.commit().await.map_err(store.error(doing))?;
+    Ok(salt)
+}
+
+/// Random bytes of the system.
+fn random<const N: usize>() -> Result<[u8; N], VaultError> {
+    <[u8; N]>::try_generate().map_err(|_| VaultError::NoRandomness)
+}
+
+/// A key at work.
+#[derive(Clone)]
+pub(super) struct Sealer {
+    cipher: Arc<XChaCha20Poly1305>,
+    key_id: [u8; KEY_ID],
+}
+
+impl Sealer {
+    fn new(key: &[u8; KEY]) -> Self {
+        let hash = Sha256::new().chain_update(KEY_ID_OF).chain_update(key).finalize();
+        let mut key_id = [0; KEY_ID];
+        key_id.copy_from_slice(&hash[..KEY_ID]);
+        Self { cipher: Arc::new(XChaCha20Poly1305::new(key.into())), key_id }
+    }
+
+    pub(super) fn key_id(&self) -> &[u8] {
+        &self.key_id
+    }
+
+    /// The nonce, and what is sealed.
+    pub(super) fn seal(&self, space: Space, name: &str, value: &[u8]) -> Result<(Vec<u8>, Vec<u8>), VaultError> {
+        let nonce = XNonce::try_generate().map_err(|_| VaultError::NoRandomness)?;
+        let aad = self.associated(space, name);
+        let sealed = self.cipher.encrypt(&nonce, Payload { msg: value, aad: &aad });
+        // It only fails for a value beyond 256 GiB.
+        let sealed = sealed.map_err(|_| VaultError::TooLong { space, name: name.to_owned(), length: value.len() })?;
+        Ok((nonce.to_vec(), sealed))
+    }
+
+    /// `None` when it is not what was sealed under this name.
+    pub(super) fn open(&self, space: Space, name: &str, nonce: &[u8], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        let nonce = XNonce::try_from(nonce).ok()?;
+        let aad = self.associated(space, name);
+        self.cipher.decrypt(&nonce, Payload { msg: sealed, aad: &aad }).ok().map(Zeroizing::new)
+    }
+
+    /// Which row it is. The spaces have no NUL in them, so that no two rows say the same.
+    fn associated(&self, space: Space, name: &str) -> Vec<u8> {
+        [&self.key_id[..], space.as_str().as_bytes(), b"\0", name.as_bytes()].concat()
+    }
+}

@@ -1,0 +1,226 @@
+use std::{
+    fs::{self, OpenOptions},
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use super::*;
+use crate::tests::raw;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn key(byte: u8) -> VaultKey {
+    VaultKey::from_bytes([byte; 32])
+}
+
+async fn vault_at(path: &Path) -> Vault {
+    Vault::open(&Store::open(path).await.unwrap(), key(1)).await.unwrap()
+}
+
+fn text(found: Option<Sealed>) -> Option<String> {
+    found.map(|value| value.expose_text().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn what_was_put_is_got_by_its_space_and_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    let vault = vault_at(&path).await;
+    vault.put(Space::Secret, "b", b"one").await.unwrap();
+    vault.put(Space::Token, "b", b"two").await.unwrap();
+    vault.put(Space::Secret, "a", b"").await.unwrap();
+    vault.put(Space::Secret, "b", b"three").await.unwrap();
+    vault.store.close().await;
+
+    let vault = vault_at(&path).await;
+    assert_eq!(text(vault.get(Space::Secret, "b").await.unwrap()).as_deref(), Some("three"));
+    assert_eq!(text(vault.get(Space::Token, "b").await.unwrap()).as_deref(), Some("two"));
+    assert_eq!(text(vault.get(Space::Secret, "a").await.unwrap()).as_deref(), Some(""));
+    assert_eq!(vault.get(Space::Secret, "c").await.unwrap(), None);
+    assert_eq!(vault.names(Space::Secret).await.unwrap(), ["a", "b"]);
+    assert!(vault.remove(Space::Secret, "b").await.unwrap());
+    assert!(!vault.remove(Space::Secret, "b").await.unwrap());
+    assert_eq!(vault.names(Space::Secret).await.unwrap(), ["a"]);
+    assert_eq!(vault.names(Space::Token).await.unwrap(), ["b"]);
+}
+
+#[tokio::test]
+async fn another_key_is_a_clear_error_and_never_garbage() {
+    let folder = tempfile::tempdir().unwrap();
+    let vault = vault_at(&folder.path().join("t.db")).await;
+    vault.put(Space::Secret, "a", b"canary").await.unwrap();
+    let other = Vault::open(&vault.store, key(2)).await.unwrap();
+    let error = other.get(Space::Secret, "a").await.unwrap_err();
+    assert!(matches!(error, VaultError::OtherKey { .. }), "{error:?}");
+    assert!(error.to_string().contains("`a` was sealed with another key"), "{error}");
+
+    // It may be set anew, and then it is the other key's.
+    other.put(Space::Secret, "a", b"fresh").await.unwrap();
+    assert_eq!(text(other.get(Space::Secret, "a").await.unwrap()).as_deref(), Some("fresh"));
+    assert!(matches!(vault.get(Space::Secret, "a").await, Err(VaultError::OtherKey { .. })));
+}
+
+#[tokio::test]
+async fn a_row_that_was_moved_or_changed_does_not_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    let vault = vault_at(&path).await;
+    for tamper in [
+        "UPDATE vault SET name = CASE name WHEN 'a' THEN 'x' ELSE 'a' END",
+        "UPDATE vault SET space = 'token'; UPDATE vault SET space = 'secret' WHERE name = 'x'",
+        "UPDATE vault SET sealed = (SELECT sealed FROM vault WHERE name = 'b') WHERE name = 'a'",
+        "UPDATE vault SET nonce = zeroblob(24) WHERE name = 'a'",
+        "UPDATE vault SET nonce = x'00' WHERE name = 'a'",
+        "UPDATE vault SET sealed = x'' WHERE name = 'a'",
+        "UPDATE vault SET sealed = CAST(sealed || x'00' AS BLOB) WHERE name = 'a'",
+    ] {
+        vault.remove(Space::Secret, "x").await.unwrap();
+        vault.put(Space::Secret, "a", b"first").await.unwrap();
+        vault.put(Space::Secret, "b", b"other").await.unwrap();
+        sqlx::raw_sql(tamper).execute(&mut raw(&path).await).await.unwrap();
+        let space = if tamper.contains("token") { Space::Token } else { Space::Secret };
+        let error = vault.get(space, "a").await.unwrap_err();
+        assert!(matches!(error, VaultError::Damaged { .. }), "{tamper}: {error:?}");
+        sqlx::query("DELETE FROM vault").execute(&mut raw(&path).await).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn no_byte_of_a_value_is_in_the_files_or_in_any_debug() {
+    let folder = tempfile::tempdir().unwrap();
+    let vault = vault_at(&folder.path().join("t.db")).await;
+    vault.put(Space::Secret, "name", b"canary-value").await.unwrap();
+    let found = vault.get(Space::Secret, "name").await.unwrap().unwrap();
+    let lease = vault.try_lease(Space::Secret, "name", MINUTE).await.unwrap();
+    let shown = format!("{vault:?} {found:?} {lease:?} {:?}", VaultKey::from_passphrase("canary-value"));
+    assert!(!shown.contains("canary"), "{shown}");
+    let mut sizes = 0;
+    for file in fs::read_dir(folder.path()).unwrap() {
+        let bytes = fs::read(file.unwrap().path()).unwrap();
+        sizes += bytes.len();
+        assert!(!bytes.windows(6).any(|window| window == b"canary"));
+    }
+    assert!(sizes > 4096, "nothing was looked through");
+}
+
+#[tokio::test]
+async fn names_and_values_have_bounds() {
+    let folder = tempfile::tempdir().unwrap();
+    let vault = vault_at(&folder.path().join("t.db")).await;
+    vault.put(Space::Token, &"n".repeat(MAX_NAME), &vec![0; MAX_VALUE]).await.unwrap();
+    for name in [String::new(), "n".repeat(MAX_NAME + 1)] {
+        assert!(matches!(vault.put(Space::Token, &name, b"x").await, Err(VaultError::Name { .. })));
+        assert!(matches!(vault.try_lease(Space::Token, &name, MINUTE).await, Err(VaultError::Name { .. })));
+    }
+    let error = vault.put(Space::Token, "n", &vec![0; MAX_VALUE + 1]).await.unwrap_err();
+    assert!(error.to_string().contains("65537 bytes"), "{error}");
+}
+
+#[tokio::test]
+async fn a_passphrase_is_the_same_key_each_time_and_another_one_in_another_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = async |file: &str, words: &str| {
+        let store = Store::open(folder.path().join(file)).await.unwrap();
+        Vault::open(&store, VaultKey::from_passphrase(words)).await
+    };
+    let words = "correct horse battery";
+    let first = open("a.db", words).await.unwrap();
+    first.put(Space::Secret, "s", b"value").await.unwrap();
+    let again = open("a.db", words).await.unwrap();
+    assert_eq!(text(again.get(Space::Secret, "s").await.unwrap()).as_deref(), Some("value"));
+    let wrong = open("a.db", "correct horse batterz").await.unwrap();
+    assert!(matches!(wrong.get(Space::Secret, "s").await, Err(VaultError::OtherKey { .. })));
+    assert_ne!(open("b.db", words).await.unwrap().sealer.key_id(), first.sealer.key_id());
+    assert!(matches!(open("a.db", "eleven char").await, Err(VaultError::Passphrase)));
+}
+
+#[tokio::test]
+async fn a_lease_is_held_by_one_until_it_is_given_back_or_runs_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    let (one, other) = (vault_at(&path).await, vault_at(&path).await);
+    let held = one.try_lease(Space::Token, "a", MINUTE).await.unwrap().unwrap();
+    assert!(other.try_lease(Space::Token, "a", MINUTE).await.unwrap().is_none());
+    assert!(other.try_lease(Space::Secret, "a", MINUTE).await.unwrap().is_some(), "another space is another lease");
+    held.release().await.unwrap();
+
+    // Its holder dies.
+    drop(other.try_lease(Space::Token, "a", Duration::from_millis(60)).await.unwrap().unwrap());
+    let begun = Instant::now();
+    let held = one.lease(Space::Token, "a", MINUTE, MINUTE).await.unwrap();
+    assert!(held.is_some() && begun.elapsed() >= Duration::from_millis(30), "{:?}", begun.elapsed());
+
+    // Somebody sets the clock back: a lease that seems to last for years is over.
+    let distant = "UPDATE leases SET ends_at = ends_at + 86400000";
+    sqlx::query(distant).execute(&mut raw(&path).await).await.unwrap();
+    assert!(other.try_lease(Space::Token, "a", MINUTE).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn whoever_lost_a_lease_overwrites_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    let vault = vault_at(&path).await;
+    let lost = vault.try_lease(Space::Token, "a", Duration::ZERO).await.unwrap().unwrap();
+    let error = vault.put_under(&lost, b"late").await.unwrap_err();
+    assert!(matches!(error, VaultError::LeaseLost { .. }), "{error:?}");
+
+    let held = vault.try_lease(Space::Token, "a", MINUTE).await.unwrap().unwrap();
+    vault.put_under(&held, b"new").await.unwrap();
+    assert!(vault.put_under(&lost, b"late").await.is_err());
+    lost.release().await.unwrap();
+    vault.put_under(&held, b"newer").await.unwrap();
+    assert_eq!(text(vault.get(Space::Token, "a").await.unwrap()).as_deref(), Some("newer"));
+}
+
+const REFRESHERS: usize = 20;
+
+/// One of many processes that all find the same token too old. The one that holds the lease and finds the token still old
+/// gets a new one, which it writes down outside too, as an authorization server would count it.
+async fn refresh(path: &Path) {
+    let vault = vault_at(path).await;
+    let lease = vault.lease(Space::Token, "t", MINUTE, MINUTE).await.unwrap().unwrap();
+    let token = text(vault.get(Space::Token, "t").await.unwrap()).unwrap();
+    if token == "old" {
+        let mut counted = OpenOptions::new().append(true).create(true).open(path.with_extension("count")).unwrap();
+        counted.write_all(b"refreshed\n").unwrap();
+        vault.put_under(&lease, b"new").await.unwrap();
+    }
+    lease.release().await.unwrap();
+    vault.store.close().await;
+}
+
+/// The other side of the next test: does something only when that test calls it with a path behind its name.
+#[tokio::test]
+async fn child_refreshes() {
+    if let Some(path) = std::env::args().find(|argument| argument.ends_with(".lease.db")) {
+        refresh(&PathBuf::from(path)).await;
+    }
+}
+
+#[tokio::test]
+async fn of_twenty_processes_one_refreshes_and_all_see_its_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.lease.db");
+    let vault = vault_at(&path).await;
+    vault.put(Space::Token, "t", b"old").await.unwrap();
+    // One that died while it held the lease.
+    drop(vault.try_lease(Space::Token, "t", Duration::from_millis(300)).await.unwrap().unwrap());
+    let program = std::env::current_exe().unwrap();
+    let children: Vec<_> = (0..REFRESHERS)
+        .map(|_| {
+            let mut child = Command::new(&program);
+            child.args(["--exact", "vault::tests::child_refreshes"]).arg(&path);
+            child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    }
+    assert_eq!(fs::read_to_string(path.with_extension("count")).unwrap(), "refreshed\n");
+    assert_eq!(text(vault.get(Space::Token, "t").await.unwrap()).as_deref(), Some("new"));
+}
