@@ -3,6 +3,7 @@
 mod ask;
 mod itself;
 mod manage;
+mod secret;
 mod serve;
 mod sessions;
 
@@ -16,6 +17,7 @@ pub(crate) use manage::{
     AddJsonArgs, ConfigVerb, DoctorArgs, GetArgs, ImportArgs, LogsArgs, PendingArgs, RemoveArgs, SwitchArgs, TestArgs,
     TrustArgs, UntrustArgs,
 };
+pub(crate) use secret::{RemoveSecretArgs, SecretVerb, SetSecretArgs};
 pub(crate) use serve::{GatewayArgs, ServeArgs};
 pub(crate) use sessions::{
     DeleteSessionsArgs, ExportSessionArgs, Format, ImportSessionsArgs, ListSessionsArgs, RenameSessionArgs,
@@ -167,6 +169,15 @@ pub(crate) enum Verb {
     Trust(TrustArgs),
     /// Take such an agreement back
     Untrust(UntrustArgs),
+    /// Keep secrets that entries name as ${secret:NAME}
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  toolrack secret set github
+  toolrack secret list
+  toolrack secret rm github"
+    )]
+    Secret(SecretVerb),
     /// Look for everything that is wrong, and say what to do
     Doctor(DoctorArgs),
     /// Show which configuration files count, what they add up to, and what is wrong with them
@@ -312,7 +323,8 @@ pub(crate) struct WhyArgs {
     docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server
   toolrack add docs https://example.com/mcp -H 'X-Api-Key: ${DOCS_KEY}'
 
-${NAME} is stored as it is typed and filled in from the environment when the server is connected."
+${NAME} is stored as it is typed and filled in from the environment when the server is connected,
+${secret:NAME} from what `toolrack secret set NAME` keeps."
 )]
 pub(crate) struct AddArgs {
     /// The name of the server: how you will call its tools

@@ -20,6 +20,7 @@ mod render;
 mod rules;
 mod run;
 mod screen;
+mod secrets;
 mod stop;
 mod suggest;
 mod verbs;

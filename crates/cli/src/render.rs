@@ -15,6 +15,7 @@ pub(crate) mod model;
 pub(crate) mod pending;
 pub(crate) mod prompts;
 pub(crate) mod resources;
+pub(crate) mod secret;
 pub(crate) mod sessions;
 pub(crate) mod test;
 pub(crate) mod tools;

@@ -20,6 +20,7 @@ mod logs;
 mod prompts;
 mod remove;
 mod resources;
+mod secret;
 mod serve;
 pub(crate) mod sessions;
 mod switch;
@@ -71,6 +72,7 @@ pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result
         Verb::Pending(args) => trust::pending(args, world).await,
         Verb::Trust(args) => trust::trust(args, world).await,
         Verb::Untrust(args) => trust::untrust(args, world).await,
+        Verb::Secret(verb) => secret::run(verb, world).await,
         Verb::Sessions(verb) => sessions::run(verb, world).await,
         Verb::Doctor(args) => doctor::run(args, world).await,
         Verb::Config(verb) => config::run(verb, world).await,

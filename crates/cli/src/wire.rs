@@ -32,6 +32,7 @@ use crate::{
     models,
     models::Around,
     screen::Screen,
+    secrets::{self, Stored},
 };
 
 /// How long a person waits before it is worth saying what for, and how often it is said anew.
@@ -63,6 +64,8 @@ pub(crate) struct World {
     asker: OnceLock<SharedAsker>,
     /// Servers that fail are connected again.
     stays: AtomicBool,
+    /// What `${secret:NAME}` stands for.
+    stored: Arc<Stored>,
     /// Fills placeholders in, and remembers what of it is a secret.
     secrets: Arc<Interpolate>,
     /// Keeps what servers say in the store.
@@ -76,7 +79,13 @@ pub(crate) struct World {
 impl World {
     /// # Errors
     /// When there is no working folder, nothing says where the configuration is, or a `--root` is no folder.
-    pub(crate) async fn open(global: Global, environment: Environment, screen: Arc<Screen>) -> Result<Self, Failure> {
+    pub(crate) async fn open(
+        global: Global,
+        mut environment: Environment,
+        screen: Arc<Screen>,
+    ) -> Result<Self, Failure> {
+        // No server and no placeholder gets it.
+        let key = environment.take(secrets::VARIABLE);
         let folder = std::env::current_dir().map_err(|error| {
             let message = format!("the working folder cannot be used: {}", in_words(&error));
             Failure::new(Exit::Other, "NO_WORKING_FOLDER", message)
@@ -91,7 +100,9 @@ impl World {
             }
         };
         let has_proxy = PROXIES.iter().any(|name| environment.get(name).is_some_and(|value| !value.is_empty()));
-        let secrets = Arc::new(Interpolate::new(environment.clone(), Unset::Error));
+        let stored = Arc::new(Stored::new(store.clone(), key, places.data()));
+        let secrets = Interpolate::new(environment.clone(), Unset::Error).with_secrets(Arc::<Stored>::clone(&stored));
+        let secrets = Arc::new(secrets);
         screen.conceal(Arc::clone(&secrets));
         Ok(Self {
             screen,
@@ -102,6 +113,7 @@ impl World {
             roots,
             has_proxy,
             store,
+            stored,
             secrets,
             configured: Mutex::default(),
             terminal: OnceLock::new(),
@@ -219,6 +231,11 @@ impl World {
     /// What fills placeholders in.
     pub(crate) fn resolver(&self) -> &dyn Resolver {
         &*self.secrets
+    }
+
+    /// The stored secrets.
+    pub(crate) fn stored(&self) -> &Stored {
+        &self.stored
     }
 
     /// What is needed to find a model.

@@ -64,6 +64,11 @@ impl Environment {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
+    /// Takes `name` out: nobody who gets this snapshot, or a part of it, sees it.
+    pub fn take(&mut self, name: &str) -> Option<OsString> {
+        self.variables.remove(OsStr::new(name))
+    }
+
     /// The value of `name` as a path, when it is set and not empty.
     pub(crate) fn path(&self, name: &str) -> Option<PathBuf> {
         let value = self.get(name).filter(|value| !value.is_empty())?;

@@ -5,13 +5,14 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fmt,
+    path::Path,
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
 use futures::future::BoxFuture;
 use toolrack_host::{
-    ChildPlan, ResolveError, Resolver, ServerName,
-    spec::{Http, InheritEnv, OAuth, Stdio},
+    ChildPlan, ResolveError, Resolver, ServerName, ServerSpec,
+    spec::{Http, InheritEnv, OAuth, Stdio, Transport},
 };
 
 use crate::{
@@ -43,6 +44,28 @@ pub trait Secrets: Send + Sync {
     /// The secret of this name; `None` when it is not set. An error says in words for a person why it cannot be read, and
     /// never what it is.
     fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>>;
+}
+
+/// The names of the stored secrets that an entry names, defaults of placeholders included.
+#[must_use]
+pub fn secrets_in(spec: &ServerSpec) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut look = |text: &str| placeholder::secrets(text, &mut found);
+    match &spec.transport {
+        Transport::Stdio(stdio) => {
+            look(&stdio.command);
+            stdio.args.iter().chain(stdio.env.values()).for_each(|text| look(text));
+            stdio.cwd.as_deref().and_then(Path::to_str).into_iter().for_each(look);
+        }
+        Transport::Http(http) | Transport::Sse(http) => {
+            look(&http.url);
+            http.headers.values().for_each(|text| look(text));
+            let OAuth { client_id, client_secret, client_metadata_url, .. } = &http.oauth;
+            [client_id, client_secret, client_metadata_url].into_iter().flatten().for_each(|text| look(text));
+        }
+        Transport::Native(_) => {}
+    }
+    found
 }
 
 /// Whether `name` can be the name of a stored secret: 1 to 64 letters, digits and `_`, `.`, `-`, the first one no dot or
@@ -271,7 +294,7 @@ impl Values {
 
 impl Interpolate {
     async fn child(&self, spec: &Stdio) -> Result<ChildPlan, ResolveError> {
-        let cwd = spec.cwd.as_deref().and_then(std::path::Path::to_str);
+        let cwd = spec.cwd.as_deref().and_then(Path::to_str);
         let texts = spec.args.iter().chain(spec.env.values()).map(String::as_str);
         let values = self.values(texts.chain(cwd).chain([&*spec.command])).await;
         let args = spec.args.iter().enumerate();

@@ -55,7 +55,7 @@ mod watch;
 
 pub use entry::is_account;
 pub use environment::Environment;
-pub use interpolate::{Interpolate, Secrets, Unset, is_secret_word};
+pub use interpolate::{Interpolate, Secrets, Unset, is_secret_word, secrets_in};
 pub use load::{ConfigFile, Entry, Loaded, Rejected, Request, Scope, Shadowed, load, reload};
 pub use model::{CheckName, ModelChoice, PriceChoice};
 pub use places::{NoHome, Places, project_root};

@@ -50,6 +50,7 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("DIR", Offered::Folders),
     ("COMMAND | URL", Offered::Files),
     ("AGENT", Offered::Agents),
+    ("SECRET", Offered::Nothing),
     ("SESSION", Offered::Sessions),
     ("COUNT", Offered::Nothing),
     ("ADDRESS", Offered::Nothing),

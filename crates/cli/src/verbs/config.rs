@@ -31,6 +31,8 @@ struct Shown<'a> {
 struct Validated<'a> {
     valid: bool,
     problems: &'a [Problem],
+    /// What entries name and nobody has set.
+    unset_secrets: &'a [String],
 }
 
 pub(super) async fn run(verb: ConfigVerb, world: &World) -> Result<Exit, Failure> {
@@ -81,13 +83,17 @@ async fn validate(named: Vec<std::path::PathBuf>, strict: bool, world: &World) -
     let (errors, warnings): (Vec<&Problem>, Vec<_>) =
         loaded.problems.iter().partition(|problem| problem.severity == Severity::Error);
     let valid = errors.is_empty() && (!strict || warnings.is_empty());
+    let unset = super::secret::unset(&loaded, world).await;
     if world.screen.json() {
         let problems = &loaded.problems;
-        world.screen.document(&Validated { valid, problems }).await?;
+        world.screen.document(&Validated { valid, problems, unset_secrets: &unset }).await?;
         return Ok(if valid { Exit::Ok } else { Exit::Usage });
     }
     for problem in &loaded.problems {
         world.screen.problem(problem);
+    }
+    for name in &unset {
+        world.screen.note(&format!("the secret `{name}` is not set: toolrack secret set {name}"));
     }
     let found = format!("{} and {}", count(errors.len(), "error"), count(warnings.len(), "warning"));
     let read = loaded.files.iter().filter(|file| file.path.exists()).count();

@@ -27,6 +27,7 @@ pub(super) async fn run(args: DoctorArgs, world: &World) -> Result<Exit, Failure
     if named.is_empty() {
         checks.extend(files(&loaded));
         checks.extend(data(world).await);
+        checks.extend(secrets(world).await);
     }
     let of_interest = |entry: &&Entry| named.is_empty() || named.contains(&entry.name);
     for entry in loaded.entries.iter().filter(of_interest) {
@@ -103,6 +104,27 @@ async fn data(world: &World) -> Vec<Check> {
         Ok(_) => Check::bad("data", &path, "cannot be used; agreements, logs and eras are not remembered", Exit::Other),
         Err(failure) => Check::bad("data", &path, failure.message, failure.exit),
     }]
+}
+
+/// Where the key to stored secrets is, and whether it opens them.
+async fn secrets(world: &World) -> Option<Check> {
+    let stored = world.stored();
+    let place = stored.place();
+    // Without a database that is what was said.
+    let names = stored.names().await.ok()?;
+    let mut shut = Vec::new();
+    for name in &names {
+        if let Err(error) = stored.get(name).await {
+            shut.push((name, error));
+        }
+    }
+    let many = crate::render::count(names.len(), "secret");
+    Some(match shut.first() {
+        Some((name, error)) => Check::bad("secrets", &place, crate::error::with_causes(error), Exit::Other)
+            .hint(format!("toolrack secret set {name}")),
+        None if names.is_empty() => Check::good("secrets", &place, "none is stored"),
+        None => Check::good("secrets", &place, format!("{many}, sealed with the key that is here")),
+    })
 }
 
 /// What can be said of an entry without starting it.

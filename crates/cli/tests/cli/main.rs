@@ -59,6 +59,8 @@ mod real_model;
 #[cfg(test)]
 mod resize;
 #[cfg(test)]
+mod secret;
+#[cfg(test)]
 mod sessions;
 #[cfg(test)]
 mod shapes;

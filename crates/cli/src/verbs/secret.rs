@@ -1,0 +1,162 @@
+//! `toolrack secret set`, `list` and `rm`
+//!
+//! Values come in unseen and go out to servers alone: nothing here prints one.
+
+use std::{collections::BTreeMap, io::IsTerminal};
+
+use serde::Serialize;
+use toolrack_config::{Loaded, is_secret_word, secrets_in};
+
+use super::input;
+use crate::{
+    args::{RemoveSecretArgs, SecretVerb, SetSecretArgs},
+    error::{Exit, Failure, with_causes},
+    render::secret::{self, List, Named},
+    secrets::SecretsError,
+    suggest,
+    wire::World,
+};
+
+/// A shorter value cannot be told from other text, and so is not hidden where a server repeats it.
+const MIN_HIDDEN: usize = 6;
+
+/// `secret set --json`.
+#[derive(Debug, Serialize)]
+struct Set<'a> {
+    name: &'a str,
+    /// Whether there was one of this name before.
+    replaced: bool,
+    used_by: Vec<String>,
+}
+
+/// `secret rm --json`.
+#[derive(Debug, Serialize)]
+struct Removed<'a> {
+    removed: &'a str,
+}
+
+pub(super) async fn run(verb: SecretVerb, world: &World) -> Result<Exit, Failure> {
+    match verb {
+        SecretVerb::Set(args) => set(args, world).await,
+        SecretVerb::List => list(world).await,
+        SecretVerb::Rm(args) => remove(&args, world).await,
+    }
+}
+
+async fn set(args: SetSecretArgs, world: &World) -> Result<Exit, Failure> {
+    let name = args.name.as_str();
+    if !is_secret_word(name) {
+        let message =
+            "the name of a secret has 1 to 64 letters, digits and `_.-`, and begins with none of the last two";
+        return Err(Failure::usage(message).hint("toolrack secret set github"));
+    }
+    let stored = world.stored();
+    let replaced = stored.names().await.map_err(|error| failed(&error))?.iter().any(|known| known == name);
+    let value = value_of(name, world).await?;
+    stored.set(name, &value).await.map_err(|error| failed(&error))?;
+    if value.trim().len() < MIN_HIDDEN {
+        world.screen.warning(&format!("`{name}` is so short that it is not hidden where a server repeats it"));
+    }
+    let mut used = used(&world.read().await);
+    let used_by = used.remove(name).unwrap_or_default();
+    if world.screen.json() {
+        world.screen.document(&Set { name, replaced, used_by }).await?;
+        return Ok(Exit::Ok);
+    }
+    let what = if replaced { "replaced" } else { "stored" };
+    world.screen.page(format!("{what} the secret {name}")).await?;
+    if used_by.is_empty() {
+        world.screen.note(&format!("write ${{secret:{name}}} where an entry needs it"));
+    }
+    Ok(Exit::Ok)
+}
+
+/// What is typed, or all of stdin but a line break at its end.
+async fn value_of(name: &str, world: &World) -> Result<String, Failure> {
+    if world.screen.interactive() {
+        return input::secret(name, true).await;
+    }
+    if std::io::stdin().is_terminal() {
+        return Err(Failure::usage("nobody may be asked for the value").hint("give it on stdin"));
+    }
+    let mut value = input::read("a secret", "-".to_owned()).await?;
+    let end = value.strip_suffix('\n').map(|rest| rest.strip_suffix('\r').unwrap_or(rest).len());
+    value.truncate(end.unwrap_or(value.len()));
+    match value.is_empty() {
+        true => Err(Failure::usage(format!("no value for `{name}` was given")).hint("give it on stdin")),
+        false => Ok(value),
+    }
+}
+
+async fn list(world: &World) -> Result<Exit, Failure> {
+    let mut used = used(&world.load().await?);
+    let stored = world.stored();
+    let names = stored.names().await.map_err(|error| failed(&error))?;
+    let mut secrets: Vec<Named> = names
+        .into_iter()
+        .map(|name| Named { used_by: used.remove(&name).unwrap_or_default(), name, is_set: true })
+        .collect();
+    secrets.extend(used.into_iter().map(|(name, used_by)| Named { name, is_set: false, used_by }));
+    secrets.sort_by(|one, other| one.name.cmp(&other.name));
+    let list = List { secrets, key: stored.place() };
+    if world.screen.json() {
+        world.screen.document(&list).await?;
+        return Ok(Exit::Ok);
+    }
+    if list.secrets.is_empty() {
+        world.screen.note("there are no secrets; `toolrack secret set NAME` stores one");
+    }
+    world.screen.page(secret::page(&list, world.screen.look())).await?;
+    for named in list.secrets.iter().filter(|named| !named.is_set) {
+        world.screen.note(&format!("`{0}` is not set: toolrack secret set {0}", named.name));
+    }
+    Ok(Exit::Ok)
+}
+
+async fn remove(args: &RemoveSecretArgs, world: &World) -> Result<Exit, Failure> {
+    let name = args.name.as_str();
+    if !world.stored().remove(name).await.map_err(|error| failed(&error))? {
+        let names = world.stored().names().await.map_err(|error| failed(&error))?;
+        let hint = match suggest::closest(name, names.iter().map(String::as_str)) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "`toolrack secret list` shows all".to_owned(),
+        };
+        let unknown = Failure::new(Exit::Usage, "UNKNOWN_SECRET", format!("there is no secret `{name}`"));
+        return Err(unknown.hint(hint));
+    }
+    let used = used(&world.read().await).remove(name).unwrap_or_default();
+    if world.screen.json() {
+        world.screen.document(&Removed { removed: name }).await?;
+        return Ok(Exit::Ok);
+    }
+    world.screen.page(format!("deleted the secret {name}")).await?;
+    if !used.is_empty() {
+        world.screen.warning(&format!("{} cannot be connected without it", used.join(", ")));
+    }
+    Ok(Exit::Ok)
+}
+
+/// The servers that name each secret.
+fn used(loaded: &Loaded) -> BTreeMap<String, Vec<String>> {
+    let mut used: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (server, spec) in &loaded.desired {
+        for name in secrets_in(spec) {
+            used.entry(name).or_default().push(server.to_string());
+        }
+    }
+    used
+}
+
+/// The secrets that entries name and that are not set; nothing where it cannot be known.
+pub(super) async fn unset(loaded: &Loaded, world: &World) -> Vec<String> {
+    let used = used(loaded);
+    if used.is_empty() {
+        return Vec::new();
+    }
+    let set = world.stored().names().await.ok();
+    set.map_or_else(Vec::new, |set| used.into_keys().filter(|name| !set.contains(name)).collect())
+}
+
+fn failed(error: &SecretsError) -> Failure {
+    Failure::new(Exit::Other, "SECRETS", with_causes(error))
+}
