@@ -39,6 +39,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// What a person should do, in words: for this server, with these scopes if there are any.
 type How = dyn Fn(&ServerName, &[String]) -> String + Send + Sync;
+/// Hears of every secret before it is used.
+type Hears = dyn Fn(&str) + Send + Sync;
 
 /// Signs the requests of a host in. Cheap to clone.
 ///
@@ -54,6 +56,7 @@ pub(crate) struct Inner {
     tenant: String,
     user: String,
     how: Box<How>,
+    hears: Box<Hears>,
     pub(crate) wires: Wires,
     /// One for each server and account that was ever asked about; no more than are configured.
     slots: Mutex<HashMap<TokenKey, Arc<Slot>>>,
@@ -117,6 +120,7 @@ pub struct SignInBuilder {
     tenant: String,
     user: String,
     how: Box<How>,
+    hears: Box<Hears>,
 }
 
 impl fmt::Debug for SignInBuilder {
@@ -152,12 +156,19 @@ impl SignInBuilder {
         self
     }
 
+    /// Who hears of every token and secret before it is used, to keep it out of logs and off the screen: a server can repeat
+    /// what it was sent.
+    pub fn secrets(mut self, hears: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.hears = Box::new(hears);
+        self
+    }
+
     /// Puts it together.
     #[must_use]
     pub fn build(self) -> SignIn {
-        let Self { store, resolver, browser, tenant, user, how } = self;
+        let Self { store, resolver, browser, tenant, user, how, hears } = self;
         let (wires, slots) = Default::default();
-        SignIn(Arc::new(Inner { store, resolver, browser, tenant, user, how, wires, slots }))
+        SignIn(Arc::new(Inner { store, resolver, browser, tenant, user, how, hears, wires, slots }))
     }
 }
 
@@ -202,6 +213,7 @@ impl SignIn {
             tenant: String::new(),
             user: String::new(),
             how: Box::new(|server, _| format!("sign in to `{server}`")),
+            hears: Box::new(|_| {}),
         }
     }
 
@@ -252,12 +264,14 @@ impl Inner {
     }
 
     pub(crate) async fn load(&self, key: &TokenKey) -> Result<Option<Credentials>, StoreError> {
-        let kept = self.store.load(key).await?;
-        Ok(kept.as_deref().and_then(Credentials::from_bytes))
+        let kept = self.store.load(key).await?.as_deref().and_then(Credentials::from_bytes);
+        kept.iter().flat_map(Credentials::secrets).for_each(|secret| (self.hears)(secret));
+        Ok(kept)
     }
 
     pub(crate) async fn save(&self, slot: &Slot, credentials: Credentials) -> Result<(), StoreError> {
         // Known first: a token that cannot be kept is still good for as long as this process lives.
+        credentials.secrets().into_iter().for_each(|secret| (self.hears)(secret));
         let bytes = credentials.to_bytes();
         slot.knows(Some(Arc::new(credentials)));
         self.store.save(&slot.key, bytes).await
@@ -286,7 +300,14 @@ impl Inner {
         if let Some(header) = slot.at_hand() {
             return Ok(header);
         }
-        let kept = self.load(&slot.key).await?.map(Arc::new);
+        let kept = match self.load(&slot.key).await {
+            Ok(kept) => kept.map(Arc::new),
+            // Most servers want no token; one that does is told why there is none.
+            Err(error) => {
+                tracing::warn!(server = %to.server, %error, "kept tokens cannot be read");
+                None
+            }
+        };
         slot.knows(kept.clone());
         if let Some(header) = slot.at_hand() {
             return Ok(header);

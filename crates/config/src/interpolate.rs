@@ -162,6 +162,11 @@ impl Interpolate {
         Ok(value)
     }
 
+    /// Conceals `secret` from now on: one that did not come from a placeholder, such as a token.
+    pub fn keep_secret(&self, secret: &str) {
+        self.remember([secret.to_owned()]);
+    }
+
     fn remember(&self, found: impl IntoIterator<Item = String>) {
         let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
         for secret in found {
