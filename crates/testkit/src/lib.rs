@@ -3,6 +3,7 @@
 //! * [`fake`]: a scripted MCP server of both eras, with a [table of faults](fake::faults::FAULTS). As a program it is
 //!   [`fake_server_path`] (over stdio) or [`FakeHttp`] (over HTTP, ended when dropped).
 //! * [`SideEffects`]: what tools that server really ran, so that a test can prove that nothing ran twice.
+//! * [`FakeAuthorization`]: an authorization server that can do much wrong, with an MCP server behind it.
 //! * [`FakeModel`]: a scripted model provider over HTTP, and what it was asked.
 //! * [`LockedDatabase`]: a database that another process seems to hold.
 //! * [`Home`]: a temporary home in which a binary sees nothing of the machine it runs on.
@@ -19,6 +20,7 @@
 //! assert_eq!(effects.read().runs_of("write"), 1);
 //! ```
 
+pub mod authorization;
 pub mod fake;
 pub mod memory;
 pub mod model;
@@ -29,6 +31,7 @@ mod home;
 mod launch;
 mod locks;
 
+pub use authorization::FakeAuthorization;
 pub use effects::{Effect, Effects, SideEffects};
 pub use home::Home;
 pub use launch::{FakeHttp, fake_server_path};

@@ -4,6 +4,8 @@
 
 // `cfg(test)` says nothing new here but to clippy, which allows `unwrap` in test modules only.
 #[cfg(test)]
+mod authorization;
+#[cfg(test)]
 mod http;
 #[cfg(test)]
 mod http_faults;

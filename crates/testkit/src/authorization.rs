@@ -1,0 +1,233 @@
+//! A scripted authorization server, and an MCP server behind it that lets nobody in without its tokens.
+//!
+//! It does what MCP asks of one (RFC 9728, RFC 8414, RFC 7591, OAuth 2.1 with PKCE, RFC 8707, RFC 9207, RFC 7009) and
+//! checks what clients must send; `authorize` redirects at once, as if a person had agreed. Refresh tokens are good for one
+//! use: an old one is refused, counted, and ends what was got with it (RFC 9700, 4.14.2). What it does wrong is
+//! [`Wrong`], from the start or from now on.
+//!
+//! It runs on a thread of its own, for tests with and without a runtime, and ends when it is dropped.
+//!
+//! ```no_run
+//! use toolrack_testkit::authorization::{FakeAuthorization, Wrong};
+//!
+//! let server = FakeAuthorization::start([Wrong::Expires(3)]);
+//! // … sign in to `server.mcp_url()` and call `echo` four times, then:
+//! assert_eq!((server.counts().refreshes, server.counts().reused), (1, 0));
+//! ```
+
+mod grants;
+mod pages;
+mod wrong;
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+};
+
+use serde_json::Value;
+use tokio::{net::TcpListener, sync::oneshot};
+
+use crate::FakeHttp;
+use grants::Grants;
+pub use wrong::Wrong;
+
+/// A client that is known without registering: its id.
+pub const CLIENT: &str = "known-client";
+
+/// The secret of [`CLIENT`].
+pub const CLIENT_SECRET: &str = "known-secret";
+
+/// What happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Clients that registered.
+    pub registrations: u64,
+    /// Redirects with a code.
+    pub authorizations: u64,
+    /// Codes that became tokens.
+    pub exchanges: u64,
+    /// Refresh tokens that became new ones.
+    pub refreshes: u64,
+    /// Refresh tokens that came a second time.
+    pub reused: u64,
+    /// Requests to the token endpoint that were refused.
+    pub refused: u64,
+    /// Tokens that were revoked.
+    pub revocations: u64,
+    /// Requests of MCP that were let in.
+    pub admitted: u64,
+    /// Requests of MCP that were not.
+    pub turned_away: u64,
+}
+
+/// A request that came, whichever page it was for.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// `GET /authorize`, without the query.
+    pub what: String,
+    /// The parameters of query and form, in order.
+    pub parameters: Vec<(String, String)>,
+    /// The header `Authorization`.
+    pub authorization: Option<String>,
+}
+
+impl Asked {
+    /// The first parameter of this name.
+    #[must_use]
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.parameters.iter().find(|(named, _)| named == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// What the pages share.
+#[derive(Debug)]
+struct Shared {
+    address: SocketAddr,
+    /// The MCP server behind.
+    behind: FakeHttp,
+    /// Passes requests on to it.
+    client: reqwest::Client,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    wrong: Vec<Wrong>,
+    grants: Grants,
+    counts: Counts,
+    asked: Vec<Asked>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn issuer(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    fn mcp_url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    /// What the first of these says that is wrong now.
+    fn wrong<T>(&self, find: impl Fn(&Wrong) -> Option<T>) -> Option<T> {
+        self.state().wrong.iter().find_map(find)
+    }
+}
+
+/// The server, on a port of 127.0.0.1.
+#[derive(Debug)]
+pub struct FakeAuthorization {
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FakeAuthorization {
+    /// Starts it with this that it does wrong, in front of a fake server of both eras.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn start(wrong: impl IntoIterator<Item = Wrong>) -> Self {
+        Self::before(FakeHttp::start(&["--era", "both"]), wrong)
+    }
+
+    /// The same, in front of this server.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn before(behind: FakeHttp, wrong: impl IntoIterator<Item = Wrong>) -> Self {
+        let state = State { wrong: wrong.into_iter().collect(), ..State::default() };
+        let (stop, stopped) = oneshot::channel();
+        let (started, ready) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.unwrap_or_else(|error| panic!("no runtime: {error}"));
+            runtime.block_on(async move {
+                let listener = TcpListener::bind(("127.0.0.1", 0)).await;
+                let listener = listener.unwrap_or_else(|error| panic!("no port: {error}"));
+                let address = listener.local_addr().unwrap_or_else(|error| panic!("no address: {error}"));
+                let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build();
+                let client = client.unwrap_or_else(|error| panic!("no client: {error}"));
+                let shared = Arc::new(Shared { address, behind, client, state: Mutex::new(state) });
+                let _gone = started.send(Arc::clone(&shared));
+                tokio::select! {
+                    ended = axum::serve(listener, pages::router(shared)) => panic!("it ended: {ended:?}"),
+                    _ = stopped => {}
+                }
+            });
+        });
+        let shared = ready.recv().unwrap_or_else(|error| panic!("it did not start: {error}"));
+        Self { shared, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// The issuer: its address without a path.
+    #[must_use]
+    pub fn issuer(&self) -> String {
+        self.shared.issuer()
+    }
+
+    /// The MCP endpoint, which wants tokens.
+    #[must_use]
+    pub fn mcp_url(&self) -> String {
+        self.shared.mcp_url()
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.shared.state().counts
+    }
+
+    /// Every request so far, in order.
+    #[must_use]
+    pub fn asked(&self) -> Vec<Asked> {
+        self.shared.state().asked.clone()
+    }
+
+    /// From now on it does this wrong, and nothing else.
+    pub fn goes_wrong(&self, wrong: impl IntoIterator<Item = Wrong>) {
+        self.shared.state().wrong = wrong.into_iter().collect();
+    }
+
+    /// No access token is good any longer; refresh tokens are.
+    pub fn expire(&self) {
+        self.shared.state().grants.expire();
+    }
+
+    /// Nothing that was given is good any longer, as when a person takes an agreement back.
+    pub fn revoke(&self) {
+        self.shared.state().grants.revoke_all();
+    }
+
+    /// Every token and secret that it gave to anybody, to look for where none may be.
+    #[must_use]
+    pub fn given(&self) -> Vec<String> {
+        self.shared.state().grants.given()
+    }
+}
+
+impl Drop for FakeAuthorization {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _panicked_already = thread.join();
+        }
+    }
+}
+
+/// `base` with the members of `over`; one of `null` is taken away.
+fn merged(mut base: Value, over: &Value) -> Value {
+    for (name, value) in over.as_object().into_iter().flatten() {
+        match (&mut base, value) {
+            (Value::Object(members), Value::Null) => drop(members.remove(name)),
+            (base, value) => base[name] = value.clone(),
+        }
+    }
+    base
+}

@@ -1,0 +1,185 @@
+//! Who was given what, and whether it is still good.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use rand::RngCore as _;
+use sha2::{Digest as _, Sha256};
+
+use super::{CLIENT, CLIENT_SECRET};
+
+/// What was agreed to.
+#[derive(Clone, Debug)]
+pub(super) struct Agreement {
+    pub(super) client: String,
+    pub(super) redirect_uri: String,
+    pub(super) challenge: String,
+    pub(super) resource: String,
+    pub(super) scope: String,
+}
+
+/// What somebody has tokens for. All tokens of one agreement are one family.
+#[derive(Clone, Debug)]
+struct Family {
+    client: String,
+    resource: String,
+    scope: String,
+    access: String,
+    refresh: Option<String>,
+    /// Requests that the access token was let in with.
+    used: u32,
+    is_expired: bool,
+    is_revoked: bool,
+}
+
+/// Tokens as they are given.
+#[derive(Clone, Debug)]
+pub(super) struct Tokens {
+    pub(super) access: String,
+    pub(super) refresh: Option<String>,
+    pub(super) scope: String,
+}
+
+/// Everything that was given.
+#[derive(Debug, Default)]
+pub(super) struct Grants {
+    /// Clients with their secrets.
+    clients: BTreeMap<String, Option<String>>,
+    codes: BTreeMap<String, Agreement>,
+    families: Vec<Family>,
+    /// Refresh tokens that were used, with their families.
+    spent: BTreeMap<String, usize>,
+    given: BTreeSet<String>,
+}
+
+/// What comes of a refresh token.
+#[derive(Debug)]
+pub(super) enum Refreshed {
+    Fresh(Tokens),
+    /// It had been used before.
+    Reused,
+    Unknown,
+}
+
+impl Grants {
+    /// Something that nobody guesses.
+    fn random(&mut self, kind: &str) -> String {
+        let mut bytes = [0; 24];
+        rand::rng().fill_bytes(&mut bytes);
+        let random = format!("{kind}-{}", URL_SAFE_NO_PAD.encode(bytes));
+        self.given.insert(random.clone());
+        random
+    }
+
+    /// Enters a client; its id, and its secret if it is to have one.
+    pub(super) fn register(&mut self, with_secret: bool) -> (String, Option<String>) {
+        let id = self.random("client");
+        self.given.remove(&id);
+        let secret = with_secret.then(|| self.random("secret"));
+        self.clients.insert(id.clone(), secret.clone());
+        (id, secret)
+    }
+
+    /// Whether there is such a client; a URL is one that describes itself.
+    pub(super) fn knows(&self, client: &str) -> bool {
+        client == CLIENT || client.starts_with("https://") || self.clients.contains_key(client)
+    }
+
+    /// Whether a client is who it says it is.
+    pub(super) fn is(&self, client: &str, secret: Option<&str>) -> bool {
+        let wanted = match self.clients.get(client) {
+            Some(registered) => registered.as_deref(),
+            None if client == CLIENT => Some(CLIENT_SECRET),
+            None => None,
+        };
+        self.knows(client) && wanted.is_none_or(|wanted| secret == Some(wanted))
+    }
+
+    /// A code for what was agreed to.
+    pub(super) fn agree(&mut self, agreement: Agreement) -> String {
+        let code = self.random("code");
+        self.codes.insert(code.clone(), agreement);
+        code
+    }
+
+    /// What a code stands for, once.
+    pub(super) fn take(&mut self, code: &str) -> Option<Agreement> {
+        self.codes.remove(code)
+    }
+
+    /// Tokens for a client.
+    pub(super) fn give(&mut self, client: &str, resource: &str, scope: &str, with_refresh: bool) -> Tokens {
+        let access = self.random("access");
+        let refresh = with_refresh.then(|| self.random("refresh"));
+        self.families.push(Family {
+            client: client.to_owned(),
+            resource: resource.to_owned(),
+            scope: scope.to_owned(),
+            access: access.clone(),
+            refresh: refresh.clone(),
+            used: 0,
+            is_expired: false,
+            is_revoked: false,
+        });
+        Tokens { access, refresh, scope: scope.to_owned() }
+    }
+
+    /// New tokens for a refresh token. One that comes a second time ends its family.
+    pub(super) fn refresh(&mut self, client: &str, token: &str, rotates: bool) -> Refreshed {
+        if let Some(family) = self.spent.get(token).copied() {
+            self.families[family].is_revoked = true;
+            return Refreshed::Reused;
+        }
+        let is_of = |family: &Family| family.refresh.as_deref() == Some(token) && family.client == client;
+        let Some(at) = self.families.iter().position(|family| is_of(family) && !family.is_revoked) else {
+            return Refreshed::Unknown;
+        };
+        let access = self.random("access");
+        let refresh = if rotates { self.random("refresh") } else { token.to_owned() };
+        if rotates {
+            self.spent.insert(token.to_owned(), at);
+        }
+        let family = &mut self.families[at];
+        (family.access, family.refresh) = (access.clone(), Some(refresh.clone()));
+        (family.used, family.is_expired) = (0, false);
+        Refreshed::Fresh(Tokens { access, refresh: Some(refresh), scope: family.scope.clone() })
+    }
+
+    /// Lets a request in, if its token is good for this resource and was used less than `most` times: the scope that the
+    /// token has.
+    pub(super) fn admit(&mut self, token: &str, resource: &str, most: Option<u32>) -> Option<String> {
+        let family = self.families.iter_mut().find(|family| family.access == token)?;
+        let is_good = !family.is_revoked && !family.is_expired && family.resource == resource;
+        if !is_good || most.is_some_and(|most| family.used >= most) {
+            return None;
+        }
+        family.used += 1;
+        Some(family.scope.clone())
+    }
+
+    /// Takes a token back, and with it its family (RFC 7009, 2.1). Whether there was one.
+    pub(super) fn revoke(&mut self, token: &str) -> bool {
+        let is_of = |family: &&mut Family| family.access == token || family.refresh.as_deref() == Some(token);
+        match self.families.iter_mut().find(is_of) {
+            Some(family) => !std::mem::replace(&mut family.is_revoked, true),
+            None => false,
+        }
+    }
+
+    pub(super) fn revoke_all(&mut self) {
+        self.families.iter_mut().for_each(|family| family.is_revoked = true);
+    }
+
+    pub(super) fn expire(&mut self) {
+        self.families.iter_mut().for_each(|family| family.is_expired = true);
+    }
+
+    pub(super) fn given(&self) -> Vec<String> {
+        self.given.iter().cloned().collect()
+    }
+}
+
+/// Whether `verifier` is what `challenge` was made of, with S256 (RFC 7636, 4.6).
+pub(super) fn verifies(verifier: &str, challenge: &str) -> bool {
+    (43..=128).contains(&verifier.len()) && URL_SAFE_NO_PAD.encode(Sha256::digest(verifier)) == challenge
+}

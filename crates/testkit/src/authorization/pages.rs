@@ -1,0 +1,373 @@
+//! What is answered where.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::{Request, State as Of},
+    middleware::{self, Next},
+    response::{IntoResponse as _, Response},
+    routing::{any, get, post},
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{HeaderMap, StatusCode, header};
+use serde_json::{Value, json};
+use url::{Url, form_urlencoded};
+
+use super::{
+    Asked, Shared, Wrong,
+    grants::{Agreement, Refreshed, Tokens, verifies},
+    merged,
+};
+
+/// Bytes of a body.
+const MAX: usize = 16 * 1024 * 1024;
+
+/// What a token is good for when nobody said.
+const SCOPE: &str = "tools";
+
+/// What the script says of one way to go wrong; `None` when it does not say it.
+macro_rules! wrong {
+    ($server:expr, $pattern:pat => $value:expr) => {
+        $server.wrong(|wrong| if let $pattern = wrong { Some($value) } else { None })
+    };
+}
+
+type Server = Arc<Shared>;
+type Parameters = BTreeMap<String, String>;
+
+pub(super) fn router(shared: Server) -> Router {
+    Router::new()
+        .route("/.well-known/oauth-protected-resource", get(resource))
+        .route("/.well-known/oauth-protected-resource/mcp", get(resource))
+        .route("/.well-known/oauth-authorization-server", get(metadata))
+        .route("/.well-known/openid-configuration", get(metadata))
+        .route("/register", post(register))
+        .route("/authorize", get(authorize))
+        .route("/token", post(token))
+        .route("/revoke", post(revoke))
+        .route("/mcp", any(mcp))
+        .layer(middleware::from_fn_with_state(Arc::clone(&shared), note))
+        .with_state(shared)
+}
+
+/// Writes down who asked for what.
+async fn note(Of(server): Of<Server>, request: Request, next: Next) -> Response {
+    let (head, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, MAX).await.unwrap_or_default();
+    let mut parameters: Vec<_> = pairs(head.uri.query().unwrap_or_default().as_bytes()).collect();
+    if text(&head.headers, header::CONTENT_TYPE).starts_with("application/x-www-form-urlencoded") {
+        parameters.extend(pairs(&body));
+    }
+    let authorization = head.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let authorization = authorization.map(str::to_owned);
+    let what = format!("{} {}", head.method, head.uri.path());
+    server.state().asked.push(Asked { what, parameters, authorization });
+    next.run(Request::from_parts(head, body.into())).await
+}
+
+fn pairs(bytes: &[u8]) -> impl Iterator<Item = (String, String)> + '_ {
+    form_urlencoded::parse(bytes).map(|(name, value)| (name.into_owned(), value.into_owned()))
+}
+
+fn text(headers: &HeaderMap, name: header::HeaderName) -> &str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+fn json_of(status: u16, value: &Value) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")], value.to_string())
+        .into_response()
+}
+
+/// An error of OAuth (RFC 6749, 5.2).
+fn refused(server: &Server, status: u16, error: &str, why: &str) -> Response {
+    server.state().counts.refused += 1;
+    json_of(status, &json!({ "error": error, "error_description": why }))
+}
+
+/// Metadata of either kind, as it goes wrong.
+async fn told(server: &Server, mut document: Value) -> Response {
+    let slow = wrong!(server, Wrong::SlowMetadata(time) => *time);
+    if let Some(time) = slow {
+        tokio::time::sleep(time).await;
+    }
+    if let Some(to) = wrong!(server, Wrong::MovedMetadata(to) => to.clone()) {
+        return (StatusCode::FOUND, [(header::LOCATION, to)]).into_response();
+    }
+    if let Some(text) = wrong!(server, Wrong::NoJson(text) => *text) {
+        return ([(header::CONTENT_TYPE, "application/json")], text).into_response();
+    }
+    if let Some(bytes) = wrong!(server, Wrong::HugeMetadata(bytes) => *bytes) {
+        document["filler"] = "x".repeat(bytes).into();
+    }
+    json_of(200, &document)
+}
+
+async fn resource(Of(server): Of<Server>) -> Response {
+    let document = json!({
+        "resource": server.mcp_url(),
+        "authorization_servers": [server.issuer()],
+        "scopes_supported": [SCOPE],
+        "bearer_methods_supported": ["header"],
+    });
+    let over = wrong!(server, Wrong::ResourceMetadata(over) => over.clone());
+    told(&server, merged(document, &over.unwrap_or_default())).await
+}
+
+async fn metadata(Of(server): Of<Server>) -> Response {
+    let issuer = server.issuer();
+    let mut document = json!({
+        "issuer": issuer,
+        "authorization_endpoint": format!("{issuer}/authorize"),
+        "token_endpoint": format!("{issuer}/token"),
+        "revocation_endpoint": format!("{issuer}/revoke"),
+        "registration_endpoint": format!("{issuer}/register"),
+        "scopes_supported": [SCOPE, "offline_access"],
+        "response_types_supported": ["code"],
+        "grant_types_supported": ["authorization_code", "refresh_token", "client_credentials"],
+        "code_challenge_methods_supported": ["S256"],
+        "token_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
+        "authorization_response_iss_parameter_supported": true,
+    });
+    if wrong!(server, Wrong::NoRegistration => ()).is_some() {
+        document = merged(document, &json!({ "registration_endpoint": null }));
+    }
+    let over = wrong!(server, Wrong::Metadata(over) => over.clone());
+    told(&server, merged(document, &over.unwrap_or_default())).await
+}
+
+async fn register(Of(server): Of<Server>, body: Bytes) -> Response {
+    let Ok(mut client) = serde_json::from_slice::<Value>(&body) else {
+        return refused(&server, 400, "invalid_client_metadata", "no JSON");
+    };
+    if wrong!(server, Wrong::NoRegistration => ()).is_some() {
+        return refused(&server, 403, "access_denied", "nobody registers here");
+    }
+    if client["redirect_uris"].as_array().is_none_or(Vec::is_empty) {
+        return refused(&server, 400, "invalid_redirect_uri", "there is none");
+    }
+    let with_secret = client["token_endpoint_auth_method"].as_str().is_some_and(|method| method != "none");
+    let mut state = server.state();
+    let (id, secret) = state.grants.register(with_secret);
+    state.counts.registrations += 1;
+    drop(state);
+    client["client_id"] = id.into();
+    if let Some(secret) = secret {
+        client["client_secret"] = secret.into();
+        client["client_secret_expires_at"] = 0.into();
+    }
+    json_of(201, &client)
+}
+
+/// Agrees at once, and sends whoever asked back.
+async fn authorize(Of(server): Of<Server>, request: Request) -> Response {
+    let asked: Parameters = pairs(request.uri().query().unwrap_or_default().as_bytes()).collect();
+    let of = |name: &str| asked.get(name).cloned().unwrap_or_default();
+    let page = |why: &str| (StatusCode::BAD_REQUEST, why.to_owned()).into_response();
+    if !server.state().grants.knows(&of("client_id")) {
+        return page("no such client");
+    }
+    let Ok(mut back) = Url::parse(&of("redirect_uri")) else {
+        return page("no redirect_uri");
+    };
+    if of("response_type") != "code" || of("code_challenge_method") != "S256" || of("code_challenge").len() != 43 {
+        return page("a code, and PKCE with S256, are what there is");
+    }
+    if of("resource") != server.mcp_url() {
+        return page("`resource` must be that of the MCP server");
+    }
+    if let Some(to) = wrong!(server, Wrong::SentTo(to) => to.clone()) {
+        return (StatusCode::FOUND, [(header::LOCATION, to)]).into_response();
+    }
+    let refusal = wrong!(server, Wrong::Refuses(error) => *error);
+    let iss = wrong!(server, Wrong::Iss(iss) => iss.clone());
+    let state = wrong!(server, Wrong::State(state) => (*state).to_owned());
+    {
+        let mut query = back.query_pairs_mut();
+        match refusal {
+            Some(error) => drop(query.append_pair("error", error)),
+            None => drop(query.append_pair("code", &agreed(&server, &asked))),
+        }
+        if asked.contains_key("state") || state.is_some() {
+            query.append_pair("state", &state.unwrap_or_else(|| of("state")));
+        }
+        if let Some(iss) = iss.unwrap_or_else(|| Some(server.issuer())) {
+            query.append_pair("iss", &iss);
+        }
+    }
+    (StatusCode::FOUND, [(header::LOCATION, back.to_string())]).into_response()
+}
+
+fn agreed(server: &Server, asked: &Parameters) -> String {
+    let of = |name: &str| asked.get(name).cloned().unwrap_or_default();
+    let mut state = server.state();
+    state.counts.authorizations += 1;
+    state.grants.agree(Agreement {
+        client: of("client_id"),
+        redirect_uri: of("redirect_uri"),
+        challenge: of("code_challenge"),
+        resource: of("resource"),
+        scope: Some(of("scope")).filter(|scope| !scope.is_empty()).unwrap_or_else(|| SCOPE.to_owned()),
+    })
+}
+
+/// The client that asks, with its secret: in the header (RFC 6749, 2.3.1) or in the form.
+fn client_of(headers: &HeaderMap, form: &Parameters) -> (String, Option<String>) {
+    let basic =
+        text(headers, header::AUTHORIZATION).strip_prefix("Basic ").and_then(|basic| STANDARD.decode(basic).ok());
+    let basic = basic.and_then(|basic| String::from_utf8(basic).ok());
+    let decoded = |text: &str| {
+        let pair = format!("x={text}");
+        pairs(pair.as_bytes()).next().map(|(_, value)| value).unwrap_or_default()
+    };
+    match basic.as_deref().and_then(|basic| basic.split_once(':')) {
+        Some((id, secret)) => (decoded(id), Some(decoded(secret))),
+        None => (form.get("client_id").cloned().unwrap_or_default(), form.get("client_secret").cloned()),
+    }
+}
+
+async fn token(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Response {
+    let slow = wrong!(server, Wrong::SlowTokens(time) => *time);
+    if let Some(time) = slow {
+        tokio::time::sleep(time).await;
+    }
+    if let Some(error) = wrong!(server, Wrong::TokenError(error) => *error) {
+        return refused(&server, 400, error, "as the script has it");
+    }
+    let form: Parameters = pairs(&body).collect();
+    let (client, secret) = client_of(&headers, &form);
+    if !server.state().grants.is(&client, secret.as_deref()) {
+        return refused(&server, 401, "invalid_client", "no such client, or another secret");
+    }
+    let of = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
+    if of("resource") != server.mcp_url() {
+        return refused(&server, 400, "invalid_target", "`resource` must be that of the MCP server");
+    }
+    let given = match of("grant_type") {
+        "authorization_code" => exchanged(&server, &client, &form),
+        "refresh_token" => refreshed(&server, &client, of("refresh_token")),
+        "client_credentials" if secret.is_some() => {
+            let scope = form.get("scope").map_or(SCOPE, String::as_str);
+            Ok(server.state().grants.give(&client, of("resource"), scope, false))
+        }
+        _ => Err(("unsupported_grant_type", "not here")),
+    };
+    match given {
+        Ok(tokens) => json_of(200, &written(&server, &tokens)),
+        Err((error, why)) => refused(&server, 400, error, why),
+    }
+}
+
+fn exchanged(server: &Server, client: &str, form: &Parameters) -> Result<Tokens, (&'static str, &'static str)> {
+    let of = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
+    let with_refresh = wrong!(server, Wrong::NoRefresh => ()).is_none();
+    let mut state = server.state();
+    let agreement = state.grants.take(of("code")).ok_or(("invalid_grant", "no such code"))?;
+    if agreement.client != client || agreement.redirect_uri != of("redirect_uri") {
+        return Err(("invalid_grant", "the code is of another client or redirect_uri"));
+    }
+    if !verifies(of("code_verifier"), &agreement.challenge) {
+        return Err(("invalid_grant", "the code_verifier is not that of the code_challenge"));
+    }
+    if agreement.resource != of("resource") {
+        return Err(("invalid_target", "the code is for another resource"));
+    }
+    state.counts.exchanges += 1;
+    Ok(state.grants.give(client, &agreement.resource, &agreement.scope, with_refresh))
+}
+
+fn refreshed(server: &Server, client: &str, token: &str) -> Result<Tokens, (&'static str, &'static str)> {
+    let rotates = wrong!(server, Wrong::NoRotation => ()).is_none();
+    let mut state = server.state();
+    match state.grants.refresh(client, token, rotates) {
+        Refreshed::Fresh(tokens) => {
+            state.counts.refreshes += 1;
+            Ok(tokens)
+        }
+        Refreshed::Reused => {
+            state.counts.reused += 1;
+            Err(("invalid_grant", "this refresh token was used before"))
+        }
+        Refreshed::Unknown => Err(("invalid_grant", "no such refresh token")),
+    }
+}
+
+fn written(server: &Server, tokens: &Tokens) -> Value {
+    let lives = wrong!(server, Wrong::Lives(seconds) => *seconds);
+    let kind = wrong!(server, Wrong::TokenType(kind) => *kind);
+    let mut written = json!({
+        "access_token": tokens.access,
+        "token_type": kind.unwrap_or("Bearer"),
+        "expires_in": lives.unwrap_or(3_600),
+        "scope": tokens.scope,
+    });
+    if let Some(refresh) = &tokens.refresh {
+        written["refresh_token"] = refresh.clone().into();
+    }
+    written
+}
+
+async fn revoke(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Response {
+    let form: Parameters = pairs(&body).collect();
+    let (client, secret) = client_of(&headers, &form);
+    if !server.state().grants.is(&client, secret.as_deref()) {
+        return refused(&server, 401, "invalid_client", "no such client, or another secret");
+    }
+    let mut state = server.state();
+    if state.grants.revoke(form.get("token").map(String::as_str).unwrap_or_default()) {
+        state.counts.revocations += 1;
+    }
+    // Also for a token that is unknown (RFC 7009, 2.2).
+    StatusCode::OK.into_response()
+}
+
+/// The MCP server, for those who have a token.
+async fn mcp(Of(server): Of<Server>, request: Request) -> Response {
+    let metadata = format!("{}/.well-known/oauth-protected-resource/mcp", server.issuer());
+    let turned_away = |status: StatusCode, more: &str| {
+        server.state().counts.turned_away += 1;
+        let challenge = format!("Bearer resource_metadata=\"{metadata}\"{more}");
+        (status, [(header::WWW_AUTHENTICATE, challenge)]).into_response()
+    };
+    let (head, body) = request.into_parts();
+    let Some(token) = text(&head.headers, header::AUTHORIZATION).strip_prefix("Bearer ") else {
+        return turned_away(StatusCode::UNAUTHORIZED, "");
+    };
+    let most = wrong!(server, Wrong::Expires(most) => *most);
+    let admitted = server.state().grants.admit(token, &server.mcp_url(), most);
+    let Some(scope) = admitted else {
+        return turned_away(StatusCode::UNAUTHORIZED, ", error=\"invalid_token\"");
+    };
+    let body = axum::body::to_bytes(body, MAX).await.unwrap_or_default();
+    let wanted = wrong!(server, Wrong::WantsScope(scope) => *scope);
+    if let Some(wanted) = wanted.filter(|wanted| !scope.split(' ').any(|has| has == *wanted))
+        && body.windows(12).any(|window| window == b"\"tools/call\"")
+    {
+        return turned_away(
+            StatusCode::FORBIDDEN,
+            &format!(", error=\"insufficient_scope\", scope=\"{scope} {wanted}\""),
+        );
+    }
+    server.state().counts.admitted += 1;
+    passed_on(&server, &head, body).await
+}
+
+/// What the server behind says, as it comes.
+async fn passed_on(server: &Server, head: &http::request::Parts, body: Bytes) -> Response {
+    let mut headers = head.headers.clone();
+    for name in [header::HOST, header::AUTHORIZATION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
+        headers.remove(name);
+    }
+    let asked = server.client.request(head.method.clone(), server.behind.url()).headers(headers).body(body);
+    match asked.send().await {
+        Ok(answer) => {
+            let (status, mut headers) = (answer.status(), answer.headers().clone());
+            headers.remove(header::TRANSFER_ENCODING);
+            headers.remove(header::CONTENT_LENGTH);
+            (status, headers, Body::from_stream(answer.bytes_stream())).into_response()
+        }
+        Err(error) => (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),
+    }
+}
