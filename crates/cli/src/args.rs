@@ -6,6 +6,7 @@ mod manage;
 mod secret;
 mod serve;
 mod sessions;
+mod sign_in;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -23,6 +24,7 @@ pub(crate) use sessions::{
     DeleteSessionsArgs, ExportSessionArgs, Format, ImportSessionsArgs, ListSessionsArgs, RenameSessionArgs,
     SessionsVerb, ShowSessionArgs,
 };
+pub(crate) use sign_in::{AccountArg, AuthVerb, LoginArgs, LogoutArgs};
 
 /// Give any AI agent the tools of any set of MCP servers
 #[derive(Debug, Parser)]
@@ -157,6 +159,17 @@ pub(crate) enum Verb {
   toolrack sessions export last -o session.md"
     )]
     Sessions(SessionsVerb),
+    /// Sign in to a server with a browser
+    Login(LoginArgs),
+    /// Sign out of a server, and revoke what it gave
+    Logout(LogoutArgs),
+    /// Look after who is signed in where
+    #[command(
+        subcommand,
+        after_help = "Example:
+  toolrack auth status"
+    )]
+    Auth(AuthVerb),
     /// Say why a tool is there, or why not
     Why(WhyArgs),
     /// Connect to servers one step at a time and show how far each step came

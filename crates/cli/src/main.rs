@@ -7,6 +7,7 @@
 mod args;
 mod arguments;
 mod asker;
+mod browser;
 mod builtin;
 mod completion;
 mod error;
@@ -23,6 +24,7 @@ mod screen;
 mod secrets;
 mod stop;
 mod suggest;
+mod tokens;
 mod traces;
 mod verbs;
 mod wire;

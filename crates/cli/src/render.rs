@@ -17,6 +17,7 @@ pub(crate) mod prompts;
 pub(crate) mod resources;
 pub(crate) mod secret;
 pub(crate) mod sessions;
+pub(crate) mod sign_in;
 pub(crate) mod test;
 pub(crate) mod tools;
 pub(crate) mod turn;

@@ -154,7 +154,10 @@ impl Stored {
     }
 
     /// The vault, if there is a key to it.
-    async fn existing(&self) -> Result<Option<Vault>, SecretsError> {
+    ///
+    /// # Errors
+    /// As [`Self::vault`].
+    pub(crate) async fn existing(&self) -> Result<Option<Vault>, SecretsError> {
         match &self.place {
             Place::Variable(given) => {
                 let opened = self.opened.get_or_try_init(|| async { self.open(key_in(given)?).await });
@@ -183,7 +186,11 @@ impl Stored {
         Vault::open(self.store()?, key).await.map_err(|error| self.failed(error))
     }
 
-    fn store(&self) -> Result<&Store, SecretsError> {
+    /// The database.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn store(&self) -> Result<&Store, SecretsError> {
         self.store.as_ref().ok_or(SecretsError::NoDatabase)
     }
 

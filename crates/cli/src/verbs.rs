@@ -23,6 +23,7 @@ mod resources;
 mod secret;
 mod serve;
 pub(crate) mod sessions;
+mod sign_in;
 mod switch;
 mod test;
 mod tools;
@@ -66,6 +67,9 @@ pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result
         Verb::Read(args) => resources::read(args, world).await,
         Verb::Prompts(args) => prompts::list(args, world).await,
         Verb::Prompt(args) => prompts::get(args, world).await,
+        Verb::Login(args) => Box::pin(sign_in::login(args, world)).await,
+        Verb::Logout(args) => Box::pin(sign_in::logout(args, world)).await,
+        Verb::Auth(verb) => Box::pin(sign_in::auth(verb, world)).await,
         Verb::Why(args) => why::run(args, world).await,
         Verb::Test(args) => test::run(args, world).await,
         Verb::Logs(args) => logs::run(args, world).await,

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use toolrack_auth::SignIn;
 use toolrack_config::{
     Entry, Environment, Interpolate, Loaded, Places, Problem, Request, Scope, Unset,
     trust::{Candidate, Ledger, NoLedger},
@@ -33,6 +34,7 @@ use crate::{
     models::Around,
     screen::Screen,
     secrets::{self, Stored},
+    tokens::Tokens,
 };
 
 /// How long a person waits before it is worth saying what for, and how often it is said anew.
@@ -70,6 +72,8 @@ pub(crate) struct World {
     stored: Arc<Stored>,
     /// Fills placeholders in, and remembers what of it is a secret.
     secrets: Arc<Interpolate>,
+    /// Signs the requests to servers in.
+    sign_in: SignIn,
     /// Keeps what servers say in the store.
     log: OnceLock<LogKeeper>,
     /// The servers as they were configured when they were connected.
@@ -106,6 +110,14 @@ impl World {
         let secrets = Interpolate::new(environment.clone(), Unset::Error).with_secrets(Arc::<Stored>::clone(&stored));
         let secrets = Arc::new(secrets);
         screen.conceal(Arc::clone(&secrets));
+        let sign_in = SignIn::builder(Arc::new(Tokens(Arc::clone(&stored))))
+            .resolver(Arc::<Interpolate>::clone(&secrets))
+            .how(how_to_sign_in)
+            .secrets({
+                let secrets = Arc::clone(&secrets);
+                move |secret| secrets.keep_secret(secret)
+            })
+            .build();
         Ok(Self {
             screen,
             places,
@@ -117,6 +129,7 @@ impl World {
             store,
             stored,
             secrets,
+            sign_in,
             configured: Mutex::default(),
             terminal: OnceLock::new(),
             gate: OnceLock::new(),
@@ -255,6 +268,16 @@ impl World {
             file: self.places.settings(),
             screen: Arc::clone(&self.screen),
         }
+    }
+
+    /// Signs in and out.
+    pub(crate) fn sign_in(&self) -> &SignIn {
+        &self.sign_in
+    }
+
+    /// Whether nothing may be asked, nor read from the terminal.
+    pub(crate) fn has_no_input(&self) -> bool {
+        self.global.no_input
     }
 
     /// Whether HTTP goes through a proxy.
@@ -412,6 +435,7 @@ impl World {
             .client("toolrack", env!("CARGO_PKG_VERSION"))
             .supervisor(supervisor())
             .resolver(Arc::<Interpolate>::clone(&self.secrets))
+            .authorizer(Arc::new(self.sign_in.clone()))
             .asker(self.asker.get().cloned().unwrap_or_else(|| self.terminal()))
             .artifacts(Arc::new(artifacts));
         if let Some(store) = &self.store {
@@ -468,6 +492,12 @@ impl World {
             store.close().await;
         }
     }
+}
+
+/// The command that signs in to `server`, with these scopes if there are any.
+fn how_to_sign_in(server: &ServerName, scopes: &[String]) -> String {
+    let words = ["toolrack", "login", server.as_str()].into_iter();
+    shell_words::join(words.chain(scopes.iter().flat_map(|scope| ["--scope", scope])))
 }
 
 fn unusable_store(error: &StoreError) -> Failure {

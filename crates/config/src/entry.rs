@@ -7,6 +7,7 @@
 
 mod bounds;
 mod fields;
+mod sign_in;
 mod tools;
 mod transport;
 
@@ -22,6 +23,7 @@ use crate::{
 };
 use fields::Fields;
 pub(crate) use fields::canonical;
+pub use sign_in::is_account;
 
 /// Fields that any server may have.
 const COMMON: &[&str] = &[

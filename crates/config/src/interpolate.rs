@@ -12,7 +12,7 @@ use std::{
 use futures::future::BoxFuture;
 use toolrack_host::{
     ChildPlan, ResolveError, Resolver, ServerName, ServerSpec,
-    spec::{Http, InheritEnv, Stdio, Transport},
+    spec::{Http, InheritEnv, OAuth, Stdio, Transport},
 };
 
 use crate::{
@@ -60,6 +60,8 @@ pub fn secrets_in(spec: &ServerSpec) -> BTreeSet<String> {
         Transport::Http(http) | Transport::Sse(http) => {
             look(&http.url);
             http.headers.values().for_each(|text| look(text));
+            let OAuth { client_id, client_secret, client_metadata_url, .. } = &http.oauth;
+            [client_id, client_secret, client_metadata_url].into_iter().flatten().for_each(|text| look(text));
         }
         Transport::Native(_) => {}
     }
@@ -158,6 +160,11 @@ impl Interpolate {
         let value = values.text(field, text, Bare::Nothing)?;
         self.remember(values.into_secrets().into_iter().chain(is_secret.then(|| value.clone())));
         Ok(value)
+    }
+
+    /// Conceals `secret` from now on: one that did not come from a placeholder, such as a token.
+    pub fn keep_secret(&self, secret: &str) {
+        self.remember([secret.to_owned()]);
     }
 
     fn remember(&self, found: impl IntoIterator<Item = String>) {
@@ -336,6 +343,25 @@ impl Interpolate {
     }
 }
 
+impl Interpolate {
+    async fn client(&self, oauth: &OAuth) -> Result<OAuth, ResolveError> {
+        let fields = [&oauth.client_id, &oauth.client_secret, &oauth.client_metadata_url];
+        let values = self.values(fields.into_iter().flatten().map(String::as_str)).await;
+        let text = |name: &str, value: &Option<String>| {
+            value.as_deref().map(|value| values.text(&format!("oauth.{name}"), value, Bare::Nothing)).transpose()
+        };
+        let client = OAuth {
+            client_id: text("client_id", &oauth.client_id)?,
+            client_secret: text("client_secret", &oauth.client_secret)?,
+            client_metadata_url: text("client_metadata_url", &oauth.client_metadata_url)?,
+            ..oauth.clone()
+        };
+        let secret = client.client_secret.clone();
+        self.remember(values.into_secrets().into_iter().chain(secret));
+        Ok(client)
+    }
+}
+
 impl Resolver for Interpolate {
     fn stdio<'a>(&'a self, _: &'a ServerName, spec: &'a Stdio) -> BoxFuture<'a, Result<ChildPlan, ResolveError>> {
         Box::pin(self.child(spec))
@@ -351,6 +377,10 @@ impl Resolver for Interpolate {
         spec: &'a Http,
     ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>> {
         Box::pin(self.dress(spec))
+    }
+
+    fn oauth<'a>(&'a self, _: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<OAuth, ResolveError>> {
+        Box::pin(self.client(&spec.oauth))
     }
 }
 

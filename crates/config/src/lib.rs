@@ -53,6 +53,7 @@ mod settings;
 pub mod trust;
 mod watch;
 
+pub use entry::is_account;
 pub use environment::Environment;
 pub use interpolate::{Interpolate, Secrets, Unset, is_secret_word, secrets_in};
 pub use load::{ConfigFile, Entry, Loaded, Rejected, Request, Scope, Shadowed, load, reload};

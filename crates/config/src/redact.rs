@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Map, Value as Json, json};
 use toolrack_host::{
     ServerSpec,
-    spec::{Http, InheritEnv, Limits, Protocol, Retry, Start, Stdio, Timeouts, Transport},
+    spec::{Grant, Http, InheritEnv, Limits, OAuth, Protocol, Retry, Start, Stdio, Timeouts, Transport},
 };
 
 use crate::{
@@ -101,6 +101,10 @@ fn of_http(kind: &str, http: &Http) -> Map<String, Json> {
     if !http.headers.is_empty() {
         entry.insert("headers".to_owned(), hidden(&http.headers));
     }
+    let oauth = of_oauth(&http.oauth);
+    if !oauth.is_empty() {
+        entry.insert("oauth".to_owned(), Json::Object(oauth));
+    }
     if http.open_timeout != usual.open_timeout {
         entry.insert("open_timeout".to_owned(), json!(http.open_timeout.as_secs_f64()));
     }
@@ -111,6 +115,25 @@ fn of_http(kind: &str, http: &Http) -> Map<String, Json> {
         entry.insert("sse_max_reconnects".to_owned(), json!(http.sse_max_reconnects));
     }
     entry
+}
+
+fn of_oauth(oauth: &OAuth) -> Map<String, Json> {
+    let mut shown = Map::new();
+    let texts = [("client_id", &oauth.client_id), ("account", &oauth.account)];
+    for (name, value) in texts {
+        shown.extend(value.as_ref().map(|value| (name.to_owned(), json!(value))));
+    }
+    let secret = oauth.client_secret.as_ref().map(|secret| json!(literal(secret, Bare::Nothing)));
+    shown.extend(secret.map(|secret| ("client_secret".to_owned(), secret)));
+    let document = oauth.client_metadata_url.as_ref().map(|url| json!(mask::url(url)));
+    shown.extend(document.map(|url| ("client_metadata_url".to_owned(), url)));
+    if !oauth.scopes.is_empty() {
+        shown.insert("scopes".to_owned(), json!(oauth.scopes));
+    }
+    if oauth.grant != Grant::default() {
+        shown.insert("grant".to_owned(), json!(oauth.grant));
+    }
+    shown
 }
 
 fn hidden(values: &std::collections::BTreeMap<String, String>) -> Json {
@@ -190,7 +213,10 @@ mod tests {
         let mut spec = ServerSpec::http("https://h/mcp?api_key=canary");
         if let Transport::Http(http) = &mut spec.transport {
             http.headers.insert("X".into(), "canary".into());
+            http.oauth.client_id = Some("id".into());
+            http.oauth.client_secret = Some("canary".into());
         }
+        assert_eq!(redact(&spec)["oauth"], json!({ "client_id": "id", "client_secret": "***" }));
         assert!(!redact(&spec).to_string().contains("canary"));
     }
 }

@@ -20,7 +20,7 @@
 //! the supervisor of child processes.
 //!
 //! This crate touches no files, no environment, no database and no terminal: what it needs of them comes through
-//! [`Resolver`], [`Memory`] and [`Artifacts`].
+//! [`Resolver`], [`Authorizer`], [`Memory`] and [`Artifacts`].
 
 pub mod ask;
 mod call;
@@ -63,7 +63,10 @@ pub use link::{
     validate::{Misfit, MisfitKind, SchemaProblem, Unfit, Validator, plainly_fits},
 };
 pub use mcp::{Content, Tool};
-pub use resolve::{Artifacts, ChildPlan, KeepError, Memory, ResolveError, Resolver, Verbatim};
+pub use resolve::{
+    Artifacts, Authorizer, Challenge, ChildPlan, Destination, KeepError, Memory, NotAuthorized, ResolveError, Resolver,
+    Verbatim,
+};
 pub use script::{Interpreter, Printed, ScriptCall, ScriptCallError, ScriptTools};
 pub use server::State;
 pub use spec::{Desired, Era, Limits, ServerName, ServerSpec, Start, Timeouts};

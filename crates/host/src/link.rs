@@ -72,7 +72,7 @@ use self::{
 };
 use crate::{
     ask::SharedAsker,
-    resolve::Resolver,
+    resolve::{Authorizer, Destination, Resolver},
     spec::{Era, Limits, Protocol, ServerName, ServerSpec, Stdio, Timeouts, Transport},
 };
 
@@ -80,6 +80,8 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct Connector {
     pub(crate) resolver: Arc<dyn Resolver>,
+    /// Who signs requests in.
+    pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
     pub(crate) asker: SharedAsker,
     pub(crate) events: Events,
     pub(crate) client: ClientInfo,
@@ -267,6 +269,16 @@ struct Attempt<'a> {
 }
 
 impl Connector {
+    /// Waits until somebody has signed in to a server that wants that; for ever where nobody can.
+    pub(crate) async fn signed_in(&self, name: &ServerName, spec: &ServerSpec) {
+        if let (Some(authorizer), Transport::Http(http) | Transport::Sse(http)) = (&self.authorizer, &spec.transport)
+            && let Ok(url) = http::resolved_url(&self.resolver, name, http).await
+        {
+            return authorizer.signed_in(Destination { server: name, url: &url, spec: http }).await;
+        }
+        pending().await
+    }
+
     /// Connects, within the start-up time of the spec. A child process that ends on the era probe is started once
     /// more; nothing else is tried twice.
     pub(crate) async fn connect(
@@ -376,6 +388,7 @@ impl Attempt<'_> {
             server: self.name,
             spec,
             resolver: &self.connector.resolver,
+            authorizer: self.connector.authorizer.as_ref(),
             clients: &self.connector.clients,
             max_message: self.spec.limits.message_bytes,
         }

@@ -6,8 +6,10 @@ use std::{ffi::OsString, fmt, path::PathBuf};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use http::HeaderValue;
+use url::Url;
 
-use crate::spec::{Era, Http, ServerName, Stdio};
+use crate::spec::{Era, Http, OAuth, ServerName, Stdio};
 
 /// Turns placeholders into values, at the last moment.
 ///
@@ -31,6 +33,16 @@ pub trait Resolver: Send + Sync {
         server: &'a ServerName,
         spec: &'a Http,
     ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>>;
+
+    /// What is known in advance of signing in. For whoever implements [`Authorizer`]; the host does not ask for it. The
+    /// default takes everything as written.
+    ///
+    /// # Errors
+    /// As [`Self::stdio`].
+    fn oauth<'a>(&'a self, server: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<OAuth, ResolveError>> {
+        let _ = server;
+        Box::pin(std::future::ready(Ok(spec.oauth.clone())))
+    }
 }
 
 /// A child process with every value resolved. Its `Debug` shows no values.
@@ -98,6 +110,88 @@ impl Resolver for Verbatim {
         let headers = spec.headers.clone().into_iter().collect();
         Box::pin(async move { Ok(headers) })
     }
+}
+
+/// Signs requests in: gives them their `Authorization` header, and says what to do when a server refuses one.
+///
+/// It is asked about HTTP servers whose entry has no `Authorization` header of its own. Without one, the default, such
+/// servers get no such header, and one that wants it waits as [`State::NeedsAuth`](crate::State::NeedsAuth).
+pub trait Authorizer: Send + Sync {
+    /// The `Authorization` header of a request that is about to be sent; `None` when nobody has signed in. Asked for every
+    /// request: it must be quick while there is a token that can be used.
+    ///
+    /// # Errors
+    /// [`NotAuthorized::Unavailable`] fails this request alone, [`NotAuthorized::SignIn`] the connection.
+    fn header<'a>(&'a self, to: Destination<'a>) -> BoxFuture<'a, Result<Option<HeaderValue>, NotAuthorized>>;
+
+    /// A request was refused. `Ok` when it is worth sending once more: there is another token, or one with more scopes.
+    ///
+    /// # Errors
+    /// As [`Self::header`].
+    fn challenged<'a>(&'a self, to: Destination<'a>, challenge: Challenge) -> BoxFuture<'a, Result<(), NotAuthorized>>;
+
+    /// Waits until somebody has signed in to a server that waits for that; the server is then connected again. The default
+    /// waits for ever.
+    fn signed_in<'a>(&'a self, to: Destination<'a>) -> BoxFuture<'a, ()> {
+        let _ = to;
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Where a request goes.
+#[derive(Clone, Copy)]
+pub struct Destination<'a> {
+    /// The name in the configuration.
+    pub server: &'a ServerName,
+    /// The endpoint, with every value resolved. Its query may hold a secret.
+    pub url: &'a Url,
+    /// The entry, as it is written.
+    pub spec: &'a Http,
+}
+
+impl fmt::Debug for Destination<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Destination").field("server", self.server).finish_non_exhaustive()
+    }
+}
+
+/// How a server refused a request. Its `Debug` does not show what was sent.
+#[derive(Clone)]
+pub struct Challenge {
+    /// 401 or 403.
+    pub status: u16,
+    /// The values of its `WWW-Authenticate` headers, as they came; at most eight of at most 8 KiB.
+    pub www_authenticate: Vec<String>,
+    /// The `Authorization` header that the request had.
+    pub sent: Option<HeaderValue>,
+}
+
+impl fmt::Debug for Challenge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Challenge")
+            .field("status", &self.status)
+            .field("www_authenticate", &self.www_authenticate)
+            .field("sent", &self.sent.is_some())
+            .finish()
+    }
+}
+
+/// A request cannot be signed in. Neither text holds a secret; both are made safe to print by the host.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotAuthorized {
+    /// A person has to sign in first.
+    #[error("{how}")]
+    SignIn {
+        /// What that person should do, such as `toolrack login sentry`.
+        how: String,
+    },
+    /// No token can be had at the moment.
+    #[error("{why}")]
+    Unavailable {
+        /// What went wrong.
+        why: String,
+    },
 }
 
 /// What outlives a connection: the era that worked with a server, and the tools of servers that are started when they are

@@ -238,6 +238,8 @@ pub struct Http {
     pub url: String,
     /// Sent with every request; their values are secrets.
     pub headers: BTreeMap<String, String>,
+    /// How its requests are signed in, if the server wants that and no `Authorization` header is configured.
+    pub oauth: OAuth,
     /// For TCP and TLS together. Default 5 s.
     pub open_timeout: Duration,
     /// Silence allowed between two pieces of a JSON body. Default 30 s. Event streams have the call's own clock.
@@ -251,11 +253,44 @@ impl Default for Http {
         Self {
             url: String::new(),
             headers: BTreeMap::new(),
+            oauth: OAuth::default(),
             open_timeout: Duration::from_secs(5),
             read_timeout: Duration::from_secs(30),
             sse_max_reconnects: 20,
         }
     }
+}
+
+/// What is known in advance of signing in with OAuth 2.1. Nothing has to be: a server says what it needs.
+///
+/// The host does nothing with it but hand it to its [`Authorizer`](crate::Authorizer). The client's strings may hold
+/// placeholders.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OAuth {
+    /// A client that was registered by hand at the authorization server.
+    pub client_id: Option<String>,
+    /// Its secret, if it has one.
+    pub client_secret: Option<String>,
+    /// Where a Client ID Metadata Document of this program can be read; used where the authorization server understands it
+    /// and no `client_id` is given.
+    pub client_metadata_url: Option<String>,
+    /// The scopes to ask for. Default: those that the server names.
+    pub scopes: Vec<String>,
+    /// Which of several accounts at this URL is meant. Default: the one without a name.
+    pub account: Option<String>,
+    /// How a token is had.
+    pub grant: Grant,
+}
+
+/// How a token is had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Grant {
+    /// A person signs in with a browser.
+    #[default]
+    AuthorizationCode,
+    /// The client itself, with its secret; nobody is asked.
+    ClientCredentials,
 }
 
 /// Whether somebody agreed to run an entry.

@@ -164,7 +164,7 @@ fn in_words(state: &State, look: Look) -> (Sign, Tone, String) {
         }
         State::PendingTrust => (Sign::Paused, Tone::Waiting, "pending approval".to_owned()),
         State::NeedsAuth { how } => {
-            let words = because("needs authentication", how);
+            let words = because("needs sign-in", how);
             (Sign::Key, Tone::Waiting, words)
         }
         State::Disabled => (Sign::Off, Tone::Faint, "disabled".to_owned()),

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use toolrack_host::spec::{Http, InheritEnv, Stdio, Transport};
+use toolrack_host::spec::{Grant, Http, InheritEnv, Stdio, Transport};
 
 use super::*;
 
@@ -318,4 +318,29 @@ proptest! {
         let has_errors = problems.iter().any(Problem::is_error);
         prop_assert_eq!(matches!(decoded, Decoded::Broken), has_errors);
     }
+}
+
+#[test]
+fn signing_in_can_be_settled_in_advance() {
+    let oauth = json!({
+        "clientId": "id", "CLIENT_SECRET": "${secret:s}", "scope": "a b:c", "account": "work", "grant": "client_credentials",
+    });
+    let read = http(json!({ "url": "https://x", "oauth": oauth })).oauth;
+    assert_eq!((read.client_id.as_deref(), read.client_secret.as_deref()), (Some("id"), Some("${secret:s}")));
+    assert_eq!((read.scopes, read.account.as_deref()), (vec!["a".to_owned(), "b:c".to_owned()], Some("work")));
+    assert_eq!(read.grant, Grant::ClientCredentials);
+    for (oauth, cause) in [
+        (json!(true), "must be an object"),
+        (json!({ "client_secret": "canary" }), "means nothing without"),
+        (json!({ "client_id": "${" }), "oauth.client_id"),
+        (json!({ "scopes": ["a b"] }), "no scope"),
+        (json!({ "account": "a/b" }), "letters, digits"),
+        (json!({ "grant": "password" }), "client_credentials"),
+    ] {
+        let errors = broken(json!({ "url": "https://x", "oauth": oauth })).join("; ");
+        assert!(errors.contains(cause) && !errors.contains("canary"), "{oauth}: {errors}");
+    }
+    let unknown = warned(json!({ "url": "https://x", "oauth": { "callbackPort": 1 } }));
+    assert!(unknown.message.contains("oauth.callbackPort"), "{}", unknown.message);
+    assert!(broken(json!({ "command": "x", "oauth": { "client_id": "id" } }))[0].contains("means nothing"));
 }

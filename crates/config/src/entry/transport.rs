@@ -28,6 +28,7 @@ const HTTP: &[&[&str]] = &[
     &["headers", "http_headers"],
     &["env_http_headers"],
     &["bearer_token_env_var"],
+    &["oauth", "auth"],
     &["open_timeout", "open_timeout_s", "open_timeout_ms"],
     &["read_timeout", "read_timeout_s", "read_timeout_ms"],
     &["sse_max_reconnects"],
@@ -142,6 +143,7 @@ fn http(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Http {
         fields.report().error(&field.node.at, field.name, message);
     }
     http.headers = headers(fields);
+    http.oauth = super::sign_in::oauth(fields);
     if let Some(timeout) = fields.duration(&["open_timeout"]) {
         http.open_timeout = timeout;
     }
@@ -295,7 +297,7 @@ fn header(fields: &mut Fields<'_, '_, '_>, headers: &mut BTreeMap<String, String
 }
 
 /// Whether the placeholders of a text are well-formed. Their values are nobody's business here.
-fn check_template(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
+pub(super) fn check_template(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
     if let Err(error) = placeholder::check(&item.value) {
         let problem = Problem::error(format!("`{}`: {error}", item.name)).field(&item.name);
         fields.report().add(problem.hint(error.hint()), item.at);

@@ -15,7 +15,7 @@ use crate::{
     },
     catalog::{NameCap, NameStyle},
     link::{ClientInfo, Connector, inbound::Events, supervisor::Supervisor},
-    resolve::{Artifacts, Memory, Resolver, Verbatim},
+    resolve::{Artifacts, Authorizer, Memory, Resolver, Verbatim},
     server::Surroundings,
     trace::{PassOn, Tracer},
 };
@@ -29,6 +29,7 @@ const INBOX: usize = 16;
 #[must_use]
 pub struct HostBuilder {
     resolver: Option<Arc<dyn Resolver>>,
+    authorizer: Option<Arc<dyn Authorizer>>,
     memory: Option<Arc<dyn Memory>>,
     artifacts: Option<Arc<dyn Artifacts>>,
     asker: Option<SharedAsker>,
@@ -51,6 +52,12 @@ impl HostBuilder {
     /// Who turns placeholders into values. Default: [`Verbatim`], which takes every string as it is.
     pub fn resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
         self.resolver = Some(resolver);
+        self
+    }
+
+    /// Who signs requests to HTTP servers in. Default: nobody.
+    pub fn authorizer(mut self, authorizer: Arc<dyn Authorizer>) -> Self {
+        self.authorizer = Some(authorizer);
         self
     }
 
@@ -132,6 +139,7 @@ impl HostBuilder {
         let around = Surroundings {
             connector: Connector {
                 resolver: self.resolver.unwrap_or_else(|| Arc::new(Verbatim)),
+                authorizer: self.authorizer,
                 asker: asker.clone(),
                 events: events.clone(),
                 client: self.client.unwrap_or_else(|| ClientInfo {

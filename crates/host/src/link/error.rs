@@ -132,12 +132,20 @@ pub enum LinkError {
     #[error("the server no longer knows this session")]
     SessionNotFound,
     /// The server wants a sign-in.
-    #[error("the server asks for a sign-in (HTTP {status})")]
+    #[error("the server asks for a sign-in (HTTP {status}){}", How(.how.as_deref()))]
     NeedsAuth {
         /// 401 or 403.
         status: u16,
         /// Its `WWW-Authenticate` header, escaped.
         challenge: Option<String>,
+        /// What to do, in the words of the host's [`Authorizer`](crate::Authorizer), escaped.
+        how: Option<String>,
+    },
+    /// No access token can be had at the moment.
+    #[error("no access token can be had: {why}")]
+    NoToken {
+        /// What went wrong, escaped.
+        why: String,
     },
     /// Too many requests.
     #[error("the server refuses more requests for now (HTTP 429){}", RetryAfter(*.retry_after))]
@@ -177,6 +185,7 @@ impl LinkError {
             Self::Broken { .. } => "CONNECTION_BROKEN",
             Self::SessionNotFound => "MCP_SESSION_NOT_FOUND",
             Self::NeedsAuth { .. } => "AUTH_REQUIRED",
+            Self::NoToken { .. } => "NO_ACCESS_TOKEN",
             Self::RateLimited { .. } => "RATE_LIMITED",
             Self::Redirect { .. } => "REDIRECT_REFUSED",
             Self::Rpc(_) => "RPC_ERROR",
@@ -191,7 +200,8 @@ impl LinkError {
                 | Self::Closed { .. }
                 | Self::Stopped
                 | Self::SessionNotFound
-                | Self::NeedsAuth { .. }
+                // A token that does for everything but this one thing is good enough for the rest.
+                | Self::NeedsAuth { status: 401, .. }
                 | Self::Unreachable { .. }
         )
     }
@@ -242,6 +252,17 @@ impl fmt::Display for Stderr<'_> {
             return Ok(());
         }
         write!(f, "; its last words: {}", self.0)
+    }
+}
+
+struct How<'a>(Option<&'a str>);
+
+impl fmt::Display for How<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(how) => write!(f, ": {how}"),
+            None => Ok(()),
+        }
     }
 }
 

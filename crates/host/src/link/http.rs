@@ -2,6 +2,7 @@
 //!
 //! Own code on a pooled `reqwest` client, because every bound, header, retry and redirect here is a promise of ours.
 
+mod authorize;
 mod body;
 mod stream;
 
@@ -22,6 +23,7 @@ use tokio::{
 };
 use url::Url;
 
+use self::authorize::Signed;
 use super::{
     error::{LinkError, quote},
     inbound::{Closed, Inbound, Outlet},
@@ -29,7 +31,7 @@ use super::{
     wire::{Answered, Outgoing, cancelled},
 };
 use crate::{
-    resolve::Resolver,
+    resolve::{Authorizer, Resolver},
     spec::{Era, Http, ServerName},
 };
 
@@ -100,6 +102,7 @@ struct Endpoint {
     server: ServerName,
     spec: Http,
     resolver: Arc<dyn Resolver>,
+    authorizer: Option<Arc<dyn Authorizer>>,
     max_message: usize,
     dress: Mutex<Dress>,
     inbound: Arc<Inbound>,
@@ -119,13 +122,23 @@ pub(crate) struct HttpPlan<'a> {
     pub(crate) server: &'a ServerName,
     pub(crate) spec: &'a Http,
     pub(crate) resolver: &'a Arc<dyn Resolver>,
+    pub(crate) authorizer: Option<&'a Arc<dyn Authorizer>>,
     pub(crate) clients: &'a Clients,
     pub(crate) max_message: usize,
 }
 
 /// Resolves and checks the URL of an entry.
 pub(crate) async fn endpoint_url(plan: &HttpPlan<'_>) -> Result<Url, LinkError> {
-    let text = plan.resolver.url(plan.server, plan.spec).await.map_err(LinkError::Resolve)?;
+    resolved_url(plan.resolver, plan.server, plan.spec).await
+}
+
+/// As [`endpoint_url`], without a plan.
+pub(crate) async fn resolved_url(
+    resolver: &Arc<dyn Resolver>,
+    server: &ServerName,
+    spec: &Http,
+) -> Result<Url, LinkError> {
+    let text = resolver.url(server, spec).await.map_err(LinkError::Resolve)?;
     let url = Url::parse(text.trim())
         .map_err(|error| LinkError::config("BAD_URL", format!("the configured url is not a URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
@@ -147,6 +160,7 @@ impl HttpWire {
             server: plan.server.clone(),
             spec: plan.spec.clone(),
             resolver: plan.resolver.clone(),
+            authorizer: plan.authorizer.cloned(),
             max_message: plan.max_message,
             dress: Mutex::default(),
             inbound: inbound.clone(),
@@ -223,6 +237,7 @@ impl HttpWire {
             server: self.0.server.clone(),
             spec: self.0.spec.clone(),
             resolver: self.0.resolver.clone(),
+            authorizer: self.0.authorizer.clone(),
             max_message: self.0.max_message,
             dress: Mutex::default(),
             inbound: self.0.inbound.clone(),
@@ -245,7 +260,7 @@ impl HttpWire {
     /// Ends a legacy session at the server; best effort, at most a second.
     pub(crate) async fn farewell(&self) {
         if self.has_session()
-            && let Ok(request) = self.0.request(Method::DELETE, None).await
+            && let Ok((request, _)) = self.0.request(Method::DELETE, None).await
         {
             let _ = timeout(FAREWELL_TIME, request.send()).await;
         }
@@ -299,12 +314,11 @@ impl Endpoint {
     }
 
     async fn post(&self, request: Option<&Outgoing>, body: Bytes) -> Result<Response, LinkError> {
-        let builder = self.request(Method::POST, request).await?.header(header::CONTENT_TYPE, JSON).body(body);
-        builder.send().await.map_err(|error| self.unreachable(error))
+        self.send(Method::POST, request, |builder| builder.header(header::CONTENT_TYPE, JSON).body(body.clone())).await
     }
 
-    /// A request with every header but those of its body.
-    async fn request(&self, method: Method, of: Option<&Outgoing>) -> Result<RequestBuilder, LinkError> {
+    /// A request with every header but those of its body, and whether somebody is asked to sign it in.
+    async fn request(&self, method: Method, of: Option<&Outgoing>) -> Result<(RequestBuilder, Signed), LinkError> {
         let mut headers = HeaderMap::new();
         let configured = self.resolver.headers(&self.server, &self.spec).await;
         for (name, value) in configured.map_err(LinkError::Resolve)? {
@@ -316,6 +330,7 @@ impl Endpoint {
             })?;
             headers.append(name, sensitive(value));
         }
+        let signed = self.sign(&mut headers).await?;
         headers.insert(header::ACCEPT, if method == Method::GET { EVENTS } else { JSON_OR_EVENTS });
         let dress = self.dress().clone();
         if let Some(version) = dress.version {
@@ -331,7 +346,7 @@ impl Endpoint {
             }
             headers.extend(request.headers.iter().cloned());
         }
-        Ok(self.client.request(method, self.url.clone()).headers(headers))
+        Ok((self.client.request(method, self.url.clone()).headers(headers), signed))
     }
 
     /// Sorts statuses: what is not a success becomes the error that it means.
@@ -342,9 +357,10 @@ impl Endpoint {
         }
         let had_session = self.dress().session.is_some();
         match status.as_u16() {
-            401 | 403 => Err(LinkError::NeedsAuth {
-                status: status.as_u16(),
+            status @ (401 | 403) => Err(LinkError::NeedsAuth {
+                status,
                 challenge: text_header(&response, &header::WWW_AUTHENTICATE),
+                how: None,
             }),
             404 if had_session => Err(LinkError::SessionNotFound),
             429 => Err(LinkError::RateLimited {

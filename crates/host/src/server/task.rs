@@ -321,7 +321,7 @@ impl Task {
         let wait = || backoff(*failures, first, longest, self.jitter(*failures)).max(asked);
         let wait = (!needs_auth && *failures <= attempts).then(wait);
         let state = match wait {
-            _ if needs_auth => State::NeedsAuth { how: text },
+            _ if needs_auth => State::NeedsAuth { how: in_words(&error) },
             None => State::Failed { error: text },
             Some(wait) => State::Reconnecting {
                 attempt: *failures,
@@ -338,10 +338,10 @@ impl Task {
         });
         let nudged = async {
             sleep(SHORTEST_NUDGE.min(wait.unwrap_or(SHORTEST_NUDGE))).await;
-            if needs_auth {
-                std::future::pending::<()>().await;
+            match needs_auth {
+                true => self.around.connector.signed_in(&self.name, &self.spec).await,
+                false => self.again.nudge.notified().await,
             }
-            self.again.nudge.notified().await;
         };
         tokio::select! {
             () = async { sleep(wait.unwrap_or_default()).await }, if wait.is_some() => {}
@@ -378,6 +378,14 @@ impl Task {
 
     fn tell(&self, event: Event) {
         (self.around.connector.events)(event);
+    }
+}
+
+/// What to do about a server that wants a sign-in: what was told of it, or else what the server said.
+fn in_words(error: &LinkError) -> String {
+    match error {
+        LinkError::NeedsAuth { how: Some(how), .. } => how.clone(),
+        error => error.to_string(),
     }
 }
 

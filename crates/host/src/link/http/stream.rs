@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::HeaderValue;
-use reqwest::{Method, Response};
+use reqwest::{Method, RequestBuilder, Response};
 use tokio::{sync::oneshot, time::sleep};
 
 use super::{
@@ -129,11 +129,11 @@ impl HttpWire {
     }
 
     async fn get(&self, position: &Position) -> Result<Response, LinkError> {
-        let mut request = self.0.request(Method::GET, None).await?;
-        if let Some(last) = &position.last_event {
-            request = request.header(LAST_EVENT_ID, last.clone());
-        }
-        let response = request.send().await.map_err(|error| self.0.unreachable(error))?;
+        let from_there = |request: RequestBuilder| match &position.last_event {
+            Some(last) => request.header(LAST_EVENT_ID, last.clone()),
+            None => request,
+        };
+        let response = self.0.send(Method::GET, None, from_there).await?;
         let response = self.0.check(response).await?;
         match media_type(response.headers()) {
             Media::Events => Ok(response),

@@ -1,0 +1,515 @@
+//! Stays signed in: the host's [`Authorizer`].
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use http::HeaderValue;
+use tokio::{
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
+use toolrack_host::{
+    Authorizer, Challenge, Destination, NotAuthorized, Resolver, ServerName, Verbatim,
+    spec::{Grant, OAuth},
+};
+use url::Url;
+
+use crate::{
+    browser::Browser,
+    challenge,
+    credentials::{Credentials, now},
+    engine::{self, Found, within},
+    error::AuthError,
+    login::Wanted,
+    store::{Lease, MemoryTokens, StoreError, TokenKey, TokenStore, resource},
+    wire::Wires,
+};
+
+/// A lease ends by itself after this; longer than anything that is done under one.
+const LEASE: Duration = Duration::from_secs(120);
+/// How long somebody else's refresh is waited for.
+const LEASE_WAIT: Duration = Duration::from_secs(60);
+/// How often it is looked whether somebody has signed in.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// What a person should do, in words: for this server, with these scopes if there are any.
+type How = dyn Fn(&ServerName, &[String]) -> String + Send + Sync;
+/// Hears of every secret before it is used.
+type Hears = dyn Fn(&str) + Send + Sync;
+
+/// Signs the requests of a host in. Cheap to clone.
+///
+/// It renews a token before it expires, and once when a server refuses it. Of several tasks and processes that want to, one
+/// does, and the others use what it got. Without a [`Browser`] it asks nobody: a server that wants a person says so.
+#[derive(Clone)]
+pub struct SignIn(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    store: Arc<dyn TokenStore>,
+    resolver: Arc<dyn Resolver>,
+    pub(crate) browser: Option<Arc<dyn Browser>>,
+    tenant: String,
+    user: String,
+    how: Box<How>,
+    hears: Box<Hears>,
+    pub(crate) wires: Wires,
+    /// One for each server and account that was ever asked about; no more than are configured.
+    slots: Mutex<HashMap<TokenKey, Arc<Slot>>>,
+}
+
+/// What this process knows of one sign-in.
+pub(crate) struct Slot {
+    pub(crate) key: TokenKey,
+    known: Mutex<Known>,
+    /// Whoever has the permit looks into the store or renews; the others wait for what comes of it.
+    turn: Semaphore,
+}
+
+/// A request, or a person, that wants to be signed in somewhere.
+pub(crate) struct Errand {
+    pub(crate) oauth: OAuth,
+    pub(crate) slot: Arc<Slot>,
+    /// The server as it is known to authorization servers.
+    pub(crate) server: Url,
+}
+
+#[derive(Clone)]
+enum Known {
+    /// Nobody has looked yet.
+    Unknown,
+    Nothing,
+    Something(Arc<Credentials>),
+}
+
+impl Slot {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn knows(&self, credentials: Option<Arc<Credentials>>) {
+        *self.known() = match credentials.filter(|credentials| credentials.tokens.is_some()) {
+            Some(credentials) => Known::Something(credentials),
+            None => Known::Nothing,
+        };
+    }
+
+    /// What can be sent without asking anybody; `None` when somebody has to be asked.
+    fn at_hand(&self) -> Option<Option<HeaderValue>> {
+        match &*self.known() {
+            Known::Unknown => None,
+            Known::Nothing => Some(None),
+            Known::Something(credentials) => {
+                let is_stale = credentials.tokens.as_ref().is_none_or(|tokens| tokens.is_stale(now()));
+                (!is_stale).then(|| credentials.header())
+            }
+        }
+    }
+}
+
+/// How a [`SignIn`] is put together.
+#[must_use]
+pub struct SignInBuilder {
+    store: Arc<dyn TokenStore>,
+    resolver: Arc<dyn Resolver>,
+    browser: Option<Arc<dyn Browser>>,
+    tenant: String,
+    user: String,
+    how: Box<How>,
+    hears: Box<Hears>,
+}
+
+impl fmt::Debug for SignInBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SignInBuilder").finish_non_exhaustive()
+    }
+}
+
+impl SignInBuilder {
+    /// Who fills in the placeholders of an entry's `oauth`. Default: nobody.
+    pub fn resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
+        self.resolver = resolver;
+        self
+    }
+
+    /// Whose tokens: a tenant, and a user within it. Both are empty by default, for a program with one person.
+    pub fn owner(mut self, tenant: impl Into<String>, user: impl Into<String>) -> Self {
+        (self.tenant, self.user) = (tenant.into(), user.into());
+        self
+    }
+
+    /// Where a person is sent when a server wants one. Default: nowhere; such a server waits until somebody has
+    /// [signed in](SignIn::login).
+    pub fn browser(mut self, browser: Arc<dyn Browser>) -> Self {
+        self.browser = Some(browser);
+        self
+    }
+
+    /// What a person should do to sign in to a server, with more scopes if some are given: one line, such as
+    /// `toolrack login sentry`.
+    pub fn how(mut self, how: impl Fn(&ServerName, &[String]) -> String + Send + Sync + 'static) -> Self {
+        self.how = Box::new(how);
+        self
+    }
+
+    /// Who hears of every token and secret before it is used, to keep it out of logs and off the screen: a server can repeat
+    /// what it was sent.
+    pub fn secrets(mut self, hears: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.hears = Box::new(hears);
+        self
+    }
+
+    /// Puts it together.
+    #[must_use]
+    pub fn build(self) -> SignIn {
+        let Self { store, resolver, browser, tenant, user, how, hears } = self;
+        let (wires, slots) = Default::default();
+        SignIn(Arc::new(Inner { store, resolver, browser, tenant, user, how, hears, wires, slots }))
+    }
+}
+
+impl fmt::Debug for SignIn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SignIn").field("browser", &self.0.browser.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Default for SignIn {
+    /// With tokens that are kept for as long as this process lives.
+    fn default() -> Self {
+        Self::builder(Arc::new(MemoryTokens::default())).build()
+    }
+}
+
+/// One sign-in, as it is kept. Untrusted: the issuer and the scopes are what servers say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Account {
+    /// The server and the account.
+    pub key: TokenKey,
+    /// Who gave the tokens.
+    pub issuer: String,
+    /// What may be done with them.
+    pub scopes: Vec<String>,
+    /// When the access token ends, in seconds since 1970; `None` if that is not known.
+    pub expires: Option<u64>,
+    /// Whether it can be renewed without a person.
+    pub renewable: bool,
+    /// Whether there are tokens. Without any, only the registration at the issuer is kept.
+    pub signed_in: bool,
+}
+
+impl SignIn {
+    /// Begins to put one together; tokens are kept in `store`.
+    pub fn builder(store: Arc<dyn TokenStore>) -> SignInBuilder {
+        SignInBuilder {
+            store,
+            resolver: Arc::new(Verbatim),
+            browser: None,
+            tenant: String::new(),
+            user: String::new(),
+            how: Box::new(|server, _| format!("sign in to `{server}`")),
+            hears: Box::new(|_| {}),
+        }
+    }
+
+    /// Every sign-in of this tenant and user.
+    ///
+    /// # Errors
+    /// [`AuthError::Store`] when they cannot be read.
+    pub async fn accounts(&self) -> Result<Vec<Account>, AuthError> {
+        let mut accounts = Vec::new();
+        let own = |key: &TokenKey| key.tenant == self.0.tenant && key.user == self.0.user;
+        for key in self.0.store.keys().await?.into_iter().filter(own) {
+            let Some(kept) = self.0.load(&key).await? else {
+                continue;
+            };
+            let tokens = kept.tokens.as_ref();
+            accounts.push(Account {
+                key,
+                scopes: tokens.map(|tokens| tokens.scopes.clone()).unwrap_or_default(),
+                expires: tokens.and_then(|tokens| tokens.expires),
+                renewable: tokens.is_some_and(|tokens| tokens.refresh.is_some()),
+                signed_in: tokens.is_some(),
+                issuer: kept.issuer,
+            });
+        }
+        Ok(accounts)
+    }
+}
+
+impl Inner {
+    pub(crate) async fn errand(&self, to: Destination<'_>) -> Result<Errand, AuthError> {
+        let resolved = self.resolver.oauth(to.server, to.spec).await;
+        let oauth = resolved.map_err(|error| AuthError::Config { why: error.to_string() })?;
+        Ok(Errand { oauth, slot: self.slot(&to), server: resource(to.url) })
+    }
+
+    fn slot(&self, to: &Destination<'_>) -> Arc<Slot> {
+        let key = TokenKey {
+            tenant: self.tenant.clone(),
+            user: self.user.clone(),
+            account: to.spec.oauth.account.clone().unwrap_or_default(),
+            ..TokenKey::of(to.url)
+        };
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = slots.entry(key).or_insert_with_key(|key| {
+            Arc::new(Slot { key: key.clone(), known: Mutex::new(Known::Unknown), turn: Semaphore::new(1) })
+        });
+        Arc::clone(slot)
+    }
+
+    pub(crate) async fn load(&self, key: &TokenKey) -> Result<Option<Credentials>, StoreError> {
+        let kept = self.store.load(key).await?.as_deref().and_then(Credentials::from_bytes);
+        kept.iter().flat_map(Credentials::secrets).for_each(|secret| (self.hears)(secret));
+        Ok(kept)
+    }
+
+    pub(crate) async fn save(&self, slot: &Slot, credentials: Credentials) -> Result<(), StoreError> {
+        // Known first: a token that cannot be kept is still good for as long as this process lives.
+        credentials.secrets().into_iter().for_each(|secret| (self.hears)(secret));
+        let bytes = credentials.to_bytes();
+        slot.knows(Some(Arc::new(credentials)));
+        self.store.save(&slot.key, bytes).await
+    }
+
+    pub(crate) async fn delete(&self, slot: &Slot) -> Result<(), StoreError> {
+        slot.knows(None);
+        self.store.delete(&slot.key).await
+    }
+
+    pub(crate) async fn lease(&self, key: &TokenKey) -> Result<Box<dyn Lease>, AuthError> {
+        let late = || AuthError::Unavailable {
+            why: format!("another process renews this sign-in for longer than {} s", LEASE_WAIT.as_secs()),
+        };
+        let lease = timeout(LEASE_WAIT, self.store.lease(key, LEASE)).await.map_err(|_| late())?;
+        lease.map_err(AuthError::Store)
+    }
+
+    /// The header for a request, renewed if it is time.
+    async fn header(&self, to: Destination<'_>) -> Result<Option<HeaderValue>, AuthError> {
+        let slot = self.slot(&to);
+        if let Some(header) = slot.at_hand() {
+            return Ok(header);
+        }
+        let _turn = slot.turn.acquire().await;
+        if let Some(header) = slot.at_hand() {
+            return Ok(header);
+        }
+        let kept = match self.load(&slot.key).await {
+            Ok(kept) => kept.map(Arc::new),
+            // Most servers want no token; one that does is told why there is none.
+            Err(error) => {
+                tracing::warn!(server = %to.server, %error, "kept tokens cannot be read");
+                None
+            }
+        };
+        slot.knows(kept.clone());
+        if let Some(header) = slot.at_hand() {
+            return Ok(header);
+        }
+        let Some(kept) = kept else {
+            return Ok(None);
+        };
+        match self.renewed(&self.errand(to).await?, Stale::Old(&kept)).await {
+            Ok(()) => {}
+            Err(AuthError::Ended) => return Ok(None),
+            // It is renewed ahead of time: the next request tries again.
+            Err(error) if kept.tokens.as_ref().is_some_and(|tokens| !tokens.has_expired(now())) => {
+                tracing::warn!(server = %to.server, %error, "a token could not be renewed yet");
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(match &*slot.known() {
+            Known::Something(credentials) => credentials.header(),
+            Known::Unknown | Known::Nothing => None,
+        })
+    }
+
+    /// Renews what is stale, unless another process has done so meanwhile. The caller has the turn of `slot`.
+    async fn renewed(&self, errand: &Errand, stale: Stale<'_>) -> Result<(), AuthError> {
+        let lease = self.lease(&errand.slot.key).await?;
+        let renewed = self.renew(errand, stale).await;
+        lease.release().await;
+        renewed
+    }
+
+    async fn renew(&self, errand: &Errand, stale: Stale<'_>) -> Result<(), AuthError> {
+        let Errand { oauth, slot, server } = errand;
+        let kept = self.load(&slot.key).await?;
+        let Some(kept) = kept.filter(|kept| kept.tokens.is_some()) else {
+            slot.knows(None);
+            return Err(AuthError::Ended);
+        };
+        if kept.access() != stale.access() {
+            slot.knows(Some(Arc::new(kept)));
+            return Ok(());
+        }
+        let wire = self.wires.to(server)?;
+        if oauth.grant == Grant::ClientCredentials {
+            let found = within(Found::out(wire, server, stale.challenge())).await?;
+            let fresh = within(found.without_a_person(oauth, &kept.asked)).await?;
+            return Ok(self.save(slot, fresh).await?);
+        }
+        let mut kept = kept;
+        if let Stale::Refused(_, challenge) = stale {
+            // A server can have moved to another issuer, and what the first one gave is no business of the second.
+            let found = within(Found::out(Arc::clone(&wire), server, challenge)).await?;
+            if found.issuer != kept.issuer {
+                self.delete(slot).await?;
+                return Err(AuthError::Ended);
+            }
+            kept.metadata = found.into_metadata();
+        }
+        match within(engine::refresh(wire, server, &kept, oauth.client_secret.as_deref())).await {
+            Ok(fresh) => Ok(self.save(slot, fresh).await?),
+            Err(AuthError::Ended) => {
+                kept.tokens = None;
+                self.save(slot, kept).await?;
+                Err(AuthError::Ended)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Finds another token after a refusal.
+    async fn again(&self, to: Destination<'_>, challenge: &Challenge) -> Result<(), Refused> {
+        let errand = self.errand(to).await?;
+        let Errand { oauth, slot, server } = &errand;
+        let _turn = slot.turn.acquire().await;
+        let kept = self.load(&slot.key).await.map_err(AuthError::Store)?;
+        let sent = challenge.sent.as_ref();
+        if let Some(kept) = kept.as_ref().filter(|kept| kept.tokens.is_some())
+            && kept.header().as_ref() != sent
+        {
+            // Somebody has signed in or renewed since.
+            slot.knows(Some(Arc::new(kept.clone())));
+            return Ok(());
+        }
+        let leading = challenge::leading(&challenge.www_authenticate);
+        let missing = match challenge.status {
+            403 => challenge::scopes(&challenge.www_authenticate, to.url),
+            _ => Vec::new(),
+        };
+        let (asked, is_tried) = match &kept {
+            Some(kept) if challenge.status == 403 => {
+                let union = challenge::union(&kept.asked, &missing);
+                let is_tried = union == kept.asked;
+                (union, is_tried)
+            }
+            _ => (oauth.scopes.clone(), false),
+        };
+        if is_tried {
+            // They were asked for, and a token without them came: asking again changes nothing.
+            return Err(Refused::SignIn(missing));
+        }
+        if oauth.grant == Grant::ClientCredentials {
+            let found = within(Found::out(self.wires.to(server)?, server, leading)).await?;
+            let fresh = within(found.without_a_person(oauth, &asked)).await?;
+            return Ok(self.save(slot, fresh).await.map_err(AuthError::Store)?);
+        }
+        if challenge.status == 401
+            && let Some(kept) = kept.as_ref().filter(|kept| kept.tokens.is_some())
+        {
+            match self.renewed(&errand, Stale::Refused(kept, leading)).await {
+                Err(AuthError::Ended) => {}
+                renewed => return Ok(renewed?),
+            }
+        }
+        slot.knows(if challenge.status == 403 { kept.clone().map(Arc::new) } else { None });
+        let Some(browser) = &self.browser else {
+            return Err(Refused::SignIn(missing));
+        };
+        let wanted = Wanted { scopes: &asked, challenge: leading, before: kept.as_ref() };
+        Ok(self.signed(&errand, wanted, browser.as_ref()).await.map(drop)?)
+    }
+}
+
+/// What has to be renewed, and why.
+#[derive(Clone, Copy)]
+enum Stale<'a> {
+    /// It is old.
+    Old(&'a Credentials),
+    /// A server refused it, with this challenge.
+    Refused(&'a Credentials, Option<&'a str>),
+}
+
+impl<'a> Stale<'a> {
+    fn access(self) -> Option<&'a str> {
+        match self {
+            Self::Old(credentials) | Self::Refused(credentials, _) => credentials.access(),
+        }
+    }
+
+    fn challenge(self) -> Option<&'a str> {
+        match self {
+            Self::Old(_) => None,
+            Self::Refused(_, challenge) => challenge,
+        }
+    }
+}
+
+/// Why there is no other token.
+enum Refused {
+    /// A person has to sign in, with these scopes more.
+    SignIn(Vec<String>),
+    Error(AuthError),
+}
+
+impl From<AuthError> for Refused {
+    fn from(error: AuthError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl Inner {
+    fn told(&self, server: &ServerName, refused: Refused) -> NotAuthorized {
+        match refused {
+            Refused::SignIn(scopes) => NotAuthorized::SignIn { how: (self.how)(server, &scopes) },
+            Refused::Error(error @ (AuthError::Unavailable { .. } | AuthError::Store(_))) => {
+                NotAuthorized::Unavailable { why: error.to_string() }
+            }
+            Refused::Error(error) => NotAuthorized::SignIn { how: format!("{} ({error})", (self.how)(server, &[])) },
+        }
+    }
+}
+
+impl Authorizer for SignIn {
+    fn header<'a>(&'a self, to: Destination<'a>) -> BoxFuture<'a, Result<Option<HeaderValue>, NotAuthorized>> {
+        Box::pin(async move {
+            let header = Box::pin(self.0.header(to)).await;
+            header.map_err(|error| self.0.told(to.server, error.into()))
+        })
+    }
+
+    fn challenged<'a>(&'a self, to: Destination<'a>, challenge: Challenge) -> BoxFuture<'a, Result<(), NotAuthorized>> {
+        Box::pin(async move {
+            let again = Box::pin(self.0.again(to, &challenge)).await;
+            again.map_err(|refused| self.0.told(to.server, refused))
+        })
+    }
+
+    fn signed_in<'a>(&'a self, to: Destination<'a>) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            loop {
+                let slot = self.0.slot(&to);
+                let before = match &*slot.known() {
+                    Known::Something(credentials) => credentials.access().map(str::to_owned),
+                    Known::Unknown | Known::Nothing => None,
+                };
+                sleep(LOOK_AGAIN).await;
+                if let Ok(Some(kept)) = self.0.load(&slot.key).await
+                    && kept.tokens.is_some()
+                    && kept.access() != before.as_deref()
+                {
+                    slot.knows(Some(Arc::new(kept)));
+                    return;
+                }
+            }
+        })
+    }
+}

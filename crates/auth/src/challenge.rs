@@ -1,0 +1,58 @@
+//! What a server's `WWW-Authenticate` headers say.
+
+use rmcp::transport::auth::WWWAuthenticateParams;
+use url::Url;
+
+/// The header that leads to a sign-in: the one that names metadata, else the first that is about bearer tokens, else the
+/// first of all.
+pub(crate) fn leading(values: &[String]) -> Option<&str> {
+    let names_metadata = values.iter().find(|value| value.contains("resource_metadata"));
+    let is_bearer = |value: &&String| value.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer"));
+    names_metadata.or_else(|| values.iter().find(is_bearer)).or(values.first()).map(String::as_str)
+}
+
+/// The scopes that a server says are missing.
+pub(crate) fn scopes(values: &[String], url: &Url) -> Vec<String> {
+    let parsed = values.iter().map(|value| WWWAuthenticateParams::parse(value, url));
+    let named = parsed.filter(WWWAuthenticateParams::is_insufficient_scope).find_map(|params| params.scope);
+    named.unwrap_or_default().split_whitespace().filter(|scope| is_scope(scope)).map(str::to_owned).collect()
+}
+
+/// Whether `scope` can be one (RFC 6749, 3.3).
+pub(crate) fn is_scope(scope: &str) -> bool {
+    !scope.is_empty() && scope.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e))
+}
+
+/// `scopes` with those of `more` that are not in them yet, in order.
+pub(crate) fn union(scopes: &[String], more: &[String]) -> Vec<String> {
+    let mut union = scopes.to_vec();
+    for scope in more {
+        if !union.contains(scope) {
+            union.push(scope.clone());
+        }
+    }
+    union
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_that_names_metadata_leads() {
+        let values = ["Basic realm=x", "Bearer", "Bearer resource_metadata=\"https://h/m\""].map(str::to_owned);
+        assert_eq!(leading(&values), Some(values[2].as_str()));
+        assert_eq!(leading(&values[..2]), Some("Bearer"));
+        assert_eq!(leading(&values[..1]), Some("Basic realm=x"));
+        assert_eq!(leading(&[]), None);
+    }
+
+    #[test]
+    fn missing_scopes_are_those_of_a_challenge_about_scopes() {
+        let url = Url::parse("https://h/mcp").unwrap();
+        let missing = "Bearer error=\"insufficient_scope\", scope=\"a b:write\"".to_owned();
+        assert_eq!(scopes(&[missing], &url), ["a", "b:write"]);
+        assert!(scopes(&["Bearer error=\"invalid_token\", scope=\"a\"".to_owned()], &url).is_empty());
+        assert_eq!(union(&["a".into(), "b".into()], &["b".into(), "c".into()]), ["a", "b", "c"]);
+    }
+}

@@ -1,0 +1,176 @@
+//! What is kept of a sign-in.
+
+use std::{
+    fmt,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use http::HeaderValue;
+use rmcp::transport::auth::{AuthorizationMetadata, OAuthTokenResponse};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::AuthError;
+
+/// A token is renewed this long before it expires, or in the last fifth of a shorter life.
+const AHEAD: u64 = 60;
+/// The longest token: it has to fit into a header.
+const TOKEN_BYTES: usize = 16 * 1024;
+
+/// Everything that is needed to stay signed in, with one issuer. Its `Debug` shows no secret.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Credentials {
+    /// The authorization server. Nothing in here is ever sent to another.
+    pub(crate) issuer: String,
+    /// What the tokens are for (RFC 8707), as the authorization server was told.
+    pub(crate) resource: String,
+    pub(crate) client: Client,
+    /// `None` when they were taken back; the client is still known there.
+    pub(crate) tokens: Option<Tokens>,
+    /// The scopes that were asked for last.
+    pub(crate) asked: Vec<String>,
+    /// Where the authorization server is, so that it need not be found again for every refresh.
+    pub(crate) metadata: AuthorizationMetadata,
+}
+
+/// How this program is known to an authorization server.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Client {
+    pub(crate) id: String,
+    /// Of a client that was registered dynamically; that of a configured one is not kept.
+    pub(crate) secret: Option<String>,
+    pub(crate) redirect_uri: String,
+    /// Whether it was registered dynamically, and for that redirect URI.
+    pub(crate) registered: bool,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Tokens {
+    pub(crate) access: String,
+    pub(crate) refresh: Option<String>,
+    /// The scopes that were granted.
+    pub(crate) scopes: Vec<String>,
+    /// Seconds since 1970.
+    pub(crate) received: u64,
+    /// Seconds since 1970; `None` if the server did not say.
+    pub(crate) expires: Option<u64>,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("issuer", &self.issuer)
+            .field("resource", &self.resource)
+            .field("tokens", &self.tokens.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
+}
+
+impl Credentials {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        // One of another version, or one that was damaged, is no sign-in.
+        serde_json::from_slice(bytes).ok()
+    }
+
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    pub(crate) fn access(&self) -> Option<&str> {
+        self.tokens.as_ref().map(|tokens| tokens.access.as_str())
+    }
+
+    pub(crate) fn header(&self) -> Option<HeaderValue> {
+        let mut value = HeaderValue::try_from(format!("Bearer {}", self.access()?)).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+
+    /// Every secret in it.
+    pub(crate) fn secrets(&self) -> Vec<&str> {
+        let tokens = self.tokens.iter().flat_map(|tokens| [Some(&tokens.access), tokens.refresh.as_ref()]);
+        tokens.chain([self.client.secret.as_ref()]).flatten().map(String::as_str).collect()
+    }
+}
+
+impl Tokens {
+    /// Takes what a token endpoint gave; scopes that it does not mention are those that were `asked` for (RFC 6749, 5.1).
+    pub(crate) fn of(response: &OAuthTokenResponse, asked: &[String]) -> Result<Self, AuthError> {
+        let refused = |why: &str| AuthError::NoToken { why: why.to_owned() };
+        let value = serde_json::to_value(response).map_err(|_| refused("its answer cannot be read"))?;
+        let text = |name: &str| value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let access = text("access_token").ok_or_else(|| refused("its answer holds none"))?.to_owned();
+        if !text("token_type").is_some_and(|kind| kind.eq_ignore_ascii_case("bearer")) {
+            return Err(refused("it gave one that is no bearer token, and no other kind is known here"));
+        }
+        let refresh = text("refresh_token").map(str::to_owned);
+        if access.len().max(refresh.as_ref().map_or(0, String::len)) > TOKEN_BYTES {
+            return Err(refused("it gave one that is too long"));
+        }
+        if HeaderValue::try_from(&access).is_err() {
+            return Err(refused("it gave one that fits into no header"));
+        }
+        let received = now();
+        Ok(Self {
+            access,
+            refresh,
+            scopes: text("scope")
+                .map_or_else(|| asked.to_vec(), |scopes| scopes.split(' ').map(str::to_owned).collect()),
+            received,
+            expires: value.get("expires_in").and_then(Value::as_u64).map(|seconds| received.saturating_add(seconds)),
+        })
+    }
+
+    /// Whether it is time to renew it: ahead of its end if there is something to renew it with.
+    pub(crate) fn is_stale(&self, now: u64) -> bool {
+        if self.refresh.is_some() { self.is_old(now) } else { self.has_expired(now) }
+    }
+
+    fn is_old(&self, now: u64) -> bool {
+        self.expires.is_some_and(|expires| {
+            let ahead = AHEAD.min(expires.saturating_sub(self.received) / 5);
+            now.saturating_add(ahead) >= expires
+        })
+    }
+
+    pub(crate) fn has_expired(&self, now: u64) -> bool {
+        self.expires.is_some_and(|expires| now >= expires)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(life: u64) -> Tokens {
+        Tokens { access: "a".into(), refresh: None, scopes: Vec::new(), received: 1_000, expires: Some(1_000 + life) }
+    }
+
+    #[test]
+    fn a_token_is_old_a_minute_before_its_end_or_in_the_last_fifth_of_a_short_life() {
+        assert!(!tokens(3_600).is_old(4_539) && tokens(3_600).is_old(4_540));
+        assert!(!tokens(10).is_old(1_007) && tokens(10).is_old(1_008));
+        assert!(!tokens(10).has_expired(1_009) && tokens(10).has_expired(1_010));
+        assert!(!Tokens { expires: None, ..tokens(1) }.is_old(u64::MAX));
+    }
+
+    #[test]
+    fn an_answer_without_a_usable_bearer_token_is_none() {
+        let of = |json: Value| Tokens::of(&serde_json::from_value(json).unwrap(), &["asked".into()]);
+        let token = of(serde_json::json!({"access_token": "a", "token_type": "Bearer", "expires_in": 5})).unwrap();
+        assert_eq!((token.scopes, token.expires), (vec!["asked".to_owned()], Some(token.received + 5)));
+        for refused in [
+            serde_json::json!({"access_token": "a", "token_type": "DPoP"}),
+            serde_json::json!({"access_token": "a\nb", "token_type": "bearer"}),
+            serde_json::json!({"access_token": "", "token_type": "bearer"}),
+            serde_json::json!({"access_token": "a".repeat(TOKEN_BYTES + 1), "token_type": "bearer"}),
+        ] {
+            assert!(of(refused).is_err());
+        }
+    }
+}

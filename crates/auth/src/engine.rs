@@ -1,0 +1,379 @@
+//! The conversation with an authorization server, spoken by `rmcp`.
+
+use std::{sync::Arc, time::Duration};
+
+use rmcp::transport::auth::{
+    AuthError as Spoken, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
+    ClientCredentialsConfig, CredentialStore as _, InMemoryCredentialStore, OAuthClientConfig, StoredCredentials,
+};
+use tokio::time::timeout;
+use toolrack_host::spec::OAuth;
+use url::Url;
+
+use crate::{
+    challenge::union,
+    credentials::{Client, Credentials, Tokens},
+    error::{AuthError, quote, quote_without},
+    wire::Wire,
+};
+
+/// For everything that is asked of an authorization server in one go.
+const OPERATION_TIME: Duration = Duration::from_secs(45);
+/// What this program calls itself where it registers.
+const CLIENT_NAME: &str = "Toolrack";
+const OFFLINE_ACCESS: &str = "offline_access";
+
+/// An authorization server that was found, and the conversation with it.
+pub(crate) struct Found {
+    manager: AuthorizationManager,
+    metadata: AuthorizationMetadata,
+    wire: Arc<Wire>,
+    server: Url,
+    pub(crate) issuer: String,
+}
+
+/// A page to show, and what is needed when its answer comes.
+pub(crate) struct Asked {
+    found: Found,
+    client: Client,
+    scopes: Vec<String>,
+    resource: String,
+    pub(crate) page: Url,
+}
+
+/// Bounds an operation.
+pub(crate) async fn within<T>(work: impl Future<Output = Result<T, AuthError>>) -> Result<T, AuthError> {
+    let late = || AuthError::Unavailable {
+        why: format!("the authorization server did not answer within {} s", OPERATION_TIME.as_secs()),
+    };
+    timeout(OPERATION_TIME, work).await.unwrap_or_else(|_| Err(late()))
+}
+
+impl Found {
+    /// Finds out who signs in to `server`, from the challenge of a request that it refused, if there was one.
+    pub(crate) async fn out(wire: Arc<Wire>, server: &Url, challenge: Option<&str>) -> Result<Self, AuthError> {
+        let manager = AuthorizationManager::new_with_oauth_http_client(server.clone(), wire.clone());
+        let mut manager = manager.await.map_err(|error| discovery(&error))?;
+        let resolved = manager.resolve_metadata_from_challenge(challenge).await.map_err(|error| discovery(&error))?;
+        let metadata = resolved.metadata;
+        // RFC 8414 leaves it out where there is no PKCE; MCP refuses such a server. A server without any metadata, of
+        // MCP 2025-03-26, says nothing of it.
+        let methods = metadata.code_challenge_methods_supported.as_deref().unwrap_or_default();
+        let has_pkce = methods.iter().any(|method| method == "S256");
+        if !has_pkce && resolved.source != AuthorizationMetadataSource::LegacyEndpointFallback {
+            return Err(AuthError::NoPkce);
+        }
+        let issuer = match &metadata.issuer {
+            Some(issuer) => issuer.clone(),
+            None => metadata.token_endpoint.clone(),
+        };
+        manager.set_metadata(metadata.clone());
+        let found = Self { manager, metadata, wire, server: server.clone(), issuer };
+        found.endpoint("token endpoint", &found.metadata.token_endpoint)?;
+        Ok(found)
+    }
+
+    /// An endpoint that secrets may be sent to, or a person.
+    fn endpoint(&self, what: &'static str, url: &str) -> Result<Url, AuthError> {
+        checked(&self.wire, &self.server, what, url)
+    }
+
+    pub(crate) fn into_metadata(self) -> AuthorizationMetadata {
+        self.metadata
+    }
+
+    /// Prepares the page on which a person signs in. `scopes` are asked for if there are any, else what the server names;
+    /// `before` is what is known from the last time, and is used only if it is of the same issuer.
+    pub(crate) async fn ask(
+        mut self,
+        oauth: &OAuth,
+        scopes: &[String],
+        redirect_uri: &str,
+        before: Option<&Credentials>,
+    ) -> Result<Asked, AuthError> {
+        self.endpoint("authorization endpoint", &self.metadata.authorization_endpoint)?;
+        let scopes = self.scopes(scopes).await;
+        let client = self.client(oauth, &scopes, redirect_uri, before).await?;
+        let mut config = OAuthClientConfig::new(&client.id, redirect_uri).with_scopes(scopes.clone());
+        let secret = if client.registered { client.secret.as_ref() } else { oauth.client_secret.as_ref() };
+        if let Some(secret) = secret {
+            config = config.with_client_secret(secret);
+        }
+        self.manager.configure_client(config).map_err(|error| discovery(&error))?;
+        let wanted: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        let page = self.manager.get_authorization_url(&wanted).await.map_err(|error| discovery(&error))?;
+        let page = self.endpoint("authorization endpoint", &page)?;
+        let resource = page.query_pairs().find(|(name, _)| name == "resource").map(|(_, value)| value.into_owned());
+        let resource = resource.unwrap_or_else(|| self.server.to_string());
+        Ok(Asked { found: self, client, scopes, resource, page })
+    }
+
+    /// As MCP orders it: what the challenge named, or else the protected resource, or else none; and the wish to stay signed
+    /// in where that has a scope of its own.
+    async fn scopes(&self, wanted: &[String]) -> Vec<String> {
+        if wanted.is_empty() {
+            return self.manager.select_initial_scopes(&[]).await;
+        }
+        let supported = self.metadata.scopes_supported.as_deref().unwrap_or_default();
+        let stays = supported.iter().filter(|scope| *scope == OFFLINE_ACCESS).cloned().collect::<Vec<_>>();
+        union(wanted, &stays)
+    }
+
+    /// Who this program is there: as configured, by its metadata document, as registered before, or registered now.
+    async fn client(
+        &mut self,
+        oauth: &OAuth,
+        scopes: &[String],
+        redirect_uri: &str,
+        before: Option<&Credentials>,
+    ) -> Result<Client, AuthError> {
+        let known = |id: &str| Client {
+            id: id.to_owned(),
+            secret: None,
+            redirect_uri: redirect_uri.to_owned(),
+            registered: false,
+        };
+        if let Some(id) = &oauth.client_id {
+            return Ok(known(id));
+        }
+        let takes_documents = self.metadata.additional_fields.get("client_id_metadata_document_supported");
+        if takes_documents.and_then(serde_json::Value::as_bool) == Some(true)
+            && let Some(document) = &oauth.client_metadata_url
+        {
+            let usable = Url::parse(document).is_ok_and(|url| url.scheme() == "https" && url.path() != "/");
+            if !usable {
+                let why = "`oauth.client_metadata_url` must be an https URL with a path".to_owned();
+                return Err(AuthError::NoClient { why });
+            }
+            return Ok(known(document));
+        }
+        let same = |before: &&Credentials| {
+            before.issuer == self.issuer && before.client.registered && before.client.redirect_uri == redirect_uri
+        };
+        if let Some(before) = before.filter(same) {
+            return Ok(before.client.clone());
+        }
+        self.register(scopes, redirect_uri).await
+    }
+
+    async fn register(&mut self, scopes: &[String], redirect_uri: &str) -> Result<Client, AuthError> {
+        let Some(endpoint) = self.metadata.registration_endpoint.clone() else {
+            let why = "no client is configured, and none can be registered there".to_owned();
+            return Err(AuthError::NoClient { why });
+        };
+        self.endpoint("registration endpoint", &endpoint)?;
+        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        let registered = self.manager.register_client(CLIENT_NAME, redirect_uri, &scopes).await;
+        let registered = registered.map_err(|error| AuthError::NoClient { why: said(&error, &[]) })?;
+        Ok(Client {
+            id: registered.client_id,
+            secret: registered.client_secret,
+            redirect_uri: redirect_uri.to_owned(),
+            registered: true,
+        })
+    }
+
+    /// Signs in as the client itself.
+    pub(crate) async fn without_a_person(mut self, oauth: &OAuth, scopes: &[String]) -> Result<Credentials, AuthError> {
+        let (Some(id), Some(secret)) = (oauth.client_id.clone(), oauth.client_secret.clone()) else {
+            let why = "the grant `client_credentials` needs `oauth.client_id` and `oauth.client_secret`".to_owned();
+            return Err(AuthError::NoClient { why });
+        };
+        let scopes = match scopes {
+            [] => self.manager.select_initial_scopes(&[]).await,
+            scopes => scopes.to_vec(),
+        };
+        let config = ClientCredentialsConfig::ClientSecret {
+            client_id: id.clone(),
+            client_secret: secret.clone(),
+            scopes: scopes.clone(),
+            resource: Some(self.server.to_string()),
+        };
+        let refused = |error: Spoken| refusal(&error, &[&secret]);
+        self.manager.validate_client_credentials_metadata(&config).map_err(refused)?;
+        self.manager.configure_client_credentials(&config).map_err(refused)?;
+        let response = self.manager.exchange_client_credentials(&config).await.map_err(refused)?;
+        Ok(Credentials {
+            issuer: self.issuer,
+            resource: self.server.to_string(),
+            client: Client { id, secret: None, redirect_uri: String::new(), registered: false },
+            tokens: Some(Tokens { refresh: None, ..Tokens::of(&response, &scopes)? }),
+            asked: scopes,
+            metadata: self.metadata,
+        })
+    }
+}
+
+impl Asked {
+    /// Takes the URL that the browser was sent back to, and gets the tokens.
+    pub(crate) async fn answered(self, back: &Url, secret: Option<&str>) -> Result<Credentials, AuthError> {
+        let answer = Answer::of(back)?;
+        self.is_from_the_issuer(&answer)?;
+        if let Some(error) = answer.error {
+            let description = quote(&answer.description.unwrap_or_default());
+            return Err(AuthError::Refused { error: quote(&error), description });
+        }
+        let code = answer.code.ok_or_else(|| callback("it holds no code"))?;
+        let state = answer.state.unwrap_or_default();
+        let exchanged = self.found.manager.exchange_code_for_token_with_issuer(&code, &state, answer.iss.as_deref());
+        let own = self.client.secret.as_deref().unwrap_or_default();
+        let response =
+            exchanged.await.map_err(|error| refusal(&error, &[&code, &state, own, secret.unwrap_or_default()]))?;
+        Ok(Credentials {
+            issuer: self.found.issuer,
+            resource: self.resource,
+            client: self.client,
+            tokens: Some(Tokens::of(&response, &self.scopes)?),
+            asked: self.scopes,
+            metadata: self.found.metadata,
+        })
+    }
+
+    /// Who answers, and to what: checked for refusals too (RFC 9207, 2.4), before anything of the answer is believed.
+    fn is_from_the_issuer(&self, answer: &Answer) -> Result<(), AuthError> {
+        let asked = self.page.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value.into_owned());
+        if asked.is_none() || asked != answer.state {
+            return Err(callback("it is no answer to this question"));
+        }
+        let promised = self.found.metadata.additional_fields.get("authorization_response_iss_parameter_supported");
+        let promised = promised.and_then(serde_json::Value::as_bool) == Some(true);
+        let received = answer.iss.as_deref();
+        let fits = match (received, &self.found.metadata.issuer) {
+            (Some(received), Some(issuer)) => received == issuer,
+            (Some(_), None) => false,
+            (None, _) => !promised,
+        };
+        if fits {
+            return Ok(());
+        }
+        Err(AuthError::WrongIssuer {
+            expected: quote(&self.found.issuer),
+            received: quote(received.unwrap_or_default()),
+        })
+    }
+}
+
+/// The query of the URL that a browser was sent back to.
+#[derive(Default)]
+struct Answer {
+    code: Option<String>,
+    state: Option<String>,
+    iss: Option<String>,
+    error: Option<String>,
+    description: Option<String>,
+}
+
+impl Answer {
+    fn of(back: &Url) -> Result<Self, AuthError> {
+        let mut answer = Self::default();
+        for (name, value) in back.query_pairs() {
+            let place = match &*name {
+                "code" => &mut answer.code,
+                "state" => &mut answer.state,
+                "iss" => &mut answer.iss,
+                "error" => &mut answer.error,
+                "error_description" => &mut answer.description,
+                _ => continue,
+            };
+            if place.replace(value.into_owned()).is_some() {
+                return Err(callback("it says something twice"));
+            }
+        }
+        Ok(answer)
+    }
+}
+
+fn callback(why: &str) -> AuthError {
+    AuthError::Callback { why: why.to_owned() }
+}
+
+/// Renews the tokens of `credentials`. `secret` is that of a configured client.
+pub(crate) async fn refresh(
+    wire: Arc<Wire>,
+    server: &Url,
+    credentials: &Credentials,
+    secret: Option<&str>,
+) -> Result<Credentials, AuthError> {
+    let (Some(tokens), Ok(resource)) = (&credentials.tokens, Url::parse(&credentials.resource)) else {
+        return Err(AuthError::Ended);
+    };
+    let Some(refresh) = &tokens.refresh else {
+        return Err(AuthError::Ended);
+    };
+    checked(&wire, server, "token endpoint", &credentials.metadata.token_endpoint)?;
+    let mut secrets = credentials.secrets();
+    secrets.extend(secret);
+    // What `rmcp` takes for the resource is the URL that it was made for.
+    let manager = AuthorizationManager::new_with_oauth_http_client(resource, wire);
+    let mut manager = manager.await.map_err(|error| discovery(&error))?;
+    manager.set_metadata(credentials.metadata.clone());
+    let client = &credentials.client;
+    let mut config = OAuthClientConfig::new(&client.id, &client.redirect_uri);
+    if let Some(secret) = client.secret.as_deref().or(secret) {
+        config = config.with_client_secret(secret);
+    }
+    manager.configure_client(config).map_err(|error| discovery(&error))?;
+    let held = serde_json::json!({
+        "access_token": tokens.access, "refresh_token": refresh, "token_type": "bearer",
+    });
+    let held = serde_json::from_value(held).ok();
+    let store = InMemoryCredentialStore::new();
+    let held = StoredCredentials::new(client.id.clone(), held, tokens.scopes.clone(), Some(tokens.received));
+    store.save(held).await.map_err(|error| discovery(&error))?;
+    manager.set_credential_store(store);
+    let response = manager.refresh_token().await.map_err(|error| match error {
+        Spoken::TokenRefreshRejected(_) | Spoken::AuthorizationRequired => AuthError::Ended,
+        error => AuthError::Unavailable { why: said(&error, &secrets) },
+    })?;
+    let mut renewed = Tokens::of(&response, &tokens.scopes)?;
+    // One that is not replaced goes on being good (RFC 6749, 6).
+    renewed.refresh = renewed.refresh.or_else(|| Some(refresh.clone()));
+    Ok(Credentials { tokens: Some(renewed), ..credentials.clone() })
+}
+
+/// An endpoint that secrets may be sent to, or a person.
+pub(crate) fn checked(wire: &Wire, server: &Url, what: &'static str, url: &str) -> Result<Url, AuthError> {
+    let refused = |why: &str| AuthError::Unsafe { what, why: why.to_owned() };
+    let url = Url::parse(url).map_err(|_| refused("it is no URL"))?;
+    match wire.guard.objection(&url, server) {
+        Some(why) => Err(refused(why)),
+        None => Ok(url),
+    }
+}
+
+fn discovery(error: &Spoken) -> AuthError {
+    match error {
+        Spoken::PkceUnsupported => AuthError::NoPkce,
+        Spoken::DiscoveryRequestFailed { .. } | Spoken::HttpError(_) => {
+            AuthError::Unavailable { why: said(error, &[]) }
+        }
+        error => AuthError::Discovery { why: said(error, &[]) },
+    }
+}
+
+fn refusal(error: &Spoken, secrets: &[&str]) -> AuthError {
+    match error {
+        Spoken::AuthorizationServerMismatch { expected_issuer, received_issuer } => {
+            AuthError::WrongIssuer { expected: quote(expected_issuer), received: quote(received_issuer) }
+        }
+        Spoken::AuthorizationServerMissingIssuer { expected_issuer } => {
+            AuthError::WrongIssuer { expected: quote(expected_issuer), received: String::new() }
+        }
+        error => AuthError::NoToken { why: said(error, secrets) },
+    }
+}
+
+/// What went wrong, with its innermost cause, made safe.
+fn said(error: &Spoken, secrets: &[&str]) -> String {
+    let mut said = error.to_string();
+    let mut source = std::error::Error::source(error);
+    let mut innermost = None;
+    while let Some(cause) = source {
+        innermost = Some(cause.to_string());
+        source = cause.source();
+    }
+    if let Some(innermost) = innermost.filter(|innermost| !said.contains(innermost)) {
+        said = format!("{said}: {innermost}");
+    }
+    quote_without(&said, secrets)
+}

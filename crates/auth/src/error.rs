@@ -1,0 +1,166 @@
+//! Why signing in did not work.
+
+use toolrack_host::text;
+
+use crate::{browser::BrowserError, store::StoreError};
+
+/// The longest foreign text inside an error.
+const QUOTE_BYTES: usize = 300;
+
+/// Signing in, or staying signed in, did not work.
+///
+/// `Display` is one safe line without secrets.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuthError {
+    /// How to sign in to this server cannot be found out.
+    #[error("how to sign in there cannot be found out: {why}")]
+    Discovery {
+        /// What is wrong, escaped.
+        why: String,
+    },
+    /// The authorization server does not say that it supports PKCE with S256, which MCP demands.
+    #[error("its authorization server does not offer PKCE with S256, without which a code could be stolen")]
+    NoPkce,
+    /// An address that is not used.
+    #[error("its {what} is not used: {why}")]
+    Unsafe {
+        /// Which one: `authorization endpoint`, …
+        what: &'static str,
+        /// Why not, escaped.
+        why: String,
+    },
+    /// There is no client to sign in with, and none can be registered.
+    #[error("this program is no client of its authorization server: {why}")]
+    NoClient {
+        /// What is wrong, escaped.
+        why: String,
+    },
+    /// The person, or the authorization server, said no.
+    #[error("the authorization server refused: {error}{}", Described(.description))]
+    Refused {
+        /// Its `error`, escaped: `access_denied`, …
+        error: String,
+        /// Its `error_description`, escaped.
+        description: String,
+    },
+    /// What the browser was sent back to is not the answer to what was asked.
+    #[error("the answer of the browser cannot be used: {why}")]
+    Callback {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The answer came from another authorization server than the one that was asked.
+    #[error("the answer is from the issuer `{received}`, asked was `{expected}`; nothing was sent to either")]
+    WrongIssuer {
+        /// The one that was asked, escaped.
+        expected: String,
+        /// The one that answered, escaped; empty if it did not say, but had promised to.
+        received: String,
+    },
+    /// The authorization server gave no token.
+    #[error("the authorization server gave no token: {why}")]
+    NoToken {
+        /// What it said, escaped.
+        why: String,
+    },
+    /// The authorization server no longer takes the refresh token: somebody has to sign in again.
+    #[error("the sign-in has ended: the authorization server no longer takes the refresh token")]
+    Ended,
+    /// The authorization server cannot be reached, or fails; later it may work.
+    #[error("{why}")]
+    Unavailable {
+        /// What went wrong, escaped.
+        why: String,
+    },
+    /// The browser did not come back.
+    #[error("{0}")]
+    Browser(BrowserError),
+    /// Tokens cannot be kept, or be read.
+    #[error("{0}")]
+    Store(StoreError),
+    /// The entry cannot be used.
+    #[error("{why}")]
+    Config {
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+struct Described<'a>(&'a str);
+
+impl std::fmt::Display for Described<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            "" => Ok(()),
+            description => write!(f, ", {description}"),
+        }
+    }
+}
+
+impl AuthError {
+    /// A stable code for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Discovery { .. } => "SIGN_IN_UNKNOWN",
+            Self::NoPkce => "SIGN_IN_WITHOUT_PKCE",
+            Self::Unsafe { .. } => "SIGN_IN_UNSAFE_URL",
+            Self::NoClient { .. } => "SIGN_IN_NO_CLIENT",
+            Self::Refused { .. } => "SIGN_IN_REFUSED",
+            Self::Callback { .. } => "SIGN_IN_BAD_CALLBACK",
+            Self::WrongIssuer { .. } => "SIGN_IN_WRONG_ISSUER",
+            Self::NoToken { .. } => "SIGN_IN_NO_TOKEN",
+            Self::Ended => "SIGN_IN_ENDED",
+            Self::Unavailable { .. } => "SIGN_IN_UNAVAILABLE",
+            Self::Browser(error) => error.code(),
+            Self::Store(_) => "TOKEN_STORE",
+            Self::Config { .. } => "UNRESOLVED_VALUE",
+        }
+    }
+
+    /// What a person can do about it, where the error itself does not say it all.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::NoClient { .. } => {
+                "register a client there by hand and give the entry its `oauth.client_id` (and `oauth.client_secret`)"
+            }
+            Self::Discovery { .. } | Self::NoPkce | Self::Unsafe { .. } => {
+                "if the server takes a key instead, give its entry an `Authorization` header"
+            }
+            Self::WrongIssuer { .. } | Self::Callback { .. } => "do not go on in that browser window; sign in anew",
+            Self::Ended => "sign in again",
+            Self::Unavailable { .. } => "try again later",
+            Self::Refused { .. } | Self::NoToken { .. } | Self::Browser(_) | Self::Store(_) | Self::Config { .. } => {
+                return None;
+            }
+        })
+    }
+}
+
+impl From<StoreError> for AuthError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<BrowserError> for AuthError {
+    fn from(error: BrowserError) -> Self {
+        Self::Browser(error)
+    }
+}
+
+/// Foreign text for the inside of an error: one safe, clipped line.
+pub(crate) fn quote(foreign: &str) -> String {
+    text::for_line(&text::clip(foreign.trim(), QUOTE_BYTES)).into_owned()
+}
+
+/// As [`quote`], and without what nobody may see: a server can repeat what it was sent.
+pub(crate) fn quote_without(foreign: &str, secrets: &[&str]) -> String {
+    let mut foreign = foreign.to_owned();
+    for secret in secrets.iter().filter(|secret| secret.len() >= 4) {
+        foreign = foreign.replace(secret, "***");
+    }
+    quote(&foreign)
+}

@@ -1,0 +1,126 @@
+//! What a person does: sign in, sign out.
+
+use toolrack_host::{Destination, spec::Grant};
+
+use crate::{
+    authorizer::{Errand, Inner, SignIn},
+    browser::Browser,
+    credentials::Credentials,
+    engine::{Found, within},
+    error::AuthError,
+    revoke::revoke,
+};
+
+/// A sign-in that worked. Untrusted: both are what the server says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Signed {
+    /// Who gave the tokens.
+    pub issuer: String,
+    /// What may be done with them.
+    pub scopes: Vec<String>,
+    /// When the access token ends, in seconds since 1970; `None` if that is not known.
+    pub expires: Option<u64>,
+    /// Whether it can be renewed without a person.
+    pub renewable: bool,
+}
+
+impl Signed {
+    fn of(credentials: &Credentials) -> Self {
+        let tokens = credentials.tokens.as_ref();
+        Self {
+            issuer: credentials.issuer.clone(),
+            scopes: tokens.map(|tokens| tokens.scopes.clone()).unwrap_or_default(),
+            expires: tokens.and_then(|tokens| tokens.expires),
+            renewable: tokens.is_some_and(|tokens| tokens.refresh.is_some()),
+        }
+    }
+}
+
+impl SignIn {
+    /// Signs in to a server, whether or not somebody is signed in already. `scopes` are asked for instead of what the entry
+    /// or else the server names. With the grant `client_credentials`, nobody is shown anything.
+    ///
+    /// # Errors
+    /// [`AuthError`]; who was signed in before still is.
+    pub async fn login(
+        &self,
+        to: Destination<'_>,
+        scopes: &[String],
+        browser: &dyn Browser,
+    ) -> Result<Signed, AuthError> {
+        let inner = &self.0;
+        let errand = inner.errand(to).await?;
+        let Errand { oauth, slot, server } = &errand;
+        let scopes = if scopes.is_empty() { &oauth.scopes } else { scopes };
+        if oauth.grant == Grant::ClientCredentials {
+            let found = within(Found::out(inner.wires.to(server)?, server, None)).await?;
+            let fresh = within(found.without_a_person(oauth, scopes)).await?;
+            let signed = Signed::of(&fresh);
+            inner.save(slot, fresh).await?;
+            return Ok(signed);
+        }
+        let before = inner.load(&slot.key).await?;
+        inner.signed(&errand, Wanted { scopes, challenge: None, before: before.as_ref() }, browser).await
+    }
+
+    /// Revokes the tokens for a server, where its authorization server can, and forgets them in any case. `None` when nobody
+    /// was signed in; else whether they were revoked.
+    ///
+    /// # Errors
+    /// [`AuthError::Store`] when they cannot be forgotten.
+    pub async fn logout(&self, to: Destination<'_>) -> Result<Option<Result<bool, AuthError>>, AuthError> {
+        let inner = &self.0;
+        let Errand { oauth, slot, server } = inner.errand(to).await?;
+        // Nobody renews meanwhile and keeps what was just forgotten.
+        let lease = inner.lease(&slot.key).await?;
+        let forgotten = async {
+            let Some(kept) = inner.load(&slot.key).await? else {
+                return Ok(None);
+            };
+            inner.delete(&slot).await?;
+            let revoked = match inner.wires.to(&server) {
+                Ok(wire) => within(revoke(wire, &server, &kept, oauth.client_secret.as_deref())).await,
+                Err(error) => Err(error),
+            };
+            Ok(Some(revoked))
+        }
+        .await;
+        lease.release().await;
+        forgotten
+    }
+}
+
+/// What to ask for.
+pub(crate) struct Wanted<'a> {
+    /// These scopes, if there are any.
+    pub(crate) scopes: &'a [String],
+    /// What the server said when it refused.
+    pub(crate) challenge: Option<&'a str>,
+    /// What is known from the last time.
+    pub(crate) before: Option<&'a Credentials>,
+}
+
+impl Inner {
+    /// Shows the page on which somebody signs in, and keeps what comes of it.
+    pub(crate) async fn signed(
+        &self,
+        errand: &Errand,
+        wanted: Wanted<'_>,
+        browser: &dyn Browser,
+    ) -> Result<Signed, AuthError> {
+        let Errand { oauth, slot, server } = errand;
+        let wire = self.wires.to(server)?;
+        let back_to = browser.redirect_uri();
+        let asked = async {
+            let found = Found::out(wire, server, wanted.challenge).await?;
+            found.ask(oauth, wanted.scopes, &back_to, wanted.before).await
+        };
+        let asked = within(asked).await?;
+        let back = browser.visit(&asked.page).await?;
+        let fresh = within(asked.answered(&back, oauth.client_secret.as_deref())).await?;
+        let signed = Signed::of(&fresh);
+        self.save(slot, fresh).await?;
+        Ok(signed)
+    }
+}

@@ -1,0 +1,167 @@
+//! Waits on this machine for the browser that an authorization server sends back (RFC 8252, 7.3).
+
+use std::{io, net::Ipv4Addr, time::Duration};
+
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
+use url::Url;
+
+use crate::browser::BrowserError;
+
+const PATH: &str = "/callback";
+/// The longest head of a request; a code and a state are far shorter.
+const HEAD_BYTES: usize = 16 * 1024;
+/// For one request. Browsers open connections in advance and say nothing on them.
+const REQUEST_TIME: Duration = Duration::from_secs(10);
+/// Connections at once; more wait.
+const CONNECTIONS: usize = 16;
+
+/// A place on 127.0.0.1 that a browser can be sent back to, for one sign-in.
+#[derive(Debug)]
+pub struct Loopback {
+    listener: TcpListener,
+    port: u16,
+}
+
+impl Loopback {
+    /// Listens on `port`, or on any that is free if it is 0.
+    ///
+    /// # Errors
+    /// [`BrowserError::Port`] when it is in use.
+    pub async fn bind(port: u16) -> Result<Self, BrowserError> {
+        let failed = |error: io::Error| BrowserError::Port { port, why: error.to_string() };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
+        Ok(Self { listener, port })
+    }
+
+    /// `http://127.0.0.1:PORT/callback`.
+    #[must_use]
+    pub fn redirect_uri(&self) -> String {
+        format!("http://127.0.0.1:{}{PATH}", self.port)
+    }
+
+    /// Waits until a browser comes that was asked with `page`, for at most `longest`. Whoever comes with another `state`, or
+    /// under another name of this machine, is sent away, and the right one is still waited for.
+    ///
+    /// # Errors
+    /// [`BrowserError::TimedOut`], and [`BrowserError::Port`] when the system takes the port away.
+    pub async fn wait(&self, page: &Url, longest: Duration) -> Result<Url, BrowserError> {
+        let state = page.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value.into_owned());
+        let come = timeout(longest, self.come(state.as_deref())).await;
+        come.unwrap_or(Err(BrowserError::TimedOut { after: longest }))
+    }
+
+    async fn come(&self, state: Option<&str>) -> Result<Url, BrowserError> {
+        let mut visits = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                visit = self.listener.accept(), if visits.len() < CONNECTIONS => match visit {
+                    Ok((stream, _)) => visits.push(timeout(REQUEST_TIME, self.visit(stream, state))),
+                    Err(error) => return Err(BrowserError::Port { port: self.port, why: error.to_string() }),
+                },
+                Some(visit) = visits.next() => if let Ok(Ok(Some(back))) = visit {
+                    return Ok(back);
+                },
+            }
+        }
+    }
+
+    /// Hears one request, and answers it.
+    async fn visit(&self, mut stream: TcpStream, state: Option<&str>) -> io::Result<Option<Url>> {
+        let mut head = Vec::new();
+        while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+            let mut piece = [0; 2048];
+            match stream.read(&mut piece).await? {
+                0 => return Ok(None),
+                read if head.len() + read > HEAD_BYTES => return Ok(None),
+                read => head.extend_from_slice(&piece[..read]),
+            }
+        }
+        let back = self.target(&String::from_utf8_lossy(&head), state);
+        let (status, words) = match &back {
+            Some(_) => ("200 OK", "Toolrack has heard from your browser. You can close this page."),
+            None => ("404 Not Found", "Nothing is waited for here."),
+        };
+        let page = format!("<!doctype html><meta charset=utf-8><title>Toolrack</title><p>{words}</p>");
+        let answer = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
+             Content-Security-Policy: default-src 'none'\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n{page}",
+            page.len()
+        );
+        // Whether the browser still wants it makes no difference.
+        let _ = stream.write_all(answer.as_bytes()).await;
+        let _ = stream.shutdown().await;
+        Ok(back)
+    }
+
+    /// The URL of a request, if it is the one that is waited for.
+    fn target(&self, head: &str, state: Option<&str>) -> Option<Url> {
+        let mut lines = head.lines();
+        let mut request = lines.next()?.split(' ');
+        let (method, target) = (request.next()?, request.next()?);
+        let host = lines.find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("host").then(|| value.trim())
+        })?;
+        // A page that has its own name lead here sends that name.
+        let is_here = host == format!("127.0.0.1:{}", self.port);
+        let back = Url::parse(&format!("http://127.0.0.1:{}", self.port)).ok()?.join(target).ok()?;
+        let named = back.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value);
+        let fits = method == "GET" && is_here && target.starts_with('/') && back.path() == PATH;
+        (fits && named.as_deref() == state).then_some(back)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn get(port: u16, target: &str, host: &str) -> String {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+        let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn only_the_browser_that_was_sent_is_heard() {
+        let here = Loopback::bind(0).await.unwrap();
+        let port = here.port;
+        let own = format!("127.0.0.1:{port}");
+        let page = Url::parse("https://as.example/authorize?state=right").unwrap();
+        let visits = async {
+            // One that says nothing does not hold the others up.
+            let _silent = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+            for (target, host) in [
+                ("/favicon.ico", own.as_str()),
+                ("/callback?code=c&state=wrong", &own),
+                ("/callback?code=c", &own),
+                ("/callback?code=c&state=right", "evil.example"),
+                ("//evil.example/callback?code=c&state=right&host=evil", "evil.example"),
+            ] {
+                assert!(get(port, target, host).await.starts_with("HTTP/1.1 404"), "{target}");
+            }
+            get(port, "/callback?code=c&state=right", &own).await
+        };
+        let (back, answer) = tokio::join!(here.wait(&page, Duration::from_secs(20)), visits);
+        assert_eq!(back.unwrap().query(), Some("code=c&state=right"));
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("default-src 'none'"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn a_busy_port_and_a_browser_that_stays_away_are_told() {
+        let here = Loopback::bind(0).await.unwrap();
+        assert!(matches!(Loopback::bind(here.port).await, Err(BrowserError::Port { .. })));
+        tokio::time::pause();
+        let page = Url::parse("https://as.example/authorize?state=right").unwrap();
+        let waited = here.wait(&page, Duration::from_secs(300)).await;
+        assert_eq!(waited, Err(BrowserError::TimedOut { after: Duration::from_secs(300) }));
+    }
+}

@@ -1,0 +1,66 @@
+//! Telling an authorization server that its tokens are no longer wanted (RFC 7009).
+
+use std::sync::Arc;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{Method, Request, header};
+use url::{Url, form_urlencoded::Serializer};
+
+use crate::{credentials::Credentials, engine::checked, error::AuthError, wire::Wire};
+
+/// Revokes the refresh token, and the access token with it where the server does not do so itself. `false` when the server
+/// has no way to.
+pub(crate) async fn revoke(
+    wire: Arc<Wire>,
+    server: &Url,
+    credentials: &Credentials,
+    secret: Option<&str>,
+) -> Result<bool, AuthError> {
+    let fields = &credentials.metadata.additional_fields;
+    let (Some(endpoint), Some(tokens)) =
+        (fields.get("revocation_endpoint").and_then(serde_json::Value::as_str), &credentials.tokens)
+    else {
+        return Ok(false);
+    };
+    let endpoint = checked(&wire, server, "revocation endpoint", endpoint)?;
+    let methods = fields
+        .get("revocation_endpoint_auth_methods_supported")
+        .or_else(|| fields.get("token_endpoint_auth_methods_supported"))
+        .and_then(serde_json::Value::as_array);
+    let takes = |name: &str| methods.is_some_and(|methods| methods.iter().any(|method| method.as_str() == Some(name)));
+    let in_body = takes("client_secret_post") && !takes("client_secret_basic");
+    let client = &credentials.client;
+    let secret = client.secret.as_deref().or(secret);
+    let both =
+        [tokens.refresh.as_deref().map(|token| (token, "refresh_token")), Some((&tokens.access, "access_token"))];
+    for (token, kind) in both.into_iter().flatten() {
+        let mut form = Serializer::new(String::new());
+        form.append_pair("token", token).append_pair("token_type_hint", kind);
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(endpoint.as_str())
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        match secret {
+            Some(secret) if !in_body => request = request.header(header::AUTHORIZATION, basic(&client.id, secret)),
+            Some(secret) => {
+                form.append_pair("client_id", &client.id).append_pair("client_secret", secret);
+            }
+            None => {
+                form.append_pair("client_id", &client.id);
+            }
+        }
+        let why = |why: String| AuthError::Unavailable { why: format!("the tokens could not be revoked: {why}") };
+        let request = request.body(form.finish().into_bytes()).map_err(|error| why(error.to_string()))?;
+        let answer = wire.send(request).await.map_err(|error| why(error.to_string()))?;
+        if !answer.status().is_success() {
+            return Err(why(format!("the server answered HTTP {}", answer.status().as_u16())));
+        }
+    }
+    Ok(true)
+}
+
+/// HTTP Basic as OAuth has it: both parts are form-encoded first (RFC 6749, 2.3.1).
+fn basic(id: &str, secret: &str) -> String {
+    let encode = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+    format!("Basic {}", STANDARD.encode(format!("{}:{}", encode(id), encode(secret))))
+}

@@ -1,0 +1,197 @@
+//! Where tokens are kept.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use url::Url;
+
+/// Whose credentials for what: everything that must be the same for a token to be used.
+///
+/// The issuer stands with the credentials, not here: a server can move to another one, and what came from the first is then
+/// dropped, never used with the second.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TokenKey {
+    /// The tenant of a hosted program, or the profile of a person's; empty for the only one.
+    pub tenant: String,
+    /// The user within it; empty for the only one.
+    pub user: String,
+    /// The MCP server: its URL up to the path, without query and fragment.
+    pub resource: String,
+    /// Which of several accounts; empty for the one without a name.
+    pub account: String,
+}
+
+impl TokenKey {
+    /// The key of nobody in particular for the server at `url`.
+    #[must_use]
+    pub fn of(url: &Url) -> Self {
+        let (tenant, user, account) = Default::default();
+        Self { tenant, user, resource: resource(url).into(), account }
+    }
+
+    /// One text for the whole key, for stores that have texts for keys. Different keys have different texts.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        serde_json::json!([self.tenant, self.user, self.resource, self.account]).to_string()
+    }
+
+    /// The key that was written by [`Self::to_text`].
+    #[must_use]
+    pub fn from_text(text: &str) -> Option<Self> {
+        let (tenant, user, resource, account) = serde_json::from_str(text).ok()?;
+        Some(Self { tenant, user, resource, account })
+    }
+}
+
+/// A server's URL as its identity: no query and no user in it, which may be secrets, and no fragment.
+pub(crate) fn resource(url: &Url) -> Url {
+    let mut resource = url.clone();
+    resource.set_query(None);
+    resource.set_fragment(None);
+    // Both fail only for URLs without a host, which have no user either.
+    let _ = resource.set_username("");
+    let _ = resource.set_password(None);
+    resource
+}
+
+/// Keeps credentials, for all processes of a person.
+///
+/// The bytes are secrets: an implementation keeps them where only their owner reads them, and prints them nowhere.
+pub trait TokenStore: Send + Sync {
+    /// What is kept under `key`.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    fn load<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<Option<Vec<u8>>, StoreError>>;
+
+    /// Keeps `credentials` under `key`, instead of what was there.
+    ///
+    /// # Errors
+    /// [`StoreError`] when that fails; what was there is then still there.
+    fn save<'a>(&'a self, key: &'a TokenKey, credentials: Vec<u8>) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// Forgets what is kept under `key`.
+    ///
+    /// # Errors
+    /// [`StoreError`] when that fails.
+    fn delete<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// All keys.
+    ///
+    /// # Errors
+    /// [`StoreError`] when they cannot be read.
+    fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, StoreError>>;
+
+    /// Waits until nobody else has the lease of `key`, in any process, and takes it. A refresh token is good for one use:
+    /// whoever renews has the lease meanwhile. It ends with [`Lease::release`], and by itself after `longest`, so that a
+    /// process that dies blocks nobody. The caller bounds the wait.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be had.
+    fn lease<'a>(&'a self, key: &'a TokenKey, longest: Duration) -> BoxFuture<'a, Result<Box<dyn Lease>, StoreError>>;
+}
+
+/// The right to renew; see [`TokenStore::lease`].
+pub trait Lease: Send {
+    /// Gives it back.
+    fn release(self: Box<Self>) -> BoxFuture<'static, ()>;
+}
+
+/// Tokens cannot be kept, or be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct StoreError {
+    /// What went wrong, without a secret.
+    pub why: String,
+}
+
+impl StoreError {
+    /// `why` holds no secret.
+    pub fn new(why: impl Into<String>) -> Self {
+        Self { why: why.into() }
+    }
+}
+
+/// Keeps tokens for as long as this process lives. For embedders and tests. Its `Debug` shows none.
+#[derive(Default)]
+pub struct MemoryTokens {
+    kept: Mutex<BTreeMap<TokenKey, Vec<u8>>>,
+    leases: Mutex<BTreeMap<TokenKey, Arc<Semaphore>>>,
+}
+
+impl std::fmt::Debug for MemoryTokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MemoryTokens").finish_non_exhaustive()
+    }
+}
+
+impl MemoryTokens {
+    fn kept(&self) -> MutexGuard<'_, BTreeMap<TokenKey, Vec<u8>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TokenStore for MemoryTokens {
+    fn load<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<Option<Vec<u8>>, StoreError>> {
+        Box::pin(async { Ok(self.kept().get(key).cloned()) })
+    }
+
+    fn save<'a>(&'a self, key: &'a TokenKey, credentials: Vec<u8>) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async {
+            self.kept().insert(key.clone(), credentials);
+            Ok(())
+        })
+    }
+
+    fn delete<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async {
+            self.kept().remove(key);
+            Ok(())
+        })
+    }
+
+    fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, StoreError>> {
+        Box::pin(async { Ok(self.kept().keys().cloned().collect()) })
+    }
+
+    fn lease<'a>(&'a self, key: &'a TokenKey, _: Duration) -> BoxFuture<'a, Result<Box<dyn Lease>, StoreError>> {
+        Box::pin(async {
+            let turn = {
+                let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+                leases.entry(key.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))).clone()
+            };
+            let permit = turn.acquire_owned().await.map_err(|_| StoreError::new("the store is closed"))?;
+            Ok(Box::new(Permit(permit)) as Box<dyn Lease>)
+        })
+    }
+}
+
+/// A holder in the same process cannot die alone: no time limit is needed.
+struct Permit(OwnedSemaphorePermit);
+
+impl Lease for Permit {
+    fn release(self: Box<Self>) -> BoxFuture<'static, ()> {
+        drop(self.0);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_holds_no_query_and_no_user_and_survives_as_text() {
+        let url = Url::parse("https://me:pw@h.example:8443/mcp?key=secret#part").unwrap();
+        let key = TokenKey { account: "a \"b\" [c]".into(), ..TokenKey::of(&url) };
+        assert_eq!(key.resource, "https://h.example:8443/mcp");
+        assert_eq!(TokenKey::from_text(&key.to_text()), Some(key));
+        assert_eq!(TokenKey::from_text("[1]"), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! Every request to an authorization server: bounded in size, time and number, and only to allowed addresses.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use reqwest::{Client, redirect};
+use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest};
+use url::Url;
+
+use crate::{
+    error::AuthError,
+    guard::{Guard, Names},
+};
+
+/// For TCP and TLS together.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// For one request, answer included.
+const REQUEST_TIME: Duration = Duration::from_secs(20);
+/// The largest answer.
+const BODY_BYTES: usize = 256 * 1024;
+/// Requests of one operation: metadata can name more places to look at than anybody has.
+const REQUESTS: u32 = 32;
+
+/// One pooled client for each set of allowed addresses, made when first needed.
+#[derive(Debug, Default)]
+pub(crate) struct Wires(Mutex<HashMap<Guard, Client>>);
+
+impl Wires {
+    /// The wire of one operation for the server at `url`.
+    pub(crate) fn to(&self, url: &Url) -> Result<Arc<Wire>, AuthError> {
+        let guard = Guard::of(url);
+        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let client = match clients.get(&guard) {
+            Some(client) => client.clone(),
+            None => {
+                let client = Client::builder()
+                    .connect_timeout(CONNECT_TIME)
+                    .timeout(REQUEST_TIME)
+                    // Where a redirect within one origin may be followed, `rmcp` does so itself.
+                    .redirect(redirect::Policy::none())
+                    .dns_resolver(Names::shared(guard))
+                    .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")))
+                    .build()
+                    .map_err(|error| AuthError::Unavailable { why: format!("no HTTP client: {error}") })?;
+                clients.insert(guard, client.clone());
+                client
+            }
+        };
+        Ok(Arc::new(Wire { client, guard, left: AtomicU32::new(REQUESTS) }))
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    client: Client,
+    pub(crate) guard: Guard,
+    left: AtomicU32,
+}
+
+/// Why a request to an authorization server got no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WireError {
+    #[error("it leads to an address that is not asked")]
+    Address,
+    #[error("its answer is larger than {BODY_BYTES} bytes")]
+    Large,
+    #[error("it leads to more than {REQUESTS} requests")]
+    Endless,
+    #[error("{}", innermost(.0))]
+    Http(reqwest::Error),
+}
+
+/// The cause that says most, without a URL, which may hold a secret.
+fn innermost(error: &reqwest::Error) -> String {
+    if error.is_timeout() {
+        return "it did not answer in time".to_owned();
+    }
+    let mut innermost: &dyn std::error::Error = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+impl Wire {
+    pub(crate) async fn send(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
+        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err() {
+            return Err(WireError::Endless);
+        }
+        let failed = |error: reqwest::Error| WireError::Http(error.without_url());
+        let request = reqwest::Request::try_from(request).map_err(failed)?;
+        if !self.guard.allows_url(request.url()) {
+            return Err(WireError::Address);
+        }
+        let mut response = self.client.execute(request).await.map_err(failed)?;
+        let mut answer = http::Response::new(Vec::new());
+        *answer.status_mut() = response.status();
+        *answer.headers_mut() = std::mem::take(response.headers_mut());
+        while let Some(chunk) = response.chunk().await.map_err(failed)? {
+            if answer.body().len() + chunk.len() > BODY_BYTES {
+                return Err(WireError::Large);
+            }
+            answer.body_mut().extend_from_slice(&chunk);
+        }
+        Ok(answer)
+    }
+}
+
+impl OAuthHttpClient for Wire {
+    fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
+        Box::pin(
+            async move { self.send(request.request).await.map_err(|error| Box::new(error) as OAuthHttpClientError) },
+        )
+    }
+}

@@ -1,0 +1,99 @@
+//! The client: what an embedding program is, with a browser that follows the first redirect.
+
+use std::{process::ExitCode, sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use serde_json::{Map, Value};
+use toolrack_auth::{Browser, BrowserError, MemoryTokens, SignIn};
+use toolrack_host::{
+    Call, Desired, Host, ServerName, ServerSpec, State,
+    spec::{Grant, OAuth, Transport},
+};
+use url::Url;
+
+const SERVER: &str = "conformance";
+/// What the suite wants to see where an authorization server understands such documents.
+const DOCUMENT: &str = "https://conformance-test.local/client-metadata.json";
+
+/// Goes where the page sends it, without looking.
+struct Obedient;
+
+impl Browser for Obedient {
+    fn redirect_uri(&self) -> String {
+        "http://localhost:3000/callback".to_owned()
+    }
+
+    fn visit<'a>(&'a self, page: &'a Url) -> BoxFuture<'a, Result<Url, BrowserError>> {
+        Box::pin(async move {
+            let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build();
+            let answer = client.map_err(|_| BrowserError::GivenUp)?.get(page.clone()).send().await;
+            let answer = answer.map_err(|_| BrowserError::GivenUp)?;
+            let location = answer.headers().get("location").and_then(|location| location.to_str().ok());
+            location.and_then(|location| page.join(location).ok()).ok_or(BrowserError::GivenUp)
+        })
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the suite says in the environment what it wants")]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Plays the client if the suite has started this program.
+pub(crate) fn run_if_asked() -> Option<ExitCode> {
+    let scenario = variable("MCP_CONFORMANCE_SCENARIO")?;
+    let url = std::env::args().nth(1)?;
+    let context = variable("MCP_CONFORMANCE_CONTEXT").and_then(|context| serde_json::from_str(&context).ok());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let done = runtime.block_on(client(&scenario, &url, &context.unwrap_or_default()));
+    Some(done.map_or_else(
+        |why| {
+            tell(&why);
+            ExitCode::FAILURE
+        },
+        |()| ExitCode::SUCCESS,
+    ))
+}
+
+/// What is known of the client in advance.
+fn oauth(scenario: &str, context: &Value) -> OAuth {
+    let text = |name: &str| context[name].as_str().map(str::to_owned);
+    OAuth {
+        client_id: text("client_id"),
+        client_secret: text("client_secret"),
+        client_metadata_url: Some(DOCUMENT.to_owned()),
+        grant: if scenario.contains("client-credentials") { Grant::ClientCredentials } else { Grant::default() },
+        ..OAuth::default()
+    }
+}
+
+async fn client(scenario: &str, url: &str, context: &Value) -> Result<(), String> {
+    let mut spec = ServerSpec::http(url);
+    spec.timeouts.call = Duration::from_secs(20);
+    if let Transport::Http(http) = &mut spec.transport {
+        http.oauth = oauth(scenario, context);
+    }
+    let sign_in = SignIn::builder(Arc::new(MemoryTokens::default())).browser(Arc::new(Obedient)).build();
+    let host = Host::builder().authorizer(Arc::new(sign_in)).client("toolrack-conformance", "1").build();
+    let name = ServerName::new(SERVER).map_err(|error| error.to_string())?;
+    host.apply(Desired::from([(name, spec)])).await;
+    host.settled().await;
+    let state = host.status().into_iter().map(|server| server.state).next();
+    let mut done = match &state {
+        Some(State::Connected { .. }) => Ok(()),
+        state => Err(format!("{state:?}")),
+    };
+    for tool in host.catalog().tools() {
+        let call = Call::new(format!("{SERVER}/{}", tool.tool().name), Map::new());
+        if let Err(error) = host.call(call).await {
+            done = done.and(Err(error.to_string()));
+        }
+    }
+    host.shutdown().await;
+    done
+}
+
+#[expect(clippy::print_stderr, reason = "the suite shows stderr of a client that fails")]
+fn tell(what: &str) {
+    eprintln!("{what}");
+}

@@ -1,0 +1,75 @@
+//! The browser of the person at the terminal.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use toolrack_auth::{Browser, BrowserError, Loopback};
+use toolrack_host::text;
+use url::Url;
+
+use crate::{asker::Terminal, screen::Screen};
+
+/// How long somebody may take to sign in.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Lines that are read in the hope for an address.
+const MAX_TRIES: usize = 20;
+
+/// Shows a page and waits for whoever comes back, to this machine or to the terminal.
+#[derive(Debug)]
+pub(crate) struct Person {
+    pub(crate) screen: Arc<Screen>,
+    pub(crate) terminal: Arc<Terminal>,
+    pub(crate) here: Loopback,
+    /// Whether a browser is opened.
+    pub(crate) opens: bool,
+    /// Whether the address that the browser was sent to may be typed.
+    pub(crate) reads: bool,
+}
+
+impl Browser for Person {
+    fn redirect_uri(&self) -> String {
+        self.here.redirect_uri()
+    }
+
+    fn visit<'a>(&'a self, page: &'a Url) -> BoxFuture<'a, Result<Url, BrowserError>> {
+        Box::pin(async move {
+            self.screen.say(&format!("Sign in here: {}", text::for_line(page.as_str())));
+            // What a server names is opened as a page or not at all, and no shell sees it.
+            if self.opens && matches!(page.scheme(), "http" | "https") {
+                // A machine without a browser has the address on its screen.
+                let _ = open::that_detached(page.as_str());
+            }
+            if !self.reads {
+                return self.here.wait(page, PATIENCE).await;
+            }
+            self.screen.say(&format!(
+                "If your browser cannot reach {}, paste the address here that it ends up at.",
+                self.redirect_uri()
+            ));
+            tokio::select! {
+                back = self.here.wait(page, PATIENCE) => back,
+                back = self.pasted() => Ok(back),
+            }
+        })
+    }
+}
+
+impl Person {
+    /// The address that the person types; never, when none is typed.
+    async fn pasted(&self) -> Url {
+        for _ in 0..MAX_TRIES {
+            let Some(line) = self.terminal.line().await else {
+                break;
+            };
+            let typed = line.trim();
+            if typed.is_empty() {
+                continue;
+            }
+            match Url::parse(typed) {
+                Ok(back) if typed.starts_with(&self.redirect_uri()) => return back,
+                _ => self.screen.say(&format!("That is another address; it begins with {}", self.redirect_uri())),
+            }
+        }
+        std::future::pending().await
+    }
+}

@@ -1,0 +1,75 @@
+//! Keeps tokens in the vault.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use toolrack_auth::{Lease, StoreError, TokenKey, TokenStore};
+use toolrack_store::{Space, VaultError};
+
+use crate::{error::with_causes, secrets::Stored};
+
+/// How long one look for a lease waits; whoever wants it bounds the whole time.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// The tokens of the person whose secrets these are.
+#[derive(Debug)]
+pub(crate) struct Tokens(pub(crate) Arc<Stored>);
+
+fn unusable(error: &dyn std::error::Error) -> StoreError {
+    StoreError::new(with_causes(error))
+}
+
+impl TokenStore for Tokens {
+    fn load<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<Option<Vec<u8>>, StoreError>> {
+        Box::pin(async move {
+            let Some(vault) = self.0.existing().await.map_err(|error| unusable(&error))? else {
+                return Ok(None);
+            };
+            let found = vault.get(Space::Token, &key.to_text()).await;
+            Ok(found.map_err(|error| unusable(&error))?.map(|found| found.expose().to_vec()))
+        })
+    }
+
+    fn save<'a>(&'a self, key: &'a TokenKey, credentials: Vec<u8>) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let vault = self.0.vault().await.map_err(|error| unusable(&error))?;
+            vault.put(Space::Token, &key.to_text(), &credentials).await.map_err(|error| unusable(&error))
+        })
+    }
+
+    fn delete<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let store = self.0.store().map_err(|error| unusable(&error))?;
+            store.remove_sealed(Space::Token, &key.to_text()).await.map(drop).map_err(|error| unusable(&error))
+        })
+    }
+
+    fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, StoreError>> {
+        Box::pin(async move {
+            let names = self.0.store().map_err(|error| unusable(&error))?.sealed_names(Space::Token).await;
+            let names = names.map_err(|error| unusable(&error))?;
+            Ok(names.iter().filter_map(|name| TokenKey::from_text(name)).collect())
+        })
+    }
+
+    fn lease<'a>(&'a self, key: &'a TokenKey, longest: Duration) -> BoxFuture<'a, Result<Box<dyn Lease>, StoreError>> {
+        Box::pin(async move {
+            let vault = self.0.vault().await.map_err(|error| unusable(&error))?;
+            let lease = vault.lease(Space::Token, &key.to_text(), longest, PATIENCE).await;
+            let lease = lease.map_err(|error: VaultError| unusable(&error))?;
+            let lease = lease.ok_or_else(|| StoreError::new("another process has it for too long"))?;
+            Ok(Box::new(Held(lease)) as Box<dyn Lease>)
+        })
+    }
+}
+
+struct Held(toolrack_store::Lease);
+
+impl Lease for Held {
+    fn release(self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            // One that cannot be given back runs out.
+            let _ = self.0.release().await;
+        })
+    }
+}
