@@ -20,7 +20,7 @@
 //! the supervisor of child processes.
 //!
 //! This crate touches no files, no environment, no database and no terminal: what it needs of them comes through
-//! [`Resolver`], [`Memory`] and [`Artifacts`].
+//! [`Resolver`], [`Memory`], [`Artifacts`] and [`Witness`].
 
 pub mod ask;
 mod call;
@@ -36,6 +36,7 @@ mod script;
 mod server;
 pub mod spec;
 pub mod text;
+mod witness;
 
 pub use ask::{Abilities, Asker, Nobody, SharedAsker};
 pub use call::{
@@ -66,3 +67,4 @@ pub use resolve::{Artifacts, ChildPlan, KeepError, Memory, ResolveError, Resolve
 pub use script::{Interpreter, Printed, ScriptCall, ScriptCallError, ScriptTools};
 pub use server::State;
 pub use spec::{Desired, Era, Limits, ServerName, ServerSpec, Start, Timeouts};
+pub use witness::{Called, Caller, Decision, Evidence, Fact, Way, Witness};
