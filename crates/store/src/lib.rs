@@ -1,8 +1,8 @@
 //! What Toolrack remembers across restarts.
 //!
 //! [`Store`] is one SQLite file: which era of MCP worked with a server (the host's
-//! [`Memory`](toolrack_host::Memory)), which entries of a project a person agreed to run ([`Approval`]), and what servers
-//! wrote to their logs ([`LogLine`]), and conversations with models ([`Session`]).
+//! [`Memory`](toolrack_host::Memory)), which entries of a project a person agreed to run ([`Approval`]), what servers
+//! wrote to their logs ([`LogLine`]), what was done, in a chain that shows tampering ([`audit`]), and conversations with models ([`Session`]).
 //! [`ArtifactFolder`] keeps what is too long for a model as files (the host's [`Artifacts`](toolrack_host::Artifacts)).
 //! Everything is readable by its owner only.
 //!
@@ -45,6 +45,7 @@
 
 mod approvals;
 mod artifacts;
+pub mod audit;
 mod error;
 pub mod journal;
 mod log;
