@@ -28,7 +28,7 @@ pub(super) struct Which {
     #[serde(default)]
     denied: bool,
     /// Only rows with smaller numbers: `next` of the page before.
-    before: Option<u64>,
+    before: Option<usize>,
     /// How many: 100 unless said, at most 1,000.
     limit: Option<usize>,
 }
@@ -121,7 +121,7 @@ pub(super) async fn list(Extract(world): State, Query(which): Query<Which>) -> A
         tool: which.tool,
         since,
         denied: which.denied,
-        before: which.before,
+        before: which.before.and_then(|before| u64::try_from(before).ok()),
         limit,
         ..AuditQuery::default()
     };

@@ -35,4 +35,4 @@ BEGIN
     SELECT RAISE(ABORT, 'rows of the audit log are never deleted, unless they are old');
 END;
 
-PRAGMA user_version = 5;
+PRAGMA user_version = 6;
