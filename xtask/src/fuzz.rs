@@ -127,9 +127,14 @@ fn search(folder: &Path, target: &str, seconds: Option<u32>) -> Step {
     let log = root().join("target/fuzz").join(format!("{target}.log"));
     let output = fs::File::create(&log).map_err(failed("write", &log))?;
     let mut command = program(folder.join(target));
+    // It writes what it learns into the first folder.
     match seconds {
         Some(seconds) => command.arg(corpus).arg(format!("-max_total_time={seconds}")),
-        None => command.args(["-seed=1", &format!("-runs={RUNS}"), &format!("-max_total_time={PATIENCE}")]),
+        None => command.arg(emptied(target)?).args([
+            "-seed=1",
+            &format!("-runs={RUNS}"),
+            &format!("-max_total_time={PATIENCE}"),
+        ]),
     };
     command.arg(fuzz.join("seeds").join(target)).arg(format!("-artifact_prefix={}/", artifacts.display()));
     command.args(["-timeout=10", "-rss_limit_mb=2048", "-max_len=4096", "-print_final_stats=1"]);
@@ -138,6 +143,16 @@ fn search(folder: &Path, target: &str, seconds: Option<u32>) -> Step {
         command.arg(format!("-dict={}", dictionary.display()));
     }
     judge(command.stdout(Stdio::null()).stderr(output), &log, target)
+}
+
+/// A folder for what a run learns that nobody goes on from.
+fn emptied(target: &str) -> Result<PathBuf, Stop> {
+    let folder = root().join("target/fuzz/learned").join(target);
+    if folder.exists() {
+        fs::remove_dir_all(&folder).map_err(failed("empty", &folder))?;
+    }
+    fs::create_dir_all(&folder).map_err(failed("make", &folder))?;
+    Ok(folder)
 }
 
 fn judge(command: &mut Command, log: &Path, target: &str) -> Step {

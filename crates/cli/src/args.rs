@@ -1,6 +1,7 @@
 //! What was typed. Nothing here looks at the world; what it means is worked out by the verbs.
 
 mod ask;
+mod audit;
 mod itself;
 mod manage;
 mod secret;
@@ -13,6 +14,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub(crate) use ask::{AskArgs, ChatArgs, LimitArgs, ModelArgs, PolicyArgs, RulesArgs, WireName};
+pub(crate) use audit::{AuditVerb, ExportAuditArgs, ListAuditArgs, OnlyAudit, VerifyAuditArgs};
 pub(crate) use itself::{AboutItself, CompletionsArgs, ManArgs, Shell};
 pub(crate) use manage::{
     AddJsonArgs, ConfigVerb, DoctorArgs, GetArgs, ImportArgs, LogsArgs, PendingArgs, RemoveArgs, SwitchArgs, TestArgs,
@@ -176,6 +178,15 @@ pub(crate) enum Verb {
     Test(TestArgs),
     /// Show what servers wrote to stderr and to their log
     Logs(LogsArgs),
+    /// Show what was called and decided, and check that nobody has changed that
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  toolrack audit list --since 1h
+  toolrack audit verify
+  toolrack audit export > audit.jsonl"
+    )]
+    Audit(AuditVerb),
     /// Show what this project would start, and waits for you
     Pending(PendingArgs),
     /// Agree to run what this project's files configure

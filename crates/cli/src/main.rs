@@ -7,6 +7,7 @@
 mod args;
 mod arguments;
 mod asker;
+mod audit;
 mod browser;
 mod builtin;
 mod completion;

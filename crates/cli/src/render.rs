@@ -3,6 +3,7 @@
 //! Colour is always put in; the [screen](crate::screen) takes it out again where it does not belong. Every word that
 //! comes from a server passes through [`toolrack_host::text`] on its way.
 
+pub(crate) mod audit;
 pub(crate) mod call;
 mod changes;
 pub(crate) mod doctor;

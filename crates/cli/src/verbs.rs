@@ -5,6 +5,7 @@
 
 mod add;
 mod ask;
+mod audit;
 mod call;
 mod chat;
 mod config;
@@ -73,6 +74,7 @@ pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result
         Verb::Why(args) => why::run(args, world).await,
         Verb::Test(args) => test::run(args, world).await,
         Verb::Logs(args) => logs::run(args, world).await,
+        Verb::Audit(verb) => audit::run(verb, world).await,
         Verb::Pending(args) => trust::pending(args, world).await,
         Verb::Trust(args) => trust::trust(args, world).await,
         Verb::Untrust(args) => trust::untrust(args, world).await,

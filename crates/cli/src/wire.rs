@@ -11,11 +11,11 @@ use std::{
 
 use toolrack_auth::SignIn;
 use toolrack_config::{
-    Entry, Environment, Interpolate, Loaded, Places, Problem, Request, Scope, Unset,
+    Audit, Entry, Environment, Interpolate, Loaded, Places, Problem, Request, Scope, Unset,
     trust::{Candidate, Ledger, NoLedger},
 };
 use toolrack_host::{
-    Desired, Gate, Host, Native, Resolver, ServerName, ServerSpec, SharedAsker, State, Tracer,
+    Desired, Gate, Host, Native, Resolver, ServerName, ServerSpec, SharedAsker, State, Tracer, Way,
     ask::Root,
     spec::{Source, Transport, Trust},
     supervisor::Supervisor,
@@ -26,6 +26,7 @@ use url::Url;
 use crate::{
     args::Global,
     asker::Terminal,
+    audit::AuditKeeper,
     builtin::{self, Builtin},
     completion::notebook::{Configured, Notebook, Tool},
     error::{Exit, Failure, in_words, with_causes},
@@ -76,6 +77,10 @@ pub(crate) struct World {
     sign_in: SignIn,
     /// Keeps what servers say in the store.
     log: OnceLock<LogKeeper>,
+    /// Keeps what is called and connected there.
+    audit: OnceLock<AuditKeeper>,
+    /// What is kept of it, as the settings say.
+    keeps: Mutex<Audit>,
     /// The servers as they were configured when they were connected.
     configured: Mutex<Vec<Configured>>,
     /// Set when a verb connects; closed at the end, whatever happened in between.
@@ -137,6 +142,8 @@ impl World {
             stays: AtomicBool::new(false),
             tracer: None,
             log: OnceLock::new(),
+            audit: OnceLock::new(),
+            keeps: Mutex::default(),
             host: OnceLock::new(),
         })
     }
@@ -188,6 +195,7 @@ impl World {
         })
         .await;
         self.secrets.set_unset(loaded.settings.unset);
+        *self.keeps.lock().unwrap_or_else(PoisonError::into_inner) = loaded.settings.audit;
         if self.host.get().is_none() {
             *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = configured(&loaded);
         }
@@ -229,7 +237,7 @@ impl World {
             shown: entry.view.to_string(),
             approved_at: chrono::Utc::now().timestamp(),
         };
-        let approved = self.store()?.approve(&approval).await;
+        let approved = self.store()?.approve(&approval, Way::Cli).await;
         approved.map_err(|error| unusable_store(&error).server(&*entry.name))
     }
 
@@ -238,7 +246,7 @@ impl World {
     /// # Errors
     /// When it cannot be written down; the agreement then stands.
     pub(crate) async fn revoke(&self, project: &Path, name: &str) -> Result<(), Failure> {
-        let revoked = self.store()?.revoke(project, name).await;
+        let revoked = self.store()?.revoke(project, name, Way::Cli).await;
         revoked.map(drop).map_err(|error| unusable_store(&error).server(name))
     }
 
@@ -370,6 +378,17 @@ impl World {
         }
     }
 
+    /// Tells the one who keeps the audit log what the settings say of it. Nothing happens without a database.
+    pub(crate) fn audit_settings(&self) -> impl Fn(Audit) + Send + Sync + use<> {
+        self.host();
+        let settings = self.audit.get().map(AuditKeeper::settings);
+        move |said| {
+            if let Some(settings) = &settings {
+                settings(said);
+            }
+        }
+    }
+
     /// From now on, a server that fails is connected again: the command goes on for long.
     pub(crate) fn stay(&self) {
         self.stays.store(true, Ordering::Relaxed);
@@ -439,7 +458,9 @@ impl World {
             .asker(self.asker.get().cloned().unwrap_or_else(|| self.terminal()))
             .artifacts(Arc::new(artifacts));
         if let Some(store) = &self.store {
-            builder = builder.memory(Arc::new(store.clone()));
+            let audit = self.audit.get_or_init(|| AuditKeeper::start(store.clone(), Arc::clone(&self.secrets)));
+            audit.settings()(*self.keeps.lock().unwrap_or_else(PoisonError::into_inner));
+            builder = builder.memory(Arc::new(store.clone())).witness(audit.witness());
         }
         if let Some(tracer) = &self.tracer {
             builder = builder.tracer(Arc::clone(tracer));
@@ -488,6 +509,9 @@ impl World {
         if let Some(log) = self.log.get() {
             log.close().await;
         }
+        if let Some(audit) = self.audit.get() {
+            audit.close().await;
+        }
         if let Some(store) = &self.store {
             store.close().await;
         }
@@ -500,7 +524,8 @@ fn how_to_sign_in(server: &ServerName, scopes: &[String]) -> String {
     shell_words::join(words.chain(scopes.iter().flat_map(|scope| ["--scope", scope])))
 }
 
-fn unusable_store(error: &StoreError) -> Failure {
+/// The database failed.
+pub(crate) fn unusable_store(error: &StoreError) -> Failure {
     Failure::new(Exit::Other, "DATABASE", with_causes(error))
 }
 

@@ -61,5 +61,5 @@ pub use model::{CheckName, ModelChoice, PriceChoice};
 pub use places::{NoHome, Places, project_root};
 pub use problem::{Problem, Severity, Snippet};
 pub use redact::{redact, show};
-pub use settings::{KeepSessions, Settings};
+pub use settings::{Audit, KeepSessions, Settings};
 pub use watch::{Watch, WatchError};

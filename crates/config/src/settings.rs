@@ -1,5 +1,7 @@
 //! What `toolrack.toml` says beside its servers.
 
+mod audit;
+
 use crate::{
     dialect,
     document::Document,
@@ -10,6 +12,8 @@ use crate::{
     problem::Problem,
 };
 
+pub use audit::Audit;
+
 /// Settings of the program.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
@@ -18,6 +22,8 @@ pub struct Settings {
     pub unset: Unset,
     /// How long conversations are kept (`[sessions]`).
     pub sessions: KeepSessions,
+    /// What is kept of calls (`[audit]`).
+    pub audit: Audit,
     /// Which model answers (`[model]`), with what the agent that was asked for says instead (`[agents.model]`).
     pub model: ModelChoice,
 }
@@ -42,7 +48,7 @@ pub struct KeepSessions {
 }
 
 /// The keys of the file, and of its `[defaults]`, `[[agents]]` and `[sessions]`.
-const TOP: &[&str] = &["agents", "defaults", "mcp_servers", "model", "sessions", "unset"];
+const TOP: &[&str] = &["agents", "audit", "defaults", "mcp_servers", "model", "sessions", "unset"];
 const DEFAULTS: &[&str] = &["mcp"];
 const AGENT: &[&str] = &["id", "mcp", "model"];
 const SESSIONS: &[&str] = &["keep", "keep_days"];
@@ -76,6 +82,11 @@ impl Settings {
             settings.sessions = kept;
             problems.extend(wrong);
         }
+        if let Some(audit) = root.get("audit") {
+            let (audit, wrong) = Audit::read(document, &audit.node);
+            settings.audit = audit;
+            problems.extend(wrong);
+        }
         let (model, wrong) = model(document, &root, wanted);
         settings.model = model;
         problems.extend(wrong);
@@ -86,6 +97,7 @@ impl Settings {
         };
         check(Some(&root), TOP, "");
         check(root.get("defaults").map(|member| &member.node), DEFAULTS, "defaults.");
+        check(root.get("audit").map(|member| &member.node), audit::KEYS, "audit.");
         check(root.get("sessions").map(|member| &member.node), SESSIONS, "sessions.");
         if let Some(Value::List(agents)) = root.get("agents").map(|member| &member.node.value) {
             agents.iter().for_each(|agent| check(Some(agent), AGENT, "agents."));
@@ -95,7 +107,7 @@ impl Settings {
 
     /// Of a file that may say anything.
     pub(crate) fn unreadable() -> Self {
-        Self { model: ModelChoice::unreadable(), ..Self::default() }
+        Self { model: ModelChoice::unreadable(), audit: Audit::CAREFUL, ..Self::default() }
     }
 }
 

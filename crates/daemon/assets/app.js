@@ -2,6 +2,7 @@
 
 import { effect, html, render, useEffect, useRef } from "./html.js";
 import { Approvals } from "./pages/approvals.js";
+import { Audit } from "./pages/audit.js";
 import { Chat } from "./pages/chat.js";
 import { Config } from "./pages/config.js";
 import { Overview } from "./pages/overview.js";
@@ -30,6 +31,7 @@ const SECTIONS = [
   { id: "approvals", label: "Approvals" },
   { id: "trust", label: "Trust" },
   { id: "sessions", label: "Sessions" },
+  { id: "audit", label: "Audit" },
   { id: "config", label: "Configuration" },
 ];
 
@@ -98,6 +100,8 @@ function Page() {
       return html`<${Trust} />`;
     case "sessions":
       return name ? html`<${Session} key=${name} id=${name} />` : html`<${Sessions} query=${query} />`;
+    case "audit":
+      return html`<${Audit} query=${query} />`;
     case "config":
       return html`<${Config} />`;
     default:

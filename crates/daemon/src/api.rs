@@ -1,5 +1,6 @@
 //! The control API: `/api/v1`, and what watches over daemons. The OpenAPI file is made from the functions here.
 
+mod audit;
 mod calls;
 mod config;
 mod error;
@@ -120,6 +121,7 @@ fn described() -> OpenApiRouter<Arc<World>> {
         .routes(routes!(trust::list))
         .routes(routes!(trust::approve))
         .routes(routes!(trust::revoke))
+        .routes(routes!(audit::list))
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::get, sessions::delete))
         .routes(routes!(sessions::export))

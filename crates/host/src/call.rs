@@ -2,6 +2,7 @@
 
 pub(crate) mod gate;
 mod hint;
+mod running;
 pub(crate) mod shape;
 
 mod outcome;
@@ -17,20 +18,19 @@ use std::{
 
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
-use tracing::{
-    Instrument, Span,
-    field::{self, Empty},
-    info_span,
-};
+use tracing::{Instrument, field::Empty, info_span};
 
 pub use outcome::{Artifact, Shaped, ToolOutcome};
 pub(crate) use outcome::{Shape, shaped};
 
-use self::gate::{Gate, GateRequest, Verdict};
+use self::{
+    gate::{Gate, GateRequest, Verdict},
+    running::Running,
+};
 use crate::{
     ask::{Confirm, Confirmed, SharedAsker},
     catalog::{Catalog, CatalogTool, Unknown},
-    event::{CallEnd, Event},
+    event::Event,
     host::Host,
     link::{
         Link, LinkError, OnProgress, Request, RpcError,
@@ -45,6 +45,7 @@ use crate::{
     server::{Server, State},
     spec::{ServerName, Source},
     trace::{TraceContext, Tracer},
+    witness::{Caller, Decision, Witness},
 };
 
 /// A call of a tool.
@@ -59,6 +60,7 @@ pub struct Call {
     conceal: Option<Conceal>,
     verbatim: bool,
     trace: Option<TraceContext>,
+    caller: Caller,
 }
 
 /// Returns a text without what must not be seen in it.
@@ -83,6 +85,7 @@ impl Call {
             conceal: None,
             verbatim: false,
             trace: None,
+            caller: Caller::default(),
         }
     }
 
@@ -145,6 +148,13 @@ impl Call {
     #[must_use]
     pub fn trace(mut self, context: Option<TraceContext>) -> Self {
         self.trace = context;
+        self
+    }
+
+    /// Who wants it, for the [witness](crate::Witness). Default: the program that embeds this library.
+    #[must_use]
+    pub fn caller(mut self, caller: Caller) -> Self {
+        self.caller = caller;
         self
     }
 
@@ -308,6 +318,7 @@ pub(crate) struct Door {
     pub(crate) asker: SharedAsker,
     pub(crate) artifacts: Option<Arc<dyn Artifacts>>,
     pub(crate) events: Events,
+    pub(crate) witness: Option<Arc<dyn Witness>>,
     pub(crate) calls: AtomicU64,
     pub(crate) tracer: Arc<dyn Tracer>,
 }
@@ -335,22 +346,17 @@ impl Door {
     ) -> Result<ToolOutcome, CallError> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let asker = call.asker.clone().unwrap_or_else(|| self.asker.clone());
-        let arguments = self.pass(number, &call, tool, &asker).await?;
-        (self.events)(Event::ToolStarted { call: number, server: tool.server.clone(), tool: tool.tool().name.clone() });
-        let mut running =
-            Running { events: &self.events, number, tool, started: Instant::now(), end: CallEnd::Cancelled };
+        let mut running = Running::new(self, number, tool, call.caller.clone());
+        let arguments = self.pass(&mut running, &call, &asker).await?;
+        running.starts();
         let passed = Passed { number, tool, server, arguments, asker };
         let result = match script {
             Some(script) => Ok(Box::pin(self.run(script, call, passed)).await),
             None => self.send(&call, passed).await,
         };
-        running.end = match &result {
-            Ok(outcome) if outcome.is_error => CallEnd::ToolError,
-            Ok(_) => CallEnd::Ok,
-            Err(_) => CallEnd::Failed,
-        };
+        running.ends(&result);
         result.map(|mut outcome| {
-            outcome.duration = running.started.elapsed();
+            outcome.duration = running.elapsed();
             outcome
         })
     }
@@ -358,51 +364,73 @@ impl Door {
     /// The gate: gives the arguments to send, or why nothing is sent.
     async fn pass(
         &self,
-        number: u64,
+        running: &mut Running<'_>,
         call: &Call,
-        tool: &CatalogTool,
         asker: &SharedAsker,
     ) -> Result<Map<String, Value>, CallError> {
+        let tool = running.tool;
         let definition = tool.tool();
+        running.is_about(&call.arguments);
         let verdict = self.gate.judge(&GateRequest {
             server: &tool.server,
             tool: &definition.name,
             arguments: &call.arguments,
             annotations: &definition.annotations,
         });
-        let (why, unasked) = match verdict {
-            Verdict::Allow => return Ok(call.arguments.clone()),
-            Verdict::Deny { why } => (why, false),
+        match verdict {
+            Verdict::Allow { why } => {
+                running.decided(Decision::Allowed, why);
+                Ok(call.arguments.clone())
+            }
+            Verdict::Deny { why } => Err(running.refused(Decision::Denied, why)),
             Verdict::Confirm { why } if !asker.abilities().confirm => {
-                (format!("{why} asks for a person's approval, and nobody is there to ask"), true)
+                let why = format!("{why} asks for a person's approval, and nobody is there to ask");
+                Err(running.refused(Decision::Unasked, why))
             }
-            Verdict::Confirm { why } => {
-                (self.events)(Event::ToolApprovalRequest {
-                    call: number,
-                    server: tool.server.clone(),
-                    tool: definition.name.clone(),
-                    why: why.clone(),
-                });
-                let question = Confirm {
-                    read_only: definition.annotations.read_only == Some(true),
-                    destructive: definition.annotations.destructive == Some(true),
-                    description: definition.description.clone(),
-                    ..Confirm::new(tool.server.clone(), definition.name.clone(), call.arguments.clone(), why)
-                };
-                match asker.confirm(question).await {
-                    Confirmed::Yes => return Ok(call.arguments.clone()),
-                    Confirmed::Edited(arguments) => return Ok(arguments),
-                    Confirmed::No { why } => (why.unwrap_or_else(|| "it was declined".into()), false),
-                }
-            }
-        };
-        (self.events)(Event::ToolDenied {
-            call: number,
+            Verdict::Confirm { why } => self.ask(running, call, asker, why).await,
+        }
+    }
+
+    /// A person decides.
+    async fn ask(
+        &self,
+        running: &mut Running<'_>,
+        call: &Call,
+        asker: &SharedAsker,
+        why: String,
+    ) -> Result<Map<String, Value>, CallError> {
+        let tool = running.tool;
+        let definition = tool.tool();
+        (self.events)(Event::ToolApprovalRequest {
+            call: running.number,
             server: tool.server.clone(),
             tool: definition.name.clone(),
             why: why.clone(),
         });
-        Err(CallError::Denied { server: tool.server.clone(), tool: quote(&definition.name), why, unasked })
+        let question = Confirm {
+            read_only: definition.annotations.read_only == Some(true),
+            destructive: definition.annotations.destructive == Some(true),
+            description: definition.description.clone(),
+            ..Confirm::new(tool.server.clone(), definition.name.clone(), call.arguments.clone(), why.clone())
+        };
+        // Nobody may have answered when the caller goes away.
+        running.decided(Decision::Unanswered, why.clone());
+        let (decision, answer) = match asker.confirm(question).await {
+            Confirmed::Yes => (Decision::Confirmed, Ok(call.arguments.clone())),
+            Confirmed::Edited(arguments) => (Decision::Edited, Ok(arguments)),
+            Confirmed::No { why } => (Decision::Declined, Err(why.unwrap_or_else(|| "it was declined".into()))),
+        };
+        running.was_answered(decision, &why);
+        match answer {
+            Ok(arguments) => {
+                if decision == Decision::Edited {
+                    running.is_about(&arguments);
+                }
+                running.decided(decision, why);
+                Ok(arguments)
+            }
+            Err(why) => Err(running.refused(decision, why)),
+        }
     }
 
     async fn send(&self, call: &Call, passed: Passed<'_>) -> Result<ToolOutcome, CallError> {
@@ -435,7 +463,9 @@ impl Door {
             return Ok(ToolOutcome::verbatim(tool, is_error, result));
         }
         let decoded = call_result(&result).map_err(|error| target.failed(error))?;
-        Ok(self.shape(&tool.server, &definition.name, server).outcome(decoded, tool).await)
+        let mut outcome = self.shape(&tool.server, &definition.name, server).outcome(decoded, tool).await;
+        outcome.bytes = result.len();
+        Ok(outcome)
     }
 
     /// How what `server` gives under `name` is cut to what a model can use.
@@ -451,6 +481,7 @@ impl Door {
             asker,
             on_progress: Some(self.on_progress(number, call.on_progress)),
             conceal: call.conceal,
+            caller: call.caller,
         };
         let (result, calls) = script.scripts.run(&arguments, script.host, around).await;
         let mut outcome = self.shape(&tool.server, &tool.tool().name, server).outcome(result, tool).await;
@@ -500,29 +531,6 @@ struct Passed<'a> {
 
 /// Between two events about the progress of one call: a flood of them would wash other events away.
 const PROGRESS_EVENTS: Duration = Duration::from_millis(100);
-
-/// Tells how a call ended, also when its future is dropped.
-struct Running<'a> {
-    events: &'a Events,
-    number: u64,
-    tool: &'a CatalogTool,
-    started: Instant,
-    end: CallEnd,
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        // Inside of the call's span, also when the call is dropped.
-        Span::current().record("end", field::debug(self.end));
-        (self.events)(Event::ToolCompleted {
-            call: self.number,
-            server: self.tool.server.clone(),
-            tool: self.tool.tool().name.clone(),
-            outcome: self.end,
-            duration: self.started.elapsed(),
-        });
-    }
-}
 
 /// A server that something is wanted from.
 pub(crate) struct Target<'a> {

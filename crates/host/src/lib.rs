@@ -20,7 +20,7 @@
 //! the supervisor of child processes.
 //!
 //! This crate touches no files, no environment, no database and no terminal: what it needs of them comes through
-//! [`Resolver`], [`Authorizer`], [`Memory`] and [`Artifacts`].
+//! [`Resolver`], [`Authorizer`], [`Memory`], [`Artifacts`] and [`Witness`].
 
 pub mod ask;
 mod call;
@@ -37,6 +37,7 @@ mod server;
 pub mod spec;
 pub mod text;
 mod trace;
+mod witness;
 
 pub use ask::{Abilities, Asker, Nobody, SharedAsker};
 pub use call::{
@@ -71,3 +72,4 @@ pub use script::{Interpreter, Printed, ScriptCall, ScriptCallError, ScriptTools}
 pub use server::State;
 pub use spec::{Desired, Era, Limits, ServerName, ServerSpec, Start, Timeouts};
 pub use trace::{TraceContext, Tracer};
+pub use witness::{Called, Caller, Decision, Evidence, Fact, Way, Witness};

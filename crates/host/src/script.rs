@@ -21,6 +21,7 @@ use crate::{
     link::OnProgress,
     mcp::Progress,
     text,
+    witness::Caller,
 };
 
 /// Runs scripts that call tools.
@@ -92,6 +93,7 @@ pub(crate) struct Around {
     pub(crate) asker: SharedAsker,
     pub(crate) on_progress: Option<OnProgress>,
     pub(crate) conceal: Option<Conceal>,
+    pub(crate) caller: Caller,
 }
 
 impl fmt::Debug for ScriptTools {
@@ -134,8 +136,9 @@ impl ScriptTools {
     }
 
     async fn outcome(&self, selector: &str, arguments: Map<String, Value>) -> Result<ToolOutcome, CallError> {
-        let Around { catalog, asker, .. } = &self.0.around;
-        let call = Call::new(selector, arguments).asker(Arc::clone(asker)).pinned(Arc::clone(catalog));
+        let Around { catalog, asker, caller, .. } = &self.0.around;
+        let call =
+            Call::new(selector, arguments).asker(Arc::clone(asker)).pinned(Arc::clone(catalog)).caller(caller.clone());
         Box::pin(self.0.host.call_from_script(call)).await
     }
 

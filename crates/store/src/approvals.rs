@@ -2,7 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Store, StoreError};
+use chrono::Utc;
+use toolrack_host::Way;
+
+use crate::{
+    Store, StoreError,
+    audit::{Entry, append},
+};
 
 /// A person's agreement to run one entry of a project, as long as its content has this hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,39 +42,55 @@ impl From<Row> for Approval {
 }
 
 impl Store {
-    /// Writes an approval down, in the place of an earlier one of the same entry.
+    /// Writes an approval down, in the place of an earlier one of the same entry, and in the [audit log](crate::audit) that
+    /// it came `by` this way: both or nothing.
     ///
     /// # Errors
     /// [`StoreError::Path`] when the project's path is not UTF-8; others when the database fails.
-    pub async fn approve(&self, approval: &Approval) -> Result<(), StoreError> {
+    pub async fn approve(&self, approval: &Approval, by: Way) -> Result<(), StoreError> {
+        let doing = "writing an approval";
+        let project = text(&approval.project)?;
+        let mut transaction = self.begin(doing).await?;
         sqlx::query(
             "INSERT INTO approvals (project, name, hash, shown, approved_at) VALUES (?, ?, ?, ?, ?) \
              ON CONFLICT (project, name) DO UPDATE SET \
              hash = excluded.hash, shown = excluded.shown, approved_at = excluded.approved_at",
         )
-        .bind(text(&approval.project)?)
+        .bind(project)
         .bind(&approval.name)
         .bind(&approval.hash)
         .bind(&approval.shown)
         .bind(approval.approved_at)
-        .execute(&self.pool)
+        .execute(&mut *transaction)
         .await
-        .map_err(self.error("writing an approval"))?;
-        Ok(())
+        .map_err(self.error(doing))?;
+        let said = Entry::of_trust("trusted", by, (project, &approval.name), Some(&approval.hash));
+        append(&mut transaction, &[(Utc::now().timestamp_millis(), said)]).await.map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))
     }
 
-    /// Takes an approval back. Returns whether there was one.
+    /// Takes an approval back, and writes in the [audit log](crate::audit) that this came `by` this way. Returns whether
+    /// there was one.
     ///
     /// # Errors
     /// As [`Self::approve`].
-    pub async fn revoke(&self, project: &Path, name: &str) -> Result<bool, StoreError> {
+    pub async fn revoke(&self, project: &Path, name: &str, by: Way) -> Result<bool, StoreError> {
+        let doing = "taking an approval back";
+        let project = text(project)?;
+        let mut transaction = self.begin(doing).await?;
         let deleted = sqlx::query("DELETE FROM approvals WHERE project = ? AND name = ?")
-            .bind(text(project)?)
+            .bind(project)
             .bind(name)
-            .execute(&self.pool)
+            .execute(&mut *transaction)
             .await
-            .map_err(self.error("taking an approval back"))?;
-        Ok(deleted.rows_affected() > 0)
+            .map_err(self.error(doing))?;
+        let was_there = deleted.rows_affected() > 0;
+        if was_there {
+            let said = Entry::of_trust("untrusted", by, (project, name), None);
+            append(&mut transaction, &[(Utc::now().timestamp_millis(), said)]).await.map_err(self.error(doing))?;
+        }
+        transaction.commit().await.map_err(self.error(doing))?;
+        Ok(was_there)
     }
 
     /// All approvals, by project and name.

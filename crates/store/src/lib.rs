@@ -1,8 +1,9 @@
 //! What Toolrack remembers across restarts.
 //!
 //! [`Store`] is one SQLite file: which era of MCP worked with a server (the host's
-//! [`Memory`](toolrack_host::Memory)), which entries of a project a person agreed to run ([`Approval`]), and what servers
-//! wrote to their logs ([`LogLine`]), conversations with models ([`Session`]), and, sealed, secrets and tokens ([`Vault`]).
+//! [`Memory`](toolrack_host::Memory)), which entries of a project a person agreed to run ([`Approval`]), what servers
+//! wrote to their logs ([`LogLine`]), what was done, in a chain that shows tampering ([`audit`]), conversations with models
+//! ([`Session`]), and, sealed, secrets and tokens ([`Vault`]).
 //! [`ArtifactFolder`] keeps what is too long for a model as files (the host's [`Artifacts`](toolrack_host::Artifacts)).
 //! Everything is readable by its owner only.
 //!
@@ -45,6 +46,7 @@
 
 mod approvals;
 mod artifacts;
+pub mod audit;
 mod error;
 pub mod journal;
 mod log;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use sqlx::{ConnectOptions, Connection, sqlite::SqliteConnectOptions};
-use toolrack_host::{Memory, spec::Era};
+use toolrack_host::{Memory, Way, spec::Era};
 
 use super::*;
 
@@ -57,12 +57,12 @@ async fn the_file_and_its_companions_are_for_their_owner_only() {
 async fn approvals_are_per_entry_and_can_be_taken_back() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path().join("t.db")).await.unwrap();
-    store.approve(&approval("a", "1")).await.unwrap();
-    store.approve(&approval("b", "1")).await.unwrap();
-    store.approve(&approval("a", "2")).await.unwrap();
+    store.approve(&approval("a", "1"), Way::Cli).await.unwrap();
+    store.approve(&approval("b", "1"), Way::Cli).await.unwrap();
+    store.approve(&approval("a", "2"), Way::Cli).await.unwrap();
     assert_eq!(store.approvals().await.unwrap(), [approval("a", "2"), approval("b", "1")]);
-    assert!(store.revoke(Path::new("/project"), "a").await.unwrap());
-    assert!(!store.revoke(Path::new("/project"), "a").await.unwrap());
+    assert!(store.revoke(Path::new("/project"), "a", Way::Cli).await.unwrap());
+    assert!(!store.revoke(Path::new("/project"), "a", Way::Cli).await.unwrap());
     assert_eq!(store.approvals().await.unwrap(), [approval("b", "1")]);
 }
 
@@ -149,7 +149,7 @@ async fn what_is_in_the_way_is_named_and_left_as_it_is() {
     sqlx::query("PRAGMA user_version = 999").execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
     let error = refused(&file("new.db")).await;
-    assert!(error.to_string().contains("schema 999, this one knows 5"), "{error}");
+    assert!(error.to_string().contains("schema 999, this one knows 6"), "{error}");
 
     let mut connection = raw(&file("busy.db")).await;
     sqlx::query("BEGIN EXCLUSIVE").execute(&mut connection).await.unwrap();
@@ -282,7 +282,7 @@ async fn a_database_that_may_only_be_read_says_so() {
     Store::open(&path).await.unwrap().close().await;
     let options = SqliteConnectOptions::new().filename(&path).read_only(true);
     let store = Store { pool: SqlitePool::connect_with(options).await.unwrap(), path };
-    let error = store.approve(&approval("a", "1")).await.unwrap_err();
+    let error = store.approve(&approval("a", "1"), Way::Cli).await.unwrap_err();
     assert!(matches!(error, StoreError::ReadOnly { .. }), "{error:?}");
 }
 
@@ -298,7 +298,7 @@ async fn child_writes() {
     let id = std::process::id();
     let store = Store::open(path).await.unwrap();
     for index in 0..WRITES {
-        store.approve(&approval(&format!("{id}-{index}"), "h")).await.unwrap();
+        store.approve(&approval(&format!("{id}-{index}"), "h"), Way::Cli).await.unwrap();
     }
     store.close().await;
 }
@@ -335,7 +335,7 @@ async fn connections_that_open_and_write_at_once_lose_nothing() {
         let path = folder.path().join("t.db");
         let writing = (0..CHILDREN).map(async |index| {
             let store = Store::open(&path).await.unwrap();
-            store.approve(&approval(&index.to_string(), "h")).await.unwrap();
+            store.approve(&approval(&index.to_string(), "h"), Way::Cli).await.unwrap();
             store.close().await;
         });
         futures::future::join_all(writing).await;

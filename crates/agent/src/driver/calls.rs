@@ -7,7 +7,7 @@ use std::{
 
 use futures::{StreamExt as _, stream};
 use tokio::sync::mpsc;
-use toolrack_host::{Call, CallError, Catalog, Content, OnProgress, ToolOutcome, mcp::Progress, text};
+use toolrack_host::{Call, CallError, Caller, Catalog, Content, OnProgress, ToolOutcome, Way, mcp::Progress, text};
 
 use super::{Agent, AgentError, Front, TurnEvent};
 use crate::{
@@ -91,7 +91,10 @@ impl Agent {
             let _ = report.try_send(Report::Progress(id.clone(), progress));
         });
         let arguments = call.arguments().cloned().unwrap_or_default();
-        let mut request = Call::new(&call.name, arguments).pinned(Arc::clone(catalog)).on_progress(on_progress);
+        let mut request = Call::new(&call.name, arguments)
+            .pinned(Arc::clone(catalog))
+            .on_progress(on_progress)
+            .caller(Caller::by(Way::Agent));
         if let Some(asker) = &self.asker {
             request = request.asker(Arc::clone(asker));
         }

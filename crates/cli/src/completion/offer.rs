@@ -56,6 +56,7 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("COUNT", Offered::Nothing),
     ("ADDRESS", Offered::Nothing),
     ("HOST", Offered::Nothing),
+    ("END", Offered::Nothing),
     ("GLOB", Offered::Nothing),
     ("NAME", Offered::Nothing),
     ("NAME[=NEW]", Offered::Nothing),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use toolrack_host::{Call, Host, ServerName, ToolOutcome, Unknown, mcp::Progress};
+use toolrack_host::{Call, Caller, Host, ServerName, ToolOutcome, Unknown, Way, mcp::Progress};
 
 use super::input;
 use crate::{
@@ -49,7 +49,7 @@ pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
         arguments::check(&arguments, schema).await.map_err(|error| of_tool(error.into()))?;
     }
 
-    let mut request = Call::new(format!("{server}/{}", tool.name), arguments);
+    let mut request = Call::new(format!("{server}/{}", tool.name), arguments).caller(Caller::by(Way::Cli));
     if let Some(timeout) = args.timeout {
         request = request.timeout(timeout);
     }

@@ -115,7 +115,7 @@ async fn parts(args: &ServeArgs, world: &World) -> Result<Parts, Failure> {
     let questions = Questions::new(args.patience);
     world.guard(Arc::new(rules(&args.rules, &loaded, &[])));
     world.answers(Arc::new(AnyClient::or(Arc::new(questions.clone()))));
-    let keeper = world.log_keeper();
+    let (keeper, audit) = (world.log_keeper(), world.audit_settings());
     Ok(Parts {
         host: world.host(),
         request: world.request(),
@@ -124,7 +124,10 @@ async fn parts(args: &ServeArgs, world: &World) -> Result<Parts, Failure> {
         secrets: world.secrets(),
         questions,
         models: models(args.model.clone(), world.around()),
-        before_applying: Box::new(move |loaded: &Loaded| keeper(&loaded.desired)),
+        before_applying: Box::new(move |loaded: &Loaded| {
+            keeper(&loaded.desired);
+            audit(loaded.settings.audit);
+        }),
     })
 }
 

@@ -114,6 +114,11 @@ mod needs_browser {
     }
 
     #[test]
+    fn the_audit_log() {
+        tests_of("pages/audit");
+    }
+
+    #[test]
     fn chat() {
         tests_of("pages/chat");
     }

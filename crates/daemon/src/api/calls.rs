@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use toolrack_host::{
-    Abilities, Asker, Call, ServerName, ToolOutcome, TraceContext,
+    Abilities, Asker, Call, Caller, ServerName, ToolOutcome, TraceContext, Way,
     ask::{Confirm, Confirmed, Elicitation, Elicited},
     mcp::Progress,
 };
@@ -93,7 +93,7 @@ pub(super) async fn call(
 }
 
 fn of(new: NewCall, questions: &Questions) -> Call {
-    let mut call = Call::new(new.tool, new.arguments);
+    let mut call = Call::new(new.tool, new.arguments).caller(Caller::by(Way::Daemon));
     if let Some(timeout) = new.timeout_ms {
         call = call.timeout(Duration::from_millis(timeout).min(MAX_TIMEOUT));
     }

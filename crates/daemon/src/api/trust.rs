@@ -7,7 +7,7 @@ use chrono::{DateTime, SecondsFormat};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolrack_config::Entry;
-use toolrack_host::spec::Trust as Verdict;
+use toolrack_host::{Way, spec::Trust as Verdict};
 use utoipa::ToSchema;
 
 use super::{Answer, ApiError, Body, State, done};
@@ -126,7 +126,7 @@ pub(super) struct Revoke {
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn revoke(Extract(world): State, Body(agreed): Body<Revoke>) -> Result<Response, ApiError> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
-    if !store.revoke(&PathBuf::from(&agreed.project), &agreed.name).await? {
+    if !store.revoke(&PathBuf::from(&agreed.project), &agreed.name, Way::Daemon).await? {
         return Err(ApiError::not_found("nobody has agreed to run it").server(agreed.name));
     }
     world.reload().await?;

@@ -23,7 +23,7 @@ use super::{
     Gateway,
     exchange::{Opened, Out},
     message::{self, Id, Incoming},
-    methods::{Caller, Wanted},
+    methods::{Caller, Wanted, client_name},
     refusal::Refusal,
     relay,
     session::{Agreed, Running, Session},
@@ -251,11 +251,14 @@ impl Gateway {
             protocol_version: String,
             #[serde(default)]
             capabilities: serde_json::Map<String, serde_json::Value>,
+            #[serde(default)]
+            client_info: serde_json::Value,
         }
         let params: Params = serde_json::from_str(params)
             .map_err(|error| Refusal::invalid_params(format!("the parameters: {error}")))?;
         let known = LEGACY.into_iter().find(|known| *known == params.protocol_version);
-        let agreed = Agreed { abilities: relay::abilities(&params.capabilities) };
+        let name = params.client_info.get("name").and_then(serde_json::Value::as_str).map(client_name);
+        let agreed = Agreed { abilities: relay::abilities(&params.capabilities), name };
         if session.agreed.set(agreed).is_err() {
             return Err(Refusal::invalid_request("initialize comes once"));
         }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 use tokio::sync::mpsc;
 use toolrack_host::{
-    Abilities, Call, CallError, Catalog, CatalogTool, Era, OnProgress, Relay, ServerName, TraceContext,
+    Abilities, Call, CallError, Catalog, CatalogTool, Era, OnProgress, Relay, ServerName, TraceContext, Way,
 };
 
 use super::{
@@ -34,6 +34,34 @@ pub(super) struct Caller {
     pub(super) view: Arc<View>,
     /// Of clients of the older era, and of all over stdio.
     pub(super) session: Option<Arc<Session>>,
+}
+
+impl Caller {
+    /// Who calls, for the audit log: what it calls itself in this request, or in its first one.
+    fn who(&self, meta: &About) -> toolrack_host::Caller {
+        let who = toolrack_host::Caller::by(Way::Gateway);
+        let said = meta.client_info.get("name").and_then(Value::as_str).map(client_name);
+        let agreed = || self.session.as_ref()?.agreed.get()?.name.clone();
+        match said.or_else(agreed) {
+            Some(name) => who.client(name),
+            None => who,
+        }
+    }
+}
+
+/// What a client says of itself with each request. Whether it had to is checked elsewhere.
+#[derive(Default, Deserialize)]
+struct About {
+    #[serde(default, rename = "io.modelcontextprotocol/clientInfo")]
+    client_info: Value,
+}
+
+/// Nobody's name is longer.
+const NAME_BYTES: usize = 200;
+
+/// What a client calls itself, in a few words.
+pub(super) fn client_name(name: &str) -> Arc<str> {
+    Arc::from(&*toolrack_host::text::clip(name, NAME_BYTES))
 }
 
 /// What a client asks for.
@@ -276,8 +304,11 @@ impl Gateway {
             name: String,
             #[serde(default)]
             arguments: Option<Map<String, Value>>,
+            #[serde(default, rename = "_meta")]
+            meta: About,
         }
-        let Params { name, arguments } = read(params)?;
+        let Params { name, arguments, meta } = read(params)?;
+        let who = caller.who(&meta);
         let catalog = self.0.host.catalog();
         self.tool(&catalog, &caller.view, &name)?;
         let (gateway, caller) = (self.0.clone(), caller.clone());
@@ -287,6 +318,7 @@ impl Gateway {
                     .pinned(catalog)
                     .verbatim()
                     .trace(trace)
+                    .caller(who)
                     .asker(gateway.asker(&caller, say.clone()));
                 if reports {
                     call = call.on_progress(reporter(say));

@@ -36,9 +36,11 @@ const NOT_IDLE: Duration = Duration::from_secs(60);
 type Reply = oneshot::Sender<Result<Value, String>>;
 
 /// What a client said of itself.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Agreed {
     pub(super) abilities: Abilities,
+    /// What it calls itself.
+    pub(super) name: Option<Arc<str>>,
 }
 
 /// One client.

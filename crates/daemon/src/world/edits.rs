@@ -8,7 +8,7 @@ use toolrack_config::{
     edit::{self, EditError, Edited, NoPlace, Options, Place},
     trust::content_hash,
 };
-use toolrack_host::spec::Trust;
+use toolrack_host::{Way, spec::Trust};
 use toolrack_store::{Approval, StoreError};
 
 use super::World;
@@ -99,7 +99,7 @@ impl World {
         let Some(now) = loaded.entry(name) else {
             if let (Some(store), Some(project)) = (&self.store, before.and_then(|before| before.project.as_ref())) {
                 // Whoever puts it back later has to ask again.
-                store.revoke(project, name).await?;
+                store.revoke(project, name, Way::Daemon).await?;
             }
             return Ok(());
         };
@@ -124,7 +124,7 @@ impl World {
             shown: entry.view.to_string(),
             approved_at: chrono::Utc::now().timestamp(),
         };
-        store.approve(&approval).await
+        store.approve(&approval, Way::Daemon).await
     }
 }
 

@@ -223,6 +223,35 @@ declare namespace Api {
     spent: Spent | null;
   }
 
+  interface AuditRow {
+    seq: number;
+    at: string | null;
+    kind: string;
+    who: string | null;
+    client: string | null;
+    server: string | null;
+    tool: string | null;
+    decision: string | null;
+    why: string | null;
+    outcome: string | null;
+    code: string | null;
+    arguments: Json | null;
+    arguments_sha256: string | null;
+    arguments_bytes: number | null;
+    duration_us: number | null;
+    bytes: number | null;
+    count: number | null;
+    project: string | null;
+    content: string | null;
+    through: number | null;
+    hash: string;
+  }
+
+  interface Audit {
+    rows: AuditRow[];
+    next: number | null;
+  }
+
   interface ToolCall {
     id: string;
     name: string;

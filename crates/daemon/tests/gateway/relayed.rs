@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use toolrack_config::{Environment, Interpolate, Unset};
 use toolrack_daemon::gateway::GatewayOptions;
-use toolrack_host::{Call, Content, Host, OnProgress, Relay, TraceContext, mcp::Progress, spec::Protocol};
+use toolrack_host::{
+    Call, Content, Fact, Host, OnProgress, Relay, TraceContext, Way, Witness, mcp::Progress, spec::Protocol,
+};
 use toolrack_testkit::SideEffects;
 
 use crate::world::{PATIENCE, Raw, World, call, client, fake, json_of, object, until};
@@ -302,5 +304,35 @@ async fn many_tools_come_in_pages() {
     assert!(next.is_string());
     let refused = json_of(Raw::new(&world).modern(1, "tools/list", bad).await).await;
     assert_eq!(refused["error"]["code"], -32602);
+    world.end().await;
+}
+
+/// Remembers who called.
+#[derive(Default)]
+struct Callers(Mutex<Vec<(Way, Option<String>)>>);
+
+impl Witness for Callers {
+    fn saw(&self, fact: Fact) {
+        if let Fact::Called(called) = fact {
+            let name = called.caller.name().map(ToOwned::to_owned);
+            self.0.lock().unwrap().push((called.caller.way(), name));
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_calls_is_told_by_what_the_client_calls_itself() {
+    let callers = Arc::<Callers>::default();
+    let host = Host::builder().witness(Arc::<Callers>::clone(&callers)).build();
+    let world = World::around(host, [("fake", fake(""))], GatewayOptions::default()).await;
+    let mut ways = 0;
+    for (_, spec) in world.ways() {
+        let host = client(spec, None).await;
+        call(&host, "echo", json!({"text": "x"})).await.unwrap();
+        host.shutdown().await;
+        ways += 1;
+    }
+    let told = callers.0.lock().unwrap().clone();
+    assert_eq!(told, vec![(Way::Gateway, Some("toolrack".to_owned())); ways]);
     world.end().await;
 }

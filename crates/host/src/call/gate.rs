@@ -1,6 +1,6 @@
 //! May this call run? Asked for every call, before anything is sent.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use serde_json::{Map, Value};
 
@@ -24,7 +24,10 @@ pub struct GateRequest<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The call runs.
-    Allow,
+    Allow {
+        /// The rule that lets it.
+        why: Cow<'static, str>,
+    },
     /// A person decides.
     Confirm {
         /// The rule that wants it.
@@ -35,6 +38,13 @@ pub enum Verdict {
         /// The rule that forbids it.
         why: String,
     },
+}
+
+impl Verdict {
+    /// The call runs, because of this rule.
+    pub fn allow(why: impl Into<Cow<'static, str>>) -> Self {
+        Self::Allow { why: why.into() }
+    }
 }
 
 /// Decides about calls. Must not block.
@@ -55,7 +65,7 @@ pub struct AllowAll;
 
 impl Gate for AllowAll {
     fn judge(&self, _: &GateRequest<'_>) -> Verdict {
-        Verdict::Allow
+        Verdict::allow("everything is allowed")
     }
 }
 
@@ -112,12 +122,15 @@ impl Gate for Rules {
         if let Some(rule) = speaks(&self.confirm) {
             return Verdict::Confirm { why: format!("the rule confirm `{rule}`") };
         }
-        if speaks(&self.allow).is_some() || (self.allow_read_only && request.annotations.read_only == Some(true)) {
-            return Verdict::Allow;
+        if let Some(rule) = speaks(&self.allow) {
+            return Verdict::allow(format!("the rule allow `{rule}`"));
+        }
+        if self.allow_read_only && request.annotations.read_only == Some(true) {
+            return Verdict::allow("its server says that it only reads");
         }
         let why = || "no rule allows it".to_owned();
         match self.otherwise {
-            Otherwise::Allow => Verdict::Allow,
+            Otherwise::Allow => Verdict::allow("no rule forbids it"),
             Otherwise::Confirm => Verdict::Confirm { why: why() },
             Otherwise::Deny => Verdict::Deny { why: why() },
         }
@@ -150,7 +163,7 @@ mod tests {
             otherwise: Otherwise::Deny,
             ..Rules::default()
         };
-        assert_eq!(judge(&rules, "fs", "read", false), Verdict::Allow);
+        assert_eq!(judge(&rules, "fs", "read", false), Verdict::allow("the rule allow `fs/*`"));
         assert!(matches!(judge(&rules, "fs", "write_x", false), Verdict::Confirm { .. }));
         assert!(matches!(judge(&rules, "fs", "write_root", true), Verdict::Deny { .. }));
         assert!(matches!(judge(&rules, "git", "log", false), Verdict::Deny { .. }));
@@ -161,7 +174,7 @@ mod tests {
         let doubting = Rules::default();
         assert!(matches!(judge(&doubting, "a", "b", true), Verdict::Confirm { .. }));
         let believing = Rules { allow_read_only: true, ..Rules::default() };
-        assert_eq!(judge(&believing, "a", "b", true), Verdict::Allow);
+        assert!(matches!(judge(&believing, "a", "b", true), Verdict::Allow { .. }));
         assert!(matches!(judge(&believing, "a", "b", false), Verdict::Confirm { .. }));
     }
 }

@@ -52,6 +52,9 @@ pub struct ToolOutcome {
     /// From the gate to the result.
     #[serde(rename = "duration_ms", serialize_with = "crate::event::millis")]
     pub duration: Duration,
+    /// Size of the result object as the server sent it; 0 of a script's.
+    #[serde(skip)]
+    pub bytes: usize,
     /// The result object as it came, whole, when the call was [to be passed on](crate::Call::verbatim) and nothing had to
     /// be cut; then `text`, `content` and `structured` are empty.
     #[serde(skip)]
@@ -62,7 +65,7 @@ impl ToolOutcome {
     /// A result that is passed on as it is.
     pub(super) fn verbatim(tool: &CatalogTool, is_error: bool, result: Bytes) -> Self {
         let empty = Self::empty(tool.server.clone(), tool.tool().name.clone());
-        Self { is_error, verbatim: Some(result), ..empty }
+        Self { is_error, bytes: result.len(), verbatim: Some(result), ..empty }
     }
 
     fn empty(server: ServerName, tool: String) -> Self {
@@ -78,6 +81,7 @@ impl ToolOutcome {
             artifacts: Vec::new(),
             calls: Vec::new(),
             duration: Duration::ZERO,
+            bytes: 0,
             verbatim: None,
         }
     }

@@ -14,10 +14,12 @@ use crate::{
         gate::{AllowAll, Gate},
     },
     catalog::{NameCap, NameStyle},
+    event::Event,
     link::{ClientInfo, Connector, inbound::Events, supervisor::Supervisor},
     resolve::{Artifacts, Authorizer, Memory, Resolver, Verbatim},
     server::Surroundings,
     trace::{PassOn, Tracer},
+    witness::{Fact, Witness},
 };
 
 /// Events that a slow reader may be behind.
@@ -40,6 +42,7 @@ pub struct HostBuilder {
     client: Option<ClientInfo>,
     tracer: Option<Arc<dyn Tracer>>,
     jitter: Option<u64>,
+    witness: Option<Arc<dyn Witness>>,
 }
 
 impl std::fmt::Debug for HostBuilder {
@@ -82,6 +85,12 @@ impl HostBuilder {
     /// Who decides about calls. Default: [`AllowAll`].
     pub fn gate(mut self, gate: Arc<dyn Gate>) -> Self {
         self.gate = Some(gate);
+        self
+    }
+
+    /// Who is told of each call and connection, so that none goes unrecorded. Default: nobody.
+    pub fn witness(mut self, witness: Arc<dyn Witness>) -> Self {
+        self.witness = Some(witness);
         self
     }
 
@@ -129,8 +138,11 @@ impl HostBuilder {
         let (inbox, messages) = mpsc::channel(INBOX);
         let (tell, _) = broadcast::channel(EVENTS);
         let events: Events = {
-            let tell = tell.clone();
+            let (tell, witness) = (tell.clone(), self.witness.clone());
             Arc::new(move |event| {
+                if let Some((witness, fact)) = witness.as_ref().zip(fact(&event)) {
+                    witness.saw(fact);
+                }
                 let _ = tell.send(event);
             })
         };
@@ -169,10 +181,25 @@ impl HostBuilder {
                 asker,
                 artifacts: self.artifacts,
                 events,
+                witness: self.witness,
                 calls: 0.into(),
                 tracer: self.tracer.unwrap_or_else(|| Arc::new(PassOn)),
             }),
             tasks,
         }
+    }
+}
+
+/// What a witness is told of `event`. Calls are told by the door, which knows more of them.
+fn fact(event: &Event) -> Option<Fact> {
+    match event {
+        Event::McpServerConnected { server, tool_count } => {
+            Some(Fact::Connected { server: server.clone(), tools: *tool_count })
+        }
+        Event::McpServerError { server, error } => Some(Fact::Failed { server: server.clone(), error: error.clone() }),
+        Event::McpServerDisconnected { server, reason } => {
+            Some(Fact::Closed { server: server.clone(), reason: reason.clone() })
+        }
+        _ => None,
     }
 }

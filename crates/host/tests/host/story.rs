@@ -21,3 +21,4 @@ mod starting;
 mod tasks;
 mod trust;
 mod why;
+mod witness;

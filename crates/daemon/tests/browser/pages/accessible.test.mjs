@@ -27,6 +27,7 @@ const PLACES = [
   "#/approvals",
   "#/trust",
   "#/sessions",
+  "#/audit",
   "#/config",
   "#/nowhere",
 ];

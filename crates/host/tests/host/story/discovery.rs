@@ -72,7 +72,7 @@ async fn the_gate_and_the_events_know_only_the_tool_itself() {
     impl Gate for OnlyMilk {
         fn judge(&self, request: &GateRequest<'_>) -> Verdict {
             match (request.server.as_str(), request.tool, request.arguments.contains_key("cow")) {
-                ("farm", "milk_cow", true) => Verdict::Allow,
+                ("farm", "milk_cow", true) => Verdict::allow("milk"),
                 (server, tool, _) => Verdict::Deny { why: format!("not {server}/{tool}") },
             }
         }

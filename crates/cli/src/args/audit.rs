@@ -1,0 +1,83 @@
+//! The verbs that look at the audit log.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use toolrack_store::audit::ChainEnd;
+
+/// `audit …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditVerb {
+    /// Show what was called, connected, trusted and answered
+    List(ListAuditArgs),
+    /// Check that no row was changed, removed or put in between; exit code 1 names the first that was
+    Verify(VerifyAuditArgs),
+    /// Print all rows with their hashes, one line of JSON each
+    Export(ExportAuditArgs),
+}
+
+/// `audit list`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack audit list
+  toolrack audit list --since 1h --denied
+  toolrack audit list --server github --tool create_issue --limit 200 --json")]
+pub(crate) struct ListAuditArgs {
+    #[command(flatten)]
+    pub(crate) only: OnlyAudit,
+
+    /// Only calls that were not allowed
+    #[arg(long)]
+    pub(crate) denied: bool,
+
+    /// How many, the newest ones
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 50)]
+    pub(crate) limit: usize,
+}
+
+/// Which rows.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct OnlyAudit {
+    /// Only of this server
+    #[arg(long, value_name = "SERVER")]
+    pub(crate) server: Option<String>,
+
+    /// Only of this tool, by its own name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tool: Option<String>,
+
+    /// Only what happened since then, such as 15m, 1h or 7d ago
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    pub(crate) since: Option<Duration>,
+}
+
+/// `audit verify`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack audit verify
+  toolrack audit verify --json | jq -r .end > /elsewhere/audit-end
+  toolrack audit verify --end \"$(cat /elsewhere/audit-end)\"")]
+pub(crate) struct VerifyAuditArgs {
+    /// An end that this command printed earlier: finds a log that was written anew, too
+    #[arg(long, value_name = "END")]
+    pub(crate) end: Option<ChainEnd>,
+}
+
+/// `audit export`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack audit export > audit.jsonl
+  toolrack audit export --since 24h --server github")]
+pub(crate) struct ExportAuditArgs {
+    #[command(flatten)]
+    pub(crate) only: OnlyAudit,
+}
+
+/// As other times, and days.
+fn age(word: &str) -> Result<Duration, String> {
+    let Some(days) = word.strip_suffix('d') else {
+        return super::duration(word);
+    };
+    let days: u32 = days.parse().map_err(|_| "write a time such as 15m, 1h or 7d")?;
+    Ok(Duration::from_secs(24 * 60 * 60) * days.min(36_500))
+}

@@ -1,0 +1,105 @@
+//! `[audit]`: what is kept of calls, and for how long.
+
+use crate::{
+    document::Document,
+    node::{Node, Value},
+    problem::Problem,
+};
+
+/// What is kept of calls, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Audit {
+    /// Arguments are kept in full (`arguments = "full"`), and not only what identifies them (`"hash"`, the default).
+    pub arguments_in_full: bool,
+    /// Days that rows are kept (`keep_days`); `None`, written as 0, for ever. Default: 90.
+    pub days: Option<u32>,
+    /// How many rows are kept, the newest (`keep`); `None`, written as 0, for all. Default: 100,000.
+    pub rows: Option<u32>,
+}
+
+impl Default for Audit {
+    fn default() -> Self {
+        Self { arguments_in_full: false, days: Some(90), rows: Some(100_000) }
+    }
+}
+
+/// The keys.
+pub(super) const KEYS: &[&str] = &["arguments", "keep", "keep_days"];
+
+impl Audit {
+    /// Of a file that may say anything: nothing is forgotten by mistake.
+    pub(super) const CAREFUL: Self = Self { arguments_in_full: false, days: None, rows: None };
+
+    pub(super) fn read(document: &Document, node: &Node) -> (Self, Vec<Problem>) {
+        let mut problems = Vec::new();
+        let mut wrong = |field: &str, must: &str, at: &Node| {
+            let problem = Problem::error(format!("`{field}` must be {must}")).field(field);
+            let hint = "until then, every row of the audit log is kept, with hashes of arguments";
+            problems.push(document.locate(problem.hint(hint), at.at.clone()));
+        };
+        if node.members().is_none() {
+            wrong("audit", "a table", node);
+        }
+        let arguments_in_full = match node.get("arguments").map(|member| (&member.node, member.node.as_text())) {
+            None | Some((_, Some("hash"))) => false,
+            Some((_, Some("full"))) => true,
+            Some((at, _)) => {
+                wrong("audit.arguments", "`hash` or `full`", at);
+                false
+            }
+        };
+        let mut number = |name: &str, usual: Option<u32>| {
+            let Some(member) = node.get(name) else { return usual };
+            let number = match &member.node.value {
+                Value::Number(number) => number.as_u64().and_then(|number| u32::try_from(number).ok()),
+                _ => None,
+            };
+            if number.is_none() {
+                wrong(&format!("audit.{name}"), "a whole number; 0 is for ever", &member.node);
+            }
+            number.filter(|number| *number > 0)
+        };
+        let usual = Self::default();
+        let days = number("keep_days", usual.days);
+        let rows = number("keep", usual.rows);
+        (if problems.is_empty() { Self { arguments_in_full, days, rows } } else { Self::CAREFUL }, problems)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Settings, Wanted};
+
+    fn read(text: &str) -> (Audit, Vec<Problem>) {
+        let (settings, problems) =
+            Settings::read(&Document::new(Some("toolrack.toml".into()), text), Wanted::default());
+        (settings.audit, problems)
+    }
+
+    #[test]
+    fn rows_are_kept_for_a_while_unless_the_file_says_otherwise() {
+        assert_eq!(read("").0, Audit::default());
+        assert_eq!(read("[audit]\n").0, Audit { arguments_in_full: false, days: Some(90), rows: Some(100_000) });
+        let (audit, problems) = read("[audit]\narguments = \"full\"\nkeep_days = 0\nkeep = 5\n");
+        assert_eq!((audit, problems), (Audit { arguments_in_full: true, days: None, rows: Some(5) }, Vec::new()));
+    }
+
+    #[test]
+    fn what_is_wrong_forgets_nothing_and_keeps_no_arguments() {
+        for (text, field, line) in [
+            ("[audit]\narguments = \"all\"", "audit.arguments", 2),
+            ("[audit]\narguments = \"full\"\nkeep = -1", "audit.keep", 3),
+            ("[audit]\nkeep_days = 1.5", "audit.keep_days", 2),
+            ("audit = true", "audit", 1),
+        ] {
+            let (audit, problems) = read(text);
+            assert_eq!(audit, Audit::CAREFUL, "{text}");
+            assert_eq!((problems[0].field.as_deref(), problems[0].line), (Some(field), Some(line)), "{text}");
+        }
+        let (_, problems) = read("[audit]\nkeep_day = 90");
+        assert_eq!(problems[0].hint.as_deref(), Some("did you mean `audit.keep_days`?"));
+        assert_eq!(read("[audit\n").0, Audit::CAREFUL, "a file that cannot be read");
+    }
+}

@@ -1,0 +1,143 @@
+//! A call on its way through the door: whoever watches is told how it went, also when its future is dropped.
+
+use std::{borrow::Cow, mem, time::Duration};
+
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use tracing::{Span, field};
+
+use super::{CallError, Door, ToolOutcome};
+use crate::{
+    catalog::CatalogTool,
+    event::{CallEnd, Event},
+    link::quote,
+    witness::{Called, Caller, Decision, Evidence, Fact},
+};
+
+/// A call, from the gate to its end.
+pub(super) struct Running<'a> {
+    door: &'a Door,
+    pub(super) number: u64,
+    pub(super) tool: &'a CatalogTool,
+    caller: Caller,
+    /// Only for a witness.
+    arguments: Option<Evidence>,
+    decision: Decision,
+    why: Cow<'static, str>,
+    /// When it passed the gate.
+    started: Option<Instant>,
+    end: CallEnd,
+    code: Option<&'static str>,
+    bytes: usize,
+}
+
+impl<'a> Running<'a> {
+    pub(super) fn new(door: &'a Door, number: u64, tool: &'a CatalogTool, caller: Caller) -> Self {
+        Self {
+            door,
+            number,
+            tool,
+            caller,
+            arguments: None,
+            decision: Decision::Unanswered,
+            why: Cow::Borrowed(""),
+            started: None,
+            end: CallEnd::Cancelled,
+            code: None,
+            bytes: 0,
+        }
+    }
+
+    /// What is sent, or would be.
+    pub(super) fn is_about(&mut self, arguments: &Map<String, Value>) {
+        let witness = self.door.witness.as_ref();
+        self.arguments = witness.map(|witness| Evidence::of(arguments, witness.wants_arguments()));
+    }
+
+    pub(super) fn decided(&mut self, decision: Decision, why: impl Into<Cow<'static, str>>) {
+        (self.decision, self.why) = (decision, why.into());
+    }
+
+    /// A person answered the question that the rule `why` asked.
+    pub(super) fn was_answered(&self, decision: Decision, why: &str) {
+        if let Some(witness) = &self.door.witness {
+            witness.saw(Fact::Answered {
+                server: self.tool.server.clone(),
+                tool: self.tool.tool().name.clone(),
+                caller: self.caller.clone(),
+                decision,
+                why: why.to_owned(),
+            });
+        }
+    }
+
+    /// Nothing is sent.
+    pub(super) fn refused(&mut self, decision: Decision, why: String) -> CallError {
+        self.decided(decision, why.clone());
+        let (server, tool) = (&self.tool.server, &self.tool.tool().name);
+        (self.door.events)(Event::ToolDenied {
+            call: self.number,
+            server: server.clone(),
+            tool: tool.clone(),
+            why: why.clone(),
+        });
+        let unasked = decision == Decision::Unasked;
+        let error = CallError::Denied { server: server.clone(), tool: quote(tool), why, unasked };
+        self.code = Some(error.code());
+        error
+    }
+
+    /// It passed the gate.
+    pub(super) fn starts(&mut self) {
+        let (server, tool) = (self.tool.server.clone(), self.tool.tool().name.clone());
+        (self.door.events)(Event::ToolStarted { call: self.number, server, tool });
+        self.started = Some(Instant::now());
+    }
+
+    pub(super) fn ends(&mut self, result: &Result<ToolOutcome, CallError>) {
+        match result {
+            Ok(outcome) => {
+                self.end = if outcome.is_error { CallEnd::ToolError } else { CallEnd::Ok };
+                self.bytes = outcome.bytes;
+            }
+            Err(error) => (self.end, self.code) = (CallEnd::Failed, Some(error.code())),
+        }
+    }
+
+    /// Since it passed the gate.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.started.map_or(Duration::ZERO, |started| started.elapsed())
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let (server, tool) = (&self.tool.server, &self.tool.tool().name);
+        let duration = self.elapsed();
+        if self.started.is_some() {
+            // Inside of the call's span, also when the call is dropped.
+            Span::current().record("end", field::debug(self.end));
+            (self.door.events)(Event::ToolCompleted {
+                call: self.number,
+                server: server.clone(),
+                tool: tool.clone(),
+                outcome: self.end,
+                duration,
+            });
+        }
+        if let Some((witness, arguments)) = self.door.witness.as_ref().zip(self.arguments.take()) {
+            witness.saw(Fact::Called(Box::new(Called {
+                server: server.clone(),
+                tool: tool.clone(),
+                caller: mem::take(&mut self.caller),
+                arguments,
+                decision: self.decision,
+                why: mem::take(&mut self.why).into_owned(),
+                end: self.started.is_some().then_some(self.end),
+                code: self.code,
+                duration,
+                bytes: self.bytes,
+            })));
+        }
+    }
+}

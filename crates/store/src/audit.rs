@@ -1,0 +1,128 @@
+//! What was called, connected, trusted and answered: rows that only grow in number, each of which seals all before it.
+//!
+//! The hash of a row is SHA-256 of the hash of the row before it (32 zero bytes for the first), its number and its time (eight
+//! bytes each, the most significant first), and its body, as they stand in the database. Where the chain ends is kept beside
+//! it, so that the newest rows cannot go unnoticed either. Rows that are too old are forgotten from the front; the row that
+//! says so carries the hash that the chain goes on from.
+//!
+//! Whoever can write to the whole file, and knows this, can write another chain that is just as whole. Against that helps
+//! only an [end of the chain](ChainEnd) that is kept where they cannot write.
+
+mod chain;
+mod entry;
+mod retention;
+mod verify;
+mod writer;
+
+use sqlx::QueryBuilder;
+
+pub(crate) use chain::append;
+pub use chain::{BadChainEnd, ChainEnd, hex};
+pub use entry::Entry;
+pub use retention::KeepAudit;
+pub use verify::{Break, Chain};
+pub use writer::{AuditLog, AuditWriter, Hide};
+
+use crate::{Store, StoreError};
+
+/// Rows that are given at once.
+const MOST: usize = 10_000;
+
+/// One row.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct AuditRow {
+    /// Its number: the first row of all is 1.
+    pub seq: u64,
+    /// When it happened, in milliseconds since 1970.
+    pub at: i64,
+    /// What happened. As it stands in the database: whether nobody has changed it says [`Store::verify_audit`].
+    pub entry: Entry,
+    /// What stands there, byte by byte.
+    pub body: String,
+    /// What seals it and all rows before it; 32 bytes, unless somebody has changed them.
+    pub hash: Vec<u8>,
+}
+
+/// Which rows to read.
+#[derive(Clone, Debug, Default)]
+pub struct AuditQuery {
+    /// Only of this server.
+    pub server: Option<String>,
+    /// Only of this tool.
+    pub tool: Option<String>,
+    /// Only what happened at this time or later, in milliseconds since 1970.
+    pub since: Option<i64>,
+    /// Only calls that did not run because a rule or a person was against it, or nobody could be asked.
+    pub denied: bool,
+    /// Only rows with smaller numbers.
+    pub before: Option<u64>,
+    /// Only rows with greater numbers.
+    pub after: u64,
+    /// At most so many, the newest; never more than 10,000.
+    pub limit: usize,
+}
+
+/// The body as bytes: what somebody has put there need not be text.
+type Row = (i64, i64, Vec<u8>, Vec<u8>);
+
+impl From<Row> for AuditRow {
+    fn from((seq, at, body, hash): Row) -> Self {
+        let body = String::from_utf8_lossy(&body).into_owned();
+        let entry = serde_json::from_str(&body).unwrap_or_default();
+        Self { seq: u64::try_from(seq).unwrap_or_default(), at, entry, body, hash }
+    }
+}
+
+fn number(seq: u64) -> i64 {
+    i64::try_from(seq).unwrap_or(i64::MAX)
+}
+
+impl Store {
+    /// The newest rows that `query` asks for, the oldest of them first.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditRow>, StoreError> {
+        let mut rows = self.audit_rows(query, "DESC").await?;
+        rows.reverse();
+        Ok(rows)
+    }
+
+    /// The oldest rows that `query` asks for, in their order: to read all of them, page by page.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn audit_from(&self, query: &AuditQuery) -> Result<Vec<AuditRow>, StoreError> {
+        self.audit_rows(query, "ASC").await
+    }
+
+    async fn audit_rows(&self, query: &AuditQuery, order: &str) -> Result<Vec<AuditRow>, StoreError> {
+        let mut builder =
+            QueryBuilder::<sqlx::Sqlite>::new("SELECT seq, at, CAST(body AS BLOB), hash FROM audit WHERE seq > ");
+        builder.push_bind(number(query.after));
+        if let Some(before) = query.before {
+            builder.push(" AND seq < ").push_bind(number(before));
+        }
+        if let Some(since) = query.since {
+            builder.push(" AND at >= ").push_bind(since);
+        }
+        if let Some(server) = &query.server {
+            builder.push(" AND server = ").push_bind(server);
+        }
+        if let Some(tool) = &query.tool {
+            builder.push(" AND tool = ").push_bind(tool);
+        }
+        if query.denied {
+            builder.push(" AND kind = 'call' AND decision NOT IN ('allowed', 'confirmed', 'edited')");
+        }
+        builder.push(" ORDER BY seq ").push(order).push(" LIMIT ");
+        builder.push_bind(i64::try_from(query.limit.min(MOST)).unwrap_or(i64::MAX));
+        let rows: Vec<Row> =
+            builder.build_query_as().fetch_all(&self.pool).await.map_err(self.error("reading the audit log"))?;
+        Ok(rows.into_iter().map(AuditRow::from).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! The chain: how rows are added to its end.
+
+use std::{fmt, fmt::Write as _, str::FromStr};
+
+use sha2::{Digest as _, Sha256};
+use sqlx::{QueryBuilder, SqliteConnection};
+
+use super::Entry;
+
+/// Rows that one statement adds; what is left is added one by one, so that there are two statements to prepare.
+const AT_ONCE: usize = 32;
+
+/// What the first row of all follows.
+pub(super) const NOTHING: [u8; 32] = [0; 32];
+
+/// Where a chain ends, or ended: a row and what seals it. As text, `SEQ:HASH`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ChainEnd {
+    /// The row's number; 0 when there is none.
+    pub seq: u64,
+    /// Its hash.
+    pub hash: [u8; 32],
+}
+
+impl fmt::Display for ChainEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.seq, hex(&self.hash))
+    }
+}
+
+impl fmt::Debug for ChainEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A text that is no end of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not the number of a row, a colon, and 64 hexadecimal digits")]
+pub struct BadChainEnd;
+
+impl FromStr for ChainEnd {
+    type Err = BadChainEnd;
+
+    fn from_str(text: &str) -> Result<Self, BadChainEnd> {
+        let (seq, digits) = text.split_once(':').ok_or(BadChainEnd)?;
+        let seq = seq.parse().map_err(|_| BadChainEnd)?;
+        let hash = unhex(digits).ok_or(BadChainEnd)?;
+        Ok(Self { seq, hash })
+    }
+}
+
+/// Bytes as lower-case hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// A hash from its digits.
+pub(super) fn unhex(digits: &str) -> Option<[u8; 32]> {
+    let digits = digits.as_bytes();
+    let mut hash = NOTHING;
+    if digits.len() != hash.len() * 2 {
+        return None;
+    }
+    let value = |digit: &u8| char::from(*digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
+    for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
+        let [high, low] = pair else { return None };
+        *byte = (value(high)? << 4) | value(low)?;
+    }
+    Some(hash)
+}
+
+/// What seals a row.
+pub(super) fn seal(before: &[u8; 32], seq: i64, at: i64, body: &[u8]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(before);
+    hash.update(seq.to_be_bytes());
+    hash.update(at.to_be_bytes());
+    hash.update(body);
+    hash.finalize().into()
+}
+
+/// Where the chain ends, and when it was looked for old rows last. `None` when somebody has removed that.
+pub(super) struct Head {
+    pub(super) seq: i64,
+    pub(super) hash: [u8; 32],
+    pub(super) kept_from: i64,
+    pub(super) forgot_at: i64,
+}
+
+pub(super) async fn head(connection: &mut SqliteConnection) -> sqlx::Result<Option<Head>> {
+    let row: Option<(i64, Vec<u8>, i64, i64)> =
+        sqlx::query_as("SELECT seq, hash, kept_from, forgot_at FROM audit_head").fetch_optional(connection).await?;
+    Ok(row.and_then(|(seq, hash, kept_from, forgot_at)| {
+        Some(Head { seq, hash: hash.try_into().ok()?, kept_from, forgot_at })
+    }))
+}
+
+/// Adds `entries`, each with its time, to the end of the chain. The caller's transaction is one that writes, so that nobody
+/// else adds anything meanwhile.
+pub(crate) async fn append(connection: &mut SqliteConnection, entries: &[(i64, Entry)]) -> sqlx::Result<()> {
+    // A chain whose end was removed is broken, and verifying says so; what happens now is kept all the same.
+    let Head { mut seq, mut hash, .. } = match head(connection).await? {
+        Some(head) => head,
+        None => begin_anew(connection).await?,
+    };
+    let mut rows = Vec::with_capacity(entries.len());
+    for (at, entry) in entries {
+        let body = serde_json::to_string(entry).map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
+        seq += 1;
+        hash = seal(&hash, seq, *at, body.as_bytes());
+        rows.push((seq, *at, body, hash));
+    }
+    let mut many = rows.chunks_exact(AT_ONCE);
+    for rows in many.by_ref() {
+        insert(connection, rows).await?;
+    }
+    for row in many.remainder() {
+        insert(connection, std::slice::from_ref(row)).await?;
+    }
+    sqlx::query("UPDATE audit_head SET seq = ?, hash = ?").bind(seq).bind(&hash[..]).execute(connection).await?;
+    Ok(())
+}
+
+async fn insert(connection: &mut SqliteConnection, rows: &[(i64, i64, String, [u8; 32])]) -> sqlx::Result<()> {
+    let mut builder = QueryBuilder::<sqlx::Sqlite>::new("INSERT INTO audit (seq, at, body, hash) ");
+    builder.push_values(rows, |mut values, (seq, at, body, hash)| {
+        values.push_bind(*seq).push_bind(*at).push_bind(body).push_bind(&hash[..]);
+    });
+    builder.build().execute(connection).await.map(drop)
+}
+
+/// Goes on after the newest row that is there, with a seal that does not follow from it: the place stays visible.
+async fn begin_anew(connection: &mut SqliteConnection) -> sqlx::Result<Head> {
+    let seq: i64 = sqlx::query_scalar("SELECT coalesce(max(seq), 0) FROM audit").fetch_one(&mut *connection).await?;
+    sqlx::query(
+        "INSERT OR REPLACE INTO audit_head (id, seq, hash, kept_from, forgot_at) VALUES (1, ?, zeroblob(32), 1, 0)",
+    )
+    .bind(seq)
+    .execute(connection)
+    .await?;
+    Ok(Head { seq, hash: NOTHING, kept_from: 1, forgot_at: 0 })
+}

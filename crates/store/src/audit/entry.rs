@@ -1,0 +1,191 @@
+//! What a row says.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolrack_host::{CallEnd, Called, Caller, Decision, Evidence, Fact, Way, text};
+
+use super::{chain::hex, writer::Hide};
+
+/// Bytes of a name that somebody else chose, and of a reason; what is longer is cut.
+const MAX_NAME: usize = 256;
+const MAX_WHY: usize = 2 * 1024;
+
+/// Bytes of arguments that are kept in full; of larger ones, only what identifies them is kept.
+const MAX_ARGUMENTS: usize = 64 * 1024;
+
+/// What happened, as a row tells it. No text in it has control characters, and none a secret that was known.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Entry {
+    /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`; `forgot` of old rows, and `lost` of rows that
+    /// could not be written.
+    pub kind: String,
+    /// The way it came in: `cli`, `daemon`, `gateway`, `agent`, `program`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
+    /// What the client calls itself. Untrusted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// The server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// The tool's own name. Untrusted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// The folder that trust is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// The hash of the content that was trusted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// SHA-256 of the arguments, in hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments_sha256: Option<String>,
+    /// The size of the arguments as JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments_bytes: Option<u64>,
+    /// The arguments, where they are kept in full. Untrusted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Value>,
+    /// `allowed`, `confirmed`, `edited`, `denied`, `declined`, `unasked`, `unanswered`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<String>,
+    /// The rule or the answer behind the decision; why a connection failed or ended. Untrusted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// How a call that ran ended: `ok`, `tool_error`, `failed`, `cancelled`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    /// The code of the error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// How long it took, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_us: Option<u64>,
+    /// The size of the result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// How many tools a server has that is connected; how many rows were lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// Of a row that says what was forgotten: the last row of it, and the hash that the chain goes on from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub through: Option<u64>,
+    /// See `through`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+}
+
+fn line(from: &str, most: usize) -> Option<String> {
+    Some(text::for_line(&text::clip(from, most)).into_owned())
+}
+
+fn size(bytes: usize) -> Option<u64> {
+    u64::try_from(bytes).ok()
+}
+
+impl Entry {
+    pub(crate) fn of_kind(kind: &str) -> Self {
+        Self { kind: kind.to_owned(), ..Self::default() }
+    }
+
+    /// Somebody agreed to run the content of this hash as `name` of `project`, or took that back.
+    pub(crate) fn of_trust(kind: &str, by: Way, (project, name): (&str, &str), content: Option<&str>) -> Self {
+        Self {
+            who: Some(by.word().to_owned()),
+            server: line(name, MAX_NAME),
+            project: line(project, MAX_WHY),
+            content: content.map(str::to_owned),
+            ..Self::of_kind(kind)
+        }
+    }
+
+    /// What is kept of `fact`.
+    pub(super) fn of(fact: Fact, hide: &Hide) -> Self {
+        let hidden = |text: &str| line(&hide(text), MAX_WHY);
+        match fact {
+            Fact::Called(called) => Self::of_call(*called, hide),
+            Fact::Answered { server, tool, caller, decision, why } => Self {
+                server: Some(server.to_string()),
+                tool: line(&tool, MAX_NAME),
+                decision: Some(decision_word(decision).to_owned()),
+                why: hidden(&why),
+                ..Self::of_kind("answer").by(&caller)
+            },
+            Fact::Connected { server, tools } => {
+                Self { server: Some(server.to_string()), count: size(tools), ..Self::of_kind("connected") }
+            }
+            Fact::Failed { server, error } => {
+                Self { server: Some(server.to_string()), why: hidden(&error), ..Self::of_kind("failed") }
+            }
+            Fact::Closed { server, reason } => Self {
+                server: Some(server.to_string()),
+                why: reason.as_deref().and_then(hidden),
+                ..Self::of_kind("closed")
+            },
+            _ => Self::of_kind("other"),
+        }
+    }
+
+    fn of_call(called: Called, hide: &Hide) -> Self {
+        let Evidence { sha256, bytes, full } = called.arguments;
+        let arguments = full.filter(|full| full.len() <= MAX_ARGUMENTS);
+        let arguments = arguments.and_then(|full| serde_json::from_str(&full).ok()).map(|value| each_text(value, hide));
+        let sent = called.end.is_some();
+        Self {
+            server: Some(called.server.to_string()),
+            tool: line(&called.tool, MAX_NAME),
+            arguments_sha256: Some(hex(&sha256)),
+            arguments_bytes: size(bytes),
+            arguments,
+            decision: Some(decision_word(called.decision).to_owned()),
+            why: line(&hide(&called.why), MAX_WHY),
+            outcome: called.end.map(|end| end_word(end).to_owned()),
+            code: called.code.map(str::to_owned),
+            duration_us: u64::try_from(called.duration.as_micros()).ok().filter(|_| sent),
+            bytes: size(called.bytes).filter(|_| sent),
+            ..Self::of_kind("call").by(&called.caller)
+        }
+    }
+
+    fn by(self, caller: &Caller) -> Self {
+        let client = caller.name().and_then(|name| line(name, MAX_NAME));
+        Self { who: Some(caller.way().word().to_owned()), client, ..self }
+    }
+}
+
+/// `value` with secrets hidden in each text. As deep as it was parsed, which has a bound.
+fn each_text(value: Value, hide: &Hide) -> Value {
+    match value {
+        Value::String(text) => Value::String(hide(&text)),
+        Value::Array(items) => items.into_iter().map(|item| each_text(item, hide)).collect(),
+        Value::Object(members) => {
+            let hidden = members.into_iter().map(|(name, value)| (hide(&name), each_text(value, hide)));
+            Value::Object(hidden.collect())
+        }
+        plain => plain,
+    }
+}
+
+fn decision_word(decision: Decision) -> &'static str {
+    match decision {
+        Decision::Allowed => "allowed",
+        Decision::Confirmed => "confirmed",
+        Decision::Edited => "edited",
+        Decision::Denied => "denied",
+        Decision::Declined => "declined",
+        Decision::Unasked => "unasked",
+        Decision::Unanswered => "unanswered",
+        _ => "other",
+    }
+}
+
+fn end_word(end: CallEnd) -> &'static str {
+    match end {
+        CallEnd::Ok => "ok",
+        CallEnd::ToolError => "tool_error",
+        CallEnd::Failed => "failed",
+        CallEnd::Cancelled => "cancelled",
+    }
+}

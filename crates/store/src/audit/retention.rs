@@ -1,0 +1,91 @@
+//! How long rows are kept.
+
+use sqlx::SqliteConnection;
+
+use super::{
+    Entry,
+    chain::{self, Head, hex},
+};
+use crate::{Store, StoreError};
+
+const DAY: i64 = 24 * 60 * 60 * 1_000;
+
+/// Rows that are forgotten at once; more are forgotten the next time something is written.
+const AT_ONCE: i64 = 20_000;
+
+/// How long rows are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAudit {
+    /// Days; `None` for ever.
+    pub days: Option<u32>,
+    /// How many, the newest; `None` for all.
+    pub rows: Option<u32>,
+}
+
+impl Default for KeepAudit {
+    fn default() -> Self {
+        Self { days: Some(90), rows: Some(100_000) }
+    }
+}
+
+impl Store {
+    /// Forgets the rows that need not be kept any longer, and adds one that says so and carries what the chain goes on from.
+    /// Looks for such rows at most once a day.
+    pub(super) async fn forget_old_audit(&self, keep: KeepAudit, now: i64) -> Result<(), StoreError> {
+        let doing = "forgetting old rows of the audit log";
+        let mut transaction = self.begin_erasing(doing).await?;
+        forget(&mut transaction, keep, now).await.map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))
+    }
+
+    /// Whether it is time to look for old rows.
+    pub(super) async fn has_old_audit(&self, now: i64) -> Result<bool, StoreError> {
+        let looked: Option<i64> = sqlx::query_scalar("SELECT forgot_at FROM audit_head")
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(self.error("reading the audit log"))?;
+        // A time that is still to come is from a clock that was wrong.
+        Ok(looked.is_some_and(|looked| !(now - DAY..=now).contains(&looked)))
+    }
+}
+
+async fn forget(connection: &mut SqliteConnection, keep: KeepAudit, now: i64) -> sqlx::Result<()> {
+    let Some(Head { seq, kept_from, forgot_at, .. }) = chain::head(connection).await? else {
+        return Ok(());
+    };
+    if (now - DAY..=now).contains(&forgot_at) {
+        return Ok(());
+    }
+    let mut from = kept_from;
+    if let Some(days) = keep.days {
+        let oldest = now.saturating_sub(DAY.saturating_mul(i64::from(days)));
+        // A clock that was set back makes nothing older than it is: what is forgotten is a beginning of the chain.
+        let first: Option<i64> = sqlx::query_scalar("SELECT seq FROM audit WHERE at >= ? ORDER BY seq LIMIT 1")
+            .bind(oldest)
+            .fetch_optional(&mut *connection)
+            .await?;
+        from = from.max(first.unwrap_or(seq + 1));
+    }
+    if let Some(rows) = keep.rows {
+        from = from.max(seq.saturating_sub(i64::from(rows)) + 1);
+    }
+    let (wanted, from) = (from, from.min(kept_from + AT_ONCE));
+    // What is left over is for the next time.
+    let looked = if wanted == from { now } else { 0 };
+    sqlx::query("UPDATE audit_head SET kept_from = ?, forgot_at = ?")
+        .bind(from)
+        .bind(looked)
+        .execute(&mut *connection)
+        .await?;
+    if from == kept_from {
+        return Ok(());
+    }
+    let base: Option<Vec<u8>> = sqlx::query_scalar("SELECT hash FROM audit WHERE seq = ?")
+        .bind(from - 1)
+        .fetch_optional(&mut *connection)
+        .await?;
+    sqlx::query("DELETE FROM audit WHERE seq < ?").bind(from).execute(&mut *connection).await?;
+    let said =
+        Entry { through: u64::try_from(from - 1).ok(), base: base.map(|base| hex(&base)), ..Entry::of_kind("forgot") };
+    chain::append(connection, &[(now, said)]).await
+}

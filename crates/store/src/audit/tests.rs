@@ -1,0 +1,445 @@
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use proptest::prelude::*;
+use serde_json::json;
+use sqlx::{Connection as _, Executor as _};
+use tempfile::TempDir;
+use toolrack_host::{Fact, ServerName, Way, Witness as _};
+
+use super::*;
+use crate::{Approval, tests::raw};
+
+const DAY: i64 = 24 * 60 * 60 * 1_000;
+
+fn call(tool: &str) -> Entry {
+    let decision = if tool.starts_with("bad") { "denied" } else { "allowed" };
+    Entry {
+        server: Some("fs".to_owned()),
+        tool: Some(tool.to_owned()),
+        decision: Some(decision.to_owned()),
+        ..Entry::of_kind("call")
+    }
+}
+
+async fn open(folder: &TempDir) -> Store {
+    Store::open(folder.path().join("t.db")).await.unwrap()
+}
+
+async fn keep(store: &Store, tools: &[&str]) {
+    for (at, tool) in tools.iter().enumerate() {
+        store.keep_audit(&[(1_000 + at as i64, call(tool))]).await.unwrap();
+    }
+}
+
+async fn chain(store: &Store) -> Result<Chain, Break> {
+    store.verify_audit(None).await.unwrap()
+}
+
+/// Does what only somebody does who wants to deceive: the triggers go first.
+async fn tamper(path: &Path, statements: &str) {
+    let mut connection = raw(path).await;
+    let all = format!("DROP TRIGGER audit_rows_stay; DROP TRIGGER audit_rows_stay_as_they_are; {statements}");
+    connection.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(all))).await.unwrap();
+    connection.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_chain_nobody_touched_is_whole_and_is_read_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    assert_eq!(chain(&store).await.unwrap(), Chain { rows: 0, first: 1, end: ChainEnd { seq: 0, hash: [0; 32] } });
+    keep(&store, &["a", "b", "bad", "d"]).await;
+    // Rows of one batch, in the pieces that statements are made of.
+    let many: Vec<_> = (0..70).map(|number| (2_000, call(&format!("t{number}")))).collect();
+    store.keep_audit(&many).await.unwrap();
+    let whole = chain(&store).await.unwrap();
+    assert_eq!((whole.rows, whole.first, whole.end.seq), (74, 1, 74));
+    assert_eq!(whole.end.to_string().parse(), Ok(whole.end));
+
+    let tools = |query: AuditQuery| {
+        let store = store.clone();
+        async move {
+            let rows = store.audit(&query).await.unwrap();
+            rows.into_iter().map(|row| (row.seq, row.entry.tool.unwrap())).collect::<Vec<_>>()
+        }
+    };
+    let named = |rows: &[(u64, &str)]| rows.iter().map(|(seq, tool)| (*seq, (*tool).to_owned())).collect::<Vec<_>>();
+    let limit = 2;
+    assert_eq!(tools(AuditQuery { limit, ..AuditQuery::default() }).await, named(&[(73, "t68"), (74, "t69")]));
+    let before = Some(4);
+    assert_eq!(tools(AuditQuery { limit, before, ..AuditQuery::default() }).await, named(&[(2, "b"), (3, "bad")]));
+    assert_eq!(tools(AuditQuery { limit, denied: true, ..AuditQuery::default() }).await, named(&[(3, "bad")]));
+    let (tool, server) = (Some("b".to_owned()), Some("fs".to_owned()));
+    assert_eq!(tools(AuditQuery { limit, tool, server, ..AuditQuery::default() }).await, named(&[(2, "b")]));
+    let server = Some("other".to_owned());
+    assert!(tools(AuditQuery { limit, server, ..AuditQuery::default() }).await.is_empty());
+    assert_eq!(tools(AuditQuery { limit: 99, since: Some(2_000), ..AuditQuery::default() }).await.len(), 70);
+    let first = store.audit_from(&AuditQuery { after: 2, limit: 1, ..AuditQuery::default() }).await.unwrap();
+    assert_eq!(first[0].seq, 3);
+}
+
+#[tokio::test]
+async fn what_was_written_can_be_neither_changed_nor_deleted_by_mistake() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    keep(&store, &["a", "b"]).await;
+    for statement in ["UPDATE audit SET at = 0", "DELETE FROM audit WHERE seq = 2", "DELETE FROM audit"] {
+        let error = sqlx::query(statement).execute(&store.pool).await.unwrap_err();
+        assert!(error.to_string().contains("rows of the audit log are never"), "{error}");
+    }
+    assert_eq!(chain(&store).await.unwrap().rows, 2);
+}
+
+#[tokio::test]
+async fn the_first_bad_row_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    keep(&store, &["a", "b", "c", "d"]).await;
+    let end = chain(&store).await.unwrap().end;
+    store.close().await;
+    let genuine = fs::read(folder.path().join("t.db")).unwrap();
+    let missing = |from, to| Break::Missing { from, to };
+    for (statements, broken, says) in [
+        ("UPDATE audit SET at = 7 WHERE seq = 2", Break::Changed { seq: 2 }, "row 2 is not what was written"),
+        ("UPDATE audit SET body = '{}' WHERE seq = 4", Break::Changed { seq: 4 }, "row 4"),
+        ("UPDATE audit SET body = CAST(x'ff' AS TEXT) WHERE seq = 1", Break::Changed { seq: 1 }, "row 1"),
+        ("DELETE FROM audit WHERE seq = 2", missing(2, 2), "row 2 is missing"),
+        ("DELETE FROM audit WHERE seq = 4", missing(4, 4), "row 4 is missing"),
+        ("DELETE FROM audit WHERE seq < 3", missing(1, 2), "rows 1 to 2 are missing"),
+        ("DELETE FROM audit", missing(1, 4), "rows 1 to 4 are missing"),
+        ("DELETE FROM audit; DELETE FROM audit_head", Break::End { seq: 0 }, "the end of the chain"),
+        ("DELETE FROM audit_head", Break::End { seq: 4 }, "ends at row 4"),
+        // One who knows how, and still not enough: somebody has kept the end of the chain.
+        (
+            "DELETE FROM audit WHERE seq = 4; UPDATE audit_head SET seq = 3, hash = (SELECT hash FROM audit WHERE seq = 3)",
+            missing(4, 4),
+            "row 4 is missing",
+        ),
+    ] {
+        let path = folder.path().join("changed.db");
+        fs::write(&path, &genuine).unwrap();
+        tamper(&path, statements).await;
+        let store = Store::open(&path).await.unwrap();
+        let found = store.verify_audit(Some(end)).await.unwrap().unwrap_err();
+        assert_eq!(found, broken, "{statements}");
+        assert!(found.to_string().contains(says), "{found}");
+        assert_eq!(found.row(), broken.row());
+        // It still can be looked at.
+        store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn an_end_that_was_kept_elsewhere_finds_a_chain_that_was_written_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    keep(&store, &["a", "b"]).await;
+    let end = chain(&store).await.unwrap().end;
+    keep(&store, &["c"]).await;
+    store.verify_audit(Some(end)).await.unwrap().unwrap();
+    let other = ChainEnd { hash: [1; 32], ..end };
+    assert_eq!(store.verify_audit(Some(other)).await.unwrap(), Err(Break::Other { seq: 2 }));
+
+    tamper(store.path(), "DELETE FROM audit; UPDATE audit_head SET seq = 0, hash = zeroblob(32)").await;
+    keep(&store, &["a", "harmless", "c"]).await;
+    chain(&store).await.unwrap();
+    assert_eq!(store.verify_audit(Some(end)).await.unwrap(), Err(Break::Other { seq: 2 }));
+    for bad in ["", "1", "1:", "1:zz", &format!("x:{}", "0".repeat(64)), &format!("1:+{}", "0".repeat(63))] {
+        assert_eq!(bad.parse::<ChainEnd>(), Err(BadChainEnd), "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn a_chain_whose_end_was_removed_goes_on_and_stays_broken() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    keep(&store, &["a", "b"]).await;
+    tamper(store.path(), "DELETE FROM audit_head").await;
+    keep(&store, &["c"]).await;
+    assert_eq!(chain(&store).await, Err(Break::Changed { seq: 3 }));
+    assert_eq!(store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn old_rows_are_forgotten_and_the_chain_stays_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let day = |day: i64, tool: &str| (day * DAY, call(tool));
+    store.keep_audit(&[day(1, "a"), day(2, "b"), day(50, "c"), day(3, "late"), day(60, "d")]).await.unwrap();
+    let end = chain(&store).await.unwrap().end;
+    let keep = KeepAudit { days: Some(30), rows: None };
+    store.forget_old_audit(keep, 70 * DAY).await.unwrap();
+    let whole = chain(&store).await.unwrap();
+    assert_eq!((whole.first, whole.rows), (3, 4), "what came after a row that is kept is kept");
+    store.verify_audit(Some(end)).await.unwrap().unwrap();
+    let forgotten = ChainEnd { seq: 2, hash: [0; 32] };
+    assert_eq!(store.verify_audit(Some(forgotten)).await.unwrap(), Err(Break::Forgotten { seq: 2 }));
+
+    // Once a day is enough.
+    assert!(!store.has_old_audit(70 * DAY + 1).await.unwrap());
+    store.forget_old_audit(KeepAudit { days: Some(1), rows: None }, 70 * DAY + 1).await.unwrap();
+    assert_eq!(chain(&store).await.unwrap().first, 3);
+    assert!(store.has_old_audit(72 * DAY).await.unwrap());
+    let few = KeepAudit { days: None, rows: Some(1) };
+    store.forget_old_audit(few, 72 * DAY).await.unwrap();
+    assert_eq!(chain(&store).await.unwrap().first, 6);
+    // All of them.
+    store.forget_old_audit(KeepAudit { days: Some(1), rows: None }, 100 * DAY).await.unwrap();
+    let whole = chain(&store).await.unwrap();
+    assert_eq!((whole.first, whole.rows), (8, 1));
+    let kept = store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
+    assert_eq!((kept[0].entry.kind.as_str(), kept[0].entry.through), ("forgot", Some(7)));
+    super::tests::keep(&store, &["e"]).await;
+    chain(&store).await.unwrap();
+    store.close().await;
+
+    // Who deletes a little more than was forgotten, and says so, is found.
+    let statements = "DELETE FROM audit WHERE seq = 8; UPDATE audit_head SET kept_from = 9";
+    tamper(&folder.path().join("t.db"), statements).await;
+    let store = open(&folder).await;
+    assert_eq!(chain(&store).await, Err(Break::Missing { from: 1, to: 8 }));
+}
+
+#[tokio::test]
+async fn agreements_are_in_the_log_with_who_made_them_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let approval = |name: &str| Approval {
+        project: "/project".into(),
+        name: name.into(),
+        hash: "h1".into(),
+        shown: "{}".into(),
+        approved_at: 1,
+    };
+    store.approve(&approval("a\nb"), Way::Cli).await.unwrap();
+    assert!(store.revoke(Path::new("/project"), "a\nb", Way::Daemon).await.unwrap());
+    assert!(!store.revoke(Path::new("/project"), "a\nb", Way::Daemon).await.unwrap());
+    let rows = store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
+    let said: Vec<_> = rows
+        .iter()
+        .map(|row| (row.entry.kind.as_str(), row.entry.who.as_deref(), row.entry.content.as_deref()))
+        .collect();
+    assert_eq!(said, [("trusted", Some("cli"), Some("h1")), ("untrusted", Some("daemon"), None)]);
+    assert!(rows.iter().all(|row| row.entry.server.as_deref() == Some("a\\nb")), "{}", rows[0].body);
+
+    tamper(store.path(), "CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END").await;
+    store.approve(&approval("c"), Way::Cli).await.unwrap_err();
+    assert!(store.approvals().await.unwrap().is_empty(), "nothing is agreed to that is not in the log");
+}
+
+fn connected(tools: usize) -> Fact {
+    Fact::Connected { server: ServerName::new("fs").unwrap(), tools }
+}
+
+#[tokio::test]
+async fn what_a_witness_is_told_is_written_in_order_and_without_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let (log, writer) = AuditLog::new(store.clone(), Arc::new(|text| text.replace("hunter2", "***")));
+    for tools in 0..1_000 {
+        log.saw(connected(tools));
+    }
+    let server = ServerName::new("fs").unwrap();
+    log.saw(Fact::Failed { server, error: "no\n2 ok \u{1b}[2J\u{202e} with hunter2".to_owned() });
+    log.close();
+    writer.run().await;
+    let rows = store.audit(&AuditQuery { limit: MOST, ..AuditQuery::default() }).await.unwrap();
+    let counts: Vec<_> = rows.iter().filter_map(|row| row.entry.count).collect();
+    assert_eq!(counts, (0..1_000).collect::<Vec<_>>());
+    let failed = rows.iter().find(|row| row.entry.kind == "failed").unwrap();
+    let why = failed.entry.why.as_deref().unwrap();
+    assert!(why.contains("with ***") && !why.contains(char::is_control) && !why.contains('\u{202e}'), "{why:?}");
+    chain(&store).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_could_not_be_written_is_counted_and_nobody_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let (log, writer) = AuditLog::new(store.clone(), Arc::new(str::to_owned));
+    for tools in 0..9_000 {
+        log.saw(connected(tools));
+    }
+    log.close();
+    writer.run().await;
+    let last = store.audit(&AuditQuery { limit: 1, ..AuditQuery::default() }).await.unwrap();
+    let said: u64 = 9_000 - 8 * 1024;
+    let lost = store.audit(&AuditQuery { limit: MOST, ..AuditQuery::default() }).await.unwrap();
+    let lost = lost.iter().find(|row| row.entry.kind == "lost").unwrap_or(&last[0]);
+    assert_eq!((lost.entry.kind.as_str(), lost.entry.count), ("lost", Some(said)));
+}
+
+#[tokio::test]
+async fn a_log_that_goes_on_writes_now_and_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let (log, writer) = AuditLog::new(store.clone(), Arc::new(str::to_owned));
+    let written = async {
+        log.saw(connected(1));
+        while store.audit(&AuditQuery { limit: 1, ..AuditQuery::default() }).await.unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        log.saw(connected(2));
+        log.close();
+    };
+    tokio::join!(writer.run(), written);
+    let rows = store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
+    let counts: Vec<_> = rows.iter().filter_map(|row| row.entry.count).collect();
+    assert_eq!(counts, [1, 2]);
+}
+
+/// What somebody may do to a chain of twelve rows.
+#[derive(Clone, Debug)]
+enum Tampering {
+    /// Another value in a column of a row.
+    Change(u8, String),
+    Delete(u8),
+    /// A row and all that follow it.
+    Cut(u8),
+    /// Two rows change their places, with all that they say.
+    Swap(u8, u8),
+    /// A row more, at the end.
+    Forge(String),
+    /// Another value in what says where the chain ends.
+    Head(String),
+}
+
+const ROWS: u8 = 12;
+
+impl Tampering {
+    fn statements(&self) -> String {
+        match self {
+            Self::Change(row, set) => format!("UPDATE audit SET {set} WHERE seq = {row}"),
+            Self::Delete(row) => format!("DELETE FROM audit WHERE seq = {row}"),
+            Self::Cut(row) => format!("DELETE FROM audit WHERE seq >= {row}"),
+            Self::Swap(one, other) => format!(
+                "UPDATE audit SET seq = 1000 WHERE seq = {one}; UPDATE audit SET seq = {one} WHERE seq = {other}; \
+                 UPDATE audit SET seq = {other} WHERE seq = 1000"
+            ),
+            Self::Forge(hash) => format!(
+                "INSERT INTO audit (seq, at, body, hash) VALUES (13, 1, '{{\"kind\":\"call\"}}', {hash}); \
+                 UPDATE audit_head SET seq = 13, hash = {hash}"
+            ),
+            Self::Head(set) => format!("UPDATE audit_head SET {set}"),
+        }
+    }
+}
+
+fn tampering() -> impl Strategy<Value = Tampering> {
+    let row = 1..=ROWS;
+    let column = prop_oneof![
+        (1_i64..1_000).prop_map(|by| format!("at = at + {by}")),
+        (13_u8..99).prop_map(|seq| format!("seq = {seq}")),
+        "[a-z]{1,9}".prop_map(|tool| format!("body = json_set(body, '$.tool', 'x{tool}')")),
+        Just("body = body || ' '".to_owned()),
+        Just("body = json_remove(body, '$.decision')".to_owned()),
+        "[0-9a-f]{64}".prop_map(|hash| format!("hash = x'{hash}'")),
+    ];
+    let head = prop_oneof![
+        (0_u8..12).prop_map(|seq| format!("seq = {seq}")),
+        (13_u8..99).prop_map(|seq| format!("seq = {seq}")),
+        (2_u8..99).prop_map(|seq| format!("kept_from = {seq}")),
+        "[0-9a-f]{64}".prop_map(|hash| format!("hash = x'{hash}'")),
+    ];
+    prop_oneof![
+        4 => (row.clone(), column).prop_map(|(row, set)| Tampering::Change(row, set)),
+        2 => row.clone().prop_map(Tampering::Delete),
+        1 => row.clone().prop_map(Tampering::Cut),
+        2 => (row.clone(), row).prop_filter("two rows", |(one, other)| one != other)
+            .prop_map(|(one, other)| Tampering::Swap(one, other)),
+        1 => "[0-9a-f]{64}".prop_map(|hash| Tampering::Forge(format!("x'{hash}'"))),
+        1 => head.prop_map(Tampering::Head),
+    ]
+}
+
+#[test]
+fn whatever_is_changed_deleted_moved_or_added_is_found() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let genuine = runtime.block_on(async {
+        let store = open(&folder).await;
+        keep(&store, &["a", "b", "c", "bad", "e", "f", "g", "h", "i", "j", "k", "l"]).await;
+        assert_eq!(chain(&store).await.unwrap().rows, u64::from(ROWS));
+        store.close().await;
+        fs::read(folder.path().join("t.db")).unwrap()
+    });
+    let path = folder.path().join("changed.db");
+    proptest!(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() },
+        |(tampering in tampering())| {
+        let found = runtime.block_on(async {
+            fs::write(&path, &genuine).unwrap();
+            tamper(&path, &tampering.statements()).await;
+            let store = Store::open(&path).await.unwrap();
+            let found = chain(&store).await;
+            store.close().await;
+            found
+        });
+        let Err(broken) = found else { panic!("{tampering:?} was not found") };
+        match tampering {
+            Tampering::Change(row, _) | Tampering::Delete(row) | Tampering::Cut(row) => {
+                prop_assert_eq!(broken.row(), u64::from(row));
+            }
+            Tampering::Swap(one, other) => prop_assert_eq!(broken.row(), u64::from(one.min(other))),
+            Tampering::Forge(_) => prop_assert_eq!(broken.row(), 13),
+            Tampering::Head(_) => {}
+        }
+    });
+}
+
+const EACH: usize = 40;
+
+/// In a process that the test below starts.
+#[tokio::test]
+async fn child_writes() {
+    let Some(words) = std::env::args().find(|word| word.ends_with(".child.db")) else {
+        return;
+    };
+    let (teller, path) = words.split_once('=').unwrap();
+    let store = Store::open(path).await.unwrap();
+    for number in 0..EACH {
+        let body = json!({ "number": number });
+        let said = Entry { client: Some(teller.to_owned()), arguments: Some(body), ..call("t") };
+        store.keep_audit(&[(1, said)]).await.unwrap();
+    }
+    store.close().await;
+}
+
+#[tokio::test]
+async fn processes_that_write_at_once_make_one_chain() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.child.db");
+    let store = Store::open(&path).await.unwrap();
+    let tellers = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let children: Vec<_> = tellers
+        .iter()
+        .map(|teller| {
+            Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "--nocapture", "audit::tests::child_writes"])
+                .arg(format!("{teller}={}", path.display()))
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+    }
+    assert_eq!(chain(&store).await.unwrap().rows, (tellers.len() * EACH) as u64);
+    let rows = store.audit_from(&AuditQuery { limit: MOST, ..AuditQuery::default() }).await.unwrap();
+    for teller in tellers {
+        let of_one = rows.iter().filter(|row| row.entry.client.as_deref() == Some(teller));
+        let numbers: Vec<_> =
+            of_one.map(|row| row.entry.arguments.as_ref().unwrap()["number"].as_u64().unwrap()).collect();
+        assert_eq!(numbers, (0..EACH as u64).collect::<Vec<_>>(), "what one process writes stays in its order");
+    }
+}

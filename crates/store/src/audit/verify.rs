@@ -1,0 +1,177 @@
+//! Is the chain whole?
+
+use futures::TryStreamExt as _;
+use sqlx::SqliteConnection;
+
+use super::{
+    Entry, Row,
+    chain::{self, ChainEnd, Head, NOTHING, seal, unhex},
+};
+use crate::{Store, StoreError};
+
+/// A chain that is whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chain {
+    /// How many rows there are.
+    pub rows: u64,
+    /// The first of them: rows before it were forgotten, as the settings say.
+    pub first: u64,
+    /// Its end. Kept somewhere else, it proves later that nobody has written another chain.
+    pub end: ChainEnd,
+}
+
+/// Where a chain is broken, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Break {
+    /// A row, or one before it, is not what was written.
+    #[error("row {seq} is not what was written, or is not in its place")]
+    Changed {
+        /// The first such row.
+        seq: u64,
+    },
+    /// Rows are not there.
+    #[error("{} missing", Missing(*.from, *.to))]
+    Missing {
+        /// The first.
+        from: u64,
+        /// The last.
+        to: u64,
+    },
+    /// What says where the chain ends was removed or changed.
+    #[error("the end of the chain is not what was written: it ends at row {seq}")]
+    End {
+        /// The last row that there is; 0 when there is none.
+        seq: u64,
+    },
+    /// A row is not the one that it was when its hash was written down elsewhere.
+    #[error("row {seq} is another than the one whose hash was given")]
+    Other {
+        /// The row.
+        seq: u64,
+    },
+    /// Whether a row is the one that was given cannot be known any more.
+    #[error("row {seq} was forgotten, as the settings say: whether it was the one whose hash was given cannot be told")]
+    Forgotten {
+        /// The row.
+        seq: u64,
+    },
+}
+
+struct Missing(u64, u64);
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self(from, to) = self;
+        if from == to { write!(f, "row {from} is") } else { write!(f, "rows {from} to {to} are") }
+    }
+}
+
+impl Break {
+    /// The first bad row.
+    #[must_use]
+    pub fn row(&self) -> u64 {
+        match self {
+            Self::Changed { seq } | Self::End { seq } | Self::Other { seq } | Self::Forgotten { seq } => *seq,
+            Self::Missing { from, .. } => *from,
+        }
+    }
+}
+
+impl Store {
+    /// Looks at every row, and whether the chain passes through `known`, its end at an earlier time. Others may go on
+    /// writing meanwhile.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails; what is wrong with the chain is no error of the database.
+    pub async fn verify_audit(&self, known: Option<ChainEnd>) -> Result<Result<Chain, Break>, StoreError> {
+        let doing = "verifying the audit log";
+        // All of it as it is at one moment.
+        let mut transaction = self.pool.begin().await.map_err(self.error(doing))?;
+        verify(&mut transaction, known).await.map_err(self.error(doing))
+    }
+}
+
+async fn verify(connection: &mut SqliteConnection, known: Option<ChainEnd>) -> sqlx::Result<Result<Chain, Break>> {
+    let head = chain::head(connection).await?;
+    let base = base(connection).await?;
+    let mut walk = Walk { next: base.map_or(1, |(first, _)| first), hash: base.map_or(NOTHING, |(_, hash)| hash) };
+    let first = walk.next;
+    let mut passed = known.is_none_or(|known| known.seq == 0);
+    let mut rows = sqlx::query_as::<_, Row>("SELECT seq, at, CAST(body AS BLOB), hash FROM audit ORDER BY seq")
+        .fetch(&mut *connection);
+    while let Some(row) = rows.try_next().await? {
+        if let Err(broken) = walk.step(&row) {
+            return Ok(Err(broken));
+        }
+        if let Some(known) = known.filter(|known| known.seq == count(row.0)) {
+            if known.hash != walk.hash {
+                return Ok(Err(Break::Other { seq: known.seq }));
+            }
+            passed = true;
+        }
+    }
+    drop(rows);
+    let last = count(walk.next - 1);
+    let Some(head) = head else {
+        return Ok(Err(Break::End { seq: last }));
+    };
+    if head.seq >= walk.next {
+        return Ok(Err(Break::Missing { from: count(walk.next), to: count(head.seq) }));
+    }
+    if is_other(&head, &walk, first) {
+        return Ok(Err(Break::End { seq: last }));
+    }
+    match known {
+        Some(known) if !passed && known.seq > last => Ok(Err(Break::Missing { from: last + 1, to: known.seq })),
+        Some(known) if !passed => Ok(Err(Break::Forgotten { seq: known.seq })),
+        _ => {
+            let end = ChainEnd { seq: last, hash: walk.hash };
+            Ok(Ok(Chain { rows: (last + 1).saturating_sub(count(first)), first: count(first), end }))
+        }
+    }
+}
+
+fn is_other(head: &Head, walk: &Walk, first: i64) -> bool {
+    head.seq != walk.next - 1 || head.hash != walk.hash || head.kept_from != first
+}
+
+/// The first row that was not forgotten, and the hash that it follows, as the newest row that tells of that says; none when
+/// nothing was forgotten. That row is itself a part of the chain.
+async fn base(connection: &mut SqliteConnection) -> sqlx::Result<Option<(i64, [u8; 32])>> {
+    let body: Option<Vec<u8>> =
+        sqlx::query_scalar("SELECT CAST(body AS BLOB) FROM audit WHERE kind = 'forgot' ORDER BY seq DESC LIMIT 1")
+            .fetch_optional(connection)
+            .await?;
+    let entry = body.and_then(|body| serde_json::from_slice::<Entry>(&body).ok());
+    Ok(entry.and_then(|entry| {
+        let first = i64::try_from(entry.through?).ok()?.checked_add(1)?;
+        Some((first, unhex(entry.base.as_deref()?)?))
+    }))
+}
+
+fn count(seq: i64) -> u64 {
+    u64::try_from(seq).unwrap_or_default()
+}
+
+/// What is to come.
+struct Walk {
+    next: i64,
+    /// Of the row before it.
+    hash: [u8; 32],
+}
+
+impl Walk {
+    fn step(&mut self, (seq, at, body, hash): &Row) -> Result<(), Break> {
+        if *seq > self.next {
+            return Err(Break::Missing { from: count(self.next), to: count(*seq - 1) });
+        }
+        let sealed = seal(&self.hash, *seq, *at, body);
+        if *seq < self.next || sealed[..] != hash[..] {
+            return Err(Break::Changed { seq: count(*seq) });
+        }
+        self.hash = sealed;
+        self.next += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,182 @@
+//! Who writes: one task, which is told of everything through a queue, so that no call ever waits for the disk.
+
+use std::{
+    fmt, mem,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use chrono::Utc;
+use tokio::{
+    sync::{mpsc, watch},
+    time::sleep,
+};
+use toolrack_host::{Fact, Witness};
+
+use super::{Entry, KeepAudit, chain};
+use crate::{Store, StoreError};
+
+/// Facts that wait to be written. What is more is counted, and the count is written.
+const QUEUE: usize = 8 * 1024;
+
+/// Rows that are written together.
+const BATCH: usize = 512;
+
+/// How long facts are gathered before they are written: a short command writes once, when it ends.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Returns a text without the secrets in it.
+pub type Hide = Arc<dyn Fn(&str) -> String + Send + Sync>;
+
+/// Takes what a host tells its witness, and never waits.
+pub struct AuditLog {
+    queue: mpsc::Sender<(i64, Fact)>,
+    lost: Arc<AtomicU64>,
+    in_full: AtomicBool,
+    keep: watch::Sender<KeepAudit>,
+    end: watch::Sender<bool>,
+}
+
+impl fmt::Debug for AuditLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuditLog").finish_non_exhaustive()
+    }
+}
+
+impl AuditLog {
+    /// A log, and who writes what it is told into `store`, without the secrets that `hide` knows.
+    #[must_use]
+    pub fn new(store: Store, hide: Hide) -> (Self, AuditWriter) {
+        let (queue, facts) = mpsc::channel(QUEUE);
+        let (keep, kept) = watch::channel(KeepAudit::default());
+        let (end, ended) = watch::channel(false);
+        let lost = Arc::<AtomicU64>::default();
+        let log = Self { queue, lost: Arc::clone(&lost), in_full: AtomicBool::new(false), keep, end };
+        (log, AuditWriter { store, hide, facts, lost, keep: kept, end: ended })
+    }
+
+    /// From now on, whether arguments are kept in full, and how long rows are kept.
+    pub fn set(&self, arguments_in_full: bool, keep: KeepAudit) {
+        self.in_full.store(arguments_in_full, Ordering::Relaxed);
+        self.keep.send_replace(keep);
+    }
+
+    /// Has everything that was told until now written at once, and the writer end.
+    pub fn close(&self) {
+        self.end.send_replace(true);
+    }
+}
+
+impl Witness for AuditLog {
+    fn saw(&self, fact: Fact) {
+        if self.queue.try_send((Utc::now().timestamp_millis(), fact)).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn wants_arguments(&self) -> bool {
+        self.in_full.load(Ordering::Relaxed)
+    }
+}
+
+/// Writes what an [`AuditLog`] is told.
+pub struct AuditWriter {
+    store: Store,
+    hide: Hide,
+    facts: mpsc::Receiver<(i64, Fact)>,
+    lost: Arc<AtomicU64>,
+    keep: watch::Receiver<KeepAudit>,
+    end: watch::Receiver<bool>,
+}
+
+impl fmt::Debug for AuditWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuditWriter").finish_non_exhaustive()
+    }
+}
+
+impl AuditWriter {
+    /// Writes until the log is closed or gone. Rows that cannot be written are counted, and the next ones say how many.
+    pub async fn run(mut self) {
+        let mut batch = Vec::new();
+        loop {
+            let is_last = self.gather(&mut batch).await;
+            let facts = mem::take(&mut batch);
+            self.write(facts).await;
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    /// Waits for facts, and then a little for more of them. Returns whether these are the last.
+    async fn gather(&mut self, batch: &mut Vec<(i64, Fact)>) -> bool {
+        tokio::select! {
+            received = self.facts.recv_many(batch, BATCH) => if received == 0 { return true },
+            // Also when the log itself is gone.
+            _ = self.end.changed() => return self.rest(batch),
+        }
+        let pause = sleep(PAUSE);
+        tokio::pin!(pause);
+        while batch.len() < BATCH {
+            let room = BATCH - batch.len();
+            tokio::select! {
+                received = self.facts.recv_many(batch, room) => if received == 0 { return true },
+                () = &mut pause => return false,
+                _ = self.end.changed() => return self.rest(batch),
+            }
+        }
+        false
+    }
+
+    /// What is in the queue.
+    fn rest(&mut self, batch: &mut Vec<(i64, Fact)>) -> bool {
+        self.facts.close();
+        while let Ok(fact) = self.facts.try_recv() {
+            batch.push(fact);
+        }
+        true
+    }
+
+    async fn write(&self, facts: Vec<(i64, Fact)>) {
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if facts.is_empty() && lost == 0 {
+            return;
+        }
+        let mut entries: Vec<_> = facts.into_iter().map(|(at, fact)| (at, Entry::of(fact, &self.hide))).collect();
+        let told = entries.len() as u64;
+        if lost > 0 {
+            entries.push((Utc::now().timestamp_millis(), Entry { count: Some(lost), ..Entry::of_kind("lost") }));
+        }
+        if let Err(error) = self.store.keep_audit(&entries).await {
+            self.lost.fetch_add(lost + told, Ordering::Relaxed);
+            tracing::warn!("{told} rows of the audit log are lost: {error}");
+            return;
+        }
+        if let Err(error) = self.forget().await {
+            tracing::warn!("{error}");
+        }
+    }
+
+    async fn forget(&self) -> Result<(), StoreError> {
+        let now = Utc::now().timestamp_millis();
+        if self.store.has_old_audit(now).await? {
+            let keep = *self.keep.borrow();
+            self.store.forget_old_audit(keep, now).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Adds `entries`, each with its time, to the end of the chain.
+    pub(super) async fn keep_audit(&self, entries: &[(i64, Entry)]) -> Result<(), StoreError> {
+        let doing = "writing the audit log";
+        let mut transaction = self.begin(doing).await?;
+        chain::append(&mut transaction, entries).await.map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))
+    }
+}
