@@ -88,6 +88,10 @@ pub(crate) struct Global {
     /// Tell servers that ask for it about this folder; may be given more than once
     #[arg(long, value_name = "DIR", global = true)]
     pub(crate) root: Vec<PathBuf>,
+
+    /// Start servers anew even where a running daemon has them
+    #[arg(long, global = true)]
+    pub(crate) no_daemon: bool,
 }
 
 /// When to use colour.

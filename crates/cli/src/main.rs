@@ -10,6 +10,7 @@ mod asker;
 mod builtin;
 mod completion;
 mod error;
+mod guest;
 mod keep;
 mod kept;
 mod log;

@@ -9,6 +9,7 @@ use crate::{
     args::{Cli, Color, Global, Verb},
     completion,
     error::{Exit, Failure},
+    guest::visit::{Visited, visit},
     log,
     screen::Screen,
     stop::Stop,
@@ -100,7 +101,14 @@ async fn to_the_end(
         Verb::Serve(_) => Hears::Everything,
         _ => Hears::Nothing,
     };
+    let brought = match visit(&cli, &words, &environment, screen, &mut stop).await? {
+        Visited::Done(exit) => return Ok(exit),
+        Visited::Alone(brought) => brought,
+    };
     let world = World::open(cli.global, environment, Arc::clone(screen)).await?;
+    if let Some(brought) = brought {
+        world.bring(brought);
+    }
     let result = tokio::select! {
         biased;
         exit = ended(&mut stop, hears) => Ok(exit),

@@ -293,10 +293,22 @@ pub(crate) struct Door {
     pub(crate) asker: SharedAsker,
     pub(crate) artifacts: Option<Arc<dyn Artifacts>>,
     pub(crate) events: Events,
-    pub(crate) calls: AtomicU64,
+    /// Shared by all who go through doors of the same host: each call has a number of its own.
+    pub(crate) calls: Arc<AtomicU64>,
 }
 
 impl Door {
+    /// The same door, where `asker` answers what comes up unless a call brings somebody.
+    pub(crate) fn for_asker(&self, asker: SharedAsker) -> Self {
+        Self {
+            gate: self.gate.clone(),
+            asker,
+            artifacts: self.artifacts.clone(),
+            events: self.events.clone(),
+            calls: self.calls.clone(),
+        }
+    }
+
     /// Runs a call through the door.
     pub(crate) async fn call(
         &self,

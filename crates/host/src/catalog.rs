@@ -55,7 +55,7 @@ pub struct Catalog {
 }
 
 /// The tools of one server, as they are searched.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Shelf {
     server: ServerName,
     /// Those of its name.
@@ -143,10 +143,27 @@ impl Catalog {
         catalog.tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         catalog.tools.dedup_by(|one, other| one.name == other.name);
         catalog.tools.shrink_to_fit();
-        let mut by_pair: Vec<u32> = (0..).take(catalog.tools.len()).collect();
-        by_pair.sort_unstable_by(|one, other| catalog.at(*one).map(pair).cmp(&catalog.at(*other).map(pair)));
-        catalog.by_pair = by_pair;
+        catalog.order_pairs();
         catalog
+    }
+
+    /// The same catalog without what other servers have than `of`. Names stay: they depend on nothing but their own pair.
+    pub(crate) fn excerpt(&self, of: impl Fn(&ServerName) -> bool) -> Self {
+        let mut catalog = Self {
+            version: self.version,
+            cap: self.cap,
+            tools: self.tools.iter().filter(|tool| of(&tool.server)).cloned().collect(),
+            shelves: self.shelves.iter().filter(|shelf| of(&shelf.server)).cloned().collect(),
+            ..Self::default()
+        };
+        catalog.order_pairs();
+        catalog
+    }
+
+    fn order_pairs(&mut self) {
+        let mut by_pair: Vec<u32> = (0..).take(self.tools.len()).collect();
+        by_pair.sort_unstable_by(|one, other| self.at(*one).map(pair).cmp(&self.at(*other).map(pair)));
+        self.by_pair = by_pair;
     }
 
     fn at(&self, place: u32) -> Option<&CatalogTool> {

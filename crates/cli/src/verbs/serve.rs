@@ -2,7 +2,7 @@
 
 pub(super) mod record;
 
-use std::sync::Arc;
+use std::{io, os::unix::net::UnixListener, path::Path, sync::Arc};
 
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -11,11 +11,12 @@ use toolrack_daemon::{
     ChosenModel, Daemon, Models, NoModel, Options, Parts, Questions, StartError, Token, gateway::AnyClient,
 };
 
-use self::record::{Record, listen};
+use self::record::{Record, listen, socket};
 use super::ask::rules;
 use crate::{
     args::{LimitArgs, ModelArgs, ServeArgs},
     error::{Exit, Failure, with_causes},
+    guest::{self, reception::receive_all},
     models::{Around, Chosen, Wishes},
     stop::Stop,
     wire::World,
@@ -65,40 +66,56 @@ pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     let address = daemon.address().to_string();
     let record = Record { address, token: options.token.reveal().to_owned(), pid: std::process::id() };
     let data = world.places.data().to_owned();
+    let mut commands = None;
     match Record::read(&data).filter(Record::is_alive) {
         Some(first) => {
             let message = format!("another daemon is up at {}: it is the one that other commands find", first.address);
             world.screen.warning(&message);
         }
-        None => {
-            if let Err(error) =
-                listen(&data).and_then(|socket| daemon.also_on(socket)).and_then(|()| record.write(&data))
-            {
+        None => match found(&mut daemon, &record, &data) {
+            Ok(socket) => commands = Some(socket),
+            Err(error) => {
                 world.screen.warning(&format!("other commands will not find the daemon: {}", with_causes(&error)));
             }
-        }
+        },
     }
     show(&record, &args, world).await?;
     if !args.with_parent {
         world.screen.note("Ctrl-C ends it");
     }
-    serve(daemon, &mut stop, args.with_parent).await;
+    let current = daemon.current();
+    let commands = async {
+        if let Some(commands) = commands
+            && let Err(error) = receive_all(commands, world, &current, args.grace).await
+        {
+            tracing::warn!("other commands will not find the daemon: {error}");
+        }
+    };
+    serve(daemon, commands, &mut stop, args.with_parent).await;
     record.forget(&data);
     Ok(Exit::Ok)
 }
 
-/// Until the daemon has ended, or is told a second time to end.
-async fn serve(daemon: Daemon, stop: &mut Stop, with_parent: bool) {
+/// Has other commands find the daemon; gives the socket of those that it does.
+fn found(daemon: &mut Daemon, record: &Record, data: &Path) -> io::Result<UnixListener> {
+    daemon.also_on(listen(&socket(data))?)?;
+    let commands = listen(&guest::socket(data))?;
+    record.write(data)?;
+    Ok(commands)
+}
+
+/// Until the daemon has ended, and what it does for `commands`, or is told a second time to end.
+async fn serve(daemon: Daemon, commands: impl Future<Output = ()>, stop: &mut Stop, with_parent: bool) {
     let end = CancellationToken::new();
-    let running = daemon.run(end.clone().cancelled_owned());
+    let running = async { tokio::join!(daemon.run(end.clone().cancelled_owned()), commands) };
     tokio::pin!(running);
     tokio::select! {
-        () = &mut running => return,
+        _ = &mut running => return,
         _ = stop.requested() => end.cancel(),
         () = orphaned(), if with_parent => end.cancel(),
     }
     tokio::select! {
-        () = running => {}
+        _ = running => {}
         _ = stop.requested() => {}
     }
 }

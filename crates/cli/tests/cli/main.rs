@@ -70,3 +70,5 @@ mod supervised;
 mod terminal;
 #[cfg(test)]
 mod trust;
+#[cfg(test)]
+mod warm;

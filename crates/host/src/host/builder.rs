@@ -153,7 +153,7 @@ impl HostBuilder {
                 asker,
                 artifacts: self.artifacts,
                 events,
-                calls: 0.into(),
+                calls: Arc::default(),
             }),
             tasks,
         }

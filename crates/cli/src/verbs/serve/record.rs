@@ -10,6 +10,8 @@ use std::{
 use nix::{sys::signal::kill, unistd::Pid};
 use serde::{Deserialize, Serialize};
 
+use crate::guest;
+
 /// A daemon that runs. For its owner only: the token opens it.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
@@ -41,6 +43,7 @@ impl Record {
             // A stale record names a process that no longer runs.
             let _ = fs::remove_file(file(data));
             let _ = fs::remove_file(socket(data));
+            let _ = fs::remove_file(guest::socket(data));
         }
     }
 
@@ -51,19 +54,19 @@ impl Record {
 }
 
 /// A socket that only this person can connect to. What a daemon that was killed has left is taken away.
-pub(crate) fn listen(data: &Path) -> io::Result<UnixListener> {
-    let folder = data.join("run");
-    fs::create_dir_all(&folder)?;
-    fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
-    let socket = socket(data);
-    match fs::remove_file(&socket) {
+pub(crate) fn listen(socket: &Path) -> io::Result<UnixListener> {
+    if let Some(folder) = socket.parent() {
+        fs::create_dir_all(folder)?;
+        fs::set_permissions(folder, Permissions::from_mode(0o700))?;
+    }
+    match fs::remove_file(socket) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     UnixListener::bind(socket)
 }
 
-/// Where that socket is.
+/// Where MCP clients of the same person find it.
 pub(crate) fn socket(data: &Path) -> PathBuf {
     data.join("run").join("mcp.sock")
 }
