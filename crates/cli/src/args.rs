@@ -16,7 +16,7 @@ pub(crate) use manage::{
     AddJsonArgs, ConfigVerb, DoctorArgs, GetArgs, ImportArgs, LogsArgs, PendingArgs, RemoveArgs, SwitchArgs, TestArgs,
     TrustArgs, UntrustArgs,
 };
-pub(crate) use serve::{GatewayArgs, ServeArgs};
+pub(crate) use serve::{DaemonLogsArgs, DaemonVerb, GatewayArgs, ServeArgs, StopArgs};
 pub(crate) use sessions::{
     DeleteSessionsArgs, ExportSessionArgs, Format, ImportSessionsArgs, ListSessionsArgs, RenameSessionArgs,
     SessionsVerb, ShowSessionArgs,
@@ -134,6 +134,15 @@ pub(crate) enum Verb {
     /// Keep the servers running, with a dashboard, a control API and one MCP endpoint in front of all
     #[command(visible_alias = "up")]
     Serve(ServeArgs),
+    /// Run `serve` in the background: start it, look after it, end it
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  toolrack daemon start
+  toolrack daemon status
+  toolrack daemon stop"
+    )]
+    Daemon(DaemonVerb),
     /// Be an MCP server over stdio that has the tools of all servers
     Gateway(GatewayArgs),
     /// Show the resources and resource templates of the servers

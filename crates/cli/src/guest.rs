@@ -27,16 +27,24 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::UnixStream,
+    time::timeout,
+};
 
 pub(crate) use self::{lines::FarLines, outbox::Outbox};
 use crate::screen::Facts;
 
 /// Bytes of a message: the arguments of a call, and the words and variables of a process.
 const MAX_MESSAGE: usize = 32 * 1024 * 1024;
+
+/// How long a daemon may take to say how it is.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Where commands find the daemon of their person.
 pub(crate) fn socket(data: &Path) -> PathBuf {
@@ -85,6 +93,16 @@ enum ToDaemon {
     Line(u32, Option<String>),
     /// A signal came, which is this exit code.
     Stop(u8),
+    /// Nothing is to be done: how is it? Instead of a greeting.
+    Status,
+}
+
+/// How a daemon is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct About {
+    pub(crate) version: String,
+    /// How many servers are in each state, by its word.
+    pub(crate) servers: BTreeMap<String, usize>,
 }
 
 /// From the daemon to the command.
@@ -106,6 +124,8 @@ pub(crate) enum ToCommand {
     Forget,
     /// It is done, with this exit code.
     End(u8),
+    /// The answer to [`ToDaemon::Status`].
+    Status(About),
 }
 
 impl ToCommand {
@@ -115,6 +135,19 @@ impl ToCommand {
             Self::Out(text) | Self::Err(text) => text.len(),
             _ => 1,
         }
+    }
+}
+
+/// How the daemon is that listens at `socket`; `None` when none answers, or one of another version does.
+pub(crate) async fn about(socket: &Path) -> Option<About> {
+    let asked = async {
+        let mut stream = UnixStream::connect(socket).await?;
+        send(&mut stream, &ToDaemon::Status).await?;
+        receive(&mut stream).await
+    };
+    match timeout(PATIENCE, asked).await {
+        Ok(Ok(Some(ToCommand::Status(about)))) => Some(about),
+        _ => None,
     }
 }
 

@@ -7,21 +7,22 @@ use tracing_subscriber::EnvFilter;
 
 /// Starts logging: warnings, more with each `-v`, and of `rmcp` only what `-vv` asks for, because it logs session ids.
 /// Of `sqlx`, which logs every statement, only what is slow.
-pub(crate) fn start(verbose: u8, quiet: bool) {
+///
+/// Lines of a log that is looked at later (`with_time`) say when they were written.
+pub(crate) fn start(verbose: u8, quiet: bool, with_time: bool) {
     let filter = match (verbose, quiet) {
         (0, true) => "error,rmcp=error",
         (0, false) => "warn,rmcp=error",
         (1, _) => "info,rmcp=error",
         (_, _) => "debug,rmcp=warn,sqlx=warn",
     };
-    // A second start, in tests, keeps the first.
-    let _ = tracing_subscriber::fmt()
+    let lines = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))
         .with_ansi(false)
         .with_target(verbose > 1)
-        .without_time()
-        .with_writer(|| Visible)
-        .try_init();
+        .with_writer(|| Visible);
+    // A second start, in tests, keeps the first.
+    let _ = if with_time { lines.try_init() } else { lines.without_time().try_init() };
 }
 
 /// Stderr for lines that may hold foreign text: nothing in them is obeyed by a terminal.

@@ -27,7 +27,8 @@ pub(crate) fn run(words: Vec<OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return misunderstood(&error, &words, &environment).into(),
     };
-    log::start(cli.global.verbose, cli.global.quiet);
+    let is_detached = matches!(&cli.verb, Verb::Serve(args) if args.detached);
+    log::start(cli.global.verbose, cli.global.quiet, is_detached);
     let screen = Arc::new(Screen::new(&cli.global, &environment));
     let exit = match start(cli, words, environment, &screen) {
         Ok(exit) => exit,

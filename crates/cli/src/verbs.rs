@@ -8,6 +8,7 @@ mod ask;
 pub(crate) mod call;
 mod chat;
 mod config;
+mod daemon;
 mod doctor;
 mod edits;
 mod gateway;
@@ -60,6 +61,7 @@ pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result
         Verb::Ask(args) => Box::pin(ask::run(*args, world)).await,
         Verb::Chat(args) => Box::pin(chat::run(*args, world)).await,
         Verb::Serve(args) => Box::pin(serve::run(args, world)).await,
+        Verb::Daemon(verb) => daemon::run(verb, words, world).await,
         Verb::Gateway(args) => Box::pin(gateway::run(args, world)).await,
         Verb::Resources(args) => resources::list(args, world).await,
         Verb::Read(args) => resources::read(args, world).await,

@@ -18,7 +18,7 @@ use tokio::{
 use toolrack_config::Environment;
 use toolrack_daemon::Current;
 
-use super::{Build, FarLines, Hello, Outbox, ToCommand, ToDaemon, receive, send};
+use super::{About, Build, FarLines, Hello, Outbox, ToCommand, ToDaemon, receive, send};
 use crate::{
     args::{Cli, Verb},
     error::{Exit, Failure},
@@ -93,8 +93,10 @@ struct Visit {
 
 impl Visit {
     async fn run(&mut self, house: &House<'_>) -> io::Result<()> {
-        let Ok(Some(ToDaemon::Hello(hello))) = timeout(GREETING, receive(&mut self.from)).await? else {
-            return Ok(());
+        let hello = match timeout(GREETING, receive(&mut self.from)).await?? {
+            Some(ToDaemon::Hello(hello)) => hello,
+            Some(ToDaemon::Status) => return send(&mut self.to, &ToCommand::Status(house.about())).await,
+            _ => return Ok(()),
         };
         let lines = FarLines::new(self.outbox.clone());
         let Some((verb, lent)) = house.understood(*hello, &lines, &self.outbox).await else {
@@ -133,6 +135,14 @@ impl Visit {
 }
 
 impl House<'_> {
+    fn about(&self) -> About {
+        let mut servers = BTreeMap::new();
+        for server in self.world.host().status() {
+            *servers.entry(server.state.word().to_owned()).or_default() += 1;
+        }
+        About { version: env!("CARGO_PKG_VERSION").to_owned(), servers }
+    }
+
     /// What a command wants, and the world that it is done in; `None` where it would be another one alone.
     async fn understood(&self, hello: Hello, lines: &FarLines, outbox: &Outbox) -> Option<(Verb, World)> {
         let Hello { build, words, folder, variables, terminal, brought } = hello;

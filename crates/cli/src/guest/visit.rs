@@ -248,7 +248,7 @@ impl Shown<'_> {
             ToCommand::Forget => self.lines.forget(),
             ToCommand::End(exit) => return Ok(Some(Some(Exit::of(exit)))),
             ToCommand::Elsewhere => return Ok(Some(None)),
-            ToCommand::Ready => {}
+            ToCommand::Ready | ToCommand::Status(_) => {}
         }
         Ok(None)
     }

@@ -1,5 +1,6 @@
 //! `toolrack serve` and `toolrack up`
 
+mod birth;
 pub(super) mod record;
 
 use std::{io, os::unix::net::UnixListener, path::Path, sync::Arc};
@@ -38,7 +39,7 @@ impl From<&Record> for Up {
     fn from(record: &Record) -> Self {
         let address = &record.address;
         Self {
-            url: format!("http://{address}/#token={}", record.token),
+            url: record.url(),
             address: address.clone(),
             mcp: format!("http://{address}/mcp"),
             token: record.token.clone(),
@@ -49,6 +50,10 @@ impl From<&Record> for Up {
 
 pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure> {
     let mut stop = Stop::new()?;
+    if args.detached {
+        // One that leads its group already, or its session, has left the terminal in another way.
+        let _ = nix::unistd::setsid();
+    }
     let token = Token::new().map_err(|error| Failure::new(Exit::Other, "NO_RANDOM", error.to_string()))?;
     let options = Options {
         listen: args.listen,
@@ -64,7 +69,7 @@ pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
         Err(error) => return Err(not_started(&error)),
     };
     let address = daemon.address().to_string();
-    let record = Record { address, token: options.token.reveal().to_owned(), pid: std::process::id() };
+    let record = Record::of_this(address, options.token.reveal().to_owned());
     let data = world.places.data().to_owned();
     let mut commands = None;
     match Record::read(&data).filter(Record::is_alive) {
@@ -79,8 +84,11 @@ pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
             }
         },
     }
-    show(&record, &args, world).await?;
-    if !args.with_parent {
+    // In the background nobody looks, and the log is no place for a key.
+    if !args.detached {
+        show(&record, args.no_open, world).await?;
+    }
+    if !args.with_parent && !args.detached {
         world.screen.note("Ctrl-C ends it");
     }
     let current = daemon.current();
@@ -164,7 +172,7 @@ fn models(typed: ModelArgs, around: Around) -> Models {
     })
 }
 
-async fn show(record: &Record, args: &ServeArgs, world: &World) -> Result<(), Failure> {
+pub(super) async fn show(record: &Record, no_open: bool, world: &World) -> Result<(), Failure> {
     let up = Up::from(record);
     if world.screen.json() {
         world.screen.document(&up).await?;
@@ -172,7 +180,7 @@ async fn show(record: &Record, args: &ServeArgs, world: &World) -> Result<(), Fa
         world.screen.verbatim(up.url.clone()).await?;
         world.screen.note(&format!("MCP clients: {} with `Authorization: Bearer {}`", up.mcp, up.token));
     }
-    if !args.no_open && world.screen.interactive() && !world.screen.json() {
+    if !no_open && world.screen.interactive() && !world.screen.json() {
         // A machine without a browser has the address on its screen.
         let _ = open::that_detached(&up.url);
     }
@@ -184,7 +192,7 @@ async fn in_use(address: &str, args: &ServeArgs, world: &World) -> Result<Exit, 
     match Record::read(world.places.data()) {
         Some(record) if record.address == address && record.is_alive() => {
             world.screen.note(&format!("a daemon is up already (process {})", record.pid));
-            show(&record, args, world).await?;
+            show(&record, args.no_open, world).await?;
             Ok(Exit::Ok)
         }
         _ => Err(not_started(&StartError::InUse(args.listen))),

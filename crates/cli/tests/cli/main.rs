@@ -9,6 +9,8 @@ mod ask;
 #[cfg(test)]
 mod asked;
 #[cfg(test)]
+mod background;
+#[cfg(test)]
 mod builtin;
 #[cfg(test)]
 mod call;
