@@ -376,6 +376,13 @@ impl Screen {
         self.device.steer(text);
     }
 
+    /// Leaves the last line of the terminal empty, whatever another screen has put there.
+    pub(crate) fn wipe(&self) {
+        if *self.status() != Status::Never {
+            self.device.steer(&format!("\r{ERASE_REST}"));
+        }
+    }
+
     fn to_stderr(&self, text: &str) {
         self.clear();
         self.device.to_stderr(&self.concealed(text));

@@ -186,14 +186,17 @@ async fn show(
                     let _ = send(to, &ToDaemon::Line(number, line)).await;
                 }
                 message = heard(&mut messages, stopped) => match message {
-                    Ok(Some(message)) => {
-                        if let Some(end) = shown.take(message).await? {
+                    Ok(Some(message)) => tokio::select! {
+                        biased;
+                        // Whoever reads stdout may have stopped; the daemon sees that this process is gone.
+                        exit = stop.requested() => return Ok(Some(exit)),
+                        taken = shown.take(message) => if let Some(end) = taken? {
                             return Ok(end);
-                        }
-                    }
+                        },
+                    },
                     Ok(None) if stopped => return Ok(Some(Exit::Interrupted)),
-                    Ok(None) => return Err(lost("it has ended")),
-                    Err(error) => return Err(lost(&with_causes(&error))),
+                    Ok(None) => return Err(lost("it has ended", screen)),
+                    Err(error) => return Err(lost(&with_causes(&error), screen)),
                 },
             }
         }
@@ -214,7 +217,9 @@ async fn heard(
     message.unwrap_or(Ok(None))
 }
 
-fn lost(why: &str) -> Failure {
+/// The failure that the daemon went away, on a line of its own: what it was about to take away is still there.
+fn lost(why: &str, screen: &Screen) -> Failure {
+    screen.wipe();
     let message = format!("the daemon was lost while it worked: {why}");
     Failure::new(Exit::Unreachable, "DAEMON_LOST", message)
         .hint("see what the call has done before you repeat it; `--no-daemon` does without")

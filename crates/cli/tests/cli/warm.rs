@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    io::{BufRead as _, BufReader, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     os::unix::fs::PermissionsExt as _,
     process::{Child, Command, Stdio},
     time::Duration,
@@ -255,6 +255,20 @@ fn ctrl_c_cancels_the_call_and_leaves_the_daemon_and_its_server_alone() {
     let _ = effects.wait_until(LIMIT, |effects| effects.cancelled().len() > cancelled);
     is_used(&rack, &effects);
     drop(daemon);
+}
+
+#[test]
+fn a_reader_that_stalls_keeps_no_signal_from_being_heard() {
+    let (rack, _, _daemon) = warm(&[], &[]);
+    for signal in ["INT", "TERM"] {
+        // More than a pipe holds.
+        let mut command = rack.command(&["call", "fake/big", "bytes=90000", "fill=é", "--json"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut first = [0];
+        child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+        kill(signal, child.id());
+        assert_eq!(child.wait().unwrap().code(), Some(if signal == "INT" { 130 } else { 143 }));
+    }
 }
 
 #[test]
