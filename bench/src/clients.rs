@@ -12,6 +12,7 @@ use toolrack_bench::{
 
 use crate::{
     rows::{Plan, Work},
+    through::Gateway,
     timed::Invocation,
 };
 
@@ -185,7 +186,7 @@ impl Client {
                 }
                 // Those that begin with the handshake of old unless they are told otherwise.
                 let era = plan.is_modern.then(|| ("TOOLRACK_BENCH_ERA".to_owned(), "auto".to_owned()));
-                Some(Invocation { words, variables: era.into_iter().collect(), is_timed: false })
+                Some(Invocation { words, variables: era.into_iter().collect(), is_timed: false, gateway: None })
             }
             (How::Program(program), Work::Agent(row)) if self.name == "toolrack" => {
                 Some(self.agent(program, row, plan.count))
@@ -196,16 +197,31 @@ impl Client {
                 let mut words = program.clone();
                 words.extend([Row::List.word().to_owned(), "20".to_owned(), "--".to_owned()]);
                 words.extend(stdio);
-                Some(Invocation { words, variables: Vec::new(), is_timed: true })
+                Some(Invocation { words, variables: Vec::new(), is_timed: true, gateway: None })
             }
-            (How::Program(program), Work::ColdCall) if self.is_a_binary() => {
+            (How::Program(program), Work::ColdCall | Work::WarmCall) if self.is_a_binary() => {
                 let mut words = program.clone();
                 words.extend([Row::Big.word().to_owned(), "5".to_owned(), "--".to_owned()]);
                 words.extend(stdio);
-                Some(Invocation { words, variables: Vec::new(), is_timed: true })
+                Some(Invocation { words, variables: Vec::new(), is_timed: true, gateway: None })
             }
             (How::Toolrack { program, home }, Work::ColdTools | Work::ColdCall) => {
                 toolrack(program, home, &stdio, plan.work)
+            }
+            (How::Toolrack { program, home }, Work::WarmCall) => {
+                let home = home.join("warm");
+                let gateway = told(Gateway::toolrack(program, &home, &stdio))?;
+                let call = toolrack(program, &home, &stdio, Work::ColdCall)?;
+                Some(Invocation { gateway: Some(gateway), ..call })
+            }
+            (_, Work::Through(row)) => {
+                let gateway = told(self.gateway(servers, &stdio)?)?;
+                let count = (plan.count / self.share).to_string();
+                let through = beside("bench-through").ok()?;
+                let words = words(&through, &[row.word(), &count, &gateway.url]);
+                let token = gateway.token.clone().map(|token| ("TOOLRACK_BENCH_TOKEN".to_owned(), token));
+                let variables = token.into_iter().collect();
+                Some(Invocation { words, variables, is_timed: false, gateway: Some(gateway) })
             }
             (How::CommandLine { tools, call, home }, Work::ColdTools | Work::ColdCall) => {
                 let words = if plan.work == Work::ColdTools { tools } else { call };
@@ -216,7 +232,24 @@ impl Client {
                 });
                 let words = words.collect();
                 let variables = vec![("HOME".to_owned(), home.display().to_string())];
-                Some(Invocation { words, variables, is_timed: true })
+                Some(Invocation { words, variables, is_timed: true, gateway: None })
+            }
+            _ => None,
+        }
+    }
+
+    /// What this client is as a gateway, in front of a server that is started with these words; `None` when it is none.
+    fn gateway(&self, servers: &Servers, server: &[String]) -> Option<Result<Gateway, Trouble>> {
+        match (&self.how, self.name) {
+            // The server itself, as near to the caller as it can be.
+            (_, "limit") => Some(Ok(Gateway::there(servers.legacy.url.clone()))),
+            (_, "rmcp") => Some(Gateway::printing(&words(&beside("bench-rmcp-proxy").ok()?, &[]), server)),
+            (How::Toolrack { program, home }, _) => Some(Gateway::toolrack(program, &home.join("warm"), server)),
+            (How::CommandLine { tools, home, .. }, "mcporter") => {
+                Some(Gateway::mcporter(tools.get(..2)?, &home.join("mcporter"), server))
+            }
+            (How::CommandLine { tools, home, .. }, "fastmcp-cli") => {
+                Some(Gateway::fastmcp(tools.get(..1)?, &home.join("fastmcp"), server))
             }
             _ => None,
         }
@@ -225,7 +258,7 @@ impl Client {
     fn agent(&self, program: &[String], row: Row, count: usize) -> Invocation {
         let mut words = program.to_vec();
         words.extend([row.word().to_owned(), (count / self.share).to_string()]);
-        Invocation { words, variables: Vec::new(), is_timed: false }
+        Invocation { words, variables: Vec::new(), is_timed: false, gateway: None }
     }
 
     fn is_a_binary(&self) -> bool {
@@ -240,6 +273,11 @@ impl Client {
     }
 }
 
+/// What could be started; what could not is said.
+fn told(gateway: Result<Gateway, Trouble>) -> Option<Gateway> {
+    gateway.inspect_err(|error| eprintln!("a gateway could not be started: {error}")).ok()
+}
+
 /// With a configuration file, trust, store and everything else that a person has.
 fn toolrack(program: &Path, home: &Path, server: &[String], work: Work) -> Option<Invocation> {
     let (command, args) = server.split_first()?;
@@ -247,5 +285,5 @@ fn toolrack(program: &Path, home: &Path, server: &[String], work: Work) -> Optio
     std::fs::write(home.join("mcp.json"), entry.to_string()).ok()?;
     let rest: &[&str] = if work == Work::ColdTools { &["tools", "fast"] } else { &["call", "fast/echo", "text=hello"] };
     let variables = vec![("TOOLRACK_HOME".to_owned(), home.display().to_string())];
-    Some(Invocation { words: words(program, rest), variables, is_timed: true })
+    Some(Invocation { words: words(program, rest), variables, is_timed: true, gateway: None })
 }

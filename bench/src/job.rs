@@ -18,6 +18,8 @@ pub enum Row {
     HttpOne,
     /// Calls over HTTP, 64 in flight.
     Http64,
+    /// Calls over HTTP, 8 in flight.
+    Http8,
     /// All tools of a server.
     List,
     /// One large result.
@@ -46,6 +48,7 @@ impl Row {
         Self::Stdio64,
         Self::HttpOne,
         Self::Http64,
+        Self::Http8,
         Self::Servers,
         Self::Block,
         Self::List,
@@ -64,6 +67,7 @@ impl Row {
             Self::Stdio64 => "stdio-64",
             Self::HttpOne => "http-one",
             Self::Http64 => "http-64",
+            Self::Http8 => "http-8",
             Self::List => "list",
             Self::Big => "big",
             Self::Events => "events",
@@ -86,6 +90,7 @@ impl Row {
     pub fn warm_up(self) -> usize {
         match self {
             Self::StdioOne | Self::HttpOne => 200,
+            Self::Http8 => 400,
             Self::Stdio64 | Self::Http64 => 1_000,
             _ => 0,
         }
@@ -105,6 +110,7 @@ impl Row {
     #[must_use]
     pub fn in_flight(self) -> usize {
         match self {
+            Self::Http8 => 8,
             Self::Stdio64 | Self::Http64 => 64,
             _ => 1,
         }

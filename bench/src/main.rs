@@ -8,6 +8,7 @@
 mod clients;
 mod rows;
 mod table;
+mod through;
 mod timed;
 
 use std::{collections::BTreeMap, env, process::ExitCode};
@@ -98,7 +99,7 @@ fn run(options: &Options) -> Result<(), Trouble> {
 /// One run of one client; what goes wrong is said, and the others go on.
 fn measure(plan: &Plan, client: &Client, servers: &Servers, round: usize) -> Option<Figures> {
     let command = client.command(plan, servers)?;
-    match timed::figures(&command) {
+    match timed::figures(command) {
         Ok(figures) => Some(figures),
         Err(error) => {
             eprintln!("round {round}: {} of {}: {error}", plan.name, client.name);

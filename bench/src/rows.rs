@@ -13,6 +13,10 @@ pub(crate) enum Work {
     ColdTools,
     /// A whole process that calls one tool.
     ColdCall,
+    /// The same; Toolrack's has a daemon, which has the server.
+    WarmCall,
+    /// Calls through a gateway.
+    Through(Row),
 }
 
 /// One row.
@@ -35,6 +39,10 @@ pub(crate) struct Plan {
 const P50: (fn(&Figures) -> Option<f64>, &str) = (|figures| figures.p50_us, "µs");
 const RATE: (fn(&Figures) -> Option<f64>, &str) = (|figures| figures.per_second, "/s");
 const MS: (fn(&Figures) -> Option<f64>, &str) = (|figures| figures.ms, "ms");
+
+const GATEWAY_ONE: &str =
+    "gateway in front of a stdio server, one after another, p50 (limit: the server itself, over HTTP)";
+const GATEWAY_8: &str = "gateway in front of a stdio server, 8 in flight (limit: the server itself, over HTTP)";
 
 /// All rows.
 pub(crate) fn plans() -> Vec<Plan> {
@@ -82,5 +90,12 @@ pub(crate) fn plans() -> Vec<Plan> {
         agent(Row::Agent1000, "a round of an agent, 1,000 tools, p50"),
         cold("cold-tools", "cold command line: tools", Work::ColdTools),
         cold("cold-call", "cold command line: call", Work::ColdCall),
+        cold("warm-call", "command line: call, through a daemon where there is one", Work::WarmCall),
+        Plan {
+            name: "gateway-one",
+            work: Work::Through(Row::HttpOne),
+            ..library(Row::HttpOne, GATEWAY_ONE, 2_000, &[], P50)
+        },
+        Plan { name: "gateway-8", work: Work::Through(Row::Http8), ..library(Row::Http8, GATEWAY_8, 8_000, &[], RATE) },
     ]
 }

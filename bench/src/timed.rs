@@ -10,26 +10,31 @@ use std::{
 use nix::sys::resource::{UsageWho, getrusage};
 use toolrack_bench::{Figures, Trouble, figures::cpu_time};
 
+use crate::through::Gateway;
+
 /// What a client is started as.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Invocation {
     pub(crate) words: Vec<String>,
     pub(crate) variables: Vec<(String, String)>,
     /// Whether the clock is around the whole process, and not inside it.
     pub(crate) is_timed: bool,
+    /// What has to run meanwhile.
+    pub(crate) gateway: Option<Gateway>,
 }
 
 /// Runs a client and reads its figures.
-pub(crate) fn figures(invocation: &Invocation) -> Result<Figures, Trouble> {
-    let mut words = invocation.words.clone();
-    if invocation.is_timed {
+pub(crate) fn figures(invocation: Invocation) -> Result<Figures, Trouble> {
+    let Invocation { mut words, variables, is_timed, gateway } = invocation;
+    if is_timed {
         let own = env::current_exe()?.display().to_string();
         words.splice(0..0, [own, "timed".to_owned()]);
     }
     let (program, args) = words.split_first().ok_or("no command")?;
     let mut command = Command::new(program);
-    command.args(args).envs(invocation.variables.iter().cloned()).stdin(Stdio::null()).stderr(Stdio::piped());
+    command.args(args).envs(variables).stdin(Stdio::null()).stderr(Stdio::piped());
     let output = command.output()?;
+    drop(gateway);
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(format!("{}: {}", output.status, said.trim().lines().last().unwrap_or_default()).into());

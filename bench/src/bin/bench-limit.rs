@@ -50,7 +50,7 @@ fn main() -> Result<(), Trouble> {
         Row::Servers => servers(&job)?,
         Row::Block => block(&job)?,
         Row::Agent1 | Row::Agent100 | Row::Agent1000 => return Err("this is no agent".into()),
-        Row::HttpOne | Row::Http64 | Row::Events => {
+        Row::HttpOne | Row::Http64 | Row::Http8 | Row::Events => {
             tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(http(&job))?
         }
     };

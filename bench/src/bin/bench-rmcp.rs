@@ -41,7 +41,7 @@ fn main() -> Result<(), Trouble> {
 async fn measure() -> Result<Figures, Trouble> {
     let job = Job::of_process()?;
     match job.row {
-        Row::StdioOne | Row::Stdio64 | Row::HttpOne | Row::Http64 => calls(&job).await,
+        Row::StdioOne | Row::Stdio64 | Row::HttpOne | Row::Http64 | Row::Http8 => calls(&job).await,
         Row::List => list(&job).await,
         Row::Big => big(&job).await,
         Row::Events => events(&job).await,

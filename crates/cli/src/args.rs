@@ -21,7 +21,7 @@ pub(crate) use manage::{
     TrustArgs, UntrustArgs,
 };
 pub(crate) use secret::{RemoveSecretArgs, SecretVerb, SetSecretArgs};
-pub(crate) use serve::{GatewayArgs, ServeArgs};
+pub(crate) use serve::{DaemonLogsArgs, DaemonVerb, GatewayArgs, ServeArgs, StopArgs};
 pub(crate) use sessions::{
     DeleteSessionsArgs, ExportSessionArgs, Format, ImportSessionsArgs, ListSessionsArgs, RenameSessionArgs,
     SessionsVerb, ShowSessionArgs,
@@ -94,6 +94,10 @@ pub(crate) struct Global {
     /// Tell servers that ask for it about this folder; may be given more than once
     #[arg(long, value_name = "DIR", global = true)]
     pub(crate) root: Vec<PathBuf>,
+
+    /// Start servers anew even where a running daemon has them
+    #[arg(long, global = true)]
+    pub(crate) no_daemon: bool,
 }
 
 /// When to use colour.
@@ -136,6 +140,15 @@ pub(crate) enum Verb {
     /// Keep the servers running, with a dashboard, a control API and one MCP endpoint in front of all
     #[command(visible_alias = "up")]
     Serve(ServeArgs),
+    /// Run `serve` in the background: start it, look after it, end it
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  toolrack daemon start
+  toolrack daemon status
+  toolrack daemon stop"
+    )]
+    Daemon(DaemonVerb),
     /// Be an MCP server over stdio that has the tools of all servers
     Gateway(GatewayArgs),
     /// Show the resources and resource templates of the servers

@@ -20,12 +20,14 @@ use toolrack_host::{
 use url::{Position, Url};
 
 use crate::{
+    guest::FarLines,
     render::{Tone, paint},
     screen::Screen,
 };
 use approval::Approved;
 use form::Field;
 use lines::Lines;
+pub(crate) use lines::OwnLines;
 
 /// Tries at one field before the form is given up: a stuck terminal must not be asked for ever.
 const MAX_TRIES: usize = 20;
@@ -54,6 +56,11 @@ impl Drop for Standing<'_> {
 impl Terminal {
     pub(crate) fn new(screen: Arc<Screen>, roots: Vec<Root>) -> Self {
         Self { screen, roots, lines: Lines::of_stdin(), turn: Semaphore::new(1), approved: Approved::default() }
+    }
+
+    /// At the terminal of a command that is done here.
+    pub(crate) fn far(screen: Arc<Screen>, lines: FarLines) -> Self {
+        Self { lines: Lines::Far(lines), ..Self::new(screen, Vec::new()) }
     }
 
     /// Shows `prompt` and waits for a line; `None` at the end of input (Ctrl-D).

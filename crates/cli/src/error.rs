@@ -33,6 +33,27 @@ pub(crate) enum Exit {
     Terminated = 143,
 }
 
+impl Exit {
+    /// The exit of this number; anything that is none is [`Self::Other`].
+    pub(crate) fn of(number: u8) -> Self {
+        const ALL: [Exit; 12] = [
+            Exit::Ok,
+            Exit::Other,
+            Exit::Usage,
+            Exit::SignIn,
+            Exit::Unreachable,
+            Exit::Tool,
+            Exit::Denied,
+            Exit::NotTrusted,
+            Exit::TurnLimit,
+            Exit::Model,
+            Exit::Interrupted,
+            Exit::Terminated,
+        ];
+        ALL.into_iter().find(|exit| *exit as u8 == number).unwrap_or(Self::Other)
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)

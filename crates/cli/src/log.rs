@@ -9,7 +9,9 @@ use crate::traces::Traces;
 
 /// Starts logging: warnings, more with each `-v`, and of `rmcp` only what `-vv` asks for, because it logs session ids.
 /// Of `sqlx`, which logs every statement, only what is slow. Spans go to `traces`.
-pub(crate) fn start(verbose: u8, quiet: bool, traces: &Traces) {
+///
+/// Lines of a log that is looked at later (`with_time`) say when they were written.
+pub(crate) fn start(verbose: u8, quiet: bool, with_time: bool, traces: &Traces) {
     let filter = match (verbose, quiet) {
         (0, true) => "error,rmcp=error",
         (0, false) => "warn,rmcp=error",
@@ -19,19 +21,16 @@ pub(crate) fn start(verbose: u8, quiet: bool, traces: &Traces) {
     let (filter, targets) = (EnvFilter::new(filter), verbose > 1);
     // A second start, in tests, keeps the first.
     let _ = match traces.layer() {
-        None => tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_ansi(false)
-            .with_target(targets)
-            .without_time()
-            .with_writer(|| Visible)
-            .try_init()
-            .is_ok(),
+        None => {
+            let lines = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_target(targets);
+            let lines = lines.with_writer(|| Visible);
+            if with_time { lines.try_init() } else { lines.without_time().try_init() }.is_ok()
+        }
         // Here the filter is the log's alone.
         Some(traces) => {
-            let log = tracing_subscriber::fmt::layer().with_ansi(false).with_target(targets).without_time();
-            let log = log.with_writer(|| Visible).with_filter(filter);
-            tracing_subscriber::registry().with(log).with(traces).try_init().is_ok()
+            let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_target(targets).with_writer(|| Visible);
+            let lines = if with_time { lines.boxed() } else { lines.without_time().boxed() };
+            tracing_subscriber::registry().with(lines.with_filter(filter)).with(traces).try_init().is_ok()
         }
     };
 }

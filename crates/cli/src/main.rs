@@ -12,6 +12,7 @@ mod browser;
 mod builtin;
 mod completion;
 mod error;
+mod guest;
 mod keep;
 mod kept;
 mod log;

@@ -10,6 +10,7 @@ use crate::{
     args::{Cli, Color, Global, Verb},
     completion,
     error::{Exit, Failure},
+    guest::visit::{Visited, visit},
     log,
     screen::Screen,
     stop::Stop,
@@ -28,8 +29,9 @@ pub(crate) fn run(words: Vec<OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return misunderstood(&error, &words, &environment).into(),
     };
+    let is_detached = matches!(&cli.verb, Verb::Serve(args) if args.detached);
     let (traces, untraced) = Traces::begin(&environment);
-    log::start(cli.global.verbose, cli.global.quiet, &traces);
+    log::start(cli.global.verbose, cli.global.quiet, is_detached, &traces);
     let screen = Arc::new(Screen::new(&cli.global, &environment));
     if let Some(why) = untraced {
         screen.warning(&why);
@@ -114,7 +116,14 @@ async fn to_the_end(
         Verb::Serve(_) => Hears::Everything,
         _ => Hears::Nothing,
     };
+    let brought = match visit(&cli, &words, &environment, screen, &mut stop).await? {
+        Visited::Done(exit) => return Ok(exit),
+        Visited::Alone(brought) => brought,
+    };
     let world = World::open(cli.global, environment, Arc::clone(screen)).await?.traced(tracer);
+    if let Some(brought) = brought {
+        world.bring(brought);
+    }
     let result = tokio::select! {
         biased;
         exit = ended(&mut stop, hears) => Ok(exit),

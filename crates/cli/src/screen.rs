@@ -1,28 +1,28 @@
 //! Where output goes: data to stdout, messages to stderr.
 
+mod device;
+
 use std::{
     borrow::Cow,
-    io::{self, IsTerminal, Write},
-    os::fd::AsFd,
+    io::{self, IsTerminal},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use anstream::{AutoStream, ColorChoice};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use toolrack_config::{Environment, Interpolate, Problem};
 use toolrack_host::text;
 
+use self::device::{Device, FarStream, Stream};
 use crate::{
-    args::{Color, Global},
+    args::Global,
     error::{Exit, Failure},
+    guest::Outbox,
     render::{Look, Tone, paint},
 };
 
-/// Columns where there is no terminal: whoever reads a pipe wants all of it.
-const UNBOUNDED: usize = usize::MAX;
 /// Erases from the cursor to the end of its line (ECMA-48, EL).
 const ERASE_REST: &str = "\u{1b}[K";
 /// Erases the whole screen and goes to its first line (ECMA-48, ED and CUP).
@@ -34,7 +34,7 @@ pub(crate) struct Screen {
     json: bool,
     quiet: bool,
     verbose: bool,
-    color: Color,
+    device: Device,
     look: Look,
     /// Somebody reads stderr and types on stdin.
     interactive: bool,
@@ -43,6 +43,16 @@ pub(crate) struct Screen {
     asking: AtomicBool,
     /// Knows the secrets that servers were given: none of them is ever printed, whoever repeats it.
     secrets: OnceLock<Arc<Interpolate>>,
+}
+
+/// What has to be known of a terminal by those who write for it elsewhere.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Facts {
+    out: FarStream,
+    err: FarStream,
+    interactive: bool,
+    shows_status: bool,
+    unicode: bool,
 }
 
 /// How a failure looks to a program.
@@ -66,20 +76,52 @@ enum Status {
 
 impl Screen {
     pub(crate) fn new(global: &Global, environment: &Environment) -> Self {
-        let width = columns_of(io::stdout());
         let on_terminal = io::stderr().is_terminal() && environment.get("CI").is_none();
         let dumb = environment.get("TERM").is_some_and(|terminal| terminal == "dumb");
-        let shows_status = on_terminal && !dumb && !global.quiet;
+        let device = Device::Own(global.color);
+        let facts = Facts {
+            out: device.facts(Stream::Out),
+            err: device.facts(Stream::Err),
+            interactive: on_terminal && !global.no_input && io::stdin().is_terminal(),
+            shows_status: on_terminal && !dumb && !global.quiet,
+            unicode: speaks_unicode(environment),
+        };
+        Self::on(device, global, facts)
+    }
+
+    /// At the terminal of another process.
+    pub(crate) fn far(global: &Global, facts: Facts, outbox: Outbox) -> Self {
+        Self::on(Device::Far { out: facts.out, err: facts.err, outbox }, global, facts)
+    }
+
+    fn on(device: Device, global: &Global, facts: Facts) -> Self {
+        let Facts { interactive, shows_status, unicode, .. } = facts;
         Self {
             json: global.json,
             quiet: global.quiet,
             verbose: global.verbose > 0,
-            color: global.color,
-            look: Look { unicode: speaks_unicode(environment), width },
-            interactive: on_terminal && !global.no_input && io::stdin().is_terminal(),
+            look: Look { unicode, width: device.columns(Stream::Out) },
+            device,
+            interactive,
             status: Mutex::new(if shows_status { Status::Clear } else { Status::Never }),
             asking: AtomicBool::new(false),
             secrets: OnceLock::new(),
+        }
+    }
+
+    /// What goes to the terminal of another process, if this is one.
+    pub(crate) fn outbox(&self) -> Option<&Outbox> {
+        self.device.outbox()
+    }
+
+    /// What others have to know to write for this terminal.
+    pub(crate) fn facts(&self) -> Facts {
+        Facts {
+            out: self.device.facts(Stream::Out),
+            err: self.device.facts(Stream::Err),
+            interactive: self.interactive,
+            shows_status: *self.status() != Status::Never,
+            unicode: self.look.unicode,
         }
     }
 
@@ -99,7 +141,7 @@ impl Screen {
 
     /// How pages are to look on the terminal as wide as it is now.
     pub(crate) fn look(&self) -> Look {
-        Look { width: columns_of(io::stdout()), ..self.look }
+        Look { width: self.device.columns(Stream::Out), ..self.look }
     }
 
     /// Whether data goes out as JSON.
@@ -114,7 +156,7 @@ impl Screen {
 
     /// Whether what goes to the person may have colour.
     pub(crate) fn is_coloured(&self) -> bool {
-        self.choice(&io::stderr()) != ColorChoice::Never
+        self.device.has_colour(Stream::Err)
     }
 
     /// Prints a page for people, with a line end; on a terminal no line is wider than that. Empty text prints nothing.
@@ -153,7 +195,7 @@ impl Screen {
     /// # Errors
     /// As [`Self::page`].
     pub(crate) async fn document(&self, document: &impl Serialize) -> Result<(), Failure> {
-        let json = if io::stdout().is_terminal() {
+        let json = if self.device.is_terminal(Stream::Out) {
             serde_json::to_string_pretty(document)
         } else {
             serde_json::to_string(document)
@@ -204,13 +246,13 @@ impl Screen {
 
     /// Lines for the person at the terminal; safe to print as they are.
     pub(crate) fn say(&self, lines: &str) {
-        let look = Look { width: columns_of(io::stderr()), ..self.look };
+        let look = Look { width: self.device.columns(Stream::Err), ..self.look };
         self.to_stderr(&format!("{}\n", look.fit(&self.concealed(lines))));
     }
 
     /// Lines for the person at the terminal, as somebody else is to print them there; safe to print as they are.
     pub(crate) fn rendered(&self, lines: &str) -> String {
-        let look = Look { width: columns_of(io::stderr()), ..self.look };
+        let look = Look { width: self.device.columns(Stream::Err), ..self.look };
         let lines = look.fit(&self.concealed(lines));
         if self.is_coloured() { lines } else { anstream::adapter::strip_str(&lines).to_string() }
     }
@@ -243,9 +285,9 @@ impl Screen {
     pub(crate) fn progress(&self, words: &str) {
         let mut status = self.status();
         if matches!(*status, Status::Clear | Status::Shown) {
-            let room = columns_of(io::stderr()).saturating_sub(1);
+            let room = self.device.columns(Stream::Err).saturating_sub(1);
             let words = self.look.clip(&text::for_line(&self.concealed(words)), room);
-            write_to_stderr(&format!("\r{words}{ERASE_REST}"), ColorChoice::AlwaysAnsi);
+            self.device.steer(&format!("\r{words}{ERASE_REST}"));
             *status = Status::Shown;
         }
     }
@@ -254,7 +296,7 @@ impl Screen {
     fn clear(&self) {
         let mut status = self.status();
         if *status == Status::Shown {
-            write_to_stderr(&format!("\r{ERASE_REST}"), ColorChoice::AlwaysAnsi);
+            self.device.steer(&format!("\r{ERASE_REST}"));
             *status = Status::Clear;
         }
     }
@@ -262,7 +304,7 @@ impl Screen {
     /// Leaves nothing on the terminal.
     pub(crate) fn clear_all(&self) {
         if *self.status() != Status::Never {
-            write_to_stderr(CLEAR_ALL, ColorChoice::AlwaysAnsi);
+            self.device.steer(CLEAR_ALL);
         }
     }
 
@@ -272,7 +314,7 @@ impl Screen {
         self.clear();
         let mut status = self.status();
         if *status == Status::Question {
-            write_to_stderr("\n", ColorChoice::Never);
+            self.device.steer("\n");
             *status = Status::Clear;
         }
     }
@@ -307,24 +349,21 @@ impl Screen {
         if error.use_stderr() {
             self.say(text.trim_end());
         } else {
-            let mut stdout = AutoStream::new(io::stdout().lock(), self.choice(&io::stdout()));
-            let _ = stdout.write_all(self.look().fit(&text).as_bytes()).and_then(|()| stdout.flush());
+            self.device.usage(&self.look().fit(&text));
         }
     }
 
-    /// Written by a thread of its own: a reader that stalls must not keep signals from being heard.
     async fn to_stdout(&self, text: String) -> Result<(), Failure> {
         self.clear();
-        let text = self.concealed(&text).into_owned();
-        let choice = self.choice(&io::stdout());
-        let written = tokio::task::spawn_blocking(move || {
-            let mut stdout = AutoStream::new(io::stdout().lock(), choice);
-            stdout.write_all(text.as_bytes())?;
-            stdout.flush()
-        })
-        .await
-        .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
-        match written {
+        self.raw(self.concealed(&text).into_owned()).await
+    }
+
+    /// Prints what another screen has made for this one, as it is.
+    ///
+    /// # Errors
+    /// As [`Self::verbatim`].
+    pub(crate) async fn raw(&self, text: String) -> Result<(), Failure> {
+        match self.device.to_stdout(text).await {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 Err(Failure::new(Exit::Other, "OUTPUT_FAILED", format!("cannot write to stdout: {error}")))
             }
@@ -332,29 +371,22 @@ impl Screen {
         }
     }
 
-    fn to_stderr(&self, text: &str) {
-        self.clear();
-        write_to_stderr(&self.concealed(text), self.choice(&io::stderr()));
+    /// As [`Self::raw`], beside the data.
+    pub(crate) fn raw_aside(&self, text: &str) {
+        self.device.steer(text);
     }
 
-    fn choice(&self, stream: &impl anstream::stream::RawStream) -> ColorChoice {
-        match self.color {
-            Color::Auto => AutoStream::choice(stream),
-            Color::Always => ColorChoice::AlwaysAnsi,
-            Color::Never => ColorChoice::Never,
+    /// Leaves the last line of the terminal empty, whatever another screen has put there.
+    pub(crate) fn wipe(&self) {
+        if *self.status() != Status::Never {
+            self.device.steer(&format!("\r{ERASE_REST}"));
         }
     }
-}
 
-/// The width of the terminal behind `stream`.
-fn columns_of(stream: impl AsFd) -> usize {
-    terminal_size::terminal_size_of(stream).map_or(UNBOUNDED, |(width, _)| usize::from(width.0))
-}
-
-/// Nobody can be told when this fails.
-fn write_to_stderr(text: &str, choice: ColorChoice) {
-    let mut stderr = AutoStream::new(io::stderr().lock(), choice);
-    let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+    fn to_stderr(&self, text: &str) {
+        self.clear();
+        self.device.to_stderr(&self.concealed(text));
+    }
 }
 
 /// Whether the locale is one of UTF-8: `LC_ALL`, `LC_CTYPE`, `LANG`, the first that is set and not empty (POSIX).

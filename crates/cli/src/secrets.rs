@@ -95,6 +95,15 @@ impl Stored {
         Self { store, place, opened: OnceCell::new() }
     }
 
+    /// Whether somebody whose variable says this would open it with the same key.
+    pub(crate) fn is_opened_with(&self, variable: Option<OsString>) -> bool {
+        match (&self.place, variable.filter(|value| !value.is_empty())) {
+            (Place::Variable(Given(ours)), Some(theirs)) => *ours == theirs,
+            (Place::File(_), None) => true,
+            _ => false,
+        }
+    }
+
     /// Where the key is, for people.
     pub(crate) fn place(&self) -> String {
         match &self.place {

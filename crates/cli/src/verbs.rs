@@ -6,9 +6,10 @@
 mod add;
 mod ask;
 mod audit;
-mod call;
+pub(crate) mod call;
 mod chat;
 mod config;
+mod daemon;
 mod doctor;
 mod edits;
 mod gateway;
@@ -63,6 +64,7 @@ pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result
         Verb::Ask(args) => Box::pin(ask::run(*args, world)).await,
         Verb::Chat(args) => Box::pin(chat::run(*args, world)).await,
         Verb::Serve(args) => Box::pin(serve::run(args, world)).await,
+        Verb::Daemon(verb) => daemon::run(verb, words, world).await,
         Verb::Gateway(args) => Box::pin(gateway::run(args, world)).await,
         Verb::Resources(args) => resources::list(args, world).await,
         Verb::Read(args) => resources::read(args, world).await,
@@ -83,6 +85,37 @@ pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result
         Verb::Doctor(args) => doctor::run(args, world).await,
         Verb::Config(verb) => config::run(verb, world).await,
         Verb::Itself(verb) => itself::run(verb, words, &world.screen).await,
+    }
+}
+
+/// Whether a running daemon can do `verb` for the process that was asked to.
+pub(crate) fn can_be_lent(verb: &Verb) -> bool {
+    matches!(
+        verb,
+        Verb::Call(_)
+            | Verb::Tools(_)
+            | Verb::List(_)
+            | Verb::Resources(_)
+            | Verb::Read(_)
+            | Verb::Prompts(_)
+            | Verb::Prompt(_)
+    )
+}
+
+/// Runs one of the verbs that [can be lent](can_be_lent).
+///
+/// # Errors
+/// As the verb itself; any other one is refused.
+pub(crate) async fn run_lent(verb: Verb, world: &World) -> Result<Exit, Failure> {
+    match verb {
+        Verb::Call(args) => call::run(args, world).await,
+        Verb::Tools(args) => tools::run(args, world).await,
+        Verb::List(args) => list::run(args, world).await,
+        Verb::Resources(args) => resources::list(args, world).await,
+        Verb::Read(args) => resources::read(args, world).await,
+        Verb::Prompts(args) => prompts::list(args, world).await,
+        Verb::Prompt(args) => prompts::get(args, world).await,
+        _ => Err(Failure::new(Exit::Other, "INTERNAL", "this is not for a daemon to do")),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The composition root: puts configuration, store, built-in server, asker and host together.
 
+mod lent;
+
 use std::{
     path::{Path, PathBuf},
     sync::{
@@ -23,6 +25,8 @@ use toolrack_host::{
 use toolrack_store::{Approval, ArtifactBounds, ArtifactFolder, LogLine, LogQuery, Retention, Store, StoreError, Uuid};
 use url::Url;
 
+use self::lent::Lent;
+pub(crate) use self::lent::Visitor;
 use crate::{
     args::Global,
     asker::Terminal,
@@ -85,7 +89,14 @@ pub(crate) struct World {
     configured: Mutex<Vec<Configured>>,
     /// Set when a verb connects; closed at the end, whatever happened in between.
     host: OnceLock<Host>,
+    /// What `--args` stands for, where somebody has read it already.
+    brought: OnceLock<Brought>,
+    /// Set where this is the world of a command that a daemon does for another process.
+    lent: Option<Lent>,
 }
+
+/// What `--args` stands for, or why it cannot be read.
+pub(crate) type Brought = Result<String, Failure>;
 
 impl World {
     /// # Errors
@@ -145,6 +156,8 @@ impl World {
             audit: OnceLock::new(),
             keeps: Mutex::default(),
             host: OnceLock::new(),
+            brought: OnceLock::new(),
+            lent: None,
         })
     }
 
@@ -152,6 +165,16 @@ impl World {
     pub(crate) fn traced(mut self, tracer: Option<Arc<dyn Tracer>>) -> Self {
         self.tracer = tracer;
         self
+    }
+
+    /// From now on, `text` is what `--args` stands for: stdin can be read but once.
+    pub(crate) fn bring(&self, text: Brought) {
+        let _ = self.brought.set(text);
+    }
+
+    /// What was [brought](Self::bring).
+    pub(crate) fn brought(&self) -> Option<Brought> {
+        self.brought.get().cloned()
     }
 
     /// Reads the configuration and shows what is wrong with it.
@@ -185,6 +208,9 @@ impl World {
 
     /// Reads the configuration and shows nothing.
     pub(crate) async fn read(&self) -> Loaded {
+        if let Some(lent) = &self.lent {
+            return lent.loaded();
+        }
         let request = self.request();
         let approvals = self.approvals().await.unwrap_or_else(|failure| {
             self.screen.warning(&failure.message);
@@ -397,8 +423,11 @@ impl World {
     /// Connects to the servers of `desired` and waits until each has succeeded or failed once.
     ///
     /// # Errors
-    /// When this program cannot find itself.
+    /// When this program cannot find itself, or this is the world of a command that cannot be done here.
     pub(crate) async fn connect(&self, mut desired: Desired) -> Result<Host, Failure> {
+        if let Some(lent) = &self.lent {
+            return self.borrow(lent, &desired).await;
+        }
         if !self.stays.load(Ordering::Relaxed) {
             for spec in desired.values_mut() {
                 // A command is over before a second attempt: the first failure is the answer.

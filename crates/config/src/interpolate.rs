@@ -179,6 +179,20 @@ impl Interpolate {
         }
     }
 
+    /// The same, with other variables, and with no secrets to conceal yet.
+    #[must_use]
+    pub fn with_environment(&self, environment: Environment) -> Self {
+        let source = self.source.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let source = Source { environment: Arc::new(environment), ..source };
+        Self { source: RwLock::new(source), stored: self.stored.clone(), secrets: Mutex::default() }
+    }
+
+    /// The variables that it resolves from.
+    #[must_use]
+    pub fn environment(&self) -> Arc<Environment> {
+        self.source.read().unwrap_or_else(PoisonError::into_inner).environment.clone()
+    }
+
     /// Resolves from `environment` from now on. Servers see it when they connect the next time, and HTTP headers with
     /// the next request.
     pub fn set_environment(&self, environment: Environment) {

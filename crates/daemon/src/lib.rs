@@ -25,5 +25,5 @@ mod world;
 pub use api::openapi;
 pub use guard::{NoRandom, Token};
 pub use questions::Questions;
-pub use serve::{Daemon, Options, StartError};
+pub use serve::{Current, Daemon, Options, StartError};
 pub use world::{ChosenModel, Models, NoModel, Parts};

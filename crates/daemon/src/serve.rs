@@ -17,6 +17,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use toolrack_config::Loaded;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
@@ -57,6 +58,30 @@ impl Options {
     pub fn local(port: u16, token: Token) -> Self {
         let listen = SocketAddr::from(([127, 0, 0, 1], port));
         Self { listen, token, hosts: Vec::new(), remote: false, grace: Duration::from_secs(5) }
+    }
+}
+
+/// What a daemon's world is made of at the moment. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Current(Arc<World>);
+
+impl Current {
+    /// The configuration as it is on the disk now, which the host runs by then; `None` when it cannot be used, so that an
+    /// older one runs, and when the daemon is about to end.
+    pub async fn loaded(&self) -> Option<Arc<Loaded>> {
+        self.0.reload().await.ok()?;
+        Some(self.0.loaded())
+    }
+
+    /// Whether somebody stopped the server `name`, without a word in any file.
+    #[must_use]
+    pub fn is_held(&self, name: &str) -> bool {
+        self.0.is_held(name)
+    }
+
+    /// Ready when the daemon begins to end.
+    pub async fn ending(&self) {
+        self.0.ending.cancelled().await;
     }
 }
 
@@ -140,6 +165,12 @@ impl Daemon {
     #[must_use]
     pub fn dashboard(&self) -> String {
         format!("http://{}/#token={}", self.address, self.token.reveal())
+    }
+
+    /// What is configured, for whoever uses the same host beside the daemon.
+    #[must_use]
+    pub fn current(&self) -> Current {
+        Current(Arc::clone(&self.world))
     }
 
     /// Serves the MCP endpoint on `socket` too, to whoever may connect to it: lines of JSON, as over stdio, and no token. Who may

@@ -319,11 +319,25 @@ pub(crate) struct Door {
     pub(crate) artifacts: Option<Arc<dyn Artifacts>>,
     pub(crate) events: Events,
     pub(crate) witness: Option<Arc<dyn Witness>>,
-    pub(crate) calls: AtomicU64,
     pub(crate) tracer: Arc<dyn Tracer>,
+    /// Shared by all who go through doors of the same host: each call has a number of its own.
+    pub(crate) calls: Arc<AtomicU64>,
 }
 
 impl Door {
+    /// The same door, where `asker` answers what comes up unless a call brings somebody.
+    pub(crate) fn for_asker(&self, asker: SharedAsker) -> Self {
+        Self {
+            gate: self.gate.clone(),
+            asker,
+            artifacts: self.artifacts.clone(),
+            events: self.events.clone(),
+            witness: self.witness.clone(),
+            tracer: self.tracer.clone(),
+            calls: self.calls.clone(),
+        }
+    }
+
     /// Runs a call through the door.
     pub(crate) async fn call(
         &self,

@@ -56,7 +56,7 @@ pub struct Catalog {
 }
 
 /// The tools of one server, as they are searched.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Shelf {
     server: ServerName,
     /// Those of its name.
@@ -146,6 +146,19 @@ impl Catalog {
         catalog.tools.shrink_to_fit();
         catalog.places = Places::of(&catalog.tools);
         catalog
+    }
+
+    /// The same catalog without what other servers have than `of`. Names stay: they depend on nothing but their own pair.
+    pub(crate) fn excerpt(&self, of: impl Fn(&ServerName) -> bool) -> Self {
+        let tools: Vec<_> = self.tools.iter().filter(|tool| of(&tool.server)).cloned().collect();
+        Self {
+            version: self.version,
+            cap: self.cap,
+            places: Places::of(&tools),
+            tools,
+            shelves: self.shelves.iter().filter(|shelf| of(&shelf.server)).cloned().collect(),
+            ..Self::default()
+        }
     }
 
     /// Grows with each change.

@@ -24,6 +24,7 @@ pub use status::{ServerStatus, Why, WhyStep};
 
 use self::keeper::{Message, Servers};
 use crate::{
+    ask::SharedAsker,
     call::{Call, CallError, Door, Script, Shaped, Target, ToolOutcome, shaped},
     catalog::{Catalog, CatalogTool, Hit, Selection},
     event::Event,
@@ -89,6 +90,11 @@ impl Host {
         let servers = self.servers.load_full();
         join_all(servers.values().map(|server| server.settled())).await;
         // The catalog is published right after the last of them.
+        self.publish().await;
+    }
+
+    /// Has the catalog be as new as the servers are.
+    async fn publish(&self) {
         let (done, told) = oneshot::channel();
         if self.inbox.send(Message::Publish(done)).await.is_ok() {
             let _ = told.await;
@@ -306,6 +312,35 @@ impl Host {
     /// [`CallError::UnknownServer`].
     pub fn reconnect(&self, server: &str) -> Result<(), CallError> {
         self.server(server).map(|server| server.reconnect())
+    }
+
+    /// Some of the servers, as they are configured at this moment, for somebody who is to see nothing else: their tools are
+    /// its whole catalog, and `asker` answers what comes up. They are the same servers, with the same connections, behind
+    /// the same gate, and what happens is told as an event of this host.
+    ///
+    /// What is configured or listed later does not change it. It starts and stops nothing: [`Self::apply`],
+    /// [`Self::settled`] and [`Self::shutdown`] do nothing there.
+    pub async fn excerpt(&self, of: impl Fn(&ServerName) -> bool, asker: SharedAsker) -> Self {
+        // A server that is connected by now has its tools in the catalog.
+        self.publish().await;
+        let servers: Servers = self
+            .servers
+            .load()
+            .iter()
+            .filter(|(name, _)| of(name))
+            .map(|(name, of)| (name.clone(), of.clone()))
+            .collect();
+        let catalog = self.catalog.load().excerpt(of);
+        let nothing = TaskTracker::new();
+        nothing.close();
+        Self {
+            inbox: mpsc::channel(1).0,
+            servers: Arc::new(ArcSwap::from_pointee(servers)),
+            catalog: Arc::new(ArcSwap::from_pointee(catalog)),
+            events: self.events.clone(),
+            door: Arc::new(self.door.for_asker(asker)),
+            tasks: nothing,
+        }
     }
 
     /// Stops every server and waits until nothing of this host runs any more: no child process, no task. Calls in

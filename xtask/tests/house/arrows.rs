@@ -39,7 +39,7 @@ const ONLY_FOR_TESTS: &str = "toolrack-testkit";
 
 /// Crates from outside that only some rooms may use, tests included.
 const OWNED: &[(&str, &[&str])] = &[
-    ("axum", &["toolrack-daemon", "toolrack-testkit"]),
+    ("axum", &["toolrack-bench", "toolrack-daemon", "toolrack-testkit"]),
     ("clap", &["toolrack"]),
     ("command-fds", &["toolrack-host"]),
     ("jsonc-parser", &["toolrack-config"]),

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use super::{ModelArgs, PolicyArgs, RulesArgs, duration};
 
@@ -29,6 +29,10 @@ pub(crate) struct ServeArgs {
     /// End when stdin is closed: for programs that start it and want it gone with them
     #[arg(long)]
     pub(crate) with_parent: bool,
+
+    /// Belong to no terminal: what `daemon start` adds
+    #[arg(long, hide = true, conflicts_with = "with_parent")]
+    pub(crate) detached: bool,
 
     /// Listen on an address that other machines can reach; whoever knows the token may then use every tool
     #[arg(long)]
@@ -70,4 +74,47 @@ pub(crate) struct GatewayArgs {
     /// Do not share the servers of a running daemon
     #[arg(long)]
     pub(crate) alone: bool,
+}
+
+/// `daemon`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DaemonVerb {
+    /// Start `toolrack serve` in the background, and print its address once it listens
+    #[command(after_help = "It takes the options of `toolrack serve`, and runs in the folder where it is started.
+
+Examples:
+  toolrack daemon start
+  toolrack daemon start --yes-read-only --allow 'fs/*'")]
+    Start(Box<ServeArgs>),
+    /// Show whether a daemon is up, where, and how its servers are; fails when there is none
+    #[command(after_help = "Examples:
+  toolrack daemon status
+  toolrack daemon status --json")]
+    Status,
+    /// End the daemon: calls in flight are given their time first
+    Stop(StopArgs),
+    /// Show what a daemon in the background wrote
+    Logs(DaemonLogsArgs),
+}
+
+/// `daemon stop`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  toolrack daemon stop")]
+pub(crate) struct StopArgs {
+    /// How long it may take to end before it is killed
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub(crate) patience: Duration,
+}
+
+/// `daemon logs`.
+#[derive(Debug, Args)]
+#[command(after_help = "What servers wrote is shown by `toolrack logs`.
+
+Example:
+  toolrack daemon logs --lines 20")]
+pub(crate) struct DaemonLogsArgs {
+    /// Show at most this many of the last lines
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 100)]
+    pub(crate) lines: usize,
 }

@@ -8,6 +8,8 @@ use std::{
 
 use tokio::sync::oneshot;
 
+use crate::guest::FarLines;
+
 /// Milliseconds until somebody looks whether the question still stands.
 #[cfg(unix)]
 const MOMENT: u8 = 50;
@@ -24,9 +26,46 @@ type Asked = oneshot::Sender<Line>;
 /// read that has begun cannot be cancelled. Its line belongs to the next one who asks, if somebody waits by then, and is
 /// dropped otherwise.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(crate) struct OwnLines {
     wanted: mpsc::Sender<Asked>,
     thread: Mutex<Option<Reader>>,
+}
+
+/// Where lines come from.
+#[derive(Debug)]
+pub(super) enum Lines {
+    /// The stdin of this process.
+    Own(OwnLines),
+    /// That of a command that is done here.
+    Far(FarLines),
+}
+
+impl Lines {
+    pub(super) fn of_stdin() -> Self {
+        Self::Own(OwnLines::of_stdin())
+    }
+
+    /// Lines that are always there.
+    #[cfg(test)]
+    pub(super) fn new(read: impl FnMut() -> Line + Send + 'static) -> Self {
+        Self::Own(OwnLines::of(|| true, read))
+    }
+
+    /// Forgets what was typed before now, so that it answers nothing that is asked from now on.
+    pub(super) fn forget(&self) {
+        match self {
+            Self::Own(lines) => lines.forget(),
+            Self::Far(lines) => lines.forget(),
+        }
+    }
+
+    /// The next line that is typed.
+    pub(super) async fn next(&self) -> Line {
+        match self {
+            Self::Own(lines) => lines.next().await,
+            Self::Far(lines) => lines.next().await,
+        }
+    }
 }
 
 /// The thread before it starts.
@@ -43,10 +82,10 @@ impl fmt::Debug for Reader {
     }
 }
 
-impl Lines {
-    /// Forgets what was typed before now, so that it answers nothing that is asked from now on.
+impl OwnLines {
+    /// As [`Lines::forget`].
     #[cfg(unix)]
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         use std::{io::IsTerminal as _, os::fd::AsFd as _};
 
         use nix::sys::termios::{FlushArg, tcflush};
@@ -60,16 +99,10 @@ impl Lines {
 
     /// On this system, what was typed before counts.
     #[cfg(not(unix))]
-    pub(super) fn forget(&self) {}
+    pub(crate) fn forget(&self) {}
 
-    pub(super) fn of_stdin() -> Self {
+    pub(crate) fn of_stdin() -> Self {
         Self::of(is_typed, read_line)
-    }
-
-    /// Lines that are always there.
-    #[cfg(test)]
-    pub(super) fn new(read: impl FnMut() -> Line + Send + 'static) -> Self {
-        Self::of(|| true, read)
     }
 
     fn of(ready: fn() -> bool, read: impl FnMut() -> Line + Send + 'static) -> Self {
@@ -78,7 +111,7 @@ impl Lines {
     }
 
     /// The next line that is typed.
-    pub(super) async fn next(&self) -> Line {
+    pub(crate) async fn next(&self) -> Line {
         let reader = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Reader { requests, ready, read }) = reader {
             // It ends with the process: nothing can wake a thread that waits for a terminal.

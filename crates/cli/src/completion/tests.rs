@@ -126,7 +126,7 @@ fn arguments_of_a_tool_are_offered_by_name() {
 #[test]
 fn options_are_offered_when_one_is_begun() {
     let desk = desk();
-    assert_eq!(desk.offers(&["call", "--no"]), ["--no-validate", "--no-input"]);
+    assert_eq!(desk.offers(&["call", "--no"]), ["--no-validate", "--no-input", "--no-daemon"]);
     assert_eq!(desk.offers(&["add", "--scope", ""]), ["user", "project", "local"]);
     assert_eq!(desk.offers(&["add", "x", "-t", "h"]), ["http"]);
     assert_eq!(desk.offers(&["completions", "z"]), ["zsh"]);

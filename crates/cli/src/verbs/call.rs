@@ -18,7 +18,7 @@ use crate::{
 pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> {
     // Mistakes in what was typed are found before anything is started.
     let given = arguments::parse(&args.arguments)?;
-    let base = base(args.args.clone()).await?;
+    let base = base(args.args.clone(), world).await?;
 
     let loaded = world.load().await?;
     let named = super::server_of(&args.selector, &loaded)?;
@@ -98,11 +98,23 @@ async fn missing(host: &Host, unknown: &Unknown, named: Option<&ServerName>) -> 
 }
 
 /// The object of `--args`.
-async fn base(args: Option<String>) -> Result<Map<String, Value>, Failure> {
-    match args {
-        Some(args) => Ok(arguments::parse_object(&input::read("--args", args).await?)?),
-        None => Ok(Map::new()),
-    }
+async fn base(args: Option<String>, world: &World) -> Result<Map<String, Value>, Failure> {
+    let Some(args) = args else {
+        return Ok(Map::new());
+    };
+    let text = match world.brought() {
+        Some(brought) => brought?,
+        None => read_arguments(args).await?,
+    };
+    Ok(arguments::parse_object(&text)?)
+}
+
+/// The text that `--args` stands for.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) async fn read_arguments(args: String) -> Result<String, Failure> {
+    input::read("--args", args).await
 }
 
 impl From<BadArguments> for Failure {

@@ -1,8 +1,9 @@
 //! `toolrack serve` and `toolrack up`
 
+mod birth;
 pub(super) mod record;
 
-use std::sync::Arc;
+use std::{io, os::unix::net::UnixListener, path::Path, sync::Arc};
 
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -11,11 +12,12 @@ use toolrack_daemon::{
     ChosenModel, Daemon, Models, NoModel, Options, Parts, Questions, StartError, Token, gateway::AnyClient,
 };
 
-use self::record::{Record, listen};
+use self::record::{Record, listen, socket};
 use super::ask::rules;
 use crate::{
     args::{LimitArgs, ModelArgs, ServeArgs},
     error::{Exit, Failure, with_causes},
+    guest::{self, reception::receive_all},
     models::{Around, Chosen, Wishes},
     stop::Stop,
     wire::World,
@@ -37,7 +39,7 @@ impl From<&Record> for Up {
     fn from(record: &Record) -> Self {
         let address = &record.address;
         Self {
-            url: format!("http://{address}/#token={}", record.token),
+            url: record.url(),
             address: address.clone(),
             mcp: format!("http://{address}/mcp"),
             token: record.token.clone(),
@@ -48,6 +50,10 @@ impl From<&Record> for Up {
 
 pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure> {
     let mut stop = Stop::new()?;
+    if args.detached {
+        // One that leads its group already, or its session, has left the terminal in another way.
+        let _ = nix::unistd::setsid();
+    }
     let token = Token::new().map_err(|error| Failure::new(Exit::Other, "NO_RANDOM", error.to_string()))?;
     let options = Options {
         listen: args.listen,
@@ -63,42 +69,61 @@ pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
         Err(error) => return Err(not_started(&error)),
     };
     let address = daemon.address().to_string();
-    let record = Record { address, token: options.token.reveal().to_owned(), pid: std::process::id() };
+    let record = Record::of_this(address, options.token.reveal().to_owned());
     let data = world.places.data().to_owned();
+    let mut commands = None;
     match Record::read(&data).filter(Record::is_alive) {
         Some(first) => {
             let message = format!("another daemon is up at {}: it is the one that other commands find", first.address);
             world.screen.warning(&message);
         }
-        None => {
-            if let Err(error) =
-                listen(&data).and_then(|socket| daemon.also_on(socket)).and_then(|()| record.write(&data))
-            {
+        None => match found(&mut daemon, &record, &data) {
+            Ok(socket) => commands = Some(socket),
+            Err(error) => {
                 world.screen.warning(&format!("other commands will not find the daemon: {}", with_causes(&error)));
             }
-        }
+        },
     }
-    show(&record, &args, world).await?;
-    if !args.with_parent {
+    // In the background nobody looks, and the log is no place for a key.
+    if !args.detached {
+        show(&record, args.no_open, world).await?;
+    }
+    if !args.with_parent && !args.detached {
         world.screen.note("Ctrl-C ends it");
     }
-    serve(daemon, &mut stop, args.with_parent).await;
+    let current = daemon.current();
+    let commands = async {
+        if let Some(commands) = commands
+            && let Err(error) = receive_all(commands, world, &current, args.grace).await
+        {
+            tracing::warn!("other commands will not find the daemon: {error}");
+        }
+    };
+    serve(daemon, commands, &mut stop, args.with_parent).await;
     record.forget(&data);
     Ok(Exit::Ok)
 }
 
-/// Until the daemon has ended, or is told a second time to end.
-async fn serve(daemon: Daemon, stop: &mut Stop, with_parent: bool) {
+/// Has other commands find the daemon; gives the socket of those that it does.
+fn found(daemon: &mut Daemon, record: &Record, data: &Path) -> io::Result<UnixListener> {
+    daemon.also_on(listen(&socket(data))?)?;
+    let commands = listen(&guest::socket(data))?;
+    record.write(data)?;
+    Ok(commands)
+}
+
+/// Until the daemon has ended, and what it does for `commands`, or is told a second time to end.
+async fn serve(daemon: Daemon, commands: impl Future<Output = ()>, stop: &mut Stop, with_parent: bool) {
     let end = CancellationToken::new();
-    let running = daemon.run(end.clone().cancelled_owned());
+    let running = async { tokio::join!(daemon.run(end.clone().cancelled_owned()), commands) };
     tokio::pin!(running);
     tokio::select! {
-        () = &mut running => return,
+        _ = &mut running => return,
         _ = stop.requested() => end.cancel(),
         () = orphaned(), if with_parent => end.cancel(),
     }
     tokio::select! {
-        () = running => {}
+        _ = running => {}
         _ = stop.requested() => {}
     }
 }
@@ -150,7 +175,7 @@ fn models(typed: ModelArgs, around: Around) -> Models {
     })
 }
 
-async fn show(record: &Record, args: &ServeArgs, world: &World) -> Result<(), Failure> {
+pub(super) async fn show(record: &Record, no_open: bool, world: &World) -> Result<(), Failure> {
     let up = Up::from(record);
     if world.screen.json() {
         world.screen.document(&up).await?;
@@ -158,7 +183,7 @@ async fn show(record: &Record, args: &ServeArgs, world: &World) -> Result<(), Fa
         world.screen.verbatim(up.url.clone()).await?;
         world.screen.note(&format!("MCP clients: {} with `Authorization: Bearer {}`", up.mcp, up.token));
     }
-    if !args.no_open && world.screen.interactive() && !world.screen.json() {
+    if !no_open && world.screen.interactive() && !world.screen.json() {
         // A machine without a browser has the address on its screen.
         let _ = open::that_detached(&up.url);
     }
@@ -170,7 +195,7 @@ async fn in_use(address: &str, args: &ServeArgs, world: &World) -> Result<Exit, 
     match Record::read(world.places.data()) {
         Some(record) if record.address == address && record.is_alive() => {
             world.screen.note(&format!("a daemon is up already (process {})", record.pid));
-            show(&record, args, world).await?;
+            show(&record, args.no_open, world).await?;
             Ok(Exit::Ok)
         }
         _ => Err(not_started(&StartError::InUse(args.listen))),

@@ -10,6 +10,7 @@ mod ask;
 mod asked;
 #[cfg(test)]
 mod audit;
+mod background;
 #[cfg(test)]
 mod builtin;
 #[cfg(test)]
@@ -74,3 +75,5 @@ mod supervised;
 mod terminal;
 #[cfg(test)]
 mod trust;
+#[cfg(test)]
+mod warm;

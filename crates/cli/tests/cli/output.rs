@@ -109,6 +109,7 @@ fn wrong_usage_ends_with_2_and_help_with_0() {
               --no-input           Never ask anything, even on a terminal
               --root <DIR>         Tell servers that ask for it about this folder; may be given more than
                                    once
+              --no-daemon          Start servers anew even where a running daemon has them
 
         How values are read:
           path=README.md       a value, read as the tool's schema says: text, number, true or false

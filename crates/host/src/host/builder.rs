@@ -182,7 +182,7 @@ impl HostBuilder {
                 artifacts: self.artifacts,
                 events,
                 witness: self.witness,
-                calls: 0.into(),
+                calls: Arc::default(),
                 tracer: self.tracer.unwrap_or_else(|| Arc::new(PassOn)),
             }),
             tasks,

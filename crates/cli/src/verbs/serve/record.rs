@@ -7,8 +7,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use nix::{sys::signal::kill, unistd::Pid};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde::{Deserialize, Serialize};
+
+use super::birth::Birth;
+use crate::guest;
 
 /// A daemon that runs. For its owner only: the token opens it.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,9 +22,24 @@ pub(crate) struct Record {
     pub(crate) address: String,
     pub(crate) token: String,
     pub(crate) pid: u32,
+    /// Which process of that number; not known on every system.
+    pub(crate) birth: Option<Birth>,
+    /// Seconds since 1970.
+    pub(crate) since: i64,
 }
 
 impl Record {
+    /// Of this process.
+    pub(crate) fn of_this(address: String, token: String) -> Self {
+        let pid = std::process::id();
+        Self { address, token, pid, birth: Birth::of(pid), since: chrono::Utc::now().timestamp() }
+    }
+
+    /// The dashboard, with the key to it.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/#token={}", self.address, self.token)
+    }
+
     /// What was written down of the last daemon, whether it still runs or not.
     pub(crate) fn read(data: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(file(data)).ok()?).ok()
@@ -41,29 +62,41 @@ impl Record {
             // A stale record names a process that no longer runs.
             let _ = fs::remove_file(file(data));
             let _ = fs::remove_file(socket(data));
+            let _ = fs::remove_file(guest::socket(data));
         }
     }
 
-    /// Whether its process still runs.
+    /// Whether its process still runs: that one, and not another that has its number now.
     pub(crate) fn is_alive(&self) -> bool {
-        i32::try_from(self.pid).is_ok_and(|pid| kill(Pid::from_raw(pid), None).is_ok())
+        let has_number = i32::try_from(self.pid).is_ok_and(|pid| pid > 0 && kill(Pid::from_raw(pid), None).is_ok());
+        has_number && (self.birth.is_none() || Birth::of(self.pid) == self.birth)
+    }
+
+    /// Sends the process a signal, if it still is that one.
+    pub(crate) fn send(&self, signal: Signal) {
+        if self.is_alive()
+            && let Ok(pid) = i32::try_from(self.pid)
+        {
+            // It may have ended in between.
+            let _ = kill(Pid::from_raw(pid), signal);
+        }
     }
 }
 
 /// A socket that only this person can connect to. What a daemon that was killed has left is taken away.
-pub(crate) fn listen(data: &Path) -> io::Result<UnixListener> {
-    let folder = data.join("run");
-    fs::create_dir_all(&folder)?;
-    fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
-    let socket = socket(data);
-    match fs::remove_file(&socket) {
+pub(crate) fn listen(socket: &Path) -> io::Result<UnixListener> {
+    if let Some(folder) = socket.parent() {
+        fs::create_dir_all(folder)?;
+        fs::set_permissions(folder, Permissions::from_mode(0o700))?;
+    }
+    match fs::remove_file(socket) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     UnixListener::bind(socket)
 }
 
-/// Where that socket is.
+/// Where MCP clients of the same person find it.
 pub(crate) fn socket(data: &Path) -> PathBuf {
     data.join("run").join("mcp.sock")
 }

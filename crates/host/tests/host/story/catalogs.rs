@@ -1,10 +1,10 @@
 //! Catalogs: pictures that never change, of tools that do.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
 use tokio::time::Instant;
-use toolrack_host::{CatalogTool, Era, Event, Host, NameCap, NameStyle, State, ToolFilter};
+use toolrack_host::{CatalogTool, Desired, Era, Event, Host, NameCap, NameStyle, State, ToolFilter, ask::Nobody};
 use toolrack_testkit::FakeHttp;
 
 use crate::{
@@ -228,4 +228,26 @@ async fn a_list_that_goes_stale_is_fetched_again() {
     assert_eq!(server.count_of("tools/list"), 1);
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(server.count_of("tools/list"), 2);
+}
+
+#[tokio::test]
+async fn an_excerpt_is_the_same_servers_and_nothing_of_the_others() {
+    let host = host_of([("one", fake(&[])), ("two", fake(&[]))]).await;
+    let one = host.excerpt(|server| server.as_str() == "one", Arc::new(Nobody)).await;
+    assert_eq!(one.status().iter().map(|server| server.name.as_str()).collect::<Vec<_>>(), ["one"]);
+    let of_one: Vec<_> = selectors(&host).into_iter().filter(|tool| tool.starts_with("one/")).collect();
+    assert_eq!(selectors(&one), of_one);
+    assert_eq!(text(&one, "one/echo", json!({"text": "x"})).await, "x");
+    assert!(call(&one, "two/echo", json!({})).await.is_err());
+    let names = |host: &Host| {
+        host.catalog()
+            .tools()
+            .filter(|tool| tool.server.as_str() == "one")
+            .map(|tool| tool.name.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(&one), names(&host), "the names that models see stay");
+    one.apply(Desired::new()).await;
+    one.shutdown().await;
+    assert_eq!(text(&host, "one/echo", json!({"text": "y"})).await, "y", "it ends nothing");
 }

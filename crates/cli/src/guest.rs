@@ -1,0 +1,211 @@
+//! A command that is done by a running daemon, in the name of the one that was typed.
+//!
+//! The daemon runs the same verb that would run here, on servers that are connected already. What it prints and asks goes
+//! through the process that was typed, which is nothing but its terminal: so there is one way to do a thing and one way to
+//! show it, and nobody can tell by the output who did it.
+//!
+//! ```text
+//! toolrack call …  ([`visit`])                     toolrack serve  ([`reception`])
+//!   Hello: words, folder, variables, terminal ──►    the same world?
+//!                            ◄── Ready, or Elsewhere: then it runs here, as if there were no daemon
+//!   Go ──►                                           the verb
+//!                            ◄── Out, Err, Ask, …, End
+//! ```
+//!
+//! Until `Go` nothing has begun, and until something is shown the daemon can still give up ([`ToCommand::Elsewhere`]): it
+//! does so wherever the answer could be another one than that of the command alone. After that, a connection that
+//! breaks is a failure: a call is never made twice.
+//!
+//! Both ends are the same build of the same program ([`Build`]), so the messages are nobody else's business.
+
+mod lines;
+mod outbox;
+pub(crate) mod reception;
+pub(crate) mod visit;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::UnixStream,
+    time::timeout,
+};
+
+pub(crate) use self::{lines::FarLines, outbox::Outbox};
+use crate::screen::Facts;
+
+/// Bytes of a message: the arguments of a call, and the words and variables of a process.
+const MAX_MESSAGE: usize = 32 * 1024 * 1024;
+
+/// How long a daemon may take to say how it is.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where commands find the daemon of their person.
+pub(crate) fn socket(data: &Path) -> PathBuf {
+    data.join("run").join("cli.sock")
+}
+
+/// Which program it is. A daemon goes on with what it was started as when a newer one is installed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Build {
+    version: String,
+    /// Bytes of the file, and when it was written: seconds and nanoseconds.
+    file: (u64, i64, i64),
+}
+
+impl Build {
+    /// This one; `None` when the program cannot find itself.
+    pub(crate) fn this() -> Option<Self> {
+        use std::os::unix::fs::MetadataExt as _;
+        let file = std::fs::metadata(std::env::current_exe().ok()?).ok()?;
+        let file = (file.len(), file.mtime(), file.mtime_nsec());
+        Some(Self { version: env!("CARGO_PKG_VERSION").to_owned(), file })
+    }
+}
+
+/// What a command says of itself.
+#[derive(Serialize, Deserialize)]
+struct Hello {
+    build: Build,
+    /// As they were typed, with the program's name in front.
+    words: Vec<String>,
+    folder: PathBuf,
+    /// Its variables, but for those that are no text.
+    variables: BTreeMap<String, String>,
+    terminal: Facts,
+    /// What `--args` stands for, where it was read from a file or from stdin.
+    brought: Option<String>,
+}
+
+/// From the command to the daemon.
+#[derive(Serialize, Deserialize)]
+enum ToDaemon {
+    Hello(Box<Hello>),
+    /// Begin.
+    Go,
+    /// What was typed after [`ToCommand::Ask`] of this number; `None` at the end of input.
+    Line(u32, Option<String>),
+    /// A signal came, which is this exit code.
+    Stop(u8),
+    /// Nothing is to be done: how is it? Instead of a greeting.
+    Status,
+}
+
+/// How a daemon is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct About {
+    pub(crate) version: String,
+    /// How many servers are in each state, by its word.
+    pub(crate) servers: BTreeMap<String, usize>,
+}
+
+/// From the daemon to the command.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum ToCommand {
+    /// It can be done here.
+    Ready,
+    /// It cannot, and nothing has been done.
+    Elsewhere,
+    /// A piece of stdout.
+    Out(String),
+    /// A piece of stderr.
+    Err(String),
+    /// A line of stdin is wanted.
+    Ask(u32),
+    /// It is no longer.
+    Unask,
+    /// What was typed before now answers nothing.
+    Forget,
+    /// It is done, with this exit code.
+    End(u8),
+    /// The answer to [`ToDaemon::Status`].
+    Status(About),
+}
+
+impl ToCommand {
+    /// How much of a reader's time it takes.
+    fn len(&self) -> usize {
+        match self {
+            Self::Out(text) | Self::Err(text) => text.len(),
+            _ => 1,
+        }
+    }
+}
+
+/// How the daemon is that listens at `socket`; `None` when none answers, or one of another version does.
+pub(crate) async fn about(socket: &Path) -> Option<About> {
+    let asked = async {
+        let mut stream = UnixStream::connect(socket).await?;
+        send(&mut stream, &ToDaemon::Status).await?;
+        receive(&mut stream).await
+    };
+    match timeout(PATIENCE, asked).await {
+        Ok(Ok(Some(ToCommand::Status(about)))) => Some(about),
+        _ => None,
+    }
+}
+
+/// Reads a message; `None` at the end. Not to be dropped half way.
+///
+/// # Errors
+/// When the connection breaks, or what comes is no message.
+async fn receive<T: for<'de> Deserialize<'de>>(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<T>> {
+    let length = match from.read_u32().await {
+        Ok(length) => usize::try_from(length).unwrap_or(usize::MAX),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if length > MAX_MESSAGE {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
+    }
+    let mut body = Vec::new();
+    // It grows with what comes, not with what was announced.
+    from.take(length as u64).read_to_end(&mut body).await?;
+    serde_json::from_slice(&body).map(Some).map_err(io::Error::from)
+}
+
+/// Writes a message.
+///
+/// # Errors
+/// When the connection breaks.
+async fn send(to: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
+    let mut bytes = vec![0; 4];
+    serde_json::to_writer(&mut bytes, message)?;
+    let length = u32::try_from(bytes.len() - 4).map_err(io::Error::other)?;
+    bytes[..4].copy_from_slice(&length.to_be_bytes());
+    to.write_all(&bytes).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn messages_come_as_they_went() {
+        let (mut one, mut other) = tokio::io::duplex(16);
+        let sending = async {
+            send(&mut one, &ToDaemon::Line(7, Some("a\nb\u{1b}".to_owned()))).await.unwrap();
+            drop(one);
+        };
+        let receiving = async {
+            let line: Option<ToDaemon> = receive(&mut other).await.unwrap();
+            assert!(matches!(line, Some(ToDaemon::Line(7, Some(line))) if line == "a\nb\u{1b}"));
+            assert!(receive::<ToDaemon>(&mut other).await.unwrap().is_none());
+        };
+        tokio::join!(sending, receiving);
+    }
+
+    #[tokio::test]
+    async fn a_message_that_is_announced_as_endless_is_refused() {
+        let mut endless: &[u8] = &[0xff, 0xff, 0xff, 0xff, b'{'];
+        assert!(receive::<ToDaemon>(&mut endless).await.is_err());
+        let mut nonsense: &[u8] = &[0, 0, 0, 2, b'{', b'}'];
+        assert!(receive::<ToDaemon>(&mut nonsense).await.is_err());
+    }
+}

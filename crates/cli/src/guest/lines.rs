@@ -1,0 +1,98 @@
+//! Lines that are typed at the terminal of a command.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use super::{Outbox, ToCommand};
+
+/// Asks the command for one line at a time. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct FarLines {
+    outbox: Outbox,
+    asked: Arc<Mutex<Asked>>,
+}
+
+#[derive(Debug, Default)]
+struct Asked {
+    /// How often.
+    number: u32,
+    /// Who waits for the last one.
+    by: Option<oneshot::Sender<Option<String>>>,
+}
+
+/// Tells the command when nobody waits any longer.
+struct Standing<'a>(&'a FarLines);
+
+impl Drop for Standing<'_> {
+    fn drop(&mut self) {
+        if self.0.asked().by.take().is_some() {
+            self.0.outbox.push(ToCommand::Unask);
+        }
+    }
+}
+
+impl FarLines {
+    pub(crate) fn new(outbox: Outbox) -> Self {
+        Self { outbox, asked: Arc::default() }
+    }
+
+    /// What was typed before now answers nothing that is asked from now on.
+    pub(crate) fn forget(&self) {
+        self.outbox.push(ToCommand::Forget);
+    }
+
+    /// The next line that is typed; `None` at the end of input.
+    pub(crate) async fn next(&self) -> Option<String> {
+        let (answer, line) = oneshot::channel();
+        let number = {
+            let mut asked = self.asked();
+            asked.number = asked.number.wrapping_add(1);
+            asked.by = Some(answer);
+            asked.number
+        };
+        let _standing = Standing(self);
+        self.outbox.push(ToCommand::Ask(number));
+        self.outbox.open();
+        line.await.ok().flatten()
+    }
+
+    /// What was typed when question `number` stood; nobody gets what came too late.
+    pub(super) fn typed(&self, number: u32, line: Option<String>) {
+        let mut asked = self.asked();
+        if asked.number == number
+            && let Some(by) = asked.by.take()
+        {
+            let _ = by.send(line);
+        }
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Asked> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_line_answers_its_own_question_and_no_later_one() {
+        let lines = FarLines::new(Outbox::default());
+        assert!(lines.next().now_or_never().is_none());
+        let answered = async {
+            tokio::task::yield_now().await;
+            lines.typed(1, Some("late".to_owned()));
+            lines.typed(2, Some("right".to_owned()));
+        };
+        let (line, ()) = tokio::join!(lines.next(), answered);
+        assert_eq!(line.as_deref(), Some("right"));
+        let mut sent = Vec::new();
+        while let Some(Some(message)) = lines.outbox.next().now_or_never() {
+            sent.push(format!("{message:?}"));
+        }
+        assert_eq!(sent, ["Ask(1)", "Unask", "Ask(2)"]);
+    }
+}

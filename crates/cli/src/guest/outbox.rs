@@ -1,0 +1,144 @@
+//! What waits on its way to a command's terminal.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::Notify;
+
+use super::ToCommand;
+
+/// Bytes that wait before whoever writes to stdout waits too.
+const ENOUGH: usize = 256 * 1024;
+
+/// Bytes of stderr, which waits for nobody, before a command that reads nothing is given up.
+const TOO_MUCH: usize = 8 * 1024 * 1024;
+
+/// Messages in order. It is closed at first: what is in it can be taken back until it is opened. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outbox(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    waiting: Mutex<Waiting>,
+    /// There is something to send, or nothing more will ever be wanted.
+    filled: Notify,
+    /// There is room.
+    emptied: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    messages: VecDeque<ToCommand>,
+    bytes: usize,
+    is_open: bool,
+    is_given_up: bool,
+}
+
+impl Outbox {
+    /// Puts a message behind the others.
+    pub(crate) fn push(&self, message: ToCommand) {
+        let mut waiting = self.waiting();
+        waiting.bytes += message.len();
+        waiting.messages.push_back(message);
+        // What was kept back for long enough will not be taken back.
+        waiting.is_open |= waiting.bytes > ENOUGH;
+        if waiting.bytes > TOO_MUCH {
+            *waiting = Waiting { is_given_up: true, ..Waiting::default() };
+            self.0.emptied.notify_waiters();
+        }
+        self.0.filled.notify_one();
+    }
+
+    /// From now on, everything goes out.
+    pub(crate) fn open(&self) {
+        self.waiting().is_open = true;
+        self.0.filled.notify_one();
+    }
+
+    /// Takes everything back; tells whether that was still possible.
+    pub(super) fn take_back(&self) -> bool {
+        let mut waiting = self.waiting();
+        if waiting.is_open {
+            return false;
+        }
+        *waiting = Waiting::default();
+        true
+    }
+
+    /// Waits until there is room for more.
+    pub(crate) async fn room(&self) {
+        loop {
+            let emptied = self.0.emptied.notified();
+            if self.waiting().bytes <= ENOUGH {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    /// The next message; `None` when the command was given up.
+    pub(super) async fn next(&self) -> Option<ToCommand> {
+        loop {
+            let filled = self.0.filled.notified();
+            {
+                let mut waiting = self.waiting();
+                if waiting.is_given_up {
+                    return None;
+                }
+                if waiting.is_open
+                    && let Some(message) = waiting.messages.pop_front()
+                {
+                    waiting.bytes -= message.len();
+                    self.0.emptied.notify_waiters();
+                    return Some(message);
+                }
+            }
+            filled.await;
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    fn text(bytes: usize) -> ToCommand {
+        ToCommand::Err("x".repeat(bytes))
+    }
+
+    #[tokio::test]
+    async fn nothing_goes_out_before_it_is_opened() {
+        let outbox = Outbox::default();
+        outbox.push(text(1));
+        assert!(outbox.next().now_or_never().is_none());
+        assert!(outbox.take_back());
+        outbox.push(ToCommand::End(3));
+        outbox.open();
+        assert!(matches!(outbox.next().await, Some(ToCommand::End(3))), "what was taken back is gone");
+        assert!(!outbox.take_back(), "what went out cannot be taken back");
+    }
+
+    #[tokio::test]
+    async fn whoever_writes_a_lot_waits_for_the_reader() {
+        let outbox = Outbox::default();
+        outbox.push(text(ENOUGH + 1));
+        assert!(outbox.room().now_or_never().is_none());
+        assert!(outbox.next().await.is_some());
+        outbox.room().await;
+    }
+
+    #[tokio::test]
+    async fn a_command_that_reads_nothing_is_given_up() {
+        let outbox = Outbox::default();
+        (0..9).for_each(|_| outbox.push(text(1024 * 1024)));
+        assert!(outbox.next().await.is_none());
+    }
+}

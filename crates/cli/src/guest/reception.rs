@@ -1,0 +1,207 @@
+//! The daemon's side: does the commands of other processes of the same person.
+
+use std::{
+    collections::BTreeMap, ffi::OsString, future::Future, io, os::unix::net::UnixListener as Bound, sync::Arc,
+    time::Duration,
+};
+
+use clap::Parser as _;
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use tokio::{
+    io::BufReader,
+    net::{
+        UnixListener, UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    time::{sleep, timeout},
+};
+use toolrack_config::Environment;
+use toolrack_daemon::Current;
+
+use super::{About, Build, FarLines, Hello, Outbox, ToCommand, ToDaemon, receive, send};
+use crate::{
+    args::{Cli, Verb},
+    error::{Exit, Failure},
+    screen::Screen,
+    verbs,
+    wire::{Visitor, World},
+};
+
+/// Commands that are done at once. More do it themselves.
+const MAX_VISITS: usize = 64;
+
+/// How long a command may take to say what it wants.
+const GREETING: Duration = Duration::from_secs(2);
+
+/// Before the socket is listened on again when the system refused a connection, for want of descriptors most likely.
+const REFUSED: Duration = Duration::from_millis(100);
+
+/// What a daemon lends.
+struct House<'a> {
+    /// As it was when the daemon began.
+    build: Option<Build>,
+    world: &'a World,
+    current: &'a Current,
+}
+
+/// Does what commands want, each in its own future, until `ending`. Then those that are at work have `grace` to end.
+pub(crate) async fn receive_all(socket: Bound, world: &World, current: &Current, grace: Duration) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    let socket = UnixListener::from_std(socket)?;
+    let house = House { build: Build::this(), world, current };
+    let mut visits = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            () = current.ending() => break,
+            Some(()) = visits.next() => {}
+            accepted = socket.accept() => match accepted {
+                Ok((stream, _)) if visits.len() < MAX_VISITS => {
+                    visits.push(Box::pin(one(stream, &house)));
+                }
+                // A closed connection sends it away, and it does the work itself.
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!("a command could not be served: {error}");
+                    sleep(REFUSED).await;
+                }
+            },
+        }
+    }
+    drop(socket);
+    let _ = timeout(grace, async { while visits.next().await.is_some() {} }).await;
+    Ok(())
+}
+
+/// One command, from its greeting to its end. Its connection says how it went.
+async fn one(stream: UnixStream, house: &House<'_>) {
+    match stream.peer_cred() {
+        Ok(peer) if peer.uid() == nix::unistd::geteuid().as_raw() => {}
+        _ => return,
+    }
+    let (from, to) = stream.into_split();
+    let mut visit = Visit { from: BufReader::new(from), to, outbox: Outbox::default() };
+    if let Err(error) = visit.run(house).await {
+        tracing::debug!("a command went away: {error}");
+    }
+}
+
+struct Visit {
+    from: BufReader<OwnedReadHalf>,
+    to: OwnedWriteHalf,
+    outbox: Outbox,
+}
+
+impl Visit {
+    async fn run(&mut self, house: &House<'_>) -> io::Result<()> {
+        let hello = match timeout(GREETING, receive(&mut self.from)).await?? {
+            Some(ToDaemon::Hello(hello)) => hello,
+            Some(ToDaemon::Status) => return send(&mut self.to, &ToCommand::Status(house.about())).await,
+            _ => return Ok(()),
+        };
+        let lines = FarLines::new(self.outbox.clone());
+        let Some((verb, lent)) = house.understood(*hello, &lines, &self.outbox).await else {
+            return send(&mut self.to, &ToCommand::Elsewhere).await;
+        };
+        send(&mut self.to, &ToCommand::Ready).await?;
+        // It may have given up by now, and does it itself: nothing begins without its word.
+        let Ok(Some(ToDaemon::Go)) = timeout(GREETING, receive(&mut self.from)).await? else {
+            return Ok(());
+        };
+        let working = work(verb, &lent, heard(&mut self.from, &lines));
+        tokio::pin!(working);
+        loop {
+            tokio::select! {
+                message = self.outbox.next() => match message {
+                    Some(message) => send(&mut self.to, &message).await?,
+                    None => return Ok(()),
+                },
+                is_there = &mut working => {
+                    if !is_there {
+                        return Ok(());
+                    }
+                    break;
+                }
+            }
+        }
+        self.outbox.open();
+        while let Some(message) = self.outbox.next().await {
+            send(&mut self.to, &message).await?;
+            if matches!(message, ToCommand::End(_) | ToCommand::Elsewhere) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl House<'_> {
+    fn about(&self) -> About {
+        let mut servers = BTreeMap::new();
+        for server in self.world.host().status() {
+            *servers.entry(server.state.word().to_owned()).or_default() += 1;
+        }
+        About { version: env!("CARGO_PKG_VERSION").to_owned(), servers }
+    }
+
+    /// What a command wants, and the world that it is done in; `None` where it would be another one alone.
+    async fn understood(&self, hello: Hello, lines: &FarLines, outbox: &Outbox) -> Option<(Verb, World)> {
+        let Hello { build, words, folder, variables, terminal, brought } = hello;
+        if self.build.as_ref() != Some(&build) {
+            return None;
+        }
+        let cli = Cli::try_parse_from(words).ok().filter(|cli| verbs::can_be_lent(&cli.verb))?;
+        let screen = Arc::new(Screen::far(&cli.global, terminal, outbox.clone()));
+        let environment = Environment::new::<OsString, OsString>(by_name(variables));
+        let visitor = Visitor { global: cli.global, folder, environment, screen, lines: lines.clone() };
+        let lent = self.world.lend(visitor, self.current).await?;
+        if let Some(text) = brought {
+            lent.bring(Ok(text));
+        }
+        Some((cli.verb, lent))
+    }
+}
+
+fn by_name(variables: BTreeMap<String, String>) -> impl Iterator<Item = (OsString, OsString)> {
+    variables.into_iter().map(|(name, value)| (name.into(), value.into()))
+}
+
+/// Hears what is typed, until a signal comes, which is given; `None` when the command is gone.
+async fn heard(from: &mut BufReader<OwnedReadHalf>, lines: &FarLines) -> Option<Exit> {
+    loop {
+        match receive(from).await {
+            Ok(Some(ToDaemon::Line(number, line))) => lines.typed(number, line),
+            Ok(Some(ToDaemon::Stop(exit))) => return Some(Exit::of(exit)),
+            _ => return None,
+        }
+    }
+}
+
+/// Runs the verb as [`crate::run`] does, and puts its end behind what it shows. Tells whether the command is still there.
+async fn work(verb: Verb, world: &World, stopped: impl Future<Output = Option<Exit>>) -> bool {
+    let outbox = world.screen.outbox();
+    let result = tokio::select! {
+        biased;
+        stopped = stopped => match stopped {
+            Some(exit) => Ok(exit),
+            None => return false,
+        },
+        result = verbs::run_lent(verb, world) => result,
+    };
+    if is_for_itself(&result, world) && outbox.is_none_or(Outbox::take_back) {
+        outbox.inspect(|outbox| outbox.push(ToCommand::Elsewhere));
+        return true;
+    }
+    world.screen.settle();
+    if let Err(failure) = &result {
+        world.screen.failure(failure);
+    }
+    let exit = result.unwrap_or_else(|failure| failure.exit);
+    outbox.inspect(|outbox| outbox.push(ToCommand::End(exit as u8)));
+    true
+}
+
+/// Whether the command alone would have done something else: it has other servers, or the daemon's rules, which are for
+/// those who are not at a terminal, forbid what was typed. Neither has begun anything.
+fn is_for_itself(result: &Result<Exit, Failure>, world: &World) -> bool {
+    world.is_elsewhere() || matches!(result, Err(failure) if failure.code == "DENIED")
+}

@@ -1,0 +1,260 @@
+//! The process that was typed, when a daemon does the work: the terminal of the daemon's verb.
+
+use std::{collections::BTreeMap, ffi::OsString, future::Future, io, path::PathBuf, pin::Pin, time::Duration};
+
+use tokio::{
+    io::BufReader,
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::mpsc,
+    time::timeout,
+};
+use toolrack_config::{Environment, Places};
+
+use super::{Build, Hello, ToCommand, ToDaemon, receive, send, socket};
+use crate::{
+    args::{Cli, Verb},
+    asker::OwnLines,
+    error::{Exit, Failure, with_causes},
+    screen::Screen,
+    stop::Stop,
+    verbs,
+    wire::Brought,
+};
+
+/// Set to anything but nothing and `0`, it means `--no-daemon`.
+const NO_DAEMON: &str = "TOOLRACK_NO_DAEMON";
+
+/// How long a daemon may take to say whether it can do it. One that is stopped never does.
+const ANSWER: Duration = Duration::from_millis(500);
+
+/// How long it may take to end what a signal ended.
+const END: Duration = Duration::from_secs(2);
+
+/// Messages that wait to be shown.
+const INBOX: usize = 16;
+
+/// How a visit ended.
+pub(crate) enum Visited {
+    /// The daemon did it, or nobody did.
+    Done(Exit),
+    /// It is to be done here, with this if it was read already.
+    Alone(Option<Brought>),
+}
+
+/// Has a running daemon do the command, if there is one that can.
+///
+/// # Errors
+/// When the daemon is lost while it works; what was begun is not begun again.
+pub(crate) async fn visit(
+    cli: &Cli,
+    words: &[OsString],
+    environment: &Environment,
+    screen: &Screen,
+    stop: &mut Stop,
+) -> Result<Visited, Failure> {
+    let Some(socket) = wanted(cli, environment) else {
+        return Ok(Visited::Alone(None));
+    };
+    let brought = tokio::select! {
+        biased;
+        exit = stop.requested() => return Ok(Visited::Done(exit)),
+        brought = brought(&cli.verb) => brought,
+    };
+    let alone = |brought| Ok(Visited::Alone(brought));
+    let hello = match &brought {
+        // What is wrong with it is said by the command itself.
+        Some(Err(_)) => None,
+        Some(Ok(text)) => hello(words, environment, screen, Some(text.clone())),
+        None => hello(words, environment, screen, None),
+    };
+    let Some(hello) = hello else {
+        return alone(brought);
+    };
+    let Ok(Ok(Some((from, mut to)))) = timeout(ANSWER, welcomed(&socket, hello)).await else {
+        return alone(brought);
+    };
+    match show(from, &mut to, screen, stop).await? {
+        Some(exit) => Ok(Visited::Done(exit)),
+        None => alone(brought),
+    }
+}
+
+/// Where the daemon would be, if the command is one for it.
+fn wanted(cli: &Cli, environment: &Environment) -> Option<PathBuf> {
+    let is_off = environment.get(NO_DAEMON).is_some_and(|value| !value.is_empty() && value != "0");
+    let global = &cli.global;
+    // What `-v` tells is what this process does. Folders are told to servers when they are connected.
+    let is_plain = !global.no_daemon && !is_off && global.verbose == 0 && global.root.is_empty();
+    if !is_plain || !verbs::can_be_lent(&cli.verb) {
+        return None;
+    }
+    let socket = socket(Places::from_env(environment).ok()?.data());
+    std::fs::symlink_metadata(&socket).is_ok().then_some(socket)
+}
+
+/// What `--args` stands for, where only this process can read it.
+async fn brought(verb: &Verb) -> Option<Brought> {
+    match verb {
+        Verb::Call(args) => {
+            let word = args.args.clone().filter(|word| word == "-" || word.starts_with('@'))?;
+            Some(verbs::call::read_arguments(word).await)
+        }
+        _ => None,
+    }
+}
+
+/// `None` when the command cannot be told to another process as it is.
+fn hello(
+    words: &[OsString],
+    environment: &Environment,
+    screen: &Screen,
+    brought: Option<String>,
+) -> Option<Box<Hello>> {
+    let text = |name: &std::ffi::OsStr| name.to_str().map(str::to_owned);
+    let variables: BTreeMap<_, _> =
+        environment.iter().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect();
+    Some(Box::new(Hello {
+        build: Build::this()?,
+        words: words.iter().map(|word| text(word)).collect::<Option<_>>()?,
+        folder: std::env::current_dir().ok()?,
+        variables,
+        terminal: screen.facts(),
+        brought,
+    }))
+}
+
+/// Asks the daemon; `None` when it cannot do it.
+async fn welcomed(
+    socket: &std::path::Path,
+    hello: Box<Hello>,
+) -> io::Result<Option<(BufReader<OwnedReadHalf>, OwnedWriteHalf)>> {
+    let stream = UnixStream::connect(socket).await?;
+    if stream.peer_cred()?.uid() != nix::unistd::geteuid().as_raw() {
+        return Ok(None);
+    }
+    let (from, mut to) = stream.into_split();
+    let mut from = BufReader::new(from);
+    send(&mut to, &ToDaemon::Hello(hello)).await?;
+    match receive(&mut from).await? {
+        Some(ToCommand::Ready) => Ok(Some((from, to))),
+        _ => Ok(None),
+    }
+}
+
+/// Shows what the daemon says until it is done; `None` when it gave up before anything began.
+async fn show(
+    mut from: BufReader<OwnedReadHalf>,
+    to: &mut OwnedWriteHalf,
+    screen: &Screen,
+    stop: &mut Stop,
+) -> Result<Option<Exit>, Failure> {
+    if send(to, &ToDaemon::Go).await.is_err() {
+        // It never heard that it should begin.
+        return Ok(None);
+    }
+    let (inbox, mut messages) = mpsc::channel(INBOX);
+    // Reading must not be dropped half way through a message.
+    let reading = async move {
+        loop {
+            let message = receive::<ToCommand>(&mut from).await;
+            let is_last = !matches!(message, Ok(Some(_)));
+            if inbox.send(message).await.is_err() || is_last {
+                std::future::pending::<()>().await;
+            }
+        }
+    };
+    let lines = OwnLines::of_stdin();
+    let showing = async {
+        let mut shown = Shown { screen, lines: &lines, typed: None };
+        let mut stopped = false;
+        loop {
+            tokio::select! {
+                biased;
+                exit = stop.requested() => {
+                    // Whoever presses Ctrl-C again does not want to wait.
+                    if stopped || send(to, &ToDaemon::Stop(exit as u8)).await.is_err() {
+                        return Ok(Some(exit));
+                    }
+                    stopped = true;
+                }
+                (number, line) = typed(&mut shown.typed) => {
+                    shown.typed = None;
+                    // A daemon that is gone says so by itself.
+                    let _ = send(to, &ToDaemon::Line(number, line)).await;
+                }
+                message = heard(&mut messages, stopped) => match message {
+                    Ok(Some(message)) => tokio::select! {
+                        biased;
+                        // Whoever reads stdout may have stopped; the daemon sees that this process is gone.
+                        exit = stop.requested() => return Ok(Some(exit)),
+                        taken = shown.take(message) => if let Some(end) = taken? {
+                            return Ok(end);
+                        },
+                    },
+                    Ok(None) if stopped => return Ok(Some(Exit::Interrupted)),
+                    Ok(None) => return Err(lost("it has ended", screen)),
+                    Err(error) => return Err(lost(&with_causes(&error), screen)),
+                },
+            }
+        }
+    };
+    tokio::select! {
+        shown = showing => shown,
+        () = reading => Ok(Some(Exit::Other)),
+    }
+}
+
+/// The next message. After a signal it is not waited for as long as it likes.
+async fn heard(
+    messages: &mut mpsc::Receiver<io::Result<Option<ToCommand>>>,
+    stopped: bool,
+) -> io::Result<Option<ToCommand>> {
+    let next = messages.recv();
+    let message = if stopped { timeout(END, next).await.ok().flatten() } else { next.await };
+    message.unwrap_or(Ok(None))
+}
+
+/// The failure that the daemon went away, on a line of its own: what it was about to take away is still there.
+fn lost(why: &str, screen: &Screen) -> Failure {
+    screen.wipe();
+    let message = format!("the daemon was lost while it worked: {why}");
+    Failure::new(Exit::Unreachable, "DAEMON_LOST", message)
+        .hint("see what the call has done before you repeat it; `--no-daemon` does without")
+}
+
+/// A question that stands, with its number.
+type Typed<'a> = Option<(u32, Pin<Box<dyn Future<Output = Option<String>> + 'a>>)>;
+
+/// The line that answers the question that stands; never, when none does.
+async fn typed(question: &mut Typed<'_>) -> (u32, Option<String>) {
+    match question {
+        Some((number, line)) => (*number, line.await),
+        None => std::future::pending().await,
+    }
+}
+
+struct Shown<'a> {
+    screen: &'a Screen,
+    lines: &'a OwnLines,
+    typed: Typed<'a>,
+}
+
+impl Shown<'_> {
+    /// Does what the daemon says; gives the end when it is that.
+    async fn take(&mut self, message: ToCommand) -> Result<Option<Option<Exit>>, Failure> {
+        match message {
+            ToCommand::Out(text) => self.screen.raw(text).await?,
+            ToCommand::Err(text) => self.screen.raw_aside(&text),
+            ToCommand::Ask(number) => self.typed = Some((number, Box::pin(self.lines.next()))),
+            ToCommand::Unask => self.typed = None,
+            ToCommand::Forget => self.lines.forget(),
+            ToCommand::End(exit) => return Ok(Some(Some(Exit::of(exit)))),
+            ToCommand::Elsewhere => return Ok(Some(None)),
+            ToCommand::Ready | ToCommand::Status(_) => {}
+        }
+        Ok(None)
+    }
+}

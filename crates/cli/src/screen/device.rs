@@ -1,0 +1,193 @@
+//! Where a screen is: at the terminal of this process, or at that of a command that is done here.
+
+use std::{
+    io::{self, IsTerminal, Write as _},
+    os::fd::AsFd,
+};
+
+use anstream::{AutoStream, ColorChoice};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    args::Color,
+    guest::{Outbox, ToCommand},
+};
+
+/// Columns where there is no terminal: whoever reads a pipe wants all of it.
+const UNBOUNDED: usize = usize::MAX;
+
+/// Bytes of a message to another process.
+const PIECE: usize = 64 * 1024;
+
+/// One of the two ways out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    Out,
+    Err,
+}
+
+/// What is known of a stream of another process.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct FarStream {
+    is_terminal: bool,
+    has_colour: bool,
+    /// Where it is a terminal.
+    columns: Option<usize>,
+}
+
+/// Where a screen is.
+#[derive(Debug)]
+pub(super) enum Device {
+    /// Here.
+    Own(Color),
+    /// There.
+    Far { out: FarStream, err: FarStream, outbox: Outbox },
+}
+
+impl Device {
+    pub(super) fn is_terminal(&self, stream: Stream) -> bool {
+        match (self, stream) {
+            (Self::Own(_), Stream::Out) => io::stdout().is_terminal(),
+            (Self::Own(_), Stream::Err) => io::stderr().is_terminal(),
+            (Self::Far { out, .. }, Stream::Out) => out.is_terminal,
+            (Self::Far { err, .. }, Stream::Err) => err.is_terminal,
+        }
+    }
+
+    pub(super) fn outbox(&self) -> Option<&Outbox> {
+        match self {
+            Self::Own(_) => None,
+            Self::Far { outbox, .. } => Some(outbox),
+        }
+    }
+
+    /// The width of the terminal behind `stream`, as it is now.
+    pub(super) fn columns(&self, stream: Stream) -> usize {
+        match (self, stream) {
+            (Self::Own(_), Stream::Out) => columns_of(io::stdout()),
+            (Self::Own(_), Stream::Err) => columns_of(io::stderr()),
+            (Self::Far { out, .. }, Stream::Out) => out.columns.unwrap_or(UNBOUNDED),
+            (Self::Far { err, .. }, Stream::Err) => err.columns.unwrap_or(UNBOUNDED),
+        }
+    }
+
+    /// Whether what goes to `stream` keeps its colour.
+    pub(super) fn has_colour(&self, stream: Stream) -> bool {
+        match (self, stream) {
+            (Self::Own(color), Stream::Out) => own_choice(*color, &io::stdout()) != ColorChoice::Never,
+            (Self::Own(color), Stream::Err) => own_choice(*color, &io::stderr()) != ColorChoice::Never,
+            (Self::Far { out, .. }, Stream::Out) => out.has_colour,
+            (Self::Far { err, .. }, Stream::Err) => err.has_colour,
+        }
+    }
+
+    /// What another process has to know of `stream`.
+    pub(super) fn facts(&self, stream: Stream) -> FarStream {
+        let columns = Some(self.columns(stream)).filter(|columns| *columns != UNBOUNDED);
+        FarStream { is_terminal: self.is_terminal(stream), has_colour: self.has_colour(stream), columns }
+    }
+
+    /// Writes to stdout. By a thread of its own: a reader that stalls must not keep signals from being heard.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) async fn to_stdout(&self, text: String) -> io::Result<()> {
+        match self {
+            Self::Own(color) => {
+                let choice = own_choice(*color, &io::stdout());
+                let written = tokio::task::spawn_blocking(move || {
+                    let mut stdout = AutoStream::new(io::stdout().lock(), choice);
+                    stdout.write_all(text.as_bytes())?;
+                    stdout.flush()
+                });
+                written.await.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+            }
+            Self::Far { out, outbox, .. } => {
+                for piece in pieces(&coloured(&text, out.has_colour)) {
+                    outbox.room().await;
+                    outbox.push(ToCommand::Out(piece.to_owned()));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes help to stdout, at once: nothing runs yet.
+    pub(super) fn usage(&self, text: &str) {
+        match self {
+            Self::Own(color) => {
+                let mut stdout = AutoStream::new(io::stdout().lock(), own_choice(*color, &io::stdout()));
+                let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+            }
+            Self::Far { out, outbox, .. } => outbox.push(ToCommand::Out(coloured(text, out.has_colour))),
+        }
+    }
+
+    /// Writes to stderr. Nobody can be told when this fails.
+    pub(super) fn to_stderr(&self, text: &str) {
+        match self {
+            Self::Own(color) => write_to_stderr(text, own_choice(*color, &io::stderr())),
+            Self::Far { err, outbox, .. } => outbox.push(ToCommand::Err(coloured(text, err.has_colour))),
+        }
+    }
+
+    /// Writes what the terminal behind stderr is to obey. It cannot be taken back.
+    pub(super) fn steer(&self, text: &str) {
+        match self {
+            Self::Own(_) => write_to_stderr(text, ColorChoice::AlwaysAnsi),
+            Self::Far { outbox, .. } => {
+                outbox.push(ToCommand::Err(text.to_owned()));
+                outbox.open();
+            }
+        }
+    }
+}
+
+/// The width of the terminal behind `stream`.
+fn columns_of(stream: impl AsFd) -> usize {
+    terminal_size::terminal_size_of(stream).map_or(UNBOUNDED, |(width, _)| usize::from(width.0))
+}
+
+fn own_choice(color: Color, stream: &impl anstream::stream::RawStream) -> ColorChoice {
+    match color {
+        Color::Auto => AutoStream::choice(stream),
+        Color::Always => ColorChoice::AlwaysAnsi,
+        Color::Never => ColorChoice::Never,
+    }
+}
+
+fn write_to_stderr(text: &str, choice: ColorChoice) {
+    let mut stderr = AutoStream::new(io::stderr().lock(), choice);
+    let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+}
+
+/// `text` as the other process is to print it, as it is.
+fn coloured(text: &str, has_colour: bool) -> String {
+    if has_colour { text.to_owned() } else { anstream::adapter::strip_str(text).to_string() }
+}
+
+/// `text` in pieces of at most [`PIECE`] bytes.
+fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        if text.is_empty() {
+            return None;
+        }
+        let (piece, rest) = text.split_at(text.floor_char_boundary(PIECE));
+        text = rest;
+        Some(piece)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_add_up_and_end_between_characters() {
+        let text = "é".repeat(PIECE);
+        let all: Vec<_> = pieces(&text).collect();
+        assert!(all.iter().all(|piece| piece.len() <= PIECE));
+        assert_eq!(all.concat(), text);
+        assert_eq!(pieces("").count(), 0);
+    }
+}

@@ -1,0 +1,210 @@
+//! `toolrack daemon`
+
+mod background;
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use chrono::{DateTime, SecondsFormat};
+use nix::sys::signal::Signal;
+use serde::Serialize;
+use tokio::time::{sleep, timeout};
+use toolrack_host::text;
+
+use super::serve::{self, record::Record};
+use crate::{
+    args::{DaemonLogsArgs, DaemonVerb, StopArgs},
+    error::{Exit, Failure},
+    guest::{self, About},
+    render::count,
+    wire::World,
+};
+
+/// How often it is looked whether a process has started, or ended.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long a process that was killed takes to be gone.
+const KILLED: Duration = Duration::from_secs(5);
+
+/// `daemon status --json`.
+#[derive(Debug, Default, Serialize)]
+struct Status {
+    running: bool,
+    /// Whether it says how it is. One of another version does not, nor one that hangs.
+    answers: bool,
+    pid: Option<u32>,
+    since: Option<String>,
+    /// The dashboard, with the key to it.
+    url: Option<String>,
+    address: Option<String>,
+    version: Option<String>,
+    /// How many are in each state.
+    servers: BTreeMap<String, usize>,
+    log: PathBuf,
+}
+
+/// `daemon stop --json`.
+#[derive(Debug, Default, Serialize)]
+struct Stopped {
+    stopped: bool,
+    pid: Option<u32>,
+    /// It did not end when it was asked to.
+    killed: bool,
+}
+
+/// `daemon logs --json`.
+#[derive(Debug, Serialize)]
+struct Log<'a> {
+    path: &'a Path,
+    lines: Vec<&'a str>,
+}
+
+pub(super) async fn run(verb: DaemonVerb, words: &[OsString], world: &World) -> Result<Exit, Failure> {
+    match verb {
+        DaemonVerb::Start(args) if args.with_parent => Err(Failure::usage("`--with-parent` is for `toolrack serve`")
+            .hint("a daemon in the background has no parent that could end")),
+        DaemonVerb::Start(_) => start(words, world).await,
+        DaemonVerb::Status => status(world).await,
+        DaemonVerb::Stop(args) => stop(&args, world).await,
+        DaemonVerb::Logs(args) => logs(&args, world).await,
+    }
+}
+
+/// The daemon that runs. What one that is gone has left is taken away.
+fn running(world: &World) -> Option<Record> {
+    let data = world.places.data();
+    let record = Record::read(data)?;
+    if record.is_alive() {
+        return Some(record);
+    }
+    record.forget(data);
+    None
+}
+
+async fn start(words: &[OsString], world: &World) -> Result<Exit, Failure> {
+    let record = match running(world) {
+        Some(record) => {
+            world.screen.note(&format!("a daemon is up already (process {})", record.pid));
+            record
+        }
+        None => {
+            let record = background::start(words, world.places.data()).await?;
+            world.screen.note(&format!("process {}; `toolrack daemon stop` ends it", record.pid));
+            record
+        }
+    };
+    serve::show(&record, true, world).await?;
+    Ok(Exit::Ok)
+}
+
+async fn status(world: &World) -> Result<Exit, Failure> {
+    let log = background::log(world.places.data());
+    let Some(record) = running(world) else {
+        if world.screen.json() {
+            world.screen.document(&Status { log, ..Status::default() }).await?;
+        } else {
+            world.screen.note("no daemon is up; `toolrack daemon start` starts one");
+        }
+        return Ok(Exit::Other);
+    };
+    let about = guest::about(&guest::socket(world.places.data())).await;
+    let since = DateTime::from_timestamp(record.since, 0).map(|since| since.to_rfc3339_opts(SecondsFormat::Secs, true));
+    let status = Status {
+        running: true,
+        answers: about.is_some(),
+        pid: Some(record.pid),
+        since,
+        url: Some(record.url()),
+        address: Some(record.address),
+        version: about.as_ref().map(|about| about.version.clone()),
+        servers: about.map(|about: About| about.servers).unwrap_or_default(),
+        log,
+    };
+    if world.screen.json() {
+        world.screen.document(&status).await?;
+    } else {
+        world.screen.page(page(&status)).await?;
+        if !status.answers {
+            world.screen.warning("it does not say how it is: it hangs, or is of another version");
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+fn page(status: &Status) -> String {
+    let total = status.servers.values().sum();
+    let states: Vec<_> = status.servers.iter().map(|(state, number)| format!("{number} {}", words(state))).collect();
+    let mut lines = vec![
+        format!("process {} since {}", status.pid.unwrap_or_default(), status.since.as_deref().unwrap_or("?")),
+        status.url.clone().unwrap_or_default(),
+    ];
+    if status.answers {
+        lines.push(format!("{}: {}", count(total, "server"), states.join(", ")));
+    }
+    lines.join("\n")
+}
+
+/// A state as people write it.
+fn words(state: &str) -> String {
+    text::for_line(state).replace('_', " ")
+}
+
+async fn stop(args: &StopArgs, world: &World) -> Result<Exit, Failure> {
+    let Some(record) = running(world) else {
+        if world.screen.json() {
+            world.screen.document(&Stopped::default()).await?;
+        } else {
+            world.screen.note("no daemon is up");
+        }
+        return Ok(Exit::Ok);
+    };
+    // Where births are not known, only one that answers is surely a daemon.
+    if record.birth.is_none() && guest::about(&guest::socket(world.places.data())).await.is_none() {
+        let message = format!("process {} does not answer, and may be another one by now", record.pid);
+        return Err(Failure::new(Exit::Other, "NOT_SURE", message).hint("end it yourself if it is the daemon"));
+    }
+    record.send(Signal::SIGTERM);
+    let killed = timeout(args.patience, gone(&record)).await.is_err();
+    if killed {
+        record.send(Signal::SIGKILL);
+        if timeout(KILLED, gone(&record)).await.is_err() {
+            let message = format!("the daemon (process {}) does not end", record.pid);
+            return Err(Failure::new(Exit::Other, "NOT_STOPPED", message));
+        }
+        world.screen.warning("it did not end in time, and was killed");
+    }
+    record.forget(world.places.data());
+    if world.screen.json() {
+        world.screen.document(&Stopped { stopped: true, pid: Some(record.pid), killed }).await?;
+    } else {
+        world.screen.note(&format!("the daemon (process {}) has ended", record.pid));
+    }
+    Ok(Exit::Ok)
+}
+
+async fn gone(record: &Record) {
+    while record.is_alive() {
+        sleep(PAUSE).await;
+    }
+}
+
+async fn logs(args: &DaemonLogsArgs, world: &World) -> Result<Exit, Failure> {
+    let path = background::log(world.places.data());
+    let text = background::end_of(&path, 0);
+    let lines: Vec<_> = text.lines().collect();
+    let lines = lines[lines.len().saturating_sub(args.lines)..].to_vec();
+    if world.screen.json() {
+        world.screen.document(&Log { path: &path, lines }).await?;
+    } else {
+        if lines.is_empty() {
+            world.screen.note("no daemon in the background has written anything yet");
+        }
+        let shown: Vec<_> = lines.iter().map(|line| text::for_line(line).into_owned()).collect();
+        world.screen.page(shown.join("\n")).await?;
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,57 @@
+//! Which process it is that has a number: numbers are given again, births are not.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// When a process was started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Birth {
+    /// Since which start of the system the ticks count.
+    boot: String,
+    /// Clock ticks from there to the start of the process.
+    ticks: u64,
+}
+
+impl Birth {
+    /// That of the process `pid`; `None` when there is none (one that has ended and is not yet buried is none), or this
+    /// system does not tell.
+    pub(crate) fn of(pid: u32) -> Option<Self> {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned();
+        let ticks = started(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+        Some(Self { boot, ticks })
+    }
+}
+
+/// The time of the start in a line of `/proc/PID/stat` (proc(5)), unless the process has ended.
+fn started(line: &str) -> Option<u64> {
+    // The name stands in parentheses and may hold anything.
+    let mut fields = line.get(line.rfind(')')? + 1..)?.split_ascii_whitespace();
+    if matches!(fields.next()?, "Z" | "X") {
+        return None;
+    }
+    // The state is field 3, the start field 22.
+    fields.nth(18)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_is_found_behind_any_name() {
+        let line = |state: &str| format!("7 (a) b (c) {state} 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 9 9");
+        assert_eq!(started(&line("S")), Some(4242));
+        assert_eq!(started(&line("Z")), None);
+        assert_eq!(started("7 (a"), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_process_has_one_birth_and_another_process_another() {
+        let this = Birth::of(std::process::id());
+        assert!(this.is_some());
+        assert_eq!(this, Birth::of(std::process::id()));
+        assert_ne!(this, Birth::of(1));
+    }
+}

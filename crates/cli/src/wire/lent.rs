@@ -1,0 +1,209 @@
+//! The world of a command that a daemon does for another process: the daemon's servers, that process's terminal.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::future::{BoxFuture, join};
+use tokio::{sync::broadcast::error::RecvError, time::timeout};
+use toolrack_config::{Environment, Interpolate, Loaded, Places};
+use toolrack_daemon::Current;
+use toolrack_host::{
+    Abilities, Asker, ChildPlan, Desired, Host, Resolver, ServerName, ServerSpec, SharedAsker, State,
+    ask::{Confirm, Confirmed, Elicitation, Elicited, Root},
+    spec::{Transport, Trust},
+};
+
+use super::{PROXIES, World};
+use crate::{
+    args::Global,
+    asker::Terminal,
+    error::{Exit, Failure},
+    guest::FarLines,
+    screen::Screen,
+    secrets,
+};
+
+/// How long a server that is being connected is waited for, before the command connects to one of its own.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Variables that differ from one terminal to the next and mean nothing to a server behind a pipe.
+const OF_TERMINALS: &[&str] = &["OLDPWD", "PWD", "SHLVL", "TERM", "_"];
+
+/// What is lent.
+#[derive(Debug)]
+pub(super) struct Lent {
+    current: Current,
+    loaded: Arc<Loaded>,
+    host: Host,
+    /// The variables of the process that asks.
+    environment: Environment,
+    /// Set when the answer could be another one than that of the process alone.
+    is_elsewhere: AtomicBool,
+}
+
+/// A process that asks for a command to be done.
+pub(crate) struct Visitor {
+    pub(crate) global: Global,
+    pub(crate) folder: PathBuf,
+    pub(crate) environment: Environment,
+    pub(crate) screen: Arc<Screen>,
+    pub(crate) lines: FarLines,
+}
+
+impl Lent {
+    pub(super) fn loaded(&self) -> Loaded {
+        Loaded::clone(&self.loaded)
+    }
+}
+
+impl World {
+    /// The world of `visitor` in a daemon with this one; `None` where it would be another one alone.
+    pub(crate) async fn lend(&self, visitor: Visitor, current: &Current) -> Option<Self> {
+        let Visitor { global, folder, mut environment, screen, lines } = visitor;
+        let key = environment.take(secrets::VARIABLE);
+        let is_same = folder == self.folder
+            && global.mcp_config == self.global.mcp_config
+            && global.strict_mcp_config == self.global.strict_mcp_config
+            && global.agent == self.global.agent
+            && global.root.is_empty()
+            && self.stored.is_opened_with(key)
+            && Places::from_env(&environment).is_ok_and(|places| places == self.places);
+        if !is_same || self.store.is_none() {
+            return None;
+        }
+        let loaded = current.loaded().await?;
+        screen.conceal(Arc::clone(&self.secrets));
+        let terminal = OnceLock::new();
+        let _ = terminal.set(Arc::new(Terminal::far(Arc::clone(&screen), lines)));
+        let is_elsewhere = AtomicBool::new(false);
+        Some(Self {
+            screen,
+            places: self.places.clone(),
+            folder,
+            environment: environment.clone(),
+            global,
+            roots: Vec::new(),
+            has_proxy: self.has_proxy,
+            store: self.store.clone(),
+            tracer: None,
+            stored: Arc::clone(&self.stored),
+            secrets: Arc::clone(&self.secrets),
+            sign_in: self.sign_in.clone(),
+            configured: Mutex::default(),
+            terminal,
+            gate: OnceLock::new(),
+            asker: OnceLock::new(),
+            stays: AtomicBool::new(false),
+            log: OnceLock::new(),
+            audit: OnceLock::new(),
+            keeps: Mutex::default(),
+            host: OnceLock::new(),
+            brought: OnceLock::new(),
+            lent: Some(Lent { current: current.clone(), loaded, host: self.host(), environment, is_elsewhere }),
+        })
+    }
+
+    /// Whether the command is to be done by the process that asked, because it would have other servers.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.lent.as_ref().is_some_and(|lent| lent.is_elsewhere.load(Ordering::Relaxed))
+    }
+
+    /// The servers of `desired`, which are there already.
+    pub(super) async fn borrow(&self, lent: &Lent, desired: &Desired) -> Result<Host, Failure> {
+        for (name, spec) in desired {
+            if !lent.has(name, spec).await || !self.is_given_the_same(lent, name, spec).await {
+                lent.is_elsewhere.store(true, Ordering::Relaxed);
+                return Err(Failure::new(Exit::Other, "ELSEWHERE", "the daemon has other servers"));
+            }
+        }
+        let typed: SharedAsker = Arc::new(Typed(self.terminal()));
+        Ok(lent.host.excerpt(|name| desired.contains_key(name), typed).await)
+    }
+
+    /// Whether `name` got what it would be given by the process that asks: its variables may be others.
+    async fn is_given_the_same(&self, lent: &Lent, name: &ServerName, spec: &ServerSpec) -> bool {
+        if !spec.enabled || spec.trust == Trust::Pending {
+            return true;
+        }
+        let theirs = self.secrets.with_environment(lent.environment.clone());
+        let ours: &Interpolate = &self.secrets;
+        match &spec.transport {
+            Transport::Stdio(stdio) => match join(ours.stdio(name, stdio), theirs.stdio(name, stdio)).await {
+                (Ok(ours), Ok(theirs)) => without_terminal(ours) == without_terminal(theirs),
+                _ => false,
+            },
+            Transport::Http(http) | Transport::Sse(http) => {
+                let urls = ours.url(name, http).await.ok() == theirs.url(name, http).await.ok();
+                urls && ours.headers(name, http).await.ok() == theirs.headers(name, http).await.ok()
+                    && PROXIES.iter().all(|proxy| ours.environment().get(proxy) == lent.environment.get(proxy))
+            }
+            Transport::Native(_) => true,
+        }
+    }
+}
+
+impl Lent {
+    /// Whether `name` is here as a command alone would find it when it has connected.
+    async fn has(&self, name: &ServerName, spec: &ServerSpec) -> bool {
+        if self.current.is_held(name.as_str()) {
+            return false;
+        }
+        match timeout(PATIENCE, self.settled(name)).await {
+            Ok(Some(State::Connected { .. } | State::Idle { .. })) => true,
+            Ok(Some(State::Disabled)) => !spec.enabled,
+            Ok(Some(State::PendingTrust)) => spec.trust == Trust::Pending,
+            // Alone, a command tries anew.
+            _ => false,
+        }
+    }
+
+    /// How `name` is, once it is connected or has failed; `None` when there is none.
+    async fn settled(&self, name: &ServerName) -> Option<State> {
+        let mut events = self.host.events();
+        loop {
+            let server = self.host.status().into_iter().find(|server| server.name == *name)?;
+            if server.state != State::Connecting {
+                return Some(server.state);
+            }
+            if let Err(RecvError::Closed) = events.recv().await {
+                return None;
+            }
+        }
+    }
+}
+
+/// What a child is given, less what only says from which terminal somebody typed.
+fn without_terminal(plan: ChildPlan) -> (ChildPlan, BTreeMap<OsString, OsString>) {
+    let mut variables: BTreeMap<_, _> = plan.env.iter().cloned().collect();
+    variables.retain(|name, _| !OF_TERMINALS.iter().any(|of_terminal| name == of_terminal));
+    (ChildPlan { env: Vec::new(), ..plan }, variables)
+}
+
+/// The person who typed the command: who types a call has approved it, and is asked everything else.
+struct Typed(Arc<Terminal>);
+
+impl Asker for Typed {
+    fn abilities(&self) -> Abilities {
+        Abilities { confirm: true, ..self.0.abilities() }
+    }
+
+    fn confirm(&self, _: Confirm) -> BoxFuture<'_, Confirmed> {
+        Box::pin(async { Confirmed::Yes })
+    }
+
+    fn elicit(&self, server: ServerName, question: Elicitation) -> BoxFuture<'_, Elicited> {
+        self.0.elicit(server, question)
+    }
+
+    fn roots(&self, server: ServerName) -> BoxFuture<'_, Vec<Root>> {
+        self.0.roots(server)
+    }
+}

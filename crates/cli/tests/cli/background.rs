@@ -1,0 +1,166 @@
+//! `toolrack daemon`: a daemon without a terminal, from its start to its end.
+
+use std::{
+    os::unix::fs::PermissionsExt as _,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use serde_json::Value;
+use toolrack_testkit::processes;
+
+use crate::{
+    rack::{Rack, fake},
+    warm::Daemon,
+};
+
+/// Enough for a loaded machine.
+const LIMIT: Duration = Duration::from_secs(30);
+
+const START: &[&str] = &["daemon", "start", "--listen", "127.0.0.1:0"];
+
+/// Ends the daemon of a home, whatever became of the test.
+struct Home(Rack);
+
+impl Home {
+    fn new() -> Self {
+        Self(Rack::with(&[("fake", fake(&[]))]))
+    }
+
+    fn start(&self) -> Value {
+        self.0.run(&[START, &["--json"]].concat()).ends_with(0).json()
+    }
+
+    fn status(&self) -> Value {
+        let ran = self.0.run(&["daemon", "status", "--json"]);
+        let status = ran.json();
+        assert_eq!(ran.code, Some(if status["running"] == true { 0 } else { 1 }), "{ran}");
+        status
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = self.0.run(&["daemon", "stop", "--patience", "1s"]);
+    }
+}
+
+fn pid(of: &Value) -> u32 {
+    u32::try_from(of["pid"].as_u64().unwrap()).unwrap()
+}
+
+fn kill(signal: &str, pid: u32) {
+    assert!(Command::new("kill").args(["-s", signal, &pid.to_string()]).status().unwrap().success());
+}
+
+/// A process that is none of ours.
+fn stranger() -> Child {
+    Command::new("sleep").arg("600").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
+}
+
+#[test]
+fn a_daemon_is_started_found_and_ended() {
+    let home = Home::new();
+    assert_eq!(home.status()["running"], false);
+    let up = home.start();
+    let status = home.status();
+    assert_eq!((&status["pid"], &status["url"], &status["answers"]), (&up["pid"], &up["url"], &Value::Bool(true)));
+    assert_eq!(home.0.run(&["call", "fake/add", "a=1", "b=2"]).ends_with(0).stdout, "3\n");
+    let again = home.start();
+    assert_eq!(again["pid"], up["pid"], "there is one, and it is enough");
+    let shown = home.0.run(&["daemon", "status"]).ends_with(0);
+    assert!(shown.stdout.contains("server") && shown.stdout.contains(up["url"].as_str().unwrap()), "{shown}");
+
+    let data = home.0.home.toolrack_home();
+    let log = data.join("daemon.log");
+    assert_eq!(std::fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(!std::fs::read_to_string(&log).unwrap().contains(up["token"].as_str().unwrap()), "the key is in the log");
+
+    let servers = processes::descendants(pid(&up));
+    let stopped = home.0.run(&["daemon", "stop", "--json"]).ends_with(0).json();
+    assert_eq!((&stopped["stopped"], &stopped["pid"], &stopped["killed"]), (&true.into(), &up["pid"], &false.into()));
+    assert!(processes::wait_all_gone(&servers, LIMIT), "something was left running");
+    assert_eq!(home.status()["running"], false);
+    assert_eq!(home.0.run(&["daemon", "stop", "--json"]).ends_with(0).json()["stopped"], false);
+    for left in ["daemon.json", "run/cli.sock", "run/mcp.sock"] {
+        assert!(!data.join(left).exists(), "{left} is left");
+    }
+}
+
+#[test]
+fn it_belongs_to_no_terminal_and_has_a_session_of_its_own() {
+    let home = Home::new();
+    let up = home.start();
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid(&up))).unwrap();
+    let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 1..].split_whitespace().collect();
+    assert_eq!((fields[3], fields[4]), (pid(&up).to_string().as_str(), "0"), "{stat}");
+}
+
+#[test]
+fn one_that_does_not_start_says_why_and_is_not_left_behind() {
+    let home = Home::new();
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    let ran = home.0.run(&["daemon", "start", "--listen", &address]).ends_with(1);
+    assert!(ran.stderr.contains("is in use by another program"), "{ran}");
+    assert_eq!(home.status()["running"], false);
+    let logs = home.0.run(&["daemon", "logs"]).ends_with(0);
+    assert!(logs.stdout.contains("is in use by another program"), "{logs}");
+    let _ = home.0.run(&["daemon", "start", "--nonsense"]).ends_with(2);
+    let _ = home.0.run(&["daemon", "start", "--with-parent"]).ends_with(2);
+}
+
+#[test]
+fn what_a_killed_daemon_left_is_taken_away_and_in_nobodys_way() {
+    let home = Home::new();
+    let up = home.start();
+    kill("KILL", pid(&up));
+    assert!(processes::wait_gone(pid(&up), LIMIT));
+    let socket = home.0.home.toolrack_home().join("run/cli.sock");
+    assert!(socket.exists());
+    assert_eq!(home.status()["running"], false);
+    assert!(!socket.exists());
+    let next = home.start();
+    assert_ne!(next["pid"], up["pid"]);
+    assert_eq!(home.status()["pid"], next["pid"]);
+}
+
+#[test]
+fn a_process_that_has_the_number_of_a_daemon_is_not_ended_for_it() {
+    let home = Home::new();
+    let up = home.start();
+    kill("KILL", pid(&up));
+    assert!(processes::wait_gone(pid(&up), LIMIT));
+    let mut stranger = stranger();
+    let file = home.0.home.toolrack_home().join("daemon.json");
+    let mut record: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    record["pid"] = stranger.id().into();
+    std::fs::write(&file, record.to_string()).unwrap();
+    assert_eq!(home.0.run(&["daemon", "stop", "--json"]).ends_with(0).json()["stopped"], false);
+    assert!(stranger.try_wait().unwrap().is_none(), "it was ended");
+    stranger.kill().unwrap();
+    let _ = stranger.wait();
+    assert!(!file.exists());
+}
+
+#[test]
+fn one_that_hangs_is_seen_and_killed() {
+    let home = Home::new();
+    let up = home.start();
+    kill("STOP", pid(&up));
+    let status = home.status();
+    assert_eq!((&status["running"], &status["answers"]), (&Value::Bool(true), &Value::Bool(false)));
+    let stopped = home.0.run(&["daemon", "stop", "--patience", "200ms", "--json"]).ends_with(0).json();
+    assert_eq!(stopped["killed"], true);
+    assert!(processes::wait_gone(pid(&up), LIMIT));
+}
+
+#[test]
+fn one_at_a_terminal_is_found_as_well() {
+    let home = Home::new();
+    let daemon = Daemon::start(&home.0, &[]);
+    assert_eq!(home.status()["running"], true);
+    let _ = home.0.run(&["daemon", "stop"]).ends_with(0);
+    assert_eq!(home.status()["running"], false);
+    drop(daemon);
+}

@@ -1,0 +1,390 @@
+//! Commands that a running daemon does: the same words on the screen, and the same exit codes, as without it.
+
+use std::{
+    collections::BTreeSet,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    os::unix::fs::PermissionsExt as _,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use toolrack_testkit::{FakeHttp, SideEffects, processes};
+
+use crate::{
+    rack::{Rack, Ran, fake, mcp_json, work_file},
+    terminal::Terminal,
+};
+
+/// Enough for a loaded machine; nothing here takes a tenth of it on an idle one.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Runs of a command before the servers of a daemon must be there.
+const TRIES: usize = 50;
+
+/// `toolrack serve`, until it is dropped.
+pub(crate) struct Daemon {
+    child: Child,
+}
+
+impl Daemon {
+    /// It listens when this returns.
+    pub(crate) fn start(rack: &Rack, more: &[&str]) -> Self {
+        let args = [&["serve", "--listen", "127.0.0.1:0", "--no-open", "--with-parent", "--json"], more].concat();
+        let mut command = rack.command(&args);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let up: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(up["pid"], child.id());
+        Self { child }
+    }
+
+    fn signal(&self, signal: &str) {
+        kill(signal, self.child.id());
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn kill(signal: &str, pid: u32) {
+    assert!(Command::new("kill").args(["-s", signal, &pid.to_string()]).status().unwrap().success());
+}
+
+/// A home with the server `fake`, which writes down what it does.
+fn logged(more: &[(&str, Value)]) -> (Rack, SideEffects) {
+    let effects = SideEffects::new();
+    let servers = [&[("fake", fake(&["--era", "both", "--log", effects.path_str()]))], more].concat();
+    (Rack::with(&servers), effects)
+}
+
+/// The same with a daemon, whose servers are connected.
+fn warm(more: &[(&str, Value)], options: &[&str]) -> (Rack, SideEffects, Daemon) {
+    let (rack, effects) = logged(more);
+    let daemon = Daemon::start(&rack, options);
+    is_used(&rack, &effects);
+    (rack, effects, daemon)
+}
+
+/// How many processes of the server have done something.
+fn started(effects: &SideEffects) -> usize {
+    effects.read().pids().into_iter().collect::<BTreeSet<_>>().len()
+}
+
+/// Runs a command until it is done by the daemon: it starts nothing.
+fn is_used(rack: &Rack, effects: &SideEffects) {
+    let used = (0..TRIES).any(|_| {
+        let before = started(effects);
+        let _ = rack.run(&["call", "fake/add", "a=1", "b=2"]).ends_with(0);
+        before > 0 && started(effects) == before
+    });
+    assert!(used, "the daemon never did what it could have done");
+}
+
+/// Whether this command starts a server of its own.
+fn is_alone(rack: &Rack, effects: &SideEffects, args: &[&str]) -> bool {
+    let before = started(effects);
+    let _ = rack.run(args).ends_with(0);
+    started(effects) > before
+}
+
+const CALL: &[&str] = &["call", "fake/add", "a=1", "b=2"];
+
+/// Every command that a daemon does, well and badly.
+const COMMANDS: &[&str] = &[
+    "list",
+    "list --json",
+    "list --exit-code",
+    "list fake --color always",
+    "list nope",
+    "tools",
+    "tools fake",
+    "tools fake --schema",
+    "tools --json",
+    "tools --search add\\snumbers",
+    "tools --search add\\snumbers --json --limit 3",
+    "tools --search zzzzz",
+    "tools fak",
+    "tools off",
+    "call fake/add a=1 b=2",
+    "call add a=1 b=2",
+    "call mcp__fake__echo text=a",
+    "call fake/add a=1 b=2 --json",
+    "call fake/add a=1 b=two",
+    "call fake/add a=1 b=two --json",
+    "call fake/add a=1 c=2",
+    "call fake/add a=1 c=2 --quiet --no-validate",
+    "call fake/add a",
+    "call fake/addd",
+    "call nope/add",
+    "call add2",
+    "call off/add",
+    "call theirs/add",
+    "call fake/fail",
+    "call fake/fail --json",
+    "call fake/image --color always",
+    "call fake/structured --json",
+    "call fake/env name=API_TOKEN",
+    "call fake/env name=HOME",
+    "call fake/cwd",
+    "call fake/protocol_error",
+    "call fake/sleep ms=60000 --timeout 100ms",
+    "call fake/sleep ms=300 progress:=true",
+    "call fake/elicit",
+    "call fake/elicit --no-input",
+    "call fake/sample",
+    "call fake/roots",
+    "call fake/add --args @args.json",
+    "call fake/add --args -",
+    "call fake/add --args @nope.json",
+    "call fake/add --args {\"a\":1,\"b\":4}",
+    "call builtin/list_directory path=.",
+    "resources",
+    "resources --json",
+    "resources nope",
+    "read fake fake://note",
+    "read fake fake://note --json",
+    "read fake fake://nope",
+    "read off fake://note",
+    "prompts",
+    "prompts fake --json",
+    "prompt fake/greet name=Ada",
+    "prompt fake/greet name=Ada --json",
+    "prompt fake/nope",
+    "prompt greet",
+];
+
+/// What the command of `line` shows, with `{"a":3,"b":4}` on its stdin.
+fn shown(rack: &Rack, line: &str, no_daemon: bool) -> Ran {
+    let words: Vec<String> = line.split(' ').map(|word| word.replace("\\s", " ")).collect();
+    let mut args: Vec<&str> = words.iter().map(String::as_str).collect();
+    args.extend(no_daemon.then_some("--no-daemon"));
+    rack.run_with_stdin(&args, r#"{"a":3,"b":4}"#)
+}
+
+#[test]
+fn a_daemon_changes_no_word_of_what_a_command_shows() {
+    let secret = json!({ "API_TOKEN": "${API_TOKEN}" });
+    let effects = SideEffects::new();
+    let mut server = fake(&["--era", "both", "--log", effects.path_str()]);
+    server["env"] = secret;
+    let mut off = fake(&[]);
+    off["disabled"] = json!(true);
+    let rack = Rack::with(&[("fake", server), ("off", off)]).env("API_TOKEN", "canary-of-the-table");
+    work_file(&rack, "args.json", r#"{ "a": 1, "b": 2 }"#);
+    work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", fake(&[]))]));
+    let _daemon = Daemon::start(&rack, &[]);
+    is_used(&rack, &effects);
+    for line in COMMANDS {
+        let before = started(&effects);
+        let warm = shown(&rack, line, false);
+        assert_eq!(started(&effects), before, "`{line}` was not done by the daemon: {warm}");
+        let alone = shown(&rack, line, true);
+        assert_eq!((&warm.stdout, &warm.stderr, warm.code), (&alone.stdout, &alone.stderr, alone.code), "`{line}`");
+    }
+    assert!(!shown(&rack, "call fake/env name=API_TOKEN", false).stdout.contains("canary"));
+}
+
+#[test]
+fn what_is_large_comes_whole_and_what_is_too_large_is_kept() {
+    let (rack, effects, _daemon) = warm(&[], &[]);
+    let before = started(&effects);
+    let text = rack.run(&["call", "fake/big", "bytes=600000", "fill=é"]).ends_with(0).stdout;
+    let alone = rack.run(&["call", "fake/big", "bytes=600000", "fill=é", "--no-daemon"]).ends_with(0).stdout;
+    assert_eq!(text.len(), alone.len());
+    assert!(text.len() > 1_000, "{}", text.len());
+    let kept = rack.run(&["call", "fake/big", "bytes=600000", "--json"]).ends_with(0).json();
+    let handle = kept["artifacts"][0]["handle"].as_str().unwrap();
+    let path = handle.replace("[HOME]", rack.home.root().to_str().unwrap());
+    assert_eq!(std::fs::metadata(path).unwrap().len(), 600_000);
+    assert_eq!(started(&effects), before + 1, "only the one that was told to did it alone");
+}
+
+#[test]
+fn what_a_server_asks_comes_to_the_terminal_of_the_command() {
+    let person = |rack: Rack| rack.env("TERM", "xterm-256color").env("LANG", "C.UTF-8");
+    let transcript = |args: &[&str], rack: &Rack| {
+        let mut terminal = Terminal::run(rack, args);
+        let mut seen = terminal.expect("Ctrl-D leaves the form.");
+        for typed in ["old", "36", "Ada", "", "", "2", ""] {
+            seen += &terminal.expect(": ");
+            terminal.type_in(&format!("{typed}\n"));
+        }
+        seen += &terminal.expect("Send this to `fake`? [y/N] ");
+        terminal.type_in("y\n");
+        let (rest, code) = terminal.end();
+        (seen + &rest, code)
+    };
+    for era in ["legacy", "modern"] {
+        let effects = SideEffects::new();
+        let rack = person(Rack::with(&[("fake", fake(&["--era", era, "--log", effects.path_str()]))]));
+        let _daemon = Daemon::start(&rack, &[]);
+        is_used(&rack, &effects);
+        let before = started(&effects);
+        let warm = transcript(&["call", "fake/elicit"], &rack);
+        assert_eq!(started(&effects), before, "it was not done by the daemon");
+        assert_eq!(warm, transcript(&["call", "fake/elicit", "--no-daemon"], &rack), "{era}");
+        assert!(warm.0.contains(r#""age":36"#) && warm.1 == 0, "{warm:?}");
+    }
+}
+
+#[test]
+fn ctrl_c_cancels_the_call_and_leaves_the_daemon_and_its_server_alone() {
+    let (rack, effects, daemon) = warm(&[], &[]);
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let runs = effects.read().runs_of("sleep");
+        let cancelled = effects.read().cancelled().len();
+        let mut command = rack.command(&["call", "fake/sleep", "ms=600000"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let _ = effects.wait_until(LIMIT, |effects| effects.runs_of("sleep") > runs);
+        kill(signal, child.id());
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+        let _ = effects.wait_until(LIMIT, |effects| effects.cancelled().len() > cancelled);
+    }
+    // One that is killed cannot say so.
+    let (runs, cancelled) = (effects.read().runs_of("sleep"), effects.read().cancelled().len());
+    let mut child = rack.command(&["call", "fake/sleep", "ms=600000"]).stdout(Stdio::null()).spawn().unwrap();
+    let _ = effects.wait_until(LIMIT, |effects| effects.runs_of("sleep") > runs);
+    child.kill().unwrap();
+    let _ = child.wait();
+    let _ = effects.wait_until(LIMIT, |effects| effects.cancelled().len() > cancelled);
+    is_used(&rack, &effects);
+    drop(daemon);
+}
+
+#[test]
+fn a_reader_that_stalls_keeps_no_signal_from_being_heard() {
+    let (rack, _, _daemon) = warm(&[], &[]);
+    for signal in ["INT", "TERM"] {
+        // More than a pipe holds.
+        let mut command = rack.command(&["call", "fake/big", "bytes=90000", "fill=é", "--json"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut first = [0];
+        child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+        kill(signal, child.id());
+        assert_eq!(child.wait().unwrap().code(), Some(if signal == "INT" { 130 } else { 143 }));
+    }
+}
+
+#[test]
+fn a_command_with_another_world_does_without_the_daemon() {
+    let (rack, effects, _daemon) = warm(&[], &[]);
+    let other = work_file(&rack, "other.json", &mcp_json(&[]));
+    let other = other.to_str().unwrap();
+    let folder = rack.home.work();
+    let folder = folder.to_str().unwrap();
+    for more in [&["--no-daemon"][..], &["--mcp-config", other], &["--root", folder], &["-v"]] {
+        assert!(is_alone(&rack, &effects, &[CALL, more].concat()), "{more:?}");
+    }
+    assert!(!is_alone(&rack, &effects, CALL));
+    for (name, value) in [("TOOLRACK_NO_DAEMON", "1"), ("USER", "somebody else")] {
+        let before = started(&effects);
+        assert!(rack.command(CALL).env(name, value).output().unwrap().status.success());
+        assert_eq!(started(&effects), before + 1, "{name} means nothing");
+    }
+    for (name, value) in [("TOOLRACK_NO_DAEMON", "0"), ("TERM", "another"), ("UNRELATED", "x")] {
+        let before = started(&effects);
+        assert!(rack.command(CALL).env(name, value).output().unwrap().status.success());
+        assert_eq!(started(&effects), before, "{name} makes no difference");
+    }
+    let elsewhere = rack.home.write("elsewhere/x", "");
+    let before = started(&effects);
+    assert!(rack.command(CALL).current_dir(elsewhere.parent().unwrap()).output().unwrap().status.success());
+    assert_eq!(started(&effects), before + 1, "a server is started where the command is");
+}
+
+#[test]
+fn a_changed_file_counts_at_once() {
+    let (rack, effects, _daemon) = warm(&[], &[]);
+    let second = SideEffects::new();
+    let servers = [
+        ("fake", fake(&["--era", "both", "--log", effects.path_str()])),
+        ("second", fake(&["--log", second.path_str()])),
+    ];
+    rack.configure(&servers);
+    let _ = rack.run(&["call", "second/add", "a=1", "b=2"]).ends_with(0);
+    rack.configure(&servers[1..]);
+    let _ = rack.run(CALL).ends_with(5);
+    rack.home.write("toolrack/mcp.json", "{");
+    let _ = rack.run(CALL).ends_with(2);
+}
+
+#[test]
+fn the_rules_of_the_daemon_are_for_others_and_ask_nobody_who_typed_the_call() {
+    let (rack, effects, _daemon) = warm(&[], &["--deny", "fake/echo"]);
+    assert!(!is_alone(&rack, &effects, &["call", "fake/write", "text=x"]), "it was typed, and so approved");
+    let denied = rack.run(&["call", "fake/echo", "text=x"]).ends_with(0);
+    assert_eq!(denied.stdout, "x\n", "alone nobody would forbid it");
+}
+
+#[test]
+fn a_server_that_is_down_is_tried_by_the_command_itself() {
+    let (rack, _, _daemon) = warm(&[("gone", json!({ "command": "/nonexistent/server" }))], &[]);
+    for args in [&["list"][..], &["tools"], &["call", "gone/x"], &["resources", "gone"]] {
+        let (warm, alone) = (rack.run(args), rack.run(&[args, &["--no-daemon"]].concat()));
+        assert_eq!((&warm.stdout, &warm.stderr, warm.code), (&alone.stdout, &alone.stderr, alone.code), "{args:?}");
+    }
+}
+
+#[test]
+fn a_daemon_that_is_gone_stopped_or_a_stranger_is_done_without() {
+    let (rack, effects, daemon) = warm(&[], &[]);
+    let socket = rack.home.toolrack_home().join("run/cli.sock");
+    assert_eq!(std::fs::metadata(socket.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+    daemon.signal("STOP");
+    assert!(is_alone(&rack, &effects, CALL), "it waits for a daemon that does not answer");
+    daemon.signal("CONT");
+    is_used(&rack, &effects);
+    daemon.signal("KILL");
+    assert!(is_alone(&rack, &effects, CALL));
+    assert!(socket.exists(), "a daemon that was killed leaves it");
+    std::fs::remove_file(&socket).unwrap();
+    let stranger = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let talking = std::thread::spawn(move || {
+        let (mut stream, _) = stranger.accept().unwrap();
+        stream.write_all(b"220 mail ready\r\n").unwrap();
+    });
+    assert!(is_alone(&rack, &effects, CALL));
+    talking.join().unwrap();
+}
+
+#[test]
+fn a_daemon_that_dies_at_work_is_a_failure_and_nothing_is_done_twice() {
+    // Its server would die with it: one that is a service does not.
+    let effects = SideEffects::new();
+    let server = FakeHttp::start(&["--era", "both", "--log", effects.path_str()]);
+    let rack = Rack::with(&[("fake", json!({ "url": server.url() }))]);
+    let daemon = Daemon::start(&rack, &[]);
+    let used = (0..TRIES).any(|_| {
+        let before = effects.read().count_of("initialize") + effects.read().count_of("server/discover");
+        let _ = rack.run(CALL).ends_with(0);
+        before == effects.read().count_of("initialize") + effects.read().count_of("server/discover")
+    });
+    assert!(used);
+    let mut command = rack.command(&["call", "fake/sleep", "ms=600000", "--json"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let _ = effects.wait_until(LIMIT, |effects| effects.runs_of("sleep") == 1);
+    daemon.signal("KILL");
+    let output = child.wait_with_output().unwrap();
+    let ran = Ran::new(&["call", "fake/sleep"], &output, &rack).ends_with(4);
+    assert_eq!(ran.error()["code"], "DAEMON_LOST", "{ran}");
+    assert_eq!(effects.read().runs_of("sleep"), 1);
+}
+
+#[test]
+fn what_a_daemon_ends_in_the_middle_leaves_no_process() {
+    let (rack, effects, daemon) = warm(&[], &["--grace", "100ms"]);
+    let mut command = rack.command(&["call", "fake/sleep", "ms=600000"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let _ = effects.wait_until(LIMIT, |effects| effects.runs_of("sleep") == 1);
+    let servers = processes::descendants(daemon.child.id());
+    assert!(!servers.is_empty());
+    daemon.signal("TERM");
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(4));
+    assert!(processes::wait_all_gone(&servers, LIMIT), "something was left running");
+}
