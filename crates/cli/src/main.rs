@@ -9,6 +9,7 @@ mod arguments;
 mod asker;
 mod builtin;
 mod completion;
+mod discreet;
 mod error;
 mod keep;
 mod kept;

@@ -10,11 +10,11 @@ use std::{
 };
 
 use toolrack_config::{
-    Entry, Environment, Interpolate, Loaded, Places, Problem, Request, Scope, Unset,
+    Entry, Environment, Interpolate, Loaded, Places, Problem, Request, Scope, SecretGate, Unset,
     trust::{Candidate, Ledger, NoLedger},
 };
 use toolrack_host::{
-    Desired, Gate, Host, Native, Resolver, ServerName, ServerSpec, SharedAsker, State,
+    AllowAll, Desired, Gate, Host, Native, Resolver, ServerName, ServerSpec, SharedAsker, State,
     ask::Root,
     spec::{Source, Transport, Trust},
     supervisor::Supervisor,
@@ -27,6 +27,7 @@ use crate::{
     asker::Terminal,
     builtin::{self, Builtin},
     completion::notebook::{Configured, Notebook, Tool},
+    discreet::Discreet,
     error::{Exit, Failure, in_words, with_causes},
     keep::LogKeeper,
     models,
@@ -398,18 +399,17 @@ impl World {
     }
 
     fn new_host(&self) -> Host {
-        let artifacts = self.artifacts();
+        let artifacts = Discreet::new(self.artifacts(), Arc::clone(&self.secrets));
+        let gate = self.gate.get().map_or_else(|| Arc::new(AllowAll) as Arc<dyn Gate>, Arc::clone);
         let mut builder = Host::builder()
             .client("toolrack", env!("CARGO_PKG_VERSION"))
             .supervisor(supervisor())
             .resolver(Arc::<Interpolate>::clone(&self.secrets))
             .asker(self.asker.get().cloned().unwrap_or_else(|| self.terminal()))
-            .artifacts(Arc::new(artifacts));
+            .artifacts(Arc::new(artifacts))
+            .gate(Arc::new(SecretGate::new(gate, Arc::clone(&self.secrets))));
         if let Some(store) = &self.store {
-            builder = builder.memory(Arc::new(store.clone()));
-        }
-        if let Some(gate) = self.gate.get() {
-            builder = builder.gate(Arc::clone(gate));
+            builder = builder.memory(Arc::new(Discreet::new(store.clone(), Arc::clone(&self.secrets))));
         }
         builder.build()
     }

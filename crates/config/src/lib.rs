@@ -39,6 +39,7 @@ mod environment;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod guard;
 pub mod import;
 mod interpolate;
 mod load;
@@ -54,6 +55,7 @@ pub mod trust;
 mod watch;
 
 pub use environment::Environment;
+pub use guard::SecretGate;
 pub use interpolate::{Interpolate, Secrets, Unset, is_secret_word, secrets_in};
 pub use load::{ConfigFile, Entry, Loaded, Rejected, Request, Scope, Shadowed, load, reload};
 pub use model::{CheckName, ModelChoice, PriceChoice};
