@@ -9,6 +9,7 @@ pub(crate) mod cleaned;
 #[cfg(test)]
 mod made;
 pub(crate) mod names;
+mod places;
 pub(crate) mod schema;
 pub(crate) mod search;
 mod selection;
@@ -29,6 +30,7 @@ pub use search::Hit;
 pub use selection::Selection;
 pub use signature::signature;
 
+use self::places::Places;
 use crate::{
     link::{ListedTool, ParamHeaders},
     mcp::Tool,
@@ -47,8 +49,7 @@ pub struct Catalog {
     cap: NameCap,
     /// By model-visible name, in order: the tool array of a model request stays byte for byte the same.
     tools: Vec<CatalogTool>,
-    /// Where in `tools` each is, by server and tool: four bytes each, for there may be very many.
-    by_pair: Vec<u32>,
+    places: Places,
     blocks: block::Blocks,
     /// The tools as their servers list them, by the servers' names: what is searched.
     shelves: Vec<Shelf>,
@@ -143,14 +144,8 @@ impl Catalog {
         catalog.tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         catalog.tools.dedup_by(|one, other| one.name == other.name);
         catalog.tools.shrink_to_fit();
-        let mut by_pair: Vec<u32> = (0..).take(catalog.tools.len()).collect();
-        by_pair.sort_unstable_by(|one, other| catalog.at(*one).map(pair).cmp(&catalog.at(*other).map(pair)));
-        catalog.by_pair = by_pair;
+        catalog.places = Places::of(&catalog.tools);
         catalog
-    }
-
-    fn at(&self, place: u32) -> Option<&CatalogTool> {
-        self.tools.get(usize::try_from(place).ok()?)
     }
 
     /// Grows with each change.
@@ -167,8 +162,7 @@ impl Catalog {
     /// The tool of this model-visible name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&CatalogTool> {
-        let place = self.tools.binary_search_by(|tool| tool.name.as_str().cmp(name)).ok()?;
-        self.tools.get(place)
+        self.places.named(&self.tools, name)
     }
 
     /// Tool definitions as a provider takes them, ordered by name. Made when a kind is first asked for (a few microseconds
@@ -221,9 +215,7 @@ impl Catalog {
     }
 
     fn of_pair(&self, server: &ServerName, tool: &str) -> Option<&CatalogTool> {
-        let wanted = (server.as_str(), tool);
-        let place = self.by_pair.binary_search_by(|place| self.at(*place).map(pair).cmp(&Some(wanted))).ok()?;
-        self.at(*self.by_pair.get(place)?)
+        self.places.paired(&self.tools, (server.as_str(), tool))
     }
 
     /// The only tool that models see as `name` under any of the [usual styles](NameStyle::PRESETS), whatever the style
@@ -266,11 +258,6 @@ impl Catalog {
         let safe = |(_, selector): (f64, String)| text::for_line(&selector).into_owned();
         ranked.into_iter().take(SUGGESTIONS).map(safe).collect()
     }
-}
-
-/// What a tool is, whatever a model calls it.
-fn pair(tool: &CatalogTool) -> (&str, &str) {
-    (tool.server.as_str(), tool.listed.tool.name.as_str())
 }
 
 struct Suggest<'a>(&'a [String]);

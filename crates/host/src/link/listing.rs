@@ -27,8 +27,8 @@ pub(crate) struct ListedTool {
     pub(crate) headers: ParamHeaders,
     /// Its input schema as model providers take it.
     pub(crate) cleaned: CleanedSchemas,
-    /// Its output schema, read when it is first needed.
-    output: OnceLock<Result<Output, String>>,
+    /// Its output schema, read when it is first needed. Boxed: most tools are never called.
+    output: OnceLock<Box<Result<Output, String>>>,
 }
 
 /// The output schema of a tool.
@@ -64,7 +64,8 @@ impl ListedTool {
             let schema = serde_json::from_str(schema.get()).map_err(|error| error.to_string())?;
             Ok(Output { schema, validator: OnceLock::new() })
         };
-        let Output { schema, validator } = self.output.get_or_init(read).as_ref().map_err(unchecked)?;
+        let output = self.output.get_or_init(|| Box::new(read()));
+        let Output { schema, validator } = (**output).as_ref().map_err(unchecked)?;
         if plainly_fits(schema, structured) {
             return Ok(());
         }

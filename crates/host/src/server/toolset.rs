@@ -12,7 +12,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct ToolSet {
     /// Those that exist for us, in the server's order, with what each costs a model in tokens.
-    pub(crate) tools: Vec<(Arc<ListedTool>, usize)>,
+    pub(crate) tools: Box<[(Arc<ListedTool>, usize)]>,
     /// Names that the entry's filter hides.
     pub(crate) hidden: Vec<String>,
     /// Tools that cannot be used, and why.
