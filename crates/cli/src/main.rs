@@ -11,6 +11,7 @@ mod audit;
 mod browser;
 mod builtin;
 mod completion;
+mod discreet;
 mod error;
 mod guest;
 mod keep;

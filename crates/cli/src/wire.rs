@@ -13,11 +13,11 @@ use std::{
 
 use toolrack_auth::SignIn;
 use toolrack_config::{
-    Audit, Entry, Environment, Interpolate, Loaded, Places, Problem, Request, Scope, Unset,
+    Audit, Entry, Environment, Interpolate, Loaded, Places, Problem, Request, Scope, SecretGate, Unset,
     trust::{Candidate, Ledger, NoLedger},
 };
 use toolrack_host::{
-    Desired, Gate, Host, Native, Resolver, ServerName, ServerSpec, SharedAsker, State, Tracer, Way,
+    AllowAll, Desired, Gate, Host, Native, Resolver, ServerName, ServerSpec, SharedAsker, State, Tracer, Way,
     ask::Root,
     spec::{Source, Transport, Trust},
     supervisor::Supervisor,
@@ -33,6 +33,7 @@ use crate::{
     audit::AuditKeeper,
     builtin::{self, Builtin},
     completion::notebook::{Configured, Notebook, Tool},
+    discreet::Discreet,
     error::{Exit, Failure, in_words, with_causes},
     keep::LogKeeper,
     models,
@@ -478,26 +479,31 @@ impl World {
     }
 
     fn new_host(&self) -> Host {
-        let artifacts = self.artifacts();
+        let artifacts = Discreet::new(self.artifacts(), Arc::clone(&self.secrets));
+        let gate = self.gate.get().cloned().unwrap_or_else(|| Arc::new(AllowAll));
         let mut builder = Host::builder()
             .client("toolrack", env!("CARGO_PKG_VERSION"))
             .supervisor(supervisor())
             .resolver(Arc::<Interpolate>::clone(&self.secrets))
             .authorizer(Arc::new(self.sign_in.clone()))
             .asker(self.asker.get().cloned().unwrap_or_else(|| self.terminal()))
-            .artifacts(Arc::new(artifacts));
+            .artifacts(Arc::new(artifacts))
+            .gate(self.discreet(gate));
         if let Some(store) = &self.store {
             let audit = self.audit.get_or_init(|| AuditKeeper::start(store.clone(), Arc::clone(&self.secrets)));
             audit.settings()(*self.keeps.lock().unwrap_or_else(PoisonError::into_inner));
-            builder = builder.memory(Arc::new(store.clone())).witness(audit.witness());
+            let memory = Discreet::new(store.clone(), Arc::clone(&self.secrets));
+            builder = builder.memory(Arc::new(memory)).witness(audit.witness());
         }
         if let Some(tracer) = &self.tracer {
             builder = builder.tracer(Arc::clone(tracer));
         }
-        if let Some(gate) = self.gate.get() {
-            builder = builder.gate(Arc::clone(gate));
-        }
         builder.build()
+    }
+
+    /// What `gate` says, but that no secret of one server goes to another unless somebody says so.
+    fn discreet(&self, gate: Arc<dyn Gate>) -> Arc<dyn Gate> {
+        Arc::new(SecretGate::new(gate, Arc::clone(&self.secrets)))
     }
 
     /// Writes down what the connected servers offer, so that a shell can complete it.

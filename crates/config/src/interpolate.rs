@@ -10,6 +10,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
+use serde_json::{Map, Value};
 use toolrack_host::{
     ChildPlan, ResolveError, Resolver, ServerName, ServerSpec,
     spec::{Http, InheritEnv, OAuth, Stdio, Transport},
@@ -23,6 +24,9 @@ use crate::{
 
 /// A shorter value is not looked for in texts: it would be found everywhere.
 const MIN_SECRET: usize = 6;
+
+/// A shorter one may be in arguments by chance.
+const MIN_TELLING: usize = 8;
 
 /// How many values are remembered as secrets. A configuration with more has other problems.
 const MAX_SECRETS: usize = 10_000;
@@ -91,7 +95,7 @@ pub struct Interpolate {
     source: RwLock<Source>,
     stored: Option<Arc<dyn Secrets>>,
     /// The values that were handed out and are somebody's business only: see [`Self::conceal`].
-    secrets: Mutex<BTreeSet<String>>,
+    secrets: Mutex<BTreeMap<String, BTreeSet<ServerName>>>,
 }
 
 /// Where values come from.
@@ -124,7 +128,7 @@ impl Interpolate {
     pub fn conceal<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
         let mut concealed = Cow::Borrowed(text);
-        for secret in secrets.iter().rev() {
+        for secret in secrets.keys().rev() {
             if concealed.contains(secret) {
                 concealed = Cow::Owned(concealed.replace(secret, HIDDEN));
             }
@@ -141,10 +145,10 @@ impl Interpolate {
             let ends = secret.char_indices().skip(1).map(|(end, _)| end).take_while(|end| *end <= text.len());
             ends.map(|end| &secret[..end]).filter(|start| text.ends_with(start)).map(str::len).max()
         };
-        let held = secrets.iter().filter_map(|secret| begun(secret)).max().unwrap_or(0);
+        let held = secrets.keys().filter_map(|secret| begun(secret)).max().unwrap_or(0);
         let mut whole = text.len() - held;
         // One that is there already may go beyond where another one begins.
-        while let Some(start) = secrets.iter().filter_map(|secret| start_across(text, secret, whole)).min() {
+        while let Some(start) = secrets.keys().filter_map(|secret| start_across(text, secret, whole)).min() {
             whole = start;
         }
         whole
@@ -156,26 +160,44 @@ impl Interpolate {
     /// # Errors
     /// [`ResolveError`] names the field and the variable that has no value.
     pub async fn setting(&self, field: &str, text: &str, is_secret: bool) -> Result<String, ResolveError> {
-        let values = self.values([text]).await;
+        let values = self.values(None, [text]).await;
         let value = values.text(field, text, Bare::Nothing)?;
-        self.remember(values.into_secrets().into_iter().chain(is_secret.then(|| value.clone())));
+        self.remember(None, values.into_secrets().into_iter().chain(is_secret.then(|| value.clone())));
         Ok(value)
     }
 
     /// Conceals `secret` from now on: one that did not come from a placeholder, such as a token.
     pub fn keep_secret(&self, secret: &str) {
-        self.remember([secret.to_owned()]);
+        self.remember(None, [secret.to_owned()]);
     }
 
-    fn remember(&self, found: impl IntoIterator<Item = String>) {
+    /// Whether a secret stands in `arguments` that was handed out, and not to `server`: somebody is taking it from one to
+    /// the other. Secrets of less than 8 bytes are not looked for, nor are encoded ones.
+    #[must_use]
+    pub fn knows_secret_in(&self, arguments: &Map<String, Value>, server: &ServerName) -> bool {
+        let secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        let foreign: Vec<_> = secrets
+            .iter()
+            .filter(|(secret, given)| secret.len() >= MIN_TELLING && !given.contains(server))
+            .map(|(secret, _)| secret.as_str())
+            .collect();
+        !foreign.is_empty() && arguments.iter().any(|(name, value)| holds(name, &foreign) || holds_in(value, &foreign))
+    }
+
+    /// Counts `found` as secrets from now on, which `server` was given; `None`: no server was.
+    fn remember(&self, server: Option<&ServerName>, found: impl IntoIterator<Item = String>) {
         let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
         for secret in found {
             if secret.trim().len() < MIN_SECRET || secrets.len() >= MAX_SECRETS {
                 continue;
             }
-            let in_json = serde_json::Value::from(secret.as_str()).to_string();
-            secrets.insert(in_json.trim_matches('"').to_owned());
-            secrets.insert(secret);
+            let in_json = Value::from(secret.as_str()).to_string();
+            for known in [in_json.trim_matches('"').to_owned(), secret] {
+                let given = secrets.entry(known).or_default();
+                if let Some(server) = server.filter(|server| !given.contains(*server)) {
+                    given.insert(server.clone());
+                }
+            }
         }
     }
 
@@ -205,7 +227,7 @@ impl Interpolate {
     }
 
     /// What may be filled into these texts. A secret counts as one from now on, whatever its name and wherever it goes.
-    async fn values<'t>(&self, texts: impl IntoIterator<Item = &'t str>) -> Values {
+    async fn values<'t>(&self, server: Option<&ServerName>, texts: impl IntoIterator<Item = &'t str>) -> Values {
         let mut names = BTreeSet::new();
         texts.into_iter().for_each(|text| placeholder::secrets(text, &mut names));
         let mut stored = BTreeMap::new();
@@ -214,7 +236,7 @@ impl Interpolate {
                 Some(secrets) if placeholder::is_word(&name) => secrets.secret(&name).await,
                 _ => Ok(None),
             };
-            self.remember(found.iter().flatten().cloned());
+            self.remember(server, found.iter().flatten().cloned());
             stored.insert(name, found);
         }
         let Source { environment, unset } = self.source.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -233,6 +255,20 @@ fn start_across(text: &str, secret: &str, at: usize) -> Option<usize> {
     let from = at.saturating_sub(secret.len().saturating_sub(1));
     let mut starts = (from..at).filter(|start| text.is_char_boundary(*start));
     starts.find(|start| text[*start..].starts_with(secret))
+}
+
+fn holds(text: &str, secrets: &[&str]) -> bool {
+    secrets.iter().any(|secret| text.contains(secret))
+}
+
+/// Whether one of `secrets` is in a text anywhere in `value`, names of members included.
+fn holds_in(value: &Value, secrets: &[&str]) -> bool {
+    match value {
+        Value::String(text) => holds(text, secrets),
+        Value::Array(items) => items.iter().any(|item| holds_in(item, secrets)),
+        Value::Object(members) => members.iter().any(|(name, value)| holds(name, secrets) || holds_in(value, secrets)),
+        _ => false,
+    }
 }
 
 /// The variables during one answer.
@@ -312,10 +348,10 @@ impl Values {
 }
 
 impl Interpolate {
-    async fn child(&self, spec: &Stdio) -> Result<ChildPlan, ResolveError> {
+    async fn child(&self, server: &ServerName, spec: &Stdio) -> Result<ChildPlan, ResolveError> {
         let cwd = spec.cwd.as_deref().and_then(Path::to_str);
         let texts = spec.args.iter().chain(spec.env.values()).map(String::as_str);
-        let values = self.values(texts.chain(cwd).chain([&*spec.command])).await;
+        let values = self.values(Some(server), texts.chain(cwd).chain([&*spec.command])).await;
         let args = spec.args.iter().enumerate();
         let plan = ChildPlan {
             command: values.text("command", &spec.command, Bare::Nothing)?,
@@ -328,19 +364,19 @@ impl Interpolate {
                 None => spec.cwd.clone(),
             },
         };
-        self.remember(values.into_secrets());
+        self.remember(Some(server), values.into_secrets());
         Ok(plan)
     }
 
-    async fn address(&self, spec: &Http) -> Result<String, ResolveError> {
-        let values = self.values([&*spec.url]).await;
+    async fn address(&self, server: &ServerName, spec: &Http) -> Result<String, ResolveError> {
+        let values = self.values(Some(server), [&*spec.url]).await;
         let url = values.text("url", &spec.url, Bare::Nothing)?;
-        self.remember(values.into_secrets());
+        self.remember(Some(server), values.into_secrets());
         Ok(url)
     }
 
-    async fn dress(&self, spec: &Http) -> Result<Vec<(String, String)>, ResolveError> {
-        let values = self.values(spec.headers.values().map(String::as_str)).await;
+    async fn dress(&self, server: &ServerName, spec: &Http) -> Result<Vec<(String, String)>, ResolveError> {
+        let values = self.values(Some(server), spec.headers.values().map(String::as_str)).await;
         let headers = spec
             .headers
             .iter()
@@ -352,7 +388,7 @@ impl Interpolate {
                 Ok((name.clone(), value))
             })
             .collect();
-        self.remember(values.into_secrets());
+        self.remember(Some(server), values.into_secrets());
         headers
     }
 }
@@ -360,7 +396,7 @@ impl Interpolate {
 impl Interpolate {
     async fn client(&self, oauth: &OAuth) -> Result<OAuth, ResolveError> {
         let fields = [&oauth.client_id, &oauth.client_secret, &oauth.client_metadata_url];
-        let values = self.values(fields.into_iter().flatten().map(String::as_str)).await;
+        let values = self.values(None, fields.into_iter().flatten().map(String::as_str)).await;
         let text = |name: &str, value: &Option<String>| {
             value.as_deref().map(|value| values.text(&format!("oauth.{name}"), value, Bare::Nothing)).transpose()
         };
@@ -371,26 +407,26 @@ impl Interpolate {
             ..oauth.clone()
         };
         let secret = client.client_secret.clone();
-        self.remember(values.into_secrets().into_iter().chain(secret));
+        self.remember(None, values.into_secrets().into_iter().chain(secret));
         Ok(client)
     }
 }
 
 impl Resolver for Interpolate {
-    fn stdio<'a>(&'a self, _: &'a ServerName, spec: &'a Stdio) -> BoxFuture<'a, Result<ChildPlan, ResolveError>> {
-        Box::pin(self.child(spec))
+    fn stdio<'a>(&'a self, server: &'a ServerName, spec: &'a Stdio) -> BoxFuture<'a, Result<ChildPlan, ResolveError>> {
+        Box::pin(self.child(server, spec))
     }
 
-    fn url<'a>(&'a self, _: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<String, ResolveError>> {
-        Box::pin(self.address(spec))
+    fn url<'a>(&'a self, server: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<String, ResolveError>> {
+        Box::pin(self.address(server, spec))
     }
 
     fn headers<'a>(
         &'a self,
-        _: &'a ServerName,
+        server: &'a ServerName,
         spec: &'a Http,
     ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>> {
-        Box::pin(self.dress(spec))
+        Box::pin(self.dress(server, spec))
     }
 
     fn oauth<'a>(&'a self, _: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<OAuth, ResolveError>> {
@@ -545,6 +581,28 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_is_foreign_to_everybody_who_was_not_given_it() {
+        let stored = Arc::new(Stored::default());
+        stored.set("key", "canary-1\"x");
+        stored.set("short", "1234567");
+        let interpolate = interpolate(Unset::Error).with_secrets(stored);
+        let arguments = |value: Value| Map::from_iter([("a".to_owned(), value)]);
+        let foreign = |value: Value, server: &str| {
+            interpolate.knows_secret_in(&arguments(value), &ServerName::new(server).unwrap())
+        };
+        let canary = || Value::from("the key is canary-1\"x!");
+        assert!(!foreign(canary(), "other"), "nothing was handed out yet");
+        let spec = stdio_with(&[("A", "${secret:key}"), ("B", "${secret:short}")]);
+        interpolate.stdio(&name(), &spec).now_or_never().unwrap().unwrap();
+        assert!(foreign(canary(), "other") && !foreign(canary(), "demo"));
+        assert!(foreign(serde_json::json!([{ "x": [canary()] }]), "other"));
+        assert!(foreign(serde_json::json!({ "canary-1\"x": 1 }), "other"));
+        assert!(!foreign(Value::from("1234567 canary"), "other"));
+        interpolate.setting("model.key", "model-key-1", true).now_or_never().unwrap().unwrap();
+        assert!(foreign(Value::from("model-key-1"), "demo"), "what no server was given is foreign to all");
+    }
+
+    #[test]
     fn a_secret_without_a_value_says_what_to_do() {
         let error = |interpolate: &Interpolate, name_of: &str| {
             let spec = Http { url: format!("https://x/${{secret:{name_of}}}"), ..Http::default() };
@@ -577,7 +635,7 @@ mod tests {
 
     fn that_knows(secrets: &[&str]) -> Interpolate {
         let interpolate = Interpolate::new(Environment::default(), Unset::Error);
-        interpolate.remember(secrets.iter().map(|secret| (*secret).to_owned()));
+        interpolate.remember(None, secrets.iter().map(|secret| (*secret).to_owned()));
         interpolate
     }
 

@@ -39,6 +39,7 @@ mod environment;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod guard;
 pub mod import;
 mod interpolate;
 mod load;
@@ -55,6 +56,7 @@ mod watch;
 
 pub use entry::is_account;
 pub use environment::Environment;
+pub use guard::SecretGate;
 pub use interpolate::{Interpolate, Secrets, Unset, is_secret_word, secrets_in};
 pub use load::{ConfigFile, Entry, Loaded, Rejected, Request, Scope, Shadowed, load, reload};
 pub use model::{CheckName, ModelChoice, PriceChoice};

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use toolrack_config::Interpolate;
+use toolrack_host::text;
 
 /// Events that are kept.
 const KEPT: usize = 1_000;
@@ -112,21 +113,7 @@ impl EventLog {
 
 /// Hides secrets in every text of `value`, names of members included.
 pub(crate) fn conceal(value: &mut Value, secrets: &Interpolate) {
-    match value {
-        Value::String(text) => {
-            if let std::borrow::Cow::Owned(hidden) = secrets.conceal(text) {
-                *text = hidden;
-            }
-        }
-        Value::Array(values) => values.iter_mut().for_each(|value| conceal(value, secrets)),
-        Value::Object(members) => {
-            for (name, mut value) in std::mem::take(members) {
-                conceal(&mut value, secrets);
-                members.insert(secrets.conceal(&name).into_owned(), value);
-            }
-        }
-        _ => {}
-    }
+    text::change_in(value, &|text| secrets.conceal(text));
 }
 
 #[cfg(test)]

@@ -325,10 +325,10 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// The same door, where `asker` answers what comes up unless a call brings somebody.
-    pub(crate) fn for_asker(&self, asker: SharedAsker) -> Self {
+    /// The same door, where `asker` answers what comes up unless a call brings somebody, and `gate` decides.
+    pub(crate) fn with(&self, asker: SharedAsker, gate: Arc<dyn Gate>) -> Self {
         Self {
-            gate: self.gate.clone(),
+            gate,
             asker,
             artifacts: self.artifacts.clone(),
             events: self.events.clone(),

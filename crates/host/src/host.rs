@@ -25,7 +25,7 @@ pub use status::{ServerStatus, Why, WhyStep};
 use self::keeper::{Message, Servers};
 use crate::{
     ask::SharedAsker,
-    call::{Call, CallError, Door, Script, Shaped, Target, ToolOutcome, shaped},
+    call::{Call, CallError, Door, Script, Shaped, Target, ToolOutcome, gate::Gate, shaped},
     catalog::{Catalog, CatalogTool, Hit, Selection},
     event::Event,
     link::{
@@ -315,12 +315,12 @@ impl Host {
     }
 
     /// Some of the servers, as they are configured at this moment, for somebody who is to see nothing else: their tools are
-    /// its whole catalog, and `asker` answers what comes up. They are the same servers, with the same connections, behind
-    /// the same gate, and what happens is told as an event of this host.
+    /// its whole catalog, `asker` answers what comes up, and `gate` decides. They are the same servers, with the same
+    /// connections, and what happens is told as an event of this host.
     ///
     /// What is configured or listed later does not change it. It starts and stops nothing: [`Self::apply`],
     /// [`Self::settled`] and [`Self::shutdown`] do nothing there.
-    pub async fn excerpt(&self, of: impl Fn(&ServerName) -> bool, asker: SharedAsker) -> Self {
+    pub async fn excerpt(&self, of: impl Fn(&ServerName) -> bool, asker: SharedAsker, gate: Arc<dyn Gate>) -> Self {
         // A server that is connected by now has its tools in the catalog.
         self.publish().await;
         let servers: Servers = self
@@ -338,7 +338,7 @@ impl Host {
             servers: Arc::new(ArcSwap::from_pointee(servers)),
             catalog: Arc::new(ArcSwap::from_pointee(catalog)),
             events: self.events.clone(),
-            door: Arc::new(self.door.for_asker(asker)),
+            door: Arc::new(self.door.with(asker, gate)),
             tasks: nothing,
         }
     }

@@ -5,6 +5,7 @@
 //! gate judges it, the asker of the call of `run_code` is asked, and events tell of it.
 
 use std::{
+    borrow::Cow,
     fmt,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -122,7 +123,10 @@ impl ScriptTools {
             Ok(_) => self.outcome(selector, arguments).await,
             Err(unknown) => Err(CallError::Unknown(unknown)),
         };
-        let hidden = |text: String| conceal.as_ref().map(|conceal| conceal(&text)).unwrap_or(text);
+        let hidden = |text: &str| match conceal {
+            Some(conceal) => conceal(text),
+            None => text.to_owned(),
+        };
         let result = match outcome {
             Ok(outcome) if outcome.is_error => Err(("TOOL_ERROR", outcome.text)),
             Ok(outcome) => Ok(outcome.structured.unwrap_or(Value::String(outcome.text))),
@@ -130,8 +134,11 @@ impl ScriptTools {
         };
         self.ended(number, result.as_ref().err().map(|(code, _)| *code));
         match result {
-            Ok(value) => Ok(each_text(value, &hidden).to_string()),
-            Err((code, message)) => Err(ScriptCallError { code, message: hidden(message) }),
+            Ok(mut value) => {
+                text::change_in(&mut value, &|text| Cow::Owned(hidden(text)));
+                Ok(value.to_string())
+            }
+            Err((code, message)) => Err(ScriptCallError { code, message: hidden(&message) }),
         }
     }
 
@@ -187,18 +194,5 @@ impl ScriptTools {
         if let Some(call) = made.get_mut(number) {
             call.error = error;
         }
-    }
-}
-
-/// `value` with each text in it changed. As deep as it was parsed, which has a bound.
-fn each_text(value: Value, change: &dyn Fn(String) -> String) -> Value {
-    match value {
-        Value::String(text) => Value::String(change(text)),
-        Value::Array(items) => items.into_iter().map(|item| each_text(item, change)).collect(),
-        Value::Object(members) => {
-            let changed = members.into_iter().map(|(name, value)| (change(name), each_text(value, change)));
-            Value::Object(changed.collect())
-        }
-        plain => plain,
     }
 }

@@ -12,6 +12,7 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
+use serde_json::Value;
 use unicode_width::UnicodeWidthChar;
 
 /// Longest text, in bytes, that [`for_log`] returns.
@@ -60,6 +61,25 @@ pub fn for_log(text: &str) -> Cow<'_, str> {
 /// references. Not idempotent, as no HTML escaping is: apply it once, at the page.
 pub fn for_html(text: &str) -> Cow<'_, str> {
     escape(text, Sink { lines: true, html: true })
+}
+
+/// Changes every text in `value`, names of members included: with a function that hides secrets, none is left in it.
+pub fn change_in(value: &mut Value, change: &dyn for<'t> Fn(&'t str) -> Cow<'t, str>) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(changed) = change(text) {
+                *text = changed;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| change_in(item, change)),
+        Value::Object(members) => {
+            for (name, mut value) in std::mem::take(members) {
+                change_in(&mut value, change);
+                members.insert(change(&name).into_owned(), value);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// The text cut to at most `max_bytes` bytes, [`ELLIPSIS`] included, and returned whole when it fits.

@@ -2,9 +2,12 @@
 
 pub mod markdown;
 
+use std::borrow::Cow;
+
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
+use toolrack_host::text::change_in;
 
 use crate::{Role, Spent, StoredMessage};
 
@@ -110,21 +113,7 @@ fn text(value: &Value) -> Option<String> {
 }
 
 fn conceal_in(value: &mut Value, conceal: &dyn Fn(&str) -> String) {
-    match value {
-        Value::String(text) => *text = conceal(text),
-        Value::Array(items) => items.iter_mut().for_each(|item| conceal_in(item, conceal)),
-        Value::Object(fields) => {
-            let before = std::mem::take(fields);
-            *fields = before
-                .into_iter()
-                .map(|(name, mut value)| {
-                    conceal_in(&mut value, conceal);
-                    (conceal(&name), value)
-                })
-                .collect::<Map<_, _>>();
-        }
-        _ => {}
-    }
+    change_in(value, &|text| Cow::Owned(conceal(text)));
 }
 
 /// The name of the tool whose result the message at `index` is, from the calls before it.

@@ -11,13 +11,12 @@ use std::{
     time::Duration,
 };
 
-use futures::future::{BoxFuture, join};
+use futures::future::join;
 use tokio::{sync::broadcast::error::RecvError, time::timeout};
 use toolrack_config::{Environment, Interpolate, Loaded, Places};
 use toolrack_daemon::Current;
 use toolrack_host::{
-    Abilities, Asker, ChildPlan, Desired, Host, Resolver, ServerName, ServerSpec, SharedAsker, State,
-    ask::{Confirm, Confirmed, Elicitation, Elicited, Root},
+    AllowAll, ChildPlan, Desired, Host, Resolver, ServerName, ServerSpec, State,
     spec::{Transport, Trust},
 };
 
@@ -124,8 +123,9 @@ impl World {
                 return Err(Failure::new(Exit::Other, "ELSEWHERE", "the daemon has other servers"));
             }
         }
-        let typed: SharedAsker = Arc::new(Typed(self.terminal()));
-        Ok(lent.host.excerpt(|name| desired.contains_key(name), typed).await)
+        // Who types a call has approved it, as alone.
+        let gate = self.discreet(Arc::new(AllowAll));
+        Ok(lent.host.excerpt(|name| desired.contains_key(name), self.terminal(), gate).await)
     }
 
     /// Whether `name` got what it would be given by the process that asks: its variables may be others.
@@ -185,25 +185,4 @@ fn without_terminal(plan: ChildPlan) -> (ChildPlan, BTreeMap<OsString, OsString>
     let mut variables: BTreeMap<_, _> = plan.env.iter().cloned().collect();
     variables.retain(|name, _| !OF_TERMINALS.iter().any(|of_terminal| name == of_terminal));
     (ChildPlan { env: Vec::new(), ..plan }, variables)
-}
-
-/// The person who typed the command: who types a call has approved it, and is asked everything else.
-struct Typed(Arc<Terminal>);
-
-impl Asker for Typed {
-    fn abilities(&self) -> Abilities {
-        Abilities { confirm: true, ..self.0.abilities() }
-    }
-
-    fn confirm(&self, _: Confirm) -> BoxFuture<'_, Confirmed> {
-        Box::pin(async { Confirmed::Yes })
-    }
-
-    fn elicit(&self, server: ServerName, question: Elicitation) -> BoxFuture<'_, Elicited> {
-        self.0.elicit(server, question)
-    }
-
-    fn roots(&self, server: ServerName) -> BoxFuture<'_, Vec<Root>> {
-        self.0.roots(server)
-    }
 }

@@ -16,6 +16,8 @@ mod builtin;
 #[cfg(test)]
 mod call;
 #[cfg(test)]
+mod canaries;
+#[cfg(test)]
 mod chat;
 #[cfg(test)]
 mod code;

@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
 use tokio::time::Instant;
-use toolrack_host::{CatalogTool, Desired, Era, Event, Host, NameCap, NameStyle, State, ToolFilter, ask::Nobody};
+use toolrack_host::{
+    AllowAll, CatalogTool, Desired, Era, Event, Host, NameCap, NameStyle, State, ToolFilter, ask::Nobody,
+};
 use toolrack_testkit::FakeHttp;
 
 use crate::{
@@ -233,7 +235,7 @@ async fn a_list_that_goes_stale_is_fetched_again() {
 #[tokio::test]
 async fn an_excerpt_is_the_same_servers_and_nothing_of_the_others() {
     let host = host_of([("one", fake(&[])), ("two", fake(&[]))]).await;
-    let one = host.excerpt(|server| server.as_str() == "one", Arc::new(Nobody)).await;
+    let one = host.excerpt(|server| server.as_str() == "one", Arc::new(Nobody), Arc::new(AllowAll)).await;
     assert_eq!(one.status().iter().map(|server| server.name.as_str()).collect::<Vec<_>>(), ["one"]);
     let of_one: Vec<_> = selectors(&host).into_iter().filter(|tool| tool.starts_with("one/")).collect();
     assert_eq!(selectors(&one), of_one);

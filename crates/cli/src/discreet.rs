@@ -1,0 +1,69 @@
+//! What is written down of what servers say, without the secrets that they were given: a server can repeat one in a result
+//! that is kept as a file, or in the description of a tool.
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use toolrack_config::Interpolate;
+use toolrack_host::{Artifacts, KeepError, Memory, ServerName, spec::Era};
+
+/// Keeps what `inner` keeps, with secrets hidden.
+pub(crate) struct Discreet<T> {
+    inner: T,
+    secrets: Arc<Interpolate>,
+}
+
+impl<T> Discreet<T> {
+    pub(crate) fn new(inner: T, secrets: Arc<Interpolate>) -> Self {
+        Self { inner, secrets }
+    }
+
+    /// `bytes` without secrets, if they are text; what is none is kept as it came.
+    fn hidden<'t>(&self, bytes: &'t [u8]) -> Cow<'t, [u8]> {
+        match str::from_utf8(bytes).map(|text| self.secrets.conceal(text)) {
+            Ok(Cow::Owned(hidden)) => Cow::Owned(hidden.into_bytes()),
+            _ => Cow::Borrowed(bytes),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Discreet<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Discreet").finish_non_exhaustive()
+    }
+}
+
+impl<T: Artifacts> Artifacts for Discreet<T> {
+    fn keep<'a>(
+        &'a self,
+        server: &'a ServerName,
+        tool: &'a str,
+        media_type: &'a str,
+        bytes: &'a [u8],
+    ) -> BoxFuture<'a, Result<String, KeepError>> {
+        Box::pin(async move { self.inner.keep(server, tool, media_type, &self.hidden(bytes)).await })
+    }
+}
+
+impl<T: Memory> Memory for Discreet<T> {
+    fn era<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Era>> {
+        self.inner.era(fingerprint)
+    }
+
+    fn remember_era<'a>(&'a self, fingerprint: &'a str, era: Era) -> BoxFuture<'a, ()> {
+        self.inner.remember_era(fingerprint, era)
+    }
+
+    fn tools<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Bytes>> {
+        self.inner.tools(fingerprint)
+    }
+
+    fn remember_tools<'a>(&'a self, fingerprint: &'a str, tools: Bytes) -> BoxFuture<'a, ()> {
+        let hidden = match self.hidden(&tools) {
+            Cow::Owned(hidden) => hidden.into(),
+            Cow::Borrowed(_) => tools,
+        };
+        self.inner.remember_tools(fingerprint, hidden)
+    }
+}
