@@ -65,6 +65,7 @@ mod sessions;
 #[cfg(test)]
 mod shapes;
 #[cfg(test)]
+mod sign_in;
 mod signals;
 #[cfg(test)]
 mod supervised;
