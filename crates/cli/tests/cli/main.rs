@@ -66,6 +66,7 @@ mod sessions;
 mod shapes;
 #[cfg(test)]
 mod sign_in;
+#[cfg(test)]
 mod signals;
 #[cfg(test)]
 mod supervised;

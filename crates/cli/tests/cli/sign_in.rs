@@ -31,15 +31,13 @@ fn started(mut command: Command) -> (Child, BufReader<std::process::ChildStderr>
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut page = None;
     let mut said = String::new();
-    loop {
-        let mut line = String::new();
-        assert!(stderr.read_line(&mut line).unwrap() > 0, "no page was shown: {said}");
-        if let Some(page) = line.strip_prefix("Sign in here: ") {
-            return (child, stderr, page.trim().to_owned());
-        }
-        said += &line;
+    while page.is_none() && stderr.read_line(&mut said).unwrap() > 0 {
+        let line = said.lines().last().unwrap_or_default();
+        page = line.strip_prefix("Sign in here: ").map(|page| page.trim().to_owned());
     }
+    (child, stderr, page.unwrap_or_else(|| panic!("no page was shown: {said}")))
 }
 
 /// Runs a command to its end, with a browser that does as it is told.
