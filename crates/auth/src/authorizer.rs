@@ -405,7 +405,7 @@ impl Inner {
         };
         if is_tried {
             // They were asked for, and a token without them came: asking again changes nothing.
-            return Err(Refused::SignIn(missing));
+            return Err(Refused::SignIn(asked));
         }
         if oauth.grant == Grant::ClientCredentials {
             let found = within(Found::out(self.wires.to(server)?, server, leading)).await?;
@@ -422,7 +422,7 @@ impl Inner {
         }
         slot.knows(if challenge.status == 403 { kept.clone().map(Arc::new) } else { None });
         let Some(browser) = &self.browser else {
-            return Err(Refused::SignIn(missing));
+            return Err(Refused::SignIn(if challenge.status == 403 { asked } else { Vec::new() }));
         };
         let wanted = Wanted { scopes: &asked, challenge: leading, before: kept.as_ref() };
         Ok(self.signed(&errand, wanted, browser.as_ref()).await.map(drop)?)
@@ -455,7 +455,7 @@ impl<'a> Stale<'a> {
 
 /// Why there is no other token.
 enum Refused {
-    /// A person has to sign in, with these scopes more.
+    /// A person has to sign in, with these scopes if there are any.
     SignIn(Vec<String>),
     Error(AuthError),
 }

@@ -6,11 +6,11 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolrack login sentry
-  toolrack login sentry --no-browser       on a machine without one: paste the address that you end up at
+  toolrack login sentry --no-browser
   toolrack login github --scope repo --scope read:org
 
-Nothing has to be set up first: a server says where to sign in. Where an administrator gave you a client, write
-\"oauth\": { \"client_id\": \"...\" } into the server's entry.")]
+Nothing has to be set up first: a server says where to sign in. Where somebody gave you a client, write it into the entry:
+\"oauth\": { \"client_id\": \"...\" }.")]
 pub(crate) struct LoginArgs {
     /// Which server
     #[arg(value_name = "SERVER")]
@@ -21,7 +21,7 @@ pub(crate) struct LoginArgs {
     pub(crate) no_browser: bool,
 
     /// Ask for this instead of what the server names; may be given more than once
-    #[arg(long, value_name = "SCOPE")]
+    #[arg(long, value_name = "NAME")]
     pub(crate) scope: Vec<String>,
 
     #[command(flatten)]

@@ -65,7 +65,6 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("JSON", Offered::Nothing),
     ("MODEL", Offered::Nothing),
     ("PORT", Offered::Nothing),
-    ("SCOPE", Offered::Nothing),
     ("TEXT", Offered::Nothing),
     ("TIME", Offered::Nothing),
     ("TITLE", Offered::Nothing),

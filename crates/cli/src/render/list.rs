@@ -163,10 +163,7 @@ fn in_words(state: &State, look: Look) -> (Sign, Tone, String) {
             (Sign::Again, Tone::Waiting, because(&words, error))
         }
         State::PendingTrust => (Sign::Paused, Tone::Waiting, "pending approval".to_owned()),
-        State::NeedsAuth { how } => {
-            let words = because("needs sign-in", how);
-            (Sign::Key, Tone::Waiting, words)
-        }
+        State::NeedsAuth { how } => (Sign::Key, Tone::Waiting, format!("needs sign-in: {how}")),
         State::Disabled => (Sign::Off, Tone::Faint, "disabled".to_owned()),
         State::Failed { error } => (Sign::Bad, Tone::Bad, because("failed", error)),
     }
@@ -222,7 +219,7 @@ mod tests {
         ↻ f         stdio  user  reconnecting 3/12 in 8s — no \u{1b}[2Jroute
           configured in /home/ada/mcp.json
         ⏸ g         stdio  user  pending approval
-        ! h         stdio  user  needs authentication — HTTP 401
+        ! h         stdio  user  needs sign-in: HTTP 401
           configured in /home/ada/mcp.json
         ⊘ i         stdio  user  disabled
         ✘ j         stdio  user  failed — no \u{1b}[2Jroute

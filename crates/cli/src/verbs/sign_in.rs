@@ -61,12 +61,10 @@ async fn finish(target: Target, signed: &Signed, chosen: Option<&str>, world: &W
     let Target { name, spec, .. } = target;
     let mut tools = None;
     let mut failure = None;
-    if spec.enabled {
-        let host = world.connect(Desired::from([(name.clone(), spec)])).await?;
-        for status in host.status() {
-            tools = Some(status.tools);
-            failure = super::unusable(&host, &status).await;
-        }
+    let host = world.connect(Desired::from([(name.clone(), spec)])).await?;
+    for status in host.status() {
+        tools = Some(status.tools);
+        failure = super::unusable(&host, &status).await;
     }
     let logged_in = LoggedIn {
         server: name.as_str(),
@@ -145,6 +143,9 @@ async fn target(name: &str, account: &AccountArg, loaded: &Loaded, world: &World
         return Err(super::no_such_server(name, loaded, Exit::Usage));
     };
     let refused = |message: String| Failure::config(message).server(name.as_str());
+    if !spec.enabled {
+        return Err(refused(format!("`{name}` is switched off")).hint(format!("toolrack enable {name}")));
+    }
     if spec.trust != Trust::Trusted {
         let failure = Failure::new(Exit::NotTrusted, "NOT_TRUSTED", format!("`{name}` is not approved yet"));
         return Err(failure.hint("look at the entry, then trust it: `toolrack trust`").server(name.as_str()));

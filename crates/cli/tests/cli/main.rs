@@ -70,6 +70,8 @@ mod sessions;
 #[cfg(test)]
 mod shapes;
 #[cfg(test)]
+mod sign_in;
+#[cfg(test)]
 mod signals;
 #[cfg(test)]
 mod supervised;

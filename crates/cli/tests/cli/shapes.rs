@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use toolrack_testkit::authorization::{CLIENT, CLIENT_SECRET, FakeAuthorization};
 
 use crate::{
     rack::{Rack, commands_of_help, fake, mcp_json, work_file},
@@ -49,8 +50,11 @@ fn difference(at: &str, documented: &Value, printed: &Value) -> Option<String> {
 }
 
 /// A home with something of everything, and how each command is asked.
-fn rack() -> Rack {
-    let rack = Rack::with(&[("fake", fake(&[])), ("gone", json!({ "command": "/nonexistent/server" }))]);
+fn rack(authorization: &FakeAuthorization) -> Rack {
+    let oauth = json!({ "client_id": CLIENT, "client_secret": CLIENT_SECRET, "grant": "client_credentials" });
+    let guarded = json!({ "url": authorization.mcp_url(), "oauth": oauth });
+    let gone = json!({ "command": "/nonexistent/server" });
+    let rack = Rack::with(&[("fake", fake(&[])), ("gone", gone), ("guarded", guarded)]);
     rack.home.write("home/.cursor/mcp.json", mcp_json(&[("other", fake(&[])), ("more", fake(&[]))]));
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", fake(&[])), ("fake", fake(&["--tools", "1"]))]));
     let _ = rack.run(&["trust"]).ends_with(0);
@@ -88,6 +92,9 @@ fn asked(command: &str) -> Option<Vec<&'static str>> {
         "import" => vec!["--server", "other"],
         "untrust" => vec!["theirs"],
         "config validate" => vec!["odd.json"],
+        // As a client of its own, which shows nobody a page.
+        "login" | "logout" => vec!["guarded"],
+        "auth status" => vec![],
         "secret set" => vec!["github"],
         "secret list" => vec![],
         "secret rm" => vec!["github"],
@@ -107,12 +114,13 @@ fn asked(command: &str) -> Option<Vec<&'static str>> {
 #[test]
 fn every_command_prints_what_the_page_says() {
     let documented = documented();
-    let rack = rack();
+    let authorization = FakeAuthorization::start([]);
+    let rack = rack(&authorization);
     let commands = commands_of_help(&rack).into_iter().map(|command| command.join(" "));
     // The program alone, and what only gathers commands, print nothing; the gateway speaks MCP.
     let mut commands: Vec<_> = commands
         .filter(|command| {
-            !["", "audit", "config", "daemon", "gateway", "secret", "sessions"].contains(&command.as_str())
+            !["", "audit", "auth", "config", "daemon", "gateway", "secret", "sessions"].contains(&command.as_str())
         })
         .collect();
     assert!(commands.len() > 20, "{commands:?}");

@@ -1,0 +1,75 @@
+use std::time::Duration;
+
+use serde_json::json;
+use toolrack_testkit::authorization::{FakeAuthorization, Wrong};
+
+use crate::stage::Stage;
+
+#[tokio::test]
+async fn a_server_that_lies_gets_no_code_and_no_token() {
+    let cases = [
+        (Wrong::issuer("https://other.example"), "SIGN_IN_UNKNOWN"),
+        (Wrong::no_pkce(), "SIGN_IN_WITHOUT_PKCE"),
+        (Wrong::sends_people_to("file:///bin/sh"), "SIGN_IN_UNSAFE_URL"),
+        (Wrong::sends_people_to("javascript:alert(1)"), "SIGN_IN_UNSAFE_URL"),
+        (Wrong::sends_people_to("http://169.254.169.254/authorize"), "SIGN_IN_UNSAFE_URL"),
+        (Wrong::Metadata(json!({ "token_endpoint": "http://10.0.0.1/token" })), "SIGN_IN_UNSAFE_URL"),
+        (Wrong::Metadata(json!({ "registration_endpoint": "ftp://example.com/" })), "SIGN_IN_UNSAFE_URL"),
+        (Wrong::resource("https://other.example/mcp"), "SIGN_IN_UNKNOWN"),
+        (Wrong::authorization_server("http://169.254.169.254/"), "SIGN_IN_UNKNOWN"),
+        (Wrong::Iss(Some("https://other.example".to_owned())), "SIGN_IN_WRONG_ISSUER"),
+        (Wrong::Iss(None), "SIGN_IN_WRONG_ISSUER"),
+        (Wrong::State("another"), "SIGN_IN_BAD_CALLBACK"),
+        (Wrong::Refuses("access_denied"), "SIGN_IN_REFUSED"),
+        (Wrong::NoRegistration, "SIGN_IN_NO_CLIENT"),
+        (Wrong::TokenType("DPoP"), "SIGN_IN_NO_TOKEN"),
+        (Wrong::TokenError("invalid_grant"), "SIGN_IN_NO_TOKEN"),
+    ];
+    for (wrong, code) in cases {
+        let stage = Stage::of(FakeAuthorization::start([wrong.clone()]));
+        let error = stage.login().await.unwrap_err();
+        assert_eq!(error.code(), code, "{wrong:?}: {error}");
+        assert_eq!(stage.server.counts().admitted, 0, "{wrong:?}");
+        let said = format!("{error} {error:?}");
+        assert!(stage.server.given().iter().all(|secret| !said.contains(secret)), "{said}");
+        let exchanged = stage.server.counts().exchanges;
+        assert!(exchanged == 0 || matches!(wrong, Wrong::TokenType(_)), "{wrong:?}: {exchanged} codes were sent");
+    }
+}
+
+#[tokio::test]
+async fn metadata_without_end_or_sense_is_given_up() {
+    for wrong in [Wrong::HugeMetadata(4 << 20), Wrong::MovedMetadata("http://10.0.0.1/".into())] {
+        let stage = Stage::of(FakeAuthorization::start([wrong.clone()]));
+        let error = stage.login().await.unwrap_err();
+        assert!(error.to_string().len() < 1_000, "{wrong:?}: {error}");
+        assert_eq!(stage.server.counts().authorizations, 0, "{wrong:?}");
+    }
+}
+
+/// As MCP 2025-03-26 has it: without metadata, the endpoints are at fixed places of the server's own origin.
+#[tokio::test]
+async fn a_server_without_readable_metadata_is_asked_at_its_own_origin_and_nowhere_else() {
+    let stage = Stage::of(FakeAuthorization::start([Wrong::NoJson("<html>")]));
+    // The one who answers says who it is, and nobody said before who it would be.
+    assert_eq!(stage.login().await.unwrap_err().code(), "SIGN_IN_WRONG_ISSUER");
+    let page = stage.browser.0.lock().unwrap()[0].clone();
+    assert!(page.as_str().starts_with(&format!("{}/authorize?", stage.server.issuer())), "{page}");
+}
+
+#[tokio::test]
+async fn a_slow_server_is_waited_for_and_not_for_ever() {
+    let stage = Stage::of(FakeAuthorization::start([Wrong::SlowMetadata(Duration::from_millis(300))]));
+    stage.login().await.unwrap();
+}
+
+#[tokio::test]
+async fn no_debug_and_no_error_shows_a_secret() {
+    let stage = Stage::of(FakeAuthorization::start([]));
+    let signed = stage.login().await.unwrap();
+    let accounts = stage.sign_in.accounts().await.unwrap();
+    let shown = format!("{:?} {:?} {signed:?} {accounts:?} {:?}", stage.sign_in, stage.store, stage.destination());
+    let given = stage.server.given();
+    assert!(given.len() >= 2, "{given:?}");
+    assert!(given.iter().all(|secret| !shown.contains(secret)), "{shown}");
+}

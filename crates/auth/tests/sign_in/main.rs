@@ -1,0 +1,7 @@
+//! Signing in, staying signed in and signing out, against an authorization server that can do much wrong.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod hostile;
+mod stage;
+mod staying;

@@ -1,0 +1,111 @@
+//! What the tests share: a host that signs in, and a browser that does as it is told.
+
+use std::sync::{Arc, Mutex};
+
+use futures::future::BoxFuture;
+use serde_json::json;
+use toolrack_auth::{AuthError, Browser, BrowserError, MemoryTokens, SignIn, Signed, TokenStore};
+use toolrack_host::{
+    Call, CallError, Desired, Destination, Host, ServerName, ServerSpec, State,
+    spec::{OAuth, Transport},
+};
+use toolrack_testkit::authorization::FakeAuthorization;
+use url::Url;
+
+pub(crate) const SERVER: &str = "guarded";
+
+/// Follows redirects up to the one that leads back, and remembers the pages that it was shown.
+#[derive(Default)]
+pub(crate) struct Obedient(pub(crate) Mutex<Vec<Url>>);
+
+impl Browser for Obedient {
+    fn redirect_uri(&self) -> String {
+        "http://127.0.0.1:1/callback".to_owned()
+    }
+
+    fn visit<'a>(&'a self, page: &'a Url) -> BoxFuture<'a, Result<Url, BrowserError>> {
+        self.0.lock().unwrap().push(page.clone());
+        Box::pin(async move {
+            let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+            let answer = client.build().unwrap().get(page.clone()).send().await.unwrap();
+            let location = answer.headers()["location"].to_str().unwrap();
+            Ok(page.join(location).unwrap())
+        })
+    }
+}
+
+/// A person of this machine, with what is kept of them.
+pub(crate) struct Stage {
+    pub(crate) server: FakeAuthorization,
+    pub(crate) store: Arc<MemoryTokens>,
+    pub(crate) sign_in: SignIn,
+    pub(crate) browser: Obedient,
+    pub(crate) spec: ServerSpec,
+    name: ServerName,
+    url: Url,
+}
+
+impl Stage {
+    pub(crate) fn of(server: FakeAuthorization) -> Self {
+        let store = Arc::new(MemoryTokens::default());
+        let url = server.mcp_url();
+        Self {
+            sign_in: sign_in(&store),
+            store,
+            browser: Obedient::default(),
+            spec: ServerSpec::http(&url),
+            name: ServerName::new(SERVER).unwrap(),
+            url: Url::parse(&url).unwrap(),
+            server,
+        }
+    }
+
+    pub(crate) fn with(server: FakeAuthorization, oauth: OAuth) -> Self {
+        let mut stage = Self::of(server);
+        let Transport::Http(http) = &mut stage.spec.transport else { panic!("not HTTP") };
+        http.oauth = oauth;
+        stage
+    }
+
+    pub(crate) fn destination(&self) -> Destination<'_> {
+        let Transport::Http(http) = &self.spec.transport else { panic!("not HTTP") };
+        Destination { server: &self.name, url: &self.url, spec: http }
+    }
+
+    pub(crate) async fn login(&self) -> Result<Signed, AuthError> {
+        self.sign_in.login(self.destination(), &[], &self.browser).await
+    }
+
+    /// Another process of the same person.
+    pub(crate) fn another(&self) -> SignIn {
+        sign_in(&self.store)
+    }
+
+    /// A host of this process.
+    pub(crate) async fn host(&self) -> Host {
+        self.host_with(self.sign_in.clone()).await
+    }
+
+    pub(crate) async fn host_with(&self, sign_in: SignIn) -> Host {
+        let host = Host::builder().authorizer(Arc::new(sign_in)).build();
+        host.apply(Desired::from([(self.name.clone(), self.spec.clone())])).await;
+        host.settled().await;
+        host
+    }
+}
+
+fn sign_in(store: &Arc<MemoryTokens>) -> SignIn {
+    let store: Arc<dyn TokenStore> = Arc::<MemoryTokens>::clone(store);
+    SignIn::builder(store)
+        .how(|server, scopes| format!("login {server} {}", scopes.join(" ")).trim().to_owned())
+        .build()
+}
+
+pub(crate) async fn echo(host: &Host) -> Result<(), CallError> {
+    let arguments = json!({ "text": "hello" }).as_object().unwrap().clone();
+    host.call(Call::new(format!("{SERVER}/echo"), arguments)).await.map(drop)
+}
+
+pub(crate) fn state(host: &Host) -> State {
+    host.status().remove(0).state
+}

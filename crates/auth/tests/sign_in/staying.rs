@@ -1,0 +1,182 @@
+use futures::future::join_all;
+use toolrack_auth::TokenStore as _;
+use toolrack_host::{
+    State,
+    spec::{Grant, OAuth},
+};
+use toolrack_testkit::authorization::{CLIENT, CLIENT_SECRET, FakeAuthorization, Wrong};
+
+use crate::stage::{Stage, echo, state};
+
+#[tokio::test]
+async fn a_server_that_wants_a_sign_in_says_how_and_is_connected_when_somebody_has_signed_in() {
+    let stage = Stage::of(FakeAuthorization::start([]));
+    let host = stage.host().await;
+    assert_eq!(state(&host), State::NeedsAuth { how: "login guarded".to_owned() });
+    let refused = echo(&host).await.unwrap_err();
+    assert_eq!((refused.code(), refused.hint().as_deref()), ("AUTH_REQUIRED", Some("login guarded")));
+    // In another process; this one hears of it.
+    let signed = stage.another().login(stage.destination(), &[], &stage.browser).await.unwrap();
+    assert!(signed.renewable && signed.issuer.starts_with("http://127.0.0.1"), "{signed:?}");
+    while !matches!(state(&host), State::Connected { .. }) {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    echo(&host).await.unwrap();
+    host.shutdown().await;
+    let page = &stage.browser.0.lock().unwrap()[0];
+    let asked: Vec<_> = page.query_pairs().map(|(name, _)| name.into_owned()).collect();
+    for parameter in ["state", "code_challenge", "code_challenge_method", "resource", "redirect_uri"] {
+        assert!(asked.iter().any(|name| name == parameter), "{parameter} is missing: {asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_is_refused_is_renewed_once_and_the_call_goes_on() {
+    let stage = Stage::of(FakeAuthorization::start([]));
+    stage.login().await.unwrap();
+    let host = stage.host().await;
+    for round in 1..=3 {
+        stage.server.expire();
+        echo(&host).await.unwrap();
+        assert_eq!((stage.server.counts().refreshes, stage.server.counts().reused), (round, 0));
+    }
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_token_is_renewed_before_it_expires_without_a_refusal() {
+    let stage = Stage::of(FakeAuthorization::start([Wrong::Lives(2)]));
+    stage.login().await.unwrap();
+    let host = stage.host().await;
+    let turned_away = stage.server.counts().turned_away;
+    stage.server.goes_wrong([]);
+    tokio::time::sleep(std::time::Duration::from_millis(2_100)).await;
+    echo(&host).await.unwrap();
+    let counts = stage.server.counts();
+    assert_eq!((counts.refreshes, counts.reused, counts.turned_away), (1, 0, turned_away));
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn of_twenty_processes_that_renew_at_once_one_does_and_no_token_is_lost() {
+    let stage = Stage::of(FakeAuthorization::start([]));
+    stage.login().await.unwrap();
+    let hosts = join_all((0..20).map(|_| stage.host_with(stage.another()))).await;
+    stage.server.expire();
+    for answer in join_all(hosts.iter().map(echo)).await {
+        answer.unwrap();
+    }
+    let counts = stage.server.counts();
+    assert_eq!((counts.refreshes, counts.reused), (1, 0));
+    for answer in join_all(hosts.iter().flat_map(|host| [echo(host), echo(host)])).await {
+        answer.unwrap();
+    }
+    assert_eq!(stage.server.counts().refreshes, 1);
+    join_all(hosts.iter().map(toolrack_host::Host::shutdown)).await;
+}
+
+#[tokio::test]
+async fn what_was_taken_back_needs_a_person_again() {
+    let stage = Stage::of(FakeAuthorization::start([]));
+    stage.login().await.unwrap();
+    let host = stage.host().await;
+    stage.server.revoke();
+    let refused = echo(&host).await.unwrap_err();
+    assert_eq!(refused.code(), "AUTH_REQUIRED", "{refused}");
+    let [account] = &*stage.sign_in.accounts().await.unwrap() else { panic!("one account") };
+    assert!(!account.signed_in);
+    stage.login().await.unwrap();
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_authorization_server_that_fails_costs_the_call_and_not_the_sign_in() {
+    let stage = Stage::of(FakeAuthorization::start([]));
+    stage.login().await.unwrap();
+    let host = stage.host().await;
+    stage.server.expire();
+    stage.server.goes_wrong([Wrong::TokenError("temporarily_unavailable")]);
+    let refused = echo(&host).await.unwrap_err();
+    assert_eq!(refused.code(), "NO_ACCESS_TOKEN", "{refused}");
+    stage.server.goes_wrong([]);
+    echo(&host).await.unwrap();
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn signing_out_revokes_and_forgets() {
+    let stage = Stage::of(FakeAuthorization::start([]));
+    stage.login().await.unwrap();
+    assert_eq!(stage.sign_in.logout(stage.destination()).await.unwrap(), Some(Ok(true)));
+    assert!(stage.server.counts().revocations > 0);
+    assert!(stage.store.keys().await.unwrap().is_empty());
+    assert_eq!(stage.sign_in.logout(stage.destination()).await.unwrap(), None);
+    let host = stage.host().await;
+    assert!(matches!(state(&host), State::NeedsAuth { .. }));
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_call_that_wants_more_scopes_says_which_and_the_rest_goes_on() {
+    let stage = Stage::of(FakeAuthorization::start([]));
+    stage.login().await.unwrap();
+    let host = stage.host().await;
+    stage.server.goes_wrong([Wrong::WantsScope("files:write")]);
+    let refused = echo(&host).await.unwrap_err();
+    let how = refused.hint().unwrap();
+    assert!(how.starts_with("login guarded ") && how.contains("files:write"), "{how}");
+    assert!(matches!(state(&host), State::Connected { .. }), "one call was refused, not the server");
+    let scopes: Vec<String> = how.split(' ').skip(2).map(str::to_owned).collect();
+    stage.sign_in.login(stage.destination(), &scopes, &stage.browser).await.unwrap();
+    echo(&host).await.unwrap();
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_client_signs_itself_in_where_the_entry_says_so() {
+    let oauth = OAuth {
+        client_id: Some(CLIENT.to_owned()),
+        client_secret: Some(CLIENT_SECRET.to_owned()),
+        grant: Grant::ClientCredentials,
+        ..OAuth::default()
+    };
+    let stage = Stage::with(FakeAuthorization::start([]), oauth);
+    let host = stage.host().await;
+    echo(&host).await.unwrap();
+    stage.server.expire();
+    echo(&host).await.unwrap();
+    assert_eq!(stage.server.counts().authorizations, 0);
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_secret_of_a_registered_or_configured_client_outlives_the_process() {
+    let oauth =
+        OAuth { client_id: Some(CLIENT.to_owned()), client_secret: Some(CLIENT_SECRET.to_owned()), ..OAuth::default() };
+    let stage = Stage::with(FakeAuthorization::start([]), oauth);
+    stage.login().await.unwrap();
+    stage.server.expire();
+    let host = stage.host_with(stage.another()).await;
+    echo(&host).await.unwrap();
+    assert_eq!((stage.server.counts().registrations, stage.server.counts().refreshes), (0, 1));
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn accounts_of_one_server_are_kept_apart() {
+    let stage = Stage::of(FakeAuthorization::start([]));
+    stage.login().await.unwrap();
+    let other = OAuth { account: Some("work".to_owned()), ..OAuth::default() };
+    let mut http = stage.destination().spec.clone();
+    http.oauth = other;
+    let to = toolrack_host::Destination { spec: &http, ..stage.destination() };
+    assert_eq!(stage.sign_in.logout(to).await.unwrap(), None);
+    stage.sign_in.login(to, &[], &stage.browser).await.unwrap();
+    let accounts = stage.sign_in.accounts().await.unwrap();
+    let names: Vec<_> = accounts.iter().map(|account| account.key.account.as_str()).collect();
+    assert_eq!(names, ["", "work"]);
+    assert_eq!(stage.sign_in.logout(to).await.unwrap(), Some(Ok(true)));
+    let host = stage.host().await;
+    echo(&host).await.unwrap();
+    host.shutdown().await;
+}

@@ -1,0 +1,177 @@
+//! Signing in: with a browser, by pasting, for good, and out again.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    process::{Child, Command, Output, Stdio},
+};
+
+use serde_json::{Value, json};
+use toolrack_testkit::authorization::{FakeAuthorization, Wrong};
+
+use crate::rack::{Rack, Ran};
+
+fn rack(server: &FakeAuthorization) -> Rack {
+    Rack::with(&[("guarded", json!({ "url": server.mcp_url() }))])
+}
+
+/// Where a page sends its visitor.
+fn follow(url: &str) -> Option<String> {
+    let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let location = answer.lines().find_map(|line| line.split_once(": ").filter(|(name, _)| *name == "location"));
+    location.map(|(_, location)| location.trim().to_owned())
+}
+
+/// The command with the page that it shows.
+fn started(mut command: Command) -> (Child, BufReader<std::process::ChildStderr>, String) {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut page = None;
+    let mut said = String::new();
+    while page.is_none() && stderr.read_line(&mut said).unwrap() > 0 {
+        let line = said.lines().last().unwrap_or_default();
+        page = line.strip_prefix("Sign in here: ").map(|page| page.trim().to_owned());
+    }
+    (child, stderr, page.unwrap_or_else(|| panic!("no page was shown: {said}")))
+}
+
+/// Runs a command to its end, with a browser that does as it is told.
+fn signed_in(rack: &Rack, args: &[&str]) -> Ran {
+    let (mut child, mut stderr, page) = started(rack.command(args));
+    drop(child.stdin.take());
+    let back = follow(&page).unwrap();
+    assert_eq!(follow(&back), None);
+    let mut said = Vec::new();
+    stderr.read_to_end(&mut said).unwrap();
+    let output = child.wait_with_output().unwrap();
+    Ran::new(args, &Output { stderr: said, ..output }, rack)
+}
+
+#[test]
+fn a_person_signs_in_once_and_every_command_after_it_is_signed_in() {
+    let server = FakeAuthorization::start([]);
+    let rack = rack(&server);
+    let before = rack.run(&["list", "--exit-code"]).ends_with(3);
+    assert!(before.stdout.contains("needs sign-in: toolrack login guarded"), "{before}");
+    let call = rack.run(&["call", "guarded/echo", "text=x", "--json"]).ends_with(3);
+    assert_eq!(
+        (&call.error()["code"], &call.error()["hint"]),
+        (&json!("AUTH_REQUIRED"), &json!("toolrack login guarded"))
+    );
+
+    let login = signed_in(&rack, &["login", "guarded"]).ends_with(0);
+    assert!(login.stdout.starts_with("signed in to guarded by http://127.0.0.1"), "{login}");
+    let _ = rack.run(&["call", "guarded/echo", "text=x"]).ends_with(0);
+    server.expire();
+    let _ = rack.run(&["call", "guarded/echo", "text=x"]).ends_with(0);
+    assert_eq!((server.counts().refreshes, server.counts().reused, server.counts().authorizations), (1, 0, 1));
+
+    let status = rack.run(&["auth", "status", "--json"]).ends_with(0).json();
+    let [account] = &*status["accounts"].as_array().unwrap().clone() else { panic!("{status}") };
+    assert_eq!((&account["servers"], &account["signed_in"]), (&json!(["guarded"]), &json!(true)));
+
+    server.revoke();
+    let revoked = rack.run(&["call", "guarded/echo", "text=x"]).ends_with(3);
+    assert!(revoked.stderr.contains("toolrack login guarded"), "{revoked}");
+    let _ = signed_in(&rack, &["login", "guarded"]).ends_with(0);
+    let out = rack.run(&["logout", "guarded"]).ends_with(0);
+    assert!(out.stdout.contains("the tokens are revoked"), "{out}");
+    assert!(server.counts().revocations > 0);
+    let _ = rack.run(&["call", "guarded/echo", "text=x"]).ends_with(3);
+    assert_eq!(rack.run(&["auth", "status", "--json"]).json(), json!({ "accounts": [] }));
+}
+
+#[test]
+fn where_there_is_no_browser_the_address_is_pasted() {
+    let server = FakeAuthorization::start([]);
+    let rack = rack(&server);
+    let args = ["login", "guarded", "--no-browser", "--json"];
+    let (mut child, mut stderr, page) = started(rack.command(&args));
+    let back = follow(&page).unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    writeln!(stdin, "https://elsewhere.example/?code=1\n{back}").unwrap();
+    let mut said = Vec::new();
+    stderr.read_to_end(&mut said).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let ran = Ran::new(&args, &Output { stderr: said, ..output }, &rack).ends_with(0);
+    assert!(ran.stderr.contains("That is another address"), "{ran}");
+    assert_eq!((&ran.json()["server"], &ran.json()["renewable"]), (&json!("guarded"), &json!(true)));
+}
+
+/// The tokens are in the database, sealed, and nowhere else.
+#[test]
+fn no_token_is_printed_or_kept_in_the_clear() {
+    let server = FakeAuthorization::start([]);
+    let rack = rack(&server);
+    let mut said = String::new();
+    for args in [&["login", "guarded", "-vv"][..], &["login", "guarded", "-vv", "--account", "work"]] {
+        let ran = signed_in(&rack, args).ends_with(0);
+        said += &(ran.stdout + &ran.stderr);
+    }
+    server.expire();
+    for args in [&["call", "guarded/echo", "text=x", "-vv"][..], &["auth", "status", "--json"], &["logs"], &["doctor"]]
+    {
+        let ran = rack.run(args);
+        said += &(ran.stdout + &ran.stderr);
+    }
+    let mut files = Vec::new();
+    collect(rack.home.root(), &mut files);
+    let given = server.given();
+    assert!(given.len() >= 4, "{given:?}");
+    for secret in given {
+        assert!(!said.contains(&secret), "{secret} was printed: {said}");
+        for (path, bytes) in &files {
+            assert!(!bytes.windows(secret.len()).any(|part| part == secret.as_bytes()), "{secret} is in {path}");
+        }
+    }
+}
+
+fn collect(folder: &std::path::Path, files: &mut Vec<(String, Vec<u8>)>) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else if let Ok(bytes) = std::fs::read(&path) {
+            files.push((path.display().to_string(), bytes));
+        }
+    }
+}
+
+#[test]
+fn what_a_server_does_wrong_is_said_and_nothing_is_opened() {
+    for (wrong, code, exit) in [
+        (Wrong::sends_people_to("javascript:alert(1)"), "SIGN_IN_UNSAFE_URL", 3),
+        (Wrong::no_pkce(), "SIGN_IN_WITHOUT_PKCE", 3),
+        (Wrong::NoRegistration, "SIGN_IN_NO_CLIENT", 3),
+    ] {
+        let server = FakeAuthorization::start([wrong]);
+        let ran = rack(&server).run(&["login", "guarded", "--json"]).ends_with(exit);
+        assert_eq!(ran.error()["code"], Value::from(code), "{ran}");
+        assert!(!ran.stderr.contains("Sign in here"), "{ran}");
+    }
+}
+
+#[test]
+fn only_servers_with_a_url_are_signed_in_to() {
+    let rack = Rack::with(&[
+        ("local", crate::rack::fake(&[])),
+        ("keyed", json!({ "url": "http://127.0.0.1:1/mcp", "headers": { "authorization": "Bearer x" } })),
+    ]);
+    let local = rack.run(&["login", "local"]).ends_with(2);
+    assert!(local.stderr.contains("runs on this machine"), "{local}");
+    let keyed = rack.run(&["login", "keyed"]).ends_with(2);
+    assert!(keyed.stderr.contains("has an `Authorization` header"), "{keyed}");
+    let _ = rack.run(&["login", "nobody"]).ends_with(2);
+    let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = busy.local_addr().unwrap().port().to_string();
+    rack.configure(&[("guarded", json!({ "url": "http://127.0.0.1:1/mcp" }))]);
+    let refused = rack.run(&["login", "guarded", "--port", &port, "--json"]).ends_with(3);
+    assert_eq!(refused.error()["code"], "SIGN_IN_NO_PORT", "{refused}");
+    let nobody = rack.run(&["login", "guarded", "--json"]).ends_with(4);
+    assert_eq!(nobody.error()["code"], "SIGN_IN_UNAVAILABLE", "{nobody}");
+}
