@@ -5,6 +5,7 @@
 
 use std::{env, sync::Arc};
 
+use axum::serve::ListenerExt as _;
 use rmcp::{
     ErrorData, RoleClient, RoleServer, ServerHandler, ServiceError, ServiceExt as _,
     model::{
@@ -70,6 +71,8 @@ async fn serve() -> Result<(), Trouble> {
         StreamableHttpService::new(move || Ok(proxy.clone()), Arc::default(), StreamableHttpServerConfig::default());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("http://{}/mcp", listener.local_addr()?);
+    // An event stream is written in pieces, which otherwise wait for each other (Nagle's algorithm) for 40 ms a call.
+    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
     axum::serve(listener, axum::Router::new().nest_service("/mcp", service)).await?;
     Ok(())
 }
