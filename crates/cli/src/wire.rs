@@ -1,6 +1,7 @@
 //! The composition root: puts configuration, store, built-in server, asker and host together.
 
 mod lent;
+mod reading;
 
 use std::{
     path::{Path, PathBuf},
@@ -12,17 +13,14 @@ use std::{
 };
 
 use toolrack_auth::SignIn;
-use toolrack_config::{
-    Audit, Entry, Environment, Interpolate, Loaded, Places, Problem, Request, Scope, SecretGate, Unset,
-    trust::{Candidate, Ledger, NoLedger},
-};
+use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, SecretGate, Unset};
 use toolrack_host::{
-    AllowAll, Desired, Gate, Host, Native, Resolver, ServerName, ServerSpec, SharedAsker, State, Tracer, Way,
+    AllowAll, Desired, Gate, Host, Native, Resolver, ServerName, ServerSpec, SharedAsker, State, Tracer,
     ask::Root,
     spec::{Source, Transport, Trust},
     supervisor::Supervisor,
 };
-use toolrack_store::{Approval, ArtifactBounds, ArtifactFolder, LogLine, LogQuery, Retention, Store, StoreError, Uuid};
+use toolrack_store::{ArtifactBounds, ArtifactFolder, Retention, Store, StoreError, Uuid};
 use url::Url;
 
 use self::lent::Lent;
@@ -36,7 +34,6 @@ use crate::{
     discreet::Discreet,
     error::{Exit, Failure, in_words, with_causes},
     keep::LogKeeper,
-    models,
     models::Around,
     screen::Screen,
     secrets::{self, Stored},
@@ -176,113 +173,6 @@ impl World {
     /// What was [brought](Self::bring).
     pub(crate) fn brought(&self) -> Option<Brought> {
         self.brought.get().cloned()
-    }
-
-    /// Reads the configuration and shows what is wrong with it.
-    ///
-    /// # Errors
-    /// When a file that was named with `--mcp-config` cannot be used. Other files lose what is broken and no more.
-    pub(crate) async fn load(&self) -> Result<Loaded, Failure> {
-        let loaded = self.read().await;
-        let is_named = |path: &PathBuf| self.global.mcp_config.iter().any(|named| self.folder.join(named) == *path);
-        let lost =
-            loaded.errors().find(|problem| problem.entry.is_none() && problem.path.as_ref().is_some_and(is_named));
-        if let Some(problem) = lost {
-            return Err(unusable_file(problem));
-        }
-        for problem in &loaded.problems {
-            self.screen.problem(problem);
-        }
-        Ok(loaded)
-    }
-
-    /// What was asked for: which files count, and for whom.
-    pub(crate) fn request(&self) -> Request {
-        let mut request = Request::new(self.places.clone(), &self.folder);
-        request.mcp_config.clone_from(&self.global.mcp_config);
-        request.strict = self.global.strict_mcp_config;
-        request.agent.clone_from(&self.global.agent);
-        request.check_model = Some(models::check_name);
-        request.built_in = built_in(&self.folder);
-        request
-    }
-
-    /// Reads the configuration and shows nothing.
-    pub(crate) async fn read(&self) -> Loaded {
-        if let Some(lent) = &self.lent {
-            return lent.loaded();
-        }
-        let request = self.request();
-        let approvals = self.approvals().await.unwrap_or_else(|failure| {
-            self.screen.warning(&failure.message);
-            Vec::new()
-        });
-        let loaded = on_a_thread(request, move |candidate: &Candidate<'_>| {
-            approvals.iter().any(|approval| approval.covers(candidate.project, candidate.name, candidate.hash))
-        })
-        .await;
-        self.secrets.set_unset(loaded.settings.unset);
-        *self.keeps.lock().unwrap_or_else(PoisonError::into_inner) = loaded.settings.audit;
-        if self.host.get().is_none() {
-            *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = configured(&loaded);
-        }
-        loaded
-    }
-
-    /// Reads these files and nothing else.
-    pub(crate) async fn read_only(&self, files: &[PathBuf]) -> Loaded {
-        let mut request = Request::new(self.places.clone(), &self.folder);
-        request.mcp_config = files.to_vec();
-        request.strict = true;
-        request.check_model = Some(models::check_name);
-        on_a_thread(request, NoLedger).await
-    }
-
-    /// What was agreed to of what projects bring; nothing when there is no database.
-    ///
-    /// # Errors
-    /// When the database cannot be read.
-    pub(crate) async fn approvals(&self) -> Result<Vec<Approval>, Failure> {
-        match &self.store {
-            Some(store) => store.approvals().await.map_err(|error| unusable_store(&error)),
-            None => Ok(Vec::new()),
-        }
-    }
-
-    /// Writes down that the person at the terminal agreed to run `entry`.
-    ///
-    /// # Errors
-    /// When it cannot be written down; the entry then waits for approval.
-    pub(crate) async fn approve(&self, entry: &Entry) -> Result<(), Failure> {
-        let Some(project) = &entry.project else {
-            return Ok(());
-        };
-        let approval = Approval {
-            project: project.clone(),
-            name: entry.name.clone(),
-            hash: entry.hash.clone(),
-            shown: entry.view.to_string(),
-            approved_at: chrono::Utc::now().timestamp(),
-        };
-        let approved = self.store()?.approve(&approval, Way::Cli).await;
-        approved.map_err(|error| unusable_store(&error).server(&*entry.name))
-    }
-
-    /// Takes the agreement to run `name` of `project` back.
-    ///
-    /// # Errors
-    /// When it cannot be written down; the agreement then stands.
-    pub(crate) async fn revoke(&self, project: &Path, name: &str) -> Result<(), Failure> {
-        let revoked = self.store()?.revoke(project, name, Way::Cli).await;
-        revoked.map(drop).map_err(|error| unusable_store(&error).server(name))
-    }
-
-    /// What servers wrote, as far as it is kept.
-    ///
-    /// # Errors
-    /// When the database cannot be read.
-    pub(crate) async fn log(&self, query: &LogQuery) -> Result<Vec<LogLine>, Failure> {
-        self.store()?.log(query).await.map_err(|error| unusable_store(&error))
     }
 
     /// What fills placeholders in.
@@ -586,28 +476,6 @@ fn supervisor() -> Supervisor {
 /// The database of the person whose places these are.
 pub(crate) fn database(places: &Places) -> PathBuf {
     places.data().join("toolrack.db")
-}
-
-/// What completion may know later of the servers in `loaded`. What the program carries needs no note.
-fn configured(loaded: &Loaded) -> Vec<Configured> {
-    loaded.entries.iter().filter(|entry| entry.scope != Scope::BuiltIn).map(Configured::from).collect()
-}
-
-/// Reads files where it disturbs nobody: a pipe may have nobody at its other end, and Ctrl-C must be heard meanwhile.
-async fn on_a_thread(request: Request, ledger: impl Ledger + Send + 'static) -> Loaded {
-    match tokio::task::spawn_blocking(move || toolrack_config::load(&request, &ledger)).await {
-        Ok(loaded) => loaded,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            // The program is ending; nobody waits for the answer.
-            Err(_) => std::future::pending().await,
-        },
-    }
-}
-
-/// A file that was asked for by name and cannot be read as a whole.
-fn unusable_file(problem: &Problem) -> Failure {
-    Failure { hint: problem.hint.clone(), ..Failure::config(format!("{}: {}", problem.place(), problem.message)) }
 }
 
 /// A folder that servers may know of.
