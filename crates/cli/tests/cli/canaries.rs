@@ -152,7 +152,8 @@ fn a_session_with_the_daemon(rack: &Rack) {
     lines.read_line(&mut line).unwrap();
     let (address, token) = line.trim().strip_prefix("http://").and_then(|rest| rest.split_once("/#token=")).unwrap();
     // A call may come while its server is starting, and then says so.
-    let settled = || ask_daemon(address, token, "GET /ready", "").contains("\"ok\"");
+    let listed = || ask_daemon(address, token, "GET /api/v1/servers", "");
+    let settled = || Some(listed()).is_some_and(|all| all.contains("\"connected\"") && !all.contains("\"connecting\""));
     let until = Instant::now() + Duration::from_secs(30);
     while !settled() {
         assert!(Instant::now() < until, "servers are starting for ever");
@@ -206,7 +207,10 @@ fn no_byte_of_a_secret_is_in_anything_that_is_printed_told_or_kept() {
     let mut looked = 0;
     files_below(rack.home.root(), &mut |path, bytes| {
         looked += bytes.len();
-        assert!(!bytes.windows(CANARY.len()).any(|window| window == CANARY.as_bytes()), "{}", path.display());
+        if let Some(at) = bytes.windows(CANARY.len()).position(|window| window == CANARY.as_bytes()) {
+            let around = &bytes[at.saturating_sub(200)..bytes.len().min(at + 200)];
+            panic!("{}: {}", path.display(), String::from_utf8_lossy(around).escape_debug());
+        }
     });
     assert!(looked > 100_000, "only {looked} bytes were looked through");
 }
