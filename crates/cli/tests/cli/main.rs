@@ -10,6 +10,7 @@ mod ask;
 mod asked;
 #[cfg(test)]
 mod audit;
+#[cfg(test)]
 mod background;
 #[cfg(test)]
 mod builtin;

@@ -50,7 +50,8 @@ async fn after_a_shutdown_there_is_no_process_no_task_and_no_waiting_call() {
         hanging.hears_of("tools/call").await;
         host.shutdown().await;
     };
-    let (hung, ()) = soon("shutdown", async { tokio::join!(call(&host, "native/echo", json!({})), end) }).await;
+    let both = Box::pin(async { tokio::join!(call(&host, "native/echo", json!({})), end) });
+    let (hung, ()) = soon("shutdown", both).await;
     assert_eq!(hung.unwrap_err().code(), "SERVER_STOPPED");
     assert_eq!(pids.iter().filter(|pid| processes::alive(**pid)).count(), 0);
     assert!(host.status().is_empty() && host.catalog().tools().len() == 0);
