@@ -90,11 +90,6 @@ impl Message {
     /// The same message with what of `parts` is not text: `content` has the text of a result already.
     #[must_use]
     pub fn with_parts(mut self, parts: impl IntoIterator<Item = Content>) -> Self {
-        let is_said = |part: &Content| match part {
-            Content::Text { .. } | Content::ResourceLink { .. } => true,
-            Content::Resource { resource } => resource.blob.is_none(),
-            _ => false,
-        };
         self.parts = parts.into_iter().filter(|part| !is_said(part)).collect();
         self
     }
@@ -180,6 +175,15 @@ pub enum Block {
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         with: Map<String, Value>,
     },
+}
+
+/// Whether the text of a result says all of `part`.
+pub(crate) fn is_said(part: &Content) -> bool {
+    match part {
+        Content::Text { .. } | Content::ResourceLink { .. } => true,
+        Content::Resource { resource } => resource.blob.is_none(),
+        _ => false,
+    }
 }
 
 #[cfg(test)]

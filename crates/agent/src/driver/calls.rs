@@ -7,11 +7,13 @@ use std::{
 
 use futures::{StreamExt as _, stream};
 use tokio::sync::mpsc;
-use toolrack_host::{Call, CallError, Caller, Catalog, Content, OnProgress, ToolOutcome, Way, mcp::Progress, text};
+use toolrack_host::{
+    Call, CallError, Caller, Catalog, Conceal, Content, OnProgress, ToolOutcome, Way, mcp::Progress, text,
+};
 
 use super::{Agent, AgentError, Front, TurnEvent};
 use crate::{
-    message::ToolCallData,
+    message::{ToolCallData, is_said},
     turn::{Next, Pending, ToolSaid, Turn},
 };
 
@@ -109,6 +111,7 @@ impl Agent {
         let mut said = said(outcome);
         if let Some(conceal) = &self.conceal {
             said.text = conceal(&said.text);
+            said.parts.iter_mut().for_each(|part| hide_in(part, conceal));
         }
         said
     }
@@ -123,6 +126,15 @@ fn give_up(open: &[ToolCallData], begun: &Begun, turn: &mut Turn, front: &mut dy
             front.happened(TurnEvent::CallEnds { call, outcome: None, text, is_error: true, took: Duration::ZERO });
             turn.tool_said(&call.id, ToolSaid::error(text));
         }
+    }
+}
+
+/// Hides secrets in what a server says beside text. Pictures, sounds and bytes are what they are.
+fn hide_in(part: &mut Content, conceal: &Conceal) {
+    match part {
+        Content::Resource { resource } => resource.uri = conceal(&resource.uri),
+        Content::Other(block) => text::change_in(block, &|text| conceal(text).into()),
+        _ => {}
     }
 }
 
@@ -166,9 +178,39 @@ fn said(outcome: &Result<ToolOutcome, CallError>) -> ToolSaid {
     match outcome {
         Ok(outcome) => {
             let text = format!("[data from {}]\n{}", text::for_line(outcome.server.as_str()), outcome.text);
-            let parts: Vec<Content> = outcome.content.clone();
+            // What the text says already is kept nowhere else: secrets are hidden in it.
+            let parts = outcome.content.iter().filter(|part| !is_said(part)).cloned().collect();
             ToolSaid { text, is_error: outcome.is_error, parts }
         }
         Err(error) => ToolSaid::error(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use toolrack_host::mcp::ResourceContents;
+
+    use super::*;
+
+    #[test]
+    fn no_secret_stands_in_what_comes_beside_text() {
+        let conceal: Conceal = Arc::new(|text: &str| text.replace("hunter2", "***"));
+        let resource = |uri: &str| ResourceContents {
+            uri: uri.to_owned(),
+            mime_type: None,
+            text: None,
+            blob: Some("AAEC".to_owned()),
+        };
+        let mut parts = [
+            Content::Resource { resource: resource("x://hunter2/a") },
+            Content::Other(json!({"type": "new", "deep": [{"hunter2": "is hunter2"}]})),
+        ];
+        parts.iter_mut().for_each(|part| hide_in(part, &conceal));
+        let hidden = [
+            Content::Resource { resource: resource("x://***/a") },
+            Content::Other(json!({"type": "new", "deep": [{"***": "is ***"}]})),
+        ];
+        assert_eq!(parts, hidden);
     }
 }

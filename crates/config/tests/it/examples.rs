@@ -74,7 +74,7 @@ fn windsurf_and_gemini_load_with_their_own_words() {
     assert_eq!(loaded.desired["pythonTools"].timeouts.startup.as_secs(), 15);
     assert!(loaded.problems.iter().all(|problem| problem.severity == Severity::Warning));
     let about: Vec<_> = loaded.problems.iter().filter_map(|problem| problem.field.as_deref()).collect();
-    assert_eq!(about, ["timeout", "trust", "authProviderType", "oauth"]);
+    assert_eq!(about, ["timeout", "trust", "authProviderType"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 // A conversation with a model, whose lines stand in a file that each turn reads anew.
 
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
+import { renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { HOSTILE } from "../workshop.mjs";
@@ -11,7 +11,12 @@ const both = staged({ words: ["--model", "mock/answers.json", "--yes-read-only"]
 const silent = staged({ empty: true });
 
 /** What the model will say in the next turn. @param {object[]} answers */
-const script = (...answers) => writeFileSync(join(both.stage.project, "answers.json"), JSON.stringify(answers));
+const script = (...answers) => {
+  // In one step: the daemon may be reading it.
+  const path = join(both.stage.project, "answers.json");
+  writeFileSync(`${path}.new`, JSON.stringify(answers));
+  renameSync(`${path}.new`, path);
+};
 
 const calls = (name, input = {}) => ({ tool_calls: [{ name: `mcp__workshop__${name}`, input }] });
 
