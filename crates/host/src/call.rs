@@ -339,16 +339,16 @@ impl Door {
     }
 
     /// Runs a call through the door.
-    pub(crate) async fn call(
+    pub(crate) fn call(
         &self,
         mut call: Call,
         tool: &CatalogTool,
         server: &Server,
         script: Option<Script>,
-    ) -> Result<ToolOutcome, CallError> {
+    ) -> impl Future<Output = Result<ToolOutcome, CallError>> {
         let span = info_span!("call", server = %tool.server, tool = %quote(&tool.tool().name), end = Empty);
         call.trace = self.tracer.follow(&span, call.trace.as_ref());
-        self.through(call, tool, server, script).instrument(span).await
+        self.through(call, tool, server, script).instrument(span)
     }
 
     async fn through(

@@ -1,0 +1,33 @@
+//! Asks the linker for short relocations where they can be read.
+
+#![expect(clippy::disallowed_methods, reason = "a build script is asked by variables")]
+
+use std::{env, process::Command};
+
+/// The first glibc that reads packed relocations.
+const GLIBC: (u32, u32) = (2, 36);
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    // A position-independent program says of each of its fifty thousand pointers where it stands, in 24 bytes. Packed
+    // (RELR), they take a hundredth of that, and the program starts sooner.
+    if is("PROFILE", "release") && is_for_this_machine() && glibc().is_some_and(|found| found >= GLIBC) {
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
+}
+
+fn is(name: &str, value: &str) -> bool {
+    env::var(name).is_ok_and(|found| found == value)
+}
+
+fn is_for_this_machine() -> bool {
+    is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu") && env::var("HOST") == env::var("TARGET")
+}
+
+/// The version of this machine's glibc: `glibc 2.36`.
+fn glibc() -> Option<(u32, u32)> {
+    let said = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?;
+    let said = String::from_utf8(said.stdout).ok()?;
+    let (major, minor) = said.trim().strip_prefix("glibc ")?.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
