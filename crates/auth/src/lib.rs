@@ -8,7 +8,7 @@
 //! authorization server (RFC 8414 or OpenID Connect discovery), a client is the one that was configured, a Client ID Metadata
 //! Document or one registered there and then (RFC 7591), and a code is had with PKCE, a resource indicator (RFC 8707) and the
 //! issuer's own check (RFC 9207). `rmcp` speaks all that; this crate owns what goes around it: the one HTTP client with its
-//! bounds, the [addresses](guard) that metadata may point to, what is kept and under which key, who refreshes when several
+//! bounds, the addresses that metadata may point to, what is kept and under which key, who refreshes when several
 //! want to, and the words.
 //!
 //! This crate touches no files, no environment, no database and no terminal: tokens are kept by a [`TokenStore`].
