@@ -54,22 +54,22 @@ pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result
         }
         Verb::AddJson(args) => add::json(args, world).await,
         Verb::Import(args) => import::run(args, world).await,
-        Verb::List(args) => list::run(args, world).await,
         Verb::Get(args) => get::run(args, world).await,
         Verb::Remove(args) => remove::run(args, world).await,
         Verb::Enable(args) => switch::run(args, true, world).await,
         Verb::Disable(args) => switch::run(args, false, world).await,
-        Verb::Tools(args) => tools::run(args, world).await,
-        Verb::Call(args) => call::run(args, world).await,
+        Verb::Call(_)
+        | Verb::Tools(_)
+        | Verb::List(_)
+        | Verb::Resources(_)
+        | Verb::Read(_)
+        | Verb::Prompts(_)
+        | Verb::Prompt(_) => run_lent(verb, world).await,
         Verb::Ask(args) => Box::pin(ask::run(*args, world)).await,
         Verb::Chat(args) => Box::pin(chat::run(*args, world)).await,
         Verb::Serve(args) => Box::pin(serve::run(args, world)).await,
         Verb::Daemon(verb) => daemon::run(verb, words, world).await,
         Verb::Gateway(args) => Box::pin(gateway::run(args, world)).await,
-        Verb::Resources(args) => resources::list(args, world).await,
-        Verb::Read(args) => resources::read(args, world).await,
-        Verb::Prompts(args) => prompts::list(args, world).await,
-        Verb::Prompt(args) => prompts::get(args, world).await,
         Verb::Login(args) => Box::pin(sign_in::login(args, world)).await,
         Verb::Logout(args) => Box::pin(sign_in::logout(args, world)).await,
         Verb::Auth(verb) => Box::pin(sign_in::auth(verb, world)).await,
