@@ -15,7 +15,7 @@ use std::{
 use toolrack_auth::SignIn;
 use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, SecretGate, Unset};
 use toolrack_host::{
-    AllowAll, Desired, Gate, Host, Native, Resolver, ServerName, ServerSpec, SharedAsker, State, Tracer,
+    AllowAll, CatalogTool, Desired, Gate, Host, Native, Resolver, ServerName, ServerSpec, SharedAsker, State, Tracer,
     ask::Root,
     spec::{Source, Transport, Trust},
     supervisor::Supervisor,
@@ -30,7 +30,7 @@ use crate::{
     asker::Terminal,
     audit::AuditKeeper,
     builtin::{self, Builtin},
-    completion::notebook::{Configured, Notebook, Tool},
+    completion::notebook::{Configured, Listing, Notebook, Tool},
     discreet::Discreet,
     error::{Exit, Failure, in_words, with_causes},
     keep::LogKeeper,
@@ -405,20 +405,17 @@ impl World {
             let status = status.iter().find(|server| server.name.as_str() == name);
             status.is_some_and(|server| matches!(server.state, State::Connected { .. }))
         };
-        let conceal = |text: &str| self.secrets.conceal(text).into_owned();
+        let configured: Vec<_> = configured.into_iter().filter(|server| is_connected(&server.name)).collect();
         let notebook = Notebook::below(self.places.data());
-        let notes: Vec<(Configured, Vec<Tool>)> = configured
-            .into_iter()
-            .filter(|server| is_connected(&server.name))
-            .map(|server| {
-                let tools = catalog.tools().filter(|tool| tool.server.as_str() == server.name);
-                let tools = tools.map(|entry| Tool::of_mcp(entry.tool(), &conceal)).collect();
-                (server, tools)
-            })
-            .collect();
+        let secrets = Arc::clone(&self.secrets);
         let written = tokio::task::spawn_blocking(move || {
-            for (server, tools) in notes {
-                notebook.write(&server, tools);
+            let conceal = |text: &str| secrets.conceal(text).into_owned();
+            for server in configured {
+                let tools = || catalog.tools().filter(|tool| tool.server.as_str() == server.name).map(CatalogTool::tool);
+                let listing = Listing::of(tools());
+                if !notebook.is_of(&server, listing) {
+                    notebook.write(&server, listing, tools().map(|tool| Tool::of_mcp(tool, &conceal)).collect());
+                }
             }
         });
         // Whether it worked makes no difference to the command.
@@ -438,7 +435,7 @@ impl World {
             audit.close().await;
         }
         if let Some(store) = &self.store {
-            store.close().await;
+            store.leave().await;
         }
     }
 }

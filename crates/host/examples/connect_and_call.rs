@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("{}: {} {:?} {:?}", server.name, server.state.word(), server.protocol_version, server.state.error());
     }
     for tool in host.catalog().tools() {
-        println!("  {} ({} tokens)", tool.name, tool.tokens);
+        println!("  {} ({} tokens)", tool.name, tool.tokens());
     }
     let arguments = json!({"message": "hello"}).as_object().cloned().unwrap_or_default();
     match host.call(Call::new("demo/echo", arguments)).await {

@@ -71,8 +71,6 @@ pub struct CatalogTool {
     pub name: String,
     /// The server that has it.
     pub server: ServerName,
-    /// What its definition costs a model, in tokens; an estimate.
-    pub tokens: usize,
     pub(crate) listed: Arc<ListedTool>,
 }
 
@@ -81,6 +79,12 @@ impl CatalogTool {
     #[must_use]
     pub fn tool(&self) -> &Tool {
         &self.listed.tool
+    }
+
+    /// What its definition costs a model, in tokens; an estimate, made when it is first asked for.
+    #[must_use]
+    pub fn tokens(&self) -> usize {
+        self.listed.tokens()
     }
 
     /// Whether [`Self::mirrored`] can give anything; told at a glance, and sometimes wrongly so.
@@ -125,20 +129,20 @@ impl Catalog {
         cap: NameCap,
     ) -> Self {
         let pairs = servers.iter().flat_map(|(server, set)| {
-            set.tools.iter().map(move |(listed, _)| (server.as_str(), listed.tool.name.as_str()))
+            set.tools.iter().map(move |listed| (server.as_str(), listed.tool.name.as_str()))
         });
         let names = names::assign(style, cap, pairs);
         let mut catalog = Self { version, cap, ..Self::default() };
         for (server, set) in servers {
             let words = search::server_words(server.as_str());
             catalog.shelves.push(Shelf { server: server.clone(), words, set: set.clone() });
-            for (listed, tokens) in &set.tools {
+            for listed in &set.tools {
                 let tool = listed.tool.name.as_str();
                 let Some(name) = names.get(&(server.as_str(), tool)) else {
                     continue;
                 };
                 let (name, server, listed) = (name.clone(), server.clone(), listed.clone());
-                catalog.tools.push(CatalogTool { name, server, tokens: *tokens, listed });
+                catalog.tools.push(CatalogTool { name, server, listed });
             }
         }
         catalog.tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));

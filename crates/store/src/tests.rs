@@ -362,3 +362,24 @@ async fn a_database_is_opened_as_it_is_only_when_there_is_nothing_to_do() {
     std::fs::write(&path, "no database, but long enough to be looked at as one; ".repeat(20)).unwrap();
     assert!(Store::open_as_it_is(&path).await.is_err());
 }
+
+#[tokio::test]
+async fn a_store_that_is_left_loses_nothing_and_one_that_erased_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("toolrack.db");
+    let log = sidecar(&path);
+    let store = Store::open(&path).await.unwrap();
+    let session = store.create_session(&NewSession::default()).await.unwrap();
+    store.leave().await;
+    assert!(log.metadata().is_ok_and(|log| log.len() > 0), "nobody waited for the disk");
+
+    // What the next process would have, whatever this one still has open.
+    let (copy, copied) = (folder.path().join("copy.db"), sidecar(&folder.path().join("copy.db")));
+    std::fs::copy(&path, &copy).unwrap();
+    std::fs::copy(&log, &copied).unwrap();
+    let next = Store::open(&copy).await.unwrap();
+    assert_eq!(next.session(session.id).await.unwrap().id, session.id);
+    next.delete_session(session.id).await.unwrap();
+    next.leave().await;
+    assert!(!copied.exists(), "what was deleted is in no file any more");
+}

@@ -6,6 +6,8 @@ use toolrack_config::{Entry, Environment, Loaded, Places, Request, Scope, trust:
 use toolrack_host::text;
 use toolrack_store::{SessionQuery, Store};
 
+#[cfg(test)]
+use super::notebook::Listing;
 use super::notebook::{Notebook, Tool};
 use crate::{args::Global, builtin, wire};
 
@@ -128,7 +130,7 @@ impl Known {
         let tool = serde_json::json!({ "name": "seen", "arguments": [{ "name": "mode", "values": ["fast", "slow"] }] });
         let tool = serde_json::from_value(tool).unwrap();
         let entry = found.loaded.entry(server).unwrap();
-        Notebook::below(found.places.data()).write(&entry.into(), vec![tool]);
+        Notebook::below(found.places.data()).write(&entry.into(), Listing::of([].into_iter()), vec![tool]);
     }
 }
 

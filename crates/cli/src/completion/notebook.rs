@@ -6,6 +6,7 @@
 
 use std::{
     fs::{self, DirBuilder, File},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     io::{Read as _, Write as _},
     path::{Path, PathBuf},
     time::SystemTime,
@@ -35,7 +36,7 @@ const MAX_ABOUT: usize = 80;
 const MAX_FILE: u64 = 4 * 1024 * 1024;
 
 /// The form of the files. Another one is not read.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
 
 /// What is known of a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,7 +83,25 @@ impl From<&Entry> for Configured {
 struct Note {
     form: u32,
     hash: String,
+    /// Of which [`Listing`] it was made.
+    #[serde(default)]
+    listing: u64,
     tools: Vec<Tool>,
+}
+
+/// What a server's tools are told apart by: a number that is another one when any of them is, or nearly always. It only
+/// says when a note need not be written again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Listing(u64);
+
+impl Listing {
+    pub(crate) fn of<'a>(tools: impl Iterator<Item = &'a mcp::Tool>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        for tool in tools {
+            (&tool.name, &tool.description, tool.input_schema.get()).hash(&mut hasher);
+        }
+        Self(hasher.finish())
+    }
 }
 
 /// The folder of the notes.
@@ -108,11 +127,24 @@ impl Notebook {
         note.map(|note| note.tools).unwrap_or_default()
     }
 
+    /// Whether the note of `server` was made of just this. Reads no more than its beginning.
+    pub(crate) fn is_of(&self, server: &Configured, listing: Listing) -> bool {
+        let beginning = Note { form: FORM, hash: server.hash.clone(), listing: listing.0, tools: Vec::new() };
+        let Ok(mut beginning) = serde_json::to_vec(&beginning) else {
+            return false;
+        };
+        // Up to where the tools are.
+        beginning.truncate(beginning.len() - b"]}".len());
+        let mut found = vec![0; beginning.len()];
+        let read = File::open(self.file(server)).and_then(|mut file| file.read_exact(&mut found));
+        read.is_ok() && found == beginning
+    }
+
     /// Notes the tools of `server`. Does nothing when that is what the note already says, or when it cannot be written.
-    pub(crate) fn write(&self, server: &Configured, mut tools: Vec<Tool>) {
+    pub(crate) fn write(&self, server: &Configured, listing: Listing, mut tools: Vec<Tool>) {
         tools.retain(|tool| is_worth_it(&tool.name));
         tools.truncate(MAX_TOOLS);
-        let note = Note { form: FORM, hash: server.hash.clone(), tools };
+        let note = Note { form: FORM, hash: server.hash.clone(), listing: listing.0, tools };
         let (Ok(text), file) = (serde_json::to_string(&note), self.file(server)) else {
             return;
         };

@@ -45,7 +45,7 @@ pub(crate) fn document<'a>(tools: &'a [Shown], warnings: &'a [String]) -> Docume
                 description: entry.tool().description.as_deref(),
                 input_schema: &entry.tool().input_schema,
                 annotations: &entry.tool().annotations,
-                tokens: entry.tokens,
+                tokens: entry.tokens(),
                 score: *score,
             })
             .collect(),
@@ -62,7 +62,7 @@ pub(crate) fn page(tools: &[Shown], with_schema: bool) -> String {
         if !lines.is_empty() {
             lines.push(String::new());
         }
-        let tokens: usize = of_server.iter().map(|entry| entry.tool.tokens).sum();
+        let tokens: usize = of_server.iter().map(|entry| entry.tool.tokens()).sum();
         let about = format!("({}, about {})", count(of_server.len(), "tool"), count(tokens, "token"));
         let name = of_server.first().map_or("", |entry| entry.tool.server.as_str());
         lines.push(format!("{} {}", paint(Tone::Strong, name), paint(Tone::Faint, &about)));

@@ -75,7 +75,7 @@ pub(super) async fn get(Extract(world): State) -> Json<Overview> {
         uptime_s: world.began.elapsed().as_secs(),
         servers: by_state,
         tools: catalog.tools().len(),
-        tokens: catalog.tools().map(|tool| tool.tokens).sum(),
+        tokens: catalog.tools().map(|tool| tool.tokens()).sum(),
         calls: Calls { total, errors, denied: world.tally.denied(), per_minute: world.tally.last_minute() },
         approvals: world.questions.open().len(),
         recent: world.tally.recent().into_iter().map(Call::from).collect(),

@@ -115,6 +115,7 @@ impl Server {
             HostState::Disabled if is_held => "disconnected",
             state => state.word(),
         };
+        self.tokens = status.tokens();
         match status.state {
             HostState::Reconnecting { attempt, attempts, in_ms, .. } => {
                 (self.attempt, self.attempts, self.retry_in_ms) = (Some(attempt), Some(attempts), Some(in_ms));
@@ -125,7 +126,7 @@ impl Server {
         self.transport = Some(status.transport);
         (self.era, self.protocol_version) = (status.era, status.protocol_version);
         (self.server_info, self.instructions) = (status.server_info, status.instructions);
-        (self.tools, self.tools_hidden, self.tokens) = (status.tools, status.tools_hidden, status.tokens);
+        (self.tools, self.tools_hidden) = (status.tools, status.tools_hidden);
         self.warnings = status.warnings;
     }
 }

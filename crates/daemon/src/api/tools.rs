@@ -75,7 +75,7 @@ impl Tool {
             title: tool.title.clone().or_else(|| tool.annotations.title.clone()),
             description: tool.description.clone(),
             annotations: (&tool.annotations).into(),
-            tokens: entry.tokens,
+            tokens: entry.tokens(),
             score,
         }
     }

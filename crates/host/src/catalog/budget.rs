@@ -56,7 +56,7 @@ impl Catalog {
     pub fn offer(&self, budget: &Budget, selection: &Selection) -> Offer {
         let chosen = self.tools().filter(|tool| selection.has(tool));
         let (tools, tokens) =
-            chosen.fold((0, 0_usize), |(tools, tokens), tool| (tools + 1, tokens.saturating_add(tool.tokens)));
+            chosen.fold((0, 0_usize), |(tools, tokens), tool| (tools + 1, tokens.saturating_add(tool.tokens())));
         budget.offer(tools, tokens)
     }
 }

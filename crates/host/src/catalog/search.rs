@@ -67,7 +67,7 @@ impl Indexed {
 impl ToolSet {
     /// The index of these tools; made now if it is not there yet. `None` when `stop` told to give up.
     pub(crate) fn part(&self, stop: &dyn Fn() -> bool) -> Option<&Part> {
-        self.indexed.get(self.tools.iter().map(|(listed, _)| &listed.tool), stop)
+        self.indexed.get(self.tools.iter().map(|listed| &listed.tool), stop)
     }
 }
 
@@ -91,7 +91,7 @@ impl Catalog {
             .filter(|ranked| selection.may_have(&parts[ranked.part].0.server))
             .filter_map(|ranked| {
                 let (shelf, part) = parts[ranked.part];
-                let (listed, _) = &shelf.set.tools[part.listed_at(ranked.place)];
+                let listed = &shelf.set.tools[part.listed_at(ranked.place)];
                 let tool = self.of_pair(&shelf.server, &listed.tool.name)?;
                 selection.has(tool).then(|| Hit { tool: tool.clone(), score: ranked.score })
             })

@@ -1,8 +1,8 @@
 //! What is going on, and why something is not.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::keeper::Servers;
 use crate::{
@@ -38,12 +38,12 @@ pub struct ServerStatus {
     pub tools: usize,
     /// How many of its tools the entry's filter hides.
     pub tools_hidden: usize,
-    /// What its tools cost a model, in tokens; an estimate.
-    pub tokens: usize,
     /// Tools that cannot be used, and why. Safe to print.
     pub warnings: Vec<String>,
     /// What it tells models about itself. Untrusted.
     pub instructions: Option<String>,
+    #[serde(rename = "tokens", serialize_with = "as_tokens")]
+    set: Arc<ToolSet>,
 }
 
 impl ServerStatus {
@@ -64,11 +64,22 @@ impl ServerStatus {
             enabled: server.spec.enabled,
             tools: tools.tools.len(),
             tools_hidden: tools.hidden.len(),
-            tokens: tools.tokens(),
             warnings: tools.quarantined.iter().map(unusable).collect(),
             instructions: session.and_then(|session| session.instructions.clone()),
+            set: tools,
         }
     }
+
+    /// What its tools cost a model, in tokens; an estimate, made when it is first asked for.
+    #[must_use]
+    pub fn tokens(&self) -> usize {
+        self.set.tokens()
+    }
+}
+
+/// The tools of a server as what they cost.
+fn as_tokens<S: Serializer>(tools: &ToolSet, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(tools.tokens() as u64)
 }
 
 /// Why a tool is there, or is not: each step on its way, up to the first that fails.
@@ -194,7 +205,7 @@ impl Trail {
         if tool.is_empty() {
             return self.step("list", true, listed_tools(set));
         }
-        let listed = set.tools.iter().any(|(listed, _)| listed.tool.name == tool);
+        let listed = set.tools.iter().any(|listed| listed.tool.name == tool);
         if let Some((_, why)) = set.quarantined.iter().find(|(name, _)| name == tool && !listed) {
             return self.step("list", false, format!("listed, but it cannot be used: {why}"));
         }

@@ -15,7 +15,11 @@ use super::{
     param_headers::ParamHeaders,
     validate::{Misfits, Unfit, Validator, plainly_fits},
 };
-use crate::{catalog::cleaned::CleanedSchemas, mcp::Tool, spec::Era};
+use crate::{
+    catalog::{cleaned::CleanedSchemas, tokens},
+    mcp::Tool,
+    spec::Era,
+};
 
 const METHOD_NOT_FOUND: i64 = -32601;
 
@@ -29,6 +33,8 @@ pub(crate) struct ListedTool {
     pub(crate) cleaned: CleanedSchemas,
     /// Its output schema, read when it is first needed. Boxed: most tools are never called.
     output: OnceLock<Box<Result<Output, String>>>,
+    /// What it costs a model. Counted when somebody wants to know: a call does not.
+    tokens: OnceLock<u32>,
 }
 
 /// The output schema of a tool.
@@ -48,7 +54,13 @@ impl PartialEq for ListedTool {
 
 impl ListedTool {
     pub(crate) fn new(tool: Tool, headers: ParamHeaders) -> Self {
-        Self { tool, headers, cleaned: CleanedSchemas::default(), output: OnceLock::new() }
+        Self { tool, headers, cleaned: CleanedSchemas::default(), output: OnceLock::new(), tokens: OnceLock::new() }
+    }
+
+    /// What its definition costs a model, in tokens; an estimate.
+    pub(crate) fn tokens(&self) -> usize {
+        let count = || u32::try_from(tokens::of_tool(&self.tool)).unwrap_or(u32::MAX);
+        *self.tokens.get_or_init(count) as usize
     }
 
     /// Checks structured content against the output schema. Takes its time: not for an async thread.

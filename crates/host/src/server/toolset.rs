@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{
-    catalog::{search::Indexed, tokens},
+    catalog::search::Indexed,
     glob::ToolFilter,
     link::{Listed, ListedTool},
 };
@@ -11,8 +11,8 @@ use crate::{
 /// The tools of one server. Immutable; shared by every catalog that shows them.
 #[derive(Debug, Default)]
 pub(crate) struct ToolSet {
-    /// Those that exist for us, in the server's order, with what each costs a model in tokens.
-    pub(crate) tools: Box<[(Arc<ListedTool>, usize)]>,
+    /// Those that exist for us, in the server's order.
+    pub(crate) tools: Box<[Arc<ListedTool>]>,
     /// Names that the entry's filter hides.
     pub(crate) hidden: Vec<String>,
     /// Tools that cannot be used, and why.
@@ -33,13 +33,7 @@ impl ToolSet {
         let (shown, hidden): (Vec<_>, Vec<_>) =
             listed.tools.into_iter().partition(|listed| filter.shows(&listed.tool.name));
         Self {
-            tools: shown
-                .into_iter()
-                .map(|listed| {
-                    let tokens = tokens::of_tool(&listed.tool);
-                    (Arc::new(listed), tokens)
-                })
-                .collect(),
+            tools: shown.into_iter().map(Arc::new).collect(),
             hidden: hidden.into_iter().map(|listed| listed.tool.name).collect(),
             quarantined: listed.quarantined,
             indexed: Indexed::default(),
@@ -49,10 +43,10 @@ impl ToolSet {
     /// The same set, with the tools that are as they were in `before` taken from there: what was made of them since,
     /// such as schemas for providers, is kept.
     pub(crate) fn adopting(mut self, before: &Self) -> Self {
-        let known: HashMap<_, _> = before.tools.iter().map(|kept| (kept.0.tool.name.as_str(), kept)).collect();
+        let known: HashMap<_, _> = before.tools.iter().map(|kept| (kept.tool.name.as_str(), kept)).collect();
         for tool in &mut self.tools {
-            if let Some(kept) = known.get(tool.0.tool.name.as_str())
-                && kept.0 == tool.0
+            if let Some(kept) = known.get(tool.tool.name.as_str())
+                && *kept == tool
             {
                 tool.clone_from(kept);
             }
@@ -60,7 +54,8 @@ impl ToolSet {
         self
     }
 
+    /// What its tools cost a model, in tokens; an estimate.
     pub(crate) fn tokens(&self) -> usize {
-        self.tools.iter().map(|(_, tokens)| tokens).sum()
+        self.tools.iter().map(|listed| listed.tokens()).sum()
     }
 }

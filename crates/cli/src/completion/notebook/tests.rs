@@ -2,6 +2,8 @@ use serde_json::json;
 
 use super::*;
 
+const LISTING: Listing = Listing(7);
+
 fn tool(name: &str) -> Tool {
     Tool::new(name, None, &json!({}))
 }
@@ -19,13 +21,27 @@ fn names(tools: &[Tool]) -> Vec<&str> {
 fn what_is_noted_counts_for_the_very_entry_only() {
     let data = tempfile::tempdir().unwrap();
     let notebook = Notebook::below(data.path());
-    notebook.write(&server("fs", "one"), vec![tool("read"), tool("write")]);
+    notebook.write(&server("fs", "one"), LISTING, vec![tool("read"), tool("write")]);
     assert_eq!(names(&notebook.read(&server("fs", "one"))), ["read", "write"]);
     assert_eq!(notebook.read(&server("fs", "two")), []);
     assert_eq!(notebook.read(&server("other", "one")), []);
-    notebook.write(&server("fs", "two"), vec![tool("list")]);
+    notebook.write(&server("fs", "two"), LISTING, vec![tool("list")]);
     assert_eq!(notebook.read(&server("fs", "one")), [], "the changed entry has taken its place");
     assert_eq!(names(&notebook.read(&server("fs", "two"))), ["list"]);
+}
+
+#[test]
+fn a_note_is_known_by_what_it_was_made_of() {
+    let data = tempfile::tempdir().unwrap();
+    let notebook = Notebook::below(data.path());
+    let fs = server("fs", "one");
+    assert!(!notebook.is_of(&fs, LISTING));
+    notebook.write(&fs, LISTING, vec![tool("read")]);
+    assert!(notebook.is_of(&fs, LISTING));
+    assert!(!notebook.is_of(&fs, Listing(77)));
+    assert!(!notebook.is_of(&server("fs", "two"), LISTING));
+    notebook.write(&fs, LISTING, vec![]);
+    assert!(notebook.is_of(&fs, LISTING), "no tools are a listing too");
 }
 
 #[cfg(unix)]
@@ -34,7 +50,7 @@ fn notes_are_for_their_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let data = tempfile::tempdir().unwrap();
     let notebook = Notebook::below(data.path());
-    notebook.write(&server("fs", "one"), vec![tool("read")]);
+    notebook.write(&server("fs", "one"), LISTING, vec![tool("read")]);
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&notebook.folder), 0o700);
     assert_eq!(mode(&notebook.file(&server("fs", "one"))), 0o600);
@@ -45,11 +61,11 @@ fn a_damaged_note_is_none_and_is_replaced() {
     let data = tempfile::tempdir().unwrap();
     let notebook = Notebook::below(data.path());
     let fs = server("fs", "one");
-    notebook.write(&fs, vec![tool("read")]);
+    notebook.write(&fs, LISTING, vec![tool("read")]);
     for damage in ["", "{", "[]", r#"{"form":99,"hash":"one","tools":[]}"#] {
         std::fs::write(notebook.file(&fs), damage).unwrap();
         assert_eq!(notebook.read(&fs), [], "{damage}");
-        notebook.write(&fs, vec![tool("read")]);
+        notebook.write(&fs, LISTING, vec![tool("read")]);
         assert_eq!(names(&notebook.read(&fs)), ["read"]);
     }
 }
@@ -63,7 +79,7 @@ fn there_are_never_too_many_notes() {
         std::fs::write(notebook.folder.join(format!("{number}.json")), "{}").unwrap();
     }
     let fs = server("fs", "x");
-    notebook.write(&fs, vec![tool("t")]);
+    notebook.write(&fs, LISTING, vec![tool("t")]);
     assert_eq!(names(&notebook.read(&fs)), ["t"]);
     assert_eq!(std::fs::read_dir(&notebook.folder).unwrap().count(), MAX_SERVERS);
 }
@@ -76,7 +92,7 @@ fn only_what_a_shell_takes_as_it_is_gets_noted() {
     let bad = ["$(id)", "`id`", "a b", "a;b", "-rf", "*", "~", "a\nb", "\u{202e}x", "", "a'b", "!x", "é|"];
     let mut tools: Vec<_> = bad.iter().map(|name| tool(name)).collect();
     tools.extend([tool("ok"), tool(&"x".repeat(MAX_NAME + 1)), tool("größe.v2")]);
-    notebook.write(&fs, tools);
+    notebook.write(&fs, LISTING, tools);
     assert_eq!(names(&notebook.read(&fs)), ["ok", "größe.v2"]);
 }
 

@@ -134,9 +134,9 @@ fn the_bytes_stay_the_same_while_the_tools_do() {
 fn a_changed_tool_is_not_taken_from_the_list_before() {
     let before = set(&[tool("read", "Reads.", &[])]);
     let after = set(&[tool("read", "Reads quickly.", &[])]).adopting(&before);
-    assert!(!Arc::ptr_eq(&before.tools[0].0, &after.tools[0].0));
+    assert!(!Arc::ptr_eq(&before.tools[0], &after.tools[0]));
     let same = set(&[tool("read", "Reads.", &[])]).adopting(&before);
-    assert!(Arc::ptr_eq(&before.tools[0].0, &same.tools[0].0));
+    assert!(Arc::ptr_eq(&before.tools[0], &same.tools[0]));
 }
 
 #[test]
