@@ -1,5 +1,6 @@
 //! The composition root: puts configuration, store, built-in server, asker and host together.
 
+mod hosts;
 mod lent;
 mod reading;
 
@@ -13,25 +14,23 @@ use std::{
 };
 
 use toolrack_auth::SignIn;
-use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, SecretGate, Unset};
+use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, Unset};
 use toolrack_host::{
     AllowAll, CatalogTool, Desired, Gate, Host, Native, Resolver, ServerName, ServerSpec, SharedAsker, State, Tracer,
     ask::Root,
     spec::{Source, Transport, Trust},
-    supervisor::Supervisor,
 };
 use toolrack_store::{ArtifactBounds, ArtifactFolder, Retention, Store, StoreError, Uuid};
 use url::Url;
 
 use self::lent::Lent;
-pub(crate) use self::lent::Visitor;
+pub(crate) use self::{hosts::Hosts, lent::Visitor};
 use crate::{
     args::Global,
     asker::Terminal,
     audit::AuditKeeper,
     builtin::{self, Builtin},
     completion::notebook::{Configured, Listing, Notebook, Tool},
-    discreet::Discreet,
     error::{Exit, Failure, in_words, with_causes},
     keep::LogKeeper,
     models::Around,
@@ -42,9 +41,6 @@ use crate::{
 
 /// How long a person waits before it is worth saying what for, and how often it is said anew.
 const PATIENCE: Duration = Duration::from_millis(500);
-
-/// The program that watches over a stdio server.
-const SUPERVISOR: &str = "toolrack-supervisor";
 
 /// The variables that send HTTP through a proxy.
 const PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
@@ -357,8 +353,10 @@ impl World {
     /// The host, which runs nothing before [`Self::connect`].
     pub(crate) fn host(&self) -> Host {
         let host = self.host.get_or_init(|| self.new_host()).clone();
-        if let Some(store) = &self.store {
-            self.log.get_or_init(|| LogKeeper::start(&host, store.clone(), Arc::clone(&self.secrets)));
+        if self.log.get().is_none()
+            && let Some(log) = self.hosts().log_of(&host)
+        {
+            let _ = self.log.set(log);
         }
         host
     }
@@ -369,31 +367,26 @@ impl World {
     }
 
     fn new_host(&self) -> Host {
-        let artifacts = Discreet::new(self.artifacts(), Arc::clone(&self.secrets));
         let gate = self.gate.get().cloned().unwrap_or_else(|| Arc::new(AllowAll));
-        let mut builder = Host::builder()
-            .client("toolrack", env!("CARGO_PKG_VERSION"))
-            .supervisor(supervisor())
-            .resolver(Arc::<Interpolate>::clone(&self.secrets))
-            .authorizer(Arc::new(self.sign_in.clone()))
-            .asker(self.asker.get().cloned().unwrap_or_else(|| self.terminal()))
-            .artifacts(Arc::new(artifacts))
-            .gate(self.discreet(gate));
-        if let Some(store) = &self.store {
-            let audit = self.audit.get_or_init(|| AuditKeeper::start(store.clone(), Arc::clone(&self.secrets)));
-            audit.settings()(*self.keeps.lock().unwrap_or_else(PoisonError::into_inner));
-            let memory = Discreet::new(store.clone(), Arc::clone(&self.secrets));
-            builder = builder.memory(Arc::new(memory)).witness(audit.witness());
-        }
-        if let Some(tracer) = &self.tracer {
-            builder = builder.tracer(Arc::clone(tracer));
-        }
-        builder.build()
+        let asker = self.asker.get().cloned().unwrap_or_else(|| self.terminal());
+        self.hosts().make(gate, asker)
     }
 
-    /// What `gate` says, but that no secret of one server goes to another unless somebody says so.
-    fn discreet(&self, gate: Arc<dyn Gate>) -> Arc<dyn Gate> {
-        Arc::new(SecretGate::new(gate, Arc::clone(&self.secrets)))
+    /// Makes hosts that have in common with this world's what a person has once.
+    pub(crate) fn hosts(&self) -> Hosts {
+        let witness = self.store.as_ref().map(|store| {
+            let audit = self.audit.get_or_init(|| AuditKeeper::start(store.clone(), Arc::clone(&self.secrets)));
+            audit.settings()(*self.keeps.lock().unwrap_or_else(PoisonError::into_inner));
+            audit.witness()
+        });
+        Hosts {
+            store: self.store.clone(),
+            secrets: Arc::clone(&self.secrets),
+            sign_in: self.sign_in.clone(),
+            artifacts: self.artifacts(),
+            tracer: self.tracer.clone(),
+            witness,
+        }
     }
 
     /// Writes down what the connected servers offer, so that a shell can complete it.
@@ -411,7 +404,8 @@ impl World {
         let written = tokio::task::spawn_blocking(move || {
             let conceal = |text: &str| secrets.conceal(text).into_owned();
             for server in configured {
-                let tools = || catalog.tools().filter(|tool| tool.server.as_str() == server.name).map(CatalogTool::tool);
+                let tools =
+                    || catalog.tools().filter(|tool| tool.server.as_str() == server.name).map(CatalogTool::tool);
                 let listing = Listing::of(tools());
                 if !notebook.is_of(&server, listing) {
                     notebook.write(&server, listing, tools().map(|tool| Tool::of_mcp(tool, &conceal)).collect());
@@ -461,13 +455,6 @@ pub(crate) fn built_in(folder: &Path) -> Desired {
     let mut spec = ServerSpec::native(server);
     spec.source = Source { scope: "built in".to_owned(), path: None };
     Desired::from([(name, spec)])
-}
-
-/// The small program that is built with this one, or this one where it is missing.
-fn supervisor() -> Supervisor {
-    let beside = std::env::current_exe().and_then(|program| std::fs::File::open(program.with_file_name(SUPERVISOR)));
-    let beside = beside.ok().filter(|file| file.metadata().is_ok_and(|metadata| metadata.is_file()));
-    beside.and_then(|file| Supervisor::in_file(file).ok()).unwrap_or_else(Supervisor::this_program)
 }
 
 /// The database of the person whose places these are.

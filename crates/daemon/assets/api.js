@@ -1,5 +1,6 @@
 // The control API: the one place that fetches.
 
+import { pathOf } from "./agent.js";
 import { eventsOf } from "./sse.js";
 import { dropToken, token } from "./token.js";
 
@@ -40,7 +41,7 @@ export async function ask(path, { method = "GET", body, headers = {}, signal } =
   const text = body === undefined ? undefined : JSON.stringify(body);
   let response;
   try {
-    response = await fetch(path, { method, headers: sent, body: text, signal, cache: "no-store" });
+    response = await fetch(pathOf(path), { method, headers: sent, body: text, signal, cache: "no-store" });
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new Refusal(0, {

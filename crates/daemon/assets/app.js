@@ -16,6 +16,7 @@ import { SignIn } from "./pages/sign-in.js";
 import { Tool } from "./pages/tool.js";
 import { Tools } from "./pages/tools.js";
 import { Trust } from "./pages/trust.js";
+import { Agents } from "./parts/agents.js";
 import { Head } from "./parts/page.js";
 import { Trouble } from "./parts/problem.js";
 import { Said } from "./parts/say.js";
@@ -121,6 +122,7 @@ function App() {
     <a class="skip" href="#content" onClick=${skip} data-testid="skip">Skip to the content</a>
     <header class="bar">
       <a class="brand" href="#/"><img src="./assets/icon.svg" alt="" width="22" height="22" />Toolrack</a>
+      <${Agents} />
       <${Navigation} />
       <${Connection} />
     </header>

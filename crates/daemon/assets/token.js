@@ -29,7 +29,7 @@ export const refused = signal(false);
 export function findToken() {
   const found = tokenIn(location.hash);
   if (found) {
-    history.replaceState(null, "", `${location.pathname}#/`);
+    history.replaceState(null, "", `${location.pathname}${location.search}#/`);
     keepToken(found);
   } else {
     token.value = localStorage.getItem(PLACE);

@@ -1,5 +1,6 @@
 //! The control API: `/api/v1`, and what watches over daemons. The OpenAPI file is made from the functions here.
 
+mod agents;
 mod audit;
 mod calls;
 mod config;
@@ -17,10 +18,10 @@ mod trust;
 mod turns;
 mod within;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::{FromRequest, Request, rejection::JsonRejection},
     http::StatusCode,
     response::{IntoResponse, Response},
@@ -37,7 +38,7 @@ use utoipa::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub(crate) use self::{config::Problem, error::ApiError, named::Named};
-use crate::world::World;
+use crate::{agents::Agents, world::World};
 
 /// What every handler is given.
 type State = axum::extract::State<Arc<World>>;
@@ -137,6 +138,9 @@ fn described() -> OpenApiRouter<Arc<World>> {
         .routes(routes!(health::health))
         .routes(routes!(health::ready))
         .routes(routes!(health::metrics))
+        .routes(routes!(agents::list))
+        .routes(routes!(agents::token))
+        .routes(routes!(agents::stop))
         .routes(routes!(servers::states))
         .routes(routes!(servers::reconnect_all))
 }
@@ -149,7 +153,7 @@ pub fn openapi() -> String {
 }
 
 /// Everything that answers.
-pub(crate) fn router(world: Arc<World>) -> Router {
+pub(crate) fn router(world: Arc<World>, agents: Weak<Agents>) -> Router {
     let (router, document) = parts();
     let description = document.to_pretty_json().unwrap_or_default();
     let document = move || async move { ([("content-type", "application/json")], description) };
@@ -161,6 +165,7 @@ pub(crate) fn router(world: Arc<World>) -> Router {
             ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message)
                 .hint("/openapi.json tells which ones it has")
         })
+        .layer(Extension(agents))
         .with_state(world)
 }
 

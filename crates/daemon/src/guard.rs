@@ -27,7 +27,7 @@ const RATE: (u32, u32) = (50_000, 100_000);
 const WRONG: (u32, u32) = (1, 20);
 
 /// Addresses that need a token; everything else holds no data.
-const PROTECTED: &[&str] = &["/api", "/mcp", "/metrics"];
+const PROTECTED: &[&str] = &["/agents", "/api", "/mcp", "/metrics"];
 
 /// What opens the daemon: 256 random bits in hex, made anew for each launch.
 #[derive(Clone)]
@@ -67,24 +67,33 @@ impl Token {
         &self.0
     }
 
-    fn is(&self, other: &str) -> bool {
+    pub(crate) fn is(&self, other: &str) -> bool {
         self.0.as_bytes().ct_eq(other.as_bytes()).into()
     }
 }
 
+/// Whether a token that is not the daemon's opens this path.
+pub(crate) type Others = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
+
 /// Looks at each request before anything else does.
-#[derive(Debug)]
 pub(crate) struct Guard {
     token: Token,
     /// `Host` as requests may have it.
     hosts: Vec<String>,
     requests: DefaultDirectRateLimiter,
     wrong: DefaultDirectRateLimiter,
+    others: Others,
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").field("hosts", &self.hosts).finish_non_exhaustive()
+    }
 }
 
 impl Guard {
     /// For a daemon at `address`, which is also known by the names `hosts`, with a port where it is not the usual one.
-    pub(crate) fn new(token: Token, address: SocketAddr, hosts: &[String]) -> Self {
+    pub(crate) fn new(token: Token, address: SocketAddr, hosts: &[String], others: Others) -> Self {
         let port = address.port();
         let loopback = ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}"));
         let own = match address {
@@ -92,7 +101,7 @@ impl Guard {
             SocketAddr::V6(address) => format!("[{}]:{port}", address.ip()),
         };
         let hosts = loopback.into_iter().chain([own]).chain(hosts.iter().map(|host| host.to_ascii_lowercase()));
-        Self { token, hosts: hosts.collect(), requests: limiter(RATE), wrong: limiter(WRONG) }
+        Self { token, hosts: hosts.collect(), requests: limiter(RATE), wrong: limiter(WRONG), others }
     }
 
     fn refusal(&self, path: &str, headers: &HeaderMap) -> Option<ApiError> {
@@ -113,7 +122,7 @@ impl Guard {
         let needs_token = PROTECTED
             .iter()
             .any(|below| path.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
-        (needs_token && !self.knows_token(headers)).then(|| match self.wrong.check() {
+        (needs_token && !self.knows_token(path, headers)).then(|| match self.wrong.check() {
             Ok(()) => ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "the token is missing or wrong")
                 .hint("send `Authorization: Bearer TOKEN` with the token that `toolrack up` printed"),
             Err(_) => too_many("too many wrong tokens"),
@@ -126,10 +135,11 @@ impl Guard {
         host.is_some_and(|host| self.hosts.iter().any(|own| own == host))
     }
 
-    fn knows_token(&self, headers: &HeaderMap) -> bool {
+    fn knows_token(&self, path: &str, headers: &HeaderMap) -> bool {
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let (scheme, token) = given.and_then(|given| given.split_once(' ')).unwrap_or_default();
-        scheme.eq_ignore_ascii_case("Bearer") && self.token.is(token.trim())
+        let token = token.trim();
+        scheme.eq_ignore_ascii_case("Bearer") && (self.token.is(token) || (self.others)(path, token))
     }
 }
 
@@ -167,7 +177,8 @@ mod tests {
     const OWN: &str = "127.0.0.1:7717";
 
     fn guard() -> Guard {
-        Guard::new(Token::given("t0ken"), OWN.parse().unwrap(), &["tools.example".to_owned()])
+        let others = |path: &str, token: &str| path == "/agents/a/mcp" && token == "a-token";
+        Guard::new(Token::given("t0ken"), OWN.parse().unwrap(), &["tools.example".to_owned()], Box::new(others))
     }
 
     fn status(guard: &Guard, path: &str, headers: &[(&'static str, &str)]) -> u16 {
@@ -185,6 +196,15 @@ mod tests {
         assert_eq!(status(&guard, "/metrics", &[("host", OWN)]), 401);
         assert_eq!(status(&guard, "/mcp", &[("host", OWN)]), 401);
         assert_eq!(status(&guard, "/", &[("host", OWN)]), 200);
+    }
+
+    #[test]
+    fn the_token_of_an_agent_opens_its_endpoint_and_nothing_else() {
+        let with = |path| status(&guard(), path, &[("host", OWN), ("authorization", "Bearer a-token")]);
+        assert_eq!(with("/agents/a/mcp"), 200);
+        for path in ["/agents/b/mcp", "/agents/a/api/v1/servers", "/agents/a/metrics", "/mcp", "/api/v1/agents"] {
+            assert_eq!(with(path), 401, "{path}");
+        }
     }
 
     #[test]

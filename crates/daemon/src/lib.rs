@@ -1,6 +1,6 @@
 //! Toolrack as a service: control API, live events, dashboard, and one MCP endpoint in front of all servers.
 //!
-//! A [`Daemon`] keeps one world: it loads what is configured, has a [`Host`](toolrack_host::Host) run it, hears of changed
+//! A [`Daemon`] keeps one world, and one for each agent that is in use: it loads what is configured, has a [`Host`](toolrack_host::Host) run it, hears of changed
 //! files, and answers at one address. It decides nothing about calls: each goes through the host's one door, and what has to be
 //! asked waits in [`Questions`].
 //!
@@ -9,10 +9,12 @@
 //! | `/` | the dashboard |
 //! | `/api/v1` | the control API, described by `/openapi.json` |
 //! | `/mcp` | every server's tools, resources and prompts as one MCP server |
+//! | `/agents/ID` | the control API and the MCP endpoint of an agent that has servers of its own |
 //! | `/health`, `/ready`, `/metrics` | what watches over daemons looks at |
 //!
 //! It listens on this machine only, unless it is told otherwise, and answers nobody who does not know its [`Token`].
 
+mod agents;
 mod api;
 mod dashboard;
 mod event_log;
@@ -22,6 +24,7 @@ mod questions;
 mod serve;
 mod world;
 
+pub use agents::{AgentParts, ForAgents};
 pub use api::openapi;
 pub use guard::{NoRandom, Token};
 pub use questions::Questions;

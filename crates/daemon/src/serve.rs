@@ -21,6 +21,7 @@ use toolrack_config::Loaded;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
+    agents::{Agents, ForAgents},
     api, dashboard,
     gateway::{Gateway, GatewayOptions},
     guard,
@@ -50,6 +51,8 @@ pub struct Options {
     pub remote: bool,
     /// What calls in flight are given at the end.
     pub grace: Duration,
+    /// How long the world of an agent stays without a request.
+    pub agent_idle: Duration,
 }
 
 impl Options {
@@ -57,7 +60,14 @@ impl Options {
     #[must_use]
     pub fn local(port: u16, token: Token) -> Self {
         let listen = SocketAddr::from(([127, 0, 0, 1], port));
-        Self { listen, token, hosts: Vec::new(), remote: false, grace: Duration::from_secs(5) }
+        Self {
+            listen,
+            token,
+            hosts: Vec::new(),
+            remote: false,
+            grace: Duration::from_secs(5),
+            agent_idle: Duration::from_mins(10),
+        }
     }
 }
 
@@ -127,12 +137,13 @@ impl fmt::Debug for Daemon {
 }
 
 impl Daemon {
-    /// Takes the address, loads the configuration and starts its servers.
+    /// Takes the address, loads the configuration and starts its servers. `for_agents` makes what the worlds of agents are
+    /// put together from, when they are first asked for something.
     ///
     /// # Errors
     /// [`StartError`]; nothing was started then.
-    pub async fn start(parts: Parts, options: Options) -> Result<Self, StartError> {
-        let Options { listen, token, hosts, remote, grace } = options;
+    pub async fn start(parts: Parts, for_agents: ForAgents, options: Options) -> Result<Self, StartError> {
+        let Options { listen, token, hosts, remote, grace, agent_idle } = options;
         if !remote && !listen.ip().is_loopback() {
             return Err(StartError::Remote(listen));
         }
@@ -144,9 +155,19 @@ impl Daemon {
         let address = listener.local_addr().map_err(refused)?;
         let tasks = TaskTracker::new();
         let world = World::start(parts, &tasks, CancellationToken::new()).await;
-        let guard = Arc::new(Guard::new(token.clone(), address, &hosts));
         let gateway = Gateway::new(world.host.clone(), told(&world, &hosts, address));
-        let router = api::router(Arc::clone(&world))
+        let agents = Agents::new(Arc::clone(&world), for_agents, (address, &hosts), agent_idle, tasks.clone());
+        let guard = Arc::new(Guard::new(
+            token.clone(),
+            address,
+            &hosts,
+            Box::new({
+                let agents = Arc::clone(&agents);
+                move |path: &str, token: &str| agents.opens(path, token)
+            }),
+        ));
+        let router = api::router(Arc::clone(&world), Arc::downgrade(&agents))
+            .merge(agents.router())
             .merge(dashboard::router())
             .nest("/mcp", gateway.router())
             .layer(DefaultBodyLimit::max(MAX_BODY))
@@ -246,7 +267,7 @@ async fn serve_one(stream: UnixStream, gateway: &Gateway) {
 }
 
 /// What the gateway is told. Where its client cannot be asked, a question waits with the others.
-fn told(world: &World, hosts: &[String], address: SocketAddr) -> GatewayOptions {
+pub(crate) fn told(world: &World, hosts: &[String], address: SocketAddr) -> GatewayOptions {
     // There it is names that count, whatever the port.
     let name = |host: &String| host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name).to_owned();
     GatewayOptions {

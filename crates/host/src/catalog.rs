@@ -128,9 +128,9 @@ impl Catalog {
         style: &NameStyle,
         cap: NameCap,
     ) -> Self {
-        let pairs = servers.iter().flat_map(|(server, set)| {
-            set.tools.iter().map(move |listed| (server.as_str(), listed.tool.name.as_str()))
-        });
+        let pairs = servers
+            .iter()
+            .flat_map(|(server, set)| set.tools.iter().map(move |listed| (server.as_str(), listed.tool.name.as_str())));
         let names = names::assign(style, cap, pairs);
         let mut catalog = Self { version, cap, ..Self::default() };
         for (server, set) in servers {

@@ -281,7 +281,7 @@ async fn a_database_that_may_only_be_read_says_so() {
     let path = folder.path().join("t.db");
     Store::open(&path).await.unwrap().close().await;
     let options = SqliteConnectOptions::new().filename(&path).read_only(true);
-    let store = Store { pool: SqlitePool::connect_with(options).await.unwrap(), path };
+    let store = Store::of(SqlitePool::connect_with(options).await.unwrap(), path);
     let error = store.approve(&approval("a", "1"), Way::Cli).await.unwrap_err();
     assert!(matches!(error, StoreError::ReadOnly { .. }), "{error:?}");
 }

@@ -55,6 +55,10 @@ pub(crate) struct ServeArgs {
     /// How long calls in flight may take at the end
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     pub(crate) grace: Duration,
+
+    /// How long the servers of an agent of toolrack.toml stay without a request to /agents/ID
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
+    pub(crate) agent_idle: Duration,
 }
 
 /// `gateway`.

@@ -7,10 +7,12 @@ use std::{io, os::unix::net::UnixListener, path::Path, sync::Arc};
 
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
-use toolrack_config::Loaded;
+use toolrack_config::{Loaded, Request};
 use toolrack_daemon::{
-    ChosenModel, Daemon, Models, NoModel, Options, Parts, Questions, StartError, Token, gateway::AnyClient,
+    AgentParts, ChosenModel, Daemon, ForAgents, Models, NoModel, Options, Parts, Questions, StartError, Token,
+    gateway::AnyClient,
 };
+use toolrack_host::Gate;
 
 use self::record::{Record, listen, socket};
 use super::ask::rules;
@@ -18,6 +20,7 @@ use crate::{
     args::{LimitArgs, ModelArgs, ServeArgs},
     error::{Exit, Failure, with_causes},
     guest::{self, reception::receive_all},
+    keep::LogKeeper,
     models::{Around, Chosen, Wishes},
     stop::Stop,
     wire::World,
@@ -61,9 +64,11 @@ pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
         hosts: args.allow_host.clone(),
         remote: args.allow_remote,
         grace: args.grace,
+        agent_idle: args.agent_idle,
     };
-    let parts = parts(&args, world).await?;
-    let mut daemon = match Daemon::start(parts, options.clone()).await {
+    let gate: Arc<dyn Gate> = Arc::new(rules(&args.rules, &world.load().await?, &[]));
+    let parts = parts(&args, world, Arc::clone(&gate));
+    let mut daemon = match Daemon::start(parts, for_agents(&args, world, gate), options.clone()).await {
         Ok(daemon) => daemon,
         Err(StartError::InUse(address)) => return in_use(&address.to_string(), &args, world).await,
         Err(error) => return Err(not_started(&error)),
@@ -135,13 +140,12 @@ async fn orphaned() {
     let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut ignored).await;
 }
 
-async fn parts(args: &ServeArgs, world: &World) -> Result<Parts, Failure> {
-    let loaded = world.load().await?;
+fn parts(args: &ServeArgs, world: &World, gate: Arc<dyn Gate>) -> Parts {
     let questions = Questions::new(args.patience);
-    world.guard(Arc::new(rules(&args.rules, &loaded, &[])));
+    world.guard(gate);
     world.answers(Arc::new(AnyClient::or(Arc::new(questions.clone()))));
     let (keeper, audit) = (world.log_keeper(), world.audit_settings());
-    Ok(Parts {
+    Parts {
         host: world.host(),
         request: world.request(),
         environment: world.environment.clone(),
@@ -153,6 +157,41 @@ async fn parts(args: &ServeArgs, world: &World) -> Result<Parts, Failure> {
             keeper(&loaded.desired);
             audit(loaded.settings.audit);
         }),
+    }
+}
+
+/// What the worlds of agents are put together from: a host of their own, and what the daemon's world has.
+fn for_agents(args: &ServeArgs, world: &World, gate: Arc<dyn Gate>) -> ForAgents {
+    let (hosts, around, audit) = (world.hosts(), world.around(), Arc::new(world.audit_settings()));
+    let (request, environment) = (world.request(), world.environment.clone());
+    let (store, secrets) = (world.store().ok().cloned(), world.secrets());
+    let (typed, patience) = (args.model.clone(), args.patience);
+    Box::new(move |id| {
+        let questions = Questions::new(patience);
+        let host = hosts.make(Arc::clone(&gate), Arc::new(AnyClient::or(Arc::new(questions.clone()))));
+        let log = hosts.log_of(&host);
+        let (sources, audit) = (log.as_ref().map(LogKeeper::sources), Arc::clone(&audit));
+        let parts = Parts {
+            host,
+            request: Request { agent: Some(id), ..request.clone() },
+            environment: environment.clone(),
+            store: store.clone(),
+            secrets: Arc::clone(&secrets),
+            questions,
+            models: models(typed.clone(), around.clone()),
+            before_applying: Box::new(move |loaded: &Loaded| {
+                if let Some(sources) = &sources {
+                    sources.expect(&loaded.desired);
+                }
+                audit(loaded.settings.audit);
+            }),
+        };
+        let then = async move {
+            if let Some(log) = log {
+                log.close().await;
+            }
+        };
+        AgentParts { parts, then: Box::pin(then) }
     })
 }
 

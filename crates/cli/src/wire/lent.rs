@@ -13,7 +13,7 @@ use std::{
 
 use futures::future::join;
 use tokio::{sync::broadcast::error::RecvError, time::timeout};
-use toolrack_config::{Environment, Interpolate, Loaded, Places};
+use toolrack_config::{Environment, Interpolate, Loaded, Places, SecretGate};
 use toolrack_daemon::Current;
 use toolrack_host::{
     AllowAll, ChildPlan, Desired, Host, Resolver, ServerName, ServerSpec, State,
@@ -124,7 +124,7 @@ impl World {
             }
         }
         // Who types a call has approved it, as alone.
-        let gate = self.discreet(Arc::new(AllowAll));
+        let gate = Arc::new(SecretGate::new(Arc::new(AllowAll), Arc::clone(&self.secrets)));
         Ok(lent.host.excerpt(|name| desired.contains_key(name), self.terminal(), gate).await)
     }
 

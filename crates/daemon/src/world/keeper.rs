@@ -138,7 +138,7 @@ pub(super) async fn load(
     }
 }
 
-/// Which servers are others now, by name; `null` when none is.
+/// Which servers are others now, by name, and which agents there are, if those are others; `null` when nothing is.
 fn changes(before: &Loaded, after: &Loaded) -> serde_json::Value {
     let of = |loaded: &Loaded| -> BTreeMap<String, (String, bool, bool, bool)> {
         let facts = loaded.entries.iter().map(|entry| {
@@ -147,13 +147,17 @@ fn changes(before: &Loaded, after: &Loaded) -> serde_json::Value {
         });
         facts.collect()
     };
+    let (same_agents, after_agents) = (before.agents == after.agents, &after.agents);
     let (before, after) = (of(before), of(after));
     let added: Vec<_> = after.keys().filter(|name| !before.contains_key(*name)).collect();
     let removed: Vec<_> = before.keys().filter(|name| !after.contains_key(*name)).collect();
     let differs = |(name, facts): &(&String, &_)| before.get(*name).is_some_and(|before| before != *facts);
     let changed: Vec<_> = after.iter().filter(differs).map(|(name, _)| name).collect();
-    if added.is_empty() && removed.is_empty() && changed.is_empty() {
+    let mut changes = json!({ "added": added, "changed": changed, "removed": removed });
+    if !same_agents {
+        changes["agents"] = json!(after_agents);
+    } else if added.is_empty() && removed.is_empty() && changed.is_empty() {
         return serde_json::Value::Null;
     }
-    json!({ "added": added, "changed": changed, "removed": removed })
+    changes
 }

@@ -1,6 +1,13 @@
 // What the control API says, as the pages use it. The document of the API itself is /openapi.json.
 
 declare namespace Api {
+  interface Agent {
+    id: string;
+    running: boolean;
+    api: string;
+    mcp: string;
+  }
+
   type Json = any;
 
   /** An entry of a configuration file, secrets hidden. */

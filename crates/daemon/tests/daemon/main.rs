@@ -1,6 +1,8 @@
 //! The daemon as programs and people meet it: over HTTP, in front of real servers.
 
 #[cfg(test)]
+mod agents;
+#[cfg(test)]
 mod calls;
 #[cfg(test)]
 mod configured;

@@ -9,7 +9,7 @@ use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 use toolrack_agent::{Limits, model::Scripted};
 use toolrack_config::{Environment, Interpolate, Places, Request, Unset};
-use toolrack_daemon::{ChosenModel, Daemon, NoModel, Options, Parts, Questions, Token};
+use toolrack_daemon::{AgentParts, ChosenModel, Daemon, NoModel, Options, Parts, Questions, Token};
 use toolrack_host::{Host, Rules};
 use toolrack_store::Store;
 use toolrack_testkit::{Home, fake_server_path};
@@ -63,28 +63,44 @@ impl Up {
 
     /// The same, where a question waits only so long.
     pub(crate) async fn patient(home: Home, patience: Duration) -> Self {
+        Self::started(home, patience, LONG).await
+    }
+
+    /// The same, where the worlds of agents end when they were unused for so long.
+    pub(crate) async fn idle(home: Home, agent_idle: Duration) -> Self {
+        Self::started(home, LONG, agent_idle).await
+    }
+
+    async fn started(home: Home, patience: Duration, agent_idle: Duration) -> Self {
         let environment = Environment::new([("TOOLRACK_HOME", home.toolrack_home()), ("HOME", home.home())]);
         let places = Places::from_env(&environment).unwrap();
         let store = Store::open(places.data().join("toolrack.db")).await.unwrap();
         let secrets = Arc::new(Interpolate::new(environment.clone(), Unset::Error));
-        let questions = Questions::new(patience);
-        let host = Host::builder()
-            .resolver(Arc::<Interpolate>::clone(&secrets))
-            .memory(Arc::new(store.clone()))
-            .gate(Arc::new(Rules { allow_read_only: true, ..Rules::default() }))
-            .asker(Arc::new(questions.clone()))
-            .build();
-        let parts = Parts {
-            host: host.clone(),
-            request: Request::new(places, home.work()),
-            environment,
-            store: Some(store),
-            secrets,
-            questions,
-            models: Box::new(|name, _| Box::pin(async move { scripted(name) })),
-            before_applying: Box::new(|_| {}),
+        let request = Request::new(places, home.work());
+        let parts = move |agent: Option<String>| {
+            let questions = Questions::new(patience);
+            let host = Host::builder()
+                .resolver(Arc::<Interpolate>::clone(&secrets))
+                .memory(Arc::new(store.clone()))
+                .gate(Arc::new(Rules { allow_read_only: true, ..Rules::default() }))
+                .asker(Arc::new(questions.clone()))
+                .build();
+            Parts {
+                host,
+                request: Request { agent, ..request.clone() },
+                environment: environment.clone(),
+                store: Some(store.clone()),
+                secrets: Arc::clone(&secrets),
+                questions,
+                models: Box::new(|name, _| Box::pin(async move { scripted(name) })),
+                before_applying: Box::new(|_| {}),
+            }
         };
-        let daemon = Daemon::start(parts, Options::local(0, Token::given("key"))).await.unwrap();
+        let base = parts(None);
+        let host = base.host.clone();
+        let for_agents = move |id| AgentParts { parts: parts(Some(id)), then: Box::pin(async {}) };
+        let options = Options { agent_idle, ..Options::local(0, Token::given("key")) };
+        let daemon = Daemon::start(base, Box::new(for_agents), options).await.unwrap();
         let url = format!("http://{}", daemon.address());
         let end = CancellationToken::new();
         let mut running = JoinSet::new();

@@ -388,7 +388,7 @@ async fn a_session_is_neither_begun_nor_changed_where_nothing_can_be_written() {
     let session = begin(&store, "x").await;
     let path = store.path().to_owned();
     let options = SqliteConnectOptions::new().filename(&path).read_only(true);
-    let reader = Store { pool: SqlitePool::connect_with(options).await.unwrap(), path };
+    let reader = Store::of(SqlitePool::connect_with(options).await.unwrap(), path);
     assert_eq!(reader.find_session("last").await.unwrap(), session, "reading works");
     for error in [
         reader.create_session(&NewSession::default()).await.map(drop).unwrap_err(),

@@ -1,0 +1,69 @@
+//! How the hosts of this program are made.
+
+use std::{fmt, sync::Arc};
+
+use toolrack_auth::SignIn;
+use toolrack_config::{Interpolate, SecretGate};
+use toolrack_host::{Gate, Host, SharedAsker, Tracer, Witness, supervisor::Supervisor};
+use toolrack_store::{ArtifactFolder, Store};
+
+use crate::{discreet::Discreet, keep::LogKeeper};
+
+/// The program that watches over a stdio server.
+const SUPERVISOR: &str = "toolrack-supervisor";
+
+/// What the hosts of one person have in common.
+#[derive(Clone)]
+pub(crate) struct Hosts {
+    pub(super) store: Option<Store>,
+    pub(super) secrets: Arc<Interpolate>,
+    pub(super) sign_in: SignIn,
+    pub(super) artifacts: ArtifactFolder,
+    pub(super) tracer: Option<Arc<dyn Tracer>>,
+    pub(super) witness: Option<Arc<dyn Witness>>,
+}
+
+impl fmt::Debug for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hosts").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+impl Hosts {
+    /// A host that runs nothing yet. `gate` says what may run, but no secret of one server goes to another unless somebody says
+    /// so; `asker` answers what comes up.
+    pub(crate) fn make(&self, gate: Arc<dyn Gate>, asker: SharedAsker) -> Host {
+        let discreet = || Arc::clone(&self.secrets);
+        let mut builder = Host::builder()
+            .client("toolrack", env!("CARGO_PKG_VERSION"))
+            .supervisor(supervisor())
+            .resolver(discreet())
+            .authorizer(Arc::new(self.sign_in.clone()))
+            .asker(asker)
+            .artifacts(Arc::new(Discreet::new(self.artifacts.clone(), discreet())))
+            .gate(Arc::new(SecretGate::new(gate, discreet())));
+        if let Some(store) = &self.store {
+            builder = builder.memory(Arc::new(Discreet::new(store.clone(), discreet())));
+        }
+        if let Some(witness) = &self.witness {
+            builder = builder.witness(Arc::clone(witness));
+        }
+        if let Some(tracer) = &self.tracer {
+            builder = builder.tracer(Arc::clone(tracer));
+        }
+        builder.build()
+    }
+
+    /// Begins to keep what the servers of `host` say. Nobody does without a database.
+    pub(crate) fn log_of(&self, host: &Host) -> Option<LogKeeper> {
+        let store = self.store.clone()?;
+        Some(LogKeeper::start(host, store, Arc::clone(&self.secrets)))
+    }
+}
+
+/// The small program that is built with this one, or this one where it is missing.
+fn supervisor() -> Supervisor {
+    let beside = std::env::current_exe().and_then(|program| std::fs::File::open(program.with_file_name(SUPERVISOR)));
+    let beside = beside.ok().filter(|file| file.metadata().is_ok_and(|metadata| metadata.is_file()));
+    beside.and_then(|file| Supervisor::in_file(file).ok()).unwrap_or_else(Supervisor::this_program)
+}

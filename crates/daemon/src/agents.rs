@@ -1,0 +1,283 @@
+//! Agents of `toolrack.toml`: each has a world of its own below `/agents/ID`, with a host of its own, so that no two of
+//! them see each other's servers.
+//!
+//! The world of an agent begins with the first request to it and ends when it was unused for a while. Below its address
+//! is what the daemon itself answers: the control API, and the MCP endpoint.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    fmt,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Path, Request, State},
+    http::{StatusCode, Uri},
+    response::{IntoResponse as _, Response},
+    routing::any,
+};
+use futures::{StreamExt as _, future::BoxFuture};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::{sync::watch, time::sleep};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower::ServiceExt as _;
+
+use crate::{
+    api::{self, ApiError},
+    gateway::Gateway,
+    guard::{NoRandom, Token},
+    serve::told,
+    world::{Parts, World},
+};
+
+/// Where the worlds of agents are.
+const BELOW: &str = "/agents";
+
+/// Makes what the world of an agent is put together from, by the agent's id.
+pub type ForAgents = Box<dyn Fn(String) -> AgentParts + Send + Sync>;
+
+/// What the world of an agent is put together from.
+pub struct AgentParts {
+    /// As for the daemon itself. The request is for this agent, and the host belongs to its world: it is shut down with it.
+    pub parts: Parts,
+    /// Done once that world has ended.
+    pub then: BoxFuture<'static, ()>,
+}
+
+impl fmt::Debug for AgentParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentParts").field("parts", &self.parts).finish_non_exhaustive()
+    }
+}
+
+/// The agents of a daemon.
+pub(crate) struct Agents {
+    base: Arc<World>,
+    make: ForAgents,
+    address: SocketAddr,
+    hosts: Vec<String>,
+    idle: Duration,
+    running: Mutex<BTreeMap<String, Arc<Agent>>>,
+    /// What opens the MCP endpoint of one agent, and nothing else.
+    tokens: Mutex<BTreeMap<String, Token>>,
+    tasks: TaskTracker,
+}
+
+/// An agent whose world begins, runs or ends.
+struct Agent {
+    /// Requests under way, those with answers that still flow included.
+    users: watch::Sender<usize>,
+    /// Answers requests, once the world has begun.
+    answers: watch::Sender<Option<Router>>,
+    stop: CancellationToken,
+}
+
+/// One request to an agent, until its answer has been sent.
+struct InUse(Arc<Agent>);
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.0.users.send_modify(|users| *users -= 1);
+    }
+}
+
+impl fmt::Debug for Agents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agents").field("running", &self.lock().len()).finish_non_exhaustive()
+    }
+}
+
+impl Agents {
+    /// For the agents that the configuration of `base` names. What runs of them ends with `base`, and is in `tasks`.
+    pub(crate) fn new(
+        base: Arc<World>,
+        make: ForAgents,
+        (address, hosts): (SocketAddr, &[String]),
+        idle: Duration,
+        tasks: TaskTracker,
+    ) -> Arc<Self> {
+        let hosts = hosts.to_vec();
+        Arc::new(Self { base, make, address, hosts, idle, running: Mutex::default(), tokens: Mutex::default(), tasks })
+    }
+
+    /// Everything below `/agents`.
+    pub(crate) fn router(self: &Arc<Self>) -> Router {
+        Router::new().route(&format!("{BELOW}/{{agent}}/{{*rest}}"), any(answer)).with_state(Arc::clone(self))
+    }
+
+    /// The ids of the agents that are configured, and whether the world of each runs.
+    pub(crate) fn list(&self) -> Vec<(String, bool)> {
+        let running = self.lock();
+        self.base.loaded().agents.iter().map(|id| (id.clone(), running.contains_key(id))).collect()
+    }
+
+    /// What opens the MCP endpoint of the agent `id`, and nothing else; the same until the daemon ends. `None` when no such
+    /// agent is configured.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub(crate) fn token(&self, id: &str) -> Result<Option<Token>, NoRandom> {
+        if !self.is_known(id) {
+            return Ok(None);
+        }
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(token) = tokens.get(id) {
+            return Ok(Some(token.clone()));
+        }
+        let token = Token::new()?;
+        tokens.insert(id.to_owned(), token.clone());
+        Ok(Some(token))
+    }
+
+    /// Whether `given` opens `path`: it is that of the agent whose MCP endpoint is there.
+    pub(crate) fn opens(&self, path: &str, given: &str) -> bool {
+        let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens.iter().any(|(id, token)| path == endpoint(id) && token.is(given))
+    }
+
+    /// Ends the world of the agent `id`, and with it its servers. The next request begins it anew.
+    pub(crate) fn stop(&self, id: &str) {
+        if let Some(agent) = self.lock().get(id) {
+            agent.stop.cancel();
+        }
+    }
+
+    pub(crate) fn is_known(&self, id: &str) -> bool {
+        self.base.loaded().agents.iter().any(|known| known == id)
+    }
+
+    /// The agent `id`, whose world begins if it does not run; `None` when it is not configured.
+    fn enter(self: &Arc<Self>, id: &str) -> Option<InUse> {
+        if !self.is_known(id) {
+            return None;
+        }
+        let mut running = self.lock();
+        let agent = match running.entry(id.to_owned()) {
+            Entry::Occupied(agent) => Arc::clone(agent.get()),
+            Entry::Vacant(place) => {
+                let stop = self.base.ending.child_token();
+                let agent = Agent { users: watch::Sender::new(0), answers: watch::Sender::new(None), stop };
+                let agent = place.insert(Arc::new(agent));
+                self.tasks.spawn(Arc::clone(self).live(id.to_owned(), Arc::clone(agent)));
+                Arc::clone(agent)
+            }
+        };
+        agent.users.send_modify(|users| *users += 1);
+        Some(InUse(agent))
+    }
+
+    /// The world of an agent, from its beginning to its end.
+    async fn live(self: Arc<Self>, id: String, agent: Arc<Agent>) {
+        let AgentParts { parts, then } = (self.make)(id.clone());
+        let tasks = TaskTracker::new();
+        let world = World::start(parts, &tasks, agent.stop.child_token()).await;
+        let gateway = Gateway::new(world.host.clone(), told(&world, &self.hosts, self.address));
+        let router = api::router(Arc::clone(&world), Weak::new()).nest("/mcp", gateway.router());
+        agent.answers.send_replace(Some(router));
+        self.until_unused(&id, &agent).await;
+        agent.answers.send_replace(None);
+        world.ending.cancel();
+        gateway.shutdown().await;
+        tasks.close();
+        tasks.wait().await;
+        world.host.shutdown().await;
+        then.await;
+    }
+
+    /// Until nobody has asked anything of the agent for a while, or it is stopped; nobody finds it then.
+    async fn until_unused(&self, id: &str, agent: &Arc<Agent>) {
+        let mut users = agent.users.subscribe();
+        loop {
+            let unused = async {
+                // Its sender is in the agent itself.
+                let _ = users.wait_for(|users| *users == 0).await;
+                tokio::select! {
+                    () = sleep(self.idle) => true,
+                    _ = users.changed() => false,
+                }
+            };
+            let is_over = tokio::select! {
+                () = agent.stop.cancelled() => true,
+                unused = unused => unused,
+            };
+            let mut running = self.lock();
+            // Whoever comes takes this lock first.
+            if is_over && (agent.stop.is_cancelled() || *agent.users.borrow() == 0) {
+                running.remove(id);
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Agent>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Hands a request on to the world of its agent.
+async fn answer(
+    State(agents): State<Arc<Agents>>,
+    Path((id, _)): Path<(String, String)>,
+    request: Request,
+) -> Response {
+    let (Some(in_use), Some(inside)) = (agents.enter(&id), inside(request.uri())) else {
+        return unknown(&id).into_response();
+    };
+    let mut answers = in_use.0.answers.subscribe();
+    let router = tokio::select! {
+        router = answers.wait_for(Option::is_some) => router.ok().and_then(|router| router.clone()),
+        () = in_use.0.stop.cancelled() => None,
+    };
+    let Some(router) = router else {
+        return ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "ENDING", "the world of this agent is about to end")
+            .hint("ask once more")
+            .into_response();
+    };
+    // What the router outside has found out does not hold for the one inside.
+    let (parts, body) = request.into_parts();
+    let mut request = Request::new(body);
+    (*request.method_mut(), *request.headers_mut(), *request.uri_mut()) = (parts.method, parts.headers, inside);
+    *request.version_mut() = parts.version;
+    let Ok(response) = router.oneshot(request).await;
+    until_sent(response, in_use)
+}
+
+/// `/agents/ID/REST` as the world of that agent knows it: `/REST`.
+fn inside(uri: &Uri) -> Option<Uri> {
+    let path = uri.path_and_query()?.as_str().strip_prefix(BELOW)?.strip_prefix('/')?;
+    path[path.find('/')?..].parse().ok()
+}
+
+/// Where the world of the agent `id` is.
+pub(crate) fn home(id: &str) -> String {
+    let mut home = BELOW.to_owned();
+    home.push('/');
+    home.extend(utf8_percent_encode(id, NON_ALPHANUMERIC));
+    home
+}
+
+/// Where MCP clients find the tools of the agent `id`.
+pub(crate) fn endpoint(id: &str) -> String {
+    home(id) + "/mcp"
+}
+
+/// Holds `in_use` until the last byte of the answer has been sent, or nobody wants it any more.
+fn until_sent(response: Response, in_use: InUse) -> Response {
+    response.map(|body| {
+        Body::from_stream(body.into_data_stream().map(move |piece| {
+            let _held = &in_use;
+            piece
+        }))
+    })
+}
+
+/// No such agent is configured.
+pub(crate) fn unknown(id: &str) -> ApiError {
+    let id: String = id.chars().take(100).collect();
+    ApiError::new(StatusCode::NOT_FOUND, "UNKNOWN_AGENT", format!("no agent is called `{id}`"))
+        .hint("`[[agents]]` in toolrack.toml names them, GET /api/v1/agents lists them")
+}

@@ -1,0 +1,87 @@
+//! The agents of `toolrack.toml`, each with a world of its own.
+
+use std::sync::{Arc, Weak};
+
+use axum::{Extension, Json};
+use http::StatusCode;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{Answer, ApiError, Path, done};
+use crate::agents::{Agents, endpoint, home, unknown};
+
+/// Who knows the agents.
+pub(crate) type Known = Extension<Weak<Agents>>;
+
+/// All agents.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct List {
+    agents: Vec<AgentView>,
+}
+
+/// An agent.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Agent)]
+struct AgentView {
+    id: String,
+    /// Whether its world runs; it begins with the first request to it.
+    running: bool,
+    /// Where the control API of its world is.
+    api: String,
+    /// Where MCP clients find its tools.
+    mcp: String,
+}
+
+/// What opens the MCP endpoint of an agent.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct AgentToken {
+    /// Opens this one address, and nothing else, until the daemon ends.
+    token: String,
+    mcp: String,
+}
+
+fn known(agents: &Weak<Agents>) -> Result<Arc<Agents>, ApiError> {
+    let message = "the agents are listed outside of their own worlds";
+    agents
+        .upgrade()
+        .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "NOT_FOUND", message).hint("ask /api/v1/agents"))
+}
+
+/// All agents that are configured.
+#[utoipa::path(get, path = "/api/v1/agents", tag = "agents",
+    responses((status = 200, body = List), (status = 404, body = ApiError)))]
+pub(super) async fn list(Extension(agents): Known) -> Answer<List> {
+    let agents = known(&agents)?.list().into_iter().map(|(id, running)| AgentView {
+        api: home(&id) + "/api/v1",
+        mcp: endpoint(&id),
+        id,
+        running,
+    });
+    Ok(Json(List { agents: agents.collect() }))
+}
+
+/// What opens the MCP endpoint of an agent, and nothing else.
+#[utoipa::path(post, path = "/api/v1/agents/{agent}/token", tag = "agents", params(("agent" = String, Path)),
+    responses((status = 200, body = AgentToken), (status = 404, body = ApiError), (status = 500, body = ApiError)))]
+pub(super) async fn token(Extension(agents): Known, Path(agent): Path<String>) -> Answer<AgentToken> {
+    let token = known(&agents)?
+        .token(&agent)
+        .map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "NO_RANDOM", error.to_string()))?;
+    let token = token.ok_or_else(|| unknown(&agent))?;
+    Ok(Json(AgentToken { token: token.reveal().to_owned(), mcp: endpoint(&agent) }))
+}
+
+/// Ends the world of an agent, and with it its servers. The next request to it begins it anew.
+#[utoipa::path(post, path = "/api/v1/agents/{agent}/stop", tag = "agents", params(("agent" = String, Path)),
+    responses((status = 204), (status = 404, body = ApiError)))]
+pub(super) async fn stop(
+    Extension(agents): Known,
+    Path(agent): Path<String>,
+) -> Result<axum::response::Response, ApiError> {
+    let agents = known(&agents)?;
+    if !agents.is_known(&agent) {
+        return Err(unknown(&agent));
+    }
+    agents.stop(&agent);
+    Ok(done())
+}

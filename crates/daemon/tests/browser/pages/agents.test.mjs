@@ -1,0 +1,34 @@
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { leave, staged } from "../stage.mjs";
+
+const both = staged();
+
+/** @param {any} page @param {string} name */
+const named = (page, name) => page.locator(`[data-testid="server"][data-name="${name}"]`);
+
+test("the_world_of_an_agent_is_shown_by_itself", async () => {
+  const page = await both.visitor.open(both.stage, "#/servers");
+  await named(page, "workshop").waitFor();
+  assert.equal(await page.getByTestId("agent").count(), 0, "nobody has an agent, so there is nothing to choose");
+
+  const command = JSON.stringify(process.execPath);
+  const entry = `[[agents]]\nid = "coder"\n[[agents.mcp]]\nname = "lathe"\ncommand = ${command}\nargs = ["-e", "0"]\nenabled = false\n`;
+  writeFileSync(join(both.stage.folder, "toolrack/toolrack.toml"), entry);
+  await page.getByTestId("agent").selectOption("coder");
+  await page.waitForURL(/\?agent=coder#\/$/);
+  await page.getByTestId("connection").and(page.locator('[data-status="live"]')).waitFor();
+  await page.getByTestId("nav-servers").click();
+  await named(page, "lathe").waitFor();
+  await named(page, "workshop").waitFor();
+  assert.equal(await page.getByTestId("agent").inputValue(), "coder");
+
+  await page.getByTestId("agent").selectOption("");
+  await page.waitForURL((url) => url.search === "");
+  await page.getByTestId("nav-servers").click();
+  await named(page, "workshop").waitFor();
+  assert.equal(await named(page, "lathe").count(), 0, "an agent's server is shown to everybody");
+  await leave(page);
+});

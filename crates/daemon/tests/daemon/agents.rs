@@ -1,0 +1,131 @@
+//! Agents, each with servers of its own.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use toolrack_testkit::{Home, SideEffects, fake_server_path, processes};
+
+use crate::up::{Events, LONG, Up};
+
+/// Two agents beside what everybody has. The fake server tells in `effects` what it did.
+fn home(effects: &SideEffects) -> Home {
+    let home = Home::new();
+    let args = json!(["stdio", "--era", "both", "--log", effects.path_str()]);
+    let entry = |name: &str| format!("name = \"{name}\"\ncommand = {:?}\nargs = {args}\n", fake_server_path());
+    let (shared, one, two) = (entry("shared"), entry("one"), entry("two"));
+    home.write(
+        "toolrack/toolrack.toml",
+        format!(
+            "[[defaults.mcp]]\n{shared}[[agents]]\nid = \"coder\"\n[[agents.mcp]]\n{one}\
+             [[agents]]\nid = \"a/b c\"\n[[agents.mcp]]\n{two}"
+        ),
+    );
+    home
+}
+
+fn names(servers: &Value) -> Vec<&str> {
+    servers["servers"].as_array().unwrap().iter().map(|server| server["name"].as_str().unwrap()).collect()
+}
+
+async fn is_running(up: &Up, id: &str) -> bool {
+    let agents = up.get("/api/v1/agents").await;
+    agents["agents"].as_array().unwrap().iter().any(|agent| agent["id"] == id && agent["running"] == true)
+}
+
+#[tokio::test]
+async fn no_agent_sees_the_servers_of_another() {
+    let effects = SideEffects::new();
+    let up = Up::of(home(&effects)).await;
+    let listed = up.get("/api/v1/agents").await;
+    let expected = json!({ "agents": [
+        { "id": "a/b c", "running": false, "api": "/agents/a%2Fb%20c/api/v1", "mcp": "/agents/a%2Fb%20c/mcp" },
+        { "id": "coder", "running": false, "api": "/agents/coder/api/v1", "mcp": "/agents/coder/mcp" },
+    ] });
+    assert_eq!(listed, expected);
+    assert_eq!(names(&up.get("/api/v1/servers").await), ["shared"]);
+    assert_eq!(names(&up.get("/agents/coder/api/v1/servers").await), ["one", "shared"]);
+    assert_eq!(names(&up.get("/agents/a%2Fb%20c/api/v1/servers").await), ["shared", "two"]);
+
+    let call = async |of: &str, tool: &str| {
+        let body = json!({ "tool": tool, "arguments": { "text": "hi" }, "approved": true });
+        up.post(&format!("{of}/api/v1/calls"), body).await
+    };
+    up.eventually("the agent's server is connected", async || {
+        let one = up.get("/agents/coder/api/v1/servers/one").await;
+        (one["state"] == "connected").then_some(())
+    })
+    .await;
+    let (status, said) = call("/agents/coder", "one/echo").await;
+    assert_eq!(status, 200, "{said}");
+    assert_eq!(call("/agents/coder", "two/echo").await.0, 404);
+    assert_eq!(call("", "one/echo").await.0, 404);
+    up.down().await;
+    assert!(effects.read().pids().iter().all(|pid| !processes::alive(*pid)), "a server outlived its agent's world");
+}
+
+#[tokio::test]
+async fn the_token_of_an_agent_leads_to_its_tools_and_nowhere_else() {
+    let effects = SideEffects::new();
+    let up = Up::of(home(&effects)).await;
+    let (status, given) = up.post("/api/v1/agents/coder/token", json!({})).await;
+    assert_eq!((status.as_u16(), &given["mcp"]), (200, &json!("/agents/coder/mcp")));
+    assert_eq!(up.post("/api/v1/agents/coder/token", json!({})).await.1, given, "it stays the same");
+    let token = given["token"].as_str().unwrap();
+    let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" },
+    } });
+    let ask = |path: &str| {
+        let request = up.client.post(format!("{}{path}", up.url)).bearer_auth(token).json(&initialize);
+        request.header("accept", "application/json, text/event-stream").send()
+    };
+    assert_eq!(ask("/agents/coder/mcp").await.unwrap().status(), 200);
+    for path in ["/agents/a%2Fb%20c/mcp", "/mcp", "/agents/coder/api/v1/calls", "/api/v1/calls"] {
+        assert_eq!(ask(path).await.unwrap().status(), 401, "{path}");
+    }
+    up.down().await;
+}
+
+#[tokio::test]
+async fn a_world_that_nobody_uses_ends_with_its_servers_and_begins_anew() {
+    let effects = SideEffects::new();
+    let up = Up::idle(home(&effects), Duration::from_millis(300)).await;
+    // One of them is used all the time, by whoever listens to its events.
+    let listening = up.request(Method::GET, "/agents/coder/api/v1/events").send().await.unwrap();
+    let mut listening = Events::of(listening);
+    up.get("/agents/a%2Fb%20c/api/v1/servers").await;
+    assert!(is_running(&up, "a/b c").await);
+    up.eventually("the unused world ends", async || (!is_running(&up, "a/b c").await).then_some(())).await;
+    assert!(is_running(&up, "coder").await, "a world in use has ended");
+    up.get("/agents/a%2Fb%20c/api/v1/servers").await;
+    assert!(is_running(&up, "a/b c").await, "it begins anew");
+
+    assert_eq!(up.post("/api/v1/agents/coder/stop", json!({})).await.0, 204);
+    let ended = async { while listening.next().await.is_some() {} };
+    tokio::time::timeout(LONG, ended).await.expect("its streams end with it");
+    up.down().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_is_not_configured_is_nobody() {
+    let effects = SideEffects::new();
+    let up = Up::of(home(&effects)).await;
+    for (method, path) in [
+        (Method::GET, "/agents/nobody/api/v1/servers"),
+        (Method::POST, "/api/v1/agents/nobody/stop"),
+        (Method::POST, "/api/v1/agents/nobody/token"),
+    ] {
+        let (status, said) = up.send(method, path, None).await;
+        assert_eq!((status.as_u16(), &said["error"]["code"]), (404, &json!("UNKNOWN_AGENT")), "{path}");
+    }
+    assert_eq!(up.send(Method::GET, "/agents/coder/api/v1/agents", None).await.0, 404, "an agent knows of no other");
+    assert_eq!(up.client.get(format!("{}/agents/coder/api/v1/servers", up.url)).send().await.unwrap().status(), 401);
+
+    let mut events = up.events(None).await;
+    assert_eq!(up.get("/agents/coder/api/v1/overview").await["approvals"], 0);
+    up.home.write("toolrack/toolrack.toml", "[[agents]]\nid = \"other\"\n");
+    let (_, changed) = events.wait("config_changed").await;
+    assert_eq!(changed["agents"], json!(["other"]));
+    assert_eq!(up.send(Method::GET, "/agents/coder/api/v1/servers", None).await.0, 404, "it is gone from the file");
+    up.down().await;
+}
