@@ -382,8 +382,9 @@ impl World {
         if let Some(store) = &self.store {
             let audit = self.audit.get_or_init(|| AuditKeeper::start(store.clone(), Arc::clone(&self.secrets)));
             audit.settings()(*self.keeps.lock().unwrap_or_else(PoisonError::into_inner));
-            let memory = Discreet::new(store.clone(), Arc::clone(&self.secrets));
-            builder = builder.memory(Arc::new(memory)).witness(audit.witness());
+            let memory = Arc::new(Discreet::new(store.clone(), Arc::clone(&self.secrets)));
+            let pins = Arc::<Discreet<Store>>::clone(&memory);
+            builder = builder.memory(memory).pins(pins).witness(audit.witness());
         }
         if let Some(tracer) = &self.tracer {
             builder = builder.tracer(Arc::clone(tracer));

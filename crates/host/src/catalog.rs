@@ -8,7 +8,7 @@ mod budget;
 pub(crate) mod cleaned;
 pub(crate) mod definition;
 #[cfg(test)]
-mod made;
+pub(crate) mod made;
 pub(crate) mod names;
 mod places;
 pub(crate) mod schema;
@@ -51,6 +51,8 @@ pub struct Catalog {
     cap: NameCap,
     /// By model-visible name, in order: the tool array of a model request stays byte for byte the same.
     tools: Vec<CatalogTool>,
+    /// Tools in quarantine: nobody is offered them, and who calls one is told why that is not done.
+    held: Box<[CatalogTool]>,
     places: Places,
     blocks: block::Blocks,
     /// The tools as their servers list them, by the servers' names: what is searched.
@@ -133,23 +135,24 @@ impl Catalog {
         style: &NameStyle,
         cap: NameCap,
     ) -> Self {
-        let pairs = servers.iter().flat_map(|(server, set)| {
-            set.tools.iter().map(move |(listed, _)| (server.as_str(), listed.tool.name.as_str()))
-        });
+        let pairs = servers
+            .iter()
+            .flat_map(|(server, set)| set.all().map(move |(listed, _)| (server.as_str(), listed.tool.name.as_str())));
         let names = names::assign(style, cap, pairs);
         let mut catalog = Self { version, cap, ..Self::default() };
+        let mut held = Vec::new();
         for (server, set) in servers {
             let words = search::server_words(server.as_str());
             catalog.shelves.push(Shelf { server: server.clone(), words, set: set.clone() });
-            for (listed, tokens) in &set.tools {
-                let tool = listed.tool.name.as_str();
-                let Some(name) = names.get(&(server.as_str(), tool)) else {
-                    continue;
-                };
-                let (name, server, listed) = (name.clone(), server.clone(), listed.clone());
-                catalog.tools.push(CatalogTool { name, server, tokens: *tokens, listed });
-            }
+            let entry = |listed: &Arc<ListedTool>, tokens: usize| {
+                let name = names.get(&(server.as_str(), listed.tool.name.as_str()))?.clone();
+                Some(CatalogTool { name, server: server.clone(), tokens, listed: listed.clone() })
+            };
+            catalog.tools.extend(set.tools.iter().filter_map(|(listed, tokens)| entry(listed, *tokens)));
+            let strangers = set.strangers.iter().filter(|stranger| !stranger.usable);
+            held.extend(strangers.filter_map(|stranger| entry(&stranger.listed, stranger.tokens)));
         }
+        catalog.held = held.into();
         catalog.tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         catalog.tools.dedup_by(|one, other| one.name == other.name);
         catalog.tools.shrink_to_fit();
@@ -165,6 +168,7 @@ impl Catalog {
             cap: self.cap,
             places: Places::of(&tools),
             tools,
+            held: self.held.iter().filter(|tool| of(&tool.server)).cloned().collect(),
             shelves: self.shelves.iter().filter(|shelf| of(&shelf.server)).cloned().collect(),
             ..Self::default()
         }
@@ -179,6 +183,23 @@ impl Catalog {
     /// All tools, ordered by model-visible name.
     pub fn tools(&self) -> impl ExactSizeIterator<Item = &CatalogTool> {
         self.tools.iter()
+    }
+
+    /// Tools in quarantine, because they are not as they are [pinned](crate::pins). They are in nothing else here: no model
+    /// is offered them, no search finds them. Each has the name that it had before, or would have.
+    pub fn quarantined(&self) -> impl ExactSizeIterator<Item = &CatalogTool> {
+        self.held.iter()
+    }
+
+    /// The tool in quarantine that `selector` means, written as for [`Self::select`]. A call of it says why it is not made.
+    #[must_use]
+    pub fn in_quarantine(&self, selector: &str) -> Option<&CatalogTool> {
+        let means = |tool: &&CatalogTool| {
+            let (server, name) = (tool.server.as_str(), tool.listed.tool.name.as_str());
+            let pair = || selector.strip_prefix(server)?.strip_prefix(['/', '.']);
+            tool.name == selector || pair() == Some(name)
+        };
+        self.held.iter().find(means)
     }
 
     /// The tool of this model-visible name.

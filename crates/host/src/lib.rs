@@ -20,16 +20,18 @@
 //! the supervisor of child processes.
 //!
 //! This crate touches no files, no environment, no database and no terminal: what it needs of them comes through
-//! [`Resolver`], [`Authorizer`], [`Memory`], [`Artifacts`] and [`Witness`].
+//! [`Resolver`], [`Authorizer`], [`Memory`], [`Pins`], [`Artifacts`] and [`Witness`].
 
 pub mod ask;
 mod call;
 mod catalog;
 mod event;
+pub mod findings;
 mod glob;
 mod host;
 mod link;
 pub mod mcp;
+pub mod pins;
 mod plan;
 mod resolve;
 mod script;
@@ -64,6 +66,7 @@ pub use link::{
     validate::{Misfit, MisfitKind, SchemaProblem, Unfit, Validator, plainly_fits},
 };
 pub use mcp::{Content, Tool};
+pub use pins::{PinMode, Pins, Quarantined};
 pub use resolve::{
     Artifacts, Authorizer, Challenge, ChildPlan, Destination, KeepError, Memory, NotAuthorized, ResolveError, Resolver,
     Verbatim,
