@@ -18,7 +18,7 @@ pub(crate) use audit::{AuditVerb, ExportAuditArgs, ListAuditArgs, OnlyAudit, Ver
 pub(crate) use itself::{AboutItself, CompletionsArgs, ManArgs, Shell};
 pub(crate) use manage::{
     AddJsonArgs, ConfigVerb, DoctorArgs, GetArgs, ImportArgs, LogsArgs, PendingArgs, RemoveArgs, SwitchArgs, TestArgs,
-    TrustArgs, UntrustArgs,
+    TrustApproveArgs, TrustArgs, TrustDiffArgs, TrustVerb, UntrustArgs,
 };
 pub(crate) use secret::{RemoveSecretArgs, SecretVerb, SetSecretArgs};
 pub(crate) use serve::{DaemonLogsArgs, DaemonVerb, GatewayArgs, ServeArgs, StopArgs};
@@ -202,7 +202,7 @@ pub(crate) enum Verb {
     Audit(AuditVerb),
     /// Show what this project would start, and waits for you
     Pending(PendingArgs),
-    /// Agree to run what this project's files configure
+    /// Agree to run what this project's files configure, and to tools that have changed
     Trust(TrustArgs),
     /// Take such an agreement back
     Untrust(UntrustArgs),

@@ -6,7 +6,11 @@ use std::{borrow::Cow, fmt, sync::Arc};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use toolrack_config::Interpolate;
-use toolrack_host::{Artifacts, KeepError, Memory, ServerName, spec::Era};
+use toolrack_host::{
+    Artifacts, KeepError, Memory, Pins, ServerName,
+    pins::{PinnedServer, PinsUnreadable, Recalled, Seen},
+    spec::Era,
+};
 
 /// Keeps what `inner` keeps, with secrets hidden.
 pub(crate) struct Discreet<T> {
@@ -60,10 +64,35 @@ impl<T: Memory> Memory for Discreet<T> {
     }
 
     fn remember_tools<'a>(&'a self, fingerprint: &'a str, tools: Bytes) -> BoxFuture<'a, ()> {
-        let hidden = match self.hidden(&tools) {
-            Cow::Owned(hidden) => hidden.into(),
-            Cow::Borrowed(_) => tools,
-        };
-        self.inner.remember_tools(fingerprint, hidden)
+        match self.hidden(&tools) {
+            // Without the secret they would not be the tools that are pinned. Nothing is kept: the server is started at once.
+            Cow::Owned(_) => self.inner.remember_tools(fingerprint, Bytes::new()),
+            Cow::Borrowed(_) => self.inner.remember_tools(fingerprint, tools),
+        }
+    }
+}
+
+/// Definitions are kept without secrets; their hashes are those of what came.
+impl<T: Pins> Pins for Discreet<T> {
+    fn recall<'a>(
+        &'a self,
+        server: &'a PinnedServer,
+        list: &'a [u8; 32],
+    ) -> BoxFuture<'a, Result<Recalled, PinsUnreadable>> {
+        self.inner.recall(server, list)
+    }
+
+    fn generation<'a>(&'a self, server: &'a PinnedServer) -> BoxFuture<'a, Option<u64>> {
+        self.inner.generation(server)
+    }
+
+    fn saw<'a>(&'a self, server: &'a PinnedServer, mut seen: Seen) -> BoxFuture<'a, ()> {
+        let new = seen.new.iter_mut().map(|(_, definition)| definition);
+        for definition in new.chain(seen.strange.iter_mut().map(|strange| &mut strange.definition)) {
+            if let Cow::Owned(hidden) = self.secrets.conceal(&definition.text) {
+                definition.text = hidden;
+            }
+        }
+        self.inner.saw(server, seen)
     }
 }

@@ -127,6 +127,10 @@ impl Writer {
             Event::McpServerStderr { server, line } => (server, "stderr".to_owned(), line),
             Event::McpServerLog { server, level, message } => (server, level, message),
             Event::McpServerWarning { server, warning } => (server, "noticed".to_owned(), warning),
+            Event::McpToolQuarantined { server, quarantined } => {
+                let text = format!("the tool {} is not as it is pinned: {}", quarantined.tool, quarantined.cause);
+                (server, "noticed".to_owned(), toolrack_host::text::for_line(&text).into_owned())
+            }
             Event::McpServerError { server, error } => (server, "failed".to_owned(), error),
             _ => return None,
         };

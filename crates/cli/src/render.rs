@@ -15,6 +15,7 @@ pub(crate) mod logs;
 pub(crate) mod model;
 pub(crate) mod pending;
 pub(crate) mod prompts;
+pub(crate) mod quarantine;
 pub(crate) mod resources;
 pub(crate) mod secret;
 pub(crate) mod sessions;

@@ -252,9 +252,14 @@ pub(crate) fn failed(error: &CallError) -> Failure {
             Some(format!("`toolrack pending {server}` shows what it would run, `toolrack trust {server}` agrees to it"))
         }
         CallError::NotReady { state: State::Disabled, server, .. } => Some(format!("toolrack enable {server}")),
+        CallError::Quarantined { server, tool, .. } => {
+            let words = |verb: &str| shell_words::join(["toolrack", "trust", verb, &format!("{server}/{tool}")]);
+            Some(format!("`{}`, then `{}` if it may be used like that", words("diff"), words("approve")))
+        }
         _ => error.hint(),
     };
     match error {
+        CallError::Quarantined { server, tool, .. } => failure.server(server.as_str()).tool(tool.as_str()),
         CallError::NotReady { server, .. }
         | CallError::Link { server, .. }
         | CallError::Denied { server, .. }

@@ -13,7 +13,7 @@ mod transport;
 
 use std::ops::Range;
 
-use toolrack_host::{ServerName, ServerSpec, spec::Protocol};
+use toolrack_host::{PinMode, ServerName, ServerSpec, spec::Protocol};
 
 use crate::{
     dialect::Raw,
@@ -35,6 +35,7 @@ const COMMON: &[&str] = &[
     "retry",
     "start",
     "idle_stop",
+    "pins",
     "tools",
     "timeout",
     "startup_timeout",
@@ -137,6 +138,7 @@ fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Serve
     }
     bounds::retry(fields, &mut spec.retry);
     bounds::start(fields, &mut spec);
+    spec.pins = pins(fields);
     spec.tools = tools::filter(fields, name_at);
     leftovers(fields, kind);
     Some(spec)
@@ -168,6 +170,16 @@ fn protocol(fields: &mut Fields<'_, '_, '_>) -> Protocol {
             Protocol::Auto
         }
     }
+}
+
+fn pins(fields: &mut Fields<'_, '_, '_>) -> Option<PinMode> {
+    let field = fields.take(&["pins"])?;
+    let word = fields.text(field)?;
+    let mode = PinMode::parse(&word);
+    if mode.is_none() {
+        fields.report().error(&field.node.at, field.name, "`pins` must be `off`, `warn` or `enforce`");
+    }
+    mode
 }
 
 /// What nobody took: fields of the other transport, and unknown ones.

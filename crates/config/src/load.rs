@@ -12,7 +12,7 @@ use std::{
 use serde::Serialize;
 use serde_json::Value as Json;
 use toolrack_host::{
-    Desired, ServerName, ServerSpec,
+    Desired, PinMode, ServerName, ServerSpec,
     spec::{Source, Transport, Trust},
 };
 
@@ -401,6 +401,13 @@ impl<'a> World<'a> {
             report.add(problem.hint("keep one; until then neither is used"), &raw.name_at);
             decoded = Decoded::Broken;
         }
+        if let Decoded::Server(spec) = &mut decoded
+            && place.layer.scope == Scope::Project
+            && spec.pins.take_if(|mode| *mode < PinMode::Enforce).is_some()
+        {
+            let problem = Problem::warning("a project cannot say that changes of its tools are not looked at");
+            report.add(problem.field("pins").hint("say it in your own configuration"), &raw.name_at);
+        }
         match decoded {
             Decoded::Server(spec) => self.put(place, raw, Some(*spec)),
             Decoded::Broken => self.put(place, raw, None),
@@ -477,7 +484,8 @@ impl<'a> World<'a> {
         let mut desired = Desired::new();
         let mut entries = Vec::with_capacity(self.entries.len());
         for (name, (entry, spec)) in self.entries {
-            if let (Some(spec), Ok(name)) = (spec, ServerName::new(name)) {
+            if let (Some(mut spec), Ok(name)) = (spec, ServerName::new(name)) {
+                spec.pins = spec.pins.or((self.settings.pins != PinMode::default()).then_some(self.settings.pins));
                 desired.insert(name, spec);
             }
             entries.push(entry);

@@ -65,6 +65,7 @@ pub fn redact(spec: &ServerSpec) -> Json {
     put("max_output_bytes", given.output_bytes != usual.output_bytes, json!(given.output_bytes));
     put("start", spec.start != Start::Eager, json!(spec.start));
     put("idle_stop", spec.idle_stop.is_some(), json!(spec.idle_stop.map(|time| time.as_secs_f64())));
+    put("pins", spec.pins.is_some(), json!(spec.pins));
     put("retry", spec.retry.attempts != Retry::default().attempts, json!(spec.retry.attempts));
     Json::Object(entry)
 }

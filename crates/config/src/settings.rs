@@ -2,6 +2,8 @@
 
 mod audit;
 
+use toolrack_host::PinMode;
+
 use crate::{
     dialect,
     document::Document,
@@ -24,6 +26,8 @@ pub struct Settings {
     pub sessions: KeepSessions,
     /// What is kept of calls (`[audit]`).
     pub audit: Audit,
+    /// What happens to tools that are not as they were first seen (`pins`), of servers whose entry does not say it.
+    pub pins: PinMode,
     /// Which model answers (`[model]`), with what the agent that was asked for says instead (`[agents.model]`).
     pub model: ModelChoice,
 }
@@ -48,7 +52,7 @@ pub struct KeepSessions {
 }
 
 /// The keys of the file, and of its `[defaults]`, `[[agents]]` and `[sessions]`.
-const TOP: &[&str] = &["agents", "audit", "defaults", "mcp_servers", "model", "sessions", "unset"];
+const TOP: &[&str] = &["agents", "audit", "defaults", "mcp_servers", "model", "pins", "sessions", "unset"];
 const DEFAULTS: &[&str] = &["mcp"];
 const AGENT: &[&str] = &["id", "mcp", "model"];
 const SESSIONS: &[&str] = &["keep", "keep_days"];
@@ -72,6 +76,18 @@ impl Settings {
                     let problem = Problem::error("`unset` must be `error` or `empty`").field("unset");
                     problems.push(document.locate(
                         problem.hint("until then, a variable without a value is an error"),
+                        member.node.at.clone(),
+                    ));
+                }
+            }
+        }
+        if let Some(member) = root.get("pins") {
+            match member.node.as_text().and_then(PinMode::parse) {
+                Some(mode) => settings.pins = mode,
+                None => {
+                    let problem = Problem::error("`pins` must be `off`, `warn` or `enforce`").field("pins");
+                    problems.push(document.locate(
+                        problem.hint("until then, a tool that changes is in quarantine"),
                         member.node.at.clone(),
                     ));
                 }
@@ -194,6 +210,24 @@ mod tests {
         let (settings, problems) = read("unset = \"none\"");
         assert_eq!(settings.unset, Unset::Error);
         assert!(problems[0].is_error() && problems[0].line == Some(1), "{problems:?}");
+    }
+
+    #[test]
+    fn pins_are_enforced_unless_the_file_clearly_says_otherwise() {
+        for (text, pins) in [
+            ("", PinMode::Enforce),
+            ("pins = \"enforce\"", PinMode::Enforce),
+            ("pins = \"warn\"", PinMode::Warn),
+            ("pins = \"off\"", PinMode::Off),
+        ] {
+            let (settings, problems) = read(text);
+            assert_eq!((settings.pins, problems), (pins, Vec::new()));
+        }
+        for text in ["pins = \"no\"", "pins = false"] {
+            let (settings, problems) = read(text);
+            assert_eq!(settings.pins, PinMode::Enforce, "{text}");
+            assert!(problems[0].is_error() && problems[0].line == Some(1), "{problems:?}");
+        }
     }
 
     #[test]

@@ -39,7 +39,7 @@ const SECTIONS = [
 /** @param {string} id how many things wait in a section */
 function waiting(id) {
   if (id === "approvals") return questions.value.length;
-  return id === "trust" ? (trust.value?.pending.length ?? 0) : 0;
+  return id === "trust" ? (trust.value?.pending.length ?? 0) + (trust.value?.quarantined.length ?? 0) : 0;
 }
 
 function Navigation() {

@@ -20,6 +20,7 @@ const STALE = {
   mcp_server_error: ["servers", "overview"],
   mcp_server_warning: ["servers"],
   mcp_tools_updated: ["servers", "overview"],
+  mcp_tool_quarantined: ["servers", "overview", "trust"],
   tool_completed: ["overview"],
   tool_denied: ["overview"],
   // A list that was asked for before the event may come after it, and know nothing of it.

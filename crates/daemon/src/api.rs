@@ -122,6 +122,7 @@ fn described() -> OpenApiRouter<Arc<World>> {
         .routes(routes!(trust::list))
         .routes(routes!(trust::approve))
         .routes(routes!(trust::revoke))
+        .routes(routes!(trust::approve_tool))
         .routes(routes!(audit::list))
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::get, sessions::delete))

@@ -1,5 +1,6 @@
 //! The one door: route, gate, send, ask, shape, tell. There is no other way to run a tool.
 
+mod error;
 pub(crate) mod gate;
 mod hint;
 mod running;
@@ -20,6 +21,7 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, field::Empty, info_span};
 
+pub use error::{CallError, CallErrorKind};
 pub use outcome::{Artifact, Shaped, ToolOutcome};
 pub(crate) use outcome::{Shape, shaped};
 
@@ -29,11 +31,11 @@ use self::{
 };
 use crate::{
     ask::{Confirm, Confirmed, SharedAsker},
-    catalog::{Catalog, CatalogTool, Unknown},
+    catalog::{Catalog, CatalogTool},
     event::Event,
     host::Host,
     link::{
-        Link, LinkError, OnProgress, Request, RpcError,
+        Link, LinkError, OnProgress, Request,
         decode::{call_result, plain_result},
         inbound::Events,
         quote,
@@ -42,8 +44,8 @@ use crate::{
     mcp::TaskSupport,
     resolve::Artifacts,
     script::Around,
-    server::{Server, State},
-    spec::{ServerName, Source},
+    server::Server,
+    spec::ServerName,
     trace::{TraceContext, Tracer},
     witness::{Caller, Decision, Witness},
 };
@@ -170,148 +172,6 @@ impl Call {
     }
 }
 
-/// Why a call has no result. A tool's own error is a result, not one of these.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CallError {
-    /// No such tool.
-    #[error("{0}")]
-    Unknown(Unknown),
-    /// No such server.
-    #[error("no server is called `{server}`")]
-    UnknownServer {
-        /// The name as given, safe to print.
-        server: String,
-    },
-    /// The gate or a person said no.
-    #[error("the call of {server}/{tool} was not allowed: {why}")]
-    Denied {
-        /// Which server.
-        server: ServerName,
-        /// Which tool.
-        tool: String,
-        /// The rule or the answer.
-        why: String,
-        /// Somebody has to be asked, and nobody is there.
-        unasked: bool,
-    },
-    /// The server has no connection.
-    #[error("the server {server} ({source_of}) is not connected: {}", NotReady(.state))]
-    NotReady {
-        /// Which.
-        server: ServerName,
-        /// Its state.
-        state: State,
-        /// Where it is configured.
-        source_of: Box<Source>,
-        /// Why the last attempt failed.
-        error: Option<Arc<LinkError>>,
-    },
-    /// The server answered with a JSON-RPC error.
-    #[error("{server} refused {what}: {error}")]
-    Remote {
-        /// Which server.
-        server: ServerName,
-        /// The tool, prompt or resource.
-        what: String,
-        /// Its answer.
-        error: RpcError,
-    },
-    /// Something on the way to the server, or back, went wrong.
-    #[error("{what} on the server {server} ({source_of}) failed: {error}")]
-    Link {
-        /// Which server.
-        server: ServerName,
-        /// The tool, prompt or resource.
-        what: String,
-        /// Where the server is configured.
-        source_of: Box<Source>,
-        /// What went wrong.
-        error: LinkError,
-    },
-}
-
-struct NotReady<'a>(&'a State);
-
-impl fmt::Display for NotReady<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            State::Disabled => f.write_str("it is disabled"),
-            State::PendingTrust => f.write_str("it comes from a project file and is not trusted yet"),
-            State::Connecting => f.write_str("it is still starting"),
-            state => f.write_str(state.error().unwrap_or("it was stopped")),
-        }
-    }
-}
-
-/// What kind of failure it is: what a caller does next depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CallErrorKind {
-    /// The name is wrong.
-    UnknownTool,
-    /// The gate or a person said no.
-    Denied,
-    /// The server waits for trust.
-    NotTrusted,
-    /// The server wants a sign-in.
-    NeedsAuth,
-    /// The server cannot be reached, ended or did not answer in time.
-    Unreachable,
-    /// The server refused the call.
-    Refused,
-    /// The configuration is at fault.
-    Config,
-    /// The server broke a promise of the protocol, or a bound.
-    Other,
-}
-
-impl CallError {
-    /// What kind of failure it is.
-    #[must_use]
-    pub fn kind(&self) -> CallErrorKind {
-        match self {
-            Self::Unknown(_) | Self::UnknownServer { .. } => CallErrorKind::UnknownTool,
-            Self::Denied { .. } => CallErrorKind::Denied,
-            Self::Remote { .. } => CallErrorKind::Refused,
-            Self::NotReady { state: State::PendingTrust, .. } => CallErrorKind::NotTrusted,
-            Self::NotReady { state: State::Disabled, .. } => CallErrorKind::Config,
-            Self::NotReady { state: State::NeedsAuth { .. }, .. } => CallErrorKind::NeedsAuth,
-            Self::NotReady { error, .. } => error.as_deref().map_or(CallErrorKind::Unreachable, kind_of),
-            Self::Link { error, .. } => kind_of(error),
-        }
-    }
-
-    /// A stable code for programs.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Unknown(_) => "UNKNOWN_TOOL",
-            Self::UnknownServer { .. } => "UNKNOWN_SERVER",
-            Self::Denied { unasked: true, .. } => "APPROVAL_NEEDED",
-            Self::Denied { .. } => "DENIED",
-            Self::NotReady { state: State::PendingTrust, .. } => "NOT_TRUSTED",
-            Self::NotReady { state: State::Disabled, .. } => "SERVER_DISABLED",
-            Self::NotReady { error, .. } => error.as_deref().map_or("SERVER_NOT_CONNECTED", LinkError::code),
-            Self::Remote { .. } => "RPC_ERROR",
-            Self::Link { error, .. } => error.code(),
-        }
-    }
-}
-
-fn kind_of(error: &LinkError) -> CallErrorKind {
-    match error {
-        LinkError::NeedsAuth { .. } => CallErrorKind::NeedsAuth,
-        LinkError::Resolve(_) | LinkError::Config { .. } => CallErrorKind::Config,
-        LinkError::Rpc(_) => CallErrorKind::Refused,
-        LinkError::Unparsable { .. }
-        | LinkError::InvalidEvent { .. }
-        | LinkError::Protocol { .. }
-        | LinkError::TooLarge { .. } => CallErrorKind::Other,
-        _ => CallErrorKind::Unreachable,
-    }
-}
-
 /// What the door needs from its host.
 pub(crate) struct Door {
     pub(crate) gate: Arc<dyn Gate>,
@@ -361,7 +221,14 @@ impl Door {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let asker = call.asker.clone().unwrap_or_else(|| self.asker.clone());
         let mut running = Running::new(self, number, tool, call.caller.clone());
-        let arguments = self.pass(&mut running, &call, &asker).await?;
+        // The usual answer costs nothing.
+        if server.may_hold(&tool.tool().name)
+            && let Some(cause) = Box::pin(server.is_held(&tool.tool().name)).await
+        {
+            running.is_about(&call.arguments);
+            return Err(running.held(cause));
+        }
+        let arguments = self.pass(&mut running, &call, server, &asker).await?;
         running.starts();
         let passed = Passed { number, tool, server, arguments, asker };
         let result = match script {
@@ -380,17 +247,11 @@ impl Door {
         &self,
         running: &mut Running<'_>,
         call: &Call,
+        server: &Server,
         asker: &SharedAsker,
     ) -> Result<Map<String, Value>, CallError> {
-        let tool = running.tool;
-        let definition = tool.tool();
         running.is_about(&call.arguments);
-        let verdict = self.gate.judge(&GateRequest {
-            server: &tool.server,
-            tool: &definition.name,
-            arguments: &call.arguments,
-            annotations: &definition.annotations,
-        });
+        let verdict = self.gate.judge(&GateRequest::of(running.tool, &call.arguments));
         match verdict {
             Verdict::Allow { why } => {
                 running.decided(Decision::Allowed, why);
@@ -401,7 +262,14 @@ impl Door {
                 let why = format!("{why} asks for a person's approval, and nobody is there to ask");
                 Err(running.refused(Decision::Unasked, why))
             }
-            Verdict::Confirm { why } => self.ask(running, call, asker, why).await,
+            Verdict::Confirm { why } => {
+                let arguments = self.ask(running, call, asker, why).await?;
+                if server.still_has(running.tool) {
+                    return Ok(arguments);
+                }
+                let why = "its definition changed while somebody was asked about it; call it again".to_owned();
+                Err(running.refused(Decision::Denied, why))
+            }
         }
     }
 

@@ -6,8 +6,9 @@
 mod block;
 mod budget;
 pub(crate) mod cleaned;
+pub(crate) mod definition;
 #[cfg(test)]
-mod made;
+pub(crate) mod made;
 pub(crate) mod names;
 mod places;
 pub(crate) mod schema;
@@ -24,6 +25,7 @@ use serde_json::{Map, Value};
 
 pub use block::{BlockKind, ToolBlock, ToolDefinition, UnknownWire, Wire};
 pub use budget::{Budget, Offer};
+pub use definition::DefinitionHash;
 pub use names::{BadNameStyle, NameCap, NameStyle};
 pub use schema::{Change, Cleaned, Provider, clean};
 pub use search::Hit;
@@ -49,6 +51,8 @@ pub struct Catalog {
     cap: NameCap,
     /// By model-visible name, in order: the tool array of a model request stays byte for byte the same.
     tools: Vec<CatalogTool>,
+    /// Tools in quarantine: nobody is offered them, and who calls one is told why that is not done.
+    held: Box<[CatalogTool]>,
     places: Places,
     blocks: block::Blocks,
     /// The tools as their servers list them, by the servers' names: what is searched.
@@ -85,6 +89,13 @@ impl CatalogTool {
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.listed.tokens()
+    }
+
+    /// What names its definition: two tools with the same one say the same of themselves. Made when it is first asked for
+    /// (some ten microseconds, more for large schemas) and kept.
+    #[must_use]
+    pub fn definition(&self) -> DefinitionHash {
+        self.listed.definition()
     }
 
     /// Whether [`Self::mirrored`] can give anything; told at a glance, and sometimes wrongly so.
@@ -130,21 +141,22 @@ impl Catalog {
     ) -> Self {
         let pairs = servers
             .iter()
-            .flat_map(|(server, set)| set.tools.iter().map(move |listed| (server.as_str(), listed.tool.name.as_str())));
+            .flat_map(|(server, set)| set.all().map(move |listed| (server.as_str(), listed.tool.name.as_str())));
         let names = names::assign(style, cap, pairs);
         let mut catalog = Self { version, cap, ..Self::default() };
+        let mut held = Vec::new();
         for (server, set) in servers {
             let words = search::server_words(server.as_str());
             catalog.shelves.push(Shelf { server: server.clone(), words, set: set.clone() });
-            for listed in &set.tools {
-                let tool = listed.tool.name.as_str();
-                let Some(name) = names.get(&(server.as_str(), tool)) else {
-                    continue;
-                };
-                let (name, server, listed) = (name.clone(), server.clone(), listed.clone());
-                catalog.tools.push(CatalogTool { name, server, listed });
-            }
+            let entry = |listed: &Arc<ListedTool>| {
+                let name = names.get(&(server.as_str(), listed.tool.name.as_str()))?.clone();
+                Some(CatalogTool { name, server: server.clone(), listed: listed.clone() })
+            };
+            catalog.tools.extend(set.tools.iter().filter_map(entry));
+            let strangers = set.strangers.iter().filter(|stranger| !stranger.usable);
+            held.extend(strangers.filter_map(|stranger| entry(&stranger.listed)));
         }
+        catalog.held = held.into();
         catalog.tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         catalog.tools.dedup_by(|one, other| one.name == other.name);
         catalog.tools.shrink_to_fit();
@@ -160,6 +172,7 @@ impl Catalog {
             cap: self.cap,
             places: Places::of(&tools),
             tools,
+            held: self.held.iter().filter(|tool| of(&tool.server)).cloned().collect(),
             shelves: self.shelves.iter().filter(|shelf| of(&shelf.server)).cloned().collect(),
             ..Self::default()
         }
@@ -174,6 +187,23 @@ impl Catalog {
     /// All tools, ordered by model-visible name.
     pub fn tools(&self) -> impl ExactSizeIterator<Item = &CatalogTool> {
         self.tools.iter()
+    }
+
+    /// Tools in quarantine, because they are not as they are [pinned](crate::pins). They are in nothing else here: no model
+    /// is offered them, no search finds them. Each has the name that it had before, or would have.
+    pub fn quarantined(&self) -> impl ExactSizeIterator<Item = &CatalogTool> {
+        self.held.iter()
+    }
+
+    /// The tool in quarantine that `selector` means, written as for [`Self::select`]. A call of it says why it is not made.
+    #[must_use]
+    pub fn in_quarantine(&self, selector: &str) -> Option<&CatalogTool> {
+        let means = |tool: &&CatalogTool| {
+            let (server, name) = (tool.server.as_str(), tool.listed.tool.name.as_str());
+            let pair = || selector.strip_prefix(server)?.strip_prefix(['/', '.']);
+            tool.name == selector || pair() == Some(name)
+        };
+        self.held.iter().find(means)
     }
 
     /// The tool of this model-visible name.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::{server::State, spec::ServerName};
+use crate::{pins::Quarantined, server::State, spec::ServerName};
 
 /// Something happened. The serialised `event` tag is stable; fields may be added.
 #[derive(Clone, Debug, Serialize)]
@@ -45,6 +45,14 @@ pub enum Event {
         server: ServerName,
         /// Model-visible names.
         tools: Vec<String>,
+    },
+    /// A tool is not as it is pinned: its definition has changed, or it is another tool under a new name.
+    McpToolQuarantined {
+        /// Which server's.
+        server: ServerName,
+        /// The tool, and what is the matter.
+        #[serde(flatten)]
+        quarantined: Quarantined,
     },
     /// A server says that its prompts have changed. They are listed when somebody asks for them.
     McpPromptsChanged {

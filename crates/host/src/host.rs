@@ -179,7 +179,11 @@ impl Host {
         let catalog = call.catalog().unwrap_or_else(|| self.catalog());
         let tool = match catalog.select(call.selector()) {
             Ok(tool) => tool,
-            Err(unknown) => return Err(self.absent(call.selector(), unknown)),
+            // The door says why it is not called.
+            Err(unknown) => match catalog.in_quarantine(call.selector()) {
+                Some(held) => held,
+                None => return Err(self.absent(call.selector(), unknown)),
+            },
         };
         let server = self.server(tool.server.as_str())?;
         let Transport::Native(native) = &server.spec.transport else {
@@ -188,7 +192,14 @@ impl Host {
         let Some(Meant { selector, arguments, selection }) = native.meant(&tool.tool().name, call.arguments()) else {
             return Ok((call, tool.clone(), server));
         };
-        let tool = catalog.select_within(&selector, &selection).map_err(CallError::Unknown)?.clone();
+        let tool = match catalog.select_within(&selector, &selection) {
+            Ok(tool) => tool,
+            Err(unknown) => {
+                let held = catalog.in_quarantine(&selector).filter(|tool| selection.has(tool));
+                held.ok_or(CallError::Unknown(unknown))?
+            }
+        };
+        let tool = tool.clone();
         let server = self.server(tool.server.as_str())?;
         Ok((call.of_other(selector, arguments), tool, server))
     }
@@ -312,6 +323,14 @@ impl Host {
     /// [`CallError::UnknownServer`].
     pub fn reconnect(&self, server: &str) -> Result<(), CallError> {
         self.server(server).map(|server| server.reconnect())
+    }
+
+    /// Pins of a server's tools have changed: what was approved is used at once, and not only when it is looked for.
+    ///
+    /// # Errors
+    /// [`CallError::UnknownServer`].
+    pub fn pins_changed(&self, server: &str) -> Result<(), CallError> {
+        self.server(server).map(|server| server.pins_changed())
     }
 
     /// Some of the servers, as they are configured at this moment, for somebody who is to see nothing else: their tools are

@@ -20,16 +20,18 @@
 //! the supervisor of child processes.
 //!
 //! This crate touches no files, no environment, no database and no terminal: what it needs of them comes through
-//! [`Resolver`], [`Authorizer`], [`Memory`], [`Artifacts`] and [`Witness`].
+//! [`Resolver`], [`Authorizer`], [`Memory`], [`Pins`], [`Artifacts`] and [`Witness`].
 
 pub mod ask;
 mod call;
 mod catalog;
 mod event;
+pub mod findings;
 mod glob;
 mod host;
 mod link;
 pub mod mcp;
+pub mod pins;
 mod plan;
 mod resolve;
 mod script;
@@ -45,8 +47,8 @@ pub use call::{
     gate::{AllowAll, Gate, GateRequest, Otherwise, Rules, Verdict},
 };
 pub use catalog::{
-    BadNameStyle, BlockKind, Budget, Catalog, CatalogTool, Change, Cleaned, Hit, NameCap, NameStyle, Offer, Provider,
-    Selection, ToolBlock, ToolDefinition, Unknown, UnknownWire, Wire, clean, signature,
+    BadNameStyle, BlockKind, Budget, Catalog, CatalogTool, Change, Cleaned, DefinitionHash, Hit, NameCap, NameStyle,
+    Offer, Provider, Selection, ToolBlock, ToolDefinition, Unknown, UnknownWire, Wire, clean, signature,
 };
 pub use event::{CallEnd, Event};
 pub use glob::{BadGlob, Pattern, ToolFilter};
@@ -64,6 +66,7 @@ pub use link::{
     validate::{Misfit, MisfitKind, SchemaProblem, Unfit, Validator, plainly_fits},
 };
 pub use mcp::{Content, Tool};
+pub use pins::{PinMode, Pins, Quarantined};
 pub use resolve::{
     Artifacts, Authorizer, Challenge, ChildPlan, Destination, KeepError, Memory, NotAuthorized, ResolveError, Resolver,
     Verbatim,

@@ -1,6 +1,7 @@
 //! One task per server owns its connection: connects, lists, watches, reconnects. Everybody else sees what it
 //! publishes and clones a link out of it; nobody waits behind anybody.
 
+mod pinning;
 mod task;
 mod toolset;
 
@@ -13,11 +14,12 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-pub(crate) use toolset::ToolSet;
+pub(crate) use toolset::{Stranger, ToolSet};
 
 use self::task::Task;
 use crate::{
     link::{Connector, Link, LinkError, Session},
+    pins::Pins,
     resolve::Memory,
     spec::{ServerName, ServerSpec, Trust},
 };
@@ -114,6 +116,8 @@ pub(crate) struct Snapshot {
     pub(crate) error: Option<Arc<LinkError>>,
     /// Attempts to connect that have ended, one way or the other.
     pub(crate) attempts: u64,
+    /// How often the tools were held against their pins again.
+    pub(crate) rechecks: u64,
 }
 
 impl Snapshot {
@@ -150,6 +154,8 @@ struct Again {
     now: Notify,
     /// Do not wait any longer, if waiting is what you do.
     nudge: Notify,
+    /// Pins may be others now.
+    pins: Notify,
 }
 
 /// What a server's task needs from its host.
@@ -157,6 +163,7 @@ struct Again {
 pub(crate) struct Surroundings {
     pub(crate) connector: Connector,
     pub(crate) memory: Option<Arc<dyn Memory>>,
+    pub(crate) pins: Option<Arc<dyn Pins>>,
     pub(crate) tasks: TaskTracker,
     /// Told after each publication.
     pub(crate) changed: Arc<Notify>,
@@ -184,6 +191,7 @@ impl Server {
             session: None,
             error: None,
             attempts: idle.is_some().into(),
+            rechecks: 0,
         });
         let (stop, gone) = (CancellationToken::new(), CancellationToken::new());
         let again = Arc::<Again>::default();

@@ -15,7 +15,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{glob::ToolFilter, link::native::Native};
+use crate::{glob::ToolFilter, link::native::Native, pins::PinMode};
 
 /// The world as it should be. Handed to [`Host::apply`](crate::Host::apply).
 pub type Desired = BTreeMap<ServerName, ServerSpec>;
@@ -113,6 +113,9 @@ pub struct ServerSpec {
     /// It is stopped when nobody has used it for this long, twice that at the latest, and started again when it is called.
     /// Default `None`: never.
     pub idle_stop: Option<Duration>,
+    /// What happens to a tool that is not as it was first seen, where the host has [`Pins`](crate::Pins). Default `None`: it is
+    /// in quarantine. Means nothing for a server in this process, which is part of the program.
+    pub pins: Option<PinMode>,
 }
 
 /// When a server is started.
@@ -143,6 +146,7 @@ impl ServerSpec {
             retry: Retry::default(),
             start: Start::default(),
             idle_stop: None,
+            pins: None,
         }
     }
 

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::{event::CallEnd, spec::ServerName};
+use crate::{catalog::DefinitionHash, event::CallEnd, spec::ServerName};
 
 /// Is told of everything that must not go unrecorded.
 ///
@@ -83,6 +83,8 @@ pub struct Called {
     pub tool: String,
     /// Who wanted it.
     pub caller: Caller,
+    /// The tool's definition at that moment.
+    pub definition: DefinitionHash,
     /// What was sent, or would have been.
     pub arguments: Evidence,
     /// Whether it ran, and who said so.

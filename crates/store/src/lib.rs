@@ -1,7 +1,8 @@
 //! What Toolrack remembers across restarts.
 //!
 //! [`Store`] is one SQLite file: which era of MCP worked with a server (the host's
-//! [`Memory`](toolrack_host::Memory)), which entries of a project a person agreed to run ([`Approval`]), what servers
+//! [`Memory`](toolrack_host::Memory)), which entries of a project a person agreed to run ([`Approval`]), which
+//! tools are as they were first seen and which are not (its [`Pins`](toolrack_host::Pins), [`Stranger`]), what servers
 //! wrote to their logs ([`LogLine`]), what was done, in a chain that shows tampering ([`audit`]), conversations with models
 //! ([`Session`]), and, sealed, secrets and tokens ([`Vault`]).
 //! [`ArtifactFolder`] keeps what is too long for a model as files (the host's [`Artifacts`](toolrack_host::Artifacts)).
@@ -51,6 +52,7 @@ mod error;
 pub mod journal;
 mod log;
 mod open;
+mod pins;
 mod servers;
 mod sessions;
 pub mod transcript;
@@ -71,6 +73,7 @@ pub use approvals::Approval;
 pub use artifacts::{ArtifactBounds, ArtifactFolder, Piece, ReadError};
 pub use error::StoreError;
 pub use log::{LogLine, LogQuery};
+pub use pins::{Pinned, Stranger};
 pub use sessions::{
     Imported, NewMessage, NewSession, Retention, Role, Session, SessionQuery, SessionTotals, Spent, Step, StoredMessage,
 };

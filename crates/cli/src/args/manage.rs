@@ -176,12 +176,69 @@ pub(crate) struct PendingArgs {
 #[command(after_help = "Examples:
   toolrack trust
   toolrack trust github
+  toolrack trust diff
+  toolrack trust approve github/create_issue
 
-An agreement is for exactly what was shown: when the entry changes, it waits again. On a terminal you are asked first.")]
+An agreement is for exactly what was shown: when the entry changes, it waits again. On a terminal you are asked first.
+Tools are pinned as they are when a server first lists them; one that changes is in quarantine until you approve it.")]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct TrustArgs {
+    #[command(subcommand)]
+    pub(crate) tools: Option<TrustVerb>,
+
     /// Only these servers; all that are pending here when none is named
     #[arg(value_name = "SERVER")]
     pub(crate) servers: Vec<String>,
+
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}
+
+/// `trust …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TrustVerb {
+    /// Show how tools in quarantine differ from what was pinned
+    Diff(TrustDiffArgs),
+    /// Use tools in quarantine as they are now
+    Approve(TrustApproveArgs),
+}
+
+/// `trust diff`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack trust diff
+  toolrack trust diff github/create_issue
+  toolrack trust diff github --json
+
+No server is started: it shows what was found when they last listed their tools. Characters that are not seen are spelled
+out, such as \\u{200b}.")]
+pub(crate) struct TrustDiffArgs {
+    /// Only these servers or tools; all in quarantine here when none is named
+    #[arg(value_name = "SERVER[/TOOL]")]
+    pub(crate) of: Vec<String>,
+
+    /// Fail when something is in quarantine
+    #[arg(long)]
+    pub(crate) exit_code: bool,
+}
+
+/// `trust approve`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack trust approve github/create_issue
+  toolrack trust approve github --yes
+
+What is approved is the definition that is shown: if the tool changes meanwhile, it stays in quarantine. On a terminal you
+are asked first.")]
+pub(crate) struct TrustApproveArgs {
+    /// Which servers or tools
+    #[arg(value_name = "SERVER[/TOOL]", required = true)]
+    pub(crate) of: Vec<String>,
+
+    /// Only if this is its definition: `hash` of `trust diff --json`
+    #[arg(long, value_name = "HASH")]
+    pub(crate) hash: Option<String>,
 
     /// Do not ask
     #[arg(short, long)]

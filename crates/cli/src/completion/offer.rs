@@ -44,6 +44,7 @@ pub(super) enum Offered {
 pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("SERVER", Offered::Servers),
     ("TOOL", Offered::Tools),
+    ("SERVER[/TOOL]", Offered::Tools),
     ("PROMPT", Offered::OfServers),
     ("NAME=VALUE", Offered::Arguments),
     ("FILE", Offered::Files),
@@ -58,6 +59,7 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("HOST", Offered::Nothing),
     ("END", Offered::Nothing),
     ("GLOB", Offered::Nothing),
+    ("HASH", Offered::Nothing),
     ("NAME", Offered::Nothing),
     ("NAME[=NEW]", Offered::Nothing),
     ("NAME[=VALUE]", Offered::Variables),

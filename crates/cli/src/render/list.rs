@@ -26,6 +26,8 @@ pub(crate) struct Server {
     source: Option<String>,
     enabled: bool,
     tools: usize,
+    /// Names of tools that are in quarantine, or would be if pins did not only warn.
+    quarantined: Vec<String>,
     error: Option<String>,
     #[serde(skip)]
     shown: Shown,
@@ -50,6 +52,7 @@ impl From<ServerStatus> for Server {
             source: path(&status.source),
             enabled: status.enabled,
             tools: status.tools,
+            quarantined: status.quarantined.iter().map(|stranger| stranger.tool.clone()).collect(),
             error: status.state.error().map(str::to_owned),
             shown: Shown { state: status.state, source: status.source, warnings: status.warnings },
         }
@@ -64,6 +67,11 @@ impl Server {
     /// Whether it waits for a person's agreement.
     pub(crate) fn is_pending(&self) -> bool {
         self.shown.state == State::PendingTrust
+    }
+
+    /// Whether one of its tools waits for a person to look at it.
+    pub(crate) fn has_strangers(&self) -> bool {
+        !self.quarantined.is_empty()
     }
 
     /// The exit code of a server that should be connected and is not.
@@ -89,6 +97,7 @@ impl Server {
             source: path(&entry.source),
             enabled: false,
             tools: 0,
+            quarantined: Vec::new(),
             error: Some(why),
             shown: Shown { state, source: entry.source.clone(), warnings: Vec::new() },
         }
@@ -185,6 +194,7 @@ mod tests {
             source: None,
             enabled: true,
             tools: 0,
+            quarantined: Vec::new(),
             error: state.error().map(str::to_owned),
             shown: Shown { state, source: Source::file("user", "/home/ada/mcp.json"), warnings: Vec::new() },
         }

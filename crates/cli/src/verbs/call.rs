@@ -29,7 +29,9 @@ pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     let host = world.connect(desired).await?;
     let catalog = host.catalog();
     let selected = catalog.select(&args.selector);
-    let found = match selected.or_else(|unknown| catalog.by_usual_name(&args.selector).ok_or(unknown)) {
+    // The call of one in quarantine is refused at the door.
+    let other = || catalog.by_usual_name(&args.selector).or_else(|| catalog.in_quarantine(&args.selector));
+    let found = match selected.or_else(|unknown| other().ok_or(unknown)) {
         Ok(found) => found,
         Err(unknown) => return Err(missing(&host, &unknown, named.as_ref()).await),
     };

@@ -1,6 +1,7 @@
 //! `toolrack doctor`
 
 mod reach;
+mod tools;
 
 use std::path::Path;
 
@@ -204,7 +205,7 @@ async fn connections(
     });
     let specs = desired.clone();
     let host = world.connect(desired).await?;
-    let mut checks = Vec::new();
+    let mut checks = tools::checks(&host);
     for status in host.status() {
         let Some(failure) = super::unusable(&host, &status).await else {
             checks.push(Check::good("server", status.name.as_str(), works(&status)));

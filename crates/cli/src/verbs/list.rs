@@ -31,6 +31,11 @@ pub(super) async fn run(args: ListArgs, world: &World) -> Result<Exit, Failure> 
         if servers.iter().any(Server::is_pending) {
             world.screen.note("`toolrack pending` shows what waits for you, `toolrack trust` agrees to it");
         }
+        if servers.iter().any(Server::has_strangers) {
+            world
+                .screen
+                .note("`toolrack trust diff` shows how tools have changed, `toolrack trust approve` uses them so");
+        }
     }
     let worst = servers.iter().filter_map(Server::failing).min_by_key(|exit| *exit as u8);
     Ok(if args.exit_code { worst.unwrap_or(Exit::Ok) } else { Exit::Ok })

@@ -1,5 +1,7 @@
 //! `toolrack pending`, `toolrack trust` and `toolrack untrust`
 
+mod tools;
+
 use serde::Serialize;
 use toolrack_config::{Entry, Loaded};
 use toolrack_host::spec::Trust;
@@ -7,7 +9,7 @@ use toolrack_store::Approval;
 
 use super::edits;
 use crate::{
-    args::{PendingArgs, TrustArgs, UntrustArgs},
+    args::{PendingArgs, TrustArgs, TrustVerb, UntrustArgs},
     error::{Exit, Failure},
     render::{
         count,
@@ -48,6 +50,11 @@ pub(super) async fn pending(args: PendingArgs, world: &World) -> Result<Exit, Fa
 }
 
 pub(super) async fn trust(args: TrustArgs, world: &World) -> Result<Exit, Failure> {
+    match args.tools {
+        Some(TrustVerb::Diff(args)) => return tools::diff(args, world).await,
+        Some(TrustVerb::Approve(args)) => return tools::approve(args, world).await,
+        None => {}
+    }
     let loaded = world.load().await?;
     let approvals = world.approvals().await?;
     for name in &args.servers {

@@ -43,7 +43,8 @@ impl Hosts {
             .artifacts(Arc::new(Discreet::new(self.artifacts.clone(), discreet())))
             .gate(Arc::new(SecretGate::new(gate, discreet())));
         if let Some(store) = &self.store {
-            builder = builder.memory(Arc::new(Discreet::new(store.clone(), discreet())));
+            let memory = Arc::new(Discreet::new(store.clone(), discreet()));
+            builder = builder.memory(Arc::<Discreet<Store>>::clone(&memory)).pins(memory);
         }
         if let Some(witness) = &self.witness {
             builder = builder.witness(Arc::clone(witness));

@@ -64,6 +64,10 @@ fn rack(authorization: &FakeAuthorization) -> Rack {
     let talker = json!({ "command": "sh", "args": ["-c", script, toolrack_testkit::fake_server_path()] });
     work_file(&rack, "talker.json", &mcp_json(&[("talker", talker)]));
     let _ = rack.run(&["--mcp-config", "talker.json", "tools", "talker"]).ends_with(0);
+    for faults in [&[][..], &["--fault", "redescribes=echo", "--fault", "renames=add"]] {
+        work_file(&rack, "turned.json", &mcp_json(&[("turned", fake(faults))]));
+        let _ = rack.run(&["--mcp-config", "turned.json", "tools", "turned"]).ends_with(0);
+    }
     for title in ["one", "two"] {
         sessions::keep(&sessions::database(&rack), title, sessions::largest_file());
     }
@@ -84,6 +88,8 @@ fn asked(command: &str) -> Option<Vec<&'static str>> {
         "chat" => vec!["what?", "--model", "mock/answers.json", "--allow", "*"],
         "read" => vec!["fake", "fake://note"],
         "prompt" => vec!["fake/greet", "name=x"],
+        "trust diff" => vec!["--mcp-config", "turned.json"],
+        "trust approve" => vec!["turned", "--mcp-config", "turned.json"],
         "why" => vec!["fake/echo"],
         "add" => vec!["new", "--", fake, "stdio"],
         "add-json" => vec!["newer", "{ \"command\": \"x\" }", "--no-test"],
@@ -125,7 +131,7 @@ fn every_command_prints_what_the_page_says() {
         .collect();
     assert!(commands.len() > 20, "{commands:?}");
     // What is looked at goes before what changes it.
-    commands.sort_by_key(|command| ["untrust", "remove"].contains(&command.as_str()));
+    commands.sort_by_key(|command| ["untrust", "trust approve", "remove"].contains(&command.as_str()));
     for command in &commands {
         let example = documented.get(command).unwrap_or_else(|| panic!("docs/json.md says nothing of `{command}`"));
         let rest = asked(command).unwrap_or_else(|| panic!("say in this test how `{command}` is asked"));

@@ -100,6 +100,7 @@ function Figure({ label, value, of, note, mood = "", href, id }) {
 function steps() {
   const asked = questions.value.length;
   const pending = trust.value?.pending.length ?? 0;
+  const strangers = trust.value?.quarantined.length ?? 0;
   const wrong = problems.value.length;
   /** @type {Step[]} */
   const found = [];
@@ -116,6 +117,14 @@ function steps() {
       id: "trust",
       mood: "warn",
       title: `A project asks to run ${counted(pending, "server")}`,
+      href: "#/trust",
+      action: "Review",
+    });
+  if (strangers > 0)
+    found.push({
+      id: "quarantine",
+      mood: "warn",
+      title: `${counted(strangers, "tool")} ${strangers === 1 ? "is" : "are"} not what ${strangers === 1 ? "it was" : "they were"}`,
       href: "#/trust",
       action: "Review",
     });

@@ -11,6 +11,7 @@ import { ToolMarks } from "../parts/pill.js";
 import { Trouble } from "../parts/problem.js";
 import { Result } from "../parts/result.js";
 import { SchemaForm, useTyped, valueTyped } from "../parts/schema-form.js";
+import { Findings } from "../parts/stranger.js";
 import { Text, Waiting } from "../parts/text.js";
 import { hashOf } from "../router.js";
 import { questions } from "../world.js";
@@ -33,6 +34,11 @@ export function Tool({ server, tool }) {
       <code class="model-name" title="the name that models see">${about.name}</code>
     </p>
     ${about.description && html`<p class="description whole">${about.description}</p>`}
+    <${Findings} findings=${about.findings} />
+    ${
+      about.quarantined &&
+      html`<p class="notice warn" data-testid="quarantined">It is in quarantine: ${about.quarantined}. <a href="#/trust">Review</a></p>`
+    }
     <${Try} tool=${about} />
     <details class="fold">
       <summary>Schemas</summary>

@@ -1,4 +1,4 @@
-// What projects ask to run, and what somebody agreed to.
+// What projects ask to run, what somebody agreed to, and tools that are not what they were.
 
 import { post } from "../api.js";
 import { ago, moment } from "../format.js";
@@ -10,6 +10,7 @@ import { Trouble } from "../parts/problem.js";
 import { say } from "../parts/say.js";
 import { Empty, Waiting } from "../parts/text.js";
 import { Proposal } from "../parts/proposal.js";
+import { Strangers } from "../parts/stranger.js";
 import { refresh, trust } from "../world.js";
 
 export function Trust() {
@@ -21,6 +22,7 @@ export function Trust() {
       about="A project's file is a proposal: nothing in it is started, contacted or filled in before you have seen it and agreed."
     />
     ${!known && html`<${Waiting} />`}
+    ${known && known.quarantined.length > 0 && html`<${Strangers} tools=${known.quarantined} />`}
     ${
       known &&
       known.pending.length === 0 &&

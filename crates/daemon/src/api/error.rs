@@ -102,7 +102,9 @@ impl From<CallError> for ApiError {
         let mut shown = Self::new(status, error.code(), text::for_terminal(&error.to_string()).into_owned());
         shown.error.hint = error.hint();
         let (server, tool) = match &error {
-            CallError::Denied { server, tool, .. } => (Some(server.to_string()), Some(tool.clone())),
+            CallError::Denied { server, tool, .. } | CallError::Quarantined { server, tool, .. } => {
+                (Some(server.to_string()), Some(tool.clone()))
+            }
             CallError::NotReady { server, .. } => (Some(server.to_string()), None),
             CallError::Remote { server, what, .. } | CallError::Link { server, what, .. } => {
                 (Some(server.to_string()), Some(what.clone()))

@@ -64,6 +64,8 @@ pub(crate) struct Server {
     /// What its tools cost a model, in tokens; an estimate.
     tokens: usize,
     warnings: Vec<String>,
+    /// Tools that are not as they are pinned; `GET /api/v1/trust` tells how they differ.
+    quarantined: Vec<String>,
     instructions: Option<String>,
     /// Its entry, with secrets hidden.
     #[schema(value_type = Object)]
@@ -99,6 +101,7 @@ impl Server {
             tools_hidden: 0,
             tokens: 0,
             warnings: Vec::new(),
+            quarantined: Vec::new(),
             instructions: None,
             config: entry.view.clone(),
             version: entry.hash.clone(),
@@ -128,6 +131,7 @@ impl Server {
         (self.server_info, self.instructions) = (status.server_info, status.instructions);
         (self.tools, self.tools_hidden) = (status.tools, status.tools_hidden);
         self.warnings = status.warnings;
+        self.quarantined = status.quarantined.into_iter().map(|stranger| stranger.tool).collect();
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use toolrack_host::{CatalogTool, Selection, ServerName, mcp::Annotations};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answer, ApiError, Path, Query, State};
+use super::{Answer, ApiError, Path, Query, State, trust::Finding};
 
 /// Tools that are given at once.
 const MAX: usize = 10_000;
@@ -116,6 +116,12 @@ pub(super) struct WholeTool {
     /// A JSON Schema of its structured results.
     #[schema(value_type = Option<Object>)]
     output_schema: Option<Box<RawValue>>,
+    /// Names its definition: name, title, description, schemas, annotations.
+    definition: String,
+    /// Why it is in quarantine, where it is: then nobody is offered it, and a call of it is refused.
+    quarantined: Option<String>,
+    /// What a person should look at in its definition.
+    findings: Vec<Finding>,
 }
 
 /// One tool, with its schemas.
@@ -124,12 +130,20 @@ pub(super) struct WholeTool {
     responses((status = 200, body = WholeTool), (status = 404, body = ApiError)))]
 pub(super) async fn get(Extract(world): State, Path((server, tool)): Path<(String, String)>) -> Answer<WholeTool> {
     let catalog = world.host.catalog();
-    let found = catalog.tools().find(|entry| entry.server.as_str() == server && entry.tool().name == tool);
+    let mut all = catalog.tools().chain(catalog.quarantined());
+    let found = all.find(|entry| entry.server.as_str() == server && entry.tool().name == tool);
     let found = found.ok_or_else(|| ApiError::not_found("there is no such tool").server(server.as_str()))?;
+    let status = world.host.status().into_iter().find(|status| status.name == found.server);
+    let strangers = status.into_iter().flat_map(|status| status.quarantined);
+    let quarantined =
+        strangers.filter(|stranger| !stranger.usable && stranger.tool == tool).map(|it| it.cause.to_string());
     // As the server wrote them: the order of the properties is how their author wants them read.
     Ok(Json(WholeTool {
         tool: Tool::new(found, None),
         input_schema: found.tool().input_schema.clone(),
         output_schema: found.tool().output_schema.clone(),
+        definition: found.definition().to_string(),
+        quarantined: quarantined.last(),
+        findings: catalog.findings_of(found).into_iter().map(Finding::from).collect(),
     }))
 }

@@ -1,4 +1,4 @@
-//! What projects bring, and whether somebody agreed to it.
+//! What projects bring, and whether somebody agreed to it; tools that are not as they are pinned.
 
 use std::path::PathBuf;
 
@@ -7,16 +7,122 @@ use chrono::{DateTime, SecondsFormat};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolrack_config::Entry;
-use toolrack_host::{Way, spec::Trust as Verdict};
+use toolrack_host::{
+    DefinitionHash, Way,
+    findings::{self, FindingKind},
+    pins::{Cause, PinnedServer},
+    spec::Trust as Verdict,
+    text,
+};
+use toolrack_store::Stranger as Kept;
 use utoipa::ToSchema;
 
 use super::{Answer, ApiError, Body, State, done};
+use crate::world::World;
 
 /// What waits and what is agreed to.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Trust {
     pending: Vec<Pending>,
     trusted: Vec<Trusted>,
+    /// Tools that are not as they are pinned.
+    quarantined: Vec<Stranger>,
+}
+
+/// A tool that is not as it is pinned.
+#[derive(Debug, Serialize, ToSchema)]
+struct Stranger {
+    server: String,
+    tool: String,
+    /// `changed`, `renamed` or `too_many`.
+    cause: &'static str,
+    /// The same in words.
+    why: String,
+    /// The name that it had before, if it was renamed.
+    was: Option<String>,
+    /// In RFC 3339.
+    since: Option<String>,
+    /// Names the definition as it is now.
+    hash: String,
+    /// What it says of itself now, with characters that are not seen spelled out.
+    #[schema(value_type = Object)]
+    definition: Value,
+    /// What is trusted, shown likewise; `null` where nothing is pinned.
+    #[schema(value_type = Option<Object>)]
+    pinned: Option<Value>,
+    /// In RFC 3339.
+    pinned_at: Option<String>,
+    /// What a person should look at in the new definition.
+    findings: Vec<Finding>,
+}
+
+/// Something that a person should look at. A warning, and no defence.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Finding {
+    /// `instructions`, `hidden`, `look_alike` or `other_server`.
+    #[schema(value_type = String)]
+    kind: FindingKind,
+    /// Where in the definition.
+    place: String,
+    /// What stands there, in words.
+    what: String,
+}
+
+impl From<findings::Finding> for Finding {
+    fn from(found: findings::Finding) -> Self {
+        Self { kind: found.kind, place: found.place, what: found.what }
+    }
+}
+
+impl Stranger {
+    fn new(of: Kept) -> Self {
+        let moment =
+            |seconds| DateTime::from_timestamp(seconds, 0).map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true));
+        let (cause, was) = match &of.strange.cause {
+            Cause::Renamed { was } => ("renamed", Some(text::for_line(was).into_owned())),
+            Cause::TooMany => ("too_many", None),
+            _ => ("changed", None),
+        };
+        let now = definition(&of.strange.definition.text);
+        Self {
+            server: of.of.server.to_string(),
+            tool: of.strange.tool,
+            cause,
+            why: of.strange.cause.to_string(),
+            was,
+            since: moment(of.since),
+            hash: of.strange.definition.hash.to_string(),
+            findings: findings::in_definition(&now).into_iter().map(Finding::from).collect(),
+            definition: visible(now),
+            pinned_at: of.pinned.as_ref().and_then(|pinned| moment(pinned.at)),
+            pinned: of.pinned.map(|pinned| visible(definition(&pinned.definition.text))),
+        }
+    }
+}
+
+/// A definition as it is kept.
+fn definition(kept: &str) -> Value {
+    serde_json::from_str(kept).unwrap_or_else(|_| Value::from(kept))
+}
+
+/// The same with characters that are not seen spelled out.
+fn visible(mut definition: Value) -> Value {
+    text::change_in(&mut definition, &|text| text::for_terminal(text));
+    definition
+}
+
+/// The tools in quarantine of the servers that are configured now.
+async fn strangers(world: &World) -> Result<Vec<Kept>, ApiError> {
+    let Some(store) = &world.store else {
+        return Ok(Vec::new());
+    };
+    let loaded = world.loaded();
+    let mut kept = store.quarantine().await?;
+    kept.retain(|stranger| {
+        let spec = loaded.desired.get(&stranger.of.server);
+        spec.is_some_and(|spec| PinnedServer::of(&stranger.of.server, spec) == stranger.of)
+    });
+    Ok(kept)
 }
 
 /// An entry of a project that nobody has agreed to run.
@@ -79,7 +185,8 @@ pub(super) async fn list(Extract(world): State) -> Answer<Trust> {
             approved_at: at.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true)),
         }
     });
-    Ok(Json(Trust { pending: pending.collect(), trusted: trusted.collect() }))
+    let quarantined = strangers(&world).await?.into_iter().map(Stranger::new).collect();
+    Ok(Json(Trust { pending: pending.collect(), trusted: trusted.collect(), quarantined }))
 }
 
 /// An entry as it was shown.
@@ -130,5 +237,39 @@ pub(super) async fn revoke(Extract(world): State, Body(agreed): Body<Revoke>) ->
         return Err(ApiError::not_found("nobody has agreed to run it").server(agreed.name));
     }
     world.reload().await?;
+    Ok(done())
+}
+
+/// A tool as it was shown.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ApproveTool {
+    server: String,
+    tool: String,
+    /// Names the definition that was shown.
+    hash: String,
+}
+
+/// Uses a tool in quarantine, exactly as it was shown.
+#[utoipa::path(post, path = "/api/v1/trust/tools/approve", tag = "trust", request_body = ApproveTool,
+    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+pub(super) async fn approve_tool(Extract(world): State, Body(shown): Body<ApproveTool>) -> Result<Response, ApiError> {
+    let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
+    let of_tool = |kept: &Kept| kept.of.server.as_str() == shown.server && kept.strange.tool == shown.tool;
+    let kept = strangers(&world).await?.into_iter().find(of_tool);
+    let kept =
+        kept.ok_or_else(|| ApiError::not_found("this tool is not in quarantine").server(shown.server.as_str()))?;
+    let hash = DefinitionHash::parse(&shown.hash).filter(|hash| *hash == kept.strange.definition.hash);
+    let released = match hash {
+        Some(hash) => store.release(&kept.of, &shown.tool, hash, Way::Daemon).await?,
+        None => false,
+    };
+    if !released {
+        return Err(ApiError::new(StatusCode::CONFLICT, "CHANGED", "the tool is another by now")
+            .hint("look at it again before you approve it")
+            .server(shown.server));
+    }
+    // One that was taken out of the configuration meanwhile needs to know nothing.
+    let _ = world.host.pins_changed(&shown.server);
     Ok(done())
 }

@@ -287,7 +287,8 @@ impl Gateway {
 
     /// The tool that a client calls by this name.
     pub(super) fn tool<'c>(&self, catalog: &'c Catalog, view: &View, name: &str) -> Result<&'c CatalogTool, Refusal> {
-        let tool = catalog.get(name).filter(|tool| view.has(tool));
+        // A tool in quarantine is listed for nobody. Who knows it from before is told why it is not called.
+        let tool = catalog.get(name).or_else(|| catalog.in_quarantine(name)).filter(|tool| view.has(tool));
         tool.ok_or_else(|| Refusal::invalid_params(format!("Unknown tool: {}", words(name))))
     }
 

@@ -42,6 +42,7 @@ declare namespace Api {
     tools_hidden: number;
     tokens: number;
     warnings: string[];
+    quarantined: string[];
     instructions?: string | null;
     config: Entry;
     version: string;
@@ -132,6 +133,9 @@ declare namespace Api {
   interface ToolDetail extends Tool {
     input_schema: Json;
     output_schema?: Json;
+    definition: string;
+    quarantined: string | null;
+    findings: Finding[];
   }
 
   interface Tools {
@@ -206,9 +210,30 @@ declare namespace Api {
     approved_at: string | null;
   }
 
+  interface Finding {
+    kind: "instructions" | "hidden" | "look_alike" | "other_server";
+    place: string;
+    what: string;
+  }
+
+  interface Stranger {
+    server: string;
+    tool: string;
+    cause: "changed" | "renamed" | "too_many";
+    why: string;
+    was: string | null;
+    since: string | null;
+    hash: string;
+    definition: Entry;
+    pinned: Entry | null;
+    pinned_at: string | null;
+    findings: Finding[];
+  }
+
   interface Trust {
     pending: Pending[];
     trusted: Trusted[];
+    quarantined: Stranger[];
   }
 
   interface Spent {

@@ -1,7 +1,9 @@
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use toolrack_host::Event;
 use toolrack_testkit::{Home, SideEffects};
 
-use crate::up::{Up, fake, project};
+use crate::up::{LONG, Up, fake, project};
 
 #[tokio::test]
 async fn what_a_project_brings_runs_only_after_exactly_that_was_approved() {
@@ -43,5 +45,97 @@ async fn an_approved_entry_that_changes_waits_again_and_shows_what_was_approved(
     let again = up.get("/api/v1/trust").await["pending"][0].clone();
     assert_eq!(again["before"]["args"], pending["config"]["args"]);
     assert_ne!(again["config"]["args"], pending["config"]["args"]);
+    up.down().await;
+}
+
+async fn call(up: &Up, tool: &str, arguments: Value) -> (u16, Value) {
+    let call = json!({ "tool": tool, "arguments": arguments, "approved": true });
+    let (status, answer) = up.post("/api/v1/calls", call).await;
+    (status.as_u16(), answer)
+}
+
+#[tokio::test]
+async fn a_tool_that_changes_while_the_daemon_runs_waits_for_exactly_what_was_shown() {
+    let up = Up::with(&[("fs", fake(&["--fault", "redescribes=echo", "--fault", "later"]))]).await;
+    assert_eq!(call(&up, "fs/echo", json!({ "text": "hi" })).await.0, 200);
+    assert_eq!(up.get("/api/v1/trust").await["quarantined"], json!([]));
+    let mut events = up.host.events();
+    assert_eq!(call(&up, "fs/tools_changed", json!({ "add": "another" })).await.0, 200);
+    let told = async {
+        loop {
+            if let Event::McpToolQuarantined { quarantined, .. } = events.recv().await.unwrap() {
+                return quarantined.tool;
+            }
+        }
+    };
+    assert_eq!(timeout(LONG, told).await.unwrap(), "echo");
+
+    let (status, error) = call(&up, "fs/echo", json!({ "text": "hi" })).await;
+    assert_eq!(
+        (status, &error["error"]["code"], &error["error"]["tool"]),
+        (403, &json!("QUARANTINED"), &json!("echo"))
+    );
+    let shown = up.get("/api/v1/trust").await["quarantined"][0].clone();
+    assert_eq!((&shown["server"], &shown["tool"], &shown["cause"]), (&json!("fs"), &json!("echo"), &json!("changed")));
+    assert!(shown["definition"]["description"].as_str().unwrap().contains("\\u{200b}"), "{shown}");
+    assert_ne!(shown["pinned"]["description"], shown["definition"]["description"]);
+    let kinds: Vec<_> = shown["findings"].as_array().unwrap().iter().map(|finding| &finding["kind"]).collect();
+    assert!(kinds.contains(&&json!("hidden")) && kinds.contains(&&json!("instructions")), "{kinds:?}");
+    let page = up.get("/api/v1/tools/fs/echo").await;
+    assert!(page["quarantined"].is_string() && page["definition"] == shown["hash"], "{page}");
+    assert_eq!(up.get("/api/v1/servers/fs").await["quarantined"], json!(["echo"]));
+
+    let approve =
+        |hash: &str| up.post("/api/v1/trust/tools/approve", json!({ "server": "fs", "tool": "echo", "hash": hash }));
+    let (status, error) = approve(&"0".repeat(64)).await;
+    assert_eq!((status.as_u16(), &error["error"]["code"]), (409, &json!("CHANGED")));
+    assert_eq!(call(&up, "fs/echo", json!({ "text": "hi" })).await.0, 403);
+    assert_eq!(approve(shown["hash"].as_str().unwrap()).await.0, 204);
+    assert_eq!(call(&up, "fs/echo", json!({ "text": "hi" })).await.0, 200);
+    assert_eq!(approve(shown["hash"].as_str().unwrap()).await.0, 404, "nothing is left to approve");
+    up.down().await;
+}
+
+#[tokio::test]
+async fn clients_of_the_gateway_are_not_offered_what_is_in_quarantine_and_are_told_why() {
+    let up = Up::with(&[("fs", fake(&["--fault", "redescribes=echo", "--fault", "later"]))]).await;
+    assert_eq!(call(&up, "fs/tools_changed", json!({ "add": "another" })).await.0, 200);
+    let looks = async {
+        while up.host.catalog().quarantined().len() == 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    timeout(LONG, looks).await.unwrap();
+    let ask = async |method: &str, params: Value| {
+        let mut params = params;
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let mut request = up.request(reqwest::Method::POST, "/mcp").json(&body);
+        let headers = [
+            ("accept", "application/json, text/event-stream"),
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", method),
+        ];
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        if let Some(name) = body["params"]["name"].as_str() {
+            request = request.header("mcp-name", name);
+        }
+        serde_json::from_str::<Value>(&request.send().await.unwrap().text().await.unwrap()).unwrap()
+    };
+    let listed = ask("tools/list", json!({})).await;
+    let names: Vec<_> = listed["result"]["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    assert!(names.contains(&&json!("mcp__fs__add")) && !names.contains(&&json!("mcp__fs__echo")), "{names:?}");
+    let answer = ask("tools/call", json!({ "name": "mcp__fs__echo", "arguments": { "text": "hi" } })).await;
+    assert_eq!(answer["result"]["isError"], true, "{answer}");
+    assert!(
+        answer["result"]["content"][0]["text"].as_str().unwrap().contains("toolrack trust diff fs/echo"),
+        "{answer}"
+    );
     up.down().await;
 }

@@ -82,6 +82,7 @@ impl Up {
             let host = Host::builder()
                 .resolver(Arc::<Interpolate>::clone(&secrets))
                 .memory(Arc::new(store.clone()))
+                .pins(Arc::new(store.clone()))
                 .gate(Arc::new(Rules { allow_read_only: true, ..Rules::default() }))
                 .asker(Arc::new(questions.clone()))
                 .build();

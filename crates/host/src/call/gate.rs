@@ -4,7 +4,12 @@ use std::{borrow::Cow, fmt};
 
 use serde_json::{Map, Value};
 
-use crate::{glob::Pattern, mcp::Annotations, spec::ServerName};
+use crate::{
+    catalog::{CatalogTool, DefinitionHash},
+    glob::Pattern,
+    mcp::Annotations,
+    spec::ServerName,
+};
 
 /// What the gate decides on.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +23,42 @@ pub struct GateRequest<'a> {
     pub arguments: &'a Map<String, Value>,
     /// The server's claims about the tool.
     pub annotations: &'a Annotations,
+    /// What is called; `None` where only a name is asked about.
+    pub(crate) entry: Option<&'a CatalogTool>,
+}
+
+impl<'a> GateRequest<'a> {
+    /// A call of `tool` with `arguments`.
+    #[must_use]
+    pub fn of(tool: &'a CatalogTool, arguments: &'a Map<String, Value>) -> Self {
+        let definition = tool.tool();
+        Self {
+            server: &tool.server,
+            tool: &definition.name,
+            arguments,
+            annotations: &definition.annotations,
+            entry: Some(tool),
+        }
+    }
+
+    /// A call of a tool that is not in the catalog, as far as rules can speak of it.
+    #[must_use]
+    pub fn unlisted(
+        server: &'a ServerName,
+        tool: &'a str,
+        arguments: &'a Map<String, Value>,
+        annotations: &'a Annotations,
+    ) -> Self {
+        Self { server, tool, arguments, annotations, entry: None }
+    }
+
+    /// What names the definition of the tool, so that an answer about it can be remembered for exactly this one; `None` for
+    /// a tool that is [not listed](Self::unlisted). Costs something only when it is first asked for of a tool, and then it
+    /// is kept with the tool: a gate that has no use for it should not ask.
+    #[must_use]
+    pub fn definition(&self) -> Option<DefinitionHash> {
+        self.entry.map(CatalogTool::definition)
+    }
 }
 
 /// What the gate says.
@@ -142,12 +183,8 @@ mod tests {
     use super::*;
 
     fn judge(rules: &Rules, server: &str, tool: &str, read_only: bool) -> Verdict {
-        rules.judge(&GateRequest {
-            server: &ServerName::new(server).unwrap(),
-            tool,
-            arguments: &Map::new(),
-            annotations: &Annotations { read_only: Some(read_only), ..Annotations::default() },
-        })
+        let annotations = Annotations { read_only: Some(read_only), ..Annotations::default() };
+        rules.judge(&GateRequest::unlisted(&ServerName::new(server).unwrap(), tool, &Map::new(), &annotations))
     }
 
     fn patterns(written: &[&str]) -> Vec<Pattern> {

@@ -12,6 +12,9 @@ impl CallError {
             Self::Denied { unasked, .. } => {
                 unasked.then(|| "allow it by a rule, or call it where a person can be asked".to_owned())
             }
+            Self::Quarantined { server, tool, .. } => Some(format!(
+                "look at it with `toolrack trust diff {server}/{tool}`, then approve it or remove the server"
+            )),
             Self::NotReady { server, state, source_of, error } => match state {
                 State::PendingTrust => Some(format!("look at the entry `{server}` in {source_of}, then trust it")),
                 State::Disabled => Some(enable(server.as_str(), source_of)),

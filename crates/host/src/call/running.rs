@@ -11,6 +11,7 @@ use crate::{
     catalog::CatalogTool,
     event::{CallEnd, Event},
     link::quote,
+    pins::Cause,
     witness::{Called, Caller, Decision, Evidence, Fact},
 };
 
@@ -87,6 +88,16 @@ impl<'a> Running<'a> {
         error
     }
 
+    /// Nothing is sent, because the tool is not the one that is pinned.
+    pub(super) fn held(&mut self, cause: Cause) -> CallError {
+        let why = format!("it is in quarantine: {cause}");
+        drop(self.refused(Decision::Denied, why));
+        let (server, tool) = (self.tool.server.clone(), quote(&self.tool.tool().name));
+        let error = CallError::Quarantined { server, tool, cause };
+        self.code = Some(error.code());
+        error
+    }
+
     /// It passed the gate.
     pub(super) fn starts(&mut self) {
         let (server, tool) = (self.tool.server.clone(), self.tool.tool().name.clone());
@@ -130,6 +141,7 @@ impl Drop for Running<'_> {
                 server: server.clone(),
                 tool: tool.clone(),
                 caller: mem::take(&mut self.caller),
+                definition: self.tool.definition(),
                 arguments,
                 decision: self.decision,
                 why: mem::take(&mut self.why).into_owned(),

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A tool with these arguments, each with a description.
-pub(super) fn tool(name: &str, description: &str, arguments: &[(&str, &str)]) -> Value {
+pub(crate) fn tool(name: &str, description: &str, arguments: &[(&str, &str)]) -> Value {
     let properties: serde_json::Map<_, _> = arguments
         .iter()
         .map(|(name, about)| ((*name).to_owned(), json!({ "type": "string", "description": about })))
@@ -26,7 +26,7 @@ pub(super) fn tool(name: &str, description: &str, arguments: &[(&str, &str)]) ->
 }
 
 /// The tools of one server, as `tools/list` has them.
-pub(super) fn set(tools: &[Value]) -> ToolSet {
+pub(crate) fn set(tools: &[Value]) -> ToolSet {
     let tools = tools.iter().map(|tool| {
         let tool = decode::tool(&to_raw_value(tool).unwrap()).unwrap();
         ListedTool::new(tool, Default::default())
@@ -34,7 +34,7 @@ pub(super) fn set(tools: &[Value]) -> ToolSet {
     ToolSet::new(Listed { tools: tools.collect(), ..Listed::default() }, &ToolFilter::all())
 }
 
-pub(super) fn catalog(version: u64, servers: &[(&str, Arc<ToolSet>)]) -> Catalog {
+pub(crate) fn catalog(version: u64, servers: &[(&str, Arc<ToolSet>)]) -> Catalog {
     let servers: BTreeMap<_, _> =
         servers.iter().map(|(name, set)| (ServerName::new(*name).unwrap(), set.clone())).collect();
     Catalog::build(version, &servers, &NameStyle::default(), NameCap::default())

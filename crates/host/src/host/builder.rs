@@ -16,6 +16,7 @@ use crate::{
     catalog::{NameCap, NameStyle},
     event::Event,
     link::{ClientInfo, Connector, inbound::Events, supervisor::Supervisor},
+    pins::Pins,
     resolve::{Artifacts, Authorizer, Memory, Resolver, Verbatim},
     server::Surroundings,
     trace::{PassOn, Tracer},
@@ -33,6 +34,7 @@ pub struct HostBuilder {
     resolver: Option<Arc<dyn Resolver>>,
     authorizer: Option<Arc<dyn Authorizer>>,
     memory: Option<Arc<dyn Memory>>,
+    pins: Option<Arc<dyn Pins>>,
     artifacts: Option<Arc<dyn Artifacts>>,
     asker: Option<SharedAsker>,
     gate: Option<Arc<dyn Gate>>,
@@ -67,6 +69,13 @@ impl HostBuilder {
     /// What is remembered of servers across restarts. Default: nothing.
     pub fn memory(mut self, memory: Arc<dyn Memory>) -> Self {
         self.memory = Some(memory);
+        self
+    }
+
+    /// Who keeps the definitions of tools as they were first seen, so that one that has changed waits for approval; see
+    /// [`pins`](crate::pins). Default: nobody, and nothing is compared.
+    pub fn pins(mut self, pins: Arc<dyn Pins>) -> Self {
+        self.pins = Some(pins);
         self
     }
 
@@ -163,6 +172,7 @@ impl HostBuilder {
                 tracker: tasks.clone(),
             },
             memory: self.memory,
+            pins: self.pins,
             tasks: tasks.clone(),
             changed: Arc::<Notify>::default(),
             jitter: self.jitter.unwrap_or_else(rand::random),

@@ -136,7 +136,7 @@ impl Keeper {
             .load()
             .iter()
             .map(|(name, server)| (name.clone(), server.snapshot().tools))
-            .filter(|(_, set)| !set.tools.is_empty())
+            .filter(|(_, set)| !set.tools.is_empty() || !set.strangers.is_empty())
             .collect();
         let touched: BTreeSet<_> = sets
             .keys()

@@ -8,7 +8,8 @@ use super::keeper::Servers;
 use crate::{
     catalog::Catalog,
     mcp::ServerInfo,
-    server::{Server, Snapshot, State, ToolSet},
+    pins::Quarantined,
+    server::{Server, Snapshot, State, Stranger, ToolSet},
     spec::{Era, ServerName, Source, Trust},
     text,
 };
@@ -38,8 +39,10 @@ pub struct ServerStatus {
     pub tools: usize,
     /// How many of its tools the entry's filter hides.
     pub tools_hidden: usize,
-    /// Tools that cannot be used, and why. Safe to print.
+    /// Tools that cannot be used, and why; tools that are not as they are pinned. Safe to print.
     pub warnings: Vec<String>,
+    /// Tools that are not as they are pinned.
+    pub quarantined: Vec<Quarantined>,
     /// What it tells models about itself. Untrusted.
     pub instructions: Option<String>,
     #[serde(rename = "tokens", serialize_with = "as_tokens")]
@@ -53,6 +56,11 @@ impl ServerStatus {
             let line = format!("the tool {tool} cannot be used: {why}");
             text::for_line(&line).into_owned()
         };
+        let strange = |stranger: &Stranger| {
+            let state = if stranger.usable { "should be looked at" } else { "is in quarantine" };
+            let line = format!("the tool {} {state}: {}", stranger.listed.tool.name, stranger.cause);
+            text::for_line(&line).into_owned()
+        };
         Self {
             name: name.clone(),
             state,
@@ -64,7 +72,8 @@ impl ServerStatus {
             enabled: server.spec.enabled,
             tools: tools.tools.len(),
             tools_hidden: tools.hidden.len(),
-            warnings: tools.quarantined.iter().map(unusable).collect(),
+            warnings: tools.quarantined.iter().map(unusable).chain(tools.strangers.iter().map(strange)).collect(),
+            quarantined: tools.strangers.iter().map(Stranger::told).collect(),
             instructions: session.and_then(|session| session.instructions.clone()),
             set: tools,
         }
@@ -98,7 +107,7 @@ pub struct Why {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct WhyStep {
-    /// `config`, `trust`, `start`, `negotiation`, `sign-in`, `list`, `filter` or `name`.
+    /// `config`, `trust`, `start`, `negotiation`, `sign-in`, `list`, `pins`, `filter` or `name`.
     pub stage: &'static str,
     /// Whether it went well.
     pub ok: bool,
@@ -205,6 +214,10 @@ impl Trail {
         if tool.is_empty() {
             return self.step("list", true, listed_tools(set));
         }
+        if let Some(held) = set.held(tool) {
+            self.step("list", true, "listed")?;
+            return self.step("pins", false, format!("in quarantine: {}", held.cause));
+        }
         let listed = set.tools.iter().any(|listed| listed.tool.name == tool);
         if let Some((_, why)) = set.quarantined.iter().find(|(name, _)| name == tool && !listed) {
             return self.step("list", false, format!("listed, but it cannot be used: {why}"));
@@ -237,6 +250,10 @@ fn listed_tools(set: &ToolSet) -> String {
     }
     if !set.quarantined.is_empty() {
         words += &format!(", {} that cannot be used", set.quarantined.len());
+    }
+    let held = set.strangers.iter().filter(|stranger| !stranger.usable).count();
+    if held > 0 {
+        words += &format!(", {held} in quarantine");
     }
     words
 }

@@ -16,7 +16,11 @@ use super::{
     validate::{Misfits, Unfit, Validator, plainly_fits},
 };
 use crate::{
-    catalog::{cleaned::CleanedSchemas, tokens},
+    catalog::{
+        cleaned::CleanedSchemas,
+        definition::{DefinitionHash, canonical},
+        tokens,
+    },
     mcp::Tool,
     spec::Era,
 };
@@ -31,10 +35,17 @@ pub(crate) struct ListedTool {
     pub(crate) headers: ParamHeaders,
     /// Its input schema as model providers take it.
     pub(crate) cleaned: CleanedSchemas,
-    /// Its output schema, read when it is first needed. Boxed: most tools are never called.
-    output: OnceLock<Box<Result<Output, String>>>,
     /// What it costs a model. Counted when somebody wants to know: a call does not.
     tokens: OnceLock<u32>,
+    /// What only tools need that are called, or were looked at. Boxed: most of them never are.
+    learned: OnceLock<Box<Learned>>,
+}
+
+/// What is made of a listed tool when it is first needed.
+#[derive(Debug, Default)]
+struct Learned {
+    output: OnceLock<Result<Output, String>>,
+    definition: OnceLock<DefinitionHash>,
 }
 
 /// The output schema of a tool.
@@ -54,13 +65,22 @@ impl PartialEq for ListedTool {
 
 impl ListedTool {
     pub(crate) fn new(tool: Tool, headers: ParamHeaders) -> Self {
-        Self { tool, headers, cleaned: CleanedSchemas::default(), output: OnceLock::new(), tokens: OnceLock::new() }
+        Self { tool, headers, cleaned: CleanedSchemas::default(), tokens: OnceLock::new(), learned: OnceLock::new() }
     }
 
     /// What its definition costs a model, in tokens; an estimate.
     pub(crate) fn tokens(&self) -> usize {
         let count = || u32::try_from(tokens::of_tool(&self.tool)).unwrap_or(u32::MAX);
         *self.tokens.get_or_init(count) as usize
+    }
+
+    fn learned(&self) -> &Learned {
+        self.learned.get_or_init(Box::default)
+    }
+
+    /// What names the definition of the tool.
+    pub(crate) fn definition(&self) -> DefinitionHash {
+        *self.learned().definition.get_or_init(|| DefinitionHash::of(&canonical(&self.tool)))
     }
 
     /// Checks structured content against the output schema. Takes its time: not for an async thread.
@@ -76,8 +96,7 @@ impl ListedTool {
             let schema = serde_json::from_str(schema.get()).map_err(|error| error.to_string())?;
             Ok(Output { schema, validator: OnceLock::new() })
         };
-        let output = self.output.get_or_init(|| Box::new(read()));
-        let Output { schema, validator } = (**output).as_ref().map_err(unchecked)?;
+        let Output { schema, validator } = self.learned().output.get_or_init(read).as_ref().map_err(unchecked)?;
         if plainly_fits(schema, structured) {
             return Ok(());
         }

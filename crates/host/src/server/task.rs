@@ -136,9 +136,10 @@ impl Task {
         let Some(listed) = kept.and_then(|kept| Listed::of_kept(&kept)) else {
             return false;
         };
-        let tools = Arc::new(ToolSet::new(listed, &self.spec.tools));
+        let tools = self.held_against_pins(ToolSet::new(listed, &self.spec.tools)).await;
+        self.tell_of_strangers(&ToolSet::default(), &tools);
         self.publish(|snapshot| {
-            snapshot.tools = tools;
+            snapshot.tools = Arc::new(tools);
             snapshot.attempts += 1;
         });
         true
@@ -149,10 +150,13 @@ impl Task {
         // Whoever wanted something before has had it.
         let _ = self.again.nudge.notified().now_or_never();
         self.publish(|snapshot| snapshot.state = State::Idle { tools: snapshot.tools.tools.len() });
-        tokio::select! {
-            () = self.again.nudge.notified() => {}
-            () = self.again.now.notified() => {}
-        }
+        let wanted = async {
+            tokio::select! {
+                () = self.again.nudge.notified() => {}
+                () = self.again.now.notified() => {}
+            }
+        };
+        self.minding_pins(wanted).await;
     }
 
     async fn connect(&self, era: &mut Option<Era>) -> Result<Connection, LinkError> {
@@ -238,20 +242,26 @@ impl Task {
                 Err(_) => Some(LIST_RETRY),
             };
             let refresh = refresh.map(|after| Instant::now() + after.max(SHORTEST_RELIST));
-            tokio::select! {
-                why = link.closed() => return Ended::Broken(why),
-                () = self.again.now.notified() => return Ended::Unwanted,
-                () = &mut unused => return Ended::Unused,
-                () = async { sleep_until(refresh.unwrap_or_else(Instant::now)).await }, if refresh.is_some() => {}
-                () = link.tools_changed() => {
-                    if pace.is_restless() {
-                        self.warn("its tools change all the time; they are listed less often now");
-                    }
-                    tokio::select! {
-                        why = link.closed() => return Ended::Broken(why),
-                        () = pace.pause() => {}
+            let woken = async {
+                tokio::select! {
+                    why = link.closed() => return Some(Ended::Broken(why)),
+                    () = self.again.now.notified() => return Some(Ended::Unwanted),
+                    () = &mut unused => return Some(Ended::Unused),
+                    () = async { sleep_until(refresh.unwrap_or_else(Instant::now)).await }, if refresh.is_some() => {}
+                    () = link.tools_changed() => {
+                        if pace.is_restless() {
+                            self.warn("its tools change all the time; they are listed less often now");
+                        }
+                        tokio::select! {
+                            why = link.closed() => return Some(Ended::Broken(why)),
+                            () = pace.pause() => {}
+                        }
                     }
                 }
+                None
+            };
+            if let Some(ended) = self.minding_pins(woken).await {
+                return ended;
             }
             listed = self.list(link).await;
         }
@@ -269,7 +279,8 @@ impl Task {
                     memory.remember_tools(&self.spec.fingerprint(), kept).await;
                 }
                 let fresh_for = listed.fresh_for;
-                self.publish_tools(link, ToolSet::new(listed, &self.spec.tools));
+                let tools = self.held_against_pins(ToolSet::new(listed, &self.spec.tools)).await;
+                self.publish_tools(link, tools);
                 Ok(fresh_for)
             }
             Err(error) if error.ends_the_connection() => Err(error),
@@ -293,6 +304,7 @@ impl Task {
             for (name, why) in &tools.quarantined {
                 self.warn(&format!("the tool {name} cannot be used: {why}"));
             }
+            self.tell_of_strangers(&before.tools, &tools);
         }
         let tools = if same { before.tools } else { Arc::new(tools.adopting(&before.tools)) };
         let count = tools.tools.len();
@@ -357,7 +369,7 @@ impl Task {
         f64::from(u32::try_from(hash.finish() >> 32).unwrap_or(0)) / f64::from(u32::MAX)
     }
 
-    fn publish(&self, change: impl FnOnce(&mut Snapshot)) {
+    pub(super) fn publish(&self, change: impl FnOnce(&mut Snapshot)) {
         let mut told = None;
         self.publish.send_modify(|snapshot| {
             let before = snapshot.state.clone();
@@ -376,7 +388,7 @@ impl Task {
         self.tell(Event::McpServerWarning { server: self.name.clone(), warning: quote(warning) });
     }
 
-    fn tell(&self, event: Event) {
+    pub(super) fn tell(&self, event: Event) {
         (self.around.connector.events)(event);
     }
 }

@@ -1,11 +1,17 @@
 //! The tools of one server, as listed and filtered.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use sha2::{Digest as _, Sha256};
 
 use crate::{
     catalog::search::Indexed,
     glob::ToolFilter,
     link::{Listed, ListedTool},
+    pins::{Cause, Judged, Pin, Quarantined, judge},
 };
 
 /// The tools of one server. Immutable; shared by every catalog that shows them.
@@ -17,14 +23,41 @@ pub(crate) struct ToolSet {
     pub(crate) hidden: Vec<String>,
     /// Tools that cannot be used, and why.
     pub(crate) quarantined: Vec<(String, String)>,
+    /// Tools that are not as they are pinned. Those that cannot be used are not among [`Self::tools`].
+    pub(crate) strangers: Box<[Stranger]>,
+    /// That of the pins which the tools were held against, tool by tool.
+    pub(crate) generation: Option<u64>,
     /// What they are searched by.
     pub(crate) indexed: Indexed,
+}
+
+/// A tool that is not as it is pinned.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Stranger {
+    pub(crate) listed: Arc<ListedTool>,
+    pub(crate) cause: Cause,
+    /// Whether it can be used all the same.
+    pub(crate) usable: bool,
+}
+
+impl Stranger {
+    pub(crate) fn told(&self) -> Quarantined {
+        Quarantined {
+            tool: self.listed.tool.name.clone(),
+            definition: self.listed.definition(),
+            cause: self.cause.clone(),
+            usable: self.usable,
+        }
+    }
 }
 
 /// By what the server said. What was made of that is not looked at.
 impl PartialEq for ToolSet {
     fn eq(&self, other: &Self) -> bool {
-        self.tools == other.tools && self.hidden == other.hidden && self.quarantined == other.quarantined
+        self.tools == other.tools
+            && self.hidden == other.hidden
+            && self.quarantined == other.quarantined
+            && self.strangers == other.strangers
     }
 }
 
@@ -36,6 +69,8 @@ impl ToolSet {
             tools: shown.into_iter().map(Arc::new).collect(),
             hidden: hidden.into_iter().map(|listed| listed.tool.name).collect(),
             quarantined: listed.quarantined,
+            strangers: Box::default(),
+            generation: None,
             indexed: Indexed::default(),
         }
     }
@@ -54,7 +89,70 @@ impl ToolSet {
         self
     }
 
-    /// What its tools cost a model, in tokens; an estimate.
+    /// All tools that the server lists and the filter shows, whether they can be used or not.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<ListedTool>> {
+        let held = self.strangers.iter().filter(|stranger| !stranger.usable);
+        self.tools.iter().chain(held.map(|stranger| &stranger.listed))
+    }
+
+    /// The tool `name` in quarantine.
+    pub(crate) fn held(&self, name: &str) -> Option<&Stranger> {
+        self.strangers.iter().find(|stranger| !stranger.usable && stranger.listed.tool.name == name)
+    }
+
+    /// What names the list: SHA-256 of all that it says of the tools, in the order of their names. To be as before it takes
+    /// the same bytes; a list that says the same in other bytes is looked at tool by tool.
+    pub(crate) fn hash(&self) -> [u8; 32] {
+        let mut tools: Vec<_> = self.all().map(|listed| &listed.tool).collect();
+        tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let mut hash = Sha256::new();
+        for tool in tools {
+            let schemas = [Some(&tool.input_schema), tool.output_schema.as_ref()];
+            let texts = [Some(tool.name.as_str()), tool.title.as_deref(), tool.description.as_deref()];
+            for part in texts.into_iter().chain(schemas.map(|schema| schema.map(|schema| schema.get()))) {
+                // Its length and one more, so that nothing is the same as an empty text.
+                hash.update(part.map_or(0, |part| part.len() as u64 + 1).to_be_bytes());
+                hash.update(part.unwrap_or_default());
+            }
+            let hints = &tool.annotations;
+            let title = hints.title.as_deref();
+            hash.update(title.map_or(0, |title| title.len() as u64 + 1).to_be_bytes());
+            hash.update(title.unwrap_or_default());
+            for hint in [hints.read_only, hints.destructive, hints.idempotent, hints.open_world] {
+                hash.update([hint.map_or(2, u8::from)]);
+            }
+        }
+        hash.finalize().into()
+    }
+
+    /// Holds the tools against `pins`. Takes its time for very many tools.
+    pub(crate) fn held_against(&self, pins: &BTreeMap<String, Pin>) -> Judged {
+        let listed: Vec<_> = self.all().map(|listed| (&listed.tool, listed.definition())).collect();
+        judge(&listed, &self.hidden, pins)
+    }
+
+    /// The same tools, of which those that `cause` has something to say of are strangers.
+    pub(crate) fn sorted_out(&self, cause: impl Fn(&str) -> Option<Cause>, usable: bool) -> Self {
+        let (mut tools, mut strangers) = (Vec::new(), Vec::new());
+        for listed in self.all() {
+            if let Some(cause) = cause(&listed.tool.name) {
+                strangers.push(Stranger { listed: listed.clone(), cause, usable });
+                if !usable {
+                    continue;
+                }
+            }
+            tools.push(listed.clone());
+        }
+        Self {
+            tools: tools.into(),
+            strangers: strangers.into(),
+            generation: None,
+            hidden: self.hidden.clone(),
+            quarantined: self.quarantined.clone(),
+            indexed: Indexed::default(),
+        }
+    }
+
     pub(crate) fn tokens(&self) -> usize {
         self.tools.iter().map(|listed| listed.tokens()).sum()
     }

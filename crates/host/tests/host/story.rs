@@ -12,6 +12,7 @@ mod field;
 mod gate;
 mod idle;
 mod passed_on;
+mod pins;
 mod questions;
 mod recovery;
 mod results;

@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolrack_host::{CallEnd, Called, Caller, Decision, Evidence, Fact, Way, text};
+use toolrack_host::{
+    CallEnd, Called, Caller, Decision, DefinitionHash, Evidence, Fact, Way,
+    pins::{PinnedServer, Strange},
+    text,
+};
 
 use super::{chain::hex, writer::Hide};
 
@@ -18,7 +22,7 @@ const MAX_ARGUMENTS: usize = 64 * 1024;
 #[serde(default)]
 #[non_exhaustive]
 pub struct Entry {
-    /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`; `forgot` of old rows, and `lost` of rows that
+    /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `quarantined`, `approved`; `forgot` of old rows, and `lost` of rows that
     /// could not be written.
     pub kind: String,
     /// The way it came in: `cli`, `daemon`, `gateway`, `agent`, `program`.
@@ -36,7 +40,7 @@ pub struct Entry {
     /// The folder that trust is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
-    /// The hash of the content that was trusted.
+    /// The hash of the content that was trusted; of the definition of a tool that was called, approved or is in quarantine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// SHA-256 of the arguments, in hexadecimal digits.
@@ -101,6 +105,28 @@ impl Entry {
         }
     }
 
+    /// Somebody approved the tool `tool` of `of` as it is now.
+    pub(crate) fn of_release(by: Way, of: &PinnedServer, tool: &str, definition: DefinitionHash) -> Self {
+        Self {
+            who: Some(by.word().to_owned()),
+            server: line(of.server.as_str(), MAX_NAME),
+            tool: line(tool, MAX_NAME),
+            content: Some(definition.to_string()),
+            ..Self::of_kind("approved")
+        }
+    }
+
+    /// A tool was found to be another than the one that is pinned.
+    pub(crate) fn of_quarantine(of: &PinnedServer, strange: &Strange) -> Self {
+        Self {
+            server: line(of.server.as_str(), MAX_NAME),
+            tool: line(&strange.tool, MAX_NAME),
+            content: Some(strange.definition.hash.to_string()),
+            why: line(&strange.cause.to_string(), MAX_WHY),
+            ..Self::of_kind("quarantined")
+        }
+    }
+
     /// What is kept of `fact`.
     pub(super) fn of(fact: Fact, hide: &Hide) -> Self {
         let hidden = |text: &str| line(&hide(text), MAX_WHY);
@@ -136,6 +162,7 @@ impl Entry {
         Self {
             server: Some(called.server.to_string()),
             tool: line(&called.tool, MAX_NAME),
+            content: Some(called.definition.to_string()),
             arguments_sha256: Some(hex(&sha256)),
             arguments_bytes: size(bytes),
             arguments,

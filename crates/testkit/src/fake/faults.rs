@@ -107,6 +107,10 @@ faults! {
     WrongStructured, "wrong-structured", Arg::No, STANDING, "`structured` returns what its output schema forbids";
     ExpensiveSchema, "expensive-schema", Arg::Number(30), STANDING, "`structured` has schemas of this depth that double at each level";
     RemoteRefSchema, "remote-ref-schema", Arg::Text(""), STANDING, "`structured` has a schema that refers to this address";
+    Redescribes, "redescribes", Arg::Text("echo"), STANDING, "this tool's description tells the model to do something else";
+    Renames, "renames", Arg::Text("echo"), STANDING, "this tool is called `renamed` and is otherwise as it was";
+    FlipsHints, "flips-hints", Arg::Text("write"), STANDING, "this tool says that it changes nothing";
+    Later, "later", Arg::No, STANDING, "the three faults above wait until `tools_changed` is called";
     NegativeTtl, "negative-ttl", Arg::No, STANDING, "lists carry `ttlMs: -5`";
     BadHeaderName, "bad-header-name", Arg::No, STANDING, "five more tools have an `x-mcp-header` that breaks a rule";
 

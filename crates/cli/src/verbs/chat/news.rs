@@ -50,6 +50,12 @@ impl News {
         match event {
             Event::McpServerState { server, state } => self.state(&server, &state),
             Event::McpToolsUpdated { server, tools } => self.tools(server, tools),
+            Event::McpToolQuarantined { server, quarantined } => {
+                let sign = paint(Tone::Waiting, self.look.sign(Sign::Paused));
+                let tool = format!("`{server}/{}`", quarantined.tool);
+                let line = format!("{tool}: {}; `toolrack trust diff` shows it", quarantined.cause);
+                Some(format!("{sign} {}", text::clip(&text::for_line(&line), LINE)))
+            }
             _ => None,
         }
     }

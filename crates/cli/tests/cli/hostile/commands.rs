@@ -96,6 +96,9 @@ pub(super) const LINES: &[Line] = &[
     line("trust", &[], With(0)),
     line("trust", &["@"], With(0)),
     line("trust", &["@", "--yes"], With(0)),
+    line("trust diff", &[], With(0)),
+    line("trust diff", &["@"], With(0)),
+    line("trust approve", &["@", "--yes"], With(0)),
     line("untrust", &["--all"], With(0)),
     line("untrust", &["@"], With(2)),
     line("secret set", &["../secret"], With(2)),
@@ -136,12 +139,13 @@ impl Line {
     }
 }
 
-/// The commands that `--help` lists, but for those that only hold others.
+/// The commands that `--help` lists, but for those that only hold others. `trust` holds some and does something itself.
 fn commands() -> BTreeSet<String> {
     let commands = commands_of_help(&Rack::new());
     let holds_others =
         |command: &[String]| commands.iter().any(|other| other.len() > command.len() && other.starts_with(command));
-    commands.iter().filter(|command| !holds_others(command)).map(|command| command.join(" ")).collect()
+    let does_nothing = |command: &[String]| holds_others(command) && command != ["trust"];
+    commands.iter().filter(|command| !does_nothing(command)).map(|command| command.join(" ")).collect()
 }
 
 #[test]

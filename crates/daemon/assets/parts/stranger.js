@@ -1,0 +1,66 @@
+// Tools that are not as they are pinned: what they said, what they say now, and the decision.
+
+import { post } from "../api.js";
+import { ago, moment } from "../format.js";
+import { html } from "../html.js";
+import { refresh } from "../world.js";
+import { useAction } from "./loaded.js";
+import { Trouble } from "./problem.js";
+import { Proposal } from "./proposal.js";
+import { say } from "./say.js";
+
+/** @param {{tools: Api.Stranger[]}} given */
+export function Strangers({ tools }) {
+  return html`
+    <section data-testid="quarantine">
+      <h2>Tools that are not what they were</h2>
+      <p class="quiet-text">No model is offered them and no call of them is made before you have looked.</p>
+      ${tools.map((tool) => html`<${Stranger} key=${`${tool.server} ${tool.tool} ${tool.hash}`} stranger=${tool} />`)}
+    </section>
+  `;
+}
+
+/** @param {{stranger: Api.Stranger}} given */
+function Stranger({ stranger }) {
+  const { server, tool, why, since, hash, definition, pinned, findings } = stranger;
+  const approve = useAction(async () => {
+    await post("/api/v1/trust/tools/approve", { server, tool, hash });
+    say(`${server}/${tool} is used as it is now`);
+    refresh("trust", "servers", "overview");
+  });
+  const isStale = /** @type {any} */ (approve.error)?.status === 409;
+  return html`
+    <article class="panel pending" data-testid="stranger" data-name=${`${server}/${tool}`} data-status=${stranger.cause}>
+      <header class="question-head">
+        <h3>${server}/${tool}</h3>
+        <span class="mark warn">${stranger.cause === "renamed" ? "another name" : "changed"}</span>
+      </header>
+      <p>${why}${since && html`, <time datetime=${since} title=${moment(since)}>${ago(since)}</time>`}</p>
+      <${Proposal} config=${definition} before=${pinned} folder="" />
+      <${Findings} findings=${findings} />
+      <p class="quiet-text">Definition <code class="path">${hash}</code></p>
+      <${Trouble} error=${approve.error} again=${isStale ? () => refresh("trust") : null} />
+      <p class="actions">
+        <button
+          type="button"
+          class="primary"
+          disabled=${approve.busy}
+          onClick=${() => approve.run()}
+          data-testid="approve-tool"
+        >
+          Use it exactly like this
+        </button>
+      </p>
+    </article>
+  `;
+}
+
+/** What to look at in a definition. @param {{findings: Api.Finding[]}} given */
+export function Findings({ findings }) {
+  if (findings.length === 0) return null;
+  return html`
+    <ul class="notice warn" data-testid="findings">
+      ${findings.map(({ place, what }) => html`<li><code>${place}</code>: ${what}</li>`)}
+    </ul>
+  `;
+}

@@ -1,0 +1,167 @@
+//! Why a call has no result.
+
+use std::{fmt, sync::Arc};
+
+use crate::{
+    catalog::Unknown,
+    link::{LinkError, RpcError},
+    pins::Cause,
+    server::State,
+    spec::{ServerName, Source},
+};
+
+/// Why a call has no result. A tool's own error is a result, not one of these.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// No such tool.
+    #[error("{0}")]
+    Unknown(Unknown),
+    /// No such server.
+    #[error("no server is called `{server}`")]
+    UnknownServer {
+        /// The name as given, safe to print.
+        server: String,
+    },
+    /// The gate or a person said no.
+    #[error("the call of {server}/{tool} was not allowed: {why}")]
+    Denied {
+        /// Which server.
+        server: ServerName,
+        /// Which tool.
+        tool: String,
+        /// The rule or the answer.
+        why: String,
+        /// Somebody has to be asked, and nobody is there.
+        unasked: bool,
+    },
+    /// The tool is not as it is pinned.
+    #[error(
+        "the call of {server}/{tool} was not made, because the tool is in quarantine: {cause}; `toolrack trust diff \
+         {server}/{tool}` shows it"
+    )]
+    Quarantined {
+        /// Which server.
+        server: ServerName,
+        /// Which tool.
+        tool: String,
+        /// What is the matter.
+        cause: Cause,
+    },
+    /// The server has no connection.
+    #[error("the server {server} ({source_of}) is not connected: {}", NotReady(.state))]
+    NotReady {
+        /// Which.
+        server: ServerName,
+        /// Its state.
+        state: State,
+        /// Where it is configured.
+        source_of: Box<Source>,
+        /// Why the last attempt failed.
+        error: Option<Arc<LinkError>>,
+    },
+    /// The server answered with a JSON-RPC error.
+    #[error("{server} refused {what}: {error}")]
+    Remote {
+        /// Which server.
+        server: ServerName,
+        /// The tool, prompt or resource.
+        what: String,
+        /// Its answer.
+        error: RpcError,
+    },
+    /// Something on the way to the server, or back, went wrong.
+    #[error("{what} on the server {server} ({source_of}) failed: {error}")]
+    Link {
+        /// Which server.
+        server: ServerName,
+        /// The tool, prompt or resource.
+        what: String,
+        /// Where the server is configured.
+        source_of: Box<Source>,
+        /// What went wrong.
+        error: LinkError,
+    },
+}
+
+struct NotReady<'a>(&'a State);
+
+impl fmt::Display for NotReady<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            State::Disabled => f.write_str("it is disabled"),
+            State::PendingTrust => f.write_str("it comes from a project file and is not trusted yet"),
+            State::Connecting => f.write_str("it is still starting"),
+            state => f.write_str(state.error().unwrap_or("it was stopped")),
+        }
+    }
+}
+
+/// What kind of failure it is: what a caller does next depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CallErrorKind {
+    /// The name is wrong.
+    UnknownTool,
+    /// The gate or a person said no.
+    Denied,
+    /// The server, or the tool as it is now, waits for trust.
+    NotTrusted,
+    /// The server wants a sign-in.
+    NeedsAuth,
+    /// The server cannot be reached, ended or did not answer in time.
+    Unreachable,
+    /// The server refused the call.
+    Refused,
+    /// The configuration is at fault.
+    Config,
+    /// The server broke a promise of the protocol, or a bound.
+    Other,
+}
+
+impl CallError {
+    /// What kind of failure it is.
+    #[must_use]
+    pub fn kind(&self) -> CallErrorKind {
+        match self {
+            Self::Unknown(_) | Self::UnknownServer { .. } => CallErrorKind::UnknownTool,
+            Self::Denied { .. } => CallErrorKind::Denied,
+            Self::Remote { .. } => CallErrorKind::Refused,
+            Self::NotReady { state: State::PendingTrust, .. } | Self::Quarantined { .. } => CallErrorKind::NotTrusted,
+            Self::NotReady { state: State::Disabled, .. } => CallErrorKind::Config,
+            Self::NotReady { state: State::NeedsAuth { .. }, .. } => CallErrorKind::NeedsAuth,
+            Self::NotReady { error, .. } => error.as_deref().map_or(CallErrorKind::Unreachable, kind_of),
+            Self::Link { error, .. } => kind_of(error),
+        }
+    }
+
+    /// A stable code for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unknown(_) => "UNKNOWN_TOOL",
+            Self::UnknownServer { .. } => "UNKNOWN_SERVER",
+            Self::Denied { unasked: true, .. } => "APPROVAL_NEEDED",
+            Self::Denied { .. } => "DENIED",
+            Self::Quarantined { .. } => "QUARANTINED",
+            Self::NotReady { state: State::PendingTrust, .. } => "NOT_TRUSTED",
+            Self::NotReady { state: State::Disabled, .. } => "SERVER_DISABLED",
+            Self::NotReady { error, .. } => error.as_deref().map_or("SERVER_NOT_CONNECTED", LinkError::code),
+            Self::Remote { .. } => "RPC_ERROR",
+            Self::Link { error, .. } => error.code(),
+        }
+    }
+}
+
+fn kind_of(error: &LinkError) -> CallErrorKind {
+    match error {
+        LinkError::NeedsAuth { .. } => CallErrorKind::NeedsAuth,
+        LinkError::Resolve(_) | LinkError::Config { .. } => CallErrorKind::Config,
+        LinkError::Rpc(_) => CallErrorKind::Refused,
+        LinkError::Unparsable { .. }
+        | LinkError::InvalidEvent { .. }
+        | LinkError::Protocol { .. }
+        | LinkError::TooLarge { .. } => CallErrorKind::Other,
+        _ => CallErrorKind::Unreachable,
+    }
+}

@@ -1,0 +1,287 @@
+//! What a person should look at in the definitions of tools. Warnings, and no defence.
+//!
+//! Text that is written to mislead a model can be put in more ways than any list knows, and harmless text can look the same:
+//! what is found here stops nothing, and that nothing is found proves nothing. It is shown where somebody decides.
+//!
+//! Four things are looked for: words that speak to the model rather than about the tool; characters that are not seen; names
+//! that look like others (Unicode Technical Standard 39, section 4); the name of another server's tool.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    fmt::Write as _,
+};
+
+use serde::Serialize;
+use serde_json::Value;
+use unicode_security::confusable_detection::skeleton;
+
+use crate::{
+    catalog::{Catalog, CatalogTool, definition::canonical},
+    mcp::Tool,
+    spec::ServerName,
+    text,
+};
+
+mod phrases;
+
+/// Findings that are told of one tool.
+const MOST: usize = 20;
+
+/// Bytes of one text that are looked at.
+const MOST_BYTES: usize = 256 * 1024;
+
+/// How long a tool's name must be to be recognised in somebody else's text, unless it stands there with its server.
+const TELLING_NAME: usize = 6;
+
+/// Something that a person should look at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[non_exhaustive]
+pub struct Finding {
+    /// What kind of thing.
+    pub kind: FindingKind,
+    /// Where in the definition, such as `description` or `inputSchema.properties.path.description`. Safe to print.
+    pub place: String,
+    /// What stands there, in words. Safe to print.
+    pub what: String,
+}
+
+/// What kind of thing was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FindingKind {
+    /// Text that tells a model what to do.
+    Instructions,
+    /// Characters that are not seen.
+    Hidden,
+    /// A name that looks like another one.
+    LookAlike,
+    /// The name of another server's tool.
+    OtherServer,
+}
+
+/// What was found in the tools of a catalog, by server and tool.
+pub type Findings = BTreeMap<(ServerName, String), Vec<Finding>>;
+
+/// What is found in a definition by itself. `definition` is a tool as JSON, as [`Tool`] serialises or a pin keeps it.
+#[must_use]
+pub fn in_definition(definition: &Value) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    each_text(definition, "", &mut |place, found| {
+        if findings.len() < MOST {
+            findings.extend(hidden(place, found));
+            findings.extend(instructions(place, found));
+        }
+    });
+    findings.truncate(MOST);
+    findings
+}
+
+/// What is found in `tool` by itself.
+#[must_use]
+pub fn in_tool(tool: &Tool) -> Vec<Finding> {
+    in_definition(&serde_json::from_str(&canonical(tool)).unwrap_or_default())
+}
+
+impl Catalog {
+    /// What a person should look at in all tools, those in quarantine included. Reads each definition: not for every call.
+    #[must_use]
+    pub fn findings(&self) -> Findings {
+        let all: Vec<&CatalogTool> = self.tools().chain(self.quarantined()).collect();
+        let mut findings = Findings::new();
+        let names = Names::of(&all);
+        for tool in all {
+            let found = names.findings(tool);
+            if !found.is_empty() {
+                findings.insert((tool.server.clone(), tool.tool().name.clone()), found);
+            }
+        }
+        findings
+    }
+
+    /// What a person should look at in `tool`, beside all others. Reads their names: not for every call.
+    #[must_use]
+    pub fn findings_of(&self, tool: &CatalogTool) -> Vec<Finding> {
+        let all: Vec<&CatalogTool> = self.tools().chain(self.quarantined()).collect();
+        Names::of(&all).findings(tool)
+    }
+}
+
+/// Calls `visit` with each text of `value` and its place, names of members included.
+fn each_text(value: &Value, place: &str, visit: &mut dyn FnMut(&str, &str)) {
+    match value {
+        Value::String(text) => visit(place, text),
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                each_text(item, &format!("{place}[{index}]"), visit);
+            }
+        }
+        Value::Object(members) => {
+            for (name, value) in members {
+                let place = if place.is_empty() { name.clone() } else { format!("{place}.{name}") };
+                visit(&place, name);
+                each_text(value, &place, visit);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn start_of(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MOST_BYTES)]
+}
+
+fn finding(kind: FindingKind, place: &str, what: &str) -> Finding {
+    let safe = |text: &str| text::for_line(&text::clip(text, 400)).into_owned();
+    Finding { kind, place: safe(place), what: safe(what) }
+}
+
+fn instructions(place: &str, found: &str) -> Option<Finding> {
+    let said = phrases::first_in(start_of(found))?;
+    Some(finding(FindingKind::Instructions, place, &format!("it speaks to the model: “{said}”")))
+}
+
+fn hidden(place: &str, found: &str) -> Option<Finding> {
+    let found = start_of(found);
+    let visible = text::for_terminal(found);
+    if *visible == *found {
+        return None;
+    }
+    // What is escaped there and is no plain line end.
+    let unseen: Vec<char> = found.chars().filter(|c| is_unseen(*c)).collect();
+    if unseen.is_empty() {
+        return None;
+    }
+    let kinds: BTreeSet<char> = unseen.iter().copied().collect();
+    let mut what = match unseen.len() {
+        1 => "it holds a character that is not seen:".to_owned(),
+        many => format!("it holds {many} characters that are not seen:"),
+    };
+    for c in kinds.iter().take(5) {
+        // Writing to a string cannot fail.
+        let _ = write!(what, " U+{:04X}", u32::from(*c));
+    }
+    if kinds.len() > 5 {
+        what += " …";
+    }
+    // Tag characters are a hidden alphabet: what they spell is ASCII, moved (Unicode, section 23.9).
+    let tags = unseen.iter().filter_map(|c| char::from_u32(u32::from(*c).checked_sub(0xe0000)?));
+    let spelled: String = tags.filter(|c| (' '..='~').contains(c)).take(200).collect();
+    if !spelled.is_empty() {
+        let _ = write!(what, "; they spell “{spelled}”");
+    }
+    Some(finding(FindingKind::Hidden, place, &what))
+}
+
+/// Whether this character alone would be spelled out for a person, but for line ends and tabs.
+fn is_unseen(c: char) -> bool {
+    let mut bytes = [0; 4];
+    let alone: &str = c.encode_utf8(&mut bytes);
+    !matches!(c, '\n' | '\r' | '\t') && matches!(text::for_terminal(alone), Cow::Owned(_))
+}
+
+/// The names of all tools and servers, as they look and as they are written.
+struct Names<'a> {
+    /// By look: the names that look so, with a server that has each.
+    tools: BTreeMap<String, BTreeMap<&'a str, &'a ServerName>>,
+    servers: BTreeMap<String, BTreeSet<&'a str>>,
+    /// By what stands in a text: who is meant.
+    written: BTreeMap<String, &'a CatalogTool>,
+    /// The names that each server has itself.
+    own: BTreeSet<(&'a str, &'a str)>,
+}
+
+impl<'a> Names<'a> {
+    fn of(all: &[&'a CatalogTool]) -> Self {
+        let mut names =
+            Self { tools: BTreeMap::new(), servers: BTreeMap::new(), written: BTreeMap::new(), own: BTreeSet::new() };
+        let mut ambiguous = BTreeSet::new();
+        for tool in all {
+            let (server, name) = (&tool.server, tool.tool().name.as_str());
+            names.tools.entry(look(name)).or_default().entry(name).or_insert(server);
+            names.servers.entry(look(server.as_str())).or_default().insert(server.as_str());
+            names.own.insert((server.as_str(), name));
+            names.written.insert(tool.selector(), tool);
+            names.written.insert(tool.name.clone(), tool);
+            if is_telling(name) {
+                match names.written.entry(name.to_owned()) {
+                    Entry::Vacant(free) => drop(free.insert(tool)),
+                    Entry::Occupied(taken) if taken.get().server != *server => {
+                        ambiguous.insert(name.to_owned());
+                    }
+                    Entry::Occupied(_) => {}
+                }
+            }
+        }
+        // What several servers have belongs to none of them.
+        names.written.retain(|name, _| !ambiguous.contains(name));
+        names
+    }
+
+    fn findings(&self, tool: &CatalogTool) -> Vec<Finding> {
+        let definition = serde_json::from_str(&canonical(tool.tool())).unwrap_or_default();
+        let mut found = in_definition(&definition);
+        found.extend(self.like(tool));
+        found.extend(self.named_in(tool, &definition));
+        found.truncate(MOST);
+        found
+    }
+
+    /// Other names that look like those of `tool`.
+    fn like(&self, tool: &CatalogTool) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let name = tool.tool().name.as_str();
+        let alike = self.tools.get(&look(name)).into_iter().flatten().find(|(other, _)| **other != name);
+        if let Some((other, server)) = alike {
+            let what = format!("{name} looks like {other} of {server}");
+            findings.push(finding(FindingKind::LookAlike, "name", &what));
+        }
+        let server = tool.server.as_str();
+        let alike = self.servers.get(&look(server)).into_iter().flatten().find(|other| **other != server);
+        if let Some(other) = alike {
+            let what = format!("the server {server} looks like the server {other}");
+            findings.push(finding(FindingKind::LookAlike, "server", &what));
+        }
+        findings
+    }
+
+    /// Tools of other servers that the definition of `tool` names.
+    fn named_in(&self, tool: &CatalogTool, definition: &Value) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let server = tool.server.as_str();
+        each_text(definition, "", &mut |place, found| {
+            if place == "name" || findings.len() >= MOST {
+                return;
+            }
+            let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '/' | '.');
+            for word in start_of(found).split(|c: char| !is_of_name(c)).map(|word| word.trim_matches(['.', '/', '-'])) {
+                if let Some(meant) = self.written.get(word)
+                    && meant.server != tool.server
+                    && !self.own.contains(&(server, word))
+                {
+                    let what = format!("it names {}, a tool of another server", meant.selector());
+                    let finding = finding(FindingKind::OtherServer, place, &what);
+                    if !findings.contains(&finding) {
+                        findings.push(finding);
+                    }
+                }
+            }
+        });
+        findings
+    }
+}
+
+/// What a name looks like: names of the same look can be taken for each other.
+fn look(name: &str) -> String {
+    skeleton(name).collect::<String>().to_lowercase().replace('-', "_")
+}
+
+/// Whether a name is so much of one that it is no word of a sentence.
+fn is_telling(name: &str) -> bool {
+    let mut inner = name.chars().skip(1);
+    name.len() >= TELLING_NAME && inner.any(|c| matches!(c, '_' | '-' | '.' | '/') || c.is_uppercase())
+}
+
+#[cfg(test)]
+mod tests;

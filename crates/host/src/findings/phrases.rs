@@ -1,0 +1,67 @@
+//! Words by which a text speaks to a model. A short list of what poisoned tools have said, in plain English; each costs
+//! somebody a warning that was not needed, so there are few.
+
+/// The phrases, word by word. `a|b` is either word, `*` is up to three words, whichever.
+///
+/// From the published examples of tool poisoning (Invariant Labs, Trail of Bits, the MCPTox and MSB collections).
+const PHRASES: &[&str] = &[
+    "ignore|disregard|forget|override * previous|prior|earlier|above|preceding * instructions|instruction|prompts|rules",
+    "ignore|disregard * your|the|system * instructions|guidelines|rules",
+    "do not tell|inform|notify|mention|reveal|show|ask * user|users|human|person",
+    "never tell|inform|notify|mention|reveal|show|ask * user|users|human|person",
+    "don't tell|inform|notify|mention|reveal|show|ask * user|users|human|person",
+    "without telling|informing|asking|notifying|mentioning * user|users|human|person",
+    "hide|conceal this|it * from * user|users",
+    "before using|calling|invoking this|any|other|another * tool|tools",
+    "you must|should first|always call|use|run|read|send|invoke|pass|include",
+    "always call|use|invoke this|it before|instead",
+    "this tool must be called|used|invoked before|first",
+    "instead of calling|using * tool",
+    "your|the system prompt",
+    "you are now",
+    "new instructions",
+    "id_rsa",
+    "ssh|.ssh|~/.ssh key|keys|id_rsa",
+    "read|open|send|include * ~/.ssh|.env|mcp.json|.cursor/mcp.json|/etc/passwd|credentials",
+];
+
+/// Marks that pretend to be another speaker.
+const MARKS: &[&str] =
+    &["<important>", "<system>", "</system>", "<|im_start|>", "[system]", "[inst]", "<secret>", "system:"];
+
+/// Words that may stand between two words of a phrase.
+const GAP: usize = 3;
+
+/// The first phrase in `text`, as it stands there, in lower case and without what is not seen.
+pub(super) fn first_in(text: &str) -> Option<String> {
+    let seen: String = text.chars().filter(|c| !super::is_unseen(*c)).collect();
+    let lower = seen.to_lowercase().replace('’', "'");
+    if let Some(mark) = MARKS.iter().find(|mark| lower.contains(**mark)) {
+        return Some((*mark).to_owned());
+    }
+    let is_of_word = |c: char| c.is_alphanumeric() || matches!(c, '\'' | '_' | '.' | '/' | '~');
+    let words: Vec<&str> = lower
+        .split(|c: char| !is_of_word(c))
+        .map(|word| word.trim_end_matches('.').trim_matches('\''))
+        .filter(|word| !word.is_empty())
+        .collect();
+    PHRASES.iter().find_map(|phrase| {
+        let parts: Vec<&str> = phrase.split(' ').collect();
+        (0..words.len()).find_map(|at| {
+            let end = matched(&parts, &words, at)?;
+            Some(words[at..end].join(" "))
+        })
+    })
+}
+
+/// Where the match of `parts` that begins at word `at` ends.
+fn matched(parts: &[&str], words: &[&str], at: usize) -> Option<usize> {
+    let Some((part, rest)) = parts.split_first() else {
+        return Some(at);
+    };
+    if *part == "*" {
+        return (0..=GAP).find_map(|skipped| matched(rest, words, at + skipped));
+    }
+    let word = words.get(at)?;
+    if part.split('|').any(|one| one == *word) { matched(rest, words, at + 1) } else { None }
+}

@@ -1,0 +1,146 @@
+//! What a server's task does about pins: holds each list against them, and looks again when they may be others.
+
+use std::{collections::HashMap, pin::pin, sync::Arc, time::Duration};
+
+use tokio::time::{sleep, timeout};
+
+use super::{Server, State, ToolSet, task::Task};
+use crate::{
+    catalog::CatalogTool,
+    event::Event,
+    pins::{Cause, PinMode, PinnedServer, Recalled, Seen},
+    spec::Transport,
+};
+
+/// While a tool is in quarantine, how often it is looked whether another process has released it.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// How long a call of a tool in quarantine waits for a look at the pins of this moment.
+const LAST_LOOK: Duration = Duration::from_secs(1);
+
+impl Task {
+    /// What of `tools` can be used, as they are pinned.
+    pub(super) async fn held_against_pins(&self, tools: ToolSet) -> ToolSet {
+        let mode = self.spec.pins.unwrap_or_default();
+        let (PinMode::Enforce | PinMode::Warn, Some(pins)) = (mode, &self.around.pins) else {
+            return tools;
+        };
+        if matches!(self.spec.transport, Transport::Native(_)) {
+            return tools;
+        }
+        let usable = mode == PinMode::Warn;
+        let server = PinnedServer::of(&self.name, &self.spec);
+        let list = tools.hash();
+        match pins.recall(&server, &list).await {
+            Ok(Recalled::AsBefore) => tools,
+            Ok(Recalled::Pins { generation, pins: known }) => {
+                let judging = move || {
+                    let judged = tools.held_against(&known);
+                    let causes: HashMap<_, _> =
+                        judged.strange.iter().map(|strange| (strange.tool.as_str(), &strange.cause)).collect();
+                    let mut tools = tools.sorted_out(|tool| causes.get(tool).map(|cause| (*cause).clone()), usable);
+                    tools.generation = Some(generation);
+                    (tools, judged)
+                };
+                // Thousands of definitions take a while.
+                match tokio::task::spawn_blocking(judging).await {
+                    Ok((tools, judged)) => {
+                        let (new, strange) = (judged.new, judged.strange);
+                        pins.saw(&server, Seen { list, generation, new, strange }).await;
+                        tools
+                    }
+                    // The program ends.
+                    Err(_) => ToolSet::default(),
+                }
+            }
+            Err(unreadable) => tools.sorted_out(|_| Some(Cause::Unchecked { why: unreadable.why.clone() }), usable),
+        }
+    }
+
+    /// Waits for `what`, and meanwhile looks whether tools in quarantine have been released.
+    pub(super) async fn minding_pins<T>(&self, what: impl Future<Output = T>) -> T {
+        let mut what = pin!(what);
+        loop {
+            let waits = !self.publish.borrow().tools.strangers.is_empty();
+            tokio::select! {
+                done = &mut what => return done,
+                () = self.again.pins.notified() => self.look_again().await,
+                () = async { sleep(LOOK_AGAIN).await; self.until_repinned().await }, if waits => self.look_again().await,
+            }
+        }
+    }
+
+    /// Waits until pins are others than those that the tools were held against.
+    async fn until_repinned(&self) {
+        let Some(pins) = &self.around.pins else {
+            return;
+        };
+        let server = PinnedServer::of(&self.name, &self.spec);
+        let known = self.publish.borrow().tools.generation;
+        while known.is_some() && pins.generation(&server).await == known {
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    async fn look_again(&self) {
+        let before = self.publish.borrow().tools.clone();
+        let same = before.sorted_out(|_| None, true);
+        let now = self.held_against_pins(same).await;
+        let differs = now.strangers != before.strangers;
+        if differs {
+            self.tell_of_strangers(&before, &now);
+        }
+        let count = now.tools.len();
+        self.publish(|snapshot| {
+            snapshot.rechecks += 1;
+            if differs || now.generation != before.generation {
+                snapshot.tools = Arc::new(now);
+                match &mut snapshot.state {
+                    State::Connected { tools } | State::Idle { tools } => *tools = count,
+                    _ => {}
+                }
+            }
+        });
+    }
+
+    /// Tells of the tools that were not in quarantine before.
+    pub(super) fn tell_of_strangers(&self, before: &ToolSet, now: &ToolSet) {
+        for stranger in now.strangers.iter().filter(|stranger| !before.strangers.contains(stranger)) {
+            self.tell(Event::McpToolQuarantined { server: self.name.clone(), quarantined: stranger.told() });
+        }
+    }
+}
+
+impl Server {
+    /// The pins may be others now: the tools are held against them again.
+    pub(crate) fn pins_changed(&self) {
+        self.again.pins.notify_one();
+    }
+
+    /// Whether `tool` was in quarantine when the pins were last looked at.
+    pub(crate) fn may_hold(&self, tool: &str) -> bool {
+        self.published.borrow().tools.held(tool).is_some()
+    }
+
+    /// Whether `tool` is, by the definition that it was called by, still what the server lists.
+    pub(crate) fn still_has(&self, tool: &CatalogTool) -> bool {
+        let tools = self.published.borrow().tools.clone();
+        let listed = tools.tools.iter().find(|listed| listed.tool.name == tool.tool().name);
+        listed.is_some_and(|listed| Arc::ptr_eq(listed, &tool.listed) || listed.definition() == tool.definition())
+    }
+
+    /// Why `tool` is in quarantine, after a last look at its pin; `None` when it is not any more.
+    pub(crate) async fn is_held(&self, tool: &str) -> Option<Cause> {
+        let held = |snapshot: &super::Snapshot| snapshot.tools.held(tool).map(|stranger| stranger.cause.clone());
+        let seen = {
+            let snapshot = self.published.borrow();
+            held(&snapshot)?;
+            snapshot.rechecks
+        };
+        self.pins_changed();
+        let mut published = self.published.clone();
+        // A server that is being connected lists its tools anyway.
+        let _ = timeout(LAST_LOOK, published.wait_for(|snapshot| snapshot.rechecks > seen)).await;
+        held(&self.published.borrow())
+    }
+}

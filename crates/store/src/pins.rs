@@ -1,0 +1,335 @@
+//! The definitions of tools as they are trusted, and of those that are others now.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use chrono::Utc;
+use futures::future::BoxFuture;
+use sqlx::{QueryBuilder, Sqlite, Transaction};
+use toolrack_host::{
+    DefinitionHash, ServerName, Way,
+    pins::{Cause, Definition, Pin, PinnedServer, Pins, PinsUnreadable, Recalled, Seen, Strange},
+};
+
+use crate::{
+    Store, StoreError,
+    audit::{Entry, append},
+    now,
+};
+
+/// Pins that cannot be read within this are as good as unreadable: a server waits for them before its tools can be used.
+const QUICK: Duration = Duration::from_secs(2);
+
+/// Pins that are written by one statement.
+const AT_ONCE: usize = 100;
+
+/// A tool that is not as it is pinned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stranger {
+    /// Whose it is.
+    pub of: PinnedServer,
+    /// What it says of itself now, and why it waits.
+    pub strange: Strange,
+    /// Since when, in seconds since 1970.
+    pub since: i64,
+    /// The pin that it is held against; `None` where there is none.
+    pub pinned: Option<Pinned>,
+}
+
+/// The pin of a tool, as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pinned {
+    /// The definition that is trusted.
+    pub definition: Definition,
+    /// Since when, in seconds since 1970.
+    pub at: i64,
+    /// The way in which somebody approved it: `cli` or `daemon`; `None` for what was seen first.
+    pub approved_by: Option<String>,
+}
+
+type StrangerRow = (
+    String,
+    String,
+    String,
+    Vec<u8>,
+    String,
+    String,
+    Option<String>,
+    i64,
+    Option<Vec<u8>>,
+    Option<String>,
+    Option<i64>,
+    Option<String>,
+);
+
+fn hash(bytes: Vec<u8>) -> Option<DefinitionHash> {
+    bytes.try_into().ok().map(DefinitionHash::from_bytes)
+}
+
+fn stranger(row: StrangerRow) -> Option<Stranger> {
+    let (source, server, tool, now, text, cause, was, since, pinned, before, at, approved_by) = row;
+    let cause = match (cause.as_str(), was) {
+        ("renamed", Some(was)) => Cause::Renamed { was },
+        ("too_many", _) => Cause::TooMany,
+        _ => Cause::Changed,
+    };
+    let pinned = pinned.and_then(hash).zip(before).zip(at);
+    let pinned = pinned.map(|((hash, text), at)| Pinned { definition: Definition { hash, text }, at, approved_by });
+    let strange = Strange { tool, definition: Definition { hash: hash(now)?, text }, cause };
+    Some(Stranger { of: PinnedServer { server: ServerName::new(server).ok()?, source }, strange, since, pinned })
+}
+
+impl Store {
+    /// All tools in quarantine, by server and name.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn quarantine(&self) -> Result<Vec<Stranger>, StoreError> {
+        let rows: Vec<StrangerRow> = sqlx::query_as(
+            "SELECT q.source, q.server, q.tool, q.hash, q.definition, q.cause, q.was, q.since, \
+             p.hash, p.definition, p.pinned_at, p.approved_by \
+             FROM quarantine q LEFT JOIN pins p \
+             ON p.source = q.source AND p.server = q.server AND p.tool = coalesce(q.was, q.tool) \
+             ORDER BY q.server, q.tool, q.source",
+        )
+        .fetch_all(&self.pool)
+        .await
+        .map_err(self.error("reading the quarantine"))?;
+        Ok(rows.into_iter().filter_map(stranger).collect())
+    }
+
+    /// Trusts the tool `tool` of `of` with the definition of this hash, in the place of what was pinned, and writes in the
+    /// [audit log](crate::audit) that this came `by` this way: both or nothing. Returns `false`, and does nothing, when no such
+    /// definition is in quarantine: it is another by now, or approved already.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn release(
+        &self,
+        of: &PinnedServer,
+        tool: &str,
+        shown: DefinitionHash,
+        by: Way,
+    ) -> Result<bool, StoreError> {
+        let doing = "approving a tool";
+        let error = || self.error(doing);
+        let mut transaction = self.begin(doing).await?;
+        let row: Option<(String, Option<String>)> = sqlx::query_as(
+            "DELETE FROM quarantine WHERE source = ? AND server = ? AND tool = ? AND hash = ? RETURNING definition, was",
+        )
+        .bind(&of.source)
+        .bind(of.server.as_str())
+        .bind(tool)
+        .bind(&shown.as_bytes()[..])
+        .fetch_optional(&mut *transaction)
+        .await
+        .map_err(error())?;
+        let Some((text, was)) = row else {
+            return Ok(false);
+        };
+        if let Some(was) = was {
+            sqlx::query("UPDATE pins SET renamed_to = ? WHERE source = ? AND server = ? AND tool = ?")
+                .bind(tool)
+                .bind(&of.source)
+                .bind(of.server.as_str())
+                .bind(was)
+                .execute(&mut *transaction)
+                .await
+                .map_err(error())?;
+        }
+        let definition = Definition { hash: shown, text };
+        pin(&mut transaction, of, &[(tool.to_owned(), definition)], Some(by)).await.map_err(error())?;
+        repinned(&mut transaction, of).await.map_err(error())?;
+        let said = Entry::of_release(by, of, tool, shown);
+        append(&mut transaction, &[(Utc::now().timestamp_millis(), said)]).await.map_err(error())?;
+        transaction.commit().await.map_err(error())?;
+        Ok(true)
+    }
+
+    async fn read_pins(&self, of: &PinnedServer, list: &[u8; 32]) -> Result<Recalled, StoreError> {
+        let doing = "reading pins";
+        let row: Option<(i64, Option<Vec<u8>>)> =
+            sqlx::query_as("SELECT generation, list FROM pinned_servers WHERE source = ? AND server = ?")
+                .bind(&of.source)
+                .bind(of.server.as_str())
+                .fetch_optional(&self.pool)
+                .await
+                .map_err(self.error(doing))?;
+        let Some((generation, known)) = row else {
+            return Ok(Recalled::Pins { generation: 0, pins: BTreeMap::new() });
+        };
+        if known.as_deref() == Some(&list[..]) {
+            return Ok(Recalled::AsBefore);
+        }
+        // What is pinned between the two questions is seen with an older number, and looked at again.
+        let rows: Vec<(String, Vec<u8>, String, Option<String>)> =
+            sqlx::query_as("SELECT tool, hash, definition, renamed_to FROM pins WHERE source = ? AND server = ?")
+                .bind(&of.source)
+                .bind(of.server.as_str())
+                .fetch_all(&self.pool)
+                .await
+                .map_err(self.error(doing))?;
+        let pins = rows.into_iter().filter_map(|(tool, bytes, text, renamed_to)| {
+            Some((tool, Pin { definition: Definition { hash: hash(bytes)?, text }, renamed_to }))
+        });
+        Ok(Recalled::Pins { generation: generation.unsigned_abs(), pins: pins.collect() })
+    }
+
+    async fn write_seen(&self, of: &PinnedServer, seen: &Seen) -> Result<(), StoreError> {
+        let doing = "writing pins";
+        let error = || self.error(doing);
+        let mut transaction = self.begin(doing).await?;
+        sqlx::query("INSERT OR IGNORE INTO pinned_servers (source, server, generation) VALUES (?, ?, 0)")
+            .bind(&of.source)
+            .bind(of.server.as_str())
+            .execute(&mut *transaction)
+            .await
+            .map_err(error())?;
+        for some in seen.new.chunks(AT_ONCE) {
+            pin(&mut transaction, of, some, None).await.map_err(error())?;
+        }
+        replace_quarantine(&mut transaction, of, &seen.strange).await.map_err(error())?;
+        let generation = i64::try_from(seen.generation).unwrap_or(i64::MAX);
+        // A list in which nothing was found is known at a glance, unless somebody has changed pins meanwhile.
+        let list = seen.strange.is_empty().then_some(&seen.list[..]);
+        sqlx::query(
+            "UPDATE pinned_servers SET generation = generation + ?, list = CASE WHEN generation = ? THEN ? END \
+             WHERE source = ? AND server = ?",
+        )
+        .bind(i64::from(!seen.new.is_empty()))
+        .bind(generation)
+        .bind(list)
+        .bind(&of.source)
+        .bind(of.server.as_str())
+        .execute(&mut *transaction)
+        .await
+        .map_err(error())?;
+        transaction.commit().await.map_err(error())
+    }
+
+    async fn read_generation(&self, of: &PinnedServer) -> Result<Option<u64>, StoreError> {
+        let found: Option<i64> =
+            sqlx::query_scalar("SELECT generation FROM pinned_servers WHERE source = ? AND server = ?")
+                .bind(&of.source)
+                .bind(of.server.as_str())
+                .fetch_optional(&self.pool)
+                .await
+                .map_err(self.error("reading pins"))?;
+        Ok(Some(found.unwrap_or_default().unsigned_abs()))
+    }
+}
+
+/// Pins tools; over earlier pins only where somebody approved it.
+async fn pin(
+    transaction: &mut Transaction<'static, Sqlite>,
+    of: &PinnedServer,
+    tools: &[(String, Definition)],
+    by: Option<Way>,
+) -> sqlx::Result<()> {
+    let now = now();
+    let mut builder = QueryBuilder::<Sqlite>::new(
+        "INSERT INTO pins (source, server, tool, hash, definition, pinned_at, approved_by) ",
+    );
+    builder.push_values(tools, |mut row, (tool, definition)| {
+        row.push_bind(&of.source).push_bind(of.server.as_str()).push_bind(tool);
+        row.push_bind(&definition.hash.as_bytes()[..]).push_bind(&definition.text);
+        row.push_bind(now).push_bind(by.map(Way::word));
+    });
+    builder.push(
+        " ON CONFLICT (source, server, tool) DO UPDATE SET hash = excluded.hash, definition = excluded.definition, \
+         pinned_at = excluded.pinned_at, approved_by = excluded.approved_by, renamed_to = NULL \
+         WHERE excluded.approved_by IS NOT NULL",
+    );
+    builder.build().execute(&mut **transaction).await.map(drop)
+}
+
+/// Pins of `of` have changed: no list is known at a glance any more.
+async fn repinned(transaction: &mut Transaction<'static, Sqlite>, of: &PinnedServer) -> sqlx::Result<()> {
+    sqlx::query("UPDATE pinned_servers SET generation = generation + 1, list = NULL WHERE source = ? AND server = ?")
+        .bind(&of.source)
+        .bind(of.server.as_str())
+        .execute(&mut **transaction)
+        .await
+        .map(drop)
+}
+
+/// What is in quarantine of `of` is `strange` from now on. What was there before keeps its time; what was not is told to the
+/// audit log.
+async fn replace_quarantine(
+    transaction: &mut Transaction<'static, Sqlite>,
+    of: &PinnedServer,
+    strange: &[Strange],
+) -> sqlx::Result<()> {
+    let known: Vec<(String, Vec<u8>, i64)> =
+        sqlx::query_as("SELECT tool, hash, since FROM quarantine WHERE source = ? AND server = ?")
+            .bind(&of.source)
+            .bind(of.server.as_str())
+            .fetch_all(&mut **transaction)
+            .await?;
+    if known.is_empty() && strange.is_empty() {
+        return Ok(());
+    }
+    sqlx::query("DELETE FROM quarantine WHERE source = ? AND server = ?")
+        .bind(&of.source)
+        .bind(of.server.as_str())
+        .execute(&mut **transaction)
+        .await?;
+    let since: BTreeMap<_, _> = known.iter().map(|(tool, hash, since)| ((tool.as_str(), &hash[..]), *since)).collect();
+    let mut said = Vec::new();
+    for each in strange {
+        let Strange { tool, definition, cause } = each;
+        let known = since.get(&(tool.as_str(), &definition.hash.as_bytes()[..])).copied();
+        if known.is_none() {
+            said.push((Utc::now().timestamp_millis(), Entry::of_quarantine(of, each)));
+        }
+        let (word, was) = match cause {
+            Cause::Renamed { was } => ("renamed", Some(was)),
+            Cause::TooMany => ("too_many", None),
+            _ => ("changed", None),
+        };
+        sqlx::query(
+            "INSERT INTO quarantine (source, server, tool, hash, definition, cause, was, since) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        )
+        .bind(&of.source)
+        .bind(of.server.as_str())
+        .bind(tool)
+        .bind(&definition.hash.as_bytes()[..])
+        .bind(&definition.text)
+        .bind(word)
+        .bind(was)
+        .bind(known.unwrap_or_else(now))
+        .execute(&mut **transaction)
+        .await?;
+    }
+    if said.is_empty() {
+        return Ok(());
+    }
+    append(transaction, &said).await
+}
+
+impl Pins for Store {
+    fn recall<'a>(
+        &'a self,
+        server: &'a PinnedServer,
+        list: &'a [u8; 32],
+    ) -> BoxFuture<'a, Result<Recalled, PinsUnreadable>> {
+        Box::pin(async move {
+            match tokio::time::timeout(QUICK, self.read_pins(server, list)).await {
+                Ok(recalled) => recalled.map_err(|error| PinsUnreadable { why: error.to_string() }),
+                Err(_) => Err(PinsUnreadable { why: "the database gave no answer within 2 s".to_owned() }),
+            }
+        })
+    }
+
+    fn generation<'a>(&'a self, server: &'a PinnedServer) -> BoxFuture<'a, Option<u64>> {
+        Box::pin(async move { self.read_generation(server).await.ok().flatten() })
+    }
+
+    fn saw<'a>(&'a self, server: &'a PinnedServer, seen: Seen) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            if let Err(error) = self.write_seen(server, &seen).await {
+                tracing::warn!(%error, "the tools of {} are not pinned", server.server);
+            }
+        })
+    }
+}
