@@ -390,6 +390,7 @@ impl Door {
             tool: &definition.name,
             arguments: &call.arguments,
             annotations: &definition.annotations,
+            caller: &call.caller,
         });
         match verdict {
             Verdict::Allow { why } => {
@@ -397,11 +398,11 @@ impl Door {
                 Ok(call.arguments.clone())
             }
             Verdict::Deny { why } => Err(running.refused(Decision::Denied, why)),
-            Verdict::Confirm { why } if !asker.abilities().confirm => {
+            Verdict::Confirm { why, .. } if !asker.abilities().confirm => {
                 let why = format!("{why} asks for a person's approval, and nobody is there to ask");
                 Err(running.refused(Decision::Unasked, why))
             }
-            Verdict::Confirm { why } => self.ask(running, call, asker, why).await,
+            Verdict::Confirm { why, .. } => self.ask(running, call, asker, why).await,
         }
     }
 

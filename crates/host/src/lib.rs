@@ -31,6 +31,7 @@ mod host;
 mod link;
 pub mod mcp;
 mod plan;
+pub mod policy;
 mod resolve;
 mod script;
 mod server;
@@ -42,7 +43,7 @@ mod witness;
 pub use ask::{Abilities, Asker, Nobody, SharedAsker};
 pub use call::{
     Artifact, Call, CallError, CallErrorKind, Conceal, Shaped, ToolOutcome,
-    gate::{AllowAll, Gate, GateRequest, Otherwise, Rules, Verdict},
+    gate::{AllowAll, Gate, GateRequest, Otherwise, Verdict},
 };
 pub use catalog::{
     BadNameStyle, BlockKind, Budget, Catalog, CatalogTool, Change, Cleaned, Hit, NameCap, NameStyle, Offer, Provider,
@@ -64,6 +65,7 @@ pub use link::{
     validate::{Misfit, MisfitKind, SchemaProblem, Unfit, Validator, plainly_fits},
 };
 pub use mcp::{Content, Tool};
+pub use policy::Policy;
 pub use resolve::{
     Artifacts, Authorizer, Challenge, ChildPlan, Destination, KeepError, Memory, NotAuthorized, ResolveError, Resolver,
     Verbatim,

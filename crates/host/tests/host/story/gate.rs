@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 use toolrack_host::{
-    Abilities, CallError, CallErrorKind, Event, Gate, GateRequest, Host, Nobody, Otherwise, Rules, SharedAsker,
-    Verdict, ask::Confirmed,
+    Abilities, CallError, CallErrorKind, Event, Gate, GateRequest, Host, Nobody, Otherwise, Pattern, Policy,
+    SharedAsker, Verdict, ask::Confirmed,
 };
 
 use crate::{
@@ -14,15 +14,12 @@ use crate::{
     worlds::{call, events_so_far, members, settle, to_call, world},
 };
 
-fn rules(allow: &[&str], confirm: &[&str], deny: &[&str]) -> Arc<Rules> {
-    let read = |written: &[&str]| written.iter().map(|pattern| pattern.parse().unwrap()).collect();
-    Arc::new(Rules {
-        allow: read(allow),
-        confirm: read(confirm),
-        deny: read(deny),
-        allow_read_only: true,
-        otherwise: Otherwise::Deny,
-    })
+fn rules(allow: &[&str], confirm: &[&str], deny: &[&str]) -> Arc<Policy> {
+    let read = |written: &[&str]| written.iter().map(|pattern| pattern.parse().unwrap()).collect::<Vec<Pattern>>();
+    let policy = Policy::new(Otherwise::Deny).allow_read_only(true);
+    let policy = read(allow).into_iter().fold(policy, Policy::allow);
+    let policy = read(confirm).into_iter().fold(policy, Policy::confirm);
+    Arc::new(read(deny).into_iter().fold(policy, Policy::deny))
 }
 
 async fn gated(gate: Arc<dyn Gate>, asker: SharedAsker, server: &Scripted) -> Host {
@@ -115,7 +112,7 @@ async fn a_claim_to_change_nothing_is_believed_only_where_rules_say_so() {
     let host = gated(rules(&[], &[], &[]), Arc::new(Nobody), &server).await;
     call(&host, "fs/peek", json!({})).await.unwrap();
     call(&host, "fs/read", json!({})).await.unwrap_err();
-    let doubting = Rules { allow_read_only: false, otherwise: Otherwise::Deny, ..Rules::default() };
+    let doubting = Policy::new(Otherwise::Deny);
     let host = gated(Arc::new(doubting), Arc::new(Nobody), &server).await;
     call(&host, "fs/peek", json!({})).await.unwrap_err();
     assert_eq!(server.count_of("tools/call"), 1);
