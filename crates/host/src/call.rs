@@ -382,16 +382,8 @@ impl Door {
         call: &Call,
         asker: &SharedAsker,
     ) -> Result<Map<String, Value>, CallError> {
-        let tool = running.tool;
-        let definition = tool.tool();
         running.is_about(&call.arguments);
-        let verdict = self.gate.judge(&GateRequest {
-            server: &tool.server,
-            tool: &definition.name,
-            arguments: &call.arguments,
-            annotations: &definition.annotations,
-            caller: &call.caller,
-        });
+        let verdict = self.gate.judge(&GateRequest::of(running.tool, &call.arguments).by(&call.caller));
         match verdict {
             Verdict::Allow { why } => {
                 running.decided(Decision::Allowed, why);

@@ -6,6 +6,7 @@
 mod block;
 mod budget;
 pub(crate) mod cleaned;
+pub(crate) mod definition;
 #[cfg(test)]
 mod made;
 pub(crate) mod names;
@@ -24,6 +25,7 @@ use serde_json::{Map, Value};
 
 pub use block::{BlockKind, ToolBlock, ToolDefinition, UnknownWire, Wire};
 pub use budget::{Budget, Offer};
+pub use definition::DefinitionHash;
 pub use names::{BadNameStyle, NameCap, NameStyle};
 pub use schema::{Change, Cleaned, Provider, clean};
 pub use search::Hit;
@@ -81,6 +83,13 @@ impl CatalogTool {
     #[must_use]
     pub fn tool(&self) -> &Tool {
         &self.listed.tool
+    }
+
+    /// What names its definition: two tools with the same one say the same of themselves. Made when it is first asked for
+    /// (some ten microseconds, more for large schemas) and kept.
+    #[must_use]
+    pub fn definition(&self) -> DefinitionHash {
+        self.listed.definition()
     }
 
     /// Whether [`Self::mirrored`] can give anything; told at a glance, and sometimes wrongly so.

@@ -46,8 +46,8 @@ pub use call::{
     gate::{AllowAll, Gate, GateRequest, Otherwise, Verdict},
 };
 pub use catalog::{
-    BadNameStyle, BlockKind, Budget, Catalog, CatalogTool, Change, Cleaned, Hit, NameCap, NameStyle, Offer, Provider,
-    Selection, ToolBlock, ToolDefinition, Unknown, UnknownWire, Wire, clean, signature,
+    BadNameStyle, BlockKind, Budget, Catalog, CatalogTool, Change, Cleaned, DefinitionHash, Hit, NameCap, NameStyle,
+    Offer, Provider, Selection, ToolBlock, ToolDefinition, Unknown, UnknownWire, Wire, clean, signature,
 };
 pub use event::{CallEnd, Event};
 pub use glob::{BadGlob, Pattern, ToolFilter};

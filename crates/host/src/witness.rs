@@ -182,6 +182,9 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// The program that embeds this library.
+    pub(crate) const NOBODY: Self = Self { way: Way::Program, client: None };
+
     /// Whoever comes this way.
     #[must_use]
     pub fn by(way: Way) -> Self {

@@ -364,7 +364,7 @@ fn the_servers_of_an_agent_are_stronger_than_every_layer() {
 fn denies(loaded: &Loaded, tool: &str) -> bool {
     let (server, arguments) = (ServerName::new("fs").unwrap(), serde_json::Map::new());
     let (caller, annotations) = (Caller::by(Way::Cli), Annotations::default());
-    let request = GateRequest::new((&server, tool), &arguments, &annotations, &caller);
+    let request = GateRequest::unlisted(&server, tool, &arguments, &annotations).by(&caller);
     matches!(loaded.settings.policy.judge(&request), Verdict::Deny { .. })
 }
 
@@ -381,7 +381,8 @@ fn the_rules_of_every_layer_count_and_a_project_allows_nothing() {
     let denied = ["wipe", "send", "mail", "read"].map(|tool| denies(&loaded, tool));
     assert_eq!(denied, [true, true, true, false]);
     assert!(loaded.is_whole && loaded.settings.unset == crate::Unset::Error);
-    let shown: Vec<_> = loaded.problems.iter().map(|problem| (problem.is_error(), problem.line, &*problem.message)).collect();
+    let shown: Vec<_> =
+        loaded.problems.iter().map(|problem| (problem.is_error(), problem.line, &*problem.message)).collect();
     assert_eq!(
         shown,
         [
@@ -398,7 +399,10 @@ fn the_rules_of_every_layer_count_and_a_project_allows_nothing() {
 #[test]
 fn what_is_forbidden_stays_so_where_only_other_files_are_wanted() {
     let disk = Disk::new();
-    disk.write("home/toolrack.toml", "unset = \"empty\"\n[policy]\ndeny = \"fs/wipe\"\n[[defaults.mcp]]\nname = \"a\"\ncommand = \"a\"\n");
+    disk.write(
+        "home/toolrack.toml",
+        "unset = \"empty\"\n[policy]\ndeny = \"fs/wipe\"\n[[defaults.mcp]]\nname = \"a\"\ncommand = \"a\"\n",
+    );
     let loaded = load(&Request { strict: true, ..disk.request() }, &NoLedger);
     assert!(loaded.desired.is_empty() && denies(&loaded, "wipe") && !denies(&loaded, "read"));
     assert_eq!(loaded.settings.unset, crate::Unset::Error);

@@ -5,7 +5,12 @@ use std::{borrow::Cow, fmt};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{mcp::Annotations, spec::ServerName, witness::Caller};
+use crate::{
+    catalog::{CatalogTool, DefinitionHash},
+    mcp::Annotations,
+    spec::ServerName,
+    witness::Caller,
+};
 
 /// What the gate decides on.
 #[derive(Clone, Copy, Debug)]
@@ -21,18 +26,48 @@ pub struct GateRequest<'a> {
     pub annotations: &'a Annotations,
     /// Who wants the call.
     pub caller: &'a Caller,
+    /// What is called; `None` where only a name is asked about.
+    pub(crate) entry: Option<&'a CatalogTool>,
 }
 
 impl<'a> GateRequest<'a> {
-    /// A call that might be made.
+    /// A call of `tool` with `arguments`.
     #[must_use]
-    pub fn new(
-        (server, tool): (&'a ServerName, &'a str),
+    pub fn of(tool: &'a CatalogTool, arguments: &'a Map<String, Value>) -> Self {
+        let definition = tool.tool();
+        Self {
+            server: &tool.server,
+            tool: &definition.name,
+            arguments,
+            annotations: &definition.annotations,
+            caller: &Caller::NOBODY,
+            entry: Some(tool),
+        }
+    }
+
+    /// A call of a tool that is not in the catalog, as far as rules can speak of it.
+    #[must_use]
+    pub fn unlisted(
+        server: &'a ServerName,
+        tool: &'a str,
         arguments: &'a Map<String, Value>,
         annotations: &'a Annotations,
-        caller: &'a Caller,
     ) -> Self {
-        Self { server, tool, arguments, annotations, caller }
+        Self { server, tool, arguments, annotations, caller: &Caller::NOBODY, entry: None }
+    }
+
+    /// The same, wanted by this caller; without it, the program that embeds this library wants it.
+    #[must_use]
+    pub fn by(self, caller: &'a Caller) -> Self {
+        Self { caller, ..self }
+    }
+
+    /// What names the definition of the tool, so that an answer about it can be remembered for exactly this one; `None` for
+    /// a tool that is [not listed](Self::unlisted). Costs something only when it is first asked for of a tool, and then it
+    /// is kept with the tool: a gate that has no use for it should not ask.
+    #[must_use]
+    pub fn definition(&self) -> Option<DefinitionHash> {
+        self.entry.map(CatalogTool::definition)
     }
 }
 

@@ -15,7 +15,14 @@ use super::{
     param_headers::ParamHeaders,
     validate::{Misfits, Unfit, Validator, plainly_fits},
 };
-use crate::{catalog::cleaned::CleanedSchemas, mcp::Tool, spec::Era};
+use crate::{
+    catalog::{
+        cleaned::CleanedSchemas,
+        definition::{DefinitionHash, canonical},
+    },
+    mcp::Tool,
+    spec::Era,
+};
 
 const METHOD_NOT_FOUND: i64 = -32601;
 
@@ -27,8 +34,15 @@ pub(crate) struct ListedTool {
     pub(crate) headers: ParamHeaders,
     /// Its input schema as model providers take it.
     pub(crate) cleaned: CleanedSchemas,
-    /// Its output schema, read when it is first needed. Boxed: most tools are never called.
-    output: OnceLock<Box<Result<Output, String>>>,
+    /// What only tools need that are called, or were looked at. Boxed: most of them never are.
+    learned: OnceLock<Box<Learned>>,
+}
+
+/// What is made of a listed tool when it is first needed.
+#[derive(Debug, Default)]
+struct Learned {
+    output: OnceLock<Result<Output, String>>,
+    definition: OnceLock<DefinitionHash>,
 }
 
 /// The output schema of a tool.
@@ -48,7 +62,16 @@ impl PartialEq for ListedTool {
 
 impl ListedTool {
     pub(crate) fn new(tool: Tool, headers: ParamHeaders) -> Self {
-        Self { tool, headers, cleaned: CleanedSchemas::default(), output: OnceLock::new() }
+        Self { tool, headers, cleaned: CleanedSchemas::default(), learned: OnceLock::new() }
+    }
+
+    fn learned(&self) -> &Learned {
+        self.learned.get_or_init(Box::default)
+    }
+
+    /// What names the definition of the tool.
+    pub(crate) fn definition(&self) -> DefinitionHash {
+        *self.learned().definition.get_or_init(|| DefinitionHash::of(&canonical(&self.tool)))
     }
 
     /// Checks structured content against the output schema. Takes its time: not for an async thread.
@@ -64,8 +87,7 @@ impl ListedTool {
             let schema = serde_json::from_str(schema.get()).map_err(|error| error.to_string())?;
             Ok(Output { schema, validator: OnceLock::new() })
         };
-        let output = self.output.get_or_init(|| Box::new(read()));
-        let Output { schema, validator } = (**output).as_ref().map_err(unchecked)?;
+        let Output { schema, validator } = self.learned().output.get_or_init(read).as_ref().map_err(unchecked)?;
         if plainly_fits(schema, structured) {
             return Ok(());
         }

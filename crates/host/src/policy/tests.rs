@@ -92,7 +92,7 @@ impl PlainCall {
         let server = ServerName::new(self.server).unwrap();
         let arguments: Map<_, _> = self.path.iter().map(|path| ("path".to_owned(), Value::from(*path))).collect();
         let annotations = Annotations { read_only: self.read_only, ..Annotations::default() };
-        about(&GateRequest::new((&server, self.tool), &arguments, &annotations, &Caller::by(self.way)))
+        about(&GateRequest::unlisted(&server, self.tool, &arguments, &annotations).by(&Caller::by(self.way)))
     }
 }
 
@@ -209,7 +209,7 @@ fn a_regular_expression_has_bounds_and_cannot_leave_its_frame() {
 
 fn judged(policy: &Policy, caller: &Caller, annotations: &Annotations) -> Effect {
     let server = ServerName::new("fs").unwrap();
-    effect(&policy.judge(&GateRequest::new((&server, "wipe"), &Map::new(), annotations, caller)))
+    effect(&policy.judge(&GateRequest::unlisted(&server, "wipe", &Map::new(), annotations).by(caller)))
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn judged(policy: &Policy, tool: &str, path: &str, way: Way) -> String {
     let server = ServerName::new("fs").unwrap();
     let arguments = Map::from_iter([("path".to_owned(), json!(path))]);
     let (caller, annotations) = (Caller::by(way), Annotations::default());
-    match policy.judge(&GateRequest::new((&server, tool), &arguments, &annotations, &caller)) {
+    match policy.judge(&GateRequest::unlisted(&server, tool, &arguments, &annotations).by(&caller)) {
         Verdict::Allow { why } => format!("allow: {why}"),
         Verdict::Confirm { why, .. } => format!("confirm: {why}"),
         Verdict::Deny { why } => format!("deny: {why}"),

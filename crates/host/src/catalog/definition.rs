@@ -1,0 +1,323 @@
+//! What a tool is, to the last character that a model or a rule goes by, and a hash that names it.
+//!
+//! The canonical form is JSON without spaces, the members of each object in the order of their names, texts as they read
+//! and not as they were escaped. A server that writes its members in another order each time it is asked has therefore
+//! the same definition each time; one that changes a single character has another.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{MapAccess, SeqAccess, Visitor},
+    ser::{SerializeMap, SerializeSeq},
+};
+use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
+
+use crate::mcp::{Annotations, Tool};
+
+/// SHA-256 of a tool's definition: name, title, description, both schemas and annotations, in their
+/// [canonical form](canonical).
+///
+/// Not in it is what only decorates a tool or says how it is transported: icons, `_meta`, whether it runs as a task.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DefinitionHash([u8; 32]);
+
+impl DefinitionHash {
+    /// The hash of these bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The hash that is written as `digits`, 64 of them, hexadecimal; `None` for anything else.
+    #[must_use]
+    pub fn parse(digits: &str) -> Option<Self> {
+        let digits = digits.as_bytes();
+        if digits.len() != 64 {
+            return None;
+        }
+        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let mut hash = [0; 32];
+        for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        }
+        Some(Self(hash))
+    }
+
+    /// The hash of a definition in its canonical form.
+    pub(crate) fn of(canonical: &str) -> Self {
+        Self(Sha256::digest(canonical).into())
+    }
+}
+
+/// 64 hexadecimal digits.
+impl fmt::Display for DefinitionHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for DefinitionHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for DefinitionHash {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+/// The definition of `tool` as one JSON object: `annotations`, `description`, `inputSchema`, `name`, `outputSchema`, `title`,
+/// as far as they are there.
+///
+/// A schema that cannot be read (it nests deeper than 128 levels) stands in it as a text, as it came. Of members of the
+/// same name all are kept, in their order: a reader may take any of them.
+#[must_use]
+pub(crate) fn canonical(tool: &Tool) -> String {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Definition<'a> {
+        #[serde(skip_serializing_if = "is_empty")]
+        annotations: &'a Annotations,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        description: Option<&'a str>,
+        input_schema: Json,
+        name: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        output_schema: Option<Json>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        title: Option<&'a str>,
+    }
+    let definition = Definition {
+        annotations: &tool.annotations,
+        description: tool.description.as_deref(),
+        input_schema: Json::of(&tool.input_schema),
+        name: &tool.name,
+        output_schema: tool.output_schema.as_deref().map(Json::of),
+        title: tool.title.as_deref(),
+    };
+    // Nothing in it can fail: its keys are texts, and its numbers were read from JSON.
+    serde_json::to_string(&definition).unwrap_or_default()
+}
+
+fn is_empty(annotations: &Annotations) -> bool {
+    *annotations == Annotations::default()
+}
+
+/// A JSON value whose objects are in order, and lose nothing.
+enum Json {
+    Null,
+    Bool(bool),
+    Number(serde_json::Number),
+    Text(String),
+    Array(Vec<Json>),
+    Object(Vec<(String, Json)>),
+}
+
+impl Json {
+    fn of(raw: &RawValue) -> Self {
+        serde_json::from_str(raw.get()).unwrap_or_else(|_| Self::Text(raw.get().to_owned()))
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => to.serialize_unit(),
+            Self::Bool(value) => to.serialize_bool(*value),
+            Self::Number(number) => number.serialize(to),
+            Self::Text(text) => to.serialize_str(text),
+            Self::Array(items) => {
+                let mut array = to.serialize_seq(Some(items.len()))?;
+                items.iter().try_for_each(|item| array.serialize_element(item))?;
+                array.end()
+            }
+            Self::Object(members) => {
+                let mut object = to.serialize_map(Some(members.len()))?;
+                members.iter().try_for_each(|(name, value)| object.serialize_entry(name, value))?;
+                object.end()
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(AnyJson)
+    }
+}
+
+struct AnyJson;
+
+impl<'de> Visitor<'de> for AnyJson {
+    type Value = Json;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Json, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
+        Ok(Json::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Json, E> {
+        Ok(Json::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Json, E> {
+        Ok(Json::Number(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Json, E> {
+        Ok(serde_json::Number::from_f64(value).map_or(Json::Null, Json::Number))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Json, E> {
+        Ok(Json::Text(text.to_owned()))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Json, E> {
+        Ok(Json::Text(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Json, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = from.next_element()? {
+            items.push(item);
+        }
+        Ok(Json::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Json, A::Error> {
+        let mut members: Vec<(String, Json)> = Vec::new();
+        while let Some(member) = from.next_entry()? {
+            members.push(member);
+        }
+        // Stable: members of the same name stay in their order.
+        members.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(Json::Object(members))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json, value::to_raw_value};
+
+    use super::*;
+    use crate::link::decode;
+
+    fn tool(written: &str) -> Tool {
+        decode::tool(&RawValue::from_string(written.to_owned()).unwrap()).unwrap()
+    }
+
+    fn hash(written: &str) -> DefinitionHash {
+        DefinitionHash::of(&canonical(&tool(written)))
+    }
+
+    fn hash_of(value: &Value) -> DefinitionHash {
+        hash(to_raw_value(value).unwrap().get())
+    }
+
+    #[test]
+    fn neither_order_nor_spaces_nor_escapes_make_another_definition() {
+        let one = r#"{"name":"a","description":"é","inputSchema":{"type":"object","properties":{"x":{},"b":{"a":1,"c":[2.5]}}}}"#;
+        let other = "{\"inputSchema\": { \"properties\":{\"b\":{\"c\":[2.5],\"a\":1},\"x\":{}},\n\"type\":\"obj\\u0065ct\"},
+            \"name\":\"a\",\"description\":\"\\u00e9\", \"_meta\": {\"at\": 1}, \"icons\": [], \"execution\": {\"taskSupport\": \"optional\"}}";
+        assert_eq!(canonical(&tool(one)), canonical(&tool(other)));
+        assert_eq!(hash(one), hash(other));
+        let expected = r#"{"description":"é","inputSchema":{"properties":{"b":{"a":1,"c":[2.5]},"x":{}},"type":"object"},"name":"a"}"#;
+        assert_eq!(canonical(&tool(one)), expected);
+    }
+
+    #[test]
+    fn each_part_of_a_definition_counts() {
+        let plain = json!({ "name": "a", "inputSchema": { "type": "object" } });
+        let mut seen = vec![hash_of(&plain)];
+        for (part, value) in [
+            ("name", json!("b")),
+            ("title", json!("A")),
+            ("description", json!("Reads.")),
+            ("description", json!("Reads.\u{200b}")),
+            ("inputSchema", json!({ "type": "object", "x": null })),
+            ("outputSchema", json!({ "type": "object" })),
+            ("annotations", json!({ "readOnlyHint": true })),
+            ("annotations", json!({ "readOnlyHint": false })),
+            ("annotations", json!({ "title": "A" })),
+        ] {
+            let mut changed = plain.clone();
+            changed[part] = value;
+            seen.push(hash_of(&changed));
+        }
+        let number = seen.len();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), number);
+    }
+
+    #[test]
+    fn a_member_that_comes_twice_hides_nothing() {
+        let twice =
+            |first: &str| format!(r#"{{"name":"a","inputSchema":{{"description":"{first}","description":"good"}}}}"#);
+        assert_ne!(hash(&twice("good")), hash(&twice("bad")));
+    }
+
+    #[test]
+    fn a_schema_too_deep_to_read_counts_as_it_is_written() {
+        let deep = |inner: &str| {
+            format!(r#"{{"name":"a","inputSchema":{}{inner}{}}}"#, r#"{"a":"#.repeat(500), "}".repeat(500))
+        };
+        assert_eq!(hash(&deep("1")), hash(&deep("1")));
+        assert_ne!(hash(&deep("1")), hash(&deep("2")));
+    }
+
+    #[test]
+    fn a_hash_is_read_as_it_is_written() {
+        let one = hash(r#"{"name":"a","inputSchema":{}}"#);
+        assert_eq!(DefinitionHash::parse(&one.to_string()), Some(one));
+        for bad in ["", "ab", &"g".repeat(64), &"+1".repeat(32), &"é".repeat(32)] {
+            assert_eq!(DefinitionHash::parse(bad), None);
+        }
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            ".*".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 5, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                prop::collection::btree_map(".*", inner, 0..5).prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_canonical_form_reads_as_the_same_value_and_is_its_own(value in any_json()) {
+            let written = serde_json::to_string_pretty(&value).unwrap();
+            let once = serde_json::to_string(&serde_json::from_str::<Json>(&written).unwrap()).unwrap();
+            // Where this library itself reads and writes a number, it stays that number.
+            let again = serde_json::to_string(&serde_json::from_str::<Value>(&written).unwrap()).unwrap();
+            prop_assert_eq!(&once, &again);
+            prop_assert_eq!(&once, &serde_json::to_string(&serde_json::from_str::<Json>(&once).unwrap()).unwrap());
+        }
+    }
+}
