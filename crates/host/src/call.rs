@@ -1,5 +1,6 @@
 //! The one door: route, gate, send, ask, shape, tell. There is no other way to run a tool.
 
+mod approve;
 pub(crate) mod gate;
 mod hint;
 mod running;
@@ -24,11 +25,12 @@ pub use outcome::{Artifact, Shaped, ToolOutcome};
 pub(crate) use outcome::{Shape, shaped};
 
 use self::{
+    approve::Answered,
     gate::{Gate, GateRequest, Verdict},
     running::Running,
 };
 use crate::{
-    ask::{Confirm, Confirmed, SharedAsker},
+    ask::SharedAsker,
     catalog::{Catalog, CatalogTool, Unknown},
     event::Event,
     host::Host,
@@ -40,7 +42,7 @@ use crate::{
         scripts::Scripts,
     },
     mcp::TaskSupport,
-    resolve::Artifacts,
+    resolve::{Answers, Artifacts},
     script::Around,
     server::{Server, State},
     spec::{ServerName, Source},
@@ -322,6 +324,10 @@ pub(crate) struct Door {
     pub(crate) tracer: Arc<dyn Tracer>,
     /// Shared by all who go through doors of the same host: each call has a number of its own.
     pub(crate) calls: Arc<AtomicU64>,
+    /// What was answered for good, by anybody.
+    pub(crate) answers: Option<Arc<dyn Answers>>,
+    /// What was answered for as long as the program runs, by whom this door asks.
+    pub(crate) answered: Arc<Answered>,
 }
 
 impl Door {
@@ -335,6 +341,8 @@ impl Door {
             witness: self.witness.clone(),
             tracer: self.tracer.clone(),
             calls: self.calls.clone(),
+            answers: self.answers.clone(),
+            answered: Arc::default(),
         }
     }
 
@@ -361,7 +369,7 @@ impl Door {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let asker = call.asker.clone().unwrap_or_else(|| self.asker.clone());
         let mut running = Running::new(self, number, tool, call.caller.clone());
-        let arguments = self.pass(&mut running, &call, &asker).await?;
+        let arguments = self.pass(&mut running, (&call, server), &asker).await?;
         running.starts();
         let passed = Passed { number, tool, server, arguments, asker };
         let result = match script {
@@ -379,7 +387,7 @@ impl Door {
     async fn pass(
         &self,
         running: &mut Running<'_>,
-        call: &Call,
+        (call, server): (&Call, &Server),
         asker: &SharedAsker,
     ) -> Result<Map<String, Value>, CallError> {
         running.is_about(&call.arguments);
@@ -390,53 +398,17 @@ impl Door {
                 Ok(call.arguments.clone())
             }
             Verdict::Deny { why } => Err(running.refused(Decision::Denied, why)),
-            Verdict::Confirm { why, .. } if !asker.abilities().confirm => {
-                let why = format!("{why} asks for a person's approval, and nobody is there to ask");
-                Err(running.refused(Decision::Unasked, why))
-            }
-            Verdict::Confirm { why, .. } => self.ask(running, call, asker, why).await,
-        }
-    }
-
-    /// A person decides.
-    async fn ask(
-        &self,
-        running: &mut Running<'_>,
-        call: &Call,
-        asker: &SharedAsker,
-        why: String,
-    ) -> Result<Map<String, Value>, CallError> {
-        let tool = running.tool;
-        let definition = tool.tool();
-        (self.events)(Event::ToolApprovalRequest {
-            call: running.number,
-            server: tool.server.clone(),
-            tool: definition.name.clone(),
-            why: why.clone(),
-        });
-        let question = Confirm {
-            read_only: definition.annotations.read_only == Some(true),
-            destructive: definition.annotations.destructive == Some(true),
-            description: definition.description.clone(),
-            ..Confirm::new(tool.server.clone(), definition.name.clone(), call.arguments.clone(), why.clone())
-        };
-        // Nobody may have answered when the caller goes away.
-        running.decided(Decision::Unanswered, why.clone());
-        let (decision, answer) = match asker.confirm(question).await {
-            Confirmed::Yes => (Decision::Confirmed, Ok(call.arguments.clone())),
-            Confirmed::Edited(arguments) => (Decision::Edited, Ok(arguments)),
-            Confirmed::No { why } => (Decision::Declined, Err(why.unwrap_or_else(|| "it was declined".into()))),
-        };
-        running.was_answered(decision, &why);
-        match answer {
-            Ok(arguments) => {
-                if decision == Decision::Edited {
-                    running.is_about(&arguments);
+            Verdict::Confirm { why, lasting } => {
+                if lasting && let Some(said) = self.recall(running.tool, server).await {
+                    running.decided(Decision::Remembered, said);
+                    return Ok(call.arguments.clone());
                 }
-                running.decided(decision, why);
-                Ok(arguments)
+                if !asker.abilities().confirm {
+                    let why = format!("{why} asks for a person's approval, and nobody is there to ask");
+                    return Err(running.refused(Decision::Unasked, why));
+                }
+                self.ask(running, (call, server), asker, (why, lasting)).await
             }
-            Err(why) => Err(running.refused(decision, why)),
         }
     }
 

@@ -20,7 +20,7 @@
 //! the supervisor of child processes.
 //!
 //! This crate touches no files, no environment, no database and no terminal: what it needs of them comes through
-//! [`Resolver`], [`Authorizer`], [`Memory`], [`Artifacts`] and [`Witness`].
+//! [`Resolver`], [`Authorizer`], [`Memory`], [`Artifacts`], [`Answers`] and [`Witness`].
 
 pub mod ask;
 mod call;
@@ -67,8 +67,8 @@ pub use link::{
 pub use mcp::{Content, Tool};
 pub use policy::Policy;
 pub use resolve::{
-    Artifacts, Authorizer, Challenge, ChildPlan, Destination, KeepError, Memory, NotAuthorized, ResolveError, Resolver,
-    Verbatim,
+    AnswerAbout, Answers, Artifacts, Authorizer, Challenge, ChildPlan, Destination, KeepError, Memory, NewAnswer,
+    NotAuthorized, ResolveError, Resolver, Verbatim,
 };
 pub use script::{Interpreter, Printed, ScriptCall, ScriptCallError, ScriptTools};
 pub use server::State;

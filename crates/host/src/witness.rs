@@ -152,6 +152,8 @@ impl std::io::Write for Measured {
 pub enum Decision {
     /// A rule let it run.
     Allowed,
+    /// A person let calls like it run, some time before.
+    Remembered,
     /// A person let it run as it was asked.
     Confirmed,
     /// A person let it run with other arguments.
@@ -170,7 +172,7 @@ impl Decision {
     /// Whether the call ran.
     #[must_use]
     pub fn is_yes(self) -> bool {
-        matches!(self, Self::Allowed | Self::Confirmed | Self::Edited)
+        matches!(self, Self::Allowed | Self::Remembered | Self::Confirmed | Self::Edited)
     }
 }
 
