@@ -15,7 +15,7 @@ use std::{
 use toolrack_auth::SignIn;
 use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, SecretGate, Unset};
 use toolrack_host::{
-    AllowAll, Desired, Gate, Host, Native, Resolver, ServerName, ServerSpec, SharedAsker, State, Tracer,
+    AllowAll, Desired, Gate, Host, Native, Policy, Resolver, ServerName, ServerSpec, SharedAsker, State, Tracer,
     ask::Root,
     spec::{Source, Transport, Trust},
     supervisor::Supervisor,
@@ -83,6 +83,8 @@ pub(crate) struct World {
     audit: OnceLock<AuditKeeper>,
     /// What is kept of it, as the settings say.
     keeps: Mutex<Audit>,
+    /// What the files say of calls.
+    policy: Mutex<Policy>,
     /// The servers as they were configured when they were connected.
     configured: Mutex<Vec<Configured>>,
     /// Set when a verb connects; closed at the end, whatever happened in between.
@@ -153,6 +155,7 @@ impl World {
             log: OnceLock::new(),
             audit: OnceLock::new(),
             keeps: Mutex::default(),
+            policy: Mutex::default(),
             host: OnceLock::new(),
             brought: OnceLock::new(),
             lent: None,
@@ -370,7 +373,7 @@ impl World {
 
     fn new_host(&self) -> Host {
         let artifacts = Discreet::new(self.artifacts(), Arc::clone(&self.secrets));
-        let gate = self.gate.get().cloned().unwrap_or_else(|| Arc::new(AllowAll));
+        let gate = self.gate.get().cloned().unwrap_or_else(|| self.typed());
         let mut builder = Host::builder()
             .client("toolrack", env!("CARGO_PKG_VERSION"))
             .supervisor(supervisor())
@@ -383,12 +386,18 @@ impl World {
             let audit = self.audit.get_or_init(|| AuditKeeper::start(store.clone(), Arc::clone(&self.secrets)));
             audit.settings()(*self.keeps.lock().unwrap_or_else(PoisonError::into_inner));
             let memory = Discreet::new(store.clone(), Arc::clone(&self.secrets));
-            builder = builder.memory(Arc::new(memory)).witness(audit.witness());
+            builder = builder.memory(Arc::new(memory)).witness(audit.witness()).answers(Arc::new(store.clone()));
         }
         if let Some(tracer) = &self.tracer {
             builder = builder.tracer(Arc::clone(tracer));
         }
         builder.build()
+    }
+
+    /// What may run of what is typed: whoever typed it wants it, but for what the files forbid or have confirmed.
+    fn typed(&self) -> Arc<dyn Gate> {
+        let policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if policy.is_empty() { Arc::new(AllowAll) } else { Arc::new(policy) }
     }
 
     /// What `gate` says, but that no secret of one server goes to another unless somebody says so.

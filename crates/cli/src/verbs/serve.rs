@@ -19,6 +19,7 @@ use crate::{
     error::{Exit, Failure, with_causes},
     guest::{self, reception::receive_all},
     models::{Around, Chosen, Wishes},
+    rules::LiveRules,
     stop::Stop,
     wire::World,
 };
@@ -138,7 +139,9 @@ async fn orphaned() {
 async fn parts(args: &ServeArgs, world: &World) -> Result<Parts, Failure> {
     let loaded = world.load().await?;
     let questions = Questions::new(args.patience);
-    world.guard(Arc::new(rules(&args.rules, &loaded, &[])));
+    let gate = Arc::new(LiveRules::new(rules(&args.rules, &loaded, &[])));
+    world.guard(Arc::<LiveRules>::clone(&gate));
+    let typed = args.rules.clone();
     world.answers(Arc::new(AnyClient::or(Arc::new(questions.clone()))));
     let (keeper, audit) = (world.log_keeper(), world.audit_settings());
     Ok(Parts {
@@ -150,6 +153,7 @@ async fn parts(args: &ServeArgs, world: &World) -> Result<Parts, Failure> {
         questions,
         models: models(args.model.clone(), world.around()),
         before_applying: Box::new(move |loaded: &Loaded| {
+            gate.replace(rules(&typed, loaded, &[]));
             keeper(&loaded.desired);
             audit(loaded.settings.audit);
         }),
