@@ -150,7 +150,7 @@ fn reasons(question: &Confirm) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use toolrack_host::Asker as _;
+    use toolrack_host::{Asker as _, ServerName};
 
     use super::{super::tests::typed, *};
 
@@ -177,7 +177,11 @@ mod tests {
 
     #[tokio::test]
     async fn what_an_answer_is_for_is_passed_on_where_it_can_be_for_more() {
-        let asked = |lasting| Confirm { lasting, ..question("rm") };
+        let asked = |lasting| {
+            let mut asked = question("rm");
+            asked.lasting = lasting;
+            asked
+        };
         for (typed_word, keep) in [("t", Keep::Session), ("a", Keep::Tool), ("S", Keep::Server)] {
             let kept = Confirmed::Kept { keep, arguments: None };
             assert_eq!(typed(&[typed_word]).confirm(asked(Lasting::Always)).await, kept);

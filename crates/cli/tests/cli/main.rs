@@ -55,6 +55,8 @@ mod on_terminal;
 #[cfg(test)]
 mod output;
 #[cfg(test)]
+mod policy;
+#[cfg(test)]
 mod provider;
 #[cfg(test)]
 mod rack;

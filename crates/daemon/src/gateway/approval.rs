@@ -134,7 +134,8 @@ mod tests {
         assert!(matches!(answer(json!({ "decision": "allow", "arguments": "rm" })), Confirmed::No { .. }));
         let words = |lasting| {
             let server = ServerName::new("fs").unwrap();
-            let question = Confirm { lasting, ..Confirm::new(server, "write", Map::new(), "rule 1") };
+            let mut question = Confirm::new(server, "write", Map::new(), "rule 1");
+            question.lasting = lasting;
             form(&question)["requestedSchema"]["properties"]["decision"]["enum"].as_array().unwrap().len()
         };
         assert_eq!([Lasting::Once, Lasting::Session, Lasting::Always].map(words), [2, 3, 5]);
