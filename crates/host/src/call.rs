@@ -398,16 +398,9 @@ impl Door {
                 Ok(call.arguments.clone())
             }
             Verdict::Deny { why } => Err(running.refused(Decision::Denied, why)),
+            // By itself: most calls need no room for it.
             Verdict::Confirm { why, lasting } => {
-                if lasting && let Some(said) = self.recall(running.tool, server).await {
-                    running.decided(Decision::Remembered, said);
-                    return Ok(call.arguments.clone());
-                }
-                if !asker.abilities().confirm {
-                    let why = format!("{why} asks for a person's approval, and nobody is there to ask");
-                    return Err(running.refused(Decision::Unasked, why));
-                }
-                self.ask(running, (call, server), asker, (why, lasting)).await
+                Box::pin(self.confirm(running, (call, server), asker, (why, lasting))).await
             }
         }
     }

@@ -8,6 +8,7 @@ use toolrack_testkit::SideEffects;
 use crate::{
     rack::{Rack, Ran, fake, mcp_json, work_file},
     terminal::Terminal,
+    warm::Daemon,
 };
 
 /// A home with these rules and the server `fake`, and the log of what its tools did.
@@ -244,4 +245,38 @@ fn edited_arguments_are_checked_and_judged_before_they_are_taken() {
     assert_eq!(terminal.end().1, 0);
     assert_eq!(effects.read().runs_of("echo"), 1);
     assert_eq!(decisions(&rack), ["edited: no rule allows it"]);
+}
+
+/// An MCP client that gives itself this name calls `write`; what it is told.
+fn by_client(rack: &Rack, name: &str) -> String {
+    let about =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": name, "version": "1" } });
+    let lines = [
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about }),
+        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+        json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call",
+            "params": { "name": "mcp__fake__write", "arguments": { "path": "a" } } }),
+    ];
+    let said = lines.map(|line| format!("{line}\n")).concat();
+    let answers = rack.run_with_stdin(&["gateway"], &said).ends_with(0).stdout;
+    let answer = answers.lines().find(|line| line.contains("\"id\":2")).unwrap_or(&answers);
+    answer.to_owned()
+}
+
+#[test]
+fn rules_that_are_saved_count_in_a_daemon_from_the_next_call_and_know_who_calls() {
+    let (rack, effects) = ruled("[policy]\nallow = \"fake/*\"\n");
+    let _daemon = Daemon::start(&rack, &[]);
+    assert!(by_client(&rack, "an-editor").contains("written"));
+    let rules = "[policy]\nallow = \"fake/*\"\n\n[[policy.rules]]\ndeny = \"fake/w*\"\nclient = \"gateway/an-*\"\n";
+    rack.home.write("toolrack/toolrack.toml", rules);
+    // What is typed has the daemon look at the file now, and not a moment later.
+    let _ = rack.run(&["call", "fake/write", "path=a"]).ends_with(0);
+    let refused = by_client(&rack, "an-editor");
+    assert!(refused.contains("the rule deny `fake/w*` (toolrack.toml:5)"), "{refused}");
+    assert!(by_client(&rack, "another").contains("written"));
+    rack.home.write("toolrack/toolrack.toml", "[policy]\ndeny = \"fake/write\"\n");
+    let _ = rack.run(&["call", "fake/write", "path=a"]).ends_with(6);
+    assert!(by_client(&rack, "another").contains("the rule deny `fake/write`"));
+    assert_eq!(effects.read().runs_of("write"), 3);
 }

@@ -71,6 +71,7 @@ impl Up {
         let host = Host::builder()
             .resolver(Arc::<Interpolate>::clone(&secrets))
             .memory(Arc::new(store.clone()))
+            .answers(Arc::new(store.clone()))
             .gate(Arc::new(Policy::default().allow_read_only(true)))
             .asker(Arc::new(questions.clone()))
             .build();

@@ -117,8 +117,27 @@ async fn fits(tool: &CatalogTool, arguments: Map<String, Value>) -> Result<(), S
 }
 
 impl Door {
+    /// A person decides, or has decided. Gives what is sent.
+    pub(super) async fn confirm(
+        &self,
+        running: &mut Running<'_>,
+        (call, server): (&Call, &Server),
+        asker: &SharedAsker,
+        (why, lasting): (String, bool),
+    ) -> Result<Map<String, Value>, CallError> {
+        if lasting && let Some(said) = self.recall(running.tool, server).await {
+            running.decided(Decision::Remembered, said);
+            return Ok(call.arguments.clone());
+        }
+        if !asker.abilities().confirm {
+            let why = format!("{why} asks for a person's approval, and nobody is there to ask");
+            return Err(running.refused(Decision::Unasked, why));
+        }
+        self.ask(running, (call, server), asker, (why, lasting)).await
+    }
+
     /// What was answered before about calls like this one, and counts for it.
-    pub(super) async fn recall(&self, tool: &CatalogTool, server: &Server) -> Option<String> {
+    async fn recall(&self, tool: &CatalogTool, server: &Server) -> Option<String> {
         if self.answered.find(tool).is_some_and(|since| since.is_kept_here) {
             return Some("a person allowed it until the program ends".to_owned());
         }
@@ -133,8 +152,8 @@ impl Door {
         answers.recall(about).await
     }
 
-    /// A person decides. Gives what is sent.
-    pub(super) async fn ask(
+    /// A person decides.
+    async fn ask(
         &self,
         running: &mut Running<'_>,
         (call, server): (&Call, &Server),
@@ -142,11 +161,10 @@ impl Door {
         (why, lasting): (String, bool),
     ) -> Result<Map<String, Value>, CallError> {
         let tool = running.tool;
-        let definition = tool.tool();
         (self.events)(Event::ToolApprovalRequest {
             call: running.number,
             server: tool.server.clone(),
-            tool: definition.name.clone(),
+            tool: tool.tool().name.clone(),
             why: why.clone(),
         });
         let review = Arc::new(UnderReview {
@@ -156,17 +174,7 @@ impl Door {
             caller: call.caller.clone(),
             asked: Instant::now(),
         });
-        let question = Confirm {
-            read_only: definition.annotations.read_only == Some(true),
-            destructive: definition.annotations.destructive == Some(true),
-            description: definition.description.clone(),
-            lasting: match (lasting, &self.answers) {
-                (false, _) => Lasting::Once,
-                (true, None) => Lasting::Session,
-                (true, Some(_)) => Lasting::Always,
-            },
-            ..Confirm::new(tool.server.clone(), definition.name.clone(), call.arguments.clone(), why.clone())
-        };
+        let question = self.question(call, tool, why.clone(), lasting);
         let question = question.under(Arc::<UnderReview>::clone(&review));
         // Nobody may have answered when the caller goes away.
         running.decided(Decision::Unanswered, why.clone());
@@ -197,6 +205,21 @@ impl Door {
                 Ok(arguments)
             }
             Err(problem) => Err(running.refused(Decision::Denied, format!("with the edited arguments, {problem}"))),
+        }
+    }
+
+    fn question(&self, call: &Call, tool: &CatalogTool, why: String, lasting: bool) -> Confirm {
+        let definition = tool.tool();
+        Confirm {
+            read_only: definition.annotations.read_only == Some(true),
+            destructive: definition.annotations.destructive == Some(true),
+            description: definition.description.clone(),
+            lasting: match (lasting, &self.answers) {
+                (false, _) => Lasting::Once,
+                (true, None) => Lasting::Session,
+                (true, Some(_)) => Lasting::Always,
+            },
+            ..Confirm::new(tool.server.clone(), definition.name.clone(), call.arguments.clone(), why)
         }
     }
 
