@@ -14,7 +14,7 @@ use rig_core::{
 use serde_json::{Map, Value, json};
 use tokio::task::spawn_blocking;
 use toolrack_host::{
-    Abilities, Asker, Desired, Host, HostBuilder, Provider, Rules, Selection, ServerName, ServerSpec, ToolFilter,
+    Abilities, Asker, Desired, Host, HostBuilder, Policy, Provider, Selection, ServerName, ServerSpec, ToolFilter,
     ask::{Confirm, Confirmed},
 };
 use toolrack_rig::{SAFETY, Snapshot};
@@ -144,7 +144,7 @@ impl Asker for Editor {
 async fn every_call_passes_the_gate_and_its_asker() {
     let effects = SideEffects::new();
     let spec = fake(&["--log", effects.path_str()]);
-    let host = host(Host::builder().gate(Arc::new(Rules::default())), spec).await;
+    let host = host(Host::builder().gate(Arc::new(Policy::default())), spec).await;
     let unasked = tool(&Snapshot::of(&host), "mcp__rooms__write").execute(json!({})).await.unwrap_err();
     assert!(unasked.is_refusal() && unasked.code() == Some("APPROVAL_NEEDED"), "{unasked:?}");
     let snapshot = Snapshot::of(&host).asker(Arc::new(Editor));

@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use toolrack_agent::{Agent, Limits, Message, Role, Turn, Unseen, model::Scripted};
 use toolrack_host::{
-    Abilities, Asker, Desired, Host, Rules, ServerName, ServerSpec,
+    Abilities, Asker, Desired, Host, Policy, ServerName, ServerSpec,
     ask::{Confirm, Confirmed},
     text,
 };
@@ -47,7 +47,7 @@ impl Asker for Careful {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     // Deny wins over confirm, and confirm over allow; what no rule speaks of is asked.
-    let rules = Rules { allow: vec!["demo/add".parse()?], ..Rules::default() };
+    let rules = Policy::default().allow("demo/add".parse()?);
     let host = Host::builder().gate(Arc::new(rules)).build();
     let spec = ServerSpec::stdio(fake_server_path().to_string_lossy(), ["stdio"]);
     host.apply(Desired::from([(ServerName::new("demo")?, spec)])).await;

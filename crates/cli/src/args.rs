@@ -4,6 +4,7 @@ mod ask;
 mod audit;
 mod itself;
 mod manage;
+mod policy;
 mod secret;
 mod serve;
 mod sessions;
@@ -20,6 +21,7 @@ pub(crate) use manage::{
     AddJsonArgs, ConfigVerb, DoctorArgs, GetArgs, ImportArgs, LogsArgs, PendingArgs, RemoveArgs, SwitchArgs, TestArgs,
     TrustApproveArgs, TrustArgs, TrustDiffArgs, TrustVerb, UntrustArgs,
 };
+pub(crate) use policy::{ForgetAnswersArgs, PolicyVerb, TestPolicyArgs};
 pub(crate) use secret::{RemoveSecretArgs, SecretVerb, SetSecretArgs};
 pub(crate) use serve::{DaemonLogsArgs, DaemonVerb, GatewayArgs, ServeArgs, StopArgs};
 pub(crate) use sessions::{
@@ -200,6 +202,15 @@ pub(crate) enum Verb {
   toolrack audit export > audit.jsonl"
     )]
     Audit(AuditVerb),
+    /// Say which calls run, which are asked about and which never run, and why
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  toolrack policy test fs/write_file path=/etc/hosts
+  toolrack policy list
+  toolrack policy answers"
+    )]
+    Policy(PolicyVerb),
     /// Show what this project would start, and waits for you
     Pending(PendingArgs),
     /// Agree to run what this project's files configure, and to tools that have changed

@@ -24,7 +24,6 @@ use crate::{
     render::{Tone, paint},
     screen::Screen,
 };
-use approval::Approved;
 use form::Field;
 use lines::Lines;
 pub(crate) use lines::OwnLines;
@@ -40,8 +39,6 @@ pub(crate) struct Terminal {
     lines: Lines,
     /// One question at a time: whoever holds the permit has the terminal.
     turn: Semaphore,
-    /// What runs without another question.
-    approved: Approved,
 }
 
 /// A question on the terminal. When nobody wants the answer any longer, what follows begins on a line of its own.
@@ -55,7 +52,7 @@ impl Drop for Standing<'_> {
 
 impl Terminal {
     pub(crate) fn new(screen: Arc<Screen>, roots: Vec<Root>) -> Self {
-        Self { screen, roots, lines: Lines::of_stdin(), turn: Semaphore::new(1), approved: Approved::default() }
+        Self { screen, roots, lines: Lines::of_stdin(), turn: Semaphore::new(1) }
     }
 
     /// At the terminal of a command that is done here.

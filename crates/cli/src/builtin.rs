@@ -21,6 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use fence::Fence;
+use toolrack_host::mcp::Annotations;
 
 /// The name under which it is configured.
 pub(crate) const NAME: &str = "builtin";
@@ -28,6 +29,12 @@ pub(crate) const NAME: &str = "builtin";
 /// Its tools, without a connection.
 pub(crate) fn tools() -> Vec<rmcp::model::Tool> {
     Builtin::tool_router().list_all()
+}
+
+/// What it claims of the tool `name`.
+pub(crate) fn claims(name: &str) -> Option<Annotations> {
+    let tool = tools().into_iter().find(|tool| tool.name == name)?;
+    tool.annotations.and_then(|said| serde_json::from_value(serde_json::to_value(said).ok()?).ok())
 }
 
 /// The server; one value serves one connection.

@@ -14,6 +14,7 @@ pub(crate) mod list;
 pub(crate) mod logs;
 pub(crate) mod model;
 pub(crate) mod pending;
+pub(crate) mod policy;
 pub(crate) mod prompts;
 pub(crate) mod quarantine;
 pub(crate) mod resources;

@@ -1,44 +1,48 @@
-//! What may run without a question, as a person says while the program runs.
+//! What may run without a question, as files and a person say while the program runs.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use toolrack_host::{Gate, GateRequest, Pattern, Rules, Verdict};
+use toolrack_host::{
+    Gate, GateRequest, Pattern, Policy, Verdict,
+    policy::{Effect, Rule},
+};
 
-/// Rules to which others are added. What was said last counts: a tool that is allowed now is no longer denied by the same
-/// words, and the other way round.
+/// A policy that changes. What a person said last counts: a tool that is allowed now is no longer denied by the same words,
+/// and the other way round. What stands in a file is changed there.
 #[derive(Debug)]
-pub(crate) struct LiveRules(RwLock<Rules>);
+pub(crate) struct LiveRules(RwLock<Arc<Policy>>);
 
 impl LiveRules {
-    pub(crate) fn new(rules: Rules) -> Self {
-        Self(RwLock::new(rules))
+    pub(crate) fn new(policy: Policy) -> Self {
+        Self(RwLock::new(Arc::new(policy)))
+    }
+
+    /// From now on, this is the policy.
+    pub(crate) fn replace(&self, policy: Policy) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
     }
 
     /// From now on, tools that match run unasked.
     pub(crate) fn allow(&self, pattern: Pattern) {
-        let mut rules = self.write();
-        rules.deny.retain(|denied| *denied != pattern);
-        rules.allow.push(pattern);
+        self.say(Effect::Allow, Effect::Deny, pattern);
     }
 
     /// From now on, tools that match do not run.
     pub(crate) fn deny(&self, pattern: Pattern) {
-        let mut rules = self.write();
-        rules.allow.retain(|allowed| *allowed != pattern);
-        rules.deny.push(pattern);
+        self.say(Effect::Deny, Effect::Allow, pattern);
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Rules> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Rules> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    fn say(&self, now: Effect, no_more: Effect, pattern: Pattern) {
+        let mut policy = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = Policy::clone(&policy);
+        changed.take_back(no_more, &pattern);
+        *policy = Arc::new(changed.rule(Rule::new(now, pattern)));
     }
 }
 
 impl Gate for LiveRules {
     fn judge(&self, request: &GateRequest<'_>) -> Verdict {
-        self.read().judge(request)
+        let policy = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        policy.judge(request)
     }
 }

@@ -19,6 +19,7 @@ mod input;
 pub(crate) mod itself;
 mod list;
 mod logs;
+mod policy;
 mod prompts;
 mod remove;
 mod resources;
@@ -77,6 +78,7 @@ pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result
         Verb::Test(args) => test::run(args, world).await,
         Verb::Logs(args) => logs::run(args, world).await,
         Verb::Audit(verb) => audit::run(verb, world).await,
+        Verb::Policy(verb) => policy::run(verb, world).await,
         Verb::Pending(args) => trust::pending(args, world).await,
         Verb::Trust(args) => trust::trust(args, world).await,
         Verb::Untrust(args) => trust::untrust(args, world).await,

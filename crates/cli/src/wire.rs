@@ -16,7 +16,8 @@ use std::{
 use toolrack_auth::SignIn;
 use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, Unset};
 use toolrack_host::{
-    AllowAll, CatalogTool, Desired, Gate, Host, Native, Resolver, ServerName, ServerSpec, SharedAsker, State, Tracer,
+    AllowAll, CatalogTool, Desired, Gate, Host, Native, Policy, Resolver, ServerName, ServerSpec, SharedAsker, State,
+    Tracer,
     ask::Root,
     spec::{Source, Transport, Trust},
 };
@@ -79,6 +80,8 @@ pub(crate) struct World {
     audit: OnceLock<AuditKeeper>,
     /// What is kept of it, as the settings say.
     keeps: Mutex<Audit>,
+    /// What the files say of calls.
+    policy: Mutex<Policy>,
     /// The servers as they were configured when they were connected.
     configured: Mutex<Vec<Configured>>,
     /// Set when a verb connects; closed at the end, whatever happened in between.
@@ -149,6 +152,7 @@ impl World {
             log: OnceLock::new(),
             audit: OnceLock::new(),
             keeps: Mutex::default(),
+            policy: Mutex::default(),
             host: OnceLock::new(),
             brought: OnceLock::new(),
             lent: None,
@@ -367,9 +371,15 @@ impl World {
     }
 
     fn new_host(&self) -> Host {
-        let gate = self.gate.get().cloned().unwrap_or_else(|| Arc::new(AllowAll));
+        let gate = self.gate.get().cloned().unwrap_or_else(|| self.typed());
         let asker = self.asker.get().cloned().unwrap_or_else(|| self.terminal());
         self.hosts().make(gate, asker)
+    }
+
+    /// What may run of what is typed: whoever typed it wants it, but for what the files forbid or have confirmed.
+    fn typed(&self) -> Arc<dyn Gate> {
+        let policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if policy.is_empty() { Arc::new(AllowAll) } else { Arc::new(policy) }
     }
 
     /// Makes hosts that have in common with this world's what a person has once.

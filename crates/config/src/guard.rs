@@ -37,6 +37,8 @@ impl Gate for SecretGate {
         if matches!(verdict, Verdict::Deny { .. }) || !self.secrets.knows_secret_in(request.arguments, request.server) {
             return verdict;
         }
-        Verdict::Confirm { why: format!("a secret in the arguments that {} was not given", request.server) }
+        // Whatever was answered for good was not about a secret.
+        let why = format!("a secret in the arguments that {} was not given", request.server);
+        Verdict::Confirm { why, lasting: false }
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     places::{Places, project_folders, project_root},
     problem::Problem,
     redact::redact,
-    settings::{Settings, Wanted},
+    settings::{Section, Settings, Wanted, Whose},
     trust::{Candidate, Ledger, content_hash},
 };
 use told::Told;
@@ -33,6 +33,9 @@ pub use reload::{Rejected, reload};
 
 /// The files that a project can bring, the stronger one last.
 const PROJECT_FILES: &[&str] = &[".mcp.json", ".toolrack/mcp.json"];
+
+/// And the one with its rules about calls.
+const PROJECT_POLICY: &str = ".toolrack/toolrack.toml";
 
 /// Servers that one file may have. Nobody has a tenth of it; a file that was written to be a burden has.
 const MAX_SERVERS: usize = 1_000;
@@ -206,8 +209,18 @@ struct Layer {
     folder: Option<PathBuf>,
     /// What to say when it is missing.
     missing: Option<Problem>,
-    /// Whether it is the user's `toolrack.toml`.
-    has_settings: bool,
+    reads: Reads,
+}
+
+/// What of a file counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reads {
+    Servers,
+    /// And settings: the user's `toolrack.toml`.
+    All,
+    /// Only `[policy]`: of every other `toolrack.toml`, and of the user's where only other files are wanted. What is forbidden
+    /// stays so.
+    Policy,
 }
 
 /// Loads the configuration as it is now. `ledger` knows what was approved of what projects bring.
@@ -230,30 +243,42 @@ pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
 /// The files that count, the weakest first.
 fn layers(request: &Request, project: &Path) -> Vec<Layer> {
     let places = &request.places;
-    let layer = |scope, path| Layer { scope, path, folder: None, missing: None, has_settings: false };
+    let layer = |scope, path| Layer { scope, path, folder: None, missing: None, reads: Reads::Servers };
+    let policy = |scope, path| Layer { reads: Reads::Policy, ..layer(scope, path) };
     let mut layers = Vec::new();
-    if !request.strict {
-        layers.push(Layer { has_settings: true, ..layer(Scope::User, places.settings()) });
+    if request.strict {
+        layers.push(policy(Scope::User, places.settings()));
+    } else {
+        layers.push(Layer { reads: Reads::All, ..layer(Scope::User, places.settings()) });
         layers.push(Layer {
             missing: places
                 .user_file_is_chosen()
                 .then(|| Problem::warning("the file that `TOOLRACK_MCP_CONFIG` names does not exist")),
             ..layer(Scope::User, places.user_file())
         });
-        for folder in project_folders(&request.cwd) {
-            layers.extend(
-                PROJECT_FILES
-                    .iter()
-                    .map(|file| Layer { folder: Some(folder.clone()), ..layer(Scope::Project, folder.join(file)) }),
-            );
-        }
-        layers.push(Layer { folder: Some(project.to_owned()), ..layer(Scope::Local, places.local_file(project)) });
+    }
+    let servers = |scope, folder: &Path, path| Layer { folder: Some(folder.to_owned()), ..layer(scope, path) };
+    for folder in project_folders(&request.cwd) {
+        let files = PROJECT_FILES.iter().filter(|_| !request.strict);
+        layers.extend(files.map(|file| servers(Scope::Project, &folder, folder.join(file))));
+        layers.push(policy(Scope::Project, folder.join(PROJECT_POLICY)));
+    }
+    let local = places.local_file(project);
+    layers.push(policy(Scope::Local, local.with_file_name("toolrack.toml")));
+    if !request.strict {
+        layers.push(servers(Scope::Local, project, local));
     }
     layers.extend(request.mcp_config.iter().map(|path| Layer {
         missing: Some(Problem::error("the file does not exist")),
         ..layer(Scope::CommandLine, request.cwd.join(path))
     }));
     layers
+}
+
+impl Layer {
+    fn whose(&self) -> Whose {
+        if self.scope == Scope::Project { Whose::Project } else { Whose::Own }
+    }
 }
 
 /// The world while it is built.
@@ -324,16 +349,24 @@ impl<'a> World<'a> {
                 return;
             }
             Err(problem) => {
-                if layer.has_settings {
-                    self.settings = Settings::unreadable();
+                match layer.reads {
+                    Reads::All => self.settings = Settings::unreadable(),
+                    Reads::Policy => self.add_policy(layer, Section::unreadable()),
+                    Reads::Servers => {}
                 }
                 return self.give_up(*problem);
             }
         };
+        if layer.reads == Reads::Policy {
+            let (section, problems) = Section::alone(&document, layer.whose());
+            self.add_policy(layer, section);
+            self.problems.extend(problems);
+            return;
+        }
         if document.text.is_empty() {
             self.blank.push(layer.path.clone());
         }
-        if layer.has_settings {
+        if layer.reads == Reads::All {
             let (settings, problems) = Settings::read(&document, self.wanted);
             self.settings = settings;
             self.problems.extend(problems);
@@ -352,6 +385,11 @@ impl<'a> World<'a> {
             }
             Err(problem) => self.give_up(*problem),
         }
+    }
+
+    fn add_policy(&mut self, layer: &Layer, section: Section) {
+        let policy = std::mem::take(&mut self.settings.policy);
+        self.settings.policy = section.onto(policy, layer.whose());
     }
 
     /// Puts the servers of the agent `chosen` on top. Those of the others are read, so that what is wrong with them is
@@ -480,7 +518,10 @@ impl<'a> World<'a> {
         }
     }
 
-    fn into_loaded(self, files: Vec<ConfigFile>, project: PathBuf) -> Loaded {
+    fn into_loaded(mut self, files: Vec<ConfigFile>, project: PathBuf) -> Loaded {
+        if !self.settings.policy.is_empty() {
+            self.settings.policy = self.settings.policy.of_agent(self.wanted.agent);
+        }
         let mut desired = Desired::new();
         let mut entries = Vec::with_capacity(self.entries.len());
         for (name, (entry, spec)) in self.entries {

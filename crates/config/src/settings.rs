@@ -1,8 +1,9 @@
 //! What `toolrack.toml` says beside its servers.
 
 mod audit;
+mod policy;
 
-use toolrack_host::PinMode;
+use toolrack_host::{PinMode, Policy};
 
 use crate::{
     dialect,
@@ -15,6 +16,7 @@ use crate::{
 };
 
 pub use audit::Audit;
+pub(crate) use policy::{Section, Whose};
 
 /// Settings of the program.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,6 +32,8 @@ pub struct Settings {
     pub pins: PinMode,
     /// Which model answers (`[model]`), with what the agent that was asked for says instead (`[agents.model]`).
     pub model: ModelChoice,
+    /// Which calls run, which a person decides about, and which never run (`[policy]`, of every `toolrack.toml` that counts).
+    pub policy: Policy,
 }
 
 /// Whose settings are wanted.
@@ -52,7 +56,7 @@ pub struct KeepSessions {
 }
 
 /// The keys of the file, and of its `[defaults]`, `[[agents]]` and `[sessions]`.
-const TOP: &[&str] = &["agents", "audit", "defaults", "mcp_servers", "model", "pins", "sessions", "unset"];
+const TOP: &[&str] = &["agents", "audit", "defaults", "mcp_servers", "model", "pins", "policy", "sessions", "unset"];
 const DEFAULTS: &[&str] = &["mcp"];
 const AGENT: &[&str] = &["id", "mcp", "model"];
 const SESSIONS: &[&str] = &["keep", "keep_days"];
@@ -103,6 +107,11 @@ impl Settings {
             settings.audit = audit;
             problems.extend(wrong);
         }
+        if let Some(policy) = root.get("policy") {
+            let (section, wrong) = Section::read(document, &policy.node, Whose::Own);
+            settings.policy = section.onto(settings.policy, Whose::Own);
+            problems.extend(wrong);
+        }
         let (model, wrong) = model(document, &root, wanted);
         settings.model = model;
         problems.extend(wrong);
@@ -123,7 +132,8 @@ impl Settings {
 
     /// Of a file that may say anything.
     pub(crate) fn unreadable() -> Self {
-        Self { model: ModelChoice::unreadable(), audit: Audit::CAREFUL, ..Self::default() }
+        let policy = Section::unreadable().onto(Policy::default(), Whose::Own);
+        Self { model: ModelChoice::unreadable(), audit: Audit::CAREFUL, policy, ..Self::default() }
     }
 }
 

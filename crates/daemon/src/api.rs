@@ -1,6 +1,7 @@
 //! The control API: `/api/v1`, and what watches over daemons. The OpenAPI file is made from the functions here.
 
 mod agents;
+mod answers;
 mod audit;
 mod calls;
 mod config;
@@ -119,6 +120,7 @@ fn described() -> OpenApiRouter<Arc<World>> {
         .routes(routes!(calls::cancel))
         .routes(routes!(questions::list))
         .routes(routes!(questions::answer))
+        .routes(routes!(answers::list, answers::forget))
         .routes(routes!(trust::list))
         .routes(routes!(trust::approve))
         .routes(routes!(trust::revoke))

@@ -1,7 +1,7 @@
 //! Questions that wait for a person: approvals of calls, and what servers ask.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use tokio::{sync::oneshot, time::timeout};
 use toolrack_host::{
     Abilities, Asker, ServerName,
-    ask::{Confirm, Confirmed, Elicitation, Elicited},
+    ask::{Confirm, Confirmed, Elicitation, Elicited, Keep, Lasting},
 };
 use utoipa::ToSchema;
 
@@ -25,14 +25,13 @@ const MAX_OPEN: usize = 100;
 /// The [`Asker`] of a daemon: a question waits until somebody answers it in the dashboard or over the API, until the call
 /// that caused it ends, or until nobody has answered for too long, which means no.
 ///
-/// Each question is answered once. What was answered with *always* is not asked again until the daemon ends.
+/// Each question is answered once. What was answered for more than one call is for the host to remember.
 #[derive(Clone, Debug)]
 pub struct Questions(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     open: Mutex<Open>,
-    always: Mutex<BTreeSet<(ServerName, Option<String>)>>,
     patience: Duration,
     /// Where it is told; there once the daemon runs.
     log: OnceLock<Arc<EventLog>>,
@@ -47,6 +46,8 @@ struct Open {
 #[derive(Debug)]
 struct Waiting {
     question: Question,
+    /// What knows whether other arguments would do.
+    approval: Option<Confirm>,
     answer: oneshot::Sender<Answer>,
 }
 
@@ -86,6 +87,8 @@ pub(crate) enum About {
         destructive: bool,
         /// What the server says of the tool.
         description: Option<String>,
+        /// For how long an answer can count, at most: `once`, `session`, which is until the daemon ends, or `always`.
+        lasting: String,
     },
     /// A server wants a form filled in.
     Form {
@@ -112,7 +115,8 @@ pub(crate) enum About {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Answer {
-    /// To an approval: `once`, `always_tool`, `always_server` or `deny`; to anything else: `accept`, `decline` or `cancel`.
+    /// To an approval: `once`, `session`, `always_tool`, `always_server` or `deny`; to anything else: `accept`, `decline` or
+    /// `cancel`. An answer for more than the question is `lasting` for counts for as long as that.
     answer: Word,
     /// The call runs with these instead.
     #[schema(value_type = Option<Object>)]
@@ -128,6 +132,7 @@ pub(crate) struct Answer {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Word {
     Once,
+    Session,
     AlwaysTool,
     AlwaysServer,
     Deny,
@@ -137,20 +142,21 @@ pub(crate) enum Word {
 }
 
 /// Why an answer was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Untaken {
     /// The question was answered, is over, or never was.
     Over,
     /// The answer is one to another kind of question.
     Unfit,
+    /// The call cannot be made with these arguments.
+    Arguments(String),
 }
 
 impl Questions {
     /// Nothing is asked yet. Who has not answered within `patience` has said no.
     #[must_use]
     pub fn new(patience: Duration) -> Self {
-        let (open, always, log) = (Mutex::default(), Mutex::default(), OnceLock::new());
-        Self(Arc::new(Inner { open, always, patience, log }))
+        Self(Arc::new(Inner { open: Mutex::default(), patience, log: OnceLock::new() }))
     }
 
     /// From now on, `log` tells when a question is opened and closed.
@@ -166,25 +172,25 @@ impl Questions {
     /// Answers the question `id`.
     ///
     /// # Errors
-    /// When it is no longer asked, or asks for something else; it then stays open.
-    pub(crate) fn answer(&self, id: &str, answer: Answer) -> Result<(), Untaken> {
+    /// When it is no longer asked, or asks for something else, or when the call cannot be made like this; in the latter cases it
+    /// stays open.
+    pub(crate) async fn answer(&self, id: &str, answer: Answer) -> Result<(), Untaken> {
         let number = id.strip_prefix('q').and_then(|number| number.parse().ok()).ok_or(Untaken::Over)?;
-        let mut open = self.0.waiting();
-        let waiting = open.waiting.get(&number).ok_or(Untaken::Over)?;
-        let is_approval = matches!(waiting.question.about, About::Approval { .. });
-        if is_approval != answer.answer.is_for_approvals() {
-            return Err(Untaken::Unfit);
+        let asked = self.0.asked(number, &answer)?;
+        if let (Some(question), Some(arguments)) = (asked, &answer.arguments)
+            && answer.answer != Word::Deny
+        {
+            question.check(arguments.clone()).await.map_err(Untaken::Arguments)?;
         }
-        let waiting = open.waiting.remove(&number).ok_or(Untaken::Over)?;
-        drop(open);
+        let waiting = self.0.waiting().waiting.remove(&number).ok_or(Untaken::Over)?;
         // Whoever asked may have gone away in this moment.
         waiting.answer.send(answer).map_err(|_| Untaken::Over)
     }
 
     /// Asks, and waits; `None` when nobody answered in time, or too much is asked.
-    async fn ask(&self, about: About) -> Option<Answer> {
+    async fn ask(&self, about: About, approval: Option<Confirm>) -> Option<Answer> {
         let (answer, answered) = oneshot::channel();
-        let asked = Asked { inner: &self.0, number: self.0.put(about, answer)? };
+        let asked = Asked { inner: &self.0, number: self.0.put(about, approval, answer)? };
         let answer = timeout(self.0.patience, answered).await;
         drop(asked);
         answer.ok()?.ok()
@@ -193,7 +199,7 @@ impl Questions {
 
 impl Word {
     fn is_for_approvals(self) -> bool {
-        matches!(self, Self::Once | Self::AlwaysTool | Self::AlwaysServer | Self::Deny)
+        matches!(self, Self::Once | Self::Session | Self::AlwaysTool | Self::AlwaysServer | Self::Deny)
     }
 }
 
@@ -202,11 +208,17 @@ impl Inner {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn always(&self) -> MutexGuard<'_, BTreeSet<(ServerName, Option<String>)>> {
-        self.always.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The approval that the question of this number asks for, if it asks for one; an error when `answer` cannot be one to it.
+    fn asked(&self, number: u64, answer: &Answer) -> Result<Option<Confirm>, Untaken> {
+        let open = self.waiting();
+        let waiting = open.waiting.get(&number).ok_or(Untaken::Over)?;
+        match waiting.approval.is_some() == answer.answer.is_for_approvals() {
+            true => Ok(waiting.approval.clone()),
+            false => Err(Untaken::Unfit),
+        }
     }
 
-    fn put(&self, about: About, answer: oneshot::Sender<Answer>) -> Option<u64> {
+    fn put(&self, about: About, approval: Option<Confirm>, answer: oneshot::Sender<Answer>) -> Option<u64> {
         let mut open = self.waiting();
         if open.waiting.len() >= MAX_OPEN {
             return None;
@@ -221,7 +233,7 @@ impl Inner {
             expires_at: rfc3339(now + self.patience),
         };
         let told = json!({ "question": question });
-        open.waiting.insert(number, Waiting { question, answer });
+        open.waiting.insert(number, Waiting { question, approval, answer });
         drop(open);
         self.told("question_opened", &told);
         Some(number)
@@ -254,31 +266,28 @@ impl Asker for Questions {
 
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
         Box::pin(async move {
-            let (server, tool) = (question.server.clone(), question.tool.clone());
-            let of_tool = (server.clone(), Some(tool.clone()));
-            let of_server = (server.clone(), None);
-            if self.0.always().contains(&of_tool) || self.0.always().contains(&of_server) {
-                return Confirmed::Yes;
-            }
+            let asked = question.clone();
             let about = About::Approval {
-                server: server.to_string(),
-                tool,
+                server: question.server.to_string(),
+                tool: question.tool,
                 arguments: question.arguments,
                 why: question.why,
                 read_only: question.read_only,
                 destructive: question.destructive,
                 description: question.description,
+                lasting: lasting_word(question.lasting).to_owned(),
             };
-            let Some(answer) = self.ask(about).await else {
+            let Some(answer) = self.ask(about, Some(asked)).await else {
                 return Confirmed::No { why: Some("nobody answered in time".to_owned()) };
             };
+            let arguments = answer.arguments;
             match answer.answer {
-                Word::AlwaysTool => drop(self.0.always().insert(of_tool)),
-                Word::AlwaysServer => drop(self.0.always().insert(of_server)),
-                Word::Once => {}
-                _ => return Confirmed::No { why: answer.why },
+                Word::Once => arguments.map_or(Confirmed::Yes, Confirmed::Edited),
+                Word::Session => Confirmed::Kept { keep: Keep::Session, arguments },
+                Word::AlwaysTool => Confirmed::Kept { keep: Keep::Tool, arguments },
+                Word::AlwaysServer => Confirmed::Kept { keep: Keep::Server, arguments },
+                _ => Confirmed::No { why: answer.why },
             }
-            answer.arguments.map_or(Confirmed::Yes, Confirmed::Edited)
         })
     }
 
@@ -289,12 +298,21 @@ impl Asker for Questions {
             Elicitation::Url { message, url, .. } => About::Url { server, message, url },
         };
         Box::pin(async move {
-            match self.ask(about).await {
+            match self.ask(about, None).await {
                 Some(Answer { answer: Word::Accept, content, .. }) => Elicited::Accept(content.unwrap_or_default()),
                 Some(Answer { answer: Word::Decline, .. }) => Elicited::Decline,
                 _ => Elicited::Cancel,
             }
         })
+    }
+}
+
+/// A stable word.
+fn lasting_word(lasting: Lasting) -> &'static str {
+    match lasting {
+        Lasting::Once => "once",
+        Lasting::Session => "session",
+        Lasting::Always => "always",
     }
 }
 
@@ -328,8 +346,8 @@ mod tests {
         let mut asked = pin!(questions.confirm(question()));
         assert!(poll!(&mut asked).is_pending());
         let id = questions.open()[0].id.clone();
-        assert_eq!(questions.answer(&id, answered("once")), Ok(()));
-        assert_eq!(questions.answer(&id, answered("deny")), Err(Untaken::Over));
+        assert_eq!(questions.answer(&id, answered("once")).await, Ok(()));
+        assert_eq!(questions.answer(&id, answered("deny")).await, Err(Untaken::Over));
         assert_eq!(asked.await, Confirmed::Yes);
         assert!(questions.open().is_empty());
     }
@@ -346,16 +364,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_always_allowed_is_not_asked_again_and_other_tools_are() {
+    async fn an_answer_says_what_else_it_is_for() {
         let questions = questions();
-        let mut asked = pin!(questions.confirm(question()));
-        assert!(poll!(&mut asked).is_pending());
-        questions.answer(&questions.open()[0].id, answered("always_tool")).unwrap();
-        assert_eq!(asked.await, Confirmed::Yes);
-        assert_eq!(questions.confirm(question()).await, Confirmed::Yes);
-        let mut other = question();
-        other.tool = "delete".to_owned();
-        assert!(poll!(pin!(questions.confirm(other))).is_pending());
+        let words = [("session", Keep::Session), ("always_tool", Keep::Tool), ("always_server", Keep::Server)];
+        for (word, keep) in words {
+            let mut asked = pin!(questions.confirm(question()));
+            assert!(poll!(&mut asked).is_pending());
+            questions.answer(&questions.open()[0].id, answered(word)).await.unwrap();
+            assert_eq!(asked.await, Confirmed::Kept { keep, arguments: None });
+        }
     }
 
     #[tokio::test]
@@ -364,7 +381,7 @@ mod tests {
         let mut asked = pin!(questions.confirm(question()));
         assert!(poll!(&mut asked).is_pending());
         let id = questions.open()[0].id.clone();
-        assert_eq!(questions.answer(&id, answered("accept")), Err(Untaken::Unfit));
+        assert_eq!(questions.answer(&id, answered("accept")).await, Err(Untaken::Unfit));
         assert_eq!(questions.open().len(), 1);
     }
 

@@ -9,7 +9,7 @@ use std::{env, error::Error, sync::Arc};
 use futures::future::BoxFuture;
 use serde_json::{Map, json};
 use toolrack_host::{
-    Abilities, Asker, Call, Desired, Host, Rules, ServerName, ServerSpec,
+    Abilities, Asker, Call, Desired, Host, Policy, ServerName, ServerSpec,
     ask::{Confirm, Confirmed, Elicitation, Elicited, Root},
     spec::Transport,
 };
@@ -47,8 +47,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if let Transport::Stdio(stdio) = &mut spec.transport {
         stdio.env.insert("PATH".into(), env::var("PATH")?);
     }
-    // Without a rule that allows a call, `Rules` wants it confirmed.
-    let host = Host::builder().asker(Arc::new(Agreeable)).gate(Arc::new(Rules::default())).build();
+    // Without a rule that allows a call, `Policy` wants it confirmed.
+    let host = Host::builder().asker(Arc::new(Agreeable)).gate(Arc::new(Policy::default())).build();
     host.apply(Desired::from([(ServerName::new("demo")?, spec)])).await;
     host.settled().await;
     for tool in ["trigger-elicitation-request", "get-roots-list"] {

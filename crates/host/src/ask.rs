@@ -123,6 +123,37 @@ pub struct Confirm {
     pub destructive: bool,
     /// What the server says of the tool; untrusted.
     pub description: Option<String>,
+    /// For how long an answer can count.
+    pub lasting: Lasting,
+    /// Who knows more of the call.
+    pub(crate) review: Option<Reviewer>,
+}
+
+/// For how long an answer can count, at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lasting {
+    /// For this call. The default.
+    #[default]
+    Once,
+    /// Until the program ends.
+    Session,
+    /// For good.
+    Always,
+}
+
+/// What is known of a call that is asked about.
+pub(crate) trait Review: Send + Sync {
+    fn is_answered(&self) -> bool;
+    fn check(self: Arc<Self>, arguments: Map<String, Value>) -> BoxFuture<'static, Result<(), String>>;
+}
+
+#[derive(Clone)]
+pub(crate) struct Reviewer(Arc<dyn Review>);
+
+impl fmt::Debug for Reviewer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reviewer")
+    }
 }
 
 impl Confirm {
@@ -135,7 +166,40 @@ impl Confirm {
         why: impl Into<String>,
     ) -> Self {
         let (tool, why) = (tool.into(), why.into());
-        Self { server, tool, arguments, why, read_only: false, destructive: false, description: None }
+        Self {
+            server,
+            tool,
+            arguments,
+            why,
+            read_only: false,
+            destructive: false,
+            description: None,
+            lasting: Lasting::Once,
+            review: None,
+        }
+    }
+
+    pub(crate) fn under(self, review: Arc<dyn Review>) -> Self {
+        Self { review: Some(Reviewer(review)), ..self }
+    }
+
+    /// Whether another question was meanwhile answered in a way that answers this one too: whoever asks one question after
+    /// the other need not ask it.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        self.review.as_ref().is_some_and(|review| review.0.is_answered())
+    }
+
+    /// Whether the call could be made with these arguments instead. It is looked at again before they are sent, so this is
+    /// for whoever wants to say so to the person at once.
+    ///
+    /// # Errors
+    /// A rule that forbids it, or what the tool does not take, in words for a person.
+    pub fn check(&self, arguments: Map<String, Value>) -> BoxFuture<'static, Result<(), String>> {
+        match &self.review {
+            Some(review) => Arc::clone(&review.0).check(arguments),
+            None => Box::pin(async { Ok(()) }),
+        }
     }
 }
 
@@ -144,13 +208,34 @@ impl Confirm {
 pub enum Confirmed {
     /// Run it as asked.
     Yes,
-    /// Run it with these arguments instead.
+    /// Run it with these arguments instead. They are checked and judged again before they are sent.
     Edited(Map<String, Value>),
+    /// Run it, and calls like it from now on, as far as [that is possible](Confirm::lasting). Only of tools with the definitions
+    /// that they have now: a tool that changes is asked about again.
+    Kept {
+        /// Which calls, and for how long.
+        keep: Keep,
+        /// Run this one with these arguments instead.
+        arguments: Option<Map<String, Value>>,
+    },
     /// Do not run it.
     No {
         /// In the person's words, if they gave any.
         why: Option<String>,
     },
+}
+
+/// What else an answer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Nothing.
+    Once,
+    /// Calls of this tool, until the program ends.
+    Session,
+    /// Calls of this tool, for good.
+    Tool,
+    /// Calls of every tool that its server has now, for good.
+    Server,
 }
 
 /// What a server wants from the person.

@@ -1,5 +1,6 @@
 //! The one door: route, gate, send, ask, shape, tell. There is no other way to run a tool.
 
+mod approve;
 mod error;
 pub(crate) mod gate;
 mod hint;
@@ -26,11 +27,12 @@ pub use outcome::{Artifact, Shaped, ToolOutcome};
 pub(crate) use outcome::{Shape, shaped};
 
 use self::{
+    approve::Answered,
     gate::{Gate, GateRequest, Verdict},
     running::Running,
 };
 use crate::{
-    ask::{Confirm, Confirmed, SharedAsker},
+    ask::SharedAsker,
     catalog::{Catalog, CatalogTool},
     event::Event,
     host::Host,
@@ -42,7 +44,7 @@ use crate::{
         scripts::Scripts,
     },
     mcp::TaskSupport,
-    resolve::Artifacts,
+    resolve::{Answers, Artifacts},
     script::Around,
     server::Server,
     spec::ServerName,
@@ -182,6 +184,10 @@ pub(crate) struct Door {
     pub(crate) tracer: Arc<dyn Tracer>,
     /// Shared by all who go through doors of the same host: each call has a number of its own.
     pub(crate) calls: Arc<AtomicU64>,
+    /// What was answered for good, by anybody.
+    pub(crate) answers: Option<Arc<dyn Answers>>,
+    /// What was answered for as long as the program runs, by whom this door asks.
+    pub(crate) answered: Arc<Answered>,
 }
 
 impl Door {
@@ -195,6 +201,8 @@ impl Door {
             witness: self.witness.clone(),
             tracer: self.tracer.clone(),
             calls: self.calls.clone(),
+            answers: self.answers.clone(),
+            answered: Arc::default(),
         }
     }
 
@@ -228,7 +236,7 @@ impl Door {
             running.is_about(&call.arguments);
             return Err(running.held(cause));
         }
-        let arguments = self.pass(&mut running, &call, server, &asker).await?;
+        let arguments = self.pass(&mut running, (&call, server), &asker).await?;
         running.starts();
         let passed = Passed { number, tool, server, arguments, asker };
         let result = match script {
@@ -246,72 +254,21 @@ impl Door {
     async fn pass(
         &self,
         running: &mut Running<'_>,
-        call: &Call,
-        server: &Server,
+        (call, server): (&Call, &Server),
         asker: &SharedAsker,
     ) -> Result<Map<String, Value>, CallError> {
         running.is_about(&call.arguments);
-        let verdict = self.gate.judge(&GateRequest::of(running.tool, &call.arguments));
+        let verdict = self.gate.judge(&GateRequest::of(running.tool, &call.arguments).by(&call.caller));
         match verdict {
             Verdict::Allow { why } => {
                 running.decided(Decision::Allowed, why);
                 Ok(call.arguments.clone())
             }
             Verdict::Deny { why } => Err(running.refused(Decision::Denied, why)),
-            Verdict::Confirm { why } if !asker.abilities().confirm => {
-                let why = format!("{why} asks for a person's approval, and nobody is there to ask");
-                Err(running.refused(Decision::Unasked, why))
+            // By itself: most calls need no room for it.
+            Verdict::Confirm { why, lasting } => {
+                Box::pin(self.confirm(running, (call, server), asker, (why, lasting))).await
             }
-            Verdict::Confirm { why } => {
-                let arguments = self.ask(running, call, asker, why).await?;
-                if server.still_has(running.tool) {
-                    return Ok(arguments);
-                }
-                let why = "its definition changed while somebody was asked about it; call it again".to_owned();
-                Err(running.refused(Decision::Denied, why))
-            }
-        }
-    }
-
-    /// A person decides.
-    async fn ask(
-        &self,
-        running: &mut Running<'_>,
-        call: &Call,
-        asker: &SharedAsker,
-        why: String,
-    ) -> Result<Map<String, Value>, CallError> {
-        let tool = running.tool;
-        let definition = tool.tool();
-        (self.events)(Event::ToolApprovalRequest {
-            call: running.number,
-            server: tool.server.clone(),
-            tool: definition.name.clone(),
-            why: why.clone(),
-        });
-        let question = Confirm {
-            read_only: definition.annotations.read_only == Some(true),
-            destructive: definition.annotations.destructive == Some(true),
-            description: definition.description.clone(),
-            ..Confirm::new(tool.server.clone(), definition.name.clone(), call.arguments.clone(), why.clone())
-        };
-        // Nobody may have answered when the caller goes away.
-        running.decided(Decision::Unanswered, why.clone());
-        let (decision, answer) = match asker.confirm(question).await {
-            Confirmed::Yes => (Decision::Confirmed, Ok(call.arguments.clone())),
-            Confirmed::Edited(arguments) => (Decision::Edited, Ok(arguments)),
-            Confirmed::No { why } => (Decision::Declined, Err(why.unwrap_or_else(|| "it was declined".into()))),
-        };
-        running.was_answered(decision, &why);
-        match answer {
-            Ok(arguments) => {
-                if decision == Decision::Edited {
-                    running.is_about(&arguments);
-                }
-                running.decided(decision, why);
-                Ok(arguments)
-            }
-            Err(why) => Err(running.refused(decision, why)),
         }
     }
 

@@ -144,14 +144,19 @@ impl Globs {
 #[derive(Debug, Clone)]
 pub struct Pattern {
     written: String,
-    server: Option<GlobMatcher>,
-    tool: GlobMatcher,
+    server: Option<Glob>,
+    tool: Glob,
 }
 
 impl Pattern {
     /// Whether the pattern speaks of this tool of this server.
     pub fn matches(&self, server: &str, tool: &str) -> bool {
         self.server.as_ref().is_none_or(|glob| glob.is_match(server)) && self.tool.is_match(tool)
+    }
+
+    /// How much it says of the tool, and then of the server.
+    pub(crate) fn says(&self) -> (Says, Says) {
+        (self.tool.says(), self.server.as_ref().map_or(Says::default(), Glob::says))
     }
 
     /// Whether the pattern, being one without a server part, matches this model-visible name. So a rule may be written
@@ -169,8 +174,8 @@ impl FromStr for Pattern {
             Some((server, tool)) => (Some(server), tool),
             None => (None, written),
         };
-        let matcher = |part: &str| read(part, written).map(|glob| glob.compile_matcher());
-        Ok(Self { written: written.to_owned(), server: server.map(matcher).transpose()?, tool: matcher(tool)? })
+        let glob = |part: &str| Glob::read(part, written);
+        Ok(Self { written: written.to_owned(), server: server.map(glob).transpose()?, tool: glob(tool)? })
     }
 }
 
@@ -187,6 +192,77 @@ impl PartialEq for Pattern {
 }
 
 impl Eq for Pattern {}
+
+/// One glob over one text. The usual ones, a name, a beginning, an end or anything, are matched without an automaton.
+#[derive(Debug, Clone)]
+pub(crate) struct Glob {
+    kind: GlobKind,
+    says: Says,
+}
+
+#[derive(Debug, Clone)]
+enum GlobKind {
+    Any,
+    Exactly(Box<str>),
+    BeginsWith(Box<str>),
+    EndsWith(Box<str>),
+    Automaton(Box<GlobMatcher>),
+}
+
+/// How much a glob says: a whole name says more than any other glob, and of those, one with more characters that stand for
+/// themselves outside of `[…]` and `{…}` says more.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Says {
+    is_whole: bool,
+    letters: usize,
+}
+
+impl Glob {
+    /// Reads one glob, `written` being what the user wrote and must find in the error.
+    pub(crate) fn read(glob: &str, written: &str) -> Result<Self, BadGlob> {
+        let checked = read(glob, written)?;
+        let plain = |text: &str| !text.contains(['*', '?', '[', ']', '{', '}', '\\']);
+        let kind = match (glob, glob.strip_suffix('*'), glob.strip_prefix('*')) {
+            ("*", ..) => GlobKind::Any,
+            (name, ..) if plain(name) => GlobKind::Exactly(name.into()),
+            (_, Some(start), _) if plain(start) => GlobKind::BeginsWith(start.into()),
+            (_, _, Some(end)) if plain(end) => GlobKind::EndsWith(end.into()),
+            _ => GlobKind::Automaton(Box::new(checked.compile_matcher())),
+        };
+        Ok(Self { kind, says: Says::of(glob) })
+    }
+
+    pub(crate) fn is_match(&self, text: &str) -> bool {
+        match &self.kind {
+            GlobKind::Any => true,
+            GlobKind::Exactly(name) => **name == *text,
+            GlobKind::BeginsWith(start) => text.starts_with(&**start),
+            GlobKind::EndsWith(end) => text.ends_with(&**end),
+            GlobKind::Automaton(matcher) => matcher.is_match(text),
+        }
+    }
+
+    fn says(&self) -> Says {
+        self.says
+    }
+}
+
+impl Says {
+    fn of(glob: &str) -> Self {
+        let (mut letters, mut is_whole, mut escaped, mut depth) = (0, true, false, 0_usize);
+        for c in glob.chars() {
+            match c {
+                _ if escaped => (escaped, letters) = (false, letters + usize::from(depth == 0)),
+                '\\' => escaped = true,
+                '*' | '?' => is_whole = false,
+                '[' | '{' => (is_whole, depth) = (false, depth + 1),
+                ']' | '}' if depth > 0 => depth -= 1,
+                _ => letters += usize::from(depth == 0),
+            }
+        }
+        Self { is_whole, letters }
+    }
+}
 
 /// Reads one glob, `written` being what the user wrote and must find in the error.
 fn read(glob: &str, written: &str) -> Result<globset::Glob, BadGlob> {
@@ -260,6 +336,11 @@ mod tests {
         }
 
         #[test]
+        fn a_pattern_matches_what_its_plain_meaning_matches(glob in "[ab*?._-]{1,6}", name in "[ab/._\n-]{0,6}") {
+            prop_assert_eq!(pattern(&glob).matches("s", &name), reference(glob.as_bytes(), name.as_bytes()));
+        }
+
+        #[test]
         fn deny_wins_whatever_is_allowed(allow in prop::collection::vec("[ab*]{1,3}", 0..3), tool in "[ab]{1,3}") {
             let filter = ToolFilter::new(&allow, std::slice::from_ref(&tool)).unwrap();
             prop_assert_eq!(filter.verdict(&tool), Shown::Denied(&tool));
@@ -308,6 +389,14 @@ mod tests {
         assert!(pattern("*").matches("any", "thing"));
         assert!(!pattern("github").matches("github", "create_issue"));
         assert!(pattern("*/a/b").matches("s", "a/b") && !pattern("a/b").matches("s", "a/b"));
+    }
+
+    #[test]
+    fn a_whole_name_says_more_than_any_glob_and_more_letters_say_more() {
+        let rising = ["*", "{abc,def}*", "a*", "ab[cd]?", "a?bc*", "a", r"\*\*"].map(Says::of);
+        assert!(rising.is_sorted(), "{rising:?}");
+        assert!(rising[4] < rising[5] && rising[5].is_whole && !rising[4].is_whole);
+        assert_eq!(Says::of("?"), Says::of("*"));
     }
 
     #[test]

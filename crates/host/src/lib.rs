@@ -20,7 +20,7 @@
 //! the supervisor of child processes.
 //!
 //! This crate touches no files, no environment, no database and no terminal: what it needs of them comes through
-//! [`Resolver`], [`Authorizer`], [`Memory`], [`Pins`], [`Artifacts`] and [`Witness`].
+//! [`Resolver`], [`Authorizer`], [`Memory`], [`Pins`], [`Artifacts`], [`Answers`] and [`Witness`].
 
 pub mod ask;
 mod call;
@@ -33,6 +33,7 @@ mod link;
 pub mod mcp;
 pub mod pins;
 mod plan;
+pub mod policy;
 mod resolve;
 mod script;
 mod server;
@@ -44,7 +45,7 @@ mod witness;
 pub use ask::{Abilities, Asker, Nobody, SharedAsker};
 pub use call::{
     Artifact, Call, CallError, CallErrorKind, Conceal, Shaped, ToolOutcome,
-    gate::{AllowAll, Gate, GateRequest, Otherwise, Rules, Verdict},
+    gate::{AllowAll, Gate, GateRequest, Otherwise, Verdict},
 };
 pub use catalog::{
     BadNameStyle, BlockKind, Budget, Catalog, CatalogTool, Change, Cleaned, DefinitionHash, Hit, NameCap, NameStyle,
@@ -67,9 +68,10 @@ pub use link::{
 };
 pub use mcp::{Content, Tool};
 pub use pins::{PinMode, Pins, Quarantined};
+pub use policy::Policy;
 pub use resolve::{
-    Artifacts, Authorizer, Challenge, ChildPlan, Destination, KeepError, Memory, NotAuthorized, ResolveError, Resolver,
-    Verbatim,
+    AnswerAbout, Answers, Artifacts, Authorizer, Challenge, ChildPlan, Destination, KeepError, Memory, NewAnswer,
+    NotAuthorized, ResolveError, Resolver, Verbatim,
 };
 pub use script::{Interpreter, Printed, ScriptCall, ScriptCallError, ScriptTools};
 pub use server::State;

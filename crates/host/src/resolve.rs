@@ -9,7 +9,11 @@ use futures::future::BoxFuture;
 use http::HeaderValue;
 use url::Url;
 
-use crate::spec::{Era, Http, OAuth, ServerName, Stdio};
+use crate::{
+    catalog::DefinitionHash,
+    spec::{Era, Http, OAuth, ServerName, Stdio},
+    witness::Way,
+};
 
 /// Turns placeholders into values, at the last moment.
 ///
@@ -213,6 +217,53 @@ pub trait Memory: Send + Sync {
         drop((fingerprint, tools));
         Box::pin(async {})
     }
+}
+
+/// What people answered for good when they were asked whether a call may run.
+///
+/// Asked each time before somebody would be asked, so that what is taken back counts no more at the next call.
+pub trait Answers: Send + Sync {
+    /// The answer that lets calls like this run, in a few words with its date; `None` when somebody has to be asked. Must be
+    /// quick. A failure is its own to log, and no answer.
+    fn recall<'a>(&'a self, about: AnswerAbout<'a>) -> BoxFuture<'a, Option<String>>;
+
+    /// Remembers an answer, in the place of earlier ones about the same tools. Whether that could be done; a failure is its own
+    /// to log.
+    fn remember<'a>(&'a self, answer: NewAnswer<'a>) -> BoxFuture<'a, bool>;
+}
+
+impl fmt::Debug for dyn Answers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Answers")
+    }
+}
+
+/// What an answer has to be about.
+#[derive(Clone, Copy, Debug)]
+pub struct AnswerAbout<'a> {
+    /// The server's name.
+    pub server: &'a ServerName,
+    /// [What](crate::ServerSpec::fingerprint) is configured under that name: another command or URL is another server.
+    pub fingerprint: &'a str,
+    /// The tool's own name; untrusted.
+    pub tool: &'a str,
+    /// What the tool is: another definition is another tool.
+    pub definition: DefinitionHash,
+}
+
+/// An answer to be remembered.
+#[derive(Clone, Copy, Debug)]
+pub struct NewAnswer<'a> {
+    /// The server's name.
+    pub server: &'a ServerName,
+    /// What is configured under that name.
+    pub fingerprint: &'a str,
+    /// The tools that it is about, with what they are now.
+    pub tools: &'a [(String, DefinitionHash)],
+    /// It was given for all that the server has.
+    pub of_server: bool,
+    /// How the call came in that was asked about.
+    pub by: Way,
 }
 
 /// Keeps what is too long for a model.

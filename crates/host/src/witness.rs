@@ -154,6 +154,8 @@ impl std::io::Write for Measured {
 pub enum Decision {
     /// A rule let it run.
     Allowed,
+    /// A person let calls like it run, some time before.
+    Remembered,
     /// A person let it run as it was asked.
     Confirmed,
     /// A person let it run with other arguments.
@@ -172,7 +174,7 @@ impl Decision {
     /// Whether the call ran.
     #[must_use]
     pub fn is_yes(self) -> bool {
-        matches!(self, Self::Allowed | Self::Confirmed | Self::Edited)
+        matches!(self, Self::Allowed | Self::Remembered | Self::Confirmed | Self::Edited)
     }
 }
 
@@ -184,6 +186,9 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// The program that embeds this library.
+    pub(crate) const NOBODY: Self = Self { way: Way::Program, client: None };
+
     /// Whoever comes this way.
     #[must_use]
     pub fn by(way: Way) -> Self {

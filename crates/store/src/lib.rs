@@ -2,7 +2,8 @@
 //!
 //! [`Store`] is one SQLite file: which era of MCP worked with a server (the host's
 //! [`Memory`](toolrack_host::Memory)), which entries of a project a person agreed to run ([`Approval`]), which
-//! tools are as they were first seen and which are not (its [`Pins`](toolrack_host::Pins), [`Stranger`]), what servers
+//! tools are as they were first seen and which are not (its [`Pins`](toolrack_host::Pins), [`Stranger`]), which calls a person
+//! always lets run ([`StandingAnswer`]), what servers
 //! wrote to their logs ([`LogLine`]), what was done, in a chain that shows tampering ([`audit`]), conversations with models
 //! ([`Session`]), and, sealed, secrets and tokens ([`Vault`]).
 //! [`ArtifactFolder`] keeps what is too long for a model as files (the host's [`Artifacts`](toolrack_host::Artifacts)).
@@ -45,6 +46,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod answers;
 mod approvals;
 mod artifacts;
 pub mod audit;
@@ -69,6 +71,7 @@ use std::{
 
 use sqlx::{Sqlite, SqlitePool, Transaction};
 
+pub use answers::StandingAnswer;
 pub use approvals::Approval;
 pub use artifacts::{ArtifactBounds, ArtifactFolder, Piece, ReadError};
 pub use error::StoreError;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use sqlx::{ConnectOptions, Connection, sqlite::SqliteConnectOptions};
-use toolrack_host::{Memory, Way, spec::Era};
+use toolrack_host::{AnswerAbout, Answers, DefinitionHash, Memory, NewAnswer, ServerName, Way, spec::Era};
 
 use super::*;
 
@@ -33,6 +33,40 @@ async fn what_is_remembered_survives_a_restart() {
     let store = Store::open(&path).await.unwrap();
     assert_eq!(store.era("x").await, Some(Era::Modern));
     assert_eq!(store.era("y").await, Some(Era::Modern));
+}
+
+#[tokio::test]
+async fn an_answer_counts_for_the_same_definition_of_the_same_server_until_it_is_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
+    let (fs, one, two) =
+        (ServerName::new("fs").unwrap(), DefinitionHash::from_bytes([1; 32]), DefinitionHash::from_bytes([2; 32]));
+    let about = |fingerprint, tool, definition| AnswerAbout { server: &fs, fingerprint, tool, definition };
+    let answer = |tools, of_server| NewAnswer { server: &fs, fingerprint: "a", tools, of_server, by: Way::Agent };
+    let tools = [("read".to_owned(), one), ("write".to_owned(), one)];
+    assert!(store.remember(answer(&tools, true)).await);
+    let said = store.recall(about("a", "read", one)).await.unwrap();
+    assert!(
+        said.starts_with("a person said `always` on 2") && said.ends_with("for all tools of this server"),
+        "{said}"
+    );
+    for other in [about("a", "read", two), about("b", "read", one), about("a", "wipe", one)] {
+        assert_eq!(store.recall(other).await, None, "{other:?}");
+    }
+    // A newer answer is for what the tool is now, and the older definition counts no more.
+    assert!(store.remember(answer(&[("write".to_owned(), two)], false)).await);
+    assert_eq!(store.recall(about("a", "write", one)).await, None);
+    assert!(store.recall(about("a", "write", two)).await.unwrap().ends_with("for this tool"));
+    assert_eq!(store.answers().await.unwrap().len(), 2);
+
+    assert_eq!(store.forget_answers(Some("fs"), Some("write"), Way::Cli).await.unwrap(), 1);
+    assert_eq!(store.forget_answers(Some("git"), None, Way::Cli).await.unwrap(), 0);
+    assert_eq!(store.forget_answers(None, None, Way::Daemon).await.unwrap(), 1);
+    assert_eq!(store.recall(about("a", "read", one)).await, None);
+    let rows = store.audit(&audit::AuditQuery::default()).await.unwrap();
+    let told: Vec<_> = rows.into_iter().map(|row| (row.entry.decision.unwrap(), row.entry.tool.unwrap())).collect();
+    assert_eq!(told, [("forgotten".into(), "write".into()), ("forgotten".into(), "read".into())]);
+    assert!(store.verify_audit(None).await.unwrap().is_ok());
 }
 
 #[tokio::test]

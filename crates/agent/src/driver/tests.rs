@@ -5,7 +5,7 @@ use std::{
 
 use serde_json::json;
 use toolrack_host::{
-    Abilities, Asker, Desired, Rules, ServerName, ServerSpec,
+    Abilities, Asker, Desired, Policy, ServerName, ServerSpec,
     ask::{Confirm, Confirmed},
 };
 
@@ -152,7 +152,7 @@ async fn a_person_is_asked_before_a_call_and_what_they_approve_is_what_is_sent()
         .with_tool_call_response(SAY, json!({ "text": "one" }))
         .with_tool_call_response(SAY, json!({ "text": "two" }))
         .say("done");
-    let builder = Host::builder().gate(Arc::new(Rules::default()));
+    let builder = Host::builder().gate(Arc::new(Policy::default()));
     let mut agent = Agent::new(Arc::new(model), host(builder).await);
     agent.asker = Some(Arc::new(Editor::default()));
     let mut turn = turn();

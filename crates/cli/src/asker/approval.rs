@@ -1,15 +1,10 @@
 //! May this call run? Everything that would be sent is shown before, exactly.
 
-use std::{
-    collections::BTreeSet,
-    fmt::Write as _,
-    sync::{Mutex, PoisonError},
-};
+use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 use toolrack_host::{
-    ServerName,
-    ask::{Confirm, Confirmed},
+    ask::{Confirm, Confirmed, Keep, Lasting},
     text,
 };
 
@@ -17,41 +12,58 @@ use super::{MAX_TRIES, Terminal};
 use crate::render::{Tone, paint};
 
 /// What can be answered, on one line.
-const QUESTION: &str = "Run it? [y]es [n]o [a]lways [s]erver always [e]dit [?] ";
+fn choices(lasting: Lasting) -> &'static str {
+    match lasting {
+        Lasting::Once => "Run it? [y]es [n]o [e]dit [?] ",
+        Lasting::Session => "Run it? [y]es [n]o [a]lways [s]erver always [e]dit [?] ",
+        Lasting::Always => "Run it? [y]es [n]o [t]his session [a]lways [s]erver always [e]dit [?] ",
+    }
+}
 
 /// And in words.
-const ANSWERS: &str = "  y  run it
-  n  do not run it (Enter does the same)
+fn answers(lasting: Lasting) -> String {
+    let more = match lasting {
+        Lasting::Once => "",
+        Lasting::Session => {
+            "
   a  run it, and this tool without asking until the program ends
-  s  run it, and every tool of this server without asking until the program ends
+  s  run it, and every tool of this server without asking until the program ends"
+        }
+        Lasting::Always => {
+            "
+  t  run it, and this tool without asking until the program ends
+  a  run it, and this tool without asking from now on, as long as it does not change
+  s  run it, and every tool that this server has now, as long as it does not change
+     (`toolrack policy forget` takes that back)"
+        }
+    };
+    format!(
+        "  y  run it
+  n  do not run it (Enter does the same){more}
   e  change the arguments first
-  ?  say why it is asked, and what the server says of the tool";
+  ?  say why it is asked, and what the server says of the tool"
+    )
+}
+
+/// What an answer is for beside this call; `None` when it is none that runs it, or cannot be given here.
+fn kept(answer: &str, lasting: Lasting) -> Option<Keep> {
+    match answer {
+        "y" | "yes" => Some(Keep::Once),
+        "t" | "this" | "session" if lasting > Lasting::Once => Some(Keep::Session),
+        "a" | "always" if lasting > Lasting::Once => Some(Keep::Tool),
+        "s" | "server" if lasting > Lasting::Once => Some(Keep::Server),
+        _ => None,
+    }
+}
 
 /// Bytes of a description that are shown.
 const DESCRIPTION: usize = 2_000;
-
-/// What was allowed until the program ends: a tool of a server, or all of them.
-#[derive(Debug, Default)]
-pub(super) struct Approved(Mutex<BTreeSet<(ServerName, Option<String>)>>);
-
-impl Approved {
-    fn has(&self, question: &Confirm) -> bool {
-        let approved = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        approved.contains(&(question.server.clone(), None))
-            || approved.contains(&(question.server.clone(), Some(question.tool.clone())))
-    }
-
-    fn add(&self, server: &ServerName, tool: Option<&str>) {
-        let mut approved = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        approved.insert((server.clone(), tool.map(str::to_owned)));
-    }
-}
 
 impl Terminal {
     /// Asks until there is an answer. Whoever goes away has not agreed.
     pub(super) async fn approve(&self, mut question: Confirm) -> Confirmed {
         // The question before this one may have answered it.
-        if self.approved.has(&question) {
+        if question.is_answered() {
             return Confirmed::Yes;
         }
         let as_asked = question.arguments.clone();
@@ -59,44 +71,45 @@ impl Terminal {
         // Only who has seen the question can answer it.
         self.lines.forget();
         for _ in 0..MAX_TRIES {
-            let Some(answer) = self.ask(QUESTION).await else {
+            let Some(answer) = self.ask(choices(question.lasting)).await else {
                 break;
             };
-            match answer.trim().to_lowercase().as_str() {
-                "y" | "yes" => {}
-                "a" | "always" => self.approved.add(&question.server, Some(&question.tool)),
-                "s" | "server" => self.approved.add(&question.server, None),
+            let answer = answer.trim().to_lowercase();
+            if let Some(keep) = kept(&answer, question.lasting) {
+                let edited = (question.arguments != as_asked).then_some(question.arguments);
+                return match (keep, edited) {
+                    (Keep::Once, None) => Confirmed::Yes,
+                    (Keep::Once, Some(arguments)) => Confirmed::Edited(arguments),
+                    (keep, arguments) => Confirmed::Kept { keep, arguments },
+                };
+            }
+            match answer.as_str() {
                 "e" | "edit" => {
-                    if let Some(arguments) = self.edited().await {
+                    if let Some(arguments) = self.edited(&question).await {
                         question.arguments = arguments;
                         self.screen.say(&page(&question));
                     }
-                    continue;
                 }
-                "?" => {
-                    self.screen.say(&reasons(&question));
-                    continue;
-                }
+                "?" => self.screen.say(&reasons(&question)),
                 "" | "n" | "no" => break,
-                _ => {
-                    self.screen.say(ANSWERS);
-                    continue;
-                }
+                _ => self.screen.say(&answers(question.lasting)),
             }
-            return if question.arguments == as_asked { Confirmed::Yes } else { Confirmed::Edited(question.arguments) };
         }
         Confirmed::No { why: None }
     }
 
     /// Other arguments; `None` when they stay as they are.
-    async fn edited(&self) -> Option<Map<String, Value>> {
+    async fn edited(&self, question: &Confirm) -> Option<Map<String, Value>> {
         for _ in 0..MAX_TRIES {
             let typed = self.ask("Arguments as JSON, on one line (Enter leaves them): ").await?;
             if typed.trim().is_empty() {
                 return None;
             }
             match serde_json::from_str::<Map<String, Value>>(&typed) {
-                Ok(arguments) => return Some(arguments),
+                Ok(arguments) => match question.check(arguments.clone()).await {
+                    Ok(()) => return Some(arguments),
+                    Err(problem) => self.screen.say(&format!("  {}", text::for_line(&problem))),
+                },
                 Err(error) => self.screen.say(&format!("  no JSON object: {}", text::for_line(&error.to_string()))),
             }
         }
@@ -130,14 +143,14 @@ fn reasons(question: &Confirm) -> String {
         None | Some("") => format!("`{server}` says nothing else of it."),
         Some(said) => format!("`{server}` says of it:\n{}", text::for_terminal(&text::clip(said, DESCRIPTION))),
     });
-    lines.push(ANSWERS.to_owned());
+    lines.push(answers(question.lasting));
     lines.join("\n")
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use toolrack_host::Asker as _;
+    use toolrack_host::{Asker as _, ServerName};
 
     use super::{super::tests::typed, *};
 
@@ -163,16 +176,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn always_is_for_this_tool_and_server_for_all_of_its_tools() {
-        let terminal = typed(&["a", "n", "s"]);
-        assert_eq!(terminal.confirm(question("rm")).await, Confirmed::Yes);
-        assert_eq!(terminal.confirm(question("rm")).await, Confirmed::Yes, "nothing is asked");
-        assert_eq!(terminal.confirm(question("mv")).await, Confirmed::No { why: None });
-        assert_eq!(terminal.confirm(question("mv")).await, Confirmed::Yes);
-        assert_eq!(terminal.confirm(question("cp")).await, Confirmed::Yes, "nothing is asked");
-        let mut of_another = question("rm");
-        of_another.server = ServerName::new("git").unwrap();
-        assert_eq!(terminal.confirm(of_another).await, Confirmed::No { why: None });
+    async fn what_an_answer_is_for_is_passed_on_where_it_can_be_for_more() {
+        let asked = |lasting| {
+            let mut asked = question("rm");
+            asked.lasting = lasting;
+            asked
+        };
+        for (typed_word, keep) in [("t", Keep::Session), ("a", Keep::Tool), ("S", Keep::Server)] {
+            let kept = Confirmed::Kept { keep, arguments: None };
+            assert_eq!(typed(&[typed_word]).confirm(asked(Lasting::Always)).await, kept);
+            assert_eq!(typed(&[typed_word]).confirm(asked(Lasting::Session)).await, kept);
+            let refused = typed(&[typed_word, "n"]).confirm(asked(Lasting::Once)).await;
+            assert_eq!(refused, Confirmed::No { why: None }, "a secret is asked about each time");
+        }
+        assert!(!choices(Lasting::Once).contains("always") && choices(Lasting::Always).contains("[t]his session"));
     }
 
     #[tokio::test]
@@ -184,7 +201,7 @@ mod tests {
         assert_eq!(terminal.confirm(question("rm")).await, edited(json!({})));
         let terminal = typed(&["e", "{\"path\": \"b\"}", "n"]);
         assert_eq!(terminal.confirm(question("rm")).await, Confirmed::No { why: None });
-        let terminal = typed(&["e", "", "a", "n"]);
+        let terminal = typed(&["e", "", "y"]);
         assert_eq!(terminal.confirm(question("rm")).await, Confirmed::Yes, "as it was asked");
     }
 

@@ -16,7 +16,10 @@ use atomic_write_file::OpenOptions;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolrack_config::{Entry, trust::content_hash};
-use toolrack_host::{mcp, text};
+use toolrack_host::{
+    mcp::{self, Annotations},
+    text,
+};
 
 use super::is_plain;
 
@@ -47,6 +50,9 @@ pub(crate) struct Tool {
     pub(super) about: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) arguments: Vec<Argument>,
+    /// What its server claims of it; not known in older notes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) claims: Option<Annotations>,
 }
 
 /// What is known of an argument of a tool.
@@ -140,6 +146,11 @@ impl Notebook {
         read.is_ok() && found == beginning
     }
 
+    /// What `server`, as it is configured now, claimed of `tool` when it was last connected; `None` when that is not known.
+    pub(crate) fn claims(&self, server: &Configured, tool: &str) -> Option<Annotations> {
+        self.read(server).into_iter().find(|known| known.name == tool)?.claims
+    }
+
     /// Notes the tools of `server`. Does nothing when that is what the note already says, or when it cannot be written.
     pub(crate) fn write(&self, server: &Configured, listing: Listing, mut tools: Vec<Tool>) {
         tools.retain(|tool| is_worth_it(&tool.name));
@@ -219,7 +230,8 @@ impl Tool {
     pub(crate) fn of_mcp(tool: &mcp::Tool, conceal: &dyn Fn(&str) -> String) -> Self {
         let schema = serde_json::from_str(&conceal(tool.input_schema.get())).unwrap_or_default();
         let description = tool.description.as_deref().map(conceal);
-        Self::new(&conceal(&tool.name), description.as_deref(), &schema)
+        let claims = Some(Annotations { title: None, ..tool.annotations.clone() });
+        Self { claims, ..Self::new(&conceal(&tool.name), description.as_deref(), &schema) }
     }
 
     /// The same for a tool of the built-in server.
@@ -236,7 +248,7 @@ impl Tool {
             about: about(of.get("description").and_then(Value::as_str)),
             values: values(of),
         });
-        Self { name: name.to_owned(), about: about(description), arguments: arguments.collect() }
+        Self { name: name.to_owned(), about: about(description), arguments: arguments.collect(), claims: None }
     }
 }
 

@@ -52,6 +52,7 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("COMMAND | URL", Offered::Files),
     ("ACCOUNT", Offered::Nothing),
     ("AGENT", Offered::Agents),
+    ("CLIENT", Offered::Nothing),
     ("SECRET", Offered::Nothing),
     ("SESSION", Offered::Sessions),
     ("COUNT", Offered::Nothing),

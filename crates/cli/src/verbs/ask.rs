@@ -7,8 +7,7 @@ use std::{fmt, io::IsTerminal, sync::Arc};
 use toolrack_agent::{Agent, AgentError, Conceal, End, Limits, Message, Model, Turn};
 use toolrack_config::{Loaded, Scope};
 use toolrack_host::{
-    Budget, Desired, Host, Native, Offer, Otherwise, Pattern, Rules, Selection, ServerName, ServerSpec, ServerStatus,
-    State,
+    Budget, Desired, Host, Native, Offer, Pattern, Policy, Selection, ServerName, ServerSpec, ServerStatus, State,
 };
 use toolrack_store::journal::{Journal, Opened};
 
@@ -269,18 +268,14 @@ fn every_tool_of(server: &ServerName) -> Option<Pattern> {
     format!("{server}/*").parse().ok()
 }
 
-/// What may run unasked: what was allowed by name, and what the program itself carries, which only reads.
-pub(super) fn rules(args: &RulesArgs, loaded: &Loaded, ours: &[&ServerName]) -> Rules {
+/// What the files say of calls, with what was typed, and with what the program itself carries, which only reads.
+pub(super) fn rules(args: &RulesArgs, loaded: &Loaded, ours: &[&ServerName]) -> Policy {
     let own = loaded.entries.iter().filter(|entry| entry.scope == Scope::BuiltIn);
     let own = own.filter_map(|entry| ServerName::new(&*entry.name).ok());
     let own = own.chain(ours.iter().map(|name| (*name).clone())).filter_map(|name| every_tool_of(&name));
-    Rules {
-        allow: args.allow.iter().cloned().chain(own).collect(),
-        deny: args.deny.clone(),
-        allow_read_only: args.yes_read_only,
-        otherwise: Otherwise::Confirm,
-        ..Rules::default()
-    }
+    let policy = args.allow.iter().cloned().chain(own).fold(loaded.settings.policy.clone(), Policy::allow);
+    let policy = args.deny.iter().cloned().fold(policy, Policy::deny);
+    if args.yes_read_only { policy.allow_read_only(true) } else { policy }
 }
 
 /// A turn that stopped short.

@@ -12,7 +12,7 @@ use toolrack_daemon::{
     AgentParts, ChosenModel, Daemon, ForAgents, Models, NoModel, Options, Parts, Questions, StartError, Token,
     gateway::AnyClient,
 };
-use toolrack_host::Gate;
+use toolrack_host::Policy;
 
 use self::record::{Record, listen, socket};
 use super::ask::rules;
@@ -22,6 +22,7 @@ use crate::{
     guest::{self, reception::receive_all},
     keep::LogKeeper,
     models::{Around, Chosen, Wishes},
+    rules::LiveRules,
     stop::Stop,
     wire::World,
 };
@@ -66,9 +67,9 @@ pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
         grace: args.grace,
         agent_idle: args.agent_idle,
     };
-    let gate: Arc<dyn Gate> = Arc::new(rules(&args.rules, &world.load().await?, &[]));
-    let parts = parts(&args, world, Arc::clone(&gate));
-    let mut daemon = match Daemon::start(parts, for_agents(&args, world, gate), options.clone()).await {
+    let gate = Arc::new(LiveRules::new(rules(&args.rules, &world.load().await?, &[])));
+    let parts = parts(&args, world, gate);
+    let mut daemon = match Daemon::start(parts, for_agents(&args, world), options.clone()).await {
         Ok(daemon) => daemon,
         Err(StartError::InUse(address)) => return in_use(&address.to_string(), &args, world).await,
         Err(error) => return Err(not_started(&error)),
@@ -140,8 +141,9 @@ async fn orphaned() {
     let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut ignored).await;
 }
 
-fn parts(args: &ServeArgs, world: &World, gate: Arc<dyn Gate>) -> Parts {
+fn parts(args: &ServeArgs, world: &World, gate: Arc<LiveRules>) -> Parts {
     let questions = Questions::new(args.patience);
+    let (live, typed) = (Arc::clone(&gate), args.rules.clone());
     world.guard(gate);
     world.answers(Arc::new(AnyClient::or(Arc::new(questions.clone()))));
     let (keeper, audit) = (world.log_keeper(), world.audit_settings());
@@ -154,6 +156,7 @@ fn parts(args: &ServeArgs, world: &World, gate: Arc<dyn Gate>) -> Parts {
         questions,
         models: models(args.model.clone(), world.around()),
         before_applying: Box::new(move |loaded: &Loaded| {
+            live.replace(rules(&typed, loaded, &[]));
             keeper(&loaded.desired);
             audit(loaded.settings.audit);
         }),
@@ -161,16 +164,18 @@ fn parts(args: &ServeArgs, world: &World, gate: Arc<dyn Gate>) -> Parts {
 }
 
 /// What the worlds of agents are put together from: a host of their own, and what the daemon's world has.
-fn for_agents(args: &ServeArgs, world: &World, gate: Arc<dyn Gate>) -> ForAgents {
+fn for_agents(args: &ServeArgs, world: &World) -> ForAgents {
     let (hosts, around, audit) = (world.hosts(), world.around(), Arc::new(world.audit_settings()));
     let (request, environment) = (world.request(), world.environment.clone());
     let (store, secrets) = (world.store().ok().cloned(), world.secrets());
-    let (typed, patience) = (args.model.clone(), args.patience);
+    let (model, typed, patience) = (args.model.clone(), args.rules.clone(), args.patience);
     Box::new(move |id| {
         let questions = Questions::new(patience);
-        let host = hosts.make(Arc::clone(&gate), Arc::new(AnyClient::or(Arc::new(questions.clone()))));
+        // What its files say is known before anything of it runs.
+        let gate = Arc::new(LiveRules::new(Policy::default()));
+        let host = hosts.make(Arc::<LiveRules>::clone(&gate), Arc::new(AnyClient::or(Arc::new(questions.clone()))));
         let log = hosts.log_of(&host);
-        let (sources, audit) = (log.as_ref().map(LogKeeper::sources), Arc::clone(&audit));
+        let (sources, audit, typed) = (log.as_ref().map(LogKeeper::sources), Arc::clone(&audit), typed.clone());
         let parts = Parts {
             host,
             request: Request { agent: Some(id), ..request.clone() },
@@ -178,8 +183,9 @@ fn for_agents(args: &ServeArgs, world: &World, gate: Arc<dyn Gate>) -> ForAgents
             store: store.clone(),
             secrets: Arc::clone(&secrets),
             questions,
-            models: models(typed.clone(), around.clone()),
+            models: models(model.clone(), around.clone()),
             before_applying: Box::new(move |loaded: &Loaded| {
+                gate.replace(rules(&typed, loaded, &[]));
                 if let Some(sources) = &sources {
                     sources.expect(&loaded.desired);
                 }

@@ -16,7 +16,7 @@ use tokio::{sync::broadcast::error::RecvError, time::timeout};
 use toolrack_config::{Environment, Interpolate, Loaded, Places, SecretGate};
 use toolrack_daemon::Current;
 use toolrack_host::{
-    AllowAll, ChildPlan, Desired, Host, Resolver, ServerName, ServerSpec, State,
+    ChildPlan, Desired, Host, Resolver, ServerName, ServerSpec, State,
     spec::{Transport, Trust},
 };
 
@@ -104,6 +104,7 @@ impl World {
             log: OnceLock::new(),
             audit: OnceLock::new(),
             keeps: Mutex::default(),
+            policy: Mutex::new(loaded.settings.policy.clone()),
             host: OnceLock::new(),
             brought: OnceLock::new(),
             lent: Some(Lent { current: current.clone(), loaded, host: self.host(), environment, is_elsewhere }),
@@ -123,8 +124,7 @@ impl World {
                 return Err(Failure::new(Exit::Other, "ELSEWHERE", "the daemon has other servers"));
             }
         }
-        // Who types a call has approved it, as alone.
-        let gate = Arc::new(SecretGate::new(Arc::new(AllowAll), Arc::clone(&self.secrets)));
+        let gate = Arc::new(SecretGate::new(self.typed(), Arc::clone(&self.secrets)));
         Ok(lent.host.excerpt(|name| desired.contains_key(name), self.terminal(), gate).await)
     }
 

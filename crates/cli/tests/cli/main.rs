@@ -57,6 +57,8 @@ mod output;
 #[cfg(test)]
 mod pins;
 #[cfg(test)]
+mod policy;
+#[cfg(test)]
 mod provider;
 #[cfg(test)]
 mod rack;

@@ -111,6 +111,9 @@ fn asked(command: &str) -> Option<Vec<&'static str>> {
         "sessions import" => vec!["theirs.db"],
         "daemon start" => vec!["--listen", "127.0.0.1:0"],
         "daemon status" | "daemon stop" | "daemon logs" => vec![],
+        "policy test" => vec!["fake/echo", "text=x"],
+        "policy list" | "policy answers" => vec![],
+        "policy forget" => vec!["--all"],
         "completions" => vec!["bash"],
         "man" => vec![],
         _ => return None,
@@ -126,7 +129,8 @@ fn every_command_prints_what_the_page_says() {
     // The program alone, and what only gathers commands, print nothing; the gateway speaks MCP.
     let mut commands: Vec<_> = commands
         .filter(|command| {
-            !["", "audit", "auth", "config", "daemon", "gateway", "secret", "sessions"].contains(&command.as_str())
+            !["", "audit", "auth", "config", "daemon", "gateway", "policy", "secret", "sessions"]
+                .contains(&command.as_str())
         })
         .collect();
     assert!(commands.len() > 20, "{commands:?}");

@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use serde_json::{Map, json};
 use toolrack_code::Bounds;
 use toolrack_host::{
-    Abilities, Asker, Call, Event, Host, Otherwise, Rules, Selection,
+    Abilities, Asker, Call, Event, Host, Otherwise, Policy, Selection,
     ask::{Confirm, Confirmed},
 };
 
@@ -75,7 +75,7 @@ async fn arguments_are_one_object() {
 
 #[tokio::test]
 async fn what_the_gate_denies_is_not_called_and_throws() {
-    let rules = Rules { deny: vec!["my-shelf/burn".parse().unwrap()], otherwise: Otherwise::Allow, ..Rules::default() };
+    let rules = Policy::new(Otherwise::Allow).deny("my-shelf/burn".parse().unwrap());
     let shelf = Shelf::default();
     let (host, _) = world(Host::builder().gate(Arc::new(rules)), shelf.clone(), Bounds::default()).await;
     let mut events = host.events();
@@ -111,7 +111,7 @@ impl Asker for Editor {
 
 #[tokio::test]
 async fn whoever_answers_for_the_script_is_asked_about_its_calls() {
-    let rules = || Rules { allow: vec!["code/*".parse().unwrap()], otherwise: Otherwise::Confirm, ..Rules::default() };
+    let rules = || Policy::default().allow("code/*".parse().unwrap());
     let (host, _) = world(Host::builder().gate(Arc::new(rules())), Shelf::default(), Bounds::default()).await;
     let code = "print(await tools['my-shelf'].read({ title: 'Emma' }))";
     let asker = Arc::new(Editor::default());

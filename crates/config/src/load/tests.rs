@@ -1,6 +1,6 @@
 use std::fs;
 
-use toolrack_host::spec::Transport;
+use toolrack_host::{Caller, Gate as _, GateRequest, Verdict, Way, mcp::Annotations, spec::Transport};
 
 use super::*;
 use crate::trust::NoLedger;
@@ -69,7 +69,7 @@ fn command<'a>(loaded: &'a Loaded, name: &str) -> &'a str {
 fn no_file_at_all_is_fine() {
     let loaded = Disk::new().load();
     assert!(loaded.desired.is_empty() && loaded.problems.is_empty() && loaded.is_whole);
-    assert_eq!(loaded.files.len(), 5);
+    assert_eq!(loaded.files.len(), 7);
 }
 
 #[test]
@@ -122,7 +122,8 @@ fn the_command_line_is_strongest_and_strict_leaves_only_it() {
     request.strict = true;
     let loaded = load(&request, &NoLedger);
     assert_eq!(loaded.desired.len(), 1);
-    assert_eq!(loaded.files.len(), 2);
+    let servers = loaded.files.iter().filter(|file| !file.path.ends_with("toolrack.toml"));
+    assert_eq!(servers.count(), 2, "beside the rules about calls, which hold all the same");
 }
 
 #[test]
@@ -358,6 +359,57 @@ fn the_servers_of_an_agent_are_stronger_than_every_layer() {
     assert_eq!(command(&loaded, "more"), "line");
     assert_eq!(loaded.settings, Settings::default());
     assert!(loaded.errors().any(|problem| problem.message.contains("no agent is called `main`")));
+}
+
+fn denies(loaded: &Loaded, tool: &str) -> bool {
+    let (server, arguments) = (ServerName::new("fs").unwrap(), serde_json::Map::new());
+    let (caller, annotations) = (Caller::by(Way::Cli), Annotations::default());
+    let request = GateRequest::unlisted(&server, tool, &arguments, &annotations).by(&caller);
+    matches!(loaded.settings.policy.judge(&request), Verdict::Deny { .. })
+}
+
+#[test]
+fn the_rules_of_every_layer_count_and_a_project_allows_nothing() {
+    let disk = Disk::new();
+    disk.write("home/toolrack.toml", "[policy]\nallow = \"fs/*\"\ndeny = \"fs/wipe\"\notherwise = \"deny\"\n");
+    disk.write("project/.toolrack/toolrack.toml", "unset = \"empty\"\n[policy]\nallow = \"*\"\ndeny = \"fs/send\"\n");
+    disk.write(
+        disk.places().local_file(&disk.project()).with_file_name("toolrack.toml"),
+        "[policy]\ndeny = \"fs/mail\"\notherwise = \"allow\"\n",
+    );
+    let loaded = disk.load();
+    let denied = ["wipe", "send", "mail", "read"].map(|tool| denies(&loaded, tool));
+    assert_eq!(denied, [true, true, true, false]);
+    assert!(loaded.is_whole && loaded.settings.unset == crate::Unset::Error);
+    let shown: Vec<_> =
+        loaded.problems.iter().map(|problem| (problem.is_error(), problem.line, &*problem.message)).collect();
+    assert_eq!(
+        shown,
+        [
+            (false, Some(1), "`unset` is not read here: only `[policy]` is"),
+            (false, Some(3), "a project can forbid calls and have them confirmed, and allow none"),
+        ]
+    );
+    disk.write("project/.toolrack/toolrack.toml", "[policy]\notherwise = \"allow\"\n");
+    disk.write("home/toolrack.toml", "[policy]\notherwise = \"deny\"\n");
+    std::fs::remove_file(disk.places().local_file(&disk.project()).with_file_name("toolrack.toml")).unwrap();
+    assert!(denies(&disk.load(), "read"), "and does not open what is closed");
+}
+
+#[test]
+fn what_is_forbidden_stays_so_where_only_other_files_are_wanted() {
+    let disk = Disk::new();
+    disk.write(
+        "home/toolrack.toml",
+        "unset = \"empty\"\n[policy]\ndeny = \"fs/wipe\"\n[[defaults.mcp]]\nname = \"a\"\ncommand = \"a\"\n",
+    );
+    let loaded = load(&Request { strict: true, ..disk.request() }, &NoLedger);
+    assert!(loaded.desired.is_empty() && denies(&loaded, "wipe") && !denies(&loaded, "read"));
+    assert_eq!(loaded.settings.unset, crate::Unset::Error);
+    // Nor does a file that cannot be read open anything.
+    disk.write("home/toolrack.toml", "[policy");
+    assert!(denies(&load(&Request { strict: true, ..disk.request() }, &NoLedger), "read"));
+    assert!(denies(&disk.load(), "read"));
 }
 
 #[test]

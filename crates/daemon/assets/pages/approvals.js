@@ -3,6 +3,7 @@
 import { html } from "../html.js";
 import { Head } from "../parts/page.js";
 import { Question } from "../parts/question.js";
+import { Standing } from "../parts/standing.js";
 import { Empty } from "../parts/text.js";
 import { questions } from "../world.js";
 
@@ -22,5 +23,6 @@ export function Approvals() {
             ${waiting.map((question) => html`<li key=${question.id}><${Question} question=${question} /></li>`)}
           </ul>`
     }
+    <${Standing} />
   `;
 }

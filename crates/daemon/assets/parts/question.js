@@ -57,9 +57,31 @@ function Clock({ until }) {
 
 /** @typedef {ReturnType<typeof useAction<[Record<string, unknown>], void>>} Send */
 
+/** Answers for more than one call, and when they can be given. */
+const LASTING = [
+  {
+    answer: "session",
+    label: "This session",
+    title: "this tool, until Toolrack ends",
+    when: ["session", "always"],
+  },
+  {
+    answer: "always_tool",
+    label: "Always this tool",
+    title: "as long as its definition does not change",
+    when: ["always"],
+  },
+  {
+    answer: "always_server",
+    label: "Always this server",
+    title: "every tool that it has now, as long as its definition does not change",
+    when: ["always"],
+  },
+];
+
 /** @param {{question: Api.Question, send: Send}} given */
 function Approval({ question, send }) {
-  const { arguments: given = {}, why, description, read_only: readOnly, destructive } = question;
+  const { arguments: given = {}, why, description, read_only: readOnly, destructive, lasting = "once" } = question;
   const [edited, setEdited] = useState(/** @type {string | null} */ (null));
   const [reason, setReason] = useState(/** @type {string | null} */ (null));
   const [problem, setProblem] = useState("");
@@ -118,22 +140,20 @@ function Approval({ question, send }) {
               >
                 Allow once
               </button>
-              <button
-                type="button"
-                disabled=${send.busy}
-                onClick=${() => allow("always_tool")}
-                data-testid="always-tool"
-              >
-                Always this tool
-              </button>
-              <button
-                type="button"
-                disabled=${send.busy}
-                onClick=${() => allow("always_server")}
-                data-testid="always-server"
-              >
-                Always this server
-              </button>
+              ${LASTING.filter((choice) => choice.when.includes(lasting)).map(
+                (choice) => html`
+                  <button
+                    key=${choice.answer}
+                    type="button"
+                    disabled=${send.busy}
+                    title=${choice.title}
+                    onClick=${() => allow(choice.answer)}
+                    data-testid=${choice.answer.replace("_", "-")}
+                  >
+                    ${choice.label}
+                  </button>
+                `,
+              )}
               <button
                 type="button"
                 class="danger"

@@ -57,7 +57,8 @@ struct Row {
     client: Option<String>,
     server: Option<String>,
     tool: Option<String>,
-    /// `allowed`, `confirmed`, `edited`, `denied`, `declined`, `unasked`, `unanswered`.
+    /// `allowed`, `remembered`, `confirmed`, `edited`, `denied`, `declined`, `unasked`, `unanswered`; `forgotten` of an answer
+    /// that counts no more.
     decision: Option<String>,
     /// The rule or the answer behind the decision; why a connection failed or ended.
     why: Option<String>,

@@ -37,13 +37,17 @@ pub(super) async fn answer(
     Path(id): Path<String>,
     Body(answer): Body<Answer>,
 ) -> Result<Response, ApiError> {
-    match world.questions.answer(&id, answer) {
+    match world.questions.answer(&id, answer).await {
         Ok(()) => Ok(done()),
         Err(Untaken::Over) => Err(ApiError::not_found("the question was answered, or is over")),
+        Err(Untaken::Arguments(problem)) => {
+            let refused = ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_ARGUMENTS", problem);
+            Err(refused.hint("change them, or answer without `arguments` to run the call as it was asked"))
+        }
         Err(Untaken::Unfit) => {
             let message = "this is an answer to another kind of question";
             Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "WRONG_ANSWER", message).hint(
-                "approvals take once, always_tool, always_server and deny; forms and URLs accept, decline and cancel",
+                "approvals take once, session, always_tool, always_server and deny; forms and URLs accept, decline and cancel",
             ))
         }
     }

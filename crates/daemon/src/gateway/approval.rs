@@ -1,8 +1,8 @@
 //! The gate's question as a form that a client can show.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use toolrack_host::{
-    ask::{Confirm, Confirmed},
+    ask::{Confirm, Confirmed, Keep, Lasting},
     text,
 };
 
@@ -10,9 +10,23 @@ use toolrack_host::{
 const SHOWN_ARGUMENTS: usize = 2_000;
 const SHOWN_DESCRIPTION: usize = 300;
 
+/// Answers for more than this call.
+const SESSION: &str = "allow_session";
+const TOOL: &str = "always_tool";
+const SERVER: &str = "always_server";
+
 /// The parameters of `elicitation/create`. The answer is a field, and not only "accept": a client that accepts forms
 /// with what they propose must not approve calls that way.
 pub(super) fn form(question: &Confirm) -> Value {
+    let (words, meaning): (&[&str], _) = match question.lasting {
+        Lasting::Once => (&["allow", "deny"], ""),
+        Lasting::Session => (&["allow", SESSION, "deny"], ", `allow_session` until Toolrack ends"),
+        Lasting::Always => (
+            &["allow", SESSION, TOOL, SERVER, "deny"],
+            ", `allow_session` until Toolrack ends, `always_tool` this tool from now on, `always_server` every tool that its \
+             server has now, each as long as it does not change",
+        ),
+    };
     json!({
         "mode": "form",
         "message": message(question),
@@ -22,8 +36,13 @@ pub(super) fn form(question: &Confirm) -> Value {
                 "decision": {
                     "type": "string",
                     "title": "Decision",
-                    "description": "`allow` runs this call once; anything else does not run it",
-                    "enum": ["allow", "deny"],
+                    "description": format!("`allow` runs this call{meaning}; anything else does not run it"),
+                    "enum": words,
+                },
+                "arguments": {
+                    "type": "string",
+                    "title": "Other arguments",
+                    "description": "Empty runs the call as it is; a JSON object runs it with that instead",
                 },
             },
             "required": ["decision"],
@@ -55,7 +74,25 @@ fn message(question: &Confirm) -> String {
 pub(super) fn read(answer: Result<Value, String>) -> Confirmed {
     let no = |why: &str| Confirmed::No { why: Some(why.to_owned()) };
     match answer {
-        Ok(answer) if answer["action"] == "accept" && answer["content"]["decision"] == "allow" => Confirmed::Yes,
+        Ok(answer) if answer["action"] == "accept" => {
+            let keep = match answer["content"]["decision"].as_str() {
+                Some("allow") => Keep::Once,
+                Some(SESSION) => Keep::Session,
+                Some(TOOL) => Keep::Tool,
+                Some(SERVER) => Keep::Server,
+                _ => return no("it was declined"),
+            };
+            let typed = answer["content"]["arguments"].as_str().map(str::trim).filter(|typed| !typed.is_empty());
+            let arguments = match typed.map(serde_json::from_str::<Map<String, Value>>).transpose() {
+                Ok(arguments) => arguments,
+                Err(_) => return no("the other arguments were no JSON object"),
+            };
+            match (keep, arguments) {
+                (Keep::Once, None) => Confirmed::Yes,
+                (Keep::Once, Some(arguments)) => Confirmed::Edited(arguments),
+                (keep, arguments) => Confirmed::Kept { keep, arguments },
+            }
+        }
         Ok(answer) if answer["action"] == "cancel" => no("nobody decided"),
         Ok(_) => no("it was declined"),
         Err(why) => Confirmed::No { why: Some(format!("nobody decided: {why}")) },
@@ -80,6 +117,28 @@ mod tests {
         ] {
             assert_eq!(read(Ok(answer.clone())) == Confirmed::Yes, allowed, "{answer}");
         }
+    }
+
+    #[test]
+    fn an_answer_may_be_for_more_and_with_other_arguments() {
+        let answer = |content: Value| read(Ok(json!({ "action": "accept", "content": content })));
+        let arguments = json!({ "path": "b" }).as_object().cloned();
+        for (word, keep) in [(SESSION, Keep::Session), (TOOL, Keep::Tool), (SERVER, Keep::Server)] {
+            let expected = Confirmed::Kept { keep, arguments: None };
+            assert_eq!(answer(json!({ "decision": word, "arguments": " " })), expected);
+        }
+        let edited = answer(json!({ "decision": TOOL, "arguments": "{\"path\": \"b\"}" }));
+        assert_eq!(edited, Confirmed::Kept { keep: Keep::Tool, arguments: arguments.clone() });
+        let edited = answer(json!({ "decision": "allow", "arguments": "{\"path\": \"b\"}" }));
+        assert_eq!(Some(edited), arguments.map(Confirmed::Edited));
+        assert!(matches!(answer(json!({ "decision": "allow", "arguments": "rm" })), Confirmed::No { .. }));
+        let words = |lasting| {
+            let server = ServerName::new("fs").unwrap();
+            let mut question = Confirm::new(server, "write", Map::new(), "rule 1");
+            question.lasting = lasting;
+            form(&question)["requestedSchema"]["properties"]["decision"]["enum"].as_array().unwrap().len()
+        };
+        assert_eq!([Lasting::Once, Lasting::Session, Lasting::Always].map(words), [2, 3, 5]);
     }
 
     #[test]

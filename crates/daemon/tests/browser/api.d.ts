@@ -186,11 +186,21 @@ declare namespace Api {
     read_only?: boolean;
     destructive?: boolean;
     description?: string | null;
+    lasting?: "once" | "session" | "always";
     message?: string;
     schema?: Json;
     url?: string;
     asked_at?: string;
     expires_at?: string | null;
+  }
+
+  interface StandingAnswer {
+    server: string;
+    tool: string;
+    definition: string;
+    given_for: "tool" | "server";
+    way: string;
+    at: string | null;
   }
 
   interface Pending {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use toolrack_agent::{Limits, model::Scripted};
 use toolrack_config::{Environment, Interpolate, Places, Request, Unset};
 use toolrack_daemon::{AgentParts, ChosenModel, Daemon, NoModel, Options, Parts, Questions, Token};
-use toolrack_host::{Host, Rules};
+use toolrack_host::{Host, Policy};
 use toolrack_store::Store;
 use toolrack_testkit::{Home, fake_server_path};
 
@@ -83,7 +83,8 @@ impl Up {
                 .resolver(Arc::<Interpolate>::clone(&secrets))
                 .memory(Arc::new(store.clone()))
                 .pins(Arc::new(store.clone()))
-                .gate(Arc::new(Rules { allow_read_only: true, ..Rules::default() }))
+                .answers(Arc::new(store.clone()))
+                .gate(Arc::new(Policy::default().allow_read_only(true)))
                 .asker(Arc::new(questions.clone()))
                 .build();
             Parts {

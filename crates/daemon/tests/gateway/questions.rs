@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use toolrack_daemon::gateway::GatewayOptions;
-use toolrack_host::{Abilities, Asker, Host, Rules, SharedAsker, ask::Confirm, ask::Confirmed};
+use toolrack_host::{Abilities, Asker, Host, Policy, SharedAsker, ask::Confirm, ask::Confirmed};
 use toolrack_testkit::SideEffects;
 
 use crate::world::{Person, World, call, client, fake};
@@ -57,8 +57,7 @@ async fn a_client_that_cannot_be_asked_is_not_asked() {
 
 /// Servers whose tool `write` must be approved.
 async fn guarded(effects: &SideEffects, options: GatewayOptions) -> World {
-    let rules =
-        Rules { allow: vec!["*".parse().unwrap()], confirm: vec!["write".parse().unwrap()], ..Rules::default() };
+    let rules = Policy::default().allow("*".parse().unwrap()).confirm("write".parse().unwrap());
     let host = Host::builder().gate(Arc::new(rules)).build();
     World::around(host, [("fake", fake(&format!("--log {}", effects.path_str())))], options).await
 }

@@ -2,13 +2,14 @@
 
 use std::{borrow::Cow, fmt};
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
     catalog::{CatalogTool, DefinitionHash},
-    glob::Pattern,
     mcp::Annotations,
     spec::ServerName,
+    witness::Caller,
 };
 
 /// What the gate decides on.
@@ -23,6 +24,8 @@ pub struct GateRequest<'a> {
     pub arguments: &'a Map<String, Value>,
     /// The server's claims about the tool.
     pub annotations: &'a Annotations,
+    /// Who wants the call.
+    pub caller: &'a Caller,
     /// What is called; `None` where only a name is asked about.
     pub(crate) entry: Option<&'a CatalogTool>,
 }
@@ -37,6 +40,7 @@ impl<'a> GateRequest<'a> {
             tool: &definition.name,
             arguments,
             annotations: &definition.annotations,
+            caller: &Caller::NOBODY,
             entry: Some(tool),
         }
     }
@@ -49,7 +53,13 @@ impl<'a> GateRequest<'a> {
         arguments: &'a Map<String, Value>,
         annotations: &'a Annotations,
     ) -> Self {
-        Self { server, tool, arguments, annotations, entry: None }
+        Self { server, tool, arguments, annotations, caller: &Caller::NOBODY, entry: None }
+    }
+
+    /// The same, wanted by this caller; without it, the program that embeds this library wants it.
+    #[must_use]
+    pub fn by(self, caller: &'a Caller) -> Self {
+        Self { caller, ..self }
     }
 
     /// What names the definition of the tool, so that an answer about it can be remembered for exactly this one; `None` for
@@ -73,6 +83,8 @@ pub enum Verdict {
     Confirm {
         /// The rule that wants it.
         why: String,
+        /// Whether what the person answers may be [remembered](crate::ask::Keep), and what was remembered counts.
+        lasting: bool,
     },
     /// The call does not run.
     Deny {
@@ -85,6 +97,20 @@ impl Verdict {
     /// The call runs, because of this rule.
     pub fn allow(why: impl Into<Cow<'static, str>>) -> Self {
         Self::Allow { why: why.into() }
+    }
+
+    /// A person decides, because of this rule, and may do so for more than this call.
+    pub fn confirm(why: impl Into<String>) -> Self {
+        Self::Confirm { why: why.into(), lasting: true }
+    }
+
+    /// Grows from what runs to what does not.
+    pub(crate) fn strictness(&self) -> u8 {
+        match self {
+            Self::Allow { .. } => 0,
+            Self::Confirm { .. } => 1,
+            Self::Deny { .. } => 2,
+        }
     }
 }
 
@@ -110,108 +136,15 @@ impl Gate for AllowAll {
     }
 }
 
-/// Rules on `server/tool` globs. Their order does not matter: deny wins, then confirm, then allow, then
-/// [`otherwise`](Self::otherwise).
-#[derive(Clone, Debug)]
-pub struct Rules {
-    /// Calls that run without a question.
-    pub allow: Vec<Pattern>,
-    /// Calls that a person decides about.
-    pub confirm: Vec<Pattern>,
-    /// Calls that do not run.
-    pub deny: Vec<Pattern>,
-    /// Calls of tools whose server claims that they change nothing run without a question. Off by default: it is the
-    /// server's claim.
-    pub allow_read_only: bool,
-    /// What happens to every other call.
-    pub otherwise: Otherwise,
-}
-
 /// What happens to a call that no rule speaks of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Otherwise {
     /// It runs.
     Allow,
-    /// A person decides. The default.
+    /// A person decides, unless it was a person who [typed](crate::Way::Cli) the call. The default.
     #[default]
     Confirm,
     /// It does not run.
     Deny,
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        Self {
-            allow: Vec::new(),
-            confirm: Vec::new(),
-            deny: Vec::new(),
-            allow_read_only: false,
-            otherwise: Otherwise::Confirm,
-        }
-    }
-}
-
-impl Gate for Rules {
-    fn judge(&self, request: &GateRequest<'_>) -> Verdict {
-        let speaks = |rules: &[Pattern]| {
-            let matches = |rule: &&Pattern| rule.matches(request.server.as_str(), request.tool);
-            rules.iter().find(matches).map(ToString::to_string)
-        };
-        if let Some(rule) = speaks(&self.deny) {
-            return Verdict::Deny { why: format!("the rule deny `{rule}`") };
-        }
-        if let Some(rule) = speaks(&self.confirm) {
-            return Verdict::Confirm { why: format!("the rule confirm `{rule}`") };
-        }
-        if let Some(rule) = speaks(&self.allow) {
-            return Verdict::allow(format!("the rule allow `{rule}`"));
-        }
-        if self.allow_read_only && request.annotations.read_only == Some(true) {
-            return Verdict::allow("its server says that it only reads");
-        }
-        let why = || "no rule allows it".to_owned();
-        match self.otherwise {
-            Otherwise::Allow => Verdict::allow("no rule forbids it"),
-            Otherwise::Confirm => Verdict::Confirm { why: why() },
-            Otherwise::Deny => Verdict::Deny { why: why() },
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn judge(rules: &Rules, server: &str, tool: &str, read_only: bool) -> Verdict {
-        let annotations = Annotations { read_only: Some(read_only), ..Annotations::default() };
-        rules.judge(&GateRequest::unlisted(&ServerName::new(server).unwrap(), tool, &Map::new(), &annotations))
-    }
-
-    fn patterns(written: &[&str]) -> Vec<Pattern> {
-        written.iter().map(|pattern| pattern.parse().unwrap()).collect()
-    }
-
-    #[test]
-    fn deny_wins_over_confirm_over_allow_in_any_order() {
-        let rules = Rules {
-            allow: patterns(&["fs/*"]),
-            confirm: patterns(&["write_*"]),
-            deny: patterns(&["fs/write_root"]),
-            otherwise: Otherwise::Deny,
-            ..Rules::default()
-        };
-        assert_eq!(judge(&rules, "fs", "read", false), Verdict::allow("the rule allow `fs/*`"));
-        assert!(matches!(judge(&rules, "fs", "write_x", false), Verdict::Confirm { .. }));
-        assert!(matches!(judge(&rules, "fs", "write_root", true), Verdict::Deny { .. }));
-        assert!(matches!(judge(&rules, "git", "log", false), Verdict::Deny { .. }));
-    }
-
-    #[test]
-    fn a_read_only_claim_counts_only_when_it_is_believed() {
-        let doubting = Rules::default();
-        assert!(matches!(judge(&doubting, "a", "b", true), Verdict::Confirm { .. }));
-        let believing = Rules { allow_read_only: true, ..Rules::default() };
-        assert!(matches!(judge(&believing, "a", "b", true), Verdict::Allow { .. }));
-        assert!(matches!(judge(&believing, "a", "b", false), Verdict::Confirm { .. }));
-    }
 }

@@ -17,7 +17,7 @@ use crate::{
     event::Event,
     link::{ClientInfo, Connector, inbound::Events, supervisor::Supervisor},
     pins::Pins,
-    resolve::{Artifacts, Authorizer, Memory, Resolver, Verbatim},
+    resolve::{Answers, Artifacts, Authorizer, Memory, Resolver, Verbatim},
     server::Surroundings,
     trace::{PassOn, Tracer},
     witness::{Fact, Witness},
@@ -45,6 +45,7 @@ pub struct HostBuilder {
     tracer: Option<Arc<dyn Tracer>>,
     jitter: Option<u64>,
     witness: Option<Arc<dyn Witness>>,
+    answers: Option<Arc<dyn Answers>>,
 }
 
 impl std::fmt::Debug for HostBuilder {
@@ -100,6 +101,12 @@ impl HostBuilder {
     /// Who is told of each call and connection, so that none goes unrecorded. Default: nobody.
     pub fn witness(mut self, witness: Arc<dyn Witness>) -> Self {
         self.witness = Some(witness);
+        self
+    }
+
+    /// Who remembers what people answered for good. Default: nobody; such an answer then counts until the program ends.
+    pub fn answers(mut self, answers: Arc<dyn Answers>) -> Self {
+        self.answers = Some(answers);
         self
     }
 
@@ -192,6 +199,8 @@ impl HostBuilder {
                 artifacts: self.artifacts,
                 events,
                 witness: self.witness,
+                answers: self.answers,
+                answered: Arc::default(),
                 calls: Arc::default(),
                 tracer: self.tracer.unwrap_or_else(|| Arc::new(PassOn)),
             }),

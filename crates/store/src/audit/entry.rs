@@ -52,7 +52,8 @@ pub struct Entry {
     /// The arguments, where they are kept in full. Untrusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
-    /// `allowed`, `confirmed`, `edited`, `denied`, `declined`, `unasked`, `unanswered`.
+    /// `allowed`, `remembered`, `confirmed`, `edited`, `denied`, `declined`, `unasked`, `unanswered`; `forgotten` of an
+    /// answer that counts no more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
     /// The rule or the answer behind the decision; why a connection failed or ended. Untrusted.
@@ -127,6 +128,17 @@ impl Entry {
         }
     }
 
+    /// Somebody took back that calls of `tool` always run.
+    pub(crate) fn of_forgotten(by: Way, server: &str, tool: &str) -> Self {
+        Self {
+            who: Some(by.word().to_owned()),
+            server: line(server, MAX_NAME),
+            tool: line(tool, MAX_NAME),
+            decision: Some("forgotten".to_owned()),
+            ..Self::of_kind("answer")
+        }
+    }
+
     /// What is kept of `fact`.
     pub(super) fn of(fact: Fact, hide: &Hide) -> Self {
         let hidden = |text: &str| line(&hide(text), MAX_WHY);
@@ -198,6 +210,7 @@ fn each_text(value: Value, hide: &Hide) -> Value {
 fn decision_word(decision: Decision) -> &'static str {
     match decision {
         Decision::Allowed => "allowed",
+        Decision::Remembered => "remembered",
         Decision::Confirmed => "confirmed",
         Decision::Edited => "edited",
         Decision::Denied => "denied",

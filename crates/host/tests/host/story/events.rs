@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::time::timeout;
-use toolrack_host::{CallEnd, Era, Event, Host, Otherwise, Rules};
+use toolrack_host::{CallEnd, Era, Event, Host, Otherwise, Policy};
 
 use crate::{
     scripted::{Reaction, Scripted, progress, text_result, tool},
@@ -175,7 +175,7 @@ async fn a_flood_of_progress_washes_nothing_away() {
 async fn the_name_of_a_tool_cannot_act_on_a_terminal() {
     let evil = "wipe\u{1b}[2J\u{202e}";
     let server = Scripted::plain().with_tools([tool(evil), tool(evil)]);
-    let rules = Rules { otherwise: Otherwise::Deny, ..Rules::default() };
+    let rules = Policy::new(Otherwise::Deny);
     let host = Host::builder().gate(Arc::new(rules)).build();
     let mut events = host.events();
     settle(&host, world([("server", server.spec())])).await;

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use serde_json::json;
 use toolrack_host::{
-    Abilities, CallError, CallErrorKind, Event, Gate, GateRequest, Host, Nobody, Otherwise, Rules, SharedAsker,
-    Verdict, ask::Confirmed,
+    Abilities, AnswerAbout, Answers, CallError, CallErrorKind, DefinitionHash, Event, Gate, GateRequest, Host,
+    NewAnswer, Nobody, Otherwise, Pattern, Policy, SharedAsker, Verdict,
+    ask::{Confirmed, Keep},
+    policy::{ArgumentRule, Effect, Rule},
 };
 
 use crate::{
@@ -14,15 +17,12 @@ use crate::{
     worlds::{call, events_so_far, members, settle, to_call, world},
 };
 
-fn rules(allow: &[&str], confirm: &[&str], deny: &[&str]) -> Arc<Rules> {
-    let read = |written: &[&str]| written.iter().map(|pattern| pattern.parse().unwrap()).collect();
-    Arc::new(Rules {
-        allow: read(allow),
-        confirm: read(confirm),
-        deny: read(deny),
-        allow_read_only: true,
-        otherwise: Otherwise::Deny,
-    })
+fn rules(allow: &[&str], confirm: &[&str], deny: &[&str]) -> Arc<Policy> {
+    let read = |written: &[&str]| written.iter().map(|pattern| pattern.parse().unwrap()).collect::<Vec<Pattern>>();
+    let policy = Policy::new(Otherwise::Deny).allow_read_only(true);
+    let policy = read(allow).into_iter().fold(policy, Policy::allow);
+    let policy = read(confirm).into_iter().fold(policy, Policy::confirm);
+    Arc::new(read(deny).into_iter().fold(policy, Policy::deny))
 }
 
 async fn gated(gate: Arc<dyn Gate>, asker: SharedAsker, server: &Scripted) -> Host {
@@ -115,7 +115,7 @@ async fn a_claim_to_change_nothing_is_believed_only_where_rules_say_so() {
     let host = gated(rules(&[], &[], &[]), Arc::new(Nobody), &server).await;
     call(&host, "fs/peek", json!({})).await.unwrap();
     call(&host, "fs/read", json!({})).await.unwrap_err();
-    let doubting = Rules { allow_read_only: false, otherwise: Otherwise::Deny, ..Rules::default() };
+    let doubting = Policy::new(Otherwise::Deny);
     let host = gated(Arc::new(doubting), Arc::new(Nobody), &server).await;
     call(&host, "fs/peek", json!({})).await.unwrap_err();
     assert_eq!(server.count_of("tools/call"), 1);
@@ -141,4 +141,125 @@ async fn the_gate_judges_by_server_and_tool_whatever_name_a_call_used() {
     }
     host.call(to_call("fs/read", json!({})).pinned(host.catalog())).await.unwrap();
     assert_eq!(*register.0.lock().unwrap(), ["fs/read"; 4]);
+}
+
+/// Remembers what is answered for good.
+#[derive(Debug, Default)]
+struct Diary(std::sync::Mutex<Vec<(String, DefinitionHash, bool)>>);
+
+impl Answers for Diary {
+    fn recall<'a>(&'a self, about: AnswerAbout<'a>) -> BoxFuture<'a, Option<String>> {
+        let all = self.0.lock().unwrap();
+        let known = all.iter().any(|(tool, definition, _)| tool == about.tool && *definition == about.definition);
+        Box::pin(async move { known.then(|| "it is in the diary".to_owned()) })
+    }
+
+    fn remember<'a>(&'a self, answer: NewAnswer<'a>) -> BoxFuture<'a, bool> {
+        let mut all = self.0.lock().unwrap();
+        all.extend(answer.tools.iter().map(|(tool, definition)| (tool.clone(), *definition, answer.of_server)));
+        Box::pin(async { true })
+    }
+}
+
+fn keeping(keep: Keep) -> Arc<Person> {
+    Person { confirms: Confirmed::Kept { keep, arguments: None }, ..Person::eager() }.shared()
+}
+
+async fn diarist(gate: Arc<dyn Gate>, person: Arc<Person>, server: &Scripted) -> (Host, Arc<Diary>) {
+    let diary = Arc::<Diary>::default();
+    let host = Host::builder().gate(gate).asker(person).answers(Arc::<Diary>::clone(&diary)).build();
+    settle(&host, world([("fs", server.spec())])).await;
+    (host, diary)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_for_a_tool_is_for_what_it_is_now_and_a_changed_one_is_asked_about_again() {
+    let server = files();
+    let person = keeping(Keep::Tool);
+    let (host, diary) = diarist(rules(&[], &["*"], &[]), person.clone(), &server).await;
+    for _ in 0..3 {
+        call(&host, "fs/write", json!({})).await.unwrap();
+    }
+    assert_eq!(person.asked().len(), 1);
+    call(&host, "fs/read", json!({})).await.unwrap();
+    assert_eq!((person.asked().len(), diary.0.lock().unwrap().len()), (2, 2));
+
+    let mut events = host.events();
+    server.set_tools([json!({"name": "write", "description": "now sends it away", "inputSchema": {"type": "object"}})]);
+    server.say_changed();
+    while !matches!(events.recv().await.unwrap(), Event::McpToolsUpdated { .. }) {}
+    host.settled().await;
+    call(&host, "fs/write", json!({})).await.unwrap();
+    assert_eq!(person.asked().len(), 3, "it is another tool now");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_for_a_server_is_for_the_tools_that_it_has_now() {
+    let server = files();
+    let person = keeping(Keep::Server);
+    let (host, diary) = diarist(rules(&[], &["*"], &[]), person.clone(), &server).await;
+    for tool in ["write", "read", "wipe", "peek"] {
+        call(&host, &format!("fs/{tool}"), json!({})).await.unwrap();
+    }
+    assert_eq!(person.asked().len(), 1);
+    assert!(diary.0.lock().unwrap().iter().all(|(.., of_server)| *of_server));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_for_the_session_is_in_no_diary_and_none_overrides_a_rule_that_denies() {
+    let server = files();
+    let person = keeping(Keep::Session);
+    let (host, diary) = diarist(rules(&[], &["*"], &[]), person.clone(), &server).await;
+    for _ in 0..2 {
+        call(&host, "fs/write", json!({})).await.unwrap();
+    }
+    assert_eq!((person.asked().len(), diary.0.lock().unwrap().len()), (1, 0));
+
+    let (host, diary) = diarist(rules(&[], &["*"], &[]), keeping(Keep::Server), &server).await;
+    call(&host, "fs/write", json!({})).await.unwrap();
+    assert_eq!(diary.0.lock().unwrap().len(), 4);
+    let stricter = Host::builder().gate(rules(&[], &["*"], &["fs/w*"])).answers(diary).build();
+    settle(&stricter, world([("fs", server.spec())])).await;
+    assert_eq!(denied(&call(&stricter, "fs/write", json!({})).await.unwrap_err()).0, "the rule deny `fs/w*`");
+    call(&stricter, "fs/read", json!({})).await.unwrap();
+}
+
+/// Wants a word about everything, each time.
+struct Secretive;
+
+impl Gate for Secretive {
+    fn judge(&self, _: &GateRequest<'_>) -> Verdict {
+        Verdict::Confirm { why: "a secret".to_owned(), lasting: false }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_about_each_time_is_not_remembered_whatever_is_answered() {
+    let server = files();
+    let person = keeping(Keep::Server);
+    let (host, diary) = diarist(Arc::new(Secretive), person.clone(), &server).await;
+    for _ in 0..2 {
+        call(&host, "fs/write", json!({})).await.unwrap();
+    }
+    assert_eq!((person.asked().len(), diary.0.lock().unwrap().len()), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_person_changed_is_checked_and_judged_again() {
+    let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
+    let server = Scripted::plain().with_tools([json!({"name": "write", "inputSchema": schema})]);
+    let keys = Rule::new(Effect::Deny, "*".parse().unwrap()).argument(ArgumentRule::glob("path", "*.key").unwrap());
+    let gate = Arc::new(Policy::default().rule(keys));
+    for (edited, wrong) in [
+        (json!({"path": "id.key"}), "it is not allowed: the rule deny `*`"),
+        (json!({"path": 5}), "the tool does not take these arguments: /path"),
+        (json!({}), "path"),
+    ] {
+        let edited = members(&edited);
+        let person = Person { confirms: Confirmed::Edited(edited), ..Person::eager() }.shared();
+        let host = gated(gate.clone(), person, &server).await;
+        let error = call(&host, "fs/write", json!({"path": "a"})).await.unwrap_err();
+        assert!(denied(&error).0.contains(wrong), "{error}");
+    }
+    assert_eq!(server.count_of("tools/call"), 0);
 }

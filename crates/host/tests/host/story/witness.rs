@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use toolrack_host::{
-    CallEnd, Called, Caller, Decision, Fact, Host, Otherwise, Rules, SharedAsker, Way, Witness, ask::Confirmed,
+    CallEnd, Called, Caller, Decision, Fact, Host, Otherwise, Policy, SharedAsker, Way, Witness, ask::Confirmed,
 };
 
 use crate::{
@@ -34,14 +34,8 @@ impl Book {
 }
 
 async fn witnessed(server: &Scripted, asker: SharedAsker) -> (Host, Arc<Book>) {
-    let read = |written: &[&str]| written.iter().map(|pattern| pattern.parse().unwrap()).collect();
-    let rules = Rules {
-        allow: read(&["fs/read"]),
-        confirm: read(&["fs/ask"]),
-        deny: read(&["fs/wipe"]),
-        allow_read_only: false,
-        otherwise: Otherwise::Deny,
-    };
+    let read = |written: &str| written.parse().unwrap();
+    let rules = Policy::new(Otherwise::Deny).allow(read("fs/read")).confirm(read("fs/ask")).deny(read("fs/wipe"));
     let book = Arc::<Book>::default();
     let host = Host::builder().gate(Arc::new(rules)).asker(asker).witness(Arc::<Book>::clone(&book)).build();
     settle(&host, world([("fs", server.spec())])).await;

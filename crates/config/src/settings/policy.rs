@@ -1,0 +1,335 @@
+//! `[policy]`: which calls run, which a person decides about, and which never run.
+
+use std::{ops::Range, path::Path};
+
+use toolrack_host::{
+    Otherwise, Pattern, Policy,
+    policy::{ArgumentRule, BadRule, Effect, Hints, Origin, Rule},
+};
+
+use crate::{
+    dialect,
+    document::Document,
+    entry::closest,
+    node::{Member, Node, Value},
+    problem::Problem,
+};
+
+/// Rules that one file may have, each pattern counted.
+const MAX_RULES: usize = 1_000;
+
+/// The keys of `[policy]`, and of each of its `[[policy.rules]]`.
+const KEYS: &[&str] = &["allow", "allow_read_only", "confirm", "deny", "otherwise", "rules"];
+const RULE: &[&str] = &[
+    "agent",
+    "allow",
+    "arguments",
+    "client",
+    "confirm",
+    "deny",
+    "destructive",
+    "idempotent",
+    "open_world",
+    "read_only",
+    "tenant",
+];
+
+/// What the words that name an effect mean.
+const EFFECTS: [(&str, Effect); 3] = [("allow", Effect::Allow), ("confirm", Effect::Confirm), ("deny", Effect::Deny)];
+
+/// What one file says.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Section {
+    rules: Vec<Rule>,
+    allow_read_only: Option<bool>,
+    otherwise: Option<Otherwise>,
+    /// Why it is not known what the file says.
+    broken: Option<String>,
+}
+
+/// Whose file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// The person's.
+    Own,
+    /// A project's, which may forbid and ask, and allow nothing.
+    Project,
+}
+
+impl Section {
+    /// `policy` with what this file says, which is stronger.
+    pub(crate) fn onto(self, mut policy: Policy, whose: Whose) -> Policy {
+        let Self { rules, allow_read_only, otherwise, broken } = self;
+        if let Some(why) = broken {
+            return policy.stricter(&Policy::broken(why), Otherwise::Allow);
+        }
+        if whose == Whose::Project {
+            let theirs = rules.into_iter().fold(Policy::default(), Policy::rule);
+            return policy.stricter(&theirs, otherwise.unwrap_or(Otherwise::Allow));
+        }
+        policy = rules.into_iter().fold(policy, Policy::rule);
+        if let Some(otherwise) = otherwise {
+            policy = policy.otherwise(otherwise);
+        }
+        match allow_read_only {
+            Some(allow) => policy.allow_read_only(allow),
+            None => policy,
+        }
+    }
+
+    /// What a file says that is read for nothing else, and what is wrong with it.
+    pub(crate) fn alone(document: &Document, whose: Whose) -> (Self, Vec<Problem>) {
+        let root = match dialect::parse(document) {
+            Ok(root) => root,
+            Err(problem) => return (Self::unreadable(), vec![*problem]),
+        };
+        let members = root.as_ref().and_then(Node::members).unwrap_or_default();
+        let (mut section, mut problems) = (Self::default(), Vec::new());
+        for member in members {
+            if member.name == "policy" {
+                let wrong;
+                (section, wrong) = Self::read(document, &member.node, whose);
+                problems.extend(wrong);
+            } else {
+                let problem = Problem::warning(format!("`{}` is not read here: only `[policy]` is", member.name));
+                problems.push(document.locate(problem.field(&*member.name), member.name_at.clone()));
+            }
+        }
+        (section, problems)
+    }
+
+    /// Of a file that may forbid anything: nothing runs.
+    pub(crate) fn unreadable() -> Self {
+        Self { broken: Some("toolrack.toml cannot be read, and may forbid it".to_owned()), ..Self::default() }
+    }
+
+    pub(crate) fn read(document: &Document, node: &Node, whose: Whose) -> (Self, Vec<Problem>) {
+        let mut reader = Reader { document, whose, section: Self::default(), problems: Vec::new() };
+        reader.read(node);
+        let Reader { mut section, problems, .. } = reader;
+        if let Some(error) = problems.iter().find(|problem| problem.is_error()) {
+            let file = document.path.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+            let place = error.line.map_or_else(|| file.to_string(), |line| format!("{file}:{line}"));
+            section = Self { broken: Some(format!("`[policy]` has errors ({place})")), ..Self::default() };
+        }
+        (section, problems)
+    }
+}
+
+struct Reader<'a> {
+    document: &'a Document,
+    whose: Whose,
+    section: Section,
+    problems: Vec<Problem>,
+}
+
+impl Reader<'_> {
+    fn wrong(&mut self, field: &str, message: String, at: &Range<usize>) {
+        let hint = match self.whose {
+            Whose::Own => "until it is correct, no tool runs: the rules could forbid any",
+            Whose::Project => "until it is correct, no tool runs in this project: the rules could forbid any",
+        };
+        let problem = Problem::error(message).field(format!("policy.{field}")).hint(hint);
+        self.problems.push(self.document.locate(problem, at.clone()));
+    }
+
+    fn must(&mut self, field: &str, must: &str, node: &Node) {
+        self.wrong(field, format!("`policy.{field}` must be {must}"), &node.at);
+    }
+
+    fn ignored(&mut self, field: &str, at: &Range<usize>) {
+        let problem = Problem::warning("a project can forbid calls and have them confirmed, and allow none");
+        let problem = problem.field(format!("policy.{field}")).hint("allow it in your own toolrack.toml");
+        self.problems.push(self.document.locate(problem, at.clone()));
+    }
+
+    /// A condition that is misspelt would make a rule speak of more than was meant.
+    fn known(&mut self, member: &Member, known: &[&str], place: &str) -> bool {
+        let is_known = known.contains(&&*member.name);
+        if !is_known {
+            let field = format!("{place}{}", member.name);
+            let message = match closest(&member.name, known.iter().copied()) {
+                Some(near) => format!("`policy.{field}` is not a known key: did you mean `{near}`?"),
+                None => format!("`policy.{field}` is not a known key"),
+            };
+            self.wrong(&field, message, &member.name_at);
+        }
+        is_known
+    }
+
+    fn read(&mut self, node: &Node) {
+        let Some(members) = node.members() else {
+            return self.wrong("", "`policy` must be a table".to_owned(), &node.at);
+        };
+        for member in members {
+            if !self.known(member, KEYS, "") {
+                continue;
+            }
+            match (&*member.name, EFFECTS.iter().find(|(word, _)| *word == member.name)) {
+                (_, Some((_, effect))) => {
+                    let rules = self.rules(&member.name, *effect, &member.node);
+                    self.add(rules, &member.name, member);
+                }
+                ("otherwise", _) => match member.node.as_text() {
+                    Some("allow") if self.whose == Whose::Project => self.ignored("otherwise", &member.node.at),
+                    Some("allow") => self.section.otherwise = Some(Otherwise::Allow),
+                    Some("confirm") => self.section.otherwise = Some(Otherwise::Confirm),
+                    Some("deny") => self.section.otherwise = Some(Otherwise::Deny),
+                    _ => self.must("otherwise", "`allow`, `confirm` or `deny`", &member.node),
+                },
+                ("allow_read_only", _) => match member.node.value {
+                    Value::Bool(true) if self.whose == Whose::Project => {
+                        self.ignored("allow_read_only", &member.node.at);
+                    }
+                    Value::Bool(allow) => self.section.allow_read_only = Some(allow),
+                    _ => self.must("allow_read_only", "`true` or `false`", &member.node),
+                },
+                _ => self.listed(&member.node),
+            }
+        }
+    }
+
+    fn add(&mut self, rules: Vec<Rule>, field: &str, member: &Member) {
+        let allows = rules.first().is_some_and(|rule| rule.effect() == Effect::Allow);
+        if allows && self.whose == Whose::Project {
+            return self.ignored(field, &member.name_at);
+        }
+        if self.section.rules.len() + rules.len() > MAX_RULES {
+            return self.wrong(field, format!("there are more than {MAX_RULES} rules"), &member.name_at);
+        }
+        self.section.rules.extend(rules);
+    }
+
+    /// `[[policy.rules]]`
+    fn listed(&mut self, list: &Node) {
+        let Value::List(nodes) = &list.value else {
+            let message = "`policy.rules` must be a list: write `[[policy.rules]]` above each rule";
+            return self.wrong("rules", message.to_owned(), &list.at);
+        };
+        for (number, node) in nodes.iter().enumerate() {
+            let place = format!("rules[{number}].");
+            let Some(members) = node.members() else {
+                self.wrong(&place, "a rule must be a table".to_owned(), &node.at);
+                continue;
+            };
+            if members.iter().filter(|member| !self.known(member, RULE, &place)).count() > 0 {
+                continue;
+            }
+            let mut effects = EFFECTS.iter().filter_map(|(word, effect)| Some((*effect, node.get(word)?)));
+            let (Some((effect, member)), None) = (effects.next(), effects.next()) else {
+                let message = "a rule says one of `allow`, `confirm` and `deny`, with the tools that it is about";
+                self.wrong(&place, message.to_owned(), &node.at);
+                continue;
+            };
+            let field = format!("{place}{}", member.name);
+            let rules = self.rules(&field, effect, &member.node);
+            let rules = rules.into_iter().filter_map(|rule| self.narrowed(rule, &place, node)).collect();
+            self.add(rules, &field, member);
+        }
+    }
+
+    /// A rule for each pattern.
+    fn rules(&mut self, field: &str, effect: Effect, node: &Node) -> Vec<Rule> {
+        let mut rules = Vec::new();
+        for (written, at) in self.texts(field, node) {
+            match written.parse::<Pattern>() {
+                Ok(pattern) => {
+                    let path = self.document.path.clone().unwrap_or_default();
+                    let line = self.document.line_of(at.start).unwrap_or(1);
+                    rules.push(Rule::new(effect, pattern).written_in(Origin { path, line }));
+                }
+                Err(error) => self.wrong(field, error.to_string(), &at),
+            }
+        }
+        rules
+    }
+
+    /// A text, or a list of some, each with its place. None at all is wrong: a rule for nothing is a mistake, and one that has
+    /// lost its condition is a dangerous one.
+    fn texts(&mut self, field: &str, node: &Node) -> Vec<(String, Range<usize>)> {
+        let texts = match &node.value {
+            Value::Text(text) => vec![(text.clone(), node.at.clone())],
+            Value::List(items) => {
+                let texts = items.iter().map(|item| Some((item.as_text()?.to_owned(), item.at.clone())));
+                texts.collect::<Option<Vec<_>>>().unwrap_or_default()
+            }
+            _ => Vec::new(),
+        };
+        let is_empty_list = field == "allow" || field == "confirm" || field == "deny";
+        if texts.is_empty() && !(is_empty_list && matches!(&node.value, Value::List(items) if items.is_empty())) {
+            self.must(field, "text, or a list of texts", node);
+        }
+        texts
+    }
+
+    /// `rule` with the conditions of its table; `None` when one of them cannot be used, which was said.
+    fn narrowed(&mut self, rule: Rule, place: &str, node: &Node) -> Option<Rule> {
+        let rule = self.with_globs(rule, (place, "agent"), node, Rule::agents)?;
+        let rule = self.with_globs(rule, (place, "tenant"), node, Rule::tenants)?;
+        let mut rule = self.with_globs(rule, (place, "client"), node, Rule::clients)?;
+        if let Some(arguments) = node.get("arguments") {
+            let Some(members) = arguments.node.members().filter(|members| !members.is_empty()) else {
+                self.must(&format!("{place}arguments"), "a table of arguments with what they match", &arguments.node);
+                return None;
+            };
+            for member in members {
+                let field = format!("{place}arguments.{}", member.name);
+                let condition = match (&member.node.value, member.node.text("regex")) {
+                    (Value::Text(glob), _) => ArgumentRule::glob(&member.name, glob),
+                    (Value::Map(one), Some(regex)) if one.len() == 1 => ArgumentRule::regex(&member.name, regex),
+                    _ => {
+                        self.must(&field, "a glob, or `{ regex = \"…\" }`", &member.node);
+                        return None;
+                    }
+                };
+                match condition {
+                    Ok(condition) => rule = rule.argument(condition),
+                    Err(error) => {
+                        self.wrong(&field, error.to_string(), &member.node.at);
+                        return None;
+                    }
+                }
+            }
+        }
+        let mut hint = |name: &str| match node.get(name).map(|member| &member.node) {
+            None => Some(None),
+            Some(Node { value: Value::Bool(value), .. }) => Some(Some(*value)),
+            Some(other) => {
+                self.must(&format!("{place}{name}"), "`true` or `false`", other);
+                None
+            }
+        };
+        let hints = Hints {
+            read_only: hint("read_only")?,
+            destructive: hint("destructive")?,
+            idempotent: hint("idempotent")?,
+            open_world: hint("open_world")?,
+        };
+        Some(rule.hints(hints))
+    }
+
+    fn with_globs(
+        &mut self,
+        rule: Rule,
+        (place, name): (&str, &str),
+        node: &Node,
+        with: impl Fn(Rule, &[String]) -> Result<Rule, BadRule>,
+    ) -> Option<Rule> {
+        let Some(member) = node.get(name) else { return Some(rule) };
+        let field = format!("{place}{name}");
+        let globs: Vec<_> = self.texts(&field, &member.node).into_iter().map(|(glob, _)| glob).collect();
+        if globs.is_empty() {
+            return None;
+        }
+        match with(rule, &globs) {
+            Ok(rule) => Some(rule),
+            Err(error) => {
+                self.wrong(&field, error.to_string(), &member.node.at);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

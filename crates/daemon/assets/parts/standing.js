@@ -1,0 +1,48 @@
+// What always runs because somebody said so, and how to be asked again.
+
+import { call, get } from "../api.js";
+import { ago, moment } from "../format.js";
+import { html } from "../html.js";
+import { questions } from "../world.js";
+import { useAction, useLoaded } from "./loaded.js";
+import { Trouble } from "./problem.js";
+import { say } from "./say.js";
+
+/** Nothing at all where no answer stands. */
+export function Standing() {
+  const loaded = useLoaded((signal) => get("/api/v1/answers", signal), [questions.value.length]);
+  const answers = /** @type {Api.StandingAnswer[]} */ (loaded.data?.answers ?? []);
+  const forget = useAction(async (/** @type {Api.StandingAnswer} */ answer) => {
+    const which = new URLSearchParams({ server: answer.server, tool: answer.tool });
+    await call(`/api/v1/answers?${which}`, { method: "DELETE" });
+    say(`You are asked about ${answer.server}/${answer.tool} again`);
+    loaded.again();
+  });
+  if (answers.length === 0) return null;
+  return html`
+    <section class="panel" data-testid="standing">
+      <h2>Runs without a question</h2>
+      <p class="quiet-text">Somebody said always. A tool that changes is asked about again.</p>
+      <${Trouble} error=${forget.error} />
+      <ul class="rows">
+        ${answers.map(
+          (answer) => html`
+            <li key=${`${answer.server}/${answer.tool}/${answer.definition}`} data-testid="standing-answer">
+              <div><span class="server-part">${answer.server}/</span><strong>${answer.tool}</strong></div>
+              ${answer.at && html`<time class="quiet-text" datetime=${answer.at} title=${moment(answer.at)}>${ago(answer.at)}</time>`}
+              <button
+                type="button"
+                disabled=${forget.busy}
+                onClick=${() => forget.run(answer)}
+                aria-label=${`Ask about ${answer.server}/${answer.tool} again`}
+                data-testid="ask-again"
+              >
+                Ask again
+              </button>
+            </li>
+          `,
+        )}
+      </ul>
+    </section>
+  `;
+}

@@ -1,0 +1,257 @@
+//! The way of a call that a person decides about: what was answered before, the question, and what the answer is for.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures::future::BoxFuture;
+use serde_json::{Map, Value};
+use tokio::{task::spawn_blocking, time::Instant};
+
+use super::{
+    Call, CallError, Door,
+    gate::{Gate, GateRequest, Verdict},
+    running::Running,
+};
+use crate::{
+    ask::{Confirm, Confirmed, Keep, Lasting, Review, SharedAsker},
+    catalog::{CatalogTool, DefinitionHash},
+    event::Event,
+    link::validate::{Unfit, Validator, plainly_fits},
+    resolve::{AnswerAbout, NewAnswer},
+    server::Server,
+    spec::ServerName,
+    text,
+    witness::{Caller, Decision},
+};
+
+/// Answers that count until the program ends. Nobody gives more; further ones count once.
+const MAX_ANSWERS: usize = 10_000;
+
+/// Bytes of what is wrong with arguments.
+const MAX_PROBLEM: usize = 500;
+
+/// What was answered for more than one call since the program began: by tools with the definitions that they had.
+#[derive(Debug, Default)]
+pub(crate) struct Answered(Mutex<HashMap<(ServerName, String, DefinitionHash), Since>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Since {
+    at: Instant,
+    /// It is in nobody's memory but this one.
+    is_kept_here: bool,
+}
+
+impl Answered {
+    fn all(&self) -> MutexGuard<'_, HashMap<(ServerName, String, DefinitionHash), Since>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, tool: &CatalogTool) -> Option<Since> {
+        let all = self.all();
+        if all.is_empty() {
+            return None;
+        }
+        all.get(&(tool.server.clone(), tool.tool().name.clone(), tool.definition())).copied()
+    }
+
+    fn add(&self, server: &ServerName, tools: Vec<(String, DefinitionHash)>, is_kept_here: bool) {
+        let since = Since { at: Instant::now(), is_kept_here };
+        let mut all = self.all();
+        for (tool, definition) in tools {
+            if all.len() < MAX_ANSWERS {
+                all.insert((server.clone(), tool, definition), since);
+            }
+        }
+    }
+}
+
+/// What an asker can find out about the call that it asks about.
+struct UnderReview {
+    answered: Arc<Answered>,
+    gate: Arc<dyn Gate>,
+    tool: CatalogTool,
+    caller: Caller,
+    asked: Instant,
+}
+
+impl Review for UnderReview {
+    fn is_answered(&self) -> bool {
+        self.answered.find(&self.tool).is_some_and(|since| since.is_kept_here || since.at >= self.asked)
+    }
+
+    fn check(self: Arc<Self>, arguments: Map<String, Value>) -> BoxFuture<'static, Result<(), String>> {
+        Box::pin(async move {
+            let request = GateRequest::of(&self.tool, &arguments).by(&self.caller);
+            if let Verdict::Deny { why } = self.gate.judge(&request) {
+                return Err(format!("it is not allowed: {why}"));
+            }
+            fits(&self.tool, arguments).await
+        })
+    }
+}
+
+/// Whether `arguments` are what the tool takes. A schema that cannot be used, or would take too long, refuses nothing: the
+/// server checks for itself.
+async fn fits(tool: &CatalogTool, arguments: Map<String, Value>) -> Result<(), String> {
+    let schema = tool.tool().input_schema.get().to_owned();
+    // The work is bounded, and still too much for a thread that others wait for.
+    let check = spawn_blocking(move || {
+        let (schema, arguments) = (serde_json::from_str::<Value>(&schema).ok()?, Value::Object(arguments));
+        if plainly_fits(&schema, &arguments) {
+            return None;
+        }
+        match Validator::compile(&schema).ok()?.validate(&arguments) {
+            Err(Unfit::Mismatch { misfits }) => {
+                let misfits: Vec<_> = misfits.iter().map(ToString::to_string).collect();
+                Some(text::for_line(&text::clip(&misfits.join("; "), MAX_PROBLEM)).into_owned())
+            }
+            _ => None,
+        }
+    });
+    match check.await {
+        Ok(Some(problem)) => Err(format!("the tool does not take these arguments: {problem}")),
+        _ => Ok(()),
+    }
+}
+
+impl Door {
+    /// A person decides, or has decided. Gives what is sent.
+    pub(super) async fn confirm(
+        &self,
+        running: &mut Running<'_>,
+        (call, server): (&Call, &Server),
+        asker: &SharedAsker,
+        (why, lasting): (String, bool),
+    ) -> Result<Map<String, Value>, CallError> {
+        if lasting && let Some(said) = self.recall(running.tool, server).await {
+            running.decided(Decision::Remembered, said);
+            return Ok(call.arguments.clone());
+        }
+        if !asker.abilities().confirm {
+            let why = format!("{why} asks for a person's approval, and nobody is there to ask");
+            return Err(running.refused(Decision::Unasked, why));
+        }
+        let arguments = self.ask(running, (call, server), asker, (why, lasting)).await?;
+        if server.still_has(running.tool) {
+            return Ok(arguments);
+        }
+        let why = "its definition changed while somebody was asked about it; call it again".to_owned();
+        Err(running.refused(Decision::Denied, why))
+    }
+
+    /// What was answered before about calls like this one, and counts for it.
+    async fn recall(&self, tool: &CatalogTool, server: &Server) -> Option<String> {
+        if self.answered.find(tool).is_some_and(|since| since.is_kept_here) {
+            return Some("a person allowed it until the program ends".to_owned());
+        }
+        let answers = self.answers.as_ref()?;
+        let fingerprint = server.spec.fingerprint();
+        let about = AnswerAbout {
+            server: &tool.server,
+            fingerprint: &fingerprint,
+            tool: &tool.tool().name,
+            definition: tool.definition(),
+        };
+        answers.recall(about).await
+    }
+
+    /// A person decides.
+    async fn ask(
+        &self,
+        running: &mut Running<'_>,
+        (call, server): (&Call, &Server),
+        asker: &SharedAsker,
+        (why, lasting): (String, bool),
+    ) -> Result<Map<String, Value>, CallError> {
+        let tool = running.tool;
+        (self.events)(Event::ToolApprovalRequest {
+            call: running.number,
+            server: tool.server.clone(),
+            tool: tool.tool().name.clone(),
+            why: why.clone(),
+        });
+        let review = Arc::new(UnderReview {
+            answered: Arc::clone(&self.answered),
+            gate: Arc::clone(&self.gate),
+            tool: tool.clone(),
+            caller: call.caller.clone(),
+            asked: Instant::now(),
+        });
+        let question = self.question(call, tool, why.clone(), lasting);
+        let question = question.under(Arc::<UnderReview>::clone(&review));
+        // Nobody may have answered when the caller goes away.
+        running.decided(Decision::Unanswered, why.clone());
+        let (keep, arguments) = match asker.confirm(question).await {
+            Confirmed::Yes => (Keep::Once, None),
+            Confirmed::Edited(arguments) => (Keep::Once, Some(arguments)),
+            Confirmed::Kept { keep, arguments } => (keep, arguments),
+            Confirmed::No { why: said } => {
+                running.was_answered(Decision::Declined, &why);
+                return Err(running.refused(Decision::Declined, said.unwrap_or_else(|| "it was declined".into())));
+            }
+        };
+        let decision = if arguments.is_some() { Decision::Edited } else { Decision::Confirmed };
+        let why = match keep {
+            Keep::Once => why,
+            keep if lasting => format!("{why}; {}", self.keep(keep, tool, server, &call.caller).await),
+            _ => why,
+        };
+        running.was_answered(decision, &why);
+        let Some(arguments) = arguments else {
+            running.decided(decision, why);
+            return Ok(call.arguments.clone());
+        };
+        running.is_about(&arguments);
+        match review.check(arguments.clone()).await {
+            Ok(()) => {
+                running.decided(decision, why);
+                Ok(arguments)
+            }
+            Err(problem) => Err(running.refused(Decision::Denied, format!("with the edited arguments, {problem}"))),
+        }
+    }
+
+    fn question(&self, call: &Call, tool: &CatalogTool, why: String, lasting: bool) -> Confirm {
+        let definition = tool.tool();
+        Confirm {
+            read_only: definition.annotations.read_only == Some(true),
+            destructive: definition.annotations.destructive == Some(true),
+            description: definition.description.clone(),
+            lasting: match (lasting, &self.answers) {
+                (false, _) => Lasting::Once,
+                (true, None) => Lasting::Session,
+                (true, Some(_)) => Lasting::Always,
+            },
+            ..Confirm::new(tool.server.clone(), definition.name.clone(), call.arguments.clone(), why)
+        }
+    }
+
+    /// Remembers that calls like this one run, and says for how long.
+    async fn keep(&self, keep: Keep, tool: &CatalogTool, server: &Server, caller: &Caller) -> &'static str {
+        let of_server = keep == Keep::Server;
+        let tools: Vec<_> = match of_server {
+            true => {
+                let tools = server.snapshot().tools.clone();
+                tools.tools.iter().map(|listed| (listed.tool.name.clone(), listed.definition())).collect()
+            }
+            false => vec![(tool.tool().name.clone(), tool.definition())],
+        };
+        let said = match (&self.answers, keep) {
+            (Some(answers), Keep::Tool | Keep::Server) => {
+                let fingerprint = server.spec.fingerprint();
+                let (server, by) = (&tool.server, caller.way());
+                answers.remember(NewAnswer { server, fingerprint: &fingerprint, tools: &tools, of_server, by }).await
+            }
+            _ => false,
+        };
+        self.answered.add(&tool.server, tools, !said);
+        match (said, of_server) {
+            (true, false) => "always, for this tool",
+            (true, true) => "always, for all tools of this server",
+            (false, false) => "until the program ends, for this tool",
+            (false, true) => "until the program ends, for all tools of this server",
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Why a call would run, or not.
+
+use super::{Effect, Layer, Policy, Rule};
+use crate::call::gate::{Gate as _, GateRequest, Verdict};
+
+/// What a policy says of a call, and why.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Explained<'a> {
+    /// What it says.
+    pub verdict: Verdict,
+    /// The rules whose pattern matches the tool, in the order in which they win.
+    pub rules: Vec<Matched<'a>>,
+}
+
+/// A rule whose pattern matches the tool.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Matched<'a> {
+    /// The rule.
+    pub rule: &'a Rule,
+    /// What became of it.
+    pub fate: Fate,
+    /// It is of somebody who can only make a policy stricter.
+    pub is_stricter: bool,
+}
+
+/// What became of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It decides.
+    Decides,
+    /// Another one decides, and this is why.
+    Beaten(&'static str),
+    /// It does not speak of this call, and this is why.
+    Silent(&'static str),
+}
+
+impl Policy {
+    /// What it says of a call, and what became of each rule for its tool.
+    #[must_use]
+    pub fn explain(&self, request: &GateRequest<'_>) -> Explained<'_> {
+        let verdict = self.judge(request);
+        let mut rules = Vec::new();
+        let mut decider = None;
+        for (number, layer) in self.layers().enumerate() {
+            let said = layer.judge(request, self.whom());
+            // The first layer that says what counts has said it.
+            let decides = decider.is_none() && self.broken.is_none() && said == verdict;
+            decider = decider.or(decides.then_some(number));
+            rules.extend(self.fates(layer, request, decides).map(|(rule, fate)| Matched {
+                rule,
+                fate,
+                is_stricter: number > 0,
+            }));
+        }
+        Explained { verdict, rules }
+    }
+
+    fn fates<'a>(
+        &'a self,
+        layer: &'a Layer,
+        request: &GateRequest<'_>,
+        decides: bool,
+    ) -> impl Iterator<Item = (&'a Rule, Fate)> {
+        let of_tool = layer.rules.iter().filter(|rule| rule.pattern().matches(request.server.as_str(), request.tool));
+        let mut winner: Option<&Rule> = None;
+        of_tool.map(move |rule| {
+            let fate = match (rule.missing(request, self.whom()), winner) {
+                (Some(why), _) => Fate::Silent(why),
+                (None, Some(winner)) => Fate::Beaten(beaten(rule, winner)),
+                (None, None) => {
+                    winner = Some(rule);
+                    if decides {
+                        Fate::Decides
+                    } else {
+                        Fate::Beaten(if self.broken.is_some() {
+                            "no rule counts"
+                        } else {
+                            "something stricter decides"
+                        })
+                    }
+                }
+            };
+            (&**rule, fate)
+        })
+    }
+}
+
+fn beaten(rule: &Rule, winner: &Rule) -> &'static str {
+    match (winner.effect(), rule.effect()) {
+        (Effect::Deny, Effect::Deny) => "another rule denies it already",
+        (Effect::Deny, _) => "a rule that denies wins",
+        _ if rule.specificity() < winner.specificity() => "it is less specific",
+        (won, lost) if won == lost => "another rule, as specific, says the same",
+        _ => "of two that are as specific, the one that confirms wins",
+    }
+}

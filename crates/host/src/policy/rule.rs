@@ -1,0 +1,366 @@
+//! One rule: which calls it speaks of, and what it says.
+
+use std::{cmp::Reverse, fmt, path::PathBuf};
+
+use serde::Serialize;
+
+use super::{
+    Whom,
+    argument::{ArgumentRule, BadRule},
+};
+use crate::{
+    call::gate::{GateRequest, Verdict},
+    glob::{Glob, Pattern, Says},
+    mcp::Annotations,
+    witness::{Caller, Way},
+};
+
+/// What a rule says of the calls that it speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// They run.
+    Allow,
+    /// A person decides.
+    Confirm,
+    /// They do not run.
+    Deny,
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Allow => "allow",
+            Self::Confirm => "confirm",
+            Self::Deny => "deny",
+        })
+    }
+}
+
+/// Where a rule is written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Origin {
+    /// The file.
+    pub path: PathBuf,
+    /// Its line, from 1.
+    pub line: usize,
+}
+
+/// The file without its folders, and the line.
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        write!(f, "{}:{}", crate::text::for_line(&name), self.line)
+    }
+}
+
+/// What a server must claim of a tool; `None` is anything.
+///
+/// A server that claims nothing is taken at MCP's defaults: its tool changes things, may destroy something, is not
+/// idempotent and reaches the open world (MCP 2025-11-25, `ToolAnnotations`). They are claims, and nobody checks them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hints {
+    /// It changes nothing.
+    pub read_only: Option<bool>,
+    /// It may destroy something.
+    pub destructive: Option<bool>,
+    /// Twice is the same as once.
+    pub idempotent: Option<bool>,
+    /// It reaches beyond its server.
+    pub open_world: Option<bool>,
+}
+
+impl Hints {
+    fn fit(self, claims: &Annotations) -> bool {
+        let read_only = claims.read_only.unwrap_or(false);
+        let is = |wanted: Option<bool>, claimed: bool| wanted.is_none_or(|wanted| wanted == claimed);
+        is(self.read_only, read_only)
+            && is(self.destructive, !read_only && claims.destructive.unwrap_or(true))
+            && is(self.idempotent, claims.idempotent.unwrap_or(false))
+            && is(self.open_world, claims.open_world.unwrap_or(true))
+    }
+
+    fn count(self) -> usize {
+        let Self { read_only, destructive, idempotent, open_world } = self;
+        [read_only, destructive, idempotent, open_world].into_iter().flatten().count()
+    }
+}
+
+/// How specific a rule is; a greater one wins. Compared field by field, from the first to the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Specificity {
+    /// The part of the pattern for the tool: a whole name before any glob, and of globs the one with more characters that
+    /// stand for themselves outside of `[…]` and `{…}`.
+    tool: Says,
+    /// The part for the server, in the same way; a pattern without one says nothing of it.
+    server: Says,
+    /// How many conditions there are on arguments.
+    arguments: usize,
+    /// How many on who calls: `agent`, `tenant`, `client`.
+    callers: usize,
+    /// How many on what the server claims.
+    hints: usize,
+}
+
+/// A rule about calls.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    effect: Effect,
+    pattern: Pattern,
+    agent: Vec<Text>,
+    tenant: Vec<Text>,
+    client: Vec<Client>,
+    arguments: Vec<ArgumentRule>,
+    hints: Hints,
+    origin: Option<Origin>,
+    specificity: Specificity,
+    /// All its conditions, as they would be written.
+    said: String,
+    /// What a verdict says of it.
+    why: String,
+}
+
+/// A glob, as it was written.
+#[derive(Clone, Debug)]
+struct Text {
+    written: String,
+    glob: Glob,
+}
+
+impl Text {
+    fn read(written: &str) -> Result<Self, BadRule> {
+        Ok(Self { written: written.to_owned(), glob: Glob::read(written, written)? })
+    }
+}
+
+/// Who calls: a way in, or on a way in whoever calls itself so.
+#[derive(Clone, Debug)]
+struct Client {
+    way: Text,
+    name: Option<Text>,
+}
+
+impl Client {
+    fn read(written: &str) -> Result<Self, BadRule> {
+        let (way, name) = match written.split_once('/') {
+            Some((way, name)) => (way, Some(Text::read(name)?)),
+            None => (written, None),
+        };
+        Ok(Self { way: Text::read(way)?, name })
+    }
+
+    fn fits(&self, caller: &Caller) -> bool {
+        // What is a daemon to the audit log is its API to whoever uses it.
+        let is_api = caller.way() == Way::Daemon && self.way.glob.is_match("api");
+        (is_api || self.way.glob.is_match(caller.way().word()))
+            && self.name.as_ref().is_none_or(|name| name.glob.is_match(caller.name().unwrap_or_default()))
+    }
+
+    fn written(&self) -> String {
+        match &self.name {
+            Some(name) => format!("{}/{}", self.way.written, name.written),
+            None => self.way.written.clone(),
+        }
+    }
+}
+
+/// By what was written, and where.
+impl PartialEq for Rule {
+    fn eq(&self, other: &Self) -> bool {
+        self.effect == other.effect && self.origin == other.origin && self.said == other.said
+    }
+}
+
+impl Rule {
+    /// A rule about every call of the tools that match.
+    #[must_use]
+    pub fn new(effect: Effect, pattern: Pattern) -> Self {
+        let (tool, server) = pattern.says();
+        let rule = Self {
+            effect,
+            pattern,
+            agent: Vec::new(),
+            tenant: Vec::new(),
+            client: Vec::new(),
+            arguments: Vec::new(),
+            hints: Hints::default(),
+            origin: None,
+            specificity: Specificity { tool, server, ..Specificity::default() },
+            said: String::new(),
+            why: String::new(),
+        };
+        rule.weighed()
+    }
+
+    /// Only for an agent that one of these globs matches.
+    ///
+    /// # Errors
+    /// [`BadRule`] names the glob.
+    pub fn agents(mut self, globs: &[String]) -> Result<Self, BadRule> {
+        self.agent = globs.iter().map(|glob| Text::read(glob)).collect::<Result<_, _>>()?;
+        Ok(self.weighed())
+    }
+
+    /// Only for a tenant that one of these globs matches.
+    ///
+    /// # Errors
+    /// As [`Self::agents`].
+    pub fn tenants(mut self, globs: &[String]) -> Result<Self, BadRule> {
+        self.tenant = globs.iter().map(|glob| Text::read(glob)).collect::<Result<_, _>>()?;
+        Ok(self.weighed())
+    }
+
+    /// Only for calls that come in one of these ways: `cli`, `api`, `gateway`, `agent`, `program`, each with the name that the
+    /// client gives itself behind a `/`, such as `gateway/claude-*`. Nobody checks such a name.
+    ///
+    /// # Errors
+    /// As [`Self::agents`].
+    pub fn clients(mut self, globs: &[String]) -> Result<Self, BadRule> {
+        self.client = globs.iter().map(|glob| Client::read(glob)).collect::<Result<_, _>>()?;
+        Ok(self.weighed())
+    }
+
+    /// Only for calls with an argument like this; with several, all of them count.
+    #[must_use]
+    pub fn argument(mut self, argument: ArgumentRule) -> Self {
+        self.arguments.push(argument);
+        self.weighed()
+    }
+
+    /// Only for tools of which their servers claim this.
+    #[must_use]
+    pub fn hints(mut self, hints: Hints) -> Self {
+        self.hints = hints;
+        self.weighed()
+    }
+
+    /// Where it is written.
+    #[must_use]
+    pub fn written_in(mut self, origin: Origin) -> Self {
+        self.origin = Some(origin);
+        self.weighed()
+    }
+
+    /// What it says.
+    #[must_use]
+    pub fn effect(&self) -> Effect {
+        self.effect
+    }
+
+    /// Which tools it speaks of.
+    #[must_use]
+    pub fn pattern(&self) -> &Pattern {
+        &self.pattern
+    }
+
+    /// Where it is written; `None` for what was said on a command line or by the program.
+    #[must_use]
+    pub fn origin(&self) -> Option<&Origin> {
+        self.origin.as_ref()
+    }
+
+    /// How specific it is.
+    #[must_use]
+    pub fn specificity(&self) -> Specificity {
+        self.specificity
+    }
+
+    /// Its conditions beside the pattern, each as it would be written.
+    #[must_use]
+    pub fn conditions(&self) -> Vec<String> {
+        let list = |key: &str, globs: Vec<String>| {
+            let is_there = !globs.is_empty();
+            is_there.then(|| format!("{key} = \"{}\"", globs.join("\", \"")))
+        };
+        let texts = |texts: &[Text]| texts.iter().map(|text| text.written.clone()).collect::<Vec<_>>();
+        let hint = |key: &str, value: Option<bool>| value.map(|value| format!("{key} = {value}"));
+        let Hints { read_only, destructive, idempotent, open_world } = self.hints;
+        let named = [
+            list("agent", texts(&self.agent)),
+            list("tenant", texts(&self.tenant)),
+            list("client", self.client.iter().map(Client::written).collect()),
+            hint("read_only", read_only),
+            hint("destructive", destructive),
+            hint("idempotent", idempotent),
+            hint("open_world", open_world),
+        ];
+        let arguments = self.arguments.iter().map(ToString::to_string);
+        [format!("tool = \"{}\"", self.pattern)]
+            .into_iter()
+            .chain(named.into_iter().flatten())
+            .chain(arguments)
+            .collect()
+    }
+
+    /// Whether it speaks of this call.
+    pub(crate) fn speaks_of(&self, request: &GateRequest<'_>, whom: Whom<'_>) -> bool {
+        self.pattern.matches(request.server.as_str(), request.tool) && self.missing(request, whom).is_none()
+    }
+
+    /// The first of its conditions, beside the pattern, that the call does not fulfil.
+    pub(super) fn missing(&self, request: &GateRequest<'_>, whom: Whom<'_>) -> Option<&'static str> {
+        let named = |globs: &[Text], name: Option<&str>| {
+            globs.is_empty() || name.is_some_and(|name| globs.iter().any(|text| text.glob.is_match(name)))
+        };
+        if !named(&self.agent, whom.agent) {
+            return Some("it is for another agent");
+        }
+        if !named(&self.tenant, whom.tenant) {
+            return Some("it is for another tenant");
+        }
+        if !self.client.is_empty() && !self.client.iter().any(|client| client.fits(request.caller)) {
+            return Some("it is for other clients");
+        }
+        if !self.hints.fit(request.annotations) {
+            return Some("the server claims something else of the tool");
+        }
+        // What cannot be judged must not run because of it, and must not escape it.
+        let is_careful = self.effect != Effect::Allow;
+        let fits = |argument: &ArgumentRule| argument.fits(request.arguments, is_careful);
+        (!self.arguments.iter().all(fits)).then_some("the arguments are others")
+    }
+
+    pub(super) fn verdict(&self) -> Verdict {
+        let why = self.why.clone();
+        match self.effect {
+            Effect::Allow => Verdict::allow(why),
+            Effect::Confirm => Verdict::confirm(why),
+            Effect::Deny => Verdict::Deny { why },
+        }
+    }
+
+    /// The smallest wins. What is the same in all that decides is in the order of what was written, so that of two the same
+    /// one is always named.
+    pub(super) fn precedence(&self) -> impl Ord + use<'_> {
+        let denies = self.effect == Effect::Deny;
+        (Reverse((denies, self.specificity, self.effect)), &self.origin, &self.said)
+    }
+
+    /// Whether it is this pattern and nothing else.
+    pub(super) fn is_only(&self, pattern: &Pattern) -> bool {
+        self.pattern == *pattern && self.conditions().len() == 1
+    }
+
+    fn weighed(mut self) -> Self {
+        self.specificity.arguments = self.arguments.len();
+        self.specificity.callers = [self.agent.is_empty(), self.tenant.is_empty(), self.client.is_empty()]
+            .iter()
+            .filter(|none| !**none)
+            .count();
+        self.specificity.hints = self.hints.count();
+        self.said = self.conditions().join(", ");
+        self.why = format!("the rule {self}");
+        self
+    }
+}
+
+/// Its effect and pattern, and where it is written.
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} `{}`", self.effect, self.pattern)?;
+        match &self.origin {
+            Some(origin) => write!(f, " ({origin})"),
+            None => Ok(()),
+        }
+    }
+}

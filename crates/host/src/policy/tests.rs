@@ -1,0 +1,291 @@
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::{mcp::Annotations, spec::ServerName, witness::Caller};
+
+/// A rule as the model has it: patterns of at most one `*`, at their end.
+#[derive(Clone, Debug)]
+struct Plain {
+    effect: Effect,
+    server: Option<&'static str>,
+    tool: &'static str,
+    path: Option<&'static str>,
+    client: Option<&'static str>,
+    read_only: Option<bool>,
+}
+
+/// A call as the model has it.
+#[derive(Clone, Debug)]
+struct PlainCall {
+    server: &'static str,
+    tool: &'static str,
+    path: Option<&'static str>,
+    way: Way,
+    read_only: Option<bool>,
+}
+
+impl Plain {
+    fn rule(&self) -> Rule {
+        let pattern = match self.server {
+            Some(server) => format!("{server}/{}", self.tool),
+            None => self.tool.to_owned(),
+        };
+        let mut rule = Rule::new(self.effect, pattern.parse().unwrap());
+        if let Some(path) = self.path {
+            rule = rule.argument(ArgumentRule::glob("path", path).unwrap());
+        }
+        let clients: Vec<_> = self.client.iter().map(ToString::to_string).collect();
+        let hints = Hints { read_only: self.read_only, ..Hints::default() };
+        rule.clients(&clients).unwrap().hints(hints)
+    }
+
+    fn speaks_of(&self, call: &PlainCall) -> bool {
+        self.server.is_none_or(|glob| fits(glob, call.server))
+            && fits(self.tool, call.tool)
+            && self.path.is_none_or(|glob| call.path.is_some_and(|path| fits(glob, path)))
+            && self.client.is_none_or(|client| client == call.way.word())
+            && self.read_only.is_none_or(|wanted| wanted == (call.read_only == Some(true)))
+    }
+
+    /// Tool, server, arguments, callers, claims; of the first two, whole names before globs and many letters before few.
+    fn specificity(&self) -> [usize; 5] {
+        let says = |glob: &str| if glob.contains('*') { glob.len() - 1 } else { 1_000 + glob.len() };
+        let others = [self.path.is_some(), self.client.is_some(), self.read_only.is_some()].map(usize::from);
+        [says(self.tool), self.server.map_or(0, says), others[0], others[1], others[2]]
+    }
+}
+
+fn fits(glob: &str, name: &str) -> bool {
+    glob.strip_suffix('*').map_or(glob == name, |start| name.starts_with(start))
+}
+
+/// What the rules say, as the documentation puts it.
+fn model(rules: &[Plain], (otherwise, allow_read_only): (Otherwise, bool), call: &PlainCall) -> Effect {
+    let speaking: Vec<_> = rules.iter().filter(|rule| rule.speaks_of(call)).collect();
+    if speaking.iter().any(|rule| rule.effect == Effect::Deny) {
+        return Effect::Deny;
+    }
+    if let Some(most) = speaking.iter().map(|rule| rule.specificity()).max() {
+        let mut best = speaking.iter().filter(|rule| rule.specificity() == most);
+        return if best.any(|rule| rule.effect == Effect::Confirm) { Effect::Confirm } else { Effect::Allow };
+    }
+    match otherwise {
+        _ if allow_read_only && call.read_only == Some(true) => Effect::Allow,
+        Otherwise::Allow => Effect::Allow,
+        Otherwise::Confirm if call.way == Way::Cli => Effect::Allow,
+        Otherwise::Confirm => Effect::Confirm,
+        Otherwise::Deny => Effect::Deny,
+    }
+}
+
+fn effect(verdict: &Verdict) -> Effect {
+    match verdict {
+        Verdict::Allow { .. } => Effect::Allow,
+        Verdict::Confirm { .. } => Effect::Confirm,
+        Verdict::Deny { .. } => Effect::Deny,
+    }
+}
+
+impl PlainCall {
+    fn ask<T>(&self, about: impl FnOnce(&GateRequest<'_>) -> T) -> T {
+        let server = ServerName::new(self.server).unwrap();
+        let arguments: Map<_, _> = self.path.iter().map(|path| ("path".to_owned(), Value::from(*path))).collect();
+        let annotations = Annotations { read_only: self.read_only, ..Annotations::default() };
+        about(&GateRequest::unlisted(&server, self.tool, &arguments, &annotations).by(&Caller::by(self.way)))
+    }
+}
+
+fn plain() -> impl Strategy<Value = Plain> {
+    let effect = prop::sample::select(vec![Effect::Allow, Effect::Confirm, Effect::Deny]);
+    let server = prop::option::of(prop::sample::select(vec!["fs", "f*", "*", "git"]));
+    let tool = prop::sample::select(vec!["read", "re*", "r*", "*", "wipe"]);
+    let path = prop::option::of(prop::sample::select(vec!["/tmp/*", "/tmp/a", "*"]));
+    let client = prop::option::of(prop::sample::select(vec!["cli", "gateway"]));
+    (effect, server, tool, path, client, prop::option::of(any::<bool>())).prop_map(
+        |(effect, server, tool, path, client, read_only)| Plain { effect, server, tool, path, client, read_only },
+    )
+}
+
+fn call() -> impl Strategy<Value = PlainCall> {
+    let server = prop::sample::select(vec!["fs", "git"]);
+    let tool = prop::sample::select(vec!["read", "remove", "wipe"]);
+    let path = prop::option::of(prop::sample::select(vec!["/tmp/a", "/tmp/b", "/etc"]));
+    let way = prop::sample::select(vec![Way::Cli, Way::Gateway, Way::Agent]);
+    (server, tool, path, way, prop::option::of(any::<bool>()))
+        .prop_map(|(server, tool, path, way, read_only)| PlainCall { server, tool, path, way, read_only })
+}
+
+fn rest() -> impl Strategy<Value = (Otherwise, bool)> {
+    (prop::sample::select(vec![Otherwise::Allow, Otherwise::Confirm, Otherwise::Deny]), any::<bool>())
+}
+
+fn policy(rules: &[Plain], (otherwise, allow_read_only): (Otherwise, bool)) -> Policy {
+    let policy = Policy::new(otherwise).allow_read_only(allow_read_only);
+    rules.iter().fold(policy, |policy, rule| policy.rule(rule.rule()))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn it_says_what_the_model_says_in_any_order(
+        rules in prop::collection::vec(plain(), 0..8), rest in rest(), call in call(), turn in 0_usize..8,
+    ) {
+        let mut others = rules.clone();
+        others.rotate_left(turn % rules.len().max(1));
+        others.reverse();
+        let verdict = call.ask(|request| policy(&rules, rest).judge(request));
+        prop_assert_eq!(effect(&verdict), model(&rules, rest, &call));
+        prop_assert_eq!(&call.ask(|request| policy(&others, rest).judge(request)), &verdict);
+        let explained = policy(&rules, rest);
+        let explained = call.ask(|request| explained.explain(request));
+        prop_assert_eq!(explained.verdict, verdict);
+        let speaks = rules.iter().any(|rule| rule.speaks_of(&call));
+        prop_assert_eq!(explained.rules.iter().filter(|rule| rule.fate == Fate::Decides).count(), usize::from(speaks));
+    }
+
+    #[test]
+    fn what_somebody_else_brings_never_lets_more_run(
+        own in prop::collection::vec(plain(), 0..6), theirs in prop::collection::vec(plain(), 0..6),
+        rest in rest(), their_rest in rest(), call in call(),
+    ) {
+        let alone = policy(&own, rest);
+        let both = alone.clone().stricter(&policy(&theirs, their_rest), their_rest.0);
+        let (alone, both) = call.ask(|request| (alone.judge(request), both.judge(request)));
+        prop_assert!(both.strictness() >= alone.strictness(), "{alone:?} became {both:?}");
+    }
+}
+
+fn arguments(json: Value) -> Map<String, Value> {
+    json.as_object().unwrap().clone()
+}
+
+#[test]
+fn an_argument_is_found_by_name_or_pointer_and_matched_whole() {
+    let path = |glob| ArgumentRule::glob("path", glob).unwrap();
+    assert!(path("/tmp/*").fits(&arguments(json!({ "path": "/tmp/a/b" })), false));
+    assert!(!path("tmp/*").fits(&arguments(json!({ "path": "/tmp/a" })), false));
+    for absent in [json!({}), json!({ "path": null }), json!({ "Path": "x" })] {
+        assert!(!path("*").fits(&arguments(absent.clone()), false) && !path("*").fits(&arguments(absent), true));
+    }
+    let deep = ArgumentRule::glob("/to/1/a~1b", "x").unwrap();
+    assert!(deep.fits(&arguments(json!({ "to": [0, { "a/b": "x" }] })), false));
+    let count = ArgumentRule::regex("count", r"\d|true").unwrap();
+    assert!(
+        count.fits(&arguments(json!({ "count": 7 })), false) && count.fits(&arguments(json!({ "count": true })), false)
+    );
+    assert!(!count.fits(&arguments(json!({ "count": 42 })), false), "the whole text");
+    assert!(!count.fits(&arguments(json!({ "count": "7\n" })), false));
+}
+
+#[test]
+fn what_cannot_be_judged_is_not_allowed_by_a_rule_and_does_not_escape_one() {
+    let rule = ArgumentRule::glob("path", "/etc/*").unwrap();
+    let fits = |value: Value| {
+        let given = arguments(json!({ "path": value }));
+        (rule.fits(&given, false), rule.fits(&given, true))
+    };
+    assert_eq!(fits(json!(["/etc/a", "/etc/b"])), (true, true));
+    assert_eq!(fits(json!(["/etc/a", "/tmp"])), (false, true));
+    assert_eq!(fits(json!([])), (false, false));
+    assert_eq!(fits(json!({ "inside": ["/etc/a"] })), (false, true));
+    assert_eq!(fits(json!("x".repeat(64 * 1024 + 1))), (false, true));
+}
+
+#[test]
+fn a_regular_expression_has_bounds_and_cannot_leave_its_frame() {
+    for (written, problem) in [
+        ("a".repeat(513), "longer than 512 bytes"),
+        (r"\w{1000}{1000}".to_owned(), "more than 256 KiB"),
+        ("(".to_owned(), "unclosed group"),
+        ("a)|(.*".to_owned(), "unopened group"),
+    ] {
+        let error = ArgumentRule::regex("a", &written).unwrap_err().to_string();
+        assert!(error.contains(problem) && !error.contains('\n'), "{error}");
+    }
+    assert_eq!(ArgumentRule::glob("", "x").unwrap_err(), BadRule::NoArgument);
+}
+
+fn judged(policy: &Policy, caller: &Caller, annotations: &Annotations) -> Effect {
+    let server = ServerName::new("fs").unwrap();
+    effect(&policy.judge(&GateRequest::unlisted(&server, "wipe", &Map::new(), annotations).by(caller)))
+}
+
+#[test]
+fn clients_are_known_by_the_way_and_by_the_name_they_give_themselves() {
+    let rule = |client: &str| {
+        let rule = Rule::new(Effect::Deny, "*".parse().unwrap()).clients(&[client.to_owned()]).unwrap();
+        Policy::new(Otherwise::Allow).rule(rule)
+    };
+    let is_denied =
+        |client: &str, caller: Caller| judged(&rule(client), &caller, &Annotations::default()) == Effect::Deny;
+    let editor = || Caller::by(Way::Gateway).client("an editor");
+    assert!(
+        is_denied("gateway", editor()) && is_denied("gateway/an *", editor()) && is_denied("*/an editor", editor())
+    );
+    assert!(!is_denied("gateway/vi", editor()) && !is_denied("cli", editor()) && !is_denied("api", editor()));
+    assert!(is_denied("api", Caller::by(Way::Daemon)) && is_denied("daemon", Caller::by(Way::Daemon)));
+}
+
+#[test]
+fn rules_for_an_agent_or_tenant_are_for_nobody_else() {
+    let of = |name: &str| vec![name.to_owned()];
+    let rule = || Rule::new(Effect::Deny, "*".parse().unwrap());
+    let agent = Policy::new(Otherwise::Allow).rule(rule().agents(&of("review*")).unwrap());
+    let tenant = Policy::new(Otherwise::Allow).rule(rule().tenants(&of("acme")).unwrap());
+    let judged = |policy: Policy| judged(&policy, &Caller::default(), &Annotations::default());
+    assert_eq!(judged(agent.clone()), Effect::Allow);
+    assert_eq!(judged(agent.clone().of_agent(Some("writer"))), Effect::Allow);
+    assert_eq!(judged(agent.of_agent(Some("reviewer"))), Effect::Deny);
+    assert_eq!(judged(tenant.clone()), Effect::Allow);
+    assert_eq!(judged(tenant.of_tenant(Some("acme"))), Effect::Deny);
+}
+
+#[test]
+fn a_server_that_claims_nothing_is_taken_at_the_defaults_of_mcp() {
+    let hinted =
+        |hints: Hints| Policy::new(Otherwise::Allow).rule(Rule::new(Effect::Deny, "*".parse().unwrap()).hints(hints));
+    let is_denied =
+        |hints: Hints, claims: &Annotations| judged(&hinted(hints), &Caller::default(), claims) == Effect::Deny;
+    let (silent, yes, no) = (Annotations::default(), Some(true), Some(false));
+    let reads = Annotations { read_only: yes, ..Annotations::default() };
+    assert!(is_denied(Hints { destructive: yes, ..Hints::default() }, &silent));
+    assert!(is_denied(Hints { open_world: yes, ..Hints::default() }, &silent));
+    assert!(is_denied(Hints { idempotent: no, ..Hints::default() }, &silent));
+    assert!(!is_denied(Hints { destructive: yes, ..Hints::default() }, &reads));
+    assert!(is_denied(Hints { read_only: yes, destructive: no, ..Hints::default() }, &reads));
+}
+
+#[test]
+fn what_cannot_be_read_lets_nothing_run() {
+    let caller = Caller::by(Way::Cli);
+    let broken = Policy::broken("toolrack.toml:3 has errors");
+    assert_eq!(judged(&broken, &caller, &Annotations::default()), Effect::Deny);
+    let project = Policy::new(Otherwise::Allow).stricter(&broken, Otherwise::Allow);
+    assert_eq!(judged(&project, &caller, &Annotations::default()), Effect::Deny);
+    assert!(!broken.is_empty() && !project.is_empty() && Policy::default().is_empty());
+}
+
+#[test]
+fn what_was_said_is_taken_back_and_what_stands_in_a_file_is_not() {
+    let wipe: Pattern = "wipe".parse().unwrap();
+    let origin = Origin { path: "/home/ada/toolrack.toml".into(), line: 3 };
+    let written = Rule::new(Effect::Deny, wipe.clone()).written_in(origin);
+    let mut policy = Policy::new(Otherwise::Allow).deny(wipe.clone()).rule(written);
+    policy.take_back(Effect::Deny, &wipe);
+    let left: Vec<_> = policy.rules().map(ToString::to_string).collect();
+    assert_eq!(left, ["deny `wipe` (toolrack.toml:3)"]);
+}
+
+#[test]
+fn a_hundred_rules_are_judged_quickly() {
+    let rules = (0..100).map(|n| Rule::new(Effect::Allow, format!("server-{n}/tool_[a-z]*_{n}").parse().unwrap()));
+    let policy = rules.fold(Policy::default(), Policy::rule);
+    let began = std::time::Instant::now();
+    for _ in 0..1_000 {
+        judged(&policy, &Caller::default(), &Annotations::default());
+    }
+    // A hundred times what it takes, so that a busy machine does not matter.
+    assert!(began.elapsed().as_millis() < 1_000, "{:?} for a thousand", began.elapsed());
+}

@@ -1,0 +1,137 @@
+//! What people answered for good when they were asked whether a call may run.
+
+use chrono::{DateTime, Utc};
+use futures::future::BoxFuture;
+use toolrack_host::{AnswerAbout, Answers, DefinitionHash, NewAnswer, Way};
+
+use crate::{
+    Store, StoreError,
+    audit::{Entry, append},
+};
+
+/// An answer that stands: calls of this tool run without a question, as long as it has this definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StandingAnswer {
+    /// The server's name.
+    pub server: String,
+    /// The tool's own name; untrusted.
+    pub tool: String,
+    /// What names the definition.
+    pub definition: DefinitionHash,
+    /// It was given for all tools that the server had.
+    pub of_server: bool,
+    /// How the call came in that was asked about: `cli`, `daemon`, `gateway`, `agent`, `program`.
+    pub way: String,
+    /// When, in seconds since 1970.
+    pub answered_at: i64,
+}
+
+type Row = (String, String, Vec<u8>, bool, String, i64);
+
+impl Store {
+    /// All answers that stand, by server and tool.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn answers(&self) -> Result<Vec<StandingAnswer>, StoreError> {
+        let rows: Vec<Row> = sqlx::query_as(
+            "SELECT server, tool, definition, of_server, way, answered_at FROM answers ORDER BY server, tool, answered_at",
+        )
+        .fetch_all(&self.pool)
+        .await
+        .map_err(self.error("reading answers"))?;
+        let standing = rows.into_iter().filter_map(|(server, tool, definition, of_server, way, answered_at)| {
+            let definition = DefinitionHash::from_bytes(definition.try_into().ok()?);
+            Some(StandingAnswer { server, tool, definition, of_server, way, answered_at })
+        });
+        Ok(standing.collect())
+    }
+
+    /// Takes answers back: all of them, those about one server, or about one of its tools; and says so in the
+    /// [audit log](crate::audit), with who did: both or nothing. Returns how many there were.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn forget_answers(&self, server: Option<&str>, tool: Option<&str>, by: Way) -> Result<usize, StoreError> {
+        let doing = "taking answers back";
+        let mut transaction = self.begin(doing).await?;
+        let gone: Vec<(String, String)> = sqlx::query_as(
+            "DELETE FROM answers WHERE (?1 IS NULL OR server = ?1) AND (?2 IS NULL OR tool = ?2) RETURNING server, tool",
+        )
+        .bind(server)
+        .bind(tool)
+        .fetch_all(&mut *transaction)
+        .await
+        .map_err(self.error(doing))?;
+        let now = Utc::now().timestamp_millis();
+        let rows: Vec<_> = gone.iter().map(|(server, tool)| (now, Entry::of_forgotten(by, server, tool))).collect();
+        append(&mut transaction, &rows).await.map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))?;
+        Ok(gone.len())
+    }
+
+    async fn recalled(&self, about: AnswerAbout<'_>) -> Result<Option<String>, StoreError> {
+        let row: Option<(bool, i64)> = sqlx::query_as(
+            "SELECT of_server, answered_at FROM answers WHERE server = ? AND fingerprint = ? AND tool = ? AND definition = ?",
+        )
+        .bind(about.server.as_str())
+        .bind(about.fingerprint)
+        .bind(about.tool)
+        .bind(&about.definition.as_bytes()[..])
+        .fetch_optional(&self.pool)
+        .await
+        .map_err(self.error("reading an answer"))?;
+        Ok(row.map(|(of_server, at)| {
+            let date = DateTime::from_timestamp(at, 0).map(|at| at.format("%Y-%m-%d").to_string()).unwrap_or_default();
+            let what = if of_server { "all tools of this server" } else { "this tool" };
+            format!("a person said `always` on {date}, for {what}")
+        }))
+    }
+
+    async fn kept(&self, answer: NewAnswer<'_>) -> Result<(), StoreError> {
+        let doing = "remembering an answer";
+        let now = Utc::now().timestamp();
+        let mut transaction = self.begin(doing).await?;
+        for (tool, definition) in answer.tools {
+            sqlx::query(
+                "INSERT INTO answers (server, fingerprint, tool, definition, of_server, way, answered_at) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (server, fingerprint, tool) DO UPDATE SET \
+                 definition = excluded.definition, of_server = excluded.of_server, way = excluded.way, \
+                 answered_at = excluded.answered_at",
+            )
+            .bind(answer.server.as_str())
+            .bind(answer.fingerprint)
+            .bind(tool)
+            .bind(&definition.as_bytes()[..])
+            .bind(answer.of_server)
+            .bind(answer.by.word())
+            .bind(now)
+            .execute(&mut *transaction)
+            .await
+            .map_err(self.error(doing))?;
+        }
+        transaction.commit().await.map_err(self.error(doing))
+    }
+}
+
+impl Answers for Store {
+    fn recall<'a>(&'a self, about: AnswerAbout<'a>) -> BoxFuture<'a, Option<String>> {
+        Box::pin(async move {
+            self.recalled(about).await.unwrap_or_else(|error| {
+                tracing::warn!("{error}; a person is asked");
+                None
+            })
+        })
+    }
+
+    fn remember<'a>(&'a self, answer: NewAnswer<'a>) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            let kept = self.kept(answer).await;
+            if let Err(error) = &kept {
+                tracing::warn!("{error}; it counts until the program ends");
+            }
+            kept.is_ok()
+        })
+    }
+}
