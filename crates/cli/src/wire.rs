@@ -15,7 +15,7 @@ use std::{
 use toolrack_auth::SignIn;
 use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, SecretGate, Unset};
 use toolrack_host::{
-    AllowAll, Desired, Gate, Host, Native, Resolver, ServerName, ServerSpec, SharedAsker, State, Tracer,
+    AllowAll, Desired, Egress, Gate, Host, Native, Resolver, ServerName, ServerSpec, SharedAsker, State, Tracer,
     ask::Root,
     spec::{Source, Transport, Trust},
     supervisor::Supervisor,
@@ -75,6 +75,8 @@ pub(crate) struct World {
     stored: Arc<Stored>,
     /// Fills placeholders in, and remembers what of it is a secret.
     secrets: Arc<Interpolate>,
+    /// Where requests may go, as the settings say.
+    egress: Egress,
     /// Signs the requests to servers in.
     sign_in: SignIn,
     /// Keeps what servers say in the store.
@@ -124,9 +126,11 @@ impl World {
         let secrets = Interpolate::new(environment.clone(), Unset::Error).with_secrets(Arc::<Stored>::clone(&stored));
         let secrets = Arc::new(secrets);
         screen.conceal(Arc::clone(&secrets));
+        let egress = Egress::default();
         let sign_in = SignIn::builder(Arc::new(Tokens(Arc::clone(&stored))))
             .resolver(Arc::<Interpolate>::clone(&secrets))
             .how(how_to_sign_in)
+            .egress(egress.clone())
             .secrets({
                 let secrets = Arc::clone(&secrets);
                 move |secret| secrets.keep_secret(secret)
@@ -143,6 +147,7 @@ impl World {
             store,
             stored,
             secrets,
+            egress,
             sign_in,
             configured: Mutex::default(),
             terminal: OnceLock::new(),
@@ -198,6 +203,11 @@ impl World {
     /// Signs in and out.
     pub(crate) fn sign_in(&self) -> &SignIn {
         &self.sign_in
+    }
+
+    /// Where requests may go.
+    pub(crate) fn egress(&self) -> &Egress {
+        &self.egress
     }
 
     /// Whether nothing may be asked, nor read from the terminal.
@@ -378,7 +388,8 @@ impl World {
             .authorizer(Arc::new(self.sign_in.clone()))
             .asker(self.asker.get().cloned().unwrap_or_else(|| self.terminal()))
             .artifacts(Arc::new(artifacts))
-            .gate(self.discreet(gate));
+            .gate(self.discreet(gate))
+            .egress(self.egress.clone());
         if let Some(store) = &self.store {
             let audit = self.audit.get_or_init(|| AuditKeeper::start(store.clone(), Arc::clone(&self.secrets)));
             audit.settings()(*self.keeps.lock().unwrap_or_else(PoisonError::into_inner));

@@ -1,6 +1,9 @@
 //! What `toolrack.toml` says beside its servers.
 
 mod audit;
+mod egress;
+
+use toolrack_host::{egress::EgressRules, text};
 
 use crate::{
     dialect,
@@ -22,6 +25,8 @@ pub struct Settings {
     pub unset: Unset,
     /// How long conversations are kept (`[sessions]`).
     pub sessions: KeepSessions,
+    /// Where requests may go (`egress`).
+    pub egress: EgressRules,
     /// What is kept of calls (`[audit]`).
     pub audit: Audit,
     /// Which model answers (`[model]`), with what the agent that was asked for says instead (`[agents.model]`).
@@ -48,7 +53,7 @@ pub struct KeepSessions {
 }
 
 /// The keys of the file, and of its `[defaults]`, `[[agents]]` and `[sessions]`.
-const TOP: &[&str] = &["agents", "audit", "defaults", "mcp_servers", "model", "sessions", "unset"];
+const TOP: &[&str] = &["agents", "audit", "defaults", "egress", "mcp_servers", "model", "sessions", "unset"];
 const DEFAULTS: &[&str] = &["mcp"];
 const AGENT: &[&str] = &["id", "mcp", "model"];
 const SESSIONS: &[&str] = &["keep", "keep_days"];
@@ -62,7 +67,7 @@ impl Settings {
             Ok(Some(root)) => root,
             Ok(None) => return (settings, problems),
             // Reported by the reader of its servers.
-            Err(_) => return (Self::unreadable(), problems),
+            Err(_) => return (Self::unreadable(place(document)), problems),
         };
         if let Some(member) = root.get("unset") {
             match member.node.as_text() {
@@ -82,6 +87,11 @@ impl Settings {
             settings.sessions = kept;
             problems.extend(wrong);
         }
+        if let Some(egress) = root.get("egress") {
+            let (egress, wrong) = egress::read(document, &egress.node);
+            settings.egress = egress;
+            problems.extend(wrong);
+        }
         if let Some(audit) = root.get("audit") {
             let (audit, wrong) = Audit::read(document, &audit.node);
             settings.audit = audit;
@@ -98,6 +108,7 @@ impl Settings {
         check(Some(&root), TOP, "");
         check(root.get("defaults").map(|member| &member.node), DEFAULTS, "defaults.");
         check(root.get("audit").map(|member| &member.node), audit::KEYS, "audit.");
+        check(root.get("egress").map(|member| &member.node), egress::KEYS, "egress.");
         check(root.get("sessions").map(|member| &member.node), SESSIONS, "sessions.");
         if let Some(Value::List(agents)) = root.get("agents").map(|member| &member.node.value) {
             agents.iter().for_each(|agent| check(Some(agent), AGENT, "agents."));
@@ -105,10 +116,16 @@ impl Settings {
         (settings, problems)
     }
 
-    /// Of a file that may say anything.
-    pub(crate) fn unreadable() -> Self {
-        Self { model: ModelChoice::unreadable(), audit: Audit::CAREFUL, ..Self::default() }
+    /// Of a file, at `place`, that may say anything.
+    pub(crate) fn unreadable(place: String) -> Self {
+        let egress = EgressRules::strictest(place);
+        Self { model: ModelChoice::unreadable(), audit: Audit::CAREFUL, egress, ..Self::default() }
     }
+}
+
+/// Where `document` is, for messages.
+fn place(document: &Document) -> String {
+    document.path.as_deref().map(|path| text::for_line(&path.display().to_string()).into_owned()).unwrap_or_default()
 }
 
 /// Everybody's `[model]`, and over it what the agent that is wanted says. Those of the others are read, so that what is

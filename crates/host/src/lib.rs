@@ -25,6 +25,7 @@
 pub mod ask;
 mod call;
 mod catalog;
+pub mod egress;
 mod event;
 mod glob;
 mod host;
@@ -48,6 +49,7 @@ pub use catalog::{
     BadNameStyle, BlockKind, Budget, Catalog, CatalogTool, Change, Cleaned, Hit, NameCap, NameStyle, Offer, Provider,
     Selection, ToolBlock, ToolDefinition, Unknown, UnknownWire, Wire, clean, signature,
 };
+pub use egress::Egress;
 pub use event::{CallEnd, Event};
 pub use glob::{BadGlob, Pattern, ToolFilter};
 pub use host::{Host, HostBuilder, Listing, Relay, ServerStatus, Why, WhyStep};

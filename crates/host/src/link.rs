@@ -72,6 +72,7 @@ use self::{
 };
 use crate::{
     ask::SharedAsker,
+    egress::Egress,
     resolve::{Authorizer, Destination, Resolver},
     spec::{Era, Limits, Protocol, ServerName, ServerSpec, Stdio, Timeouts, Transport},
 };
@@ -88,6 +89,8 @@ pub(crate) struct Connector {
     /// Who watches over child processes.
     pub(crate) supervisor: Option<Supervisor>,
     pub(crate) clients: Clients,
+    /// Where requests may go, and pages that are shown.
+    pub(crate) egress: Egress,
     /// Tasks of all connections.
     pub(crate) tracker: TaskTracker,
 }
@@ -322,6 +325,8 @@ impl Attempt<'_> {
         );
         let closed = Arc::<Closed>::default();
         let (wire, child) = self.open(&inbound, &closed, started).await?;
+        // What runs on this machine can open any page itself.
+        inbound.may_show(self.connector.egress.named_by_a_program());
         let channel = Channel::new(wire, inbound, closed);
         let terms = Terms {
             client: &self.connector.client,
@@ -390,6 +395,7 @@ impl Attempt<'_> {
             resolver: &self.connector.resolver,
             authorizer: self.connector.authorizer.as_ref(),
             clients: &self.connector.clients,
+            egress: &self.connector.egress,
             max_message: self.spec.limits.message_bytes,
         }
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 use toolrack_config::{Entry, Loaded, Scope as Layer};
 use toolrack_host::{
     ServerName, ServerSpec, ServerStatus,
+    egress::{Profile, Proxy},
     spec::{Transport, Trust},
 };
 
@@ -28,6 +29,7 @@ pub(super) async fn run(args: DoctorArgs, world: &World) -> Result<Exit, Failure
         checks.extend(files(&loaded));
         checks.extend(data(world).await);
         checks.extend(secrets(world).await);
+        checks.extend(egress(world));
     }
     let of_interest = |entry: &&Entry| named.is_empty() || named.contains(&entry.name);
     for entry in loaded.entries.iter().filter(of_interest) {
@@ -125,6 +127,34 @@ async fn secrets(world: &World) -> Option<Check> {
         None if names.is_empty() => Check::good("secrets", &place, "none is stored"),
         None => Check::good("secrets", &place, format!("{many}, sealed with the key that is here")),
     })
+}
+
+/// Where requests may go, if somebody said so.
+fn egress(world: &World) -> Option<Check> {
+    let rules = world.egress().rules();
+    if rules.source.is_empty() {
+        return None;
+    }
+    let mut what = match rules.profile {
+        Profile::Local => "what is configured may be anywhere; what servers name must be public".to_owned(),
+        Profile::Hosted => "https to public addresses only".to_owned(),
+    };
+    if !rules.ports.is_empty() && rules.profile == Profile::Hosted {
+        let ports: Vec<_> = rules.ports.iter().map(u16::to_string).collect();
+        what += &format!(", port 443 and {}", ports.join(", "));
+    }
+    if !rules.allow.is_empty() {
+        what += &format!(", and {} that `egress.allow` trusts", crate::render::count(rules.allow.len(), "place"));
+    }
+    what += match (&rules.proxy, rules.profile) {
+        (Proxy::At(_), _) => "; through `egress.proxy`, which must itself refuse what nobody may reach",
+        (Proxy::Environment, Profile::Local) => "",
+        (Proxy::Environment, Profile::Hosted) if world.has_proxy() => {
+            "; the proxy that the environment names is not used"
+        }
+        _ => "; without a proxy",
+    };
+    Some(Check::good("egress", &rules.profile.to_string(), what))
 }
 
 /// What can be said of an entry without starting it.

@@ -140,7 +140,7 @@ async fn parts(args: &ServeArgs, world: &World) -> Result<Parts, Failure> {
     let questions = Questions::new(args.patience);
     world.guard(Arc::new(rules(&args.rules, &loaded, &[])));
     world.answers(Arc::new(AnyClient::or(Arc::new(questions.clone()))));
-    let (keeper, audit) = (world.log_keeper(), world.audit_settings());
+    let (keeper, audit, egress) = (world.log_keeper(), world.audit_settings(), world.egress().clone());
     Ok(Parts {
         host: world.host(),
         request: world.request(),
@@ -152,6 +152,7 @@ async fn parts(args: &ServeArgs, world: &World) -> Result<Parts, Failure> {
         before_applying: Box::new(move |loaded: &Loaded| {
             keeper(&loaded.desired);
             audit(loaded.settings.audit);
+            egress.set(loaded.settings.egress.clone());
         }),
     })
 }

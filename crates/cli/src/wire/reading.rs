@@ -60,6 +60,7 @@ impl World {
         })
         .await;
         self.secrets.set_unset(loaded.settings.unset);
+        self.egress.set(loaded.settings.egress.clone());
         *self.keeps.lock().unwrap_or_else(PoisonError::into_inner) = loaded.settings.audit;
         if self.host.get().is_none() {
             *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = configured(&loaded);

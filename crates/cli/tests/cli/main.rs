@@ -31,6 +31,8 @@ mod dashboard;
 #[cfg(test)]
 mod diagnose;
 #[cfg(test)]
+mod egress;
+#[cfg(test)]
 mod exits;
 #[cfg(test)]
 mod field;

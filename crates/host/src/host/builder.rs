@@ -14,6 +14,7 @@ use crate::{
         gate::{AllowAll, Gate},
     },
     catalog::{NameCap, NameStyle},
+    egress::Egress,
     event::Event,
     link::{ClientInfo, Connector, inbound::Events, supervisor::Supervisor},
     resolve::{Artifacts, Authorizer, Memory, Resolver, Verbatim},
@@ -43,6 +44,7 @@ pub struct HostBuilder {
     tracer: Option<Arc<dyn Tracer>>,
     jitter: Option<u64>,
     witness: Option<Arc<dyn Witness>>,
+    egress: Egress,
 }
 
 impl std::fmt::Debug for HostBuilder {
@@ -91,6 +93,14 @@ impl HostBuilder {
     /// Who is told of each call and connection, so that none goes unrecorded. Default: nobody.
     pub fn witness(mut self, witness: Arc<dyn Witness>) -> Self {
         self.witness = Some(witness);
+        self
+    }
+
+    /// Where requests to servers may go, and pages that they ask a person to open. Default: [`Profile::Local`].
+    ///
+    /// [`Profile::Local`]: crate::egress::Profile::Local
+    pub fn egress(mut self, egress: Egress) -> Self {
+        self.egress = egress;
         self
     }
 
@@ -160,6 +170,7 @@ impl HostBuilder {
                 }),
                 supervisor: self.supervisor,
                 clients: crate::link::Clients::default(),
+                egress: self.egress,
                 tracker: tasks.clone(),
             },
             memory: self.memory,
