@@ -123,7 +123,9 @@ impl World {
         };
         let has_proxy = PROXIES.iter().any(|name| environment.get(name).is_some_and(|value| !value.is_empty()));
         let stored = Arc::new(Stored::new(store.clone(), key, places.data()));
-        let secrets = Interpolate::new(environment.clone(), Unset::Error).with_secrets(Arc::<Stored>::clone(&stored));
+        let secrets = Interpolate::new(environment.clone(), Unset::Error)
+            .with_secrets(Arc::<Stored>::clone(&stored))
+            .with_homes(places.data().join("sandbox"));
         let secrets = Arc::new(secrets);
         screen.conceal(Arc::clone(&secrets));
         let egress = Egress::default();

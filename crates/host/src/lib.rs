@@ -73,5 +73,6 @@ pub use resolve::{
 pub use script::{Interpreter, Printed, ScriptCall, ScriptCallError, ScriptTools};
 pub use server::State;
 pub use spec::{Desired, Era, Limits, ServerName, ServerSpec, Start, Timeouts};
+pub use toolrack_supervisor::Confinement;
 pub use trace::{TraceContext, Tracer};
 pub use witness::{Called, Caller, Decision, Evidence, Fact, Way, Witness};

@@ -414,6 +414,7 @@ impl Attempt<'_> {
             env: plan.env,
             cwd: plan.cwd,
             supervisor: self.connector.supervisor.clone(),
+            confinement: plan.sandbox,
         };
         let child = child::spawn(command, self.connector.on_stderr(self.name), &self.connector.tracker)
             .await

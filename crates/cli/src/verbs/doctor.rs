@@ -30,6 +30,7 @@ pub(super) async fn run(args: DoctorArgs, world: &World) -> Result<Exit, Failure
         checks.extend(data(world).await);
         checks.extend(secrets(world).await);
         checks.extend(egress(world));
+        checks.push(sandbox());
     }
     let of_interest = |entry: &&Entry| named.is_empty() || named.contains(&entry.name);
     for entry in loaded.entries.iter().filter(of_interest) {
@@ -127,6 +128,19 @@ async fn secrets(world: &World) -> Option<Check> {
         None if names.is_empty() => Check::good("secrets", &place, "none is stored"),
         None => Check::good("secrets", &place, format!("{many}, sealed with the key that is here")),
     })
+}
+
+/// What of a sandbox this system can enforce.
+fn sandbox() -> Check {
+    let what = |what: &str, abi: i32| format!("Landlock ABI {abi}: {what}");
+    let name = "landlock";
+    match toolrack_host::supervisor::landlock() {
+        Some(abi @ 6..) => Check::good("sandbox", name, what("files, TCP ports, signals", abi)),
+        Some(abi @ 4..) => Check::good("sandbox", name, what("files and TCP ports, no signals (Linux 6.12)", abi)),
+        Some(abi @ 3..) => Check::good("sandbox", name, what("files, no TCP ports (Linux 6.7)", abi)),
+        Some(abi) => Check::good("sandbox", name, what("not enough for `sandbox` in an entry (Linux 6.2)", abi)),
+        None => Check::good("sandbox", name, "no Landlock ABI in this system: an entry with `sandbox` does not start"),
+    }
 }
 
 /// Where requests may go, if somebody said so.

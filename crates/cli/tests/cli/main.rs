@@ -67,6 +67,8 @@ mod real_model;
 #[cfg(test)]
 mod resize;
 #[cfg(test)]
+mod sandbox;
+#[cfg(test)]
 mod secret;
 #[cfg(test)]
 mod sessions;

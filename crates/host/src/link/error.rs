@@ -172,6 +172,7 @@ impl LinkError {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
+            Self::Spawn(error) if matches!(**error, SpawnError::NotConfined { .. }) => "SANDBOX_FAILED",
             Self::Spawn(_) => "SPAWN_FAILED",
             Self::Resolve(_) => "UNRESOLVED_VALUE",
             Self::Exited { .. } => "SERVER_EXITED",
