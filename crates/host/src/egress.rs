@@ -10,7 +10,7 @@
 //! is the address that is dialled, so a name that changes its mind leads nowhere else. An address that stands in the URL is
 //! judged before anything is sent.
 
-mod names;
+mod lookup;
 mod special;
 #[cfg(test)]
 mod tests;
@@ -25,11 +25,10 @@ use std::{
 
 use arc_swap::ArcSwap;
 use ipnet::IpNet;
-use reqwest::ClientBuilder;
 use serde::Serialize;
 use url::{Host, Url};
 
-pub use names::{Lookup, SystemLookup};
+pub use lookup::{Lookup, SystemLookup};
 use special::Kind;
 
 /// The port of HTTPS, which is always allowed.
@@ -366,17 +365,38 @@ impl Guard {
         Err(self.refused(url.origin().ascii_serialization(), Why::Clear))
     }
 
-    /// Makes the client that `builder` begins connect by these rules and through this proxy, and no other way.
+    /// The addresses of `found`, which is what `name` leads to, that may be dialled.
     ///
     /// # Errors
-    /// When the proxy or the client cannot be used.
-    pub fn client(&self, builder: ClientBuilder) -> reqwest::Result<reqwest::Client> {
-        let builder = match (&self.rules.proxy, self.rules.profile) {
-            (Proxy::At(url), _) => builder.no_proxy().proxy(reqwest::Proxy::all(url.clone())?),
-            (Proxy::Environment, Profile::Local) => builder,
-            (Proxy::Environment | Proxy::Off, _) => builder.no_proxy(),
-        };
-        builder.dns_resolver(Arc::new(names::Names(self.clone()))).build()
+    /// When there are some, and none may be.
+    pub(crate) fn allowed_of(&self, name: &str, found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Refused> {
+        // With a proxy of the operator's, its own is the only name that is looked up here.
+        let is_proxy = matches!(&self.rules.proxy, Proxy::At(proxy) if proxy.host_str() == Some(name));
+        let mut refused = None;
+        let mut allowed = Vec::with_capacity(found.len());
+        for address in found {
+            match self.judge(name, address) {
+                Err(why) if !is_proxy => refused = Some(why),
+                _ => allowed.push(address),
+            }
+        }
+        match refused.filter(|_| allowed.is_empty()) {
+            Some(why) => Err(self.refused(name.to_owned(), why)),
+            None => Ok(allowed),
+        }
+    }
+
+    /// Who looks names up.
+    pub(crate) fn lookup(&self) -> &dyn Lookup {
+        &*self.lookup
+    }
+
+    /// Through which proxy requests go.
+    pub(crate) fn proxy(&self) -> &Proxy {
+        match (&self.rules.proxy, self.rules.profile) {
+            (Proxy::Environment, Profile::Hosted) => &Proxy::Off,
+            (proxy, _) => proxy,
+        }
     }
 
     /// Whether `other` was had under the same rules.

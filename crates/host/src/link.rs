@@ -7,6 +7,7 @@ mod channel;
 pub mod child;
 mod clock;
 pub(crate) mod decode;
+pub(crate) mod dial;
 pub(crate) mod discovery;
 mod duplex;
 mod envelope;

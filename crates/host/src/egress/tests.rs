@@ -206,9 +206,8 @@ impl Lookup for Answers {
 }
 
 async fn resolved(guard: &Guard) -> Result<Vec<IpAddr>, String> {
-    use reqwest::dns::Resolve;
-    let found = names::Names(guard.clone()).resolve("name.example".parse().unwrap()).await;
-    found.map(|found| found.map(|address| address.ip()).collect()).map_err(|error| error.to_string())
+    let found = guard.lookup().addresses("name.example").await.map_err(|error| error.to_string())?;
+    guard.allowed_of("name.example", found).map_err(|refused| refused.to_string())
 }
 
 #[tokio::test]
@@ -246,13 +245,21 @@ async fn no_name_leads_to_the_credentials_of_a_cloud() {
 #[tokio::test]
 async fn names_as_the_system_knows_them_lead_inside_only_for_servers_that_are_there() {
     let localhost = |guard: Guard| async move {
-        use reqwest::dns::Resolve;
-        names::Names(guard).resolve("localhost".parse().unwrap()).await.is_ok()
+        let found = guard.lookup().addresses("localhost").await.unwrap();
+        guard.allowed_of("localhost", found).is_ok()
     };
     let egress = Egress::default();
     assert!(!localhost(egress.named_by(&url("https://mcp.example.com/"))).await);
     assert!(localhost(egress.named_by(&url("http://127.0.0.1/"))).await);
     assert!(localhost(egress.configured()).await);
+}
+
+#[tokio::test]
+async fn the_name_of_the_operators_proxy_leads_where_it_likes() {
+    let lookup = Arc::new(Answers(Mutex::new(vec![vec!["10.0.0.1".parse().unwrap()]])));
+    let proxy = "http://name.example:3128".parse().unwrap();
+    let rules = EgressRules { profile: Profile::Hosted, proxy, ..EgressRules::default() };
+    assert!(resolved(&Egress::new(rules, lookup).configured()).await.is_ok());
 }
 
 proptest! {
