@@ -11,6 +11,7 @@ mod check;
 mod debian;
 mod fuzz;
 mod growth;
+mod landlock;
 mod packages;
 mod peers;
 mod report;

@@ -14,7 +14,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use toolrack_host::{
-    Authorizer, Challenge, Destination, NotAuthorized, Resolver, ServerName, Verbatim,
+    Authorizer, Challenge, Destination, Egress, NotAuthorized, Resolver, ServerName, Verbatim,
     spec::{Grant, OAuth},
 };
 use url::Url;
@@ -121,6 +121,7 @@ pub struct SignInBuilder {
     user: String,
     how: Box<How>,
     hears: Box<Hears>,
+    egress: Egress,
 }
 
 impl fmt::Debug for SignInBuilder {
@@ -163,11 +164,17 @@ impl SignInBuilder {
         self
     }
 
+    /// Where requests to authorization servers may go. Default: [`Profile::Local`](toolrack_host::egress::Profile::Local).
+    pub fn egress(mut self, egress: Egress) -> Self {
+        self.egress = egress;
+        self
+    }
+
     /// Puts it together.
     #[must_use]
     pub fn build(self) -> SignIn {
-        let Self { store, resolver, browser, tenant, user, how, hears } = self;
-        let (wires, slots) = Default::default();
+        let Self { store, resolver, browser, tenant, user, how, hears, egress } = self;
+        let (wires, slots) = (Wires::new(egress), Default::default());
         SignIn(Arc::new(Inner { store, resolver, browser, tenant, user, how, hears, wires, slots }))
     }
 }
@@ -214,6 +221,7 @@ impl SignIn {
             user: String::new(),
             how: Box::new(|server, _| format!("sign in to `{server}`")),
             hears: Box::new(|_| {}),
+            egress: Egress::default(),
         }
     }
 

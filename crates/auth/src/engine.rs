@@ -335,10 +335,8 @@ pub(crate) async fn refresh(
 pub(crate) fn checked(wire: &Wire, server: &Url, what: &'static str, url: &str) -> Result<Url, AuthError> {
     let refused = |why: &str| AuthError::Unsafe { what, why: why.to_owned() };
     let url = Url::parse(url).map_err(|_| refused("it is no URL"))?;
-    match wire.guard.objection(&url, server) {
-        Some(why) => Err(refused(why)),
-        None => Ok(url),
-    }
+    wire.guard.check_for_secrets(&url, server).map_err(|why| refused(&why.to_string()))?;
+    Ok(url)
 }
 
 fn discovery(error: &Spoken) -> AuthError {

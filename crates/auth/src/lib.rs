@@ -21,7 +21,6 @@ mod challenge;
 mod credentials;
 mod engine;
 mod error;
-mod guard;
 mod login;
 mod loopback;
 mod revoke;

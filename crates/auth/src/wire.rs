@@ -11,12 +11,10 @@ use std::{
 
 use reqwest::{Client, redirect};
 use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest};
+use toolrack_host::egress::{Egress, Guard, Refused};
 use url::Url;
 
-use crate::{
-    error::AuthError,
-    guard::{Guard, Names},
-};
+use crate::error::AuthError;
 
 /// For TCP and TLS together.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
@@ -27,28 +25,38 @@ const BODY_BYTES: usize = 256 * 1024;
 /// Requests of one operation: metadata can name more places to look at than anybody has.
 const REQUESTS: u32 = 32;
 
-/// One pooled client for each set of allowed addresses, made when first needed.
+/// One pooled client for each set of allowed addresses, made when first needed. What a server's metadata names is a
+/// stranger's wish: see [`toolrack_host::egress`].
 #[derive(Debug, Default)]
-pub(crate) struct Wires(Mutex<HashMap<Guard, Client>>);
+pub(crate) struct Wires {
+    egress: Egress,
+    clients: Mutex<HashMap<Guard, Client>>,
+}
 
 impl Wires {
+    pub(crate) fn new(egress: Egress) -> Self {
+        Self { egress, clients: Mutex::default() }
+    }
+
     /// The wire of one operation for the server at `url`.
     pub(crate) fn to(&self, url: &Url) -> Result<Arc<Wire>, AuthError> {
-        let guard = Guard::of(url);
-        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.egress.named_by(url);
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let client = match clients.get(&guard) {
             Some(client) => client.clone(),
             None => {
-                let client = Client::builder()
+                let builder = Client::builder()
                     .connect_timeout(CONNECT_TIME)
                     .timeout(REQUEST_TIME)
                     // Where a redirect within one origin may be followed, `rmcp` does so itself.
                     .redirect(redirect::Policy::none())
-                    .dns_resolver(Names::shared(guard))
-                    .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")))
-                    .build()
+                    .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")));
+                let client = guard
+                    .client(builder)
                     .map_err(|error| AuthError::Unavailable { why: format!("no HTTP client: {error}") })?;
-                clients.insert(guard, client.clone());
+                // Those of other rules than the present ones are not needed again.
+                clients.retain(|other, _| other.is_by_the_same_rules(&guard));
+                clients.insert(guard.clone(), client.clone());
                 client
             }
         };
@@ -67,8 +75,8 @@ pub(crate) struct Wire {
 /// Why a request to an authorization server got no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WireError {
-    #[error("it leads to an address that is not asked")]
-    Address,
+    #[error("{0}")]
+    Refused(Refused),
     #[error("its answer is larger than {BODY_BYTES} bytes")]
     Large,
     #[error("it leads to more than {REQUESTS} requests")]
@@ -96,9 +104,7 @@ impl Wire {
         }
         let failed = |error: reqwest::Error| WireError::Http(error.without_url());
         let request = reqwest::Request::try_from(request).map_err(failed)?;
-        if !self.guard.allows_url(request.url()) {
-            return Err(WireError::Address);
-        }
+        self.guard.check(request.url()).map_err(WireError::Refused)?;
         let mut response = self.client.execute(request).await.map_err(failed)?;
         let mut answer = http::Response::new(Vec::new());
         *answer.status_mut() = response.status();

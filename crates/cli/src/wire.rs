@@ -16,8 +16,8 @@ use std::{
 use toolrack_auth::SignIn;
 use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, Unset};
 use toolrack_host::{
-    AllowAll, CatalogTool, Desired, Gate, Host, Native, Policy, Resolver, ServerName, ServerSpec, SharedAsker, State,
-    Tracer,
+    AllowAll, CatalogTool, Desired, Egress, Gate, Host, Native, Policy, Resolver, ServerName, ServerSpec, SharedAsker,
+    State, Tracer,
     ask::Root,
     spec::{Source, Transport, Trust},
 };
@@ -72,6 +72,8 @@ pub(crate) struct World {
     stored: Arc<Stored>,
     /// Fills placeholders in, and remembers what of it is a secret.
     secrets: Arc<Interpolate>,
+    /// Where requests may go, as the settings say.
+    egress: Egress,
     /// Signs the requests to servers in.
     sign_in: SignIn,
     /// Keeps what servers say in the store.
@@ -120,12 +122,16 @@ impl World {
         };
         let has_proxy = PROXIES.iter().any(|name| environment.get(name).is_some_and(|value| !value.is_empty()));
         let stored = Arc::new(Stored::new(store.clone(), key, places.data()));
-        let secrets = Interpolate::new(environment.clone(), Unset::Error).with_secrets(Arc::<Stored>::clone(&stored));
+        let secrets = Interpolate::new(environment.clone(), Unset::Error)
+            .with_secrets(Arc::<Stored>::clone(&stored))
+            .with_homes(places.data().join("sandbox"));
         let secrets = Arc::new(secrets);
         screen.conceal(Arc::clone(&secrets));
+        let egress = Egress::default();
         let sign_in = SignIn::builder(Arc::new(Tokens(Arc::clone(&stored))))
             .resolver(Arc::<Interpolate>::clone(&secrets))
             .how(how_to_sign_in)
+            .egress(egress.clone())
             .secrets({
                 let secrets = Arc::clone(&secrets);
                 move |secret| secrets.keep_secret(secret)
@@ -142,6 +148,7 @@ impl World {
             store,
             stored,
             secrets,
+            egress,
             sign_in,
             configured: Mutex::default(),
             terminal: OnceLock::new(),
@@ -198,6 +205,11 @@ impl World {
     /// Signs in and out.
     pub(crate) fn sign_in(&self) -> &SignIn {
         &self.sign_in
+    }
+
+    /// Where requests may go.
+    pub(crate) fn egress(&self) -> &Egress {
+        &self.egress
     }
 
     /// Whether nothing may be asked, nor read from the terminal.
@@ -394,6 +406,7 @@ impl World {
             secrets: Arc::clone(&self.secrets),
             sign_in: self.sign_in.clone(),
             artifacts: self.artifacts(),
+            egress: self.egress.clone(),
             tracer: self.tracer.clone(),
             witness,
         }

@@ -7,6 +7,7 @@
 
 mod bounds;
 mod fields;
+mod sandbox;
 mod sign_in;
 mod tools;
 mod transport;

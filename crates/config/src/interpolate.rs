@@ -5,15 +5,16 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fmt,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 use toolrack_host::{
-    ChildPlan, ResolveError, Resolver, ServerName, ServerSpec,
-    spec::{Http, InheritEnv, OAuth, Stdio, Transport},
+    ChildPlan, Confinement, ResolveError, Resolver, ServerName, ServerSpec,
+    spec::{Http, InheritEnv, OAuth, Sandbox, Stdio, Transport},
 };
 
 use crate::{
@@ -59,6 +60,7 @@ pub fn secrets_in(spec: &ServerSpec) -> BTreeSet<String> {
         Transport::Stdio(stdio) => {
             look(&stdio.command);
             stdio.args.iter().chain(stdio.env.values()).for_each(|text| look(text));
+            paths_of(stdio).for_each(&mut look);
             stdio.cwd.as_deref().and_then(Path::to_str).into_iter().for_each(look);
         }
         Transport::Http(http) | Transport::Sse(http) => {
@@ -94,6 +96,8 @@ pub fn is_secret_word(name: &str) -> bool {
 pub struct Interpolate {
     source: RwLock<Source>,
     stored: Option<Arc<dyn Secrets>>,
+    /// Where confined servers have their homes.
+    homes: Option<PathBuf>,
     /// The values that were handed out and are somebody's business only: see [`Self::conceal`].
     secrets: Mutex<BTreeMap<String, BTreeSet<ServerName>>>,
 }
@@ -110,13 +114,20 @@ impl Interpolate {
     #[must_use]
     pub fn new(environment: Environment, unset: Unset) -> Self {
         let source = Source { environment: Arc::new(environment), unset };
-        Self { source: RwLock::new(source), stored: None, secrets: Mutex::default() }
+        Self { source: RwLock::new(source), stored: None, homes: None, secrets: Mutex::default() }
     }
 
     /// Takes stored secrets from `stored`; without it there are none.
     #[must_use]
     pub fn with_secrets(mut self, stored: Arc<dyn Secrets>) -> Self {
         self.stored = Some(stored);
+        self
+    }
+
+    /// Gives each confined server a home of its own below `folder`; without it, it has the person's, and sees nothing of that.
+    #[must_use]
+    pub fn with_homes(mut self, folder: PathBuf) -> Self {
+        self.homes = Some(folder);
         self
     }
 
@@ -206,7 +217,8 @@ impl Interpolate {
     pub fn with_environment(&self, environment: Environment) -> Self {
         let source = self.source.read().unwrap_or_else(PoisonError::into_inner).clone();
         let source = Source { environment: Arc::new(environment), ..source };
-        Self { source: RwLock::new(source), stored: self.stored.clone(), secrets: Mutex::default() }
+        let (stored, homes) = (self.stored.clone(), self.homes.clone());
+        Self { source: RwLock::new(source), stored, homes, secrets: Mutex::default() }
     }
 
     /// The variables that it resolves from.
@@ -248,6 +260,14 @@ impl fmt::Debug for Interpolate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Interpolate").field("source", &self.source).finish_non_exhaustive()
     }
+}
+
+/// The name of a folder for what this command keeps under this name: two projects may have a server of one name.
+fn home_name(server: &ServerName, spec: &Stdio) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
+    let hash = Sha256::digest(format!("{server:?} {:?} {:?} {:?}", spec.command, spec.args, spec.cwd));
+    let name: String = server.as_str().chars().map(plain).take(32).collect();
+    hash[..4].iter().fold(name + "-", |name, byte| name + &format!("{byte:02x}"))
 }
 
 /// The first place where `secret` begins in `text` before `at` and ends behind it.
@@ -347,13 +367,56 @@ impl Values {
     }
 }
 
+impl Values {
+    /// What a sandbox says, with its paths filled in.
+    fn confinement(&self, sandbox: &Sandbox) -> Result<Confinement, ResolveError> {
+        let home = self.environment.get("HOME").map(PathBuf::from);
+        let paths = |field: &str, paths: &[String]| {
+            let path = |(index, path): (usize, &String)| {
+                let path = self.text(&format!("sandbox.{field}[{index}]"), path, Bare::Nothing)?;
+                Ok::<PathBuf, ResolveError>(
+                    match (path.strip_prefix('~').map(|rest| rest.trim_start_matches('/')), &home) {
+                        (Some(rest), Some(home)) if path.len() == 1 || path.starts_with("~/") => home.join(rest),
+                        _ => path.into(),
+                    },
+                )
+            };
+            paths.iter().enumerate().map(path).collect::<Result<Vec<_>, _>>()
+        };
+        let read: Vec<PathBuf> = paths("read", &sandbox.read)?;
+        let write = paths("write", &sandbox.write)?;
+        Ok(Confinement { read, write, home, ..sandbox.confinement() })
+    }
+}
+
+/// The paths that the sandbox of a child names.
+fn paths_of(stdio: &Stdio) -> impl Iterator<Item = &str> {
+    stdio.sandbox.iter().flat_map(|sandbox| sandbox.read.iter().chain(&sandbox.write)).map(String::as_str)
+}
+
 impl Interpolate {
+    /// Gives a confined child a home of its own, in which package managers can keep what they fetch: the person's it can
+    /// neither see nor change.
+    fn confine(&self, server: &ServerName, spec: &Stdio, plan: &mut ChildPlan, mut confinement: Confinement) {
+        if let Some(homes) = &self.homes {
+            let own = homes.join(home_name(server, spec));
+            for (name, folder) in [("HOME", own.clone()), ("TMPDIR", own.join("tmp"))] {
+                if !spec.env.contains_key(name) {
+                    plan.env.retain(|(other, _)| other != name);
+                    plan.env.push((name.into(), folder.into()));
+                }
+            }
+            confinement.own = Some(own);
+        }
+        plan.sandbox = Some(Box::new(confinement));
+    }
+
     async fn child(&self, server: &ServerName, spec: &Stdio) -> Result<ChildPlan, ResolveError> {
         let cwd = spec.cwd.as_deref().and_then(Path::to_str);
         let texts = spec.args.iter().chain(spec.env.values()).map(String::as_str);
-        let values = self.values(Some(server), texts.chain(cwd).chain([&*spec.command])).await;
+        let values = self.values(Some(server), texts.chain(cwd).chain(paths_of(spec)).chain([&*spec.command])).await;
         let args = spec.args.iter().enumerate();
-        let plan = ChildPlan {
+        let mut plan = ChildPlan {
             command: values.text("command", &spec.command, Bare::Nothing)?,
             args: args
                 .map(|(index, arg)| values.text(&format!("args[{index}]"), arg, Bare::Nothing))
@@ -363,7 +426,11 @@ impl Interpolate {
                 Some(text) => Some(values.text("cwd", text, Bare::Nothing)?.into()),
                 None => spec.cwd.clone(),
             },
+            sandbox: None,
         };
+        if let Some(sandbox) = &spec.sandbox {
+            self.confine(server, spec, &mut plan, values.confinement(sandbox)?);
+        }
         self.remember(Some(server), values.into_secrets());
         Ok(plan)
     }
@@ -458,6 +525,7 @@ mod tests {
             env: env.iter().map(|&(name, value)| (name.into(), value.into())).collect(),
             cwd: Some("${DIR}".into()),
             inherit_env,
+            sandbox: None,
         }
     }
 
@@ -474,6 +542,32 @@ mod tests {
         assert_eq!(plan.args, ["--token=canary", "$TOKEN"]);
         assert_eq!(plan.cwd.as_deref(), Some(std::path::Path::new("/data")));
         assert_eq!(plan.env, [("KEY".into(), "canary".into()), ("PATH".into(), "/opt:/bin".into())]);
+    }
+
+    #[test]
+    fn a_confined_child_has_a_home_of_its_own() {
+        let environment = Environment::new([("HOME", "/home/me"), ("PATH", "/bin"), ("DIR", "/data")]);
+        let interpolate = Interpolate::new(environment, Unset::Error).with_homes("/homes".into());
+        let sandbox = |read: &[&str]| {
+            let read = read.iter().map(|path| (*path).to_owned()).collect();
+            Some(Box::new(Sandbox { read, ..Sandbox::default() }))
+        };
+        let spec = Stdio { sandbox: sandbox(&["~/notes", "${DIR}/x", "~", "~you/x", "rel"]), ..stdio_with(&[]) };
+        let plan = interpolate.stdio(&name(), &spec).now_or_never().unwrap().unwrap();
+        let confinement = plan.sandbox.unwrap();
+        let read: Vec<_> = confinement.read.iter().map(|path| path.to_str().unwrap()).collect();
+        assert_eq!(read, ["/home/me/notes", "/data/x", "/home/me/", "~you/x", "rel"]);
+        assert_eq!(confinement.home.as_deref(), Some(Path::new("/home/me")));
+        let own = confinement.own.unwrap();
+        assert!(own.starts_with("/homes") && own.to_str().unwrap().contains("/demo-"), "{own:?}");
+        let of = |name: &str| plan.env.iter().find(|(other, _)| other == name).map(|(_, value)| PathBuf::from(value));
+        assert_eq!((of("HOME"), of("TMPDIR")), (Some(own.clone()), Some(own.join("tmp"))));
+        let chosen = Stdio { sandbox: sandbox(&[]), ..stdio_with(&[("HOME", "/elsewhere")]) };
+        let plan = interpolate.stdio(&name(), &chosen).now_or_never().unwrap().unwrap();
+        assert!(plan.env.contains(&("HOME".into(), "/elsewhere".into())), "{:?}", plan.env);
+        let other = Stdio { command: "other".into(), ..spec };
+        let plan = interpolate.stdio(&name(), &other).now_or_never().unwrap().unwrap();
+        assert_ne!(plan.sandbox.unwrap().own, Some(own), "another program under this name is somebody else");
     }
 
     #[test]

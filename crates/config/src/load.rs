@@ -235,6 +235,9 @@ pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
     for layer in &layers {
         world.add_file(layer);
     }
+    if request.strict {
+        world.add_egress(&request.places.settings());
+    }
     world.add_agents(request.agent.as_deref());
     let files = layers.into_iter().map(|layer| ConfigFile { scope: layer.scope, path: layer.path }).collect();
     world.into_loaded(files, project)
@@ -339,6 +342,19 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Of the settings in a file that otherwise does not count, where requests may go: an operator's word holds for whoever
+    /// chooses other servers.
+    fn add_egress(&mut self, path: &Path) {
+        let (settings, problems) = match Document::read(path, Kind::Regular) {
+            Ok(Some(document)) => Settings::read(&document, self.wanted),
+            Ok(None) => return,
+            Err(problem) => (Settings::unreadable(path.display().to_string()), vec![*problem]),
+        };
+        self.settings.egress = settings.egress;
+        let is_of_egress = |problem: &Problem| problem.field.as_ref().is_none_or(|field| field.starts_with("egress"));
+        self.problems.extend(problems.into_iter().filter(is_of_egress));
+    }
+
     fn add_file(&mut self, layer: &Layer) {
         let kind = if layer.scope == Scope::CommandLine { Kind::Any } else { Kind::Regular };
         let document = match Document::read(&layer.path, kind) {
@@ -350,7 +366,7 @@ impl<'a> World<'a> {
             }
             Err(problem) => {
                 match layer.reads {
-                    Reads::All => self.settings = Settings::unreadable(),
+                    Reads::All => self.settings = Settings::unreadable(layer.path.display().to_string()),
                     Reads::Policy => self.add_policy(layer, Section::unreadable()),
                     Reads::Servers => {}
                 }

@@ -7,7 +7,9 @@ use std::path::Path;
 use serde_json::{Map, Value as Json, json};
 use toolrack_host::{
     ServerSpec,
-    spec::{Grant, Http, InheritEnv, Limits, OAuth, Protocol, Retry, Start, Stdio, Timeouts, Transport},
+    spec::{
+        Grant, Http, InheritEnv, Limits, OAuth, Ports, Protocol, Retry, Sandbox, Start, Stdio, Timeouts, Transport,
+    },
 };
 
 use crate::{
@@ -84,6 +86,9 @@ fn of_stdio(stdio: &Stdio) -> Map<String, Json> {
     if let Some(cwd) = &stdio.cwd {
         entry.insert("cwd".to_owned(), json!(cwd.display().to_string()));
     }
+    if let Some(sandbox) = &stdio.sandbox {
+        entry.insert("sandbox".to_owned(), of_sandbox(sandbox));
+    }
     let inherit_env = match &stdio.inherit_env {
         InheritEnv::Safe => return entry,
         InheritEnv::All => json!("all"),
@@ -92,6 +97,33 @@ fn of_stdio(stdio: &Stdio) -> Map<String, Json> {
     };
     entry.insert("inherit_env".to_owned(), inherit_env);
     entry
+}
+
+/// With its ports and processes even where they are the usual ones: whoever agrees to the entry should see them.
+fn of_sandbox(sandbox: &Sandbox) -> Json {
+    let ports = |ports: &Ports| match ports {
+        Ports::Any => json!("any"),
+        Ports::Only(ports) => json!(ports),
+    };
+    let mut shown =
+        Map::from_iter([("connect".to_owned(), ports(&sandbox.connect)), ("bind".to_owned(), ports(&sandbox.bind))]);
+    for (name, paths) in [("read", &sandbox.read), ("write", &sandbox.write)] {
+        if !paths.is_empty() {
+            shown.insert(name.to_owned(), json!(paths));
+        }
+    }
+    let limits = [
+        ("memory", sandbox.memory),
+        ("processes", sandbox.processes.map(u64::from)),
+        ("files", sandbox.files),
+        ("cpu", sandbox.cpu.map(|cpu| cpu.as_secs())),
+    ];
+    let limits = limits.into_iter().filter_map(|(name, limit)| Some((name.to_owned(), json!(limit?))));
+    shown.insert("limits".to_owned(), Json::Object(limits.collect()));
+    if sandbox.best_effort {
+        shown.insert("best_effort".to_owned(), json!(true));
+    }
+    Json::Object(shown)
 }
 
 fn of_http(kind: &str, http: &Http) -> Map<String, Json> {

@@ -1,9 +1,10 @@
 //! What `toolrack.toml` says beside its servers.
 
 mod audit;
+mod egress;
 mod policy;
 
-use toolrack_host::{PinMode, Policy};
+use toolrack_host::{PinMode, Policy, egress::EgressRules, text};
 
 use crate::{
     dialect,
@@ -26,6 +27,8 @@ pub struct Settings {
     pub unset: Unset,
     /// How long conversations are kept (`[sessions]`).
     pub sessions: KeepSessions,
+    /// Where requests may go (`egress`).
+    pub egress: EgressRules,
     /// What is kept of calls (`[audit]`).
     pub audit: Audit,
     /// What happens to tools that are not as they were first seen (`pins`), of servers whose entry does not say it.
@@ -56,7 +59,8 @@ pub struct KeepSessions {
 }
 
 /// The keys of the file, and of its `[defaults]`, `[[agents]]` and `[sessions]`.
-const TOP: &[&str] = &["agents", "audit", "defaults", "mcp_servers", "model", "pins", "policy", "sessions", "unset"];
+const TOP: &[&str] =
+    &["agents", "audit", "defaults", "egress", "mcp_servers", "model", "pins", "policy", "sessions", "unset"];
 const DEFAULTS: &[&str] = &["mcp"];
 const AGENT: &[&str] = &["id", "mcp", "model"];
 const SESSIONS: &[&str] = &["keep", "keep_days"];
@@ -70,7 +74,7 @@ impl Settings {
             Ok(Some(root)) => root,
             Ok(None) => return (settings, problems),
             // Reported by the reader of its servers.
-            Err(_) => return (Self::unreadable(), problems),
+            Err(_) => return (Self::unreadable(place(document)), problems),
         };
         if let Some(member) = root.get("unset") {
             match member.node.as_text() {
@@ -102,6 +106,11 @@ impl Settings {
             settings.sessions = kept;
             problems.extend(wrong);
         }
+        if let Some(egress) = root.get("egress") {
+            let (egress, wrong) = egress::read(document, &egress.node);
+            settings.egress = egress;
+            problems.extend(wrong);
+        }
         if let Some(audit) = root.get("audit") {
             let (audit, wrong) = Audit::read(document, &audit.node);
             settings.audit = audit;
@@ -123,6 +132,7 @@ impl Settings {
         check(Some(&root), TOP, "");
         check(root.get("defaults").map(|member| &member.node), DEFAULTS, "defaults.");
         check(root.get("audit").map(|member| &member.node), audit::KEYS, "audit.");
+        check(root.get("egress").map(|member| &member.node), egress::KEYS, "egress.");
         check(root.get("sessions").map(|member| &member.node), SESSIONS, "sessions.");
         if let Some(Value::List(agents)) = root.get("agents").map(|member| &member.node.value) {
             agents.iter().for_each(|agent| check(Some(agent), AGENT, "agents."));
@@ -130,11 +140,17 @@ impl Settings {
         (settings, problems)
     }
 
-    /// Of a file that may say anything.
-    pub(crate) fn unreadable() -> Self {
+    /// Of a file, at `place`, that may say anything.
+    pub(crate) fn unreadable(place: String) -> Self {
         let policy = Section::unreadable().onto(Policy::default(), Whose::Own);
-        Self { model: ModelChoice::unreadable(), audit: Audit::CAREFUL, policy, ..Self::default() }
+        let egress = EgressRules::strictest(place);
+        Self { model: ModelChoice::unreadable(), audit: Audit::CAREFUL, policy, egress, ..Self::default() }
     }
+}
+
+/// Where `document` is, for messages.
+fn place(document: &Document) -> String {
+    document.path.as_deref().map(|path| text::for_line(&path.display().to_string()).into_owned()).unwrap_or_default()
 }
 
 /// Everybody's `[model]`, and over it what the agent that is wanted says. Those of the others are read, so that what is

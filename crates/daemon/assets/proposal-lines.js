@@ -11,6 +11,7 @@ const LABELS = [
   ["url", "Contacts"],
   ["env", "Environment"],
   ["headers", "Headers"],
+  ["sandbox", "Sandbox"],
 ];
 
 /**

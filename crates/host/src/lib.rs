@@ -25,6 +25,7 @@
 pub mod ask;
 mod call;
 mod catalog;
+pub mod egress;
 mod event;
 pub mod findings;
 mod glob;
@@ -51,6 +52,7 @@ pub use catalog::{
     BadNameStyle, BlockKind, Budget, Catalog, CatalogTool, Change, Cleaned, DefinitionHash, Hit, NameCap, NameStyle,
     Offer, Provider, Selection, ToolBlock, ToolDefinition, Unknown, UnknownWire, Wire, clean, signature,
 };
+pub use egress::Egress;
 pub use event::{CallEnd, Event};
 pub use glob::{BadGlob, Pattern, ToolFilter};
 pub use host::{Host, HostBuilder, Listing, Relay, ServerStatus, Why, WhyStep};
@@ -76,5 +78,6 @@ pub use resolve::{
 pub use script::{Interpreter, Printed, ScriptCall, ScriptCallError, ScriptTools};
 pub use server::State;
 pub use spec::{Desired, Era, Limits, ServerName, ServerSpec, Start, Timeouts};
+pub use toolrack_supervisor::Confinement;
 pub use trace::{TraceContext, Tracer};
 pub use witness::{Called, Caller, Decision, Evidence, Fact, Way, Witness};

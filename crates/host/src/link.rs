@@ -7,6 +7,7 @@ mod channel;
 pub mod child;
 mod clock;
 pub(crate) mod decode;
+pub(crate) mod dial;
 pub(crate) mod discovery;
 mod duplex;
 mod envelope;
@@ -72,6 +73,7 @@ use self::{
 };
 use crate::{
     ask::SharedAsker,
+    egress::Egress,
     resolve::{Authorizer, Destination, Resolver},
     spec::{Era, Limits, Protocol, ServerName, ServerSpec, Stdio, Timeouts, Transport},
 };
@@ -88,6 +90,8 @@ pub(crate) struct Connector {
     /// Who watches over child processes.
     pub(crate) supervisor: Option<Supervisor>,
     pub(crate) clients: Clients,
+    /// Where requests may go, and pages that are shown.
+    pub(crate) egress: Egress,
     /// Tasks of all connections.
     pub(crate) tracker: TaskTracker,
 }
@@ -322,6 +326,8 @@ impl Attempt<'_> {
         );
         let closed = Arc::<Closed>::default();
         let (wire, child) = self.open(&inbound, &closed, started).await?;
+        // What runs on this machine can open any page itself.
+        inbound.may_show(self.connector.egress.named_by_a_program());
         let channel = Channel::new(wire, inbound, closed);
         let terms = Terms {
             client: &self.connector.client,
@@ -390,6 +396,7 @@ impl Attempt<'_> {
             resolver: &self.connector.resolver,
             authorizer: self.connector.authorizer.as_ref(),
             clients: &self.connector.clients,
+            egress: &self.connector.egress,
             max_message: self.spec.limits.message_bytes,
         }
     }
@@ -408,6 +415,7 @@ impl Attempt<'_> {
             env: plan.env,
             cwd: plan.cwd,
             supervisor: self.connector.supervisor.clone(),
+            confinement: plan.sandbox,
         };
         let child = child::spawn(command, self.connector.on_stderr(self.name), &self.connector.tracker)
             .await

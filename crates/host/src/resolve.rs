@@ -7,6 +7,7 @@ use std::{ffi::OsString, fmt, path::PathBuf};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::HeaderValue;
+use toolrack_supervisor::Confinement;
 use url::Url;
 
 use crate::{
@@ -60,6 +61,8 @@ pub struct ChildPlan {
     pub env: Vec<(OsString, OsString)>,
     /// Working folder; default: that of the host.
     pub cwd: Option<PathBuf>,
+    /// What it may do, if not everything.
+    pub sandbox: Option<Box<Confinement>>,
 }
 
 impl fmt::Debug for ChildPlan {
@@ -69,6 +72,7 @@ impl fmt::Debug for ChildPlan {
             .field("args", &self.args.len())
             .field("env", &self.env.len())
             .field("cwd", &self.cwd)
+            .field("sandbox", &self.sandbox)
             .finish()
     }
 }
@@ -98,6 +102,7 @@ impl Resolver for Verbatim {
             args: spec.args.clone(),
             env: spec.env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
             cwd: spec.cwd.clone(),
+            sandbox: spec.sandbox.as_ref().map(|sandbox| Box::new(sandbox.confinement())),
         };
         Box::pin(std::future::ready(Ok(plan)))
     }

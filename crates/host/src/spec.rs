@@ -219,6 +219,84 @@ pub struct Stdio {
     pub cwd: Option<PathBuf>,
     /// Which variables of the host's environment the child sees.
     pub inherit_env: InheritEnv,
+    /// What it may do, if not everything that the person may. Default: everything.
+    pub sandbox: Option<Box<Sandbox>>,
+}
+
+/// What a child process may do, with everything that it starts. Beside what is named here, it may read and run what every
+/// program needs of its system ([`Confinement::SYSTEM`](crate::Confinement::SYSTEM)) and what it is installed with, and change
+/// its working folder, unless that is the person's home or holds it.
+///
+/// Linux only, from 6.7 on (6.2 without ports). Elsewhere the server is not started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sandbox {
+    /// Files and folders that it may read, and run programs from. They must exist.
+    pub read: Vec<String>,
+    /// Files and folders that it may change as well. They must exist.
+    pub write: Vec<String>,
+    /// TCP ports that it may connect to. Default: 443, and 53 for long answers of name servers. UDP is not shut.
+    pub connect: Ports,
+    /// TCP ports that it may listen on. Default: none.
+    pub bind: Ports,
+    /// Memory of each of its processes in bytes. Default: no bound.
+    pub memory: Option<u64>,
+    /// Processes at once, all that it starts included. Default 128.
+    pub processes: Option<u32>,
+    /// Open files of each process. Default: no bound of its own.
+    pub files: Option<u64>,
+    /// Processor time of each process. Default: no bound.
+    pub cpu: Option<Duration>,
+    /// What this system cannot enforce is left out, instead of the server. Default `false`.
+    pub best_effort: bool,
+}
+
+impl Default for Sandbox {
+    fn default() -> Self {
+        Self {
+            read: Vec::new(),
+            write: Vec::new(),
+            connect: Ports::Only(vec![53, 443]),
+            bind: Ports::Only(Vec::new()),
+            memory: None,
+            processes: Some(128),
+            files: None,
+            cpu: None,
+            best_effort: false,
+        }
+    }
+}
+
+/// Some ports, or all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ports {
+    /// All of them.
+    Any,
+    /// These.
+    Only(Vec<u16>),
+}
+
+impl Sandbox {
+    /// This, with every path taken as it is written and no home known.
+    #[must_use]
+    pub fn confinement(&self) -> crate::Confinement {
+        let ports = |ports: &Ports| match ports {
+            Ports::Any => None,
+            Ports::Only(ports) => Some(ports.clone()),
+        };
+        crate::Confinement {
+            read: self.read.iter().map(PathBuf::from).collect(),
+            write: self.write.iter().map(PathBuf::from).collect(),
+            own: None,
+            home: None,
+            connect: ports(&self.connect),
+            bind: ports(&self.bind),
+            memory: self.memory,
+            processes: self.processes,
+            files: self.files,
+            cpu: self.cpu.map(|cpu| cpu.as_secs().max(1)),
+            best_effort: self.best_effort,
+        }
+    }
 }
 
 /// Which variables a child process inherits.

@@ -27,6 +27,11 @@
 //!
 //! A process that cannot die (uninterruptible sleep) is waited for 3 s at most and then reported as left behind.
 //!
+//! A server that is to be confined ([`Confinement`]) is not started by its supervisor at once, but by one more process that
+//! gives up what the server may not do (files and TCP ports with Landlock, limits of the system, new privileges) and then
+//! becomes the server. Nothing that the server starts can have any of it back, and the supervisor is out of its reach. What
+//! the system cannot enforce keeps the server from being started, unless that was allowed.
+//!
 //! Only Linux has subreapers. On other systems [`run_if_asked`] does nothing and servers are started without a
 //! supervisor, as leaders of process groups.
 //!
@@ -37,6 +42,9 @@
 //! This is a part of `toolrack-host`, which shows what of it is for others as `toolrack_host::supervisor`. The rest may
 //! change in any release.
 
+#[cfg(target_os = "linux")]
+mod confine;
+mod confinement;
 pub mod protocol;
 #[cfg(target_os = "linux")]
 pub mod table;
@@ -45,11 +53,19 @@ mod tree;
 
 use std::{ffi::OsString, process::ExitCode};
 
+#[cfg(target_os = "linux")]
+pub use confine::support as confinement_support;
+pub use confinement::Confinement;
 pub use protocol::Exit;
 
 /// The first argument that turns a program into a supervisor. The full command line is `PROGRAM __toolrack-supervise
-/// FOLDER -- COMMAND ARGS…`; it is internal and may change in any release.
+/// FOLDER WORDS… -- COMMAND ARGS…`, with the words of a [`Confinement`] if the server has one; it is internal and may change
+/// in any release.
 pub const MARKER: &str = "__toolrack-supervise";
+
+/// The first argument of the program that gives up what a confined server may not do, and becomes the server.
+#[cfg(target_os = "linux")]
+const CONFINE: &str = "__toolrack-confine";
 
 /// The hook for programs that embed this library: becomes a supervisor if this process was started as one.
 ///
@@ -78,11 +94,16 @@ pub fn run_if_asked() -> Option<ExitCode> {
     if !is_asked() {
         return None;
     }
-    // PROGRAM MARKER FOLDER -- COMMAND ARGS…
+    // PROGRAM MARKER FOLDER WORDS… -- COMMAND ARGS…
     let arguments: Vec<OsString> = std::env::args_os().collect();
     Some(match arguments.as_slice() {
         #[cfg(target_os = "linux")]
-        [_, _, folder, _, command @ ..] => tree::supervise(folder, command),
+        [_, marker, words @ ..] if marker == CONFINE => confine::confine(words),
+        #[cfg(target_os = "linux")]
+        [_, _, folder, rest @ ..] => match rest.iter().position(|word| word == "--") {
+            Some(end) => tree::supervise(folder, &rest[..end], &rest[end + 1..]),
+            None => ExitCode::FAILURE,
+        },
         _ => ExitCode::FAILURE,
     })
 }
@@ -90,5 +111,11 @@ pub fn run_if_asked() -> Option<ExitCode> {
 /// Whether this process was started to be a supervisor.
 #[must_use]
 pub fn is_asked() -> bool {
-    std::env::args_os().nth(1).is_some_and(|word| word == MARKER)
+    std::env::args_os().nth(1).is_some_and(|word| {
+        #[cfg(target_os = "linux")]
+        if word == CONFINE {
+            return true;
+        }
+        word == MARKER
+    })
 }

@@ -12,6 +12,10 @@ pub const ORDERS_FD: i32 = 3;
 /// The file descriptor on which the supervisor writes reports.
 pub const REPORTS_FD: i32 = 4;
 
+/// The file descriptor on which a confined server's launcher tells its supervisor why it did not become the server.
+#[cfg(target_os = "linux")]
+pub(crate) const VERDICT_FD: i32 = 3;
+
 /// What the host can ask of a supervisor; one byte each on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -39,6 +43,8 @@ pub enum Exit {
     Signal(i32),
     /// It ended, and the system did not say how.
     Unknown,
+    /// It and what it started were more processes than it may have at once, and were killed.
+    TooManyProcesses(u32),
     /// The supervisor was killed from outside; the server was killed because nothing would have watched it any more.
     SupervisorLost,
 }
@@ -52,6 +58,9 @@ impl fmt::Display for Exit {
                 Err(_) => write!(f, "killed by signal {number}"),
             },
             Self::Unknown => f.write_str("exit status unknown"),
+            Self::TooManyProcesses(limit) => {
+                write!(f, "killed because it had more than {limit} processes (sandbox.limits.processes)")
+            }
             Self::SupervisorLost => f.write_str("killed because its supervisor process was killed"),
         }
     }
@@ -68,6 +77,8 @@ pub enum Report {
     FolderFailed(i32),
     /// The server could not be started, for the reason with this `errno`.
     SpawnFailed(i32),
+    /// The server was not started, because it could not be confined; the last line of its stderr says why.
+    ConfineFailed,
     /// The server ended; what it left behind is being ended now.
     Ended(Exit),
     /// The supervisor ends; so many processes could not be ended (0 but for processes that cannot be killed).
@@ -78,12 +89,22 @@ pub enum Report {
 }
 
 #[cfg(target_os = "linux")]
+impl Report {
+    /// The server could not be started, for this reason.
+    pub(crate) fn of_errno(errno: nix::errno::Errno) -> Self {
+        Self::SpawnFailed(errno as i32)
+    }
+}
+
+#[cfg(target_os = "linux")]
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Started(pid) => write!(f, "started {pid}"),
             Self::FolderFailed(errno) => write!(f, "folder-failed {errno}"),
             Self::SpawnFailed(errno) => write!(f, "spawn-failed {errno}"),
+            Self::ConfineFailed => f.write_str("confine-failed 0"),
+            Self::Ended(Exit::TooManyProcesses(limit)) => write!(f, "overrun {limit}"),
             Self::Ended(Exit::Code(code)) => write!(f, "exited {code}"),
             Self::Ended(Exit::Signal(number)) => write!(f, "signalled {number}"),
             Self::Ended(Exit::Unknown | Exit::SupervisorLost) => f.write_str("ended 0"),
@@ -104,6 +125,8 @@ impl FromStr for Report {
             "started" => Self::Started(unsigned?),
             "folder-failed" => Self::FolderFailed(number),
             "spawn-failed" => Self::SpawnFailed(number),
+            "confine-failed" => Self::ConfineFailed,
+            "overrun" => Self::Ended(Exit::TooManyProcesses(unsigned?)),
             "exited" => Self::Ended(Exit::Code(number)),
             "signalled" => Self::Ended(Exit::Signal(number)),
             "ended" => Self::Ended(Exit::Unknown),
@@ -137,6 +160,8 @@ mod tests {
             Report::Started(42),
             Report::FolderFailed(13),
             Report::SpawnFailed(2),
+            Report::ConfineFailed,
+            Report::Ended(Exit::TooManyProcesses(64)),
             Report::Ended(Exit::Code(255)),
             Report::Ended(Exit::Signal(15)),
             Report::Ended(Exit::Unknown),

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileTypeExt;
@@ -23,7 +23,9 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, chdir, close, dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 
-use crate::protocol::{Exit, ORDERS_FD, Order, REPORTS_FD, Report};
+use crate::CONFINE;
+use crate::confinement::Confinement;
+use crate::protocol::{Exit, ORDERS_FD, Order, REPORTS_FD, Report, VERDICT_FD};
 use crate::table::{self, Identity};
 
 /// How long what a server left behind may take to end after `SIGTERM`.
@@ -38,14 +40,24 @@ const KILL_LIMIT: Duration = Duration::from_secs(3);
 /// How often the process table is read while the tree is being killed, besides each time that a child ends.
 const RESCAN: Duration = Duration::from_millis(20);
 
+/// How often the processes of a server are counted that may have only so many.
+const COUNT: Duration = Duration::from_millis(25);
+
+/// How long is tried to stop all of a server that multiplies.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
+
+/// The longest that a launcher says.
+const VERDICT_BYTES: u64 = 4096;
+
 /// The exit code of a supervisor that could not do its work: as `env(1)` and its like.
 const COULD_NOT_SUPERVISE: u8 = 125;
 
 /// The exit code of a supervisor that could not start the server.
 const COULD_NOT_START: u8 = 127;
 
-/// Runs `command` in `folder` as this process's server until it and all its descendants are gone.
-pub(crate) fn supervise(folder: &OsStr, command: &[OsString]) -> ExitCode {
+/// Runs `command` in `folder` as this process's server until it and all its descendants are gone; confined, if there are
+/// `words` that say to what.
+pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]) -> ExitCode {
     let Prepared { orders, mut reports, signals } = match Prepared::new() {
         Ok(prepared) => prepared,
         Err(error) => {
@@ -59,17 +71,20 @@ pub(crate) fn supervise(folder: &OsStr, command: &[OsString]) -> ExitCode {
         tell(&mut reports, Report::FolderFailed(errno as i32));
         return ExitCode::from(COULD_NOT_START);
     }
-    let server = match start(command) {
+    let started =
+        if words.is_empty() { start(command, None).map_err(Report::of_errno) } else { start_confined(words, command) };
+    let server = match started {
         Ok(server) => server,
-        Err(errno) => {
-            tell(&mut reports, Report::SpawnFailed(errno as i32));
+        Err(report) => {
+            tell(&mut reports, report);
             return ExitCode::from(COULD_NOT_START);
         }
     };
+    let most = if words.is_empty() { None } else { Confinement::of_words(words).and_then(|words| words.processes) };
     release_streams();
     tell(&mut reports, Report::Started(server.as_raw().unsigned_abs()));
 
-    let mut tree = Tree::new(server, reports);
+    let mut tree = Tree::new(server, reports, most);
     let left = tree.watch(orders, &signals);
     tell(&mut tree.reports, Report::Finished { left });
     tree.exit_code()
@@ -140,7 +155,9 @@ fn close_all_but(keep: &[&File]) -> io::Result<()> {
 /// Starts the server in a process group of its own, with this process's streams, environment and working folder.
 ///
 /// `posix_spawn` because, unlike `std::process::Command`, it can unblock the signals that are blocked here.
-fn start(command: &[OsString]) -> Result<Pid, Errno> {
+///
+/// `verdict` is what it finds as its fourth descriptor.
+fn start(command: &[OsString], verdict: Option<&PipeWriter>) -> Result<Pid, Errno> {
     let command: Vec<CString> = command.iter().map(|word| c_string(word.as_bytes())).collect::<Result<_, _>>()?;
     let program = command.first().ok_or(Errno::EINVAL)?;
     let mut environment = Vec::new();
@@ -158,7 +175,38 @@ fn start(command: &[OsString]) -> Result<Pid, Errno> {
             | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF
             | PosixSpawnFlags::POSIX_SPAWN_SETPGROUP,
     )?;
-    posix_spawn(program.as_c_str(), &PosixSpawnFileActions::init()?, &attributes, &command, &environment)
+    let mut actions = PosixSpawnFileActions::init()?;
+    if let Some(verdict) = verdict {
+        actions.add_dup2(verdict.as_raw_fd(), VERDICT_FD)?;
+    }
+    posix_spawn(program.as_c_str(), &actions, &attributes, &command, &environment)
+}
+
+/// Starts this program once more, to become the server once it has given up what `words` do not name; waits until it has.
+fn start_confined(words: &[OsString], command: &[OsString]) -> Result<Pid, Report> {
+    let failed = |error: io::Error| Report::SpawnFailed(error.raw_os_error().unwrap_or(Errno::EIO as i32));
+    let (mut heard, verdict) = io::pipe().map_err(failed)?;
+    // Its end of file must be the launcher's alone, and it must not be what it is put in the place of.
+    let verdict = if verdict.as_raw_fd() == VERDICT_FD { verdict.try_clone().map_err(failed)? } else { verdict };
+    let launcher = [OsString::from("/proc/self/exe"), CONFINE.into()];
+    let all: Vec<OsString> =
+        launcher.into_iter().chain(words.iter().cloned()).chain(["--".into()]).chain(command.iter().cloned()).collect();
+    let launcher = start(&all, Some(&verdict)).map_err(Report::of_errno)?;
+    drop(verdict);
+    let mut said = String::new();
+    let _ = (&mut heard).take(VERDICT_BYTES).read_to_string(&mut said);
+    if said.is_empty() {
+        return Ok(launcher);
+    }
+    let _ = waitpid(launcher, None);
+    match said.strip_prefix("exec ").map(str::parse) {
+        Some(Ok(errno)) => Err(Report::SpawnFailed(errno)),
+        _ => {
+            let why = said.strip_prefix("refused ").unwrap_or(&said);
+            let _ = io::stderr().write_all(format!("{why}\n").as_bytes());
+            Err(Report::ConfineFailed)
+        }
+    }
 }
 
 fn c_string(bytes: &[u8]) -> Result<CString, Errno> {
@@ -199,11 +247,39 @@ struct Tree {
     stage: Stage,
     terminated: HashSet<Identity>,
     reports: File,
+    /// Processes that it may have at once.
+    most: Option<u32>,
 }
 
 impl Tree {
-    fn new(server: Pid, reports: File) -> Self {
-        Self { server, exit: None, stage: Stage::Watching, terminated: HashSet::new(), reports }
+    fn new(server: Pid, reports: File, most: Option<u32>) -> Self {
+        Self { server, exit: None, stage: Stage::Watching, terminated: HashSet::new(), reports, most }
+    }
+
+    /// Kills the server if it has more processes than it may.
+    fn count(&mut self) {
+        let Some(most) = self.most.filter(|_| self.stage == Stage::Watching) else { return };
+        if table::descendants_of(std::process::id()).len() <= most as usize {
+            return;
+        }
+        // Its group first, and at once: the kernel lets nobody in it start another meanwhile. Whoever has left the group is
+        // stopped before any of them is killed: a stopped process starts no other.
+        let _ = killpg(self.server, Signal::SIGKILL);
+        let stopped_by = Instant::now() + STOP_LIMIT;
+        let mut stopped = HashSet::new();
+        while Instant::now() < stopped_by {
+            let found = table::descendants_of(std::process::id());
+            if found.iter().filter(|process| stopped.insert(process.id)).count() == 0 {
+                break;
+            }
+            for process in &found {
+                process.id.signal(Signal::SIGSTOP);
+            }
+        }
+        if self.exit.is_none() {
+            self.server_ended(Exit::TooManyProcesses(most));
+        }
+        self.kill();
     }
 
     /// Watches until no descendant is left, or until those that are cannot be ended; tells how many that are.
@@ -213,6 +289,7 @@ impl Tree {
             if self.reap() {
                 return 0;
             }
+            self.count();
             if let Some(left) = self.advance(Instant::now()) {
                 return left;
             }
@@ -238,6 +315,8 @@ impl Tree {
         loop {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::StillAlive) => return false,
+                Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..))
+                    if pid == self.server && self.exit.is_some() => {}
                 Ok(WaitStatus::Exited(pid, code)) if pid == self.server => self.server_ended(Exit::Code(code)),
                 Ok(WaitStatus::Signaled(pid, signal, _)) if pid == self.server => {
                     self.server_ended(Exit::Signal(signal as i32));
@@ -322,7 +401,8 @@ impl Tree {
     /// How long to wait for something to happen; `None` is for ever.
     fn next_look(&self, now: Instant) -> Option<Duration> {
         match self.stage {
-            Stage::Watching | Stage::Terminating { kill_at: None } => None,
+            Stage::Watching => self.most.map(|_| COUNT),
+            Stage::Terminating { kill_at: None } => None,
             Stage::Terminating { kill_at: Some(kill_at) } => Some(kill_at.saturating_duration_since(now)),
             Stage::Killing { .. } => Some(RESCAN),
         }

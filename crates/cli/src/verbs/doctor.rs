@@ -8,6 +8,7 @@ use std::path::Path;
 use toolrack_config::{Entry, Loaded, Scope as Layer};
 use toolrack_host::{
     ServerName, ServerSpec, ServerStatus,
+    egress::{Profile, Proxy},
     spec::{Transport, Trust},
 };
 
@@ -29,6 +30,8 @@ pub(super) async fn run(args: DoctorArgs, world: &World) -> Result<Exit, Failure
         checks.extend(files(&loaded));
         checks.extend(data(world).await);
         checks.extend(secrets(world).await);
+        checks.extend(egress(world));
+        checks.push(sandbox());
     }
     let of_interest = |entry: &&Entry| named.is_empty() || named.contains(&entry.name);
     for entry in loaded.entries.iter().filter(of_interest) {
@@ -126,6 +129,47 @@ async fn secrets(world: &World) -> Option<Check> {
         None if names.is_empty() => Check::good("secrets", &place, "none is stored"),
         None => Check::good("secrets", &place, format!("{many}, sealed with the key that is here")),
     })
+}
+
+/// What of a sandbox this system can enforce.
+fn sandbox() -> Check {
+    let what = |what: &str, abi: i32| format!("Landlock ABI {abi}: {what}");
+    let name = "landlock";
+    match toolrack_host::supervisor::landlock() {
+        Some(abi @ 6..) => Check::good("sandbox", name, what("files, TCP ports, signals", abi)),
+        Some(abi @ 4..) => Check::good("sandbox", name, what("files and TCP ports, no signals (Linux 6.12)", abi)),
+        Some(abi @ 3..) => Check::good("sandbox", name, what("files, no TCP ports (Linux 6.7)", abi)),
+        Some(abi) => Check::good("sandbox", name, what("not enough for `sandbox` in an entry (Linux 6.2)", abi)),
+        None => Check::good("sandbox", name, "no Landlock ABI in this system: an entry with `sandbox` does not start"),
+    }
+}
+
+/// Where requests may go, if somebody said so.
+fn egress(world: &World) -> Option<Check> {
+    let rules = world.egress().rules();
+    if rules.source.is_empty() {
+        return None;
+    }
+    let mut what = match rules.profile {
+        Profile::Local => "what is configured may be anywhere; what servers name must be public".to_owned(),
+        Profile::Hosted => "https to public addresses only".to_owned(),
+    };
+    if !rules.ports.is_empty() && rules.profile == Profile::Hosted {
+        let ports: Vec<_> = rules.ports.iter().map(u16::to_string).collect();
+        what += &format!(", port 443 and {}", ports.join(", "));
+    }
+    if !rules.allow.is_empty() {
+        what += &format!(", and {} that `egress.allow` trusts", crate::render::count(rules.allow.len(), "place"));
+    }
+    what += match (&rules.proxy, rules.profile) {
+        (Proxy::At(_), _) => "; through `egress.proxy`, which must itself refuse what nobody may reach",
+        (Proxy::Environment, Profile::Local) => "",
+        (Proxy::Environment, Profile::Hosted) if world.has_proxy() => {
+            "; the proxy that the environment names is not used"
+        }
+        _ => "; without a proxy",
+    };
+    Some(Check::good("egress", &rules.profile.to_string(), what))
 }
 
 /// What can be said of an entry without starting it.

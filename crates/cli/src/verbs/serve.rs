@@ -146,7 +146,7 @@ fn parts(args: &ServeArgs, world: &World, gate: Arc<LiveRules>) -> Parts {
     let (live, typed) = (Arc::clone(&gate), args.rules.clone());
     world.guard(gate);
     world.answers(Arc::new(AnyClient::or(Arc::new(questions.clone()))));
-    let (keeper, audit) = (world.log_keeper(), world.audit_settings());
+    let (keeper, audit, egress) = (world.log_keeper(), world.audit_settings(), world.egress().clone());
     Parts {
         host: world.host(),
         request: world.request(),
@@ -159,6 +159,7 @@ fn parts(args: &ServeArgs, world: &World, gate: Arc<LiveRules>) -> Parts {
             live.replace(rules(&typed, loaded, &[]));
             keeper(&loaded.desired);
             audit(loaded.settings.audit);
+            egress.set(loaded.settings.egress.clone());
         }),
     }
 }

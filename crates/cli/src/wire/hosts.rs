@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use toolrack_auth::SignIn;
 use toolrack_config::{Interpolate, SecretGate};
-use toolrack_host::{Gate, Host, SharedAsker, Tracer, Witness, supervisor::Supervisor};
+use toolrack_host::{Egress, Gate, Host, SharedAsker, Tracer, Witness, supervisor::Supervisor};
 use toolrack_store::{ArtifactFolder, Store};
 
 use crate::{discreet::Discreet, keep::LogKeeper};
@@ -19,6 +19,7 @@ pub(crate) struct Hosts {
     pub(super) secrets: Arc<Interpolate>,
     pub(super) sign_in: SignIn,
     pub(super) artifacts: ArtifactFolder,
+    pub(super) egress: Egress,
     pub(super) tracer: Option<Arc<dyn Tracer>>,
     pub(super) witness: Option<Arc<dyn Witness>>,
 }
@@ -41,7 +42,8 @@ impl Hosts {
             .authorizer(Arc::new(self.sign_in.clone()))
             .asker(asker)
             .artifacts(Arc::new(Discreet::new(self.artifacts.clone(), discreet())))
-            .gate(Arc::new(SecretGate::new(gate, discreet())));
+            .gate(Arc::new(SecretGate::new(gate, discreet())))
+            .egress(self.egress.clone());
         if let Some(store) = &self.store {
             let memory = Arc::new(Discreet::new(store.clone(), discreet()));
             builder = builder.memory(Arc::<Discreet<Store>>::clone(&memory)).pins(memory);

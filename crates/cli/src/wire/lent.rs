@@ -95,6 +95,7 @@ impl World {
             tracer: None,
             stored: Arc::clone(&self.stored),
             secrets: Arc::clone(&self.secrets),
+            egress: self.egress.clone(),
             sign_in: self.sign_in.clone(),
             configured: Mutex::default(),
             terminal,

@@ -81,6 +81,7 @@ fn the_doctor_has_nothing_to_say_of_a_healthy_rack() {
         + file     [HOME]/toolrack/mcp.json     read (user), 1 server
         + data     [HOME]/toolrack/toolrack.db  can be read and written
         + secrets  [HOME]/toolrack/secret.key   none is stored
+        + sandbox  landlock                                   [LANDLOCK]
         + program  good                                       [FAKE]
         + server   builtin                                    connected, MCP 2026-07-28 (modern era), 5 tools
         + server   good                                       connected, MCP 2025-11-25 (legacy era), 24 tools

@@ -31,6 +31,8 @@ mod dashboard;
 #[cfg(test)]
 mod diagnose;
 #[cfg(test)]
+mod egress;
+#[cfg(test)]
 mod exits;
 #[cfg(test)]
 mod field;
@@ -68,6 +70,8 @@ mod readme;
 mod real_model;
 #[cfg(test)]
 mod resize;
+#[cfg(test)]
+mod sandbox;
 #[cfg(test)]
 mod secret;
 #[cfg(test)]

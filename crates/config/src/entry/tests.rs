@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use toolrack_host::spec::{Grant, Http, InheritEnv, Stdio, Transport};
+use toolrack_host::spec::{Grant, Http, InheritEnv, Ports, Sandbox, Stdio, Transport};
 
 use super::*;
 
@@ -80,6 +80,38 @@ fn every_field_of_a_child_process() {
     assert_eq!(stdio.env["TOKEN"], "${TOKEN}");
     assert_eq!(stdio.cwd, Some("sub".into()));
     assert_eq!(stdio.inherit_env, InheritEnv::Names(vec!["FOO".into()]));
+}
+
+#[test]
+fn a_sandbox_is_read_whole_or_not_at_all() {
+    let sandbox = |entry: Json| stdio(json!({ "command": "x", "sandbox": entry })).sandbox;
+    assert_eq!(sandbox(json!(false)), None);
+    assert_eq!(sandbox(json!(true)).as_deref(), Some(&Sandbox::default()));
+    let all = sandbox(json!({
+        "read": ["~/notes"], "write": ["/srv"], "connect": "any", "bind": [8080], "best_effort": true,
+        "limits": { "memory": "1GiB", "processes": 64, "files": 256, "cpu": "5m" },
+    }))
+    .unwrap();
+    assert_eq!((&*all.read, &*all.write), (&["~/notes".to_owned()][..], &["/srv".to_owned()][..]));
+    assert_eq!((&all.connect, &all.bind), (&Ports::Any, &Ports::Only(vec![8080])));
+    assert_eq!((all.memory, all.processes, all.files), (Some(1 << 30), Some(64), Some(256)));
+    assert_eq!((all.cpu, all.best_effort), (Some(Duration::from_secs(300)), true));
+    for wrong in [
+        json!("yes"),
+        json!({ "conect": [1] }),
+        json!({ "connect": [65536] }),
+        json!({ "connect": "443" }),
+        json!({ "read": "/x" }),
+        json!({ "read": [""] }),
+        json!({ "limits": { "memory": "1GB" } }),
+        json!({ "limits": { "memory": 1 } }),
+        json!({ "limits": { "procs": 1 } }),
+        json!({ "limits": { "processes": 0 } }),
+        json!({ "limits": true }),
+    ] {
+        assert_eq!(broken(json!({ "command": "x", "sandbox": wrong })).len(), 1, "{wrong}");
+    }
+    assert_eq!(broken(json!({ "url": "https://x", "sandbox": true })).len(), 1, "an endpoint has none");
 }
 
 #[test]

@@ -19,8 +19,15 @@ pub(super) enum Kind {
 }
 
 /// Fields of a child process; the first name of each is the one that is suggested.
-const STDIO: &[&[&str]] =
-    &[&["command"], &["args"], &["env", "environment"], &["cwd", "chdir"], &["inherit_env"], &["env_vars"]];
+const STDIO: &[&[&str]] = &[
+    &["command"],
+    &["args"],
+    &["env", "environment"],
+    &["cwd", "chdir"],
+    &["inherit_env"],
+    &["env_vars"],
+    &["sandbox"],
+];
 
 /// Fields of an HTTP endpoint.
 const HTTP: &[&[&str]] = &[
@@ -128,6 +135,7 @@ fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
         env: env(fields),
         cwd: cwd(fields),
         inherit_env: inherit_env(fields),
+        sandbox: super::sandbox::sandbox(fields),
     }
 }
 

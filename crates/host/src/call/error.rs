@@ -156,7 +156,7 @@ impl CallError {
 fn kind_of(error: &LinkError) -> CallErrorKind {
     match error {
         LinkError::NeedsAuth { .. } => CallErrorKind::NeedsAuth,
-        LinkError::Resolve(_) | LinkError::Config { .. } => CallErrorKind::Config,
+        LinkError::Resolve(_) | LinkError::Config { .. } | LinkError::Refused(_) => CallErrorKind::Config,
         LinkError::Rpc(_) => CallErrorKind::Refused,
         LinkError::Unparsable { .. }
         | LinkError::InvalidEvent { .. }

@@ -47,6 +47,7 @@ fn about(error: &LinkError, source: &Source) -> Option<String> {
             format!("if it is only slow, raise `{setting}` in {source}; the call was not repeated")
         }
         LinkError::TooLarge { .. } => format!("ask for less, or raise `max_response_bytes` in {source}"),
+        LinkError::Refused(refused) => refused.hint(),
         LinkError::UnsupportedVersion { .. } => "install another version of the server".to_owned(),
         LinkError::Unreachable { .. } | LinkError::Http { .. } => {
             format!("check that the server runs and that the url in {source} is right")

@@ -14,6 +14,7 @@ use crate::{
         gate::{AllowAll, Gate},
     },
     catalog::{NameCap, NameStyle},
+    egress::Egress,
     event::Event,
     link::{ClientInfo, Connector, inbound::Events, supervisor::Supervisor},
     pins::Pins,
@@ -46,6 +47,7 @@ pub struct HostBuilder {
     jitter: Option<u64>,
     witness: Option<Arc<dyn Witness>>,
     answers: Option<Arc<dyn Answers>>,
+    egress: Egress,
 }
 
 impl std::fmt::Debug for HostBuilder {
@@ -107,6 +109,14 @@ impl HostBuilder {
     /// Who remembers what people answered for good. Default: nobody; such an answer then counts until the program ends.
     pub fn answers(mut self, answers: Arc<dyn Answers>) -> Self {
         self.answers = Some(answers);
+        self
+    }
+
+    /// Where requests to servers may go, and pages that they ask a person to open. Default: [`Profile::Local`].
+    ///
+    /// [`Profile::Local`]: crate::egress::Profile::Local
+    pub fn egress(mut self, egress: Egress) -> Self {
+        self.egress = egress;
         self
     }
 
@@ -176,6 +186,7 @@ impl HostBuilder {
                 }),
                 supervisor: self.supervisor,
                 clients: crate::link::Clients::default(),
+                egress: self.egress,
                 tracker: tasks.clone(),
             },
             memory: self.memory,

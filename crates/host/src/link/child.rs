@@ -26,6 +26,7 @@ use std::path::PathBuf;
 
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio_util::task::TaskTracker;
+use toolrack_supervisor::Confinement;
 
 pub use super::supervisor::{Exit, Supervisor};
 pub use handle::{Grace, Handle};
@@ -45,6 +46,8 @@ pub struct ChildCommand {
     pub cwd: Option<PathBuf>,
     /// Who watches the process; see the module. Ignored but on Linux.
     pub supervisor: Option<Supervisor>,
+    /// What it may do, if not everything. Needs a supervisor, and Linux.
+    pub confinement: Option<Box<Confinement>>,
 }
 
 /// Names the variables and leaves out their values, which may be secret.
@@ -57,6 +60,7 @@ impl fmt::Debug for ChildCommand {
             .field("env", &names)
             .field("cwd", &self.cwd)
             .field("supervisor", &self.supervisor)
+            .field("confinement", &self.confinement)
             .finish()
     }
 }
@@ -100,6 +104,10 @@ pub async fn spawn(
     #[cfg(target_os = "linux")]
     if let Some(supervisor) = command.supervisor.clone() {
         return supervised::spawn(command, supervisor, on_stderr, tasks).await;
+    }
+    if command.confinement.is_some() {
+        let why = "only a host with a supervisor can do that, on Linux".to_owned();
+        return Err(SpawnError::NotConfined { why });
     }
     unsupervised::spawn(command, on_stderr, tasks).await
 }

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use serde_json::Value;
 
 use super::child::SpawnError;
-use crate::{resolve::ResolveError, text};
+use crate::{egress::Refused, resolve::ResolveError, text};
 
 /// The longest foreign text inside an error.
 const QUOTE_BYTES: usize = 600;
@@ -122,6 +122,9 @@ pub enum LinkError {
         #[source]
         source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },
+    /// It is not contacted: the rules of [egress](crate::egress) do not let this out.
+    #[error("{0}")]
+    Refused(Arc<Refused>),
     /// The connection broke while an answer was awaited.
     #[error("the connection broke before the answer came: {why}")]
     Broken {
@@ -169,6 +172,7 @@ impl LinkError {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
+            Self::Spawn(error) if matches!(**error, SpawnError::NotConfined { .. }) => "SANDBOX_FAILED",
             Self::Spawn(_) => "SPAWN_FAILED",
             Self::Resolve(_) => "UNRESOLVED_VALUE",
             Self::Exited { .. } => "SERVER_EXITED",
@@ -182,6 +186,7 @@ impl LinkError {
             Self::UnsupportedVersion { .. } => "UNSUPPORTED_PROTOCOL_VERSION",
             Self::Http { .. } => "HTTP_ERROR",
             Self::Unreachable { .. } => "UNREACHABLE",
+            Self::Refused(_) => Refused::CODE,
             Self::Broken { .. } => "CONNECTION_BROKEN",
             Self::SessionNotFound => "MCP_SESSION_NOT_FOUND",
             Self::NeedsAuth { .. } => "AUTH_REQUIRED",
@@ -203,6 +208,7 @@ impl LinkError {
                 // A token that does for everything but this one thing is good enough for the rest.
                 | Self::NeedsAuth { status: 401, .. }
                 | Self::Unreachable { .. }
+                | Self::Refused(_)
         )
     }
 

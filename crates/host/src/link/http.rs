@@ -31,6 +31,7 @@ use super::{
     wire::{Answered, Outgoing, cancelled},
 };
 use crate::{
+    egress::{Egress, Guard, Refused},
     resolve::{Authorizer, Resolver},
     spec::{Era, Http, ServerName},
 };
@@ -54,25 +55,27 @@ const FAREWELL_TIME: Duration = Duration::from_secs(1);
 /// For what is still being posted when the connection ends.
 const LAST_POST_TIME: Duration = Duration::from_millis(200);
 
-/// One pooled client per connect time-out, made when first needed and shared by all servers of a host.
+/// One pooled client per connect time-out, made when first needed and shared by all servers of a host, for the rules of
+/// egress that hold when a server is connected.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Clients(Arc<Mutex<HashMap<Duration, Client>>>);
+pub(crate) struct Clients(Arc<Mutex<HashMap<Duration, (Guard, Client)>>>);
 
 impl Clients {
-    fn get(&self, open_timeout: Duration) -> Result<Client, LinkError> {
+    fn get(&self, open_timeout: Duration, guard: Guard) -> Result<Client, LinkError> {
         let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = clients.get(&open_timeout) {
+        if let Some((held_to, client)) = clients.get(&open_timeout)
+            && *held_to == guard
+        {
             return Ok(client.clone());
         }
-        let client = Client::builder()
+        let builder = Client::builder()
             .connect_timeout(open_timeout)
             .redirect(redirect::Policy::custom(follow))
             .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")))
             .tcp_nodelay(true)
-            .pool_max_idle_per_host(64)
-            .build()
-            .map_err(|error| LinkError::protocol(format!("no HTTP client: {error}")))?;
-        clients.insert(open_timeout, client.clone());
+            .pool_max_idle_per_host(64);
+        let client = guard.client(builder).map_err(|error| LinkError::protocol(format!("no HTTP client: {error}")))?;
+        clients.insert(open_timeout, (guard, client.clone()));
         Ok(client)
     }
 }
@@ -124,15 +127,18 @@ pub(crate) struct HttpPlan<'a> {
     pub(crate) resolver: &'a Arc<dyn Resolver>,
     pub(crate) authorizer: Option<&'a Arc<dyn Authorizer>>,
     pub(crate) clients: &'a Clients,
+    pub(crate) egress: &'a Egress,
     pub(crate) max_message: usize,
 }
 
-/// Resolves and checks the URL of an entry.
+/// Resolves and checks the URL of an entry, which may lead where egress lets it.
 pub(crate) async fn endpoint_url(plan: &HttpPlan<'_>) -> Result<Url, LinkError> {
-    resolved_url(plan.resolver, plan.server, plan.spec).await
+    let url = resolved_url(plan.resolver, plan.server, plan.spec).await?;
+    plan.egress.configured().check(&url).map_err(|refused| LinkError::Refused(Arc::new(refused)))?;
+    Ok(url)
 }
 
-/// As [`endpoint_url`], without a plan.
+/// The URL of an entry, wherever it leads.
 pub(crate) async fn resolved_url(
     resolver: &Arc<dyn Resolver>,
     server: &ServerName,
@@ -154,9 +160,11 @@ impl HttpWire {
         inbound: &Arc<Inbound>,
         closed: &Arc<Closed>,
     ) -> Result<Self, LinkError> {
+        let url = endpoint_url(plan).await?;
+        inbound.may_show(plan.egress.named_by(&url));
         Ok(Self(Arc::new(Endpoint {
-            client: plan.clients.get(plan.spec.open_timeout)?,
-            url: endpoint_url(plan).await?,
+            client: plan.clients.get(plan.spec.open_timeout, plan.egress.configured())?,
+            url,
             server: plan.server.clone(),
             spec: plan.spec.clone(),
             resolver: plan.resolver.clone(),
@@ -394,6 +402,9 @@ impl Endpoint {
         let mut innermost: &dyn std::error::Error = &error;
         while let Some(source) = innermost.source() {
             innermost = source;
+            if let Some(refused) = source.downcast_ref::<Refused>() {
+                return LinkError::Refused(Arc::new(refused.clone()));
+            }
         }
         let why = self.in_words(&quote(&innermost.to_string()));
         if error.is_connect() || error.is_builder() || error.is_timeout() {

@@ -34,6 +34,7 @@ use super::{
 };
 use crate::{
     ask::SharedAsker,
+    egress::Guard,
     event::Event,
     mcp::Progress,
     spec::{Era, ServerName},
@@ -135,6 +136,8 @@ pub(crate) struct Inbound {
     our_tasks: OurTasks,
     talk: Rate,
     ignored: AtomicU64,
+    /// Which pages it may ask a person to open.
+    pages: OnceLock<Guard>,
 }
 
 impl fmt::Debug for Inbound {
@@ -144,6 +147,16 @@ impl fmt::Debug for Inbound {
 }
 
 impl Inbound {
+    /// From now on the server may ask a person to open pages as `pages` says, unless that was said before.
+    pub(crate) fn may_show(&self, pages: Guard) {
+        let _ = self.pages.set(pages);
+    }
+
+    /// Who asks, when the server does.
+    pub(crate) fn questioner(&self) -> input::Questioner<'_> {
+        input::Questioner { server: &self.server, pages: self.pages.get() }
+    }
+
     pub(crate) fn new(
         server: ServerName,
         asker: SharedAsker,
@@ -153,6 +166,7 @@ impl Inbound {
     ) -> Arc<Self> {
         Arc::new(Self {
             server,
+            pages: OnceLock::new(),
             asker,
             events,
             changed: Changed::default(),
@@ -424,7 +438,7 @@ impl Question {
             _ => self.inbound.all_flights(),
         };
         let _paused: Vec<_> = waiting.iter().map(|flight| flight.clock.pause()).collect();
-        let answer = input::answer(&asker, &self.inbound.server, &self.method, &self.params);
+        let answer = input::answer(&asker, self.inbound.questioner(), &self.method, &self.params);
         tokio::select! {
             answer = answer => answer,
             // The call that it belongs to was given up.

@@ -10,11 +10,19 @@ use url::Url;
 use super::error::quote;
 use crate::{
     ask::{Abilities, Elicitation, Elicited, SharedAsker},
+    egress::Guard,
     spec::ServerName,
 };
 
 /// The longest time that one answer may take.
 const LONGEST_ANSWER: Duration = Duration::from_secs(600);
+
+/// Who asks, and which pages it may have a person open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Questioner<'a> {
+    pub(crate) server: &'a ServerName,
+    pub(crate) pages: Option<&'a Guard>,
+}
 
 /// A request that was not answered, as a JSON-RPC error.
 #[derive(Debug)]
@@ -64,29 +72,32 @@ pub(crate) fn capabilities(abilities: Abilities, legacy: bool) -> Value {
 /// Answers one request for input, within ten minutes. What the asker did not declare is refused, not asked.
 pub(crate) async fn answer(
     asker: &SharedAsker,
-    server: &ServerName,
+    from: Questioner<'_>,
     method: &str,
     params: &Value,
 ) -> Result<Value, Refusal> {
-    timeout(LONGEST_ANSWER, ask(asker, server, method, params)).await.unwrap_or_else(|_| Err(Refusal::unanswered()))
+    timeout(LONGEST_ANSWER, ask(asker, from, method, params)).await.unwrap_or_else(|_| Err(Refusal::unanswered()))
 }
 
-async fn ask(asker: &SharedAsker, server: &ServerName, method: &str, params: &Value) -> Result<Value, Refusal> {
+async fn ask(asker: &SharedAsker, from: Questioner<'_>, method: &str, params: &Value) -> Result<Value, Refusal> {
     let abilities = asker.abilities();
     match method {
-        "elicitation/create" => elicit(asker, server, params).await,
+        "elicitation/create" => elicit(asker, from, params).await,
         "sampling/createMessage" if abilities.sampling => {
             if params.get("tools").is_some_and(|tools| !tools.is_null()) {
                 return Err(Refusal::new(-32602, "sampling with tools is not supported"));
             }
-            asker.sample(server.clone(), params.clone()).await.map_err(|refused| Refusal::new(-1, refused.to_string()))
+            asker
+                .sample(from.server.clone(), params.clone())
+                .await
+                .map_err(|refused| Refusal::new(-1, refused.to_string()))
         }
-        "roots/list" if abilities.roots => Ok(json!({"roots": asker.roots(server.clone()).await})),
+        "roots/list" if abilities.roots => Ok(json!({"roots": asker.roots(from.server.clone()).await})),
         _ => Err(Refusal::new(-32601, format!("{} is not supported", quote(method)))),
     }
 }
 
-async fn elicit(asker: &SharedAsker, server: &ServerName, params: &Value) -> Result<Value, Refusal> {
+async fn elicit(asker: &SharedAsker, from: Questioner<'_>, params: &Value) -> Result<Value, Refusal> {
     let abilities = asker.abilities();
     let message = params["message"].as_str().unwrap_or_default().to_owned();
     let (question, schema) = match params["mode"].as_str().unwrap_or("form") {
@@ -99,10 +110,7 @@ async fn elicit(asker: &SharedAsker, server: &ServerName, params: &Value) -> Res
             (question, Some(schema))
         }
         "url" if abilities.urls => {
-            let url = params["url"].as_str().and_then(presentable);
-            let Some(url) = url else {
-                return Err(Refusal::new(-32602, "only https URLs, or http on loopback, are shown"));
-            };
+            let url = presentable(params["url"].as_str().unwrap_or_default(), from.pages)?;
             let id = params["elicitationId"].as_str().map(ToOwned::to_owned);
             (Elicitation::Url { message, url, id }, None)
         }
@@ -111,7 +119,7 @@ async fn elicit(asker: &SharedAsker, server: &ServerName, params: &Value) -> Res
             return Err(Refusal::new(-32602, format!("elicitation of mode {mode} is not supported")));
         }
     };
-    Ok(match (asker.elicit(server.clone(), question).await, schema) {
+    Ok(match (asker.elicit(from.server.clone(), question).await, schema) {
         (Elicited::Accept(fields), Some(schema)) => {
             json!({"action": "accept", "content": with_defaults(fields, &schema)})
         }
@@ -121,16 +129,24 @@ async fn elicit(asker: &SharedAsker, server: &ServerName, params: &Value) -> Res
     })
 }
 
-/// A URL that may be shown to a person: parsed and written anew, so that what is shown is what is meant.
-fn presentable(url: &str) -> Option<String> {
-    let url = Url::parse(url).ok()?;
-    let loopback = match url.host()? {
+/// A URL that may be shown to a person: parsed and written anew, so that what is shown is what is meant. A page on this
+/// machine or in its network is shown for a server that is there as well: a stranger could have the person's browser ask the
+/// router to change itself.
+fn presentable(url: &str, pages: Option<&Guard>) -> Result<String, Refusal> {
+    let refused = || Refusal::new(-32602, "only https URLs, or http on loopback, are shown");
+    let url = Url::parse(url).map_err(|_| refused())?;
+    let loopback = match url.host().ok_or_else(refused)? {
         url::Host::Domain(name) => name == "localhost",
         url::Host::Ipv4(ip) => ip.is_loopback(),
         url::Host::Ipv6(ip) => ip.is_loopback(),
     };
-    let fine = url.scheme() == "https" || (url.scheme() == "http" && loopback);
-    fine.then(|| url.to_string())
+    if url.scheme() != "https" && !(url.scheme() == "http" && loopback) {
+        return Err(refused());
+    }
+    match pages.map(|pages| pages.check(&url)) {
+        Some(Err(refused)) => Err(Refusal::new(-32602, refused.to_string())),
+        _ => Ok(url.to_string()),
+    }
 }
 
 /// Fields that were left out get the schema's default (SEP-1034).
@@ -150,6 +166,7 @@ fn with_defaults(mut fields: Map<String, Value>, schema: &Value) -> Map<String, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Egress;
 
     #[test]
     fn fields_left_out_get_the_defaults_and_given_ones_stay() {
@@ -161,11 +178,25 @@ mod tests {
     #[test]
     fn only_web_urls_are_shown() {
         for bad in ["javascript:alert(1)", "file:///etc/passwd", "http://example.com/", "x", "data:,x"] {
-            assert_eq!(presentable(bad), None, "{bad}");
+            assert!(presentable(bad, None).is_err(), "{bad}");
         }
-        assert_eq!(presentable("https://a.example/x y").as_deref(), Some("https://a.example/x%20y"));
-        assert!(presentable("http://127.0.0.1:80/").is_some());
-        assert!(presentable("http://[::1]/").is_some());
+        assert_eq!(presentable("https://a.example/x y", None).unwrap(), "https://a.example/x%20y");
+        assert!(presentable("http://127.0.0.1:80/", None).is_ok());
+        assert!(presentable("http://[::1]/", None).is_ok());
+    }
+
+    #[test]
+    fn a_page_is_no_nearer_than_the_server_that_asks_for_it() {
+        let egress = Egress::default();
+        let far = egress.named_by(&Url::parse("https://mcp.example.com/mcp").unwrap());
+        let near = egress.named_by(&Url::parse("http://localhost:9/mcp").unwrap());
+        for inside in ["http://localhost:8080/admin", "https://192.168.1.1/reset", "https://169.254.169.254/"] {
+            let refused = presentable(inside, Some(&far)).unwrap_err();
+            assert!(refused.message.contains("is not contacted"), "{inside}: {refused:?}");
+        }
+        assert!(presentable("http://localhost:8080/admin", Some(&near)).is_ok());
+        assert!(presentable("http://localhost:8080/admin", Some(&egress.named_by_a_program())).is_ok());
+        assert!(presentable("https://mcp.example.com/visit", Some(&far)).is_ok());
     }
 
     #[test]

@@ -112,7 +112,7 @@ impl Link {
             return Err(LinkError::protocol("input_required without a question"));
         }
         let _paused = clock.pause();
-        let (asker, server) = (&request.asker, &self.channel().inbound.server);
+        let (asker, server) = (&request.asker, self.channel().inbound.questioner());
         let answers = wanted.input_requests.iter().map(|(key, question)| async move {
             let method = question["method"].as_str().unwrap_or_default();
             let named = asker.named(key);
@@ -147,7 +147,7 @@ impl Link {
         let wanted = wanted.filter(|wanted| !wanted.is_empty()).ok_or(LinkError::Rpc(error.clone()))?;
         let _paused = clock.pause();
         for question in wanted.iter().take(MOST_ROUNDS as usize) {
-            let server = &self.channel().inbound.server;
+            let server = self.channel().inbound.questioner();
             let answer = input::answer(&request.asker, server, "elicitation/create", question).await;
             if !answer.is_ok_and(|answer| answer["action"] == "accept") {
                 return Err(LinkError::Rpc(error));

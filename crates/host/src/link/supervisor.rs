@@ -10,6 +10,18 @@ use std::{
 
 pub use toolrack_supervisor::{Exit, MARKER, run_if_asked};
 
+/// Which version of Landlock this system has, for [sandboxes](crate::spec::Sandbox); `None`: none, or it is switched off.
+///
+/// Files can be shut from version 3 on (Linux 6.2), and TCP ports from version 4 (Linux 6.7); from version 6 (Linux 6.12),
+/// signals and sockets that have no file are shut as well.
+#[must_use]
+pub fn landlock() -> Option<i32> {
+    #[cfg(target_os = "linux")]
+    return toolrack_supervisor::confinement_support();
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
 /// The highest descriptor that the supervisor of a server gets for something else.
 const LAST_TAKEN: i32 = toolrack_supervisor::protocol::REPORTS_FD;
 

@@ -5,6 +5,7 @@ mod apply;
 mod calls;
 mod catalogs;
 mod discovery;
+mod egress;
 mod ending;
 mod eras;
 mod events;

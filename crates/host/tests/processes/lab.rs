@@ -94,6 +94,7 @@ impl Lab {
             env: vec![("PATH".into(), "/usr/bin:/bin".into()), (TOKEN.into(), self.token.clone().into())],
             cwd: None,
             supervisor: Some(Supervisor::this_program()),
+            confinement: None,
         }
     }
 

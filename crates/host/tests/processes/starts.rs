@@ -85,6 +85,7 @@ async fn the_environment_and_the_folder_are_as_given(lab: Lab) {
         env: vec![("ONE".into(), "1".into()), ("EMPTY".into(), "".into()), ("TWO".into(), "a=b c".into())],
         cwd: Some(folder.path().to_path_buf()),
         supervisor: Some(Supervisor::this_program()),
+        confinement: None,
     };
     let mut child = spawn(command, None, &lab.tasks).await.unwrap();
     let mut out = String::new();
@@ -152,6 +153,7 @@ async fn a_program_that_cannot_start_is_named_with_the_reason(lab: Lab) {
                 env: vec![("PATH".into(), path.into())],
                 cwd: Some(here.to_path_buf()),
                 supervisor: supervisor.clone(),
+                confinement: None,
             };
             let error = spawn(command, None, &lab.tasks).await.expect_err(program);
             assert_eq!(error.to_string(), expected.replace("HERE", path), "{supervisor:?}");

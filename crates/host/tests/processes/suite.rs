@@ -10,6 +10,8 @@
 )]
 
 #[cfg(target_os = "linux")]
+mod confined;
+#[cfg(target_os = "linux")]
 mod ends;
 #[cfg(target_os = "linux")]
 mod lab;
@@ -32,9 +34,12 @@ fn main() -> ExitCode {
     if let Some(code) = lab::be_a_host_if_asked() {
         return code;
     }
+    if let Some(code) = confined::attempt_if_asked() {
+        return code;
+    }
     let mut arguments = libtest_mimic::Arguments::from_args();
     // Some count what this process has open. (nextest runs each in a process of its own, side by side.)
     arguments.test_threads.get_or_insert(1);
-    let trials = starts::trials().into_iter().chain(ends::trials()).collect();
+    let trials = starts::trials().into_iter().chain(ends::trials()).chain(confined::trials()).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpStream, lookup_host};
 use toolrack_host::{
     ServerName, ServerSpec,
+    egress::Profile,
     spec::{Http, Transport},
 };
 use url::Url;
@@ -20,14 +21,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Looks the name up and opens a connection, as the server's own connection did. Nothing is sent.
 ///
-/// Nothing for a server that is no endpoint, and where a proxy stands between: what this machine can reach itself says
-/// nothing then.
+/// Nothing for a server that is no endpoint, and where a proxy stands between, or egress is guarded: what this machine can
+/// reach itself says nothing then.
 pub(super) async fn checks(name: &ServerName, spec: &ServerSpec, world: &World) -> Vec<Check> {
     let (Transport::Http(http) | Transport::Sse(http)) = &spec.transport else {
         return Vec::new();
     };
     match endpoint(name, http, world).await {
-        Some((host, port)) if !world.has_proxy() => reach(name.as_str(), &host, port).await,
+        Some((host, port)) if !world.has_proxy() && world.egress().rules().profile == Profile::Local => {
+            reach(name.as_str(), &host, port).await
+        }
         _ => Vec::new(),
     }
 }

@@ -110,14 +110,11 @@ fn clean_signals() -> Result<PosixSpawnAttr, Errno> {
 }
 
 fn arguments(command: &ChildCommand, resolved: &Resolved) -> io::Result<Vec<CString>> {
-    let ours = [
-        OsStr::new("toolrack-supervisor"),
-        OsStr::new(MARKER),
-        resolved.cwd.as_os_str(),
-        OsStr::new("--"),
-        resolved.program.as_os_str(),
-    ];
-    let all = ours.into_iter().chain(command.args.iter().map(OsString::as_os_str));
+    let ours = [OsStr::new("toolrack-supervisor"), OsStr::new(MARKER), resolved.cwd.as_os_str()];
+    let words = command.confinement.as_ref().map(|confinement| confinement.words()).unwrap_or_default();
+    let words = words.iter().map(OsString::as_os_str);
+    let theirs = [OsStr::new("--"), resolved.program.as_os_str()];
+    let all = ours.into_iter().chain(words).chain(theirs).chain(command.args.iter().map(OsString::as_os_str));
     all.map(|word| Ok(CString::new(word.as_bytes())?)).collect()
 }
 

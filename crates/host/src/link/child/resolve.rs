@@ -112,6 +112,12 @@ pub enum SpawnError {
         /// The program that should be the supervisor.
         program: PathBuf,
     },
+    /// It is to be confined, and cannot be.
+    #[error("the server is not started, because its sandbox cannot be had: {why}")]
+    NotConfined {
+        /// Why not.
+        why: String,
+    },
     /// The runtime of this process is shutting down.
     #[error("the host is shutting down")]
     ShuttingDown,

@@ -73,6 +73,7 @@ impl Start {
     async fn own(self, mut tell: oneshot::Sender<Result<Child, SpawnError>>) {
         let Self { command, supervisor, on_stderr, tasks } = self;
         let program = supervisor.program().to_owned();
+        let is_confined = command.confinement.is_some();
         let launched = off_the_runtime(&tasks, move || {
             let resolved = resolve(&command)?;
             let launched = launch(&command, &resolved, supervisor.program())
@@ -116,7 +117,12 @@ impl Start {
         }
         if let Some(first) = first {
             stderr.drained().await;
-            let _ = tell.send(Err(not_started(resolved, program, first, &stderr)));
+            let _ = tell.send(Err(match first {
+                Ok(Some(Report::SpawnFailed(errno))) if is_confined && errno == Errno::EACCES as i32 => {
+                    not_reachable(&resolved)
+                }
+                first => not_started(resolved, program, first, &stderr),
+            }));
         }
     }
 }
@@ -130,6 +136,14 @@ fn not_launched(supervisor: &Supervisor, source: io::Error) -> SpawnError {
     }
 }
 
+/// The program was there when it was looked for, and is not in its sandbox.
+fn not_reachable(resolved: &Resolved) -> SpawnError {
+    let program = resolved.program.display();
+    let why =
+        format!("{program}, or what runs it, cannot be run in there; add where it is installed to `sandbox.read`");
+    SpawnError::NotConfined { why }
+}
+
 /// Why a supervisor, which is gone, did not start the server: by its first report, if there was one in time.
 fn not_started(
     resolved: Resolved,
@@ -139,6 +153,9 @@ fn not_started(
 ) -> SpawnError {
     match first {
         Ok(Some(Report::SpawnFailed(errno))) => refused(&resolved.program, errno),
+        Ok(Some(Report::ConfineFailed)) => {
+            SpawnError::NotConfined { why: stderr.tail(1).pop().unwrap_or_else(|| "it does not say why".to_owned()) }
+        }
         Ok(Some(Report::FolderFailed(errno))) => {
             SpawnError::BadCwd { cwd: resolved.cwd, source: io::Error::from_raw_os_error(errno) }
         }
@@ -232,7 +249,8 @@ impl Watch {
                     self.ending.cancel();
                 }
                 Some(Report::Finished { left: count }) => left = Some(count),
-                Some(Report::Started(_) | Report::FolderFailed(_) | Report::SpawnFailed(_)) => {}
+                Some(Report::Started(_) | Report::FolderFailed(_) | Report::SpawnFailed(_) | Report::ConfineFailed) => {
+                }
                 None => return left,
             }
         }

@@ -1,0 +1,104 @@
+//! Where requests may go, as `toolrack.toml` says.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpListener,
+    sync::mpsc,
+};
+
+use serde_json::json;
+use toolrack_testkit::FakeHttp;
+
+use crate::rack::Rack;
+
+const HOSTED: &str = "egress = \"hosted\"\n";
+
+fn rack(server: &FakeHttp, settings: &str) -> Rack {
+    let rack = Rack::with(&[("web", json!({ "url": server.url() }))]);
+    rack.home.write("toolrack/toolrack.toml", settings);
+    rack
+}
+
+#[test]
+fn a_hosted_program_refuses_what_is_on_this_machine_and_says_why_and_where() {
+    let server = FakeHttp::start::<&str>(&[]);
+    let rack = rack(&server, HOSTED);
+    let ran = rack.run(&["call", "web/echo", "text=x"]).ends_with(2);
+    for words in ["is not contacted: it is not https", "egress profile `hosted`", "toolrack.toml", "egress.allow"] {
+        assert!(ran.stderr.contains(words), "{words}: {ran}");
+    }
+    let error = rack.run(&["--json", "call", "web/echo", "text=x"]).ends_with(2).error();
+    assert_eq!(error["code"], "EGRESS_REFUSED");
+    let doctor = rack.run(&["doctor"]).ends_with(2);
+    for words in ["egress", "https to public addresses only", "is not contacted", "`egress.allow`"] {
+        assert!(doctor.stdout.contains(words), "{words}: {doctor}");
+    }
+    assert!(!doctor.stdout.contains(" answers in "), "the doctor does not dial it either: {doctor}");
+}
+
+#[test]
+fn what_the_operator_allows_is_reached() {
+    let server = FakeHttp::start::<&str>(&[]);
+    let rack = rack(&server, "[egress]\nprofile = \"hosted\"\nallow = [\"127.0.0.0/8\"]\n");
+    let ran = rack.run(&["call", "web/echo", "text=hello"]).ends_with(0);
+    assert!(ran.stdout.contains("hello"), "{ran}");
+    let doctor = rack.run(&["doctor", "--offline"]).ends_with(0);
+    assert!(doctor.stdout.contains("1 place that `egress.allow` trusts"), "{doctor}");
+}
+
+#[test]
+fn settings_that_cannot_be_understood_let_nothing_out_that_is_not_public() {
+    let server = FakeHttp::start::<&str>(&[]);
+    for settings in ["egress = \"of course\"\n", "[egress]\nallow = 7\n", "[egress\n"] {
+        let ran = rack(&server, settings).run(&["call", "web/echo", "text=x"]).ends_with(2);
+        assert!(ran.stderr.contains("is not contacted"), "{settings}: {ran}");
+    }
+}
+
+#[test]
+fn whoever_chooses_other_servers_does_not_choose_other_rules() {
+    let server = FakeHttp::start::<&str>(&[]);
+    let rack = rack(&server, HOSTED);
+    let file = rack.home.root().join("toolrack/mcp.json");
+    let args = ["--mcp-config", file.to_str().unwrap(), "--strict-mcp-config", "call", "web/echo", "text=x"];
+    let ran = rack.run(&args).ends_with(2);
+    assert!(ran.stderr.contains("is not contacted"), "{ran}");
+}
+
+/// A proxy that tells what it is asked for, and does none of it.
+fn proxy() -> (String, mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            let _ = stream.write_all(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            if tell.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    (url, told)
+}
+
+#[test]
+fn a_proxy_is_used_where_the_operator_names_it_and_not_where_the_environment_does() {
+    let entry = [("far", json!({ "url": "https://mcp.example.invalid/mcp" }))];
+    let (url, told) = proxy();
+    let rack = Rack::with(&entry);
+    rack.home.write("toolrack/toolrack.toml", format!("[egress]\nprofile = \"hosted\"\nproxy = \"{url}\"\n"));
+    let _ = rack.run(&["call", "far/echo"]).ends_with(4);
+    assert!(told.recv().unwrap().starts_with("CONNECT mcp.example.invalid:443 "));
+
+    let (url, told) = proxy();
+    for (settings, is_used) in [(HOSTED, false), ("egress.proxy = \"off\"\n", false), ("", true)] {
+        let rack = Rack::with(&entry).env("HTTPS_PROXY", &url);
+        rack.home.write("toolrack/toolrack.toml", settings);
+        let _ = rack.run(&["call", "far/echo"]).ends_with(4);
+        assert_eq!(told.try_recv().is_ok(), is_used, "{settings}");
+        while told.try_recv().is_ok() {}
+    }
+}

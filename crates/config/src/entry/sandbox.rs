@@ -1,0 +1,130 @@
+//! What a child process may do.
+
+use std::time::Duration;
+
+use toolrack_host::spec::{Ports, Sandbox};
+
+use super::{
+    fields::{Field, Fields, MAX_DURATION},
+    transport::check_template,
+};
+use crate::{node::Value, problem::Problem};
+
+/// The most ports that one list has.
+const MAX_PORTS: usize = 256;
+
+const KIB: u64 = 1024;
+
+/// `sandbox = true`, or `{ read, write, connect, bind, limits, best_effort }`. What is not understood is an error: a sandbox
+/// with a hole in it is worse than none, because somebody trusts it.
+pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
+    let field = fields.take(&["sandbox"])?;
+    let members = match &field.node.value {
+        Value::Bool(false) => return None,
+        Value::Bool(true) => return Some(Box::default()),
+        Value::Map(members) => members,
+        _ => {
+            fields.wrong::<()>(field, "true, false or an object, such as `{ \"read\": [\"~/notes\"] }`");
+            return None;
+        }
+    };
+    let mut sandbox = Sandbox::default();
+    let mut inside = Fields::new(members, fields.report());
+    sandbox.read = paths(&mut inside, "read");
+    sandbox.write = paths(&mut inside, "write");
+    ports(&mut inside, "connect", &mut sandbox.connect);
+    ports(&mut inside, "bind", &mut sandbox.bind);
+    if let Some(field) = inside.take(&["best_effort"]) {
+        sandbox.best_effort = inside.flag(field).unwrap_or_default();
+    }
+    if let Some(limits) = inside.take(&["limits"]) {
+        match limits.node.members() {
+            Some(members) => {
+                let mut within = Fields::new(members, inside.report());
+                bounds(&mut within, &mut sandbox);
+                unknown(&mut within, "sandbox.limits.");
+            }
+            None => drop(inside.wrong::<()>(limits, "an object, such as `{ \"processes\": 64 }`")),
+        }
+    }
+    unknown(&mut inside, "sandbox.");
+    Some(Box::new(sandbox))
+}
+
+fn unknown(fields: &mut Fields<'_, '_, '_>, place: &str) {
+    for (_, field) in fields.rest() {
+        let message = format!("`{place}{}` is not a known field", field.name);
+        let problem = Problem::error(message).field(field.name);
+        fields.report().add(problem.hint("a sandbox that is not understood is none"), field.name_at);
+    }
+}
+
+fn paths(fields: &mut Fields<'_, '_, '_>, name: &str) -> Vec<String> {
+    let Some(field) = fields.take(&[name]) else { return Vec::new() };
+    let mut items = fields.texts(field);
+    for item in &mut items {
+        item.name = format!("sandbox.{}", item.name);
+        if item.value.trim().is_empty() {
+            let message = format!("`{}` is empty", item.name);
+            fields.report().error(item.at, &item.name, message);
+        }
+        check_template(fields, item);
+    }
+    items.into_iter().map(|item| item.value).collect()
+}
+
+/// A list of ports, or `"any"`.
+fn ports(fields: &mut Fields<'_, '_, '_>, name: &str, ports: &mut Ports) {
+    let Some(field) = fields.take(&[name]) else { return };
+    let read = match &field.node.value {
+        Value::Text(word) if word == "any" => Some(Ports::Any),
+        Value::List(items) if items.len() <= MAX_PORTS => {
+            let port = |item: &crate::node::Node| match &item.value {
+                Value::Number(number) => number.as_u64().and_then(|port| u16::try_from(port).ok()),
+                _ => None,
+            };
+            items.iter().map(port).collect::<Option<_>>().map(Ports::Only)
+        }
+        _ => None,
+    };
+    match read {
+        Some(read) => *ports = read,
+        None => drop(fields.wrong::<()>(field, "a list of TCP ports, such as `[443, 5432]`, or \"any\"")),
+    }
+}
+
+fn bounds(fields: &mut Fields<'_, '_, '_>, sandbox: &mut Sandbox) {
+    if let Some(field) = fields.take(&["memory"]) {
+        sandbox.memory = size(field).or_else(|| fields.wrong(field, "a size of 1 MiB or more, such as `\"512MiB\"`"));
+    }
+    if let Some(field) = fields.take(&["processes"]) {
+        let count = fields.count(field, 1..=u64::from(u16::MAX));
+        sandbox.processes = count.and_then(|count| u32::try_from(count).ok());
+    }
+    if let Some(field) = fields.take(&["files"]) {
+        sandbox.files = fields.count(field, 16..=1024 * KIB);
+    }
+    if let Some(cpu) = fields.duration(&["cpu"]) {
+        sandbox.cpu = Some(cpu.clamp(Duration::from_secs(1), MAX_DURATION));
+    }
+}
+
+/// Bytes, or text with `KiB`, `MiB` or `GiB`.
+fn size(field: Field<'_>) -> Option<u64> {
+    let bytes = match &field.node.value {
+        Value::Number(number) => number.as_u64()?,
+        Value::Text(text) => {
+            let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+            let unit = match text[digits..].trim() {
+                "" => 1,
+                "KiB" => KIB,
+                "MiB" => KIB * KIB,
+                "GiB" => KIB * KIB * KIB,
+                _ => return None,
+            };
+            text[..digits].parse::<u64>().ok()?.checked_mul(unit)?
+        }
+        _ => return None,
+    };
+    (bytes >= KIB * KIB).then_some(bytes)
+}

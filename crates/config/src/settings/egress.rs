@@ -1,0 +1,139 @@
+//! `egress`: where requests may go.
+
+use toolrack_host::egress::{EgressRules, Profile, Proxy};
+
+use crate::{
+    document::Document,
+    node::{Node, Value},
+    problem::Problem,
+};
+
+/// The keys.
+pub(super) const KEYS: &[&str] = &["allow", "ports", "profile", "proxy"];
+
+/// `egress = "hosted"`, or a table that says more. What is wrong lets nothing out but HTTPS to public addresses: nothing is
+/// contacted by mistake.
+pub(super) fn read(document: &Document, node: &Node) -> (EgressRules, Vec<Problem>) {
+    let source = super::place(document);
+    let mut reader = Reader { document, problems: Vec::new() };
+    let profile = match &node.value {
+        Value::Text(_) => reader.profile("egress", node),
+        Value::Map(_) => {
+            node.get("profile").map_or(Profile::Local, |member| reader.profile("egress.profile", &member.node))
+        }
+        _ => {
+            reader.wrong("egress", "`local`, `hosted` or a table", node);
+            Profile::Hosted
+        }
+    };
+    let ports = reader.each(node, "ports", "whole numbers from 1 to 65535", |item| match &item.value {
+        Value::Number(number) => number.as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0),
+        _ => None,
+    });
+    let must = "hosts, such as `mcp.example.com` or `*.example.com`, addresses and networks, such as `10.1.0.0/16`";
+    let allow = reader.each(node, "allow", must, |item| item.as_text()?.parse().ok());
+    let proxy = node.get("proxy").map_or(Proxy::Environment, |member| reader.proxy(&member.node));
+    let rules = EgressRules { profile, ports: ports.into_iter().collect(), allow, proxy, source: source.clone() };
+    (if reader.problems.is_empty() { rules } else { EgressRules::strictest(source) }, reader.problems)
+}
+
+struct Reader<'a> {
+    document: &'a Document,
+    problems: Vec<Problem>,
+}
+
+impl Reader<'_> {
+    fn wrong(&mut self, field: &str, must: &str, at: &Node) {
+        let problem = Problem::error(format!("`{field}` must be {must}")).field(field);
+        let hint = "until then, nothing is contacted but public addresses with https";
+        self.problems.push(self.document.locate(problem.hint(hint), at.at.clone()));
+    }
+
+    fn profile(&mut self, field: &str, node: &Node) -> Profile {
+        match node.as_text() {
+            Some("local") => return Profile::Local,
+            Some("hosted") => {}
+            _ => self.wrong(field, "`local` or `hosted`", node),
+        }
+        Profile::Hosted
+    }
+
+    fn proxy(&mut self, node: &Node) -> Proxy {
+        node.as_text().and_then(|text| text.parse().ok()).unwrap_or_else(|| {
+            self.wrong("egress.proxy", "the http or https URL of a proxy, `environment` or `off`", node);
+            Proxy::Off
+        })
+    }
+
+    fn each<T>(&mut self, node: &Node, name: &str, must: &str, read: impl Fn(&Node) -> Option<T>) -> Vec<T> {
+        let Some(member) = node.get(name) else { return Vec::new() };
+        let field = format!("egress.{name}");
+        let Value::List(items) = &member.node.value else {
+            self.wrong(&field, &format!("a list of {must}"), &member.node);
+            return Vec::new();
+        };
+        let mut all = Vec::with_capacity(items.len());
+        for item in items {
+            match read(item) {
+                Some(value) => all.push(value),
+                None => self.wrong(&field, &format!("a list of {must}"), item),
+            }
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Settings, Wanted};
+
+    fn read(text: &str) -> (EgressRules, Vec<Problem>) {
+        let (settings, problems) =
+            Settings::read(&Document::new(Some("toolrack.toml".into()), text), Wanted::default());
+        (settings.egress, problems)
+    }
+
+    #[test]
+    fn a_word_is_a_profile_and_a_table_says_more() {
+        assert_eq!(read("").0, EgressRules::default());
+        for (text, profile) in [
+            ("egress = \"local\"", Profile::Local),
+            ("egress = \"hosted\"", Profile::Hosted),
+            ("[egress]\n", Profile::Local),
+            ("[egress]\nprofile = \"hosted\"", Profile::Hosted),
+        ] {
+            let (rules, problems) = read(text);
+            assert_eq!((rules.profile, &*rules.source, problems), (profile, "toolrack.toml", Vec::new()), "{text}");
+        }
+        let (rules, problems) = read(
+            "[egress]\nprofile = \"hosted\"\nports = [8443]\nallow = [\"10.1.0.0/16\", \"*.corp.example\"]\n\
+             proxy = \"http://u:hunter2@proxy.example:3128\"\n",
+        );
+        assert_eq!(problems, []);
+        assert_eq!((rules.ports.len(), rules.allow.len()), (1, 2));
+        assert!(matches!(&rules.proxy, Proxy::At(url) if url.host_str() == Some("proxy.example")));
+        assert!(!format!("{rules:?}").contains("hunter2"));
+        assert_eq!(read("egress.proxy = \"off\"").0.proxy, Proxy::Off);
+    }
+
+    #[test]
+    fn what_is_wrong_lets_nothing_out_but_https_to_public_addresses() {
+        for (text, field, line) in [
+            ("egress = \"none\"", "egress", 1),
+            ("egress = true", "egress", 1),
+            ("[egress]\nprofile = \"open\"", "egress.profile", 2),
+            ("[egress]\nports = [0]", "egress.ports", 2),
+            ("[egress]\nports = 8443", "egress.ports", 2),
+            ("[egress]\nallow = [\"10.0.0.0/8\", \"http://x/\"]", "egress.allow", 2),
+            ("[egress]\nproxy = \"socks5://x\"", "egress.proxy", 2),
+        ] {
+            let (rules, problems) = read(text);
+            assert_eq!(rules, EgressRules::strictest("toolrack.toml"), "{text}");
+            assert_eq!((problems[0].field.as_deref(), problems[0].line), (Some(field), Some(line)), "{text}");
+        }
+        assert_eq!(read("[egress\n").0, EgressRules::strictest("toolrack.toml"), "a file that cannot be read");
+        let (_, problems) = read("[egress]\nport = [1]");
+        assert_eq!(problems[0].hint.as_deref(), Some("did you mean `egress.ports`?"));
+    }
+}

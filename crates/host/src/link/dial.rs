@@ -1,0 +1,46 @@
+//! Clients that connect only where [egress](crate::egress) lets them: names are looked up where connections are made, and what
+//! they must not lead to is left out there.
+
+use std::{fmt, net::SocketAddr, sync::Arc};
+
+use reqwest::{
+    Client, ClientBuilder,
+    dns::{Addrs, Name, Resolve, Resolving},
+};
+
+use crate::egress::{Guard, Proxy};
+
+impl Guard {
+    /// Makes the client that `builder` begins connect by these rules and through this proxy, and no other way.
+    ///
+    /// # Errors
+    /// When the proxy or the client cannot be used.
+    pub fn client(&self, builder: ClientBuilder) -> reqwest::Result<Client> {
+        let builder = match self.proxy() {
+            Proxy::At(url) => builder.no_proxy().proxy(reqwest::Proxy::all(url.clone())?),
+            Proxy::Environment => builder,
+            Proxy::Off => builder.no_proxy(),
+        };
+        builder.dns_resolver(Arc::new(Names(self.clone()))).build()
+    }
+}
+
+/// Gives a client the addresses that its guard allows: there are no others that it could connect to.
+pub(crate) struct Names(pub(crate) Guard);
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Names").field(&self.0).finish()
+    }
+}
+
+impl Resolve for Names {
+    fn resolve(&self, name: Name) -> Resolving {
+        let guard = self.0.clone();
+        Box::pin(async move {
+            let found = guard.lookup().addresses(name.as_str()).await?;
+            let allowed = guard.allowed_of(name.as_str(), found)?;
+            Ok(Box::new(allowed.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
+        })
+    }
+}

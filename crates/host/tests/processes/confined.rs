@@ -1,0 +1,285 @@
+//! Servers in a sandbox: what they try and may not, and that they cannot get out.
+
+use std::fs;
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, SystemTime};
+
+use libtest_mimic::Trial;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
+use toolrack_host::{
+    Confinement,
+    child::{ChildCommand, Exit, SpawnError, spawn},
+};
+
+use crate::lab::{self, Lab, SOON, sh};
+
+/// The first argument of a program that tries things.
+const ATTEMPT: &str = "__attempt";
+
+pub(crate) fn trials() -> Vec<Trial> {
+    // The name of the module says what they need.
+    macro_rules! needing_landlock {
+        ($($name:ident),* $(,)?) => {
+            vec![$(Trial::test(concat!("needs_landlock::", stringify!($name)), || {
+                lab::run($name);
+                Ok(())
+            })),*]
+        };
+    }
+    needing_landlock![
+        a_confined_server_reads_and_changes_only_what_is_named,
+        a_confined_server_connects_and_listens_only_where_it_may,
+        a_confined_server_reaches_no_process_outside,
+        what_a_confined_server_starts_is_confined_as_well,
+        limits_hold,
+        a_server_that_multiplies_is_killed_whole,
+        a_home_is_not_the_servers_because_it_runs_there,
+        what_cannot_be_had_starts_nothing_and_says_why,
+    ]
+}
+
+/// Tries what its arguments say, and prints how each went.
+pub(crate) fn attempt_if_asked() -> Option<ExitCode> {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next()? != ATTEMPT {
+        return None;
+    }
+    for attempt in arguments {
+        let (what, with) = attempt.split_once('=').unwrap();
+        match perform(what, with) {
+            Ok(()) => println!("{what}: ok"),
+            Err(error) => println!("{what}: {}", error.kind()),
+        }
+    }
+    Some(ExitCode::SUCCESS)
+}
+
+fn perform(what: &str, with: &str) -> io::Result<()> {
+    let port = || with.parse::<u16>().unwrap();
+    match what {
+        "read" => fs::read(with).map(drop),
+        "list" => fs::read_dir(with).map(drop),
+        "write" => fs::write(with, "x"),
+        "truncate" => fs::File::options().write(true).truncate(true).open(with).map(drop),
+        "remove" => fs::remove_file(with),
+        "mkdir" => fs::create_dir(with),
+        "rename" => {
+            let (from, to) = with.split_once(':').unwrap();
+            fs::rename(from, to)
+        }
+        "run" => Command::new(with).status().map(drop),
+        "connect" => TcpStream::connect(("127.0.0.1", port())).map(drop),
+        "bind" => TcpListener::bind(("127.0.0.1", port())).map(drop),
+        "signal" => kill(Pid::from_raw(with.parse().unwrap()), None).map_err(io::Error::from),
+        "privileges" => {
+            let status = fs::read_to_string("/proc/self/status")?;
+            status.contains("NoNewPrivs:\t1").then_some(()).ok_or_else(|| io::ErrorKind::Other.into())
+        }
+        "memory" => {
+            let bytes = with.parse::<usize>().unwrap() << 20;
+            let mut block = Vec::<u8>::new();
+            block.try_reserve_exact(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+            Ok(())
+        }
+        "open" => {
+            let many: io::Result<Vec<_>> = (0..with.parse().unwrap()).map(|_| fs::File::open("/dev/null")).collect();
+            many.map(drop)
+        }
+        "again" => {
+            let program = std::env::current_exe()?;
+            let output = Command::new(program).arg(ATTEMPT).args(with.split(',')).output()?;
+            print!("{}", String::from_utf8_lossy(&output.stdout));
+            Ok(())
+        }
+        // Each starts others for as long as it can; if nobody stops them, they end after a while, for the machine's sake.
+        "bomb" => {
+            let until = Duration::from_millis(with.parse().unwrap());
+            while SystemTime::UNIX_EPOCH.elapsed().unwrap() < until {
+                let _ = Command::new(std::env::current_exe()?).args([ATTEMPT, &format!("bomb={with}")]).spawn();
+            }
+            Ok(())
+        }
+        _ => unreachable!(),
+    }
+}
+
+impl Lab {
+    /// A command that tries `attempts` within `confinement`.
+    fn confined(&self, confinement: Confinement, attempts: &[String]) -> ChildCommand {
+        let program = std::env::current_exe().unwrap();
+        let words: Vec<&str> = [ATTEMPT].into_iter().chain(attempts.iter().map(String::as_str)).collect();
+        let command = self.command((program.to_str().unwrap(), &*words));
+        ChildCommand { confinement: Some(Box::new(confinement)), ..command }
+    }
+
+    /// What became of `attempts`, each a word and its outcome.
+    async fn outcomes(&self, folder: &Path, confinement: Confinement, attempts: &[String]) -> Vec<String> {
+        let command = ChildCommand { cwd: Some(folder.to_owned()), ..self.confined(confinement, attempts) };
+        let mut child = spawn(command, None, &self.tasks).await.unwrap();
+        let mut out = String::new();
+        timeout(SOON, child.stdout.read_to_string(&mut out)).await.unwrap().unwrap();
+        self.finish(child.handle).await;
+        out.lines().map(str::to_owned).collect()
+    }
+}
+
+const NO: &str = "permission denied";
+
+async fn a_confined_server_reads_and_changes_only_what_is_named(lab: Lab) {
+    let all = tempfile::tempdir().unwrap();
+    let at = |name: &str| all.path().join(name);
+    for folder in ["home/.ssh", "home/notes", "work", "shared"] {
+        fs::create_dir_all(at(folder)).unwrap();
+    }
+    for file in ["home/.ssh/id_x", "home/notes/a", "shared/b", "home/profile"] {
+        fs::write(at(file), "canary").unwrap();
+    }
+    let confinement = Confinement {
+        read: vec![at("home/notes")],
+        write: vec![at("shared")],
+        home: Some(at("home")),
+        own: Some(at("homes/own")),
+        ..Confinement::default()
+    };
+    let path = |name: &str| at(name).to_str().unwrap().to_owned();
+    let attempts = [
+        ("read", path("home/.ssh/id_x"), NO),
+        ("list", path("home/.ssh"), NO),
+        ("list", path("home"), NO),
+        ("write", path("home/.bashrc"), NO),
+        ("truncate", path("home/profile"), NO),
+        ("remove", path("home/profile"), NO),
+        ("read", path("home/notes/a"), "ok"),
+        ("write", path("home/notes/a"), NO),
+        ("remove", path("home/notes/a"), NO),
+        ("write", path("shared/c"), "ok"),
+        ("rename", format!("{}:{}", path("shared/b"), path("home/notes/b")), NO),
+        ("write", "in-its-folder".to_owned(), "ok"),
+        ("mkdir", "sub".to_owned(), "ok"),
+        ("rename", "in-its-folder:sub/moved".to_owned(), "ok"),
+        ("write", path("homes/own/tmp/x"), "ok"),
+        ("write", path("homes/other"), NO),
+        ("write", "/tmp/toolrack-confined-test".to_owned(), NO),
+        ("write", "/etc/toolrack-confined-test".to_owned(), NO),
+        ("read", "/proc/1/cmdline".to_owned(), NO),
+        ("read", "/proc/meminfo".to_owned(), "ok"),
+        ("read", "/etc/hostname".to_owned(), "ok"),
+        ("write", "/dev/null".to_owned(), "ok"),
+        ("list", "/root".to_owned(), NO),
+        ("run", "/bin/true".to_owned(), "ok"),
+        ("privileges", String::new(), "ok"),
+    ];
+    let words: Vec<String> = attempts.iter().map(|(what, with, _)| format!("{what}={with}")).collect();
+    let seen = lab.outcomes(&at("work"), confinement, &words).await;
+    let expected: Vec<String> = attempts.iter().map(|(what, _, outcome)| format!("{what}: {outcome}")).collect();
+    for ((seen, expected), word) in seen.iter().zip(&expected).zip(&words) {
+        assert_eq!(seen, expected, "{word}");
+    }
+    assert_eq!(seen.len(), expected.len());
+    assert_eq!(fs::read_to_string(at("home/profile")).unwrap(), "canary");
+}
+
+async fn a_confined_server_connects_and_listens_only_where_it_may(lab: Lab) {
+    let folder = tempfile::tempdir().unwrap();
+    let (open, shut) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let [open, shut] = [open, shut].map(|door| (door.local_addr().unwrap().port(), door));
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let attempts = [format!("connect={}", open.0), format!("connect={}", shut.0), format!("bind={free}")];
+    let confinement = Confinement { connect: Some(vec![open.0]), bind: Some(Vec::new()), ..Confinement::default() };
+    let seen = lab.outcomes(folder.path(), confinement, &attempts).await;
+    assert_eq!(seen, ["connect: ok".to_owned(), format!("connect: {NO}"), format!("bind: {NO}")]);
+    let any = Confinement { connect: None, bind: Some(vec![free]), ..Confinement::default() };
+    let seen = lab.outcomes(folder.path(), any, &attempts).await;
+    assert_eq!(seen, ["connect: ok", "connect: ok", "bind: ok"]);
+}
+
+async fn a_confined_server_reaches_no_process_outside(lab: Lab) {
+    let folder = tempfile::tempdir().unwrap();
+    let host = std::process::id();
+    let attempts =
+        [format!("signal={host}"), format!("read=/proc/{host}/environ"), "read=/proc/self/environ".to_owned()];
+    let seen = lab.outcomes(folder.path(), Confinement::default(), &attempts).await;
+    // EPERM and EACCES are one kind.
+    assert_eq!(seen, [format!("signal: {NO}"), format!("read: {NO}"), "read: ok".to_owned()]);
+}
+
+async fn what_a_confined_server_starts_is_confined_as_well(lab: Lab) {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    let attempts = [format!("again=read={},read=/etc/hostname,signal={}", secret.path().display(), std::process::id())];
+    let seen = lab.outcomes(folder.path(), Confinement::default(), &attempts).await;
+    assert_eq!(seen, [format!("read: {NO}"), "read: ok".to_owned(), format!("signal: {NO}"), "again: ok".to_owned()]);
+}
+
+async fn limits_hold(lab: Lab) {
+    let folder = tempfile::tempdir().unwrap();
+    let attempts = ["memory=16", "memory=256", "open=8", "open=64"].map(str::to_owned);
+    let limits = Confinement { memory: Some(64 << 20), files: Some(32), ..Confinement::default() };
+    let seen = lab.outcomes(folder.path(), limits, &attempts).await;
+    assert_eq!(seen[..3], ["memory: ok", "memory: out of memory", "open: ok"]);
+    assert!(seen[3].starts_with("open: ") && seen[3] != "open: ok", "{seen:?}");
+    let limits = Confinement { cpu: Some(1), ..Confinement::default() };
+    let command = ChildCommand { confinement: Some(Box::new(limits)), ..lab.command(sh("while :; do :; done")) };
+    let child = spawn(command, None, &lab.tasks).await.unwrap();
+    let exit = timeout(SOON, child.handle.exited()).await.unwrap();
+    assert!(matches!(exit, Exit::Signal(_)), "{exit}");
+    lab.finish(child.handle).await;
+}
+
+async fn a_server_that_multiplies_is_killed_whole(lab: Lab) {
+    let limits = Confinement { processes: Some(16), ..Confinement::default() };
+    let until = SystemTime::UNIX_EPOCH.elapsed().unwrap() + Duration::from_secs(8);
+    let child = spawn(lab.confined(limits, &[format!("bomb={}", until.as_millis())]), None, &lab.tasks).await.unwrap();
+    let exit = timeout(SOON, child.handle.exited()).await.unwrap();
+    assert_eq!(exit, Exit::TooManyProcesses(16));
+    assert!(exit.to_string().contains("sandbox.limits.processes"));
+    lab.nothing_survives_for(Duration::from_secs(10), "a bomb").await;
+    assert!(SystemTime::UNIX_EPOCH.elapsed().unwrap() < until, "they ended by themselves");
+    lab.finish(child.handle).await;
+}
+
+async fn a_home_is_not_the_servers_because_it_runs_there(lab: Lab) {
+    let home = tempfile::tempdir().unwrap();
+    let secret = home.path().join("secret");
+    fs::write(&secret, "canary").unwrap();
+    let confinement = Confinement { home: Some(home.path().to_owned()), ..Confinement::default() };
+    let attempts = [format!("read={}", secret.display()), "write=x".to_owned()];
+    for folder in [home.path(), home.path().parent().unwrap(), Path::new("/")] {
+        let seen = lab.outcomes(folder, confinement.clone(), &attempts).await;
+        assert_eq!(seen, [format!("read: {NO}"), format!("write: {NO}")], "{}", folder.display());
+    }
+}
+
+async fn what_cannot_be_had_starts_nothing_and_says_why(lab: Lab) {
+    let here = tempfile::tempdir().unwrap();
+    let missing = Confinement { read: vec!["/no/such/folder".into()], ..Confinement::default() };
+    let error = spawn(lab.confined(missing, &[]), None, &lab.tasks).await.unwrap_err();
+    assert!(matches!(error, SpawnError::NotConfined { .. }), "{error}");
+    assert!(error.to_string().contains("`sandbox.read` names /no/such/folder: "), "{error}");
+
+    // Its interpreter is outside.
+    let (script, python) = (here.path().join("bin/server"), here.path().join("hidden/interpreter"));
+    fs::create_dir_all(here.path().join("bin")).unwrap();
+    fs::create_dir_all(here.path().join("hidden")).unwrap();
+    fs::copy("/bin/sh", &python).unwrap();
+    let home = here.path().join("hidden");
+    lab::write(&script, format!("#!{}\n", python.display()).as_bytes(), 0o755);
+    let scripts = tempfile::tempdir().unwrap();
+    let moved = scripts.path().join("server");
+    lab::write(&moved, format!("#!{}\n", python.display()).as_bytes(), 0o755);
+    let command = lab.command((moved.to_str().unwrap(), [] as [&str; 0]));
+    let confinement = Some(Box::new(Confinement { home: Some(home), ..Confinement::default() }));
+    let error =
+        spawn(ChildCommand { confinement, cwd: Some("/".into()), ..command }, None, &lab.tasks).await.unwrap_err();
+    assert!(error.to_string().contains("add where it is installed to `sandbox.read`"), "{error}");
+
+    let unwatched = ChildCommand { supervisor: None, ..lab.confined(Confinement::default(), &[]) };
+    let error = spawn(unwatched, None, &lab.tasks).await.unwrap_err();
+    assert!(error.to_string().contains("only a host with a supervisor"), "{error}");
+}

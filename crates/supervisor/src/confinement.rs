@@ -1,0 +1,178 @@
+//! What a server may do, and how that is said on a command line.
+//!
+//! Each word is `NAME=VALUE`. A path keeps its bytes, so it is the whole rest of its word.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+/// What a confined server may do, beside what every program needs of its system: see [`Confinement::SYSTEM`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Confinement {
+    /// Files and folders that it may read, and run programs from. They must exist.
+    pub read: Vec<PathBuf>,
+    /// Files and folders that it may change as well. They must exist.
+    pub write: Vec<PathBuf>,
+    /// A folder of its own, which is made with a folder `tmp` in it, for nobody else to read.
+    pub own: Option<PathBuf>,
+    /// The home of the person: a working folder that holds it is not the server's to change.
+    pub home: Option<PathBuf>,
+    /// The TCP ports that it may connect to; `None`: any.
+    pub connect: Option<Vec<u16>>,
+    /// The TCP ports that it may listen on; `None`: any.
+    pub bind: Option<Vec<u16>>,
+    /// Memory of each of its processes, in bytes (`RLIMIT_DATA`).
+    pub memory: Option<u64>,
+    /// Processes at once, all that it starts included.
+    pub processes: Option<u32>,
+    /// Open files of each process.
+    pub files: Option<u64>,
+    /// Processor time of each process, in seconds.
+    pub cpu: Option<u64>,
+    /// What this system cannot enforce is left out, instead of the server.
+    pub best_effort: bool,
+}
+
+impl Confinement {
+    /// What every confined server may read, and run programs from, as far as it exists.
+    pub const SYSTEM: &[&str] = &[
+        "/bin",
+        "/etc",
+        "/lib",
+        "/lib32",
+        "/lib64",
+        "/libx32",
+        "/nix",
+        "/opt",
+        // Not all of /proc: the environment of every process of this user is there, with its secrets, and Landlock keeps
+        // nobody from reading that. `self` is the process that the server begins as.
+        "/proc/cpuinfo",
+        "/proc/filesystems",
+        "/proc/loadavg",
+        "/proc/meminfo",
+        "/proc/self",
+        "/proc/stat",
+        "/proc/sys",
+        "/proc/uptime",
+        "/proc/version",
+        // Where /etc/resolv.conf often leads.
+        "/run/resolvconf",
+        "/run/systemd/resolve",
+        "/sbin",
+        "/snap",
+        "/sys",
+        "/usr",
+        "/dev/random",
+        "/dev/urandom",
+    ];
+
+    /// What every confined server may write to.
+    pub const DEVICES: &[&str] = &["/dev/full", "/dev/null", "/dev/zero"];
+
+    /// The words that say this.
+    #[must_use]
+    pub fn words(&self) -> Vec<OsString> {
+        let path = |name: &str, path: &PathBuf| {
+            let mut word = OsString::from(name);
+            word.push(path);
+            word
+        };
+        // There is one in any case: no words are no confinement.
+        let mut words: Vec<OsString> = vec!["confined=yes".into()];
+        words.extend(self.read.iter().map(|read| path("read=", read)));
+        words.extend(self.write.iter().map(|write| path("write=", write)));
+        words.extend(self.own.iter().map(|own| path("own=", own)));
+        words.extend(self.home.iter().map(|home| path("home=", home)));
+        for (name, ports) in [("connect=", &self.connect), ("bind=", &self.bind)] {
+            let Some(ports) = ports else { continue };
+            let ports: Vec<_> = ports.iter().map(u16::to_string).collect();
+            words.push(format!("{name}{}", ports.join(",")).into());
+        }
+        let processes = self.processes.map(u64::from);
+        for (name, number) in
+            [("memory=", self.memory), ("processes=", processes), ("files=", self.files), ("cpu=", self.cpu)]
+        {
+            words.extend(number.map(|number| format!("{name}{number}").into()));
+        }
+        if self.best_effort {
+            words.push("best-effort=yes".into());
+        }
+        words
+    }
+
+    /// What `words` say; `None` for words that are not ours.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn of_words(words: &[OsString]) -> Option<Self> {
+        let mut confinement = Self::default();
+        for word in words {
+            let (name, value) = split(word)?;
+            let number = || value.to_str()?.parse::<u64>().ok();
+            let ports = || {
+                let ports = value.to_str()?.split(',').filter(|port| !port.is_empty());
+                ports.map(|port| port.parse().ok()).collect::<Option<Vec<u16>>>()
+            };
+            match name {
+                "confined" => {}
+                "read" => confinement.read.push(value.into()),
+                "write" => confinement.write.push(value.into()),
+                "own" => confinement.own = Some(value.into()),
+                "home" => confinement.home = Some(value.into()),
+                "connect" => confinement.connect = Some(ports()?),
+                "bind" => confinement.bind = Some(ports()?),
+                "memory" => confinement.memory = Some(number()?),
+                "processes" => confinement.processes = Some(u32::try_from(number()?).ok()?),
+                "files" => confinement.files = Some(number()?),
+                "cpu" => confinement.cpu = Some(number()?),
+                "best-effort" => confinement.best_effort = true,
+                _ => return None,
+            }
+        }
+        Some(confinement)
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn split(word: &OsStr) -> Option<(&str, &OsStr)> {
+    use std::os::unix::ffi::OsStrExt;
+    let bytes = word.as_bytes();
+    let at = bytes.iter().position(|byte| *byte == b'=')?;
+    Some((std::str::from_utf8(&bytes[..at]).ok()?, OsStr::from_bytes(&bytes[at + 1..])))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::*;
+
+    #[test]
+    fn every_confinement_survives_the_command_line() {
+        let odd = PathBuf::from(OsString::from_vec(b"/a=b c\xff\n".to_vec()));
+        for confinement in [
+            Confinement::default(),
+            Confinement { connect: Some(Vec::new()), bind: Some(vec![1, 65535]), ..Confinement::default() },
+            Confinement {
+                read: vec!["/x".into(), odd.clone()],
+                write: vec![odd.clone()],
+                own: Some(odd.clone()),
+                home: Some(odd),
+                connect: Some(vec![443]),
+                bind: None,
+                memory: Some(u64::MAX),
+                processes: Some(64),
+                files: Some(256),
+                cpu: Some(1),
+                best_effort: true,
+            },
+        ] {
+            assert!(!confinement.words().is_empty());
+            assert_eq!(Confinement::of_words(&confinement.words()), Some(confinement));
+        }
+    }
+
+    #[test]
+    fn words_that_are_not_ours_are_refused() {
+        for word in ["read", "reads=/", "connect=x", "connect=65536", "memory=-1", "processes=4294967296", ""] {
+            assert_eq!(Confinement::of_words(&[word.into()]), None, "{word}");
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Landlock, with which servers are confined: a part of Linux that may be too old, or switched off.
+
+use std::fs;
+
+/// The first Linux in which the tests find all that they try: 6.12.
+const ENOUGH: (u32, u32) = (6, 12);
+
+/// The modules of tests that cannot run here, and why.
+pub(crate) fn missing() -> Option<(&'static str, &'static str)> {
+    (!is_there()).then_some(("needs_landlock", "this system has no Landlock of Linux 6.12 or newer"))
+}
+
+fn is_there() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    let is_new = numbers.next().zip(numbers.next()).is_some_and(|version| version >= ENOUGH);
+    // Where it cannot be read, nothing says that it is off.
+    let modules = fs::read_to_string("/sys/kernel/security/lsm").ok();
+    is_new && modules.is_none_or(|modules| modules.contains("landlock"))
+}
