@@ -269,17 +269,21 @@ impl Inner {
         Ok(kept)
     }
 
-    pub(crate) async fn save(&self, slot: &Slot, credentials: Credentials) -> Result<(), StoreError> {
+    /// Keeps what was got while somebody has the lease.
+    async fn save(&self, slot: &Slot, lease: &dyn Lease, credentials: Credentials) -> Result<(), StoreError> {
         // Known first: a token that cannot be kept is still good for as long as this process lives.
         credentials.secrets().into_iter().for_each(|secret| (self.hears)(secret));
         let bytes = credentials.to_bytes();
         slot.knows(Some(Arc::new(credentials)));
-        self.store.save(&slot.key, bytes).await
+        lease.save(bytes).await
     }
 
-    pub(crate) async fn delete(&self, slot: &Slot) -> Result<(), StoreError> {
-        slot.knows(None);
-        self.store.delete(&slot.key).await
+    /// Keeps what was got by signing in, which no renewal of what was there before overwrites.
+    pub(crate) async fn keep(&self, slot: &Slot, credentials: Credentials) -> Result<(), AuthError> {
+        let lease = self.lease(&slot.key).await?;
+        let saved = self.save(slot, lease.as_ref(), credentials).await;
+        lease.release().await;
+        Ok(saved?)
     }
 
     pub(crate) async fn lease(&self, key: &TokenKey) -> Result<Box<dyn Lease>, AuthError> {
@@ -333,12 +337,12 @@ impl Inner {
     /// Renews what is stale, unless another process has done so meanwhile. The caller has the turn of `slot`.
     async fn renewed(&self, errand: &Errand, stale: Stale<'_>) -> Result<(), AuthError> {
         let lease = self.lease(&errand.slot.key).await?;
-        let renewed = self.renew(errand, stale).await;
+        let renewed = self.renew(errand, stale, lease.as_ref()).await;
         lease.release().await;
         renewed
     }
 
-    async fn renew(&self, errand: &Errand, stale: Stale<'_>) -> Result<(), AuthError> {
+    async fn renew(&self, errand: &Errand, stale: Stale<'_>, lease: &dyn Lease) -> Result<(), AuthError> {
         let Errand { oauth, slot, server } = errand;
         let kept = self.load(&slot.key).await?;
         let Some(kept) = kept.filter(|kept| kept.tokens.is_some()) else {
@@ -353,23 +357,24 @@ impl Inner {
         if oauth.grant == Grant::ClientCredentials {
             let found = within(Found::out(wire, server, stale.challenge())).await?;
             let fresh = within(found.without_a_person(oauth, &kept.asked)).await?;
-            return Ok(self.save(slot, fresh).await?);
+            return Ok(self.save(slot, lease, fresh).await?);
         }
         let mut kept = kept;
         if let Stale::Refused(_, challenge) = stale {
             // A server can have moved to another issuer, and what the first one gave is no business of the second.
             let found = within(Found::out(Arc::clone(&wire), server, challenge)).await?;
             if found.issuer != kept.issuer {
-                self.delete(slot).await?;
+                slot.knows(None);
+                lease.delete().await?;
                 return Err(AuthError::Ended);
             }
             kept.metadata = found.into_metadata();
         }
         match within(engine::refresh(wire, server, &kept, oauth.client_secret.as_deref())).await {
-            Ok(fresh) => Ok(self.save(slot, fresh).await?),
+            Ok(fresh) => Ok(self.save(slot, lease, fresh).await?),
             Err(AuthError::Ended) => {
                 kept.tokens = None;
-                self.save(slot, kept).await?;
+                self.save(slot, lease, kept).await?;
                 Err(AuthError::Ended)
             }
             Err(error) => Err(error),
@@ -410,7 +415,7 @@ impl Inner {
         if oauth.grant == Grant::ClientCredentials {
             let found = within(Found::out(self.wires.to(server)?, server, leading)).await?;
             let fresh = within(found.without_a_person(oauth, &asked)).await?;
-            return Ok(self.save(slot, fresh).await.map_err(AuthError::Store)?);
+            return Ok(self.keep(slot, fresh).await?);
         }
         if challenge.status == 401
             && let Some(kept) = kept.as_ref().filter(|kept| kept.tokens.is_some())

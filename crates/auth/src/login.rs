@@ -57,7 +57,7 @@ impl SignIn {
             let found = within(Found::out(inner.wires.to(server)?, server, None)).await?;
             let fresh = within(found.without_a_person(oauth, scopes)).await?;
             let signed = Signed::of(&fresh);
-            inner.save(slot, fresh).await?;
+            inner.keep(slot, fresh).await?;
             return Ok(signed);
         }
         let before = inner.load(&slot.key).await?;
@@ -78,7 +78,8 @@ impl SignIn {
             let Some(kept) = inner.load(&slot.key).await? else {
                 return Ok(None);
             };
-            inner.delete(&slot).await?;
+            slot.knows(None);
+            lease.delete().await?;
             let revoked = match inner.wires.to(&server) {
                 Ok(wire) => within(revoke(wire, &server, &kept, oauth.client_secret.as_deref())).await,
                 Err(error) => Err(error),
@@ -120,7 +121,7 @@ impl Inner {
         let back = browser.visit(&asked.page).await?;
         let fresh = within(asked.answered(&back, oauth.client_secret.as_deref())).await?;
         let signed = Signed::of(&fresh);
-        self.save(slot, fresh).await?;
+        self.keep(slot, fresh).await?;
         Ok(signed)
     }
 }

@@ -86,6 +86,43 @@ fn a_person_signs_in_once_and_every_command_after_it_is_signed_in() {
     assert_eq!(rack.run(&["auth", "status", "--json"]).json(), json!({ "accounts": [] }));
 }
 
+/// Twenty processes that are started at once, and call.
+fn twenty_call(rack: &Rack) {
+    let args = ["call", "guarded/echo", "text=x"];
+    let mut commands: Vec<_> = (0..20).map(|_| rack.command(&args)).collect();
+    for command in &mut commands {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    }
+    let children: Vec<_> = commands.iter_mut().map(|command| command.spawn().unwrap()).collect();
+    for child in children {
+        let ran = Ran::new(&args, &child.wait_with_output().unwrap(), rack).ends_with(0);
+        assert!(ran.stdout.contains('x'), "{ran}");
+    }
+}
+
+/// Refresh tokens rotate here, and one that comes twice ends the sign-in: whoever renews beside another loses it for all.
+#[test]
+fn of_twenty_commands_that_find_an_old_token_one_renews_it_and_all_succeed() {
+    let server = FakeAuthorization::start([]);
+    let rack = rack(&server);
+    let _ = signed_in(&rack, &["login", "guarded"]).ends_with(0);
+    let renewed = |server: &FakeAuthorization| (server.counts().refreshes, server.counts().reused);
+
+    // Refused by the server, though it had time left.
+    server.expire();
+    twenty_call(&rack);
+    assert_eq!(renewed(&server), (1, 0));
+
+    // Old by its own time, as kept by a command that got one which lives for no time at all.
+    server.goes_wrong([Wrong::Lives(0)]);
+    let _ = signed_in(&rack, &["login", "guarded"]).ends_with(0);
+    server.goes_wrong([]);
+    let (before, _) = renewed(&server);
+    twenty_call(&rack);
+    assert_eq!(renewed(&server), (before + 1, 0));
+    assert_eq!(server.counts().authorizations, 2, "nobody had to sign in again");
+}
+
 #[test]
 fn where_there_is_no_browser_the_address_is_pasted() {
     let server = FakeAuthorization::start([]);
