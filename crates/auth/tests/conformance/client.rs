@@ -1,17 +1,21 @@
-//! The client: what an embedding program is, with a browser that follows the first redirect.
+//! The client: what an embedding program is, with a browser that follows the first redirect. The era is not told: the host
+//! finds it out.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use toolrack_auth::{Browser, BrowserError, MemoryTokens, SignIn};
 use toolrack_host::{
-    Call, Desired, Host, ServerName, ServerSpec, State,
+    Desired, Host, ServerName, ServerSpec, State,
     spec::{Grant, OAuth, Transport},
 };
 use url::Url;
 
-const SERVER: &str = "conformance";
+use crate::scenarios::{Scenario, asker};
+
+/// What the server of the suite is called here.
+pub(crate) const SERVER: &str = "conformance";
 /// What the suite wants to see where an authorization server understands such documents.
 const DOCUMENT: &str = "https://conformance-test.local/client-metadata.json";
 
@@ -74,23 +78,18 @@ async fn client(scenario: &str, url: &str, context: &Value) -> Result<(), String
         http.oauth = oauth(scenario, context);
     }
     let sign_in = SignIn::builder(Arc::new(MemoryTokens::default())).browser(Arc::new(Obedient)).build();
-    let host = Host::builder().authorizer(Arc::new(sign_in)).client("toolrack-conformance", "1").build();
+    let host = Host::builder().authorizer(Arc::new(sign_in)).asker(asker());
+    let host = host.client("toolrack-conformance", "1").build();
     let name = ServerName::new(SERVER).map_err(|error| error.to_string())?;
     host.apply(Desired::from([(name, spec)])).await;
     host.settled().await;
     let state = host.status().into_iter().map(|server| server.state).next();
-    let mut done = match &state {
-        Some(State::Connected { .. }) => Ok(()),
-        state => Err(format!("{state:?}")),
-    };
-    for tool in host.catalog().tools() {
-        let call = Call::new(format!("{SERVER}/{}", tool.tool().name), Map::new());
-        if let Err(error) = host.call(call).await {
-            done = done.and(Err(error.to_string()));
-        }
-    }
+    let played = Scenario { host: &host, name: scenario, context }.play().await;
     host.shutdown().await;
-    done
+    match (state, played) {
+        (Some(State::Connected { .. }), Ok(())) => Ok(()),
+        (state, played) => Err(format!("{state:?} {played:?}")),
+    }
 }
 
 #[expect(clippy::print_stderr, reason = "the suite shows stderr of a client that fails")]
