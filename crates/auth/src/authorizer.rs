@@ -8,14 +8,13 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use http::HeaderValue;
+use http::{HeaderValue, Method};
 use tokio::{
     sync::Semaphore,
     time::{sleep, timeout},
 };
 use toolrack_host::{
-    Authorizer, Challenge, Destination, NotAuthorized, Resolver, ServerName, Verbatim,
-    spec::{Grant, OAuth},
+    Authorizer, Challenge, Destination, NotAuthorized, Resolver, ServerName, Signature, Verbatim, spec::OAuth,
 };
 use url::Url;
 
@@ -23,6 +22,7 @@ use crate::{
     browser::Browser,
     challenge,
     credentials::{Credentials, now},
+    dpop::{Nonce, ProofKey},
     engine::{self, Found, within},
     error::AuthError,
     login::Wanted,
@@ -66,6 +66,8 @@ pub(crate) struct Inner {
 pub(crate) struct Slot {
     pub(crate) key: TokenKey,
     known: Mutex<Known>,
+    /// What the server wants to see in proofs.
+    nonce: Mutex<Option<Nonce>>,
     /// Whoever has the permit looks into the store or renews; the others wait for what comes of it.
     turn: Semaphore,
 }
@@ -98,16 +100,20 @@ impl Slot {
         };
     }
 
-    /// What can be sent without asking anybody; `None` when somebody has to be asked.
-    fn at_hand(&self) -> Option<Option<HeaderValue>> {
+    /// What can be used without asking anybody; `None` when somebody has to be asked.
+    fn at_hand(&self) -> Option<Option<Arc<Credentials>>> {
         match &*self.known() {
             Known::Unknown => None,
             Known::Nothing => Some(None),
             Known::Something(credentials) => {
                 let is_stale = credentials.tokens.as_ref().is_none_or(|tokens| tokens.is_stale(now()));
-                (!is_stale).then(|| credentials.header())
+                (!is_stale).then(|| Some(Arc::clone(credentials)))
             }
         }
+    }
+
+    fn nonce(&self) -> MutexGuard<'_, Option<Nonce>> {
+        self.nonce.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -258,7 +264,8 @@ impl Inner {
         };
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = slots.entry(key).or_insert_with_key(|key| {
-            Arc::new(Slot { key: key.clone(), known: Mutex::new(Known::Unknown), turn: Semaphore::new(1) })
+            let (known, nonce) = (Mutex::new(Known::Unknown), Mutex::default());
+            Arc::new(Slot { key: key.clone(), known, nonce, turn: Semaphore::new(1) })
         });
         Arc::clone(slot)
     }
@@ -294,15 +301,29 @@ impl Inner {
         lease.map_err(AuthError::Store)
     }
 
-    /// The header for a request, renewed if it is time.
-    async fn header(&self, to: Destination<'_>) -> Result<Option<HeaderValue>, AuthError> {
+    /// What a request is signed with, renewed if it is time.
+    async fn sign(&self, to: Destination<'_>, method: &Method) -> Result<Option<Signature>, AuthError> {
         let slot = self.slot(&to);
-        if let Some(header) = slot.at_hand() {
-            return Ok(header);
-        }
+        let usable = match slot.at_hand() {
+            Some(usable) => usable,
+            None => self.usable(to, &slot).await?,
+        };
+        let Some(credentials) = usable else {
+            return Ok(None);
+        };
+        let Some(authorization) = credentials.header() else {
+            return Ok(None);
+        };
+        let prove = |key: &ProofKey| key.proof(method.as_str(), to.url, credentials.access(), slot.nonce().as_ref());
+        let proof = credentials.key.as_ref().map(prove).transpose()?;
+        Ok(Some(Signature { authorization, proof }))
+    }
+
+    /// What is kept, renewed if it is time.
+    async fn usable(&self, to: Destination<'_>, slot: &Slot) -> Result<Option<Arc<Credentials>>, AuthError> {
         let _turn = slot.turn.acquire().await;
-        if let Some(header) = slot.at_hand() {
-            return Ok(header);
+        if let Some(usable) = slot.at_hand() {
+            return Ok(usable);
         }
         let kept = match self.load(&slot.key).await {
             Ok(kept) => kept.map(Arc::new),
@@ -313,8 +334,8 @@ impl Inner {
             }
         };
         slot.knows(kept.clone());
-        if let Some(header) = slot.at_hand() {
-            return Ok(header);
+        if let Some(usable) = slot.at_hand() {
+            return Ok(usable);
         }
         let Some(kept) = kept else {
             return Ok(None);
@@ -329,7 +350,7 @@ impl Inner {
             Err(error) => return Err(error),
         }
         Ok(match &*slot.known() {
-            Known::Something(credentials) => credentials.header(),
+            Known::Something(credentials) => Some(Arc::clone(credentials)),
             Known::Unknown | Known::Nothing => None,
         })
     }
@@ -354,9 +375,9 @@ impl Inner {
             return Ok(());
         }
         let wire = self.wires.to(server)?;
-        if oauth.grant == Grant::ClientCredentials {
+        if !oauth.grant.needs_a_person() {
             let found = within(Found::out(wire, server, stale.challenge())).await?;
-            let fresh = within(found.without_a_person(oauth, &kept.asked)).await?;
+            let fresh = within(found.without_a_person(oauth, &kept.asked, &self.wires)).await?;
             return Ok(self.save(slot, lease, fresh).await?);
         }
         let mut kept = kept;
@@ -370,7 +391,7 @@ impl Inner {
             }
             kept.metadata = found.into_metadata();
         }
-        match within(engine::refresh(wire, server, &kept, oauth.client_secret.as_deref())).await {
+        match within(engine::refresh(wire, server, &kept, oauth)).await {
             Ok(fresh) => Ok(self.save(slot, lease, fresh).await?),
             Err(AuthError::Ended) => {
                 kept.tokens = None;
@@ -383,6 +404,14 @@ impl Inner {
 
     /// Finds another token after a refusal.
     async fn again(&self, to: Destination<'_>, challenge: &Challenge) -> Result<(), Refused> {
+        if challenge.status == 401 && challenge::wants_nonce(&challenge.www_authenticate) {
+            return match &*self.slot(&to).nonce() {
+                Some(_) => Ok(()),
+                None => Err(Refused::Error(AuthError::Unavailable {
+                    why: "the server wants a nonce in proofs (DPoP), and named none that can be used".to_owned(),
+                })),
+            };
+        }
         let errand = self.errand(to).await?;
         let Errand { oauth, slot, server } = &errand;
         let _turn = slot.turn.acquire().await;
@@ -394,6 +423,9 @@ impl Inner {
             // Somebody has signed in or renewed since.
             slot.knows(Some(Arc::new(kept.clone())));
             return Ok(());
+        }
+        if !oauth.dpop && challenge::wants_bound(&challenge.www_authenticate) {
+            return Err(Refused::Error(AuthError::NotBound));
         }
         let leading = challenge::leading(&challenge.www_authenticate);
         let missing = match challenge.status {
@@ -412,9 +444,9 @@ impl Inner {
             // They were asked for, and a token without them came: asking again changes nothing.
             return Err(Refused::SignIn(asked));
         }
-        if oauth.grant == Grant::ClientCredentials {
+        if !oauth.grant.needs_a_person() {
             let found = within(Found::out(self.wires.to(server)?, server, leading)).await?;
-            let fresh = within(found.without_a_person(oauth, &asked)).await?;
+            let fresh = within(found.without_a_person(oauth, &asked, &self.wires)).await?;
             return Ok(self.keep(slot, fresh).await?);
         }
         if challenge.status == 401
@@ -484,11 +516,19 @@ impl Inner {
 }
 
 impl Authorizer for SignIn {
-    fn header<'a>(&'a self, to: Destination<'a>) -> BoxFuture<'a, Result<Option<HeaderValue>, NotAuthorized>> {
+    fn sign<'a>(
+        &'a self,
+        to: Destination<'a>,
+        method: &'a Method,
+    ) -> BoxFuture<'a, Result<Option<Signature>, NotAuthorized>> {
         Box::pin(async move {
-            let header = Box::pin(self.0.header(to)).await;
-            header.map_err(|error| self.0.told(to.server, error.into()))
+            let signed = Box::pin(self.0.sign(to, method)).await;
+            signed.map_err(|error| self.0.told(to.server, error.into()))
         })
+    }
+
+    fn nonce(&self, to: Destination<'_>, nonce: &HeaderValue) {
+        *self.0.slot(&to).nonce() = Nonce::of(nonce);
     }
 
     fn challenged<'a>(&'a self, to: Destination<'a>, challenge: Challenge) -> BoxFuture<'a, Result<(), NotAuthorized>> {

@@ -16,12 +16,16 @@
 //! program that writes logs should have `rmcp` at `warn`.)
 
 mod authorizer;
+mod bound;
 mod browser;
 mod challenge;
 mod credentials;
+mod dpop;
 mod engine;
 mod error;
+mod grant;
 mod guard;
+mod jose;
 mod login;
 mod loopback;
 mod revoke;

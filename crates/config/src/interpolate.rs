@@ -1,5 +1,7 @@
 //! Placeholders become values, at the moment the host connects.
 
+mod client;
+
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -64,8 +66,7 @@ pub fn secrets_in(spec: &ServerSpec) -> BTreeSet<String> {
         Transport::Http(http) | Transport::Sse(http) => {
             look(&http.url);
             http.headers.values().for_each(|text| look(text));
-            let OAuth { client_id, client_secret, client_metadata_url, .. } = &http.oauth;
-            [client_id, client_secret, client_metadata_url].into_iter().flatten().for_each(|text| look(text));
+            client::texts(&http.oauth).into_iter().for_each(|(_, text)| look(text));
         }
         Transport::Native(_) => {}
     }
@@ -390,25 +391,6 @@ impl Interpolate {
             .collect();
         self.remember(Some(server), values.into_secrets());
         headers
-    }
-}
-
-impl Interpolate {
-    async fn client(&self, oauth: &OAuth) -> Result<OAuth, ResolveError> {
-        let fields = [&oauth.client_id, &oauth.client_secret, &oauth.client_metadata_url];
-        let values = self.values(None, fields.into_iter().flatten().map(String::as_str)).await;
-        let text = |name: &str, value: &Option<String>| {
-            value.as_deref().map(|value| values.text(&format!("oauth.{name}"), value, Bare::Nothing)).transpose()
-        };
-        let client = OAuth {
-            client_id: text("client_id", &oauth.client_id)?,
-            client_secret: text("client_secret", &oauth.client_secret)?,
-            client_metadata_url: text("client_metadata_url", &oauth.client_metadata_url)?,
-            ..oauth.clone()
-        };
-        let secret = client.client_secret.clone();
-        self.remember(None, values.into_secrets().into_iter().chain(secret));
-        Ok(client)
     }
 }
 

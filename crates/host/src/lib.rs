@@ -66,7 +66,7 @@ pub use link::{
 pub use mcp::{Content, Tool};
 pub use resolve::{
     Artifacts, Authorizer, Challenge, ChildPlan, Destination, KeepError, Memory, NotAuthorized, ResolveError, Resolver,
-    Verbatim,
+    Signature, Verbatim,
 };
 pub use script::{Interpreter, Printed, ScriptCall, ScriptCallError, ScriptTools};
 pub use server::State;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use toolrack_auth::{Browser, BrowserError, MemoryTokens, SignIn};
 use toolrack_host::{
     Desired, Host, ServerName, ServerSpec, State,
-    spec::{Grant, OAuth, Transport},
+    spec::{Grant, IdentityProvider, KeptText, OAuth, Transport},
 };
 use url::Url;
 
@@ -59,15 +59,32 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
     ))
 }
 
-/// What is known of the client in advance.
+/// What is known of the client in advance: what its entry would say.
 fn oauth(scenario: &str, context: &Value) -> OAuth {
     let text = |name: &str| context[name].as_str().map(str::to_owned);
-    OAuth {
+    let kept = |name: &str| KeptText { text: text(name), file: None };
+    let known = OAuth {
         client_id: text("client_id"),
         client_secret: text("client_secret"),
         client_metadata_url: Some(DOCUMENT.to_owned()),
-        grant: if scenario.contains("client-credentials") { Grant::ClientCredentials } else { Grant::default() },
+        private_key: kept("private_key_pem"),
         ..OAuth::default()
+    };
+    match scenario.trim_start_matches("auth/") {
+        "client-credentials-basic" | "client-credentials-jwt" => OAuth { grant: Grant::ClientCredentials, ..known },
+        "wif-jwt-bearer" => OAuth { grant: Grant::JwtBearer, assertion: kept("valid_jwt"), ..known },
+        "enterprise-managed-authorization" => OAuth {
+            grant: Grant::EnterpriseManaged,
+            assertion: kept("idp_id_token"),
+            idp: Some(IdentityProvider {
+                token_url: text("idp_token_endpoint").unwrap_or_default(),
+                client_id: text("idp_client_id"),
+                client_secret: None,
+            }),
+            ..known
+        },
+        "dpop" | "dpop-nonce" => OAuth { dpop: true, ..known },
+        _ => known,
     }
 }
 

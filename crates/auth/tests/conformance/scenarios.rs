@@ -31,6 +31,11 @@ pub(crate) const BOTH: &[&str] = &[
     // Not scored.
     "json-schema-2020-12-preservation",
     "auth/client-credentials-basic",
+    "auth/client-credentials-jwt",
+    "auth/enterprise-managed-authorization",
+    "auth/wif-jwt-bearer",
+    "auth/dpop",
+    "auth/dpop-nonce",
 ];
 
 /// Of 2025-11-25 alone.

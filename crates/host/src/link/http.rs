@@ -330,7 +330,7 @@ impl Endpoint {
             })?;
             headers.append(name, sensitive(value));
         }
-        let signed = self.sign(&mut headers).await?;
+        let signed = self.sign(&mut headers, &method).await?;
         headers.insert(header::ACCEPT, if method == Method::GET { EVENTS } else { JSON_OR_EVENTS });
         let dress = self.dress().clone();
         if let Some(version) = dress.version {
