@@ -74,8 +74,14 @@ impl Endpoint {
             {
                 authorizer.nonce(self.destination(), nonce);
             }
+            let is_proved = matches!(signed, Signed::ByAuthorizer(_, true));
             let left = match response.status().as_u16() {
-                401 if matches!(signed, Signed::ByAuthorizer(_, true)) && asks_for_nonce(response.headers()) => {
+                401 if is_proved && asks_for_nonce(response.headers()) => {
+                    if nonces == 0 {
+                        // The token may be as good as any: nobody has to sign in.
+                        let why = "the server refuses the nonce that it named itself (DPoP)".to_owned();
+                        return Err(LinkError::NoToken { why });
+                    }
                     &mut nonces
                 }
                 401 => &mut renewals,
