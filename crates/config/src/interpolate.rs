@@ -66,6 +66,8 @@ pub fn secrets_in(spec: &ServerSpec) -> BTreeSet<String> {
         Transport::Http(http) | Transport::Sse(http) => {
             look(&http.url);
             http.headers.values().for_each(|text| look(text));
+            let helper = http.headers_helper.iter().flat_map(|helper| helper.args.iter().chain([&helper.command]));
+            helper.for_each(|text| look(text));
             client::texts(&http.oauth).into_iter().for_each(|(_, text)| look(text));
         }
         Transport::Native(_) => {}
@@ -409,6 +411,13 @@ impl Resolver for Interpolate {
         spec: &'a Http,
     ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>> {
         Box::pin(self.dress(server, spec))
+    }
+
+    fn given(&self, server: &ServerName, secrets: Vec<String>) {
+        // Without the word before it, too: `Bearer abc`.
+        let words = secrets.iter().filter_map(|secret| secret.rsplit_once(' ')).map(|(_, word)| word.to_owned());
+        let words: Vec<String> = words.collect();
+        self.remember(Some(server), secrets.into_iter().chain(words));
     }
 
     fn oauth<'a>(&'a self, _: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<OAuth, ResolveError>> {

@@ -101,6 +101,11 @@ fn of_http(kind: &str, http: &Http) -> Map<String, Json> {
     if !http.headers.is_empty() {
         entry.insert("headers".to_owned(), hidden(&http.headers));
     }
+    if let Some(helper) = &http.headers_helper {
+        let words =
+            mask::arguments(std::iter::once(helper.command.as_str()).chain(helper.args.iter().map(String::as_str)));
+        entry.insert("headers_helper".to_owned(), json!(words));
+    }
     let oauth = of_oauth(&http.oauth);
     if !oauth.is_empty() {
         entry.insert("oauth".to_owned(), Json::Object(oauth));

@@ -390,6 +390,7 @@ impl Attempt<'_> {
             resolver: &self.connector.resolver,
             authorizer: self.connector.authorizer.as_ref(),
             clients: &self.connector.clients,
+            supervisor: self.connector.supervisor.as_ref(),
             max_message: self.spec.limits.message_bytes,
         }
     }

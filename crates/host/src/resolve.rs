@@ -34,6 +34,12 @@ pub trait Resolver: Send + Sync {
         spec: &'a Http,
     ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>>;
 
+    /// A program of this server's entry has printed these as values of headers: they are secrets from now on. The default
+    /// ignores it.
+    fn given(&self, server: &ServerName, secrets: Vec<String>) {
+        let _ = (server, secrets);
+    }
+
     /// What is known in advance of signing in. For whoever implements [`Authorizer`]; the host does not ask for it. The
     /// default takes everything as written.
     ///

@@ -238,6 +238,9 @@ pub struct Http {
     pub url: String,
     /// Sent with every request; their values are secrets.
     pub headers: BTreeMap<String, String>,
+    /// A program that prints headers as a JSON object, for requests of a connection; what it gives goes before `headers`, and
+    /// with it nobody is asked to sign in. See `docs/sign-in.md`.
+    pub headers_helper: Option<Box<Stdio>>,
     /// How its requests are signed in, if the server wants that and no `Authorization` header is configured.
     pub oauth: OAuth,
     /// For TCP and TLS together. Default 5 s.
@@ -253,6 +256,7 @@ impl Default for Http {
         Self {
             url: String::new(),
             headers: BTreeMap::new(),
+            headers_helper: None,
             oauth: OAuth::default(),
             open_timeout: Duration::from_secs(5),
             read_timeout: Duration::from_secs(30),

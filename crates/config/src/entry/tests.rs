@@ -321,6 +321,30 @@ proptest! {
 }
 
 #[test]
+fn a_program_that_prints_headers_is_a_list_or_a_line_without_a_shell() {
+    for helper in [json!(["/opt/key", "--for", "a b", "${HOME}"]), json!("/opt/key --for 'a b' ${HOME}")] {
+        let read = http(json!({ "url": "https://x", "headersHelper": helper })).headers_helper.unwrap();
+        assert_eq!(
+            (read.command.as_str(), &*read.args),
+            ("/opt/key", &["--for", "a b", "${HOME}"].map(str::to_owned)[..])
+        );
+    }
+    for (helper, cause) in [
+        (json!(""), "is empty"),
+        (json!([]), "is empty"),
+        (json!("a 'b"), "quotation mark"),
+        (json!({ "command": "a" }), "must be"),
+        (json!(["a", "${"]), "headers_helper"),
+    ] {
+        let errors = broken(json!({ "url": "https://x", "headers_helper": helper })).join("; ");
+        assert!(errors.contains(cause), "{helper}: {errors}");
+    }
+    let warned = warned(json!({ "url": "https://x", "headers_helper": "key | jq ." }));
+    assert!(warned.message.contains("no shell"), "{}", warned.message);
+    assert!(!broken(json!({ "command": "x", "headers_helper": "key" })).is_empty());
+}
+
+#[test]
 fn programs_without_a_person_sign_in_with_keys_and_assertions() {
     let enterprise = json!({
         "grant": "enterprise_managed", "client_id": "id", "private_key_file": "/k.pem", "key_id": "k1", "dpop": true,

@@ -4,6 +4,8 @@
 //! with `insufficient_scope`, has looked at the token and at nothing else (RFC 6750, 3.1). It is the answer to a request that
 //! was refused, not one whose fate is unknown.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use reqwest::{Method, RequestBuilder, Response};
 
@@ -12,7 +14,9 @@ use super::{
         error::{LinkError, quote},
         wire::Outgoing,
     },
-    Endpoint, sensitive, text_header,
+    Endpoint,
+    helper::Given,
+    sensitive, text_header,
 };
 use crate::resolve::{Challenge, Destination, NotAuthorized, Signature};
 
@@ -29,6 +33,8 @@ const CHALLENGE_BYTES: usize = 8 * 1024;
 pub(super) enum Signed {
     /// The entry itself, or nobody, and nobody can be asked.
     ByEntry,
+    /// A program of the entry, which gave this.
+    ByHelper(Arc<Given>),
     /// The host's authorizer was asked: what it gave, and whether a proof was with it.
     ByAuthorizer(Option<HeaderValue>, bool),
 }
@@ -56,8 +62,8 @@ impl Endpoint {
         Ok(Signed::ByAuthorizer(Some(authorization), is_proved))
     }
 
-    /// Sends what `finish` makes of a request; once more when the server refuses it and the authorizer has found another
-    /// token, once more when it wants a nonce in the proof, and up to three times more when there is a token with more
+    /// Sends what `finish` makes of a request; once more when the server refuses it and there is another token or there are
+    /// other headers, once more when it wants a nonce in the proof, and up to three times more when there is a token with more
     /// scopes each time.
     pub(super) async fn send(
         &self,
@@ -73,6 +79,13 @@ impl Endpoint {
                 && let Some(nonce) = response.headers().get(NONCE)
             {
                 authorizer.nonce(self.destination(), nonce);
+            }
+            if let (401, Signed::ByHelper(given), Some(helper)) = (response.status().as_u16(), &signed, &self.helper)
+                && renewals > 0
+            {
+                renewals -= 1;
+                helper.refused(given);
+                continue;
             }
             let is_proved = matches!(signed, Signed::ByAuthorizer(_, true));
             let left = match response.status().as_u16() {
