@@ -31,7 +31,7 @@ use serde_json::Value;
 use tokio::{net::TcpListener, sync::oneshot};
 
 use crate::FakeHttp;
-use grants::Grants;
+use grants::{Grants, To};
 use proofs::Proofs;
 pub use wrong::Wrong;
 
@@ -206,6 +206,13 @@ impl FakeAuthorization {
     /// From now on it does this wrong, and nothing else.
     pub fn goes_wrong(&self, wrong: impl IntoIterator<Item = Wrong>) {
         self.shared.state().wrong = wrong.into_iter().collect();
+    }
+
+    /// An access token, as somebody gets one from a page for people.
+    #[must_use]
+    pub fn hand_out(&self) -> String {
+        let resource = self.mcp_url();
+        self.shared.state().grants.give(To { client: CLIENT, key: None }, &resource, "tools", false).access
     }
 
     /// No access token is good any longer; refresh tokens are.

@@ -212,3 +212,46 @@ fn only_servers_with_a_url_are_signed_in_to() {
     let nobody = rack.run(&["login", "guarded", "--json"]).ends_with(4);
     assert_eq!(nobody.error()["code"], "SIGN_IN_UNAVAILABLE", "{nobody}");
 }
+
+/// The program has the key from elsewhere; nothing that is shown or kept has it.
+#[test]
+fn what_a_program_prints_for_headers_is_sent_and_shown_nowhere() {
+    let server = FakeAuthorization::start([]);
+    let key = server.hand_out();
+    let rack = Rack::new();
+    let file = crate::rack::work_file(&rack, "key", &key);
+    let script = format!("printf '{{\"Authorization\":\"Bearer %s\"}}' \"$(cat {})\"", file.display());
+    let entry = json!({ "url": server.mcp_url(), "headers_helper": ["sh", "-c", script] });
+    rack.configure(&[("guarded", entry.clone())]);
+    let echoed = rack.run(&["call", "guarded/echo", &format!("text=it is {key}"), "-vv"]).ends_with(0);
+    assert!(echoed.stdout.contains("it is ***"), "{echoed}");
+    let mut said = echoed.stdout + &echoed.stderr;
+    for args in [&["get", "guarded"][..], &["get", "guarded", "--json"], &["logs"], &["doctor"], &["audit", "list"]] {
+        let ran = rack.run(args);
+        said += &(ran.stdout + &ran.stderr);
+    }
+    assert!(said.contains("headers_helper") && !said.contains(&key), "{said}");
+    let mut files = Vec::new();
+    collect(&rack.home.root().join("toolrack"), &mut files);
+    for (path, bytes) in &files {
+        assert!(!bytes.windows(key.len()).any(|part| part == key.as_bytes()), "it is in {path}");
+    }
+
+    // What a project brings is run when somebody agreed to it, and to this program.
+    let rack = Rack::new();
+    let ran = rack.home.work().join("ran");
+    let project = |script: &str| {
+        let entry = json!({ "url": server.mcp_url(), "headers_helper": ["sh", "-c", script] });
+        crate::rack::work_file(&rack, ".mcp.json", &crate::rack::mcp_json(&[("guarded", entry)]));
+    };
+    project(&format!("touch {}; {script}", ran.display()));
+    let pending = rack.run(&["pending"]);
+    assert!(pending.stdout.contains("headers_helper"), "{pending}");
+    let _ = rack.run(&["list"]);
+    assert!(!ran.exists());
+    let _ = rack.run(&["trust", "guarded", "--yes"]).ends_with(0);
+    let _ = rack.run(&["call", "guarded/echo", "text=x"]).ends_with(0);
+    assert!(ran.exists());
+    project(&script);
+    let _ = rack.run(&["call", "guarded/echo", "text=x"]).ends_with(7);
+}

@@ -10,6 +10,7 @@ mod eras;
 mod events;
 mod field;
 mod gate;
+mod helper;
 mod idle;
 mod passed_on;
 mod questions;
