@@ -7,15 +7,20 @@ use std::{io, os::unix::net::UnixListener, path::Path, sync::Arc};
 
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
+use toolrack_auth::AuthError;
 use toolrack_config::Loaded;
 use toolrack_daemon::{
-    ChosenModel, Daemon, Models, NoModel, Options, Parts, Questions, StartError, Token, gateway::AnyClient,
+    ChosenModel, Daemon, Models, NoModel, NoSignIn, Options, Parts, Questions, SignIns, StartError, Token,
+    gateway::AnyClient,
 };
+use toolrack_host::{Destination, Resolver as _};
+use url::Url;
 
 use self::record::{Record, listen, socket};
 use super::ask::rules;
 use crate::{
     args::{LimitArgs, ModelArgs, ServeArgs},
+    browser::Visitor,
     error::{Exit, Failure, with_causes},
     guest::{self, reception::receive_all},
     models::{Around, Chosen, Wishes},
@@ -149,10 +154,32 @@ async fn parts(args: &ServeArgs, world: &World) -> Result<Parts, Failure> {
         secrets: world.secrets(),
         questions,
         models: models(args.model.clone(), world.around()),
+        sign_ins: sign_ins(world),
         before_applying: Box::new(move |loaded: &Loaded| {
             keeper(&loaded.desired);
             audit(loaded.settings.audit);
         }),
+    })
+}
+
+/// Signs in as `toolrack login` does, with the browser of whoever looks at the dashboard.
+fn sign_ins(world: &World) -> SignIns {
+    let (sign_in, secrets) = (world.sign_in().clone(), world.secrets());
+    Box::new(move |server, http, shows| {
+        let (sign_in, secrets) = (sign_in.clone(), Arc::clone(&secrets));
+        Box::pin(async move {
+            let refused = |error: &AuthError| NoSignIn {
+                code: error.code(),
+                message: secrets.conceal(&format!("cannot sign in to `{server}`: {error}")).into_owned(),
+                hint: error.hint().map(str::to_owned),
+            };
+            let bad_url = |why: String| refused(&AuthError::Config { why });
+            let url = secrets.url(&server, &http).await.map_err(|error| bad_url(error.to_string()))?;
+            let url = Url::parse(url.trim()).map_err(|_| bad_url("its url is none".to_owned()))?;
+            let visitor = Visitor::bind(shows).await.map_err(|error| refused(&error.into()))?;
+            let to = Destination { server: &server, url: &url, spec: &http };
+            sign_in.login(to, &[], &visitor).await.map(drop).map_err(|error| refused(&error))
+        })
     })
 }
 
