@@ -359,7 +359,7 @@ impl Endpoint {
                 for (name, value) in &given.headers {
                     headers.insert(name.clone(), value.clone());
                 }
-                Signed::ByHelper(given)
+                Signed::Helper(given)
             }
         };
         headers.insert(header::ACCEPT, if method == Method::GET { EVENTS } else { JSON_OR_EVENTS });

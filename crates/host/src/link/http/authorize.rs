@@ -32,11 +32,11 @@ const CHALLENGE_BYTES: usize = 8 * 1024;
 /// Who signed a request in.
 pub(super) enum Signed {
     /// The entry itself, or nobody, and nobody can be asked.
-    ByEntry,
+    Entry,
     /// A program of the entry, which gave this.
-    ByHelper(Arc<Given>),
+    Helper(Arc<Given>),
     /// The host's authorizer was asked: what it gave, and whether a proof was with it.
-    ByAuthorizer(Option<HeaderValue>, bool),
+    Authorizer(Option<HeaderValue>, bool),
 }
 
 impl Endpoint {
@@ -47,11 +47,11 @@ impl Endpoint {
     /// Gives a request its `Authorization` header, and the proof that goes with it, unless its entry has one.
     pub(super) async fn sign(&self, headers: &mut HeaderMap, method: &Method) -> Result<Signed, LinkError> {
         let Some(authorizer) = self.authorizer.as_ref().filter(|_| !headers.contains_key(header::AUTHORIZATION)) else {
-            return Ok(Signed::ByEntry);
+            return Ok(Signed::Entry);
         };
         let given = authorizer.sign(self.destination(), method).await.map_err(|error| refused(error, 401, None))?;
         let Some(Signature { authorization, proof }) = given else {
-            return Ok(Signed::ByAuthorizer(None, false));
+            return Ok(Signed::Authorizer(None, false));
         };
         let authorization = sensitive(authorization);
         headers.insert(header::AUTHORIZATION, authorization.clone());
@@ -59,7 +59,7 @@ impl Endpoint {
         if let Some(proof) = proof {
             headers.insert(PROOF, sensitive(proof));
         }
-        Ok(Signed::ByAuthorizer(Some(authorization), is_proved))
+        Ok(Signed::Authorizer(Some(authorization), is_proved))
     }
 
     /// Sends what `finish` makes of a request; once more when the server refuses it and there is another token or there are
@@ -75,19 +75,19 @@ impl Endpoint {
         loop {
             let (request, signed) = self.request(method.clone(), of).await?;
             let response = finish(request).send().await.map_err(|error| self.unreachable(error))?;
-            if let (Signed::ByAuthorizer(_, true), Some(authorizer)) = (&signed, &self.authorizer)
+            if let (Signed::Authorizer(_, true), Some(authorizer)) = (&signed, &self.authorizer)
                 && let Some(nonce) = response.headers().get(NONCE)
             {
                 authorizer.nonce(self.destination(), nonce);
             }
-            if let (401, Signed::ByHelper(given), Some(helper)) = (response.status().as_u16(), &signed, &self.helper)
+            if let (401, Signed::Helper(given), Some(helper)) = (response.status().as_u16(), &signed, &self.helper)
                 && renewals > 0
             {
                 renewals -= 1;
                 helper.refused(given);
                 continue;
             }
-            let is_proved = matches!(signed, Signed::ByAuthorizer(_, true));
+            let is_proved = matches!(signed, Signed::Authorizer(_, true));
             let left = match response.status().as_u16() {
                 401 if is_proved && asks_for_nonce(response.headers()) => {
                     if nonces == 0 {
@@ -101,7 +101,7 @@ impl Endpoint {
                 403 if asks_for_scopes(response.headers()) => &mut step_ups,
                 _ => return Ok(response),
             };
-            let (Signed::ByAuthorizer(sent, _), Some(authorizer)) = (signed, &self.authorizer) else {
+            let (Signed::Authorizer(sent, _), Some(authorizer)) = (signed, &self.authorizer) else {
                 return Ok(response);
             };
             if *left == 0 {

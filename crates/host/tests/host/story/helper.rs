@@ -1,5 +1,7 @@
 //! Headers that a program of the entry prints.
 
+#![expect(clippy::disallowed_methods, reason = "what the program reads, and what it leaves behind, are files")]
+
 use std::path::{Path, PathBuf};
 
 use futures::future::join_all;
