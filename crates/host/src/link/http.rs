@@ -26,7 +26,7 @@ use url::Url;
 
 use self::{
     authorize::Signed,
-    helper::{Helper, Runs},
+    helper::{Program, Runs},
 };
 use super::{
     child::Supervisor,
@@ -109,7 +109,7 @@ struct Endpoint {
     resolver: Arc<dyn Resolver>,
     authorizer: Option<Arc<dyn Authorizer>>,
     /// The program that prints headers, where the entry has one.
-    helper: Option<Arc<Helper>>,
+    helper: Option<Arc<Program>>,
     max_message: usize,
     dress: Mutex<Dress>,
     inbound: Arc<Inbound>,
@@ -170,7 +170,7 @@ impl HttpWire {
             resolver: plan.resolver.clone(),
             authorizer: plan.authorizer.cloned(),
             helper: plan.spec.headers_helper.as_deref().map(|spec| {
-                Arc::new(Helper {
+                Arc::new(Program {
                     spec: spec.clone(),
                     server: plan.server.clone(),
                     resolver: plan.resolver.clone(),

@@ -64,7 +64,7 @@ impl Given {
 }
 
 /// The program of one connection.
-pub(super) struct Helper {
+pub(super) struct Program {
     pub(super) spec: Stdio,
     pub(super) server: ServerName,
     pub(super) resolver: Arc<dyn Resolver>,
@@ -98,7 +98,7 @@ impl Runs {
     }
 }
 
-impl Helper {
+impl Program {
     /// The headers for a request to `url`.
     pub(super) async fn headers(&self, url: &Url) -> Result<Arc<Given>, LinkError> {
         let before = {
