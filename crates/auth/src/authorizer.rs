@@ -8,14 +8,13 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use http::HeaderValue;
+use http::{HeaderValue, Method};
 use tokio::{
     sync::Semaphore,
     time::{sleep, timeout},
 };
 use toolrack_host::{
-    Authorizer, Challenge, Destination, Egress, NotAuthorized, Resolver, ServerName, Verbatim,
-    spec::{Grant, OAuth},
+    Authorizer, Challenge, Destination, Egress, NotAuthorized, Resolver, ServerName, Signature, Verbatim, spec::OAuth,
 };
 use url::Url;
 
@@ -23,6 +22,7 @@ use crate::{
     browser::Browser,
     challenge,
     credentials::{Credentials, now},
+    dpop::{Nonce, ProofKey},
     engine::{self, Found, within},
     error::AuthError,
     login::Wanted,
@@ -66,6 +66,8 @@ pub(crate) struct Inner {
 pub(crate) struct Slot {
     pub(crate) key: TokenKey,
     known: Mutex<Known>,
+    /// What the server wants to see in proofs.
+    nonce: Mutex<Option<Nonce>>,
     /// Whoever has the permit looks into the store or renews; the others wait for what comes of it.
     turn: Semaphore,
 }
@@ -98,16 +100,20 @@ impl Slot {
         };
     }
 
-    /// What can be sent without asking anybody; `None` when somebody has to be asked.
-    fn at_hand(&self) -> Option<Option<HeaderValue>> {
+    /// What can be used without asking anybody; `None` when somebody has to be asked.
+    fn at_hand(&self) -> Option<Option<Arc<Credentials>>> {
         match &*self.known() {
             Known::Unknown => None,
             Known::Nothing => Some(None),
             Known::Something(credentials) => {
                 let is_stale = credentials.tokens.as_ref().is_none_or(|tokens| tokens.is_stale(now()));
-                (!is_stale).then(|| credentials.header())
+                (!is_stale).then(|| Some(Arc::clone(credentials)))
             }
         }
+    }
+
+    fn nonce(&self) -> MutexGuard<'_, Option<Nonce>> {
+        self.nonce.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -266,7 +272,8 @@ impl Inner {
         };
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = slots.entry(key).or_insert_with_key(|key| {
-            Arc::new(Slot { key: key.clone(), known: Mutex::new(Known::Unknown), turn: Semaphore::new(1) })
+            let (known, nonce) = (Mutex::new(Known::Unknown), Mutex::default());
+            Arc::new(Slot { key: key.clone(), known, nonce, turn: Semaphore::new(1) })
         });
         Arc::clone(slot)
     }
@@ -277,17 +284,21 @@ impl Inner {
         Ok(kept)
     }
 
-    pub(crate) async fn save(&self, slot: &Slot, credentials: Credentials) -> Result<(), StoreError> {
+    /// Keeps what was got while somebody has the lease.
+    async fn save(&self, slot: &Slot, lease: &dyn Lease, credentials: Credentials) -> Result<(), StoreError> {
         // Known first: a token that cannot be kept is still good for as long as this process lives.
         credentials.secrets().into_iter().for_each(|secret| (self.hears)(secret));
         let bytes = credentials.to_bytes();
         slot.knows(Some(Arc::new(credentials)));
-        self.store.save(&slot.key, bytes).await
+        lease.save(bytes).await
     }
 
-    pub(crate) async fn delete(&self, slot: &Slot) -> Result<(), StoreError> {
-        slot.knows(None);
-        self.store.delete(&slot.key).await
+    /// Keeps what was got by signing in, which no renewal of what was there before overwrites.
+    pub(crate) async fn keep(&self, slot: &Slot, credentials: Credentials) -> Result<(), AuthError> {
+        let lease = self.lease(&slot.key).await?;
+        let saved = self.save(slot, lease.as_ref(), credentials).await;
+        lease.release().await;
+        Ok(saved?)
     }
 
     pub(crate) async fn lease(&self, key: &TokenKey) -> Result<Box<dyn Lease>, AuthError> {
@@ -298,15 +309,29 @@ impl Inner {
         lease.map_err(AuthError::Store)
     }
 
-    /// The header for a request, renewed if it is time.
-    async fn header(&self, to: Destination<'_>) -> Result<Option<HeaderValue>, AuthError> {
+    /// What a request is signed with, renewed if it is time.
+    async fn sign(&self, to: Destination<'_>, method: &Method) -> Result<Option<Signature>, AuthError> {
         let slot = self.slot(&to);
-        if let Some(header) = slot.at_hand() {
-            return Ok(header);
-        }
+        let usable = match slot.at_hand() {
+            Some(usable) => usable,
+            None => self.usable(to, &slot).await?,
+        };
+        let Some(credentials) = usable else {
+            return Ok(None);
+        };
+        let Some(authorization) = credentials.header() else {
+            return Ok(None);
+        };
+        let prove = |key: &ProofKey| key.proof(method.as_str(), to.url, credentials.access(), slot.nonce().as_ref());
+        let proof = credentials.key.as_ref().map(prove).transpose()?;
+        Ok(Some(Signature { authorization, proof }))
+    }
+
+    /// What is kept, renewed if it is time.
+    async fn usable(&self, to: Destination<'_>, slot: &Slot) -> Result<Option<Arc<Credentials>>, AuthError> {
         let _turn = slot.turn.acquire().await;
-        if let Some(header) = slot.at_hand() {
-            return Ok(header);
+        if let Some(usable) = slot.at_hand() {
+            return Ok(usable);
         }
         let kept = match self.load(&slot.key).await {
             Ok(kept) => kept.map(Arc::new),
@@ -317,8 +342,8 @@ impl Inner {
             }
         };
         slot.knows(kept.clone());
-        if let Some(header) = slot.at_hand() {
-            return Ok(header);
+        if let Some(usable) = slot.at_hand() {
+            return Ok(usable);
         }
         let Some(kept) = kept else {
             return Ok(None);
@@ -333,7 +358,7 @@ impl Inner {
             Err(error) => return Err(error),
         }
         Ok(match &*slot.known() {
-            Known::Something(credentials) => credentials.header(),
+            Known::Something(credentials) => Some(Arc::clone(credentials)),
             Known::Unknown | Known::Nothing => None,
         })
     }
@@ -341,12 +366,12 @@ impl Inner {
     /// Renews what is stale, unless another process has done so meanwhile. The caller has the turn of `slot`.
     async fn renewed(&self, errand: &Errand, stale: Stale<'_>) -> Result<(), AuthError> {
         let lease = self.lease(&errand.slot.key).await?;
-        let renewed = self.renew(errand, stale).await;
+        let renewed = self.renew(errand, stale, lease.as_ref()).await;
         lease.release().await;
         renewed
     }
 
-    async fn renew(&self, errand: &Errand, stale: Stale<'_>) -> Result<(), AuthError> {
+    async fn renew(&self, errand: &Errand, stale: Stale<'_>, lease: &dyn Lease) -> Result<(), AuthError> {
         let Errand { oauth, slot, server } = errand;
         let kept = self.load(&slot.key).await?;
         let Some(kept) = kept.filter(|kept| kept.tokens.is_some()) else {
@@ -358,26 +383,27 @@ impl Inner {
             return Ok(());
         }
         let wire = self.wires.to(server)?;
-        if oauth.grant == Grant::ClientCredentials {
+        if !oauth.grant.needs_a_person() {
             let found = within(Found::out(wire, server, stale.challenge())).await?;
-            let fresh = within(found.without_a_person(oauth, &kept.asked)).await?;
-            return Ok(self.save(slot, fresh).await?);
+            let fresh = within(found.without_a_person(oauth, &kept.asked, &self.wires)).await?;
+            return Ok(self.save(slot, lease, fresh).await?);
         }
         let mut kept = kept;
         if let Stale::Refused(_, challenge) = stale {
             // A server can have moved to another issuer, and what the first one gave is no business of the second.
             let found = within(Found::out(Arc::clone(&wire), server, challenge)).await?;
             if found.issuer != kept.issuer {
-                self.delete(slot).await?;
+                slot.knows(None);
+                lease.delete().await?;
                 return Err(AuthError::Ended);
             }
             kept.metadata = found.into_metadata();
         }
-        match within(engine::refresh(wire, server, &kept, oauth.client_secret.as_deref())).await {
-            Ok(fresh) => Ok(self.save(slot, fresh).await?),
+        match within(engine::refresh(wire, server, &kept, oauth)).await {
+            Ok(fresh) => Ok(self.save(slot, lease, fresh).await?),
             Err(AuthError::Ended) => {
                 kept.tokens = None;
-                self.save(slot, kept).await?;
+                self.save(slot, lease, kept).await?;
                 Err(AuthError::Ended)
             }
             Err(error) => Err(error),
@@ -386,6 +412,14 @@ impl Inner {
 
     /// Finds another token after a refusal.
     async fn again(&self, to: Destination<'_>, challenge: &Challenge) -> Result<(), Refused> {
+        if challenge.status == 401 && challenge::wants_nonce(&challenge.www_authenticate) {
+            return match &*self.slot(&to).nonce() {
+                Some(_) => Ok(()),
+                None => Err(Refused::Error(AuthError::Unavailable {
+                    why: "the server wants a nonce in proofs (DPoP), and named none that can be used".to_owned(),
+                })),
+            };
+        }
         let errand = self.errand(to).await?;
         let Errand { oauth, slot, server } = &errand;
         let _turn = slot.turn.acquire().await;
@@ -397,6 +431,9 @@ impl Inner {
             // Somebody has signed in or renewed since.
             slot.knows(Some(Arc::new(kept.clone())));
             return Ok(());
+        }
+        if !oauth.dpop && challenge::wants_bound(&challenge.www_authenticate) {
+            return Err(Refused::Error(AuthError::NotBound));
         }
         let leading = challenge::leading(&challenge.www_authenticate);
         let missing = match challenge.status {
@@ -415,10 +452,10 @@ impl Inner {
             // They were asked for, and a token without them came: asking again changes nothing.
             return Err(Refused::SignIn(asked));
         }
-        if oauth.grant == Grant::ClientCredentials {
+        if !oauth.grant.needs_a_person() {
             let found = within(Found::out(self.wires.to(server)?, server, leading)).await?;
-            let fresh = within(found.without_a_person(oauth, &asked)).await?;
-            return Ok(self.save(slot, fresh).await.map_err(AuthError::Store)?);
+            let fresh = within(found.without_a_person(oauth, &asked, &self.wires)).await?;
+            return Ok(self.keep(slot, fresh).await?);
         }
         if challenge.status == 401
             && let Some(kept) = kept.as_ref().filter(|kept| kept.tokens.is_some())
@@ -487,11 +524,19 @@ impl Inner {
 }
 
 impl Authorizer for SignIn {
-    fn header<'a>(&'a self, to: Destination<'a>) -> BoxFuture<'a, Result<Option<HeaderValue>, NotAuthorized>> {
+    fn sign<'a>(
+        &'a self,
+        to: Destination<'a>,
+        method: &'a Method,
+    ) -> BoxFuture<'a, Result<Option<Signature>, NotAuthorized>> {
         Box::pin(async move {
-            let header = Box::pin(self.0.header(to)).await;
-            header.map_err(|error| self.0.told(to.server, error.into()))
+            let signed = Box::pin(self.0.sign(to, method)).await;
+            signed.map_err(|error| self.0.told(to.server, error.into()))
         })
+    }
+
+    fn nonce(&self, to: Destination<'_>, nonce: &HeaderValue) {
+        *self.0.slot(&to).nonce() = Nonce::of(nonce);
     }
 
     fn challenged<'a>(&'a self, to: Destination<'a>, challenge: Challenge) -> BoxFuture<'a, Result<(), NotAuthorized>> {

@@ -10,7 +10,7 @@ use rmcp::transport::auth::{AuthorizationMetadata, OAuthTokenResponse};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::error::AuthError;
+use crate::{dpop::ProofKey, error::AuthError};
 
 /// A token is renewed this long before it expires, or in the last fifth of a shorter life.
 const AHEAD: u64 = 60;
@@ -29,6 +29,9 @@ pub(crate) struct Credentials {
     pub(crate) tokens: Option<Tokens>,
     /// The scopes that were asked for last.
     pub(crate) asked: Vec<String>,
+    /// The key that the tokens are bound to; `None` where whoever has one can use it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<ProofKey>,
     /// Where the authorization server is, so that it need not be found again for every refresh.
     pub(crate) metadata: AuthorizationMetadata,
 }
@@ -86,7 +89,8 @@ impl Credentials {
     }
 
     pub(crate) fn header(&self) -> Option<HeaderValue> {
-        let mut value = HeaderValue::try_from(format!("Bearer {}", self.access()?)).ok()?;
+        let scheme = if self.key.is_some() { "DPoP" } else { "Bearer" };
+        let mut value = HeaderValue::try_from(format!("{scheme} {}", self.access()?)).ok()?;
         value.set_sensitive(true);
         Some(value)
     }
@@ -94,19 +98,33 @@ impl Credentials {
     /// Every secret in it.
     pub(crate) fn secrets(&self) -> Vec<&str> {
         let tokens = self.tokens.iter().flat_map(|tokens| [Some(&tokens.access), tokens.refresh.as_ref()]);
-        tokens.chain([self.client.secret.as_ref()]).flatten().map(String::as_str).collect()
+        let texts = tokens.chain([self.client.secret.as_ref()]).flatten().map(String::as_str);
+        texts.chain(self.key.as_ref().map(ProofKey::secret)).collect()
     }
 }
 
 impl Tokens {
+    /// Takes what a token endpoint gave to `rmcp`; see [`Self::in_answer`].
+    pub(crate) fn of(response: &OAuthTokenResponse, asked: &[String], is_bound: bool) -> Result<Self, AuthError> {
+        let value = serde_json::to_value(response);
+        let value = value.map_err(|_| AuthError::NoToken { why: "its answer cannot be read".to_owned() })?;
+        Self::in_answer(&value, asked, is_bound)
+    }
+
     /// Takes what a token endpoint gave; scopes that it does not mention are those that were `asked` for (RFC 6749, 5.1).
-    pub(crate) fn of(response: &OAuthTokenResponse, asked: &[String]) -> Result<Self, AuthError> {
+    /// `is_bound`: whether the token has to be bound to a key (RFC 9449, 5), or has to be none of those.
+    pub(crate) fn in_answer(value: &Value, asked: &[String], is_bound: bool) -> Result<Self, AuthError> {
         let refused = |why: &str| AuthError::NoToken { why: why.to_owned() };
-        let value = serde_json::to_value(response).map_err(|_| refused("its answer cannot be read"))?;
         let text = |name: &str| value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         let access = text("access_token").ok_or_else(|| refused("its answer holds none"))?.to_owned();
-        if !text("token_type").is_some_and(|kind| kind.eq_ignore_ascii_case("bearer")) {
-            return Err(refused("it gave one that is no bearer token, and no other kind is known here"));
+        let is_of = |kind: &str| text("token_type").is_some_and(|named| named.eq_ignore_ascii_case(kind));
+        if is_bound && !is_of("dpop") {
+            return Err(refused("it gave one that is not bound to a key, which `oauth.dpop` of the entry asks for"));
+        }
+        if !is_bound && !is_of("bearer") {
+            return Err(refused(
+                "it gave one that is no bearer token; for one that is bound to a key, set `oauth.dpop`",
+            ));
         }
         let refresh = text("refresh_token").map(str::to_owned);
         if access.len().max(refresh.as_ref().map_or(0, String::len)) > TOKEN_BYTES {
@@ -161,7 +179,7 @@ mod tests {
 
     #[test]
     fn an_answer_without_a_usable_bearer_token_is_none() {
-        let of = |json: Value| Tokens::of(&serde_json::from_value(json).unwrap(), &["asked".into()]);
+        let of = |json: Value| Tokens::in_answer(&json, &["asked".into()], false);
         let token = of(serde_json::json!({"access_token": "a", "token_type": "Bearer", "expires_in": 5})).unwrap();
         assert_eq!((token.scopes, token.expires), (vec!["asked".to_owned()], Some(token.received + 5)));
         for refused in [
@@ -172,5 +190,13 @@ mod tests {
         ] {
             assert!(of(refused).is_err());
         }
+    }
+
+    #[test]
+    fn a_token_that_must_be_bound_is_no_other() {
+        let of = |kind: &str| {
+            Tokens::in_answer(&serde_json::json!({ "access_token": "a", "token_type": kind }), &[], true).is_ok()
+        };
+        assert!(of("DPoP") && of("dpop") && !of("Bearer") && !of(""));
     }
 }

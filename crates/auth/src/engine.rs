@@ -1,18 +1,23 @@
 //! The conversation with an authorization server, spoken by `rmcp`.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use rmcp::transport::auth::{
     AuthError as Spoken, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
-    ClientCredentialsConfig, CredentialStore as _, InMemoryCredentialStore, OAuthClientConfig, StoredCredentials,
+    CredentialStore as _, InMemoryCredentialStore, OAuthClientConfig, StoredCredentials,
 };
 use tokio::time::timeout;
 use toolrack_host::spec::OAuth;
 use url::Url;
 
 use crate::{
+    bound::{Bound, Statement},
     challenge::union,
     credentials::{Client, Credentials, Tokens},
+    dpop::ProofKey,
     error::{AuthError, quote, quote_without},
     wire::Wire,
 };
@@ -30,6 +35,7 @@ pub(crate) struct Found {
     wire: Arc<Wire>,
     server: Url,
     pub(crate) issuer: String,
+    has_pkce: bool,
 }
 
 /// A page to show, and what is needed when its answer comes.
@@ -38,6 +44,7 @@ pub(crate) struct Asked {
     client: Client,
     scopes: Vec<String>,
     resource: String,
+    key: Option<ProofKey>,
     pub(crate) page: Url,
 }
 
@@ -59,16 +66,14 @@ impl Found {
         // RFC 8414 leaves it out where there is no PKCE; MCP refuses such a server. A server without any metadata, of
         // MCP 2025-03-26, says nothing of it.
         let methods = metadata.code_challenge_methods_supported.as_deref().unwrap_or_default();
-        let has_pkce = methods.iter().any(|method| method == "S256");
-        if !has_pkce && resolved.source != AuthorizationMetadataSource::LegacyEndpointFallback {
-            return Err(AuthError::NoPkce);
-        }
+        let has_pkce = methods.iter().any(|method| method == "S256")
+            || resolved.source == AuthorizationMetadataSource::LegacyEndpointFallback;
         let issuer = match &metadata.issuer {
             Some(issuer) => issuer.clone(),
             None => metadata.token_endpoint.clone(),
         };
         manager.set_metadata(metadata.clone());
-        let found = Self { manager, metadata, wire, server: server.clone(), issuer };
+        let found = Self { manager, metadata, wire, server: server.clone(), issuer, has_pkce };
         found.endpoint("token endpoint", &found.metadata.token_endpoint)?;
         Ok(found)
     }
@@ -82,6 +87,36 @@ impl Found {
         self.metadata
     }
 
+    pub(crate) fn metadata(&self) -> &AuthorizationMetadata {
+        &self.metadata
+    }
+
+    pub(crate) fn server(&self) -> &Url {
+        &self.server
+    }
+
+    pub(crate) fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
+    pub(crate) fn token_endpoint(&self) -> Result<Url, AuthError> {
+        self.endpoint("token endpoint", &self.metadata.token_endpoint)
+    }
+
+    /// From now on the token endpoint gets a statement of the client, if it has a key of its own, and proofs of `proof`.
+    pub(crate) fn binds(&self, oauth: &OAuth, proof: Option<ProofKey>) -> Result<(), AuthError> {
+        let statement = Statement::of(oauth, &self.issuer, &self.metadata)?;
+        self.wire.binds(Bound { endpoint: self.token_endpoint()?, statement, proof, nonce: Mutex::default() });
+        Ok(())
+    }
+
+    pub(crate) async fn scopes_without_a_person(&self, scopes: &[String]) -> Vec<String> {
+        match scopes {
+            [] => self.manager.select_initial_scopes(&[]).await,
+            scopes => scopes.to_vec(),
+        }
+    }
+
     /// Prepares the page on which a person signs in. `scopes` are asked for if there are any, else what the server names;
     /// `before` is what is known from the last time, and is used only if it is of the same issuer.
     pub(crate) async fn ask(
@@ -91,6 +126,11 @@ impl Found {
         redirect_uri: &str,
         before: Option<&Credentials>,
     ) -> Result<Asked, AuthError> {
+        if !self.has_pkce {
+            return Err(AuthError::NoPkce);
+        }
+        let key = if oauth.dpop { Some(ProofKey::generate()?) } else { None };
+        self.binds(oauth, key.clone())?;
         self.endpoint("authorization endpoint", &self.metadata.authorization_endpoint)?;
         let scopes = self.scopes(scopes).await;
         let client = self.client(oauth, &scopes, redirect_uri, before).await?;
@@ -102,10 +142,14 @@ impl Found {
         self.manager.configure_client(config).map_err(|error| discovery(&error))?;
         let wanted: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let page = self.manager.get_authorization_url(&wanted).await.map_err(|error| discovery(&error))?;
-        let page = self.endpoint("authorization endpoint", &page)?;
+        let mut page = self.endpoint("authorization endpoint", &page)?;
+        if let Some(key) = &key {
+            // So that nobody else can use the code (RFC 9449, 10).
+            page.query_pairs_mut().append_pair("dpop_jkt", &key.thumbprint());
+        }
         let resource = page.query_pairs().find(|(name, _)| name == "resource").map(|(_, value)| value.into_owned());
         let resource = resource.unwrap_or_else(|| self.server.to_string());
-        Ok(Asked { found: self, client, scopes, resource, page })
+        Ok(Asked { found: self, client, scopes, resource, key, page })
     }
 
     /// As MCP orders it: what the challenge named, or else the protected resource, or else none; and the wish to stay signed
@@ -172,36 +216,6 @@ impl Found {
             registered: true,
         })
     }
-
-    /// Signs in as the client itself.
-    pub(crate) async fn without_a_person(mut self, oauth: &OAuth, scopes: &[String]) -> Result<Credentials, AuthError> {
-        let (Some(id), Some(secret)) = (oauth.client_id.clone(), oauth.client_secret.clone()) else {
-            let why = "the grant `client_credentials` needs `oauth.client_id` and `oauth.client_secret`".to_owned();
-            return Err(AuthError::NoClient { why });
-        };
-        let scopes = match scopes {
-            [] => self.manager.select_initial_scopes(&[]).await,
-            scopes => scopes.to_vec(),
-        };
-        let config = ClientCredentialsConfig::ClientSecret {
-            client_id: id.clone(),
-            client_secret: secret.clone(),
-            scopes: scopes.clone(),
-            resource: Some(self.server.to_string()),
-        };
-        let refused = |error: Spoken| refusal(&error, &[&secret]);
-        self.manager.validate_client_credentials_metadata(&config).map_err(refused)?;
-        self.manager.configure_client_credentials(&config).map_err(refused)?;
-        let response = self.manager.exchange_client_credentials(&config).await.map_err(refused)?;
-        Ok(Credentials {
-            issuer: self.issuer,
-            resource: self.server.to_string(),
-            client: Client { id, secret: None, redirect_uri: String::new(), registered: false },
-            tokens: Some(Tokens { refresh: None, ..Tokens::of(&response, &scopes)? }),
-            asked: scopes,
-            metadata: self.metadata,
-        })
-    }
 }
 
 impl Asked {
@@ -223,8 +237,9 @@ impl Asked {
             issuer: self.found.issuer,
             resource: self.resource,
             client: self.client,
-            tokens: Some(Tokens::of(&response, &self.scopes)?),
+            tokens: Some(Tokens::of(&response, &self.scopes, self.key.is_some())?),
             asked: self.scopes,
+            key: self.key,
             metadata: self.found.metadata,
         })
     }
@@ -287,20 +302,23 @@ fn callback(why: &str) -> AuthError {
     AuthError::Callback { why: why.to_owned() }
 }
 
-/// Renews the tokens of `credentials`. `secret` is that of a configured client.
+/// Renews the tokens of `credentials`; `oauth` is what is configured of the client.
 pub(crate) async fn refresh(
     wire: Arc<Wire>,
     server: &Url,
     credentials: &Credentials,
-    secret: Option<&str>,
+    oauth: &OAuth,
 ) -> Result<Credentials, AuthError> {
+    let secret = oauth.client_secret.as_deref();
     let (Some(tokens), Ok(resource)) = (&credentials.tokens, Url::parse(&credentials.resource)) else {
         return Err(AuthError::Ended);
     };
     let Some(refresh) = &tokens.refresh else {
         return Err(AuthError::Ended);
     };
-    checked(&wire, server, "token endpoint", &credentials.metadata.token_endpoint)?;
+    let endpoint = checked(&wire, server, "token endpoint", &credentials.metadata.token_endpoint)?;
+    let statement = Statement::of(oauth, &credentials.issuer, &credentials.metadata)?;
+    wire.binds(Bound { endpoint, statement, proof: credentials.key.clone(), nonce: Mutex::default() });
     let mut secrets = credentials.secrets();
     secrets.extend(secret);
     // What `rmcp` takes for the resource is the URL that it was made for.
@@ -325,7 +343,7 @@ pub(crate) async fn refresh(
         Spoken::TokenRefreshRejected(_) | Spoken::AuthorizationRequired => AuthError::Ended,
         error => AuthError::Unavailable { why: said(&error, &secrets) },
     })?;
-    let mut renewed = Tokens::of(&response, &tokens.scopes)?;
+    let mut renewed = Tokens::of(&response, &tokens.scopes, credentials.key.is_some())?;
     // One that is not replaced goes on being good (RFC 6749, 6).
     renewed.refresh = renewed.refresh.or_else(|| Some(refresh.clone()));
     Ok(Credentials { tokens: Some(renewed), ..credentials.clone() })

@@ -30,6 +30,9 @@ pub enum AuthError {
         /// Why not, escaped.
         why: String,
     },
+    /// The server takes only tokens that are bound to a key, and the entry does not ask for one.
+    #[error("the server takes only tokens that are bound to a key (DPoP): set `oauth.dpop` to true in its entry")]
+    NotBound,
     /// There is no client to sign in with, and none can be registered.
     #[error("this program is no client of its authorization server: {why}")]
     NoClient {
@@ -106,6 +109,7 @@ impl AuthError {
             Self::Discovery { .. } => "SIGN_IN_UNKNOWN",
             Self::NoPkce => "SIGN_IN_WITHOUT_PKCE",
             Self::Unsafe { .. } => "SIGN_IN_UNSAFE_URL",
+            Self::NotBound => "SIGN_IN_NEEDS_DPOP",
             Self::NoClient { .. } => "SIGN_IN_NO_CLIENT",
             Self::Refused { .. } => "SIGN_IN_REFUSED",
             Self::Callback { .. } => "SIGN_IN_BAD_CALLBACK",
@@ -132,9 +136,12 @@ impl AuthError {
             Self::WrongIssuer { .. } | Self::Callback { .. } => "do not go on in that browser window; sign in anew",
             Self::Ended => "sign in again",
             Self::Unavailable { .. } => "try again later",
-            Self::Refused { .. } | Self::NoToken { .. } | Self::Browser(_) | Self::Store(_) | Self::Config { .. } => {
-                return None;
-            }
+            Self::NotBound
+            | Self::Refused { .. }
+            | Self::NoToken { .. }
+            | Self::Browser(_)
+            | Self::Store(_)
+            | Self::Config { .. } => return None,
         })
     }
 }

@@ -16,11 +16,15 @@
 //! program that writes logs should have `rmcp` at `warn`.)
 
 mod authorizer;
+mod bound;
 mod browser;
 mod challenge;
 mod credentials;
+mod dpop;
 mod engine;
 mod error;
+mod grant;
+mod jose;
 mod login;
 mod loopback;
 mod revoke;

@@ -1,6 +1,6 @@
 //! What a person does: sign in, sign out.
 
-use toolrack_host::{Destination, spec::Grant};
+use toolrack_host::Destination;
 
 use crate::{
     authorizer::{Errand, Inner, SignIn},
@@ -39,7 +39,7 @@ impl Signed {
 
 impl SignIn {
     /// Signs in to a server, whether or not somebody is signed in already. `scopes` are asked for instead of what the entry
-    /// or else the server names. With the grant `client_credentials`, nobody is shown anything.
+    /// or else the server names. With a grant that needs no person, nobody is shown anything.
     ///
     /// # Errors
     /// [`AuthError`]; who was signed in before still is.
@@ -53,11 +53,11 @@ impl SignIn {
         let errand = inner.errand(to).await?;
         let Errand { oauth, slot, server } = &errand;
         let scopes = if scopes.is_empty() { &oauth.scopes } else { scopes };
-        if oauth.grant == Grant::ClientCredentials {
+        if !oauth.grant.needs_a_person() {
             let found = within(Found::out(inner.wires.to(server)?, server, None)).await?;
-            let fresh = within(found.without_a_person(oauth, scopes)).await?;
+            let fresh = within(found.without_a_person(oauth, scopes, &inner.wires)).await?;
             let signed = Signed::of(&fresh);
-            inner.save(slot, fresh).await?;
+            inner.keep(slot, fresh).await?;
             return Ok(signed);
         }
         let before = inner.load(&slot.key).await?;
@@ -78,9 +78,10 @@ impl SignIn {
             let Some(kept) = inner.load(&slot.key).await? else {
                 return Ok(None);
             };
-            inner.delete(&slot).await?;
+            slot.knows(None);
+            lease.delete().await?;
             let revoked = match inner.wires.to(&server) {
-                Ok(wire) => within(revoke(wire, &server, &kept, oauth.client_secret.as_deref())).await,
+                Ok(wire) => within(revoke(wire, &server, &kept, &oauth)).await,
                 Err(error) => Err(error),
             };
             Ok(Some(revoked))
@@ -120,7 +121,7 @@ impl Inner {
         let back = browser.visit(&asked.page).await?;
         let fresh = within(asked.answered(&back, oauth.client_secret.as_deref())).await?;
         let signed = Signed::of(&fresh);
-        self.save(slot, fresh).await?;
+        self.keep(slot, fresh).await?;
         Ok(signed)
     }
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{Method, Request, header};
+use toolrack_host::spec::OAuth;
 use url::{Url, form_urlencoded::Serializer};
 
-use crate::{credentials::Credentials, engine::checked, error::AuthError, wire::Wire};
+use crate::{bound::Statement, credentials::Credentials, engine::checked, error::AuthError, wire::Wire};
 
 /// Revokes the refresh token, and the access token with it where the server does not do so itself. `false` when the server
 /// has no way to.
@@ -14,7 +15,7 @@ pub(crate) async fn revoke(
     wire: Arc<Wire>,
     server: &Url,
     credentials: &Credentials,
-    secret: Option<&str>,
+    oauth: &OAuth,
 ) -> Result<bool, AuthError> {
     let fields = &credentials.metadata.additional_fields;
     let (Some(endpoint), Some(tokens)) =
@@ -30,7 +31,8 @@ pub(crate) async fn revoke(
     let takes = |name: &str| methods.is_some_and(|methods| methods.iter().any(|method| method.as_str() == Some(name)));
     let in_body = takes("client_secret_post") && !takes("client_secret_basic");
     let client = &credentials.client;
-    let secret = client.secret.as_deref().or(secret);
+    let secret = client.secret.as_deref().or(oauth.client_secret.as_deref());
+    let statement = Statement::of(oauth, &credentials.issuer, &credentials.metadata)?;
     let both =
         [tokens.refresh.as_deref().map(|token| (token, "refresh_token")), Some((&tokens.access, "access_token"))];
     for (token, kind) in both.into_iter().flatten() {
@@ -47,6 +49,7 @@ pub(crate) async fn revoke(
             }
             None => {
                 form.append_pair("client_id", &client.id);
+                statement.as_ref().map(|statement| statement.add_to(&mut form)).transpose()?;
             }
         }
         let why = |why: String| AuthError::Unavailable { why: format!("the tokens could not be revoked: {why}") };
@@ -60,7 +63,7 @@ pub(crate) async fn revoke(
 }
 
 /// HTTP Basic as OAuth has it: both parts are form-encoded first (RFC 6749, 2.3.1).
-fn basic(id: &str, secret: &str) -> String {
+pub(crate) fn basic(id: &str, secret: &str) -> String {
     let encode = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     format!("Basic {}", STANDARD.encode(format!("{}:{}", encode(id), encode(secret))))
 }

@@ -70,18 +70,6 @@ pub trait TokenStore: Send + Sync {
     /// [`StoreError`] when it cannot be read.
     fn load<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<Option<Vec<u8>>, StoreError>>;
 
-    /// Keeps `credentials` under `key`, instead of what was there.
-    ///
-    /// # Errors
-    /// [`StoreError`] when that fails; what was there is then still there.
-    fn save<'a>(&'a self, key: &'a TokenKey, credentials: Vec<u8>) -> BoxFuture<'a, Result<(), StoreError>>;
-
-    /// Forgets what is kept under `key`.
-    ///
-    /// # Errors
-    /// [`StoreError`] when that fails.
-    fn delete<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<(), StoreError>>;
-
     /// All keys.
     ///
     /// # Errors
@@ -89,16 +77,31 @@ pub trait TokenStore: Send + Sync {
     fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, StoreError>>;
 
     /// Waits until nobody else has the lease of `key`, in any process, and takes it. A refresh token is good for one use:
-    /// whoever renews has the lease meanwhile. It ends with [`Lease::release`], and by itself after `longest`, so that a
-    /// process that dies blocks nobody. The caller bounds the wait.
+    /// whoever renews has the lease meanwhile, and only whoever has it changes what is kept. It ends with
+    /// [`Lease::release`], and by itself after `longest`, so that a process that dies blocks nobody. The caller bounds the
+    /// wait.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be had.
     fn lease<'a>(&'a self, key: &'a TokenKey, longest: Duration) -> BoxFuture<'a, Result<Box<dyn Lease>, StoreError>>;
 }
 
-/// The right to renew; see [`TokenStore::lease`].
-pub trait Lease: Send {
+/// The right to change what is kept under one key; see [`TokenStore::lease`].
+///
+/// Neither method does anything once the lease has run out: by then somebody else may have written what is newer.
+pub trait Lease: Send + Sync {
+    /// Keeps `credentials`, instead of what was there.
+    ///
+    /// # Errors
+    /// [`StoreError`] when that fails, or the lease has run out; what was there is then still there.
+    fn save(&self, credentials: Vec<u8>) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Forgets what is kept.
+    ///
+    /// # Errors
+    /// As [`Self::save`].
+    fn delete(&self) -> BoxFuture<'_, Result<(), StoreError>>;
+
     /// Gives it back.
     fn release(self: Box<Self>) -> BoxFuture<'static, ()>;
 }
@@ -121,7 +124,7 @@ impl StoreError {
 /// Keeps tokens for as long as this process lives. For embedders and tests. Its `Debug` shows none.
 #[derive(Default)]
 pub struct MemoryTokens {
-    kept: Mutex<BTreeMap<TokenKey, Vec<u8>>>,
+    kept: Arc<Mutex<BTreeMap<TokenKey, Vec<u8>>>>,
     leases: Mutex<BTreeMap<TokenKey, Arc<Semaphore>>>,
 }
 
@@ -131,53 +134,53 @@ impl std::fmt::Debug for MemoryTokens {
     }
 }
 
-impl MemoryTokens {
-    fn kept(&self) -> MutexGuard<'_, BTreeMap<TokenKey, Vec<u8>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl TokenStore for MemoryTokens {
     fn load<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<Option<Vec<u8>>, StoreError>> {
-        Box::pin(async { Ok(self.kept().get(key).cloned()) })
-    }
-
-    fn save<'a>(&'a self, key: &'a TokenKey, credentials: Vec<u8>) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(async {
-            self.kept().insert(key.clone(), credentials);
-            Ok(())
-        })
-    }
-
-    fn delete<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(async {
-            self.kept().remove(key);
-            Ok(())
-        })
+        Box::pin(async { Ok(locked(&self.kept).get(key).cloned()) })
     }
 
     fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, StoreError>> {
-        Box::pin(async { Ok(self.kept().keys().cloned().collect()) })
+        Box::pin(async { Ok(locked(&self.kept).keys().cloned().collect()) })
     }
 
     fn lease<'a>(&'a self, key: &'a TokenKey, _: Duration) -> BoxFuture<'a, Result<Box<dyn Lease>, StoreError>> {
         Box::pin(async {
-            let turn = {
-                let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
-                leases.entry(key.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))).clone()
-            };
+            let turn =
+                Arc::clone(locked(&self.leases).entry(key.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))));
             let permit = turn.acquire_owned().await.map_err(|_| StoreError::new("the store is closed"))?;
-            Ok(Box::new(Permit(permit)) as Box<dyn Lease>)
+            Ok(Box::new(Permit { kept: Arc::clone(&self.kept), key: key.clone(), permit }) as Box<dyn Lease>)
         })
     }
 }
 
 /// A holder in the same process cannot die alone: no time limit is needed.
-struct Permit(OwnedSemaphorePermit);
+struct Permit {
+    kept: Arc<Mutex<BTreeMap<TokenKey, Vec<u8>>>>,
+    key: TokenKey,
+    permit: OwnedSemaphorePermit,
+}
 
 impl Lease for Permit {
+    fn save(&self, credentials: Vec<u8>) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            locked(&self.kept).insert(self.key.clone(), credentials);
+            Ok(())
+        })
+    }
+
+    fn delete(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async {
+            locked(&self.kept).remove(&self.key);
+            Ok(())
+        })
+    }
+
     fn release(self: Box<Self>) -> BoxFuture<'static, ()> {
-        drop(self.0);
+        drop(self.permit);
         Box::pin(std::future::ready(()))
     }
 }

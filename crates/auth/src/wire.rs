@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
@@ -14,7 +14,7 @@ use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientError, OAuthHttpClie
 use toolrack_host::egress::{Egress, Guard, Refused};
 use url::Url;
 
-use crate::error::AuthError;
+use crate::{bound::Bound, error::AuthError};
 
 /// For TCP and TLS together.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
@@ -60,7 +60,7 @@ impl Wires {
                 client
             }
         };
-        Ok(Arc::new(Wire { client, guard, left: AtomicU32::new(REQUESTS) }))
+        Ok(Arc::new(Wire { client, guard, left: AtomicU32::new(REQUESTS), bound: OnceLock::new() }))
     }
 }
 
@@ -70,6 +70,8 @@ pub(crate) struct Wire {
     client: Client,
     pub(crate) guard: Guard,
     left: AtomicU32,
+    /// What the token endpoint gets, once it is known.
+    bound: OnceLock<Bound>,
 }
 
 /// Why a request to an authorization server got no answer.
@@ -83,6 +85,8 @@ pub(crate) enum WireError {
     Endless,
     #[error("{}", innermost(.0))]
     Http(reqwest::Error),
+    #[error(transparent)]
+    Unsigned(AuthError),
 }
 
 /// The cause that says most, without a URL, which may hold a secret.
@@ -98,7 +102,27 @@ fn innermost(error: &reqwest::Error) -> String {
 }
 
 impl Wire {
+    /// From now on the token endpoint gets this. The first time counts: a wire is for one operation.
+    pub(crate) fn binds(&self, bound: Bound) {
+        let _ = self.bound.set(bound);
+    }
+
+    /// What the token endpoint gets.
+    pub(crate) fn bound(&self) -> Option<&Bound> {
+        self.bound.get()
+    }
+
+    /// Asks, and where the token endpoint wants a nonce, once more with it.
     pub(crate) async fn send(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
+        let Some(bound) = self.bound().filter(|bound| bound.is_for(&request)) else {
+            return self.send_once(request).await;
+        };
+        let dressed = || bound.dressed(&request).map_err(WireError::Unsigned);
+        let answer = self.send_once(dressed()?).await?;
+        if bound.wants_another(&answer) { self.send_once(dressed()?).await } else { Ok(answer) }
+    }
+
+    async fn send_once(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
         if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err() {
             return Err(WireError::Endless);
         }

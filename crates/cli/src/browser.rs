@@ -1,8 +1,12 @@
-//! The browser of the person at the terminal.
+//! Browsers: of the person at the terminal, and of whoever looks at the dashboard.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use futures::future::BoxFuture;
+use tokio::sync::oneshot;
 use toolrack_auth::{Browser, BrowserError, Loopback};
 use toolrack_host::text;
 use url::Url;
@@ -50,6 +54,34 @@ impl Browser for Person {
                 back = self.here.wait(page, PATIENCE) => back,
                 back = self.pasted() => Ok(back),
             }
+        })
+    }
+}
+
+/// The browser that shows a dashboard: it is told the page, and comes back to this machine.
+#[derive(Debug)]
+pub(crate) struct Visitor {
+    here: Loopback,
+    shows: Mutex<Option<oneshot::Sender<Url>>>,
+}
+
+impl Visitor {
+    /// Waits on any port that is free.
+    pub(crate) async fn bind(shows: oneshot::Sender<Url>) -> Result<Self, BrowserError> {
+        Ok(Self { here: Loopback::bind(0).await?, shows: Mutex::new(Some(shows)) })
+    }
+}
+
+impl Browser for Visitor {
+    fn redirect_uri(&self) -> String {
+        self.here.redirect_uri()
+    }
+
+    fn visit<'a>(&'a self, page: &'a Url) -> BoxFuture<'a, Result<Url, BrowserError>> {
+        Box::pin(async move {
+            let shows = self.shows.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let is_shown = shows.is_some_and(|shows| shows.send(page.clone()).is_ok());
+            if is_shown { self.here.wait(page, PATIENCE).await } else { Err(BrowserError::GivenUp) }
         })
     }
 }

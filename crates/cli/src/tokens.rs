@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use toolrack_auth::{Lease, StoreError, TokenKey, TokenStore};
-use toolrack_store::{Space, VaultError};
+use toolrack_store::{Space, Vault, VaultError};
 
 use crate::{error::with_causes, secrets::Stored};
 
@@ -30,20 +30,6 @@ impl TokenStore for Tokens {
         })
     }
 
-    fn save<'a>(&'a self, key: &'a TokenKey, credentials: Vec<u8>) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(async move {
-            let vault = self.0.vault().await.map_err(|error| unusable(&error))?;
-            vault.put(Space::Token, &key.to_text(), &credentials).await.map_err(|error| unusable(&error))
-        })
-    }
-
-    fn delete<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(async move {
-            let store = self.0.store().map_err(|error| unusable(&error))?;
-            store.remove_sealed(Space::Token, &key.to_text()).await.map(drop).map_err(|error| unusable(&error))
-        })
-    }
-
     fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, StoreError>> {
         Box::pin(async move {
             let names = self.0.store().map_err(|error| unusable(&error))?.sealed_names(Space::Token).await;
@@ -58,18 +44,29 @@ impl TokenStore for Tokens {
             let lease = vault.lease(Space::Token, &key.to_text(), longest, PATIENCE).await;
             let lease = lease.map_err(|error: VaultError| unusable(&error))?;
             let lease = lease.ok_or_else(|| StoreError::new("another process has it for too long"))?;
-            Ok(Box::new(Held(lease)) as Box<dyn Lease>)
+            Ok(Box::new(Held { vault, lease }) as Box<dyn Lease>)
         })
     }
 }
 
-struct Held(toolrack_store::Lease);
+struct Held {
+    vault: Vault,
+    lease: toolrack_store::Lease,
+}
 
 impl Lease for Held {
+    fn save(&self, credentials: Vec<u8>) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move { self.vault.put_under(&self.lease, &credentials).await.map_err(|error| unusable(&error)) })
+    }
+
+    fn delete(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async { self.vault.remove_under(&self.lease).await.map(drop).map_err(|error| unusable(&error)) })
+    }
+
     fn release(self: Box<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             // One that cannot be given back runs out.
-            let _ = self.0.release().await;
+            let _ = self.lease.release().await;
         })
     }
 }

@@ -1,5 +1,7 @@
 //! Placeholders become values, at the moment the host connects.
 
+mod client;
+
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -66,8 +68,9 @@ pub fn secrets_in(spec: &ServerSpec) -> BTreeSet<String> {
         Transport::Http(http) | Transport::Sse(http) => {
             look(&http.url);
             http.headers.values().for_each(|text| look(text));
-            let OAuth { client_id, client_secret, client_metadata_url, .. } = &http.oauth;
-            [client_id, client_secret, client_metadata_url].into_iter().flatten().for_each(|text| look(text));
+            let helper = http.headers_helper.iter().flat_map(|helper| helper.args.iter().chain([&helper.command]));
+            helper.for_each(|text| look(text));
+            client::texts(&http.oauth).into_iter().for_each(|(_, text)| look(text));
         }
         Transport::Native(_) => {}
     }
@@ -460,25 +463,6 @@ impl Interpolate {
     }
 }
 
-impl Interpolate {
-    async fn client(&self, oauth: &OAuth) -> Result<OAuth, ResolveError> {
-        let fields = [&oauth.client_id, &oauth.client_secret, &oauth.client_metadata_url];
-        let values = self.values(None, fields.into_iter().flatten().map(String::as_str)).await;
-        let text = |name: &str, value: &Option<String>| {
-            value.as_deref().map(|value| values.text(&format!("oauth.{name}"), value, Bare::Nothing)).transpose()
-        };
-        let client = OAuth {
-            client_id: text("client_id", &oauth.client_id)?,
-            client_secret: text("client_secret", &oauth.client_secret)?,
-            client_metadata_url: text("client_metadata_url", &oauth.client_metadata_url)?,
-            ..oauth.clone()
-        };
-        let secret = client.client_secret.clone();
-        self.remember(None, values.into_secrets().into_iter().chain(secret));
-        Ok(client)
-    }
-}
-
 impl Resolver for Interpolate {
     fn stdio<'a>(&'a self, server: &'a ServerName, spec: &'a Stdio) -> BoxFuture<'a, Result<ChildPlan, ResolveError>> {
         Box::pin(self.child(server, spec))
@@ -494,6 +478,13 @@ impl Resolver for Interpolate {
         spec: &'a Http,
     ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>> {
         Box::pin(self.dress(server, spec))
+    }
+
+    fn given(&self, server: &ServerName, secrets: Vec<String>) {
+        // Without the word before it, too: `Bearer abc`.
+        let words = secrets.iter().filter_map(|secret| secret.rsplit_once(' ')).map(|(_, word)| word.to_owned());
+        let words: Vec<String> = words.collect();
+        self.remember(Some(server), secrets.into_iter().chain(words));
     }
 
     fn oauth<'a>(&'a self, _: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<OAuth, ResolveError>> {

@@ -579,9 +579,14 @@ fn hash_unswitched(mut entry: Json) -> String {
     content_hash(&entry)
 }
 
-/// `spec` with what its file adds: a child of a project runs in the project's folder.
+/// `spec` with what its file adds: what a project's entry runs, runs in the project's folder.
 fn placed(mut spec: ServerSpec, layer: &Layer, source: Source, trust: Trust) -> ServerSpec {
-    if let (Transport::Stdio(stdio), Some(folder)) = (&mut spec.transport, &layer.folder) {
+    let program = match &mut spec.transport {
+        Transport::Stdio(stdio) => Some(stdio),
+        Transport::Http(http) | Transport::Sse(http) => http.headers_helper.as_deref_mut(),
+        Transport::Native(_) => None,
+    };
+    if let (Some(stdio), Some(folder)) = (program, &layer.folder) {
         let starts_with_placeholder = |cwd: &PathBuf| cwd.as_os_str().as_encoded_bytes().starts_with(b"$");
         stdio.cwd = match stdio.cwd.take() {
             Some(cwd) if starts_with_placeholder(&cwd) => Some(cwd),

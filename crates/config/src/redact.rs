@@ -134,6 +134,11 @@ fn of_http(kind: &str, http: &Http) -> Map<String, Json> {
     if !http.headers.is_empty() {
         entry.insert("headers".to_owned(), hidden(&http.headers));
     }
+    if let Some(helper) = &http.headers_helper {
+        let words =
+            mask::arguments(std::iter::once(helper.command.as_str()).chain(helper.args.iter().map(String::as_str)));
+        entry.insert("headers_helper".to_owned(), json!(words));
+    }
     let oauth = of_oauth(&http.oauth);
     if !oauth.is_empty() {
         entry.insert("oauth".to_owned(), Json::Object(oauth));
@@ -156,8 +161,32 @@ fn of_oauth(oauth: &OAuth) -> Map<String, Json> {
     for (name, value) in texts {
         shown.extend(value.as_ref().map(|value| (name.to_owned(), json!(value))));
     }
-    let secret = oauth.client_secret.as_ref().map(|secret| json!(literal(secret, Bare::Nothing)));
-    shown.extend(secret.map(|secret| ("client_secret".to_owned(), secret)));
+    let secrets = [
+        ("client_secret", &oauth.client_secret),
+        ("private_key", &oauth.private_key.text),
+        ("assertion", &oauth.assertion.text),
+    ];
+    for (name, value) in secrets {
+        shown.extend(value.as_ref().map(|value| (name.to_owned(), json!(literal(value, Bare::Nothing)))));
+    }
+    let plain = [
+        ("private_key_file", &oauth.private_key.file),
+        ("key_id", &oauth.key_id),
+        ("assertion_file", &oauth.assertion.file),
+    ];
+    for (name, value) in plain {
+        shown.extend(value.as_ref().map(|value| (name.to_owned(), json!(value))));
+    }
+    if let Some(idp) = &oauth.idp {
+        let mut provider = Map::from_iter([("token_url".to_owned(), json!(mask::url(&idp.token_url)))]);
+        provider.extend(idp.client_id.as_ref().map(|id| ("client_id".to_owned(), json!(id))));
+        let secret = idp.client_secret.as_ref().map(|secret| json!(literal(secret, Bare::Nothing)));
+        provider.extend(secret.map(|secret| ("client_secret".to_owned(), secret)));
+        shown.insert("idp".to_owned(), Json::Object(provider));
+    }
+    if oauth.dpop {
+        shown.insert("dpop".to_owned(), json!(true));
+    }
     let document = oauth.client_metadata_url.as_ref().map(|url| json!(mask::url(url)));
     shown.extend(document.map(|url| ("client_metadata_url".to_owned(), url)));
     if !oauth.scopes.is_empty() {
@@ -250,6 +279,16 @@ mod tests {
             http.oauth.client_secret = Some("canary".into());
         }
         assert_eq!(redact(&spec)["oauth"], json!({ "client_id": "id", "client_secret": "***" }));
+        if let Transport::Http(http) = &mut spec.transport {
+            let kept = |text: &str| toolrack_host::spec::KeptText { text: Some(text.into()), file: None };
+            (http.oauth.private_key, http.oauth.assertion) = (kept("canary"), kept("canary"));
+            http.oauth.idp = Some(toolrack_host::spec::IdentityProvider {
+                token_url: "https://idp/token?key=canary".into(),
+                client_id: None,
+                client_secret: Some("canary".into()),
+            });
+        }
+        assert!(!redact(&spec).to_string().contains("canary"), "{}", redact(&spec));
         assert!(!redact(&spec).to_string().contains("canary"));
     }
 }

@@ -14,6 +14,7 @@ mod overview;
 mod questions;
 mod servers;
 mod sessions;
+mod sign_in;
 mod tools;
 mod trust;
 mod turns;
@@ -109,6 +110,7 @@ fn described() -> OpenApiRouter<Arc<World>> {
         .routes(routes!(servers::disconnect))
         .routes(routes!(servers::reconnect))
         .routes(routes!(servers::test))
+        .routes(routes!(sign_in::begin, sign_in::get))
         .routes(routes!(within::logs))
         .routes(routes!(within::resources))
         .routes(routes!(within::read))

@@ -2,6 +2,7 @@
 
 mod edits;
 mod keeper;
+mod sign_ins;
 mod tally;
 
 use std::{
@@ -20,10 +21,15 @@ use toolrack_config::{Environment, Interpolate, Loaded, Problem, Request};
 use toolrack_host::{Desired, Host};
 use toolrack_store::{Approval, Store, StoreError};
 
-use self::keeper::{Keeper, Order};
+pub use self::sign_ins::{NoSignIn, SignIns};
 pub(crate) use self::{
     edits::{Change, EditFailed},
+    sign_ins::SigningIn,
     tally::{Recent, Tally, word as end_word},
+};
+use self::{
+    keeper::{Keeper, Order},
+    sign_ins::Begun,
 };
 use crate::{api::Named, event_log::EventLog, questions::Questions};
 
@@ -43,6 +49,8 @@ pub struct Parts {
     pub questions: Questions,
     /// Finds who answers in conversations.
     pub models: Models,
+    /// Signs in to servers.
+    pub sign_ins: SignIns,
     /// Called with each world just before it is applied.
     pub before_applying: Box<dyn Fn(&Loaded) + Send + Sync>,
 }
@@ -90,6 +98,11 @@ pub(crate) struct World {
     pub(crate) log: Arc<EventLog>,
     pub(crate) tally: Tally,
     pub(crate) models: Models,
+    sign_ins: SignIns,
+    /// Who is signing in where.
+    begun: Begun,
+    /// What goes on beside requests.
+    tasks: TaskTracker,
     /// Calls that can be cancelled by name.
     pub(crate) calls: Named,
     /// Turns that can be.
@@ -124,7 +137,7 @@ impl World {
     /// Loads and applies what is configured, and watches it from then on. What is started ends with `tasks`, once `ending` is
     /// cancelled.
     pub(crate) async fn start(parts: Parts, tasks: &TaskTracker, ending: CancellationToken) -> Arc<Self> {
-        let Parts { host, request, environment, store, secrets, questions, models, before_applying } = parts;
+        let Parts { host, request, environment, store, secrets, questions, models, sign_ins, before_applying } = parts;
         let log = Arc::new(EventLog::new(Arc::clone(&secrets)));
         questions.tell(Arc::clone(&log));
         let (orders, inbox) = mpsc::channel(16);
@@ -146,6 +159,9 @@ impl World {
             log,
             tally: Tally::default(),
             models,
+            sign_ins,
+            begun: Begun::default(),
+            tasks: tasks.clone(),
             calls: Named::default(),
             turns: Named::default(),
             began: Instant::now(),

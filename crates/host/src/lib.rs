@@ -73,7 +73,7 @@ pub use pins::{PinMode, Pins, Quarantined};
 pub use policy::Policy;
 pub use resolve::{
     AnswerAbout, Answers, Artifacts, Authorizer, Challenge, ChildPlan, Destination, KeepError, Memory, NewAnswer,
-    NotAuthorized, ResolveError, Resolver, Verbatim,
+    NotAuthorized, ResolveError, Resolver, Signature, Verbatim,
 };
 pub use script::{Interpreter, Printed, ScriptCall, ScriptCallError, ScriptTools};
 pub use server::State;

@@ -397,6 +397,7 @@ impl Attempt<'_> {
             authorizer: self.connector.authorizer.as_ref(),
             clients: &self.connector.clients,
             egress: &self.connector.egress,
+            supervisor: self.connector.supervisor.as_ref(),
             max_message: self.spec.limits.message_bytes,
         }
     }

@@ -6,7 +6,7 @@ use std::{ffi::OsString, fmt, path::PathBuf};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::HeaderValue;
+use http::{HeaderValue, Method};
 use toolrack_supervisor::Confinement;
 use url::Url;
 
@@ -38,6 +38,12 @@ pub trait Resolver: Send + Sync {
         server: &'a ServerName,
         spec: &'a Http,
     ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>>;
+
+    /// A program of this server's entry has printed these as values of headers: they are secrets from now on. The default
+    /// ignores it.
+    fn given(&self, server: &ServerName, secrets: Vec<String>) {
+        let _ = (server, secrets);
+    }
 
     /// What is known in advance of signing in. For whoever implements [`Authorizer`]; the host does not ask for it. The
     /// default takes everything as written.
@@ -121,29 +127,66 @@ impl Resolver for Verbatim {
     }
 }
 
-/// Signs requests in: gives them their `Authorization` header, and says what to do when a server refuses one.
+/// Signs requests in: gives them their `Authorization` header, and a proof where the token is bound to a key; says what to do
+/// when a server refuses one.
 ///
 /// It is asked about HTTP servers whose entry has no `Authorization` header of its own. Without one, the default, such
 /// servers get no such header, and one that wants it waits as [`State::NeedsAuth`](crate::State::NeedsAuth).
 pub trait Authorizer: Send + Sync {
-    /// The `Authorization` header of a request that is about to be sent; `None` when nobody has signed in. Asked for every
-    /// request: it must be quick while there is a token that can be used.
+    /// What a request with this method that is about to be sent to the URL of `to` is signed with; `None` when nobody has
+    /// signed in. Asked for every request, and again when one is sent again: it must be quick while there is a token that
+    /// can be used.
     ///
     /// # Errors
     /// [`NotAuthorized::Unavailable`] fails this request alone, [`NotAuthorized::SignIn`] the connection.
-    fn header<'a>(&'a self, to: Destination<'a>) -> BoxFuture<'a, Result<Option<HeaderValue>, NotAuthorized>>;
+    fn sign<'a>(
+        &'a self,
+        to: Destination<'a>,
+        method: &'a Method,
+    ) -> BoxFuture<'a, Result<Option<Signature>, NotAuthorized>>;
 
-    /// A request was refused. `Ok` when it is worth sending once more: there is another token, or one with more scopes.
+    /// A request was refused. `Ok` when it is worth sending once more: there is another token, one with more scopes, or a
+    /// nonce for its proof.
     ///
     /// # Errors
-    /// As [`Self::header`].
+    /// As [`Self::sign`].
     fn challenged<'a>(&'a self, to: Destination<'a>, challenge: Challenge) -> BoxFuture<'a, Result<(), NotAuthorized>>;
+
+    /// The server named the nonce that proofs are to hold from now on (RFC 9449, 8.2 and 9). Told of answers to requests that
+    /// had a proof, and before [`Self::challenged`] is asked about the same answer. The value is as it came. The default
+    /// ignores it.
+    fn nonce(&self, to: Destination<'_>, nonce: &HeaderValue) {
+        let _ = (to, nonce);
+    }
 
     /// Waits until somebody has signed in to a server that waits for that; the server is then connected again. The default
     /// waits for ever.
     fn signed_in<'a>(&'a self, to: Destination<'a>) -> BoxFuture<'a, ()> {
         let _ = to;
         Box::pin(std::future::pending())
+    }
+}
+
+/// What one request is signed with. Its `Debug` shows neither.
+#[derive(Clone)]
+pub struct Signature {
+    /// The header `Authorization`.
+    pub authorization: HeaderValue,
+    /// The header `DPoP`: that whoever sends the request has the key which the token is bound to (RFC 9449). Good for this
+    /// request alone.
+    pub proof: Option<HeaderValue>,
+}
+
+impl From<HeaderValue> for Signature {
+    /// With a token that whoever has it can use.
+    fn from(authorization: HeaderValue) -> Self {
+        Self { authorization, proof: None }
+    }
+}
+
+impl fmt::Debug for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signature").field("proof", &self.proof.is_some()).finish_non_exhaustive()
     }
 }
 

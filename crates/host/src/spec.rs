@@ -320,6 +320,9 @@ pub struct Http {
     pub url: String,
     /// Sent with every request; their values are secrets.
     pub headers: BTreeMap<String, String>,
+    /// A program that prints headers as a JSON object, for requests of a connection; what it gives goes before `headers`, and
+    /// with it nobody is asked to sign in. See `docs/sign-in.md`.
+    pub headers_helper: Option<Box<Stdio>>,
     /// How its requests are signed in, if the server wants that and no `Authorization` header is configured.
     pub oauth: OAuth,
     /// For TCP and TLS together. Default 5 s.
@@ -335,6 +338,7 @@ impl Default for Http {
         Self {
             url: String::new(),
             headers: BTreeMap::new(),
+            headers_helper: None,
             oauth: OAuth::default(),
             open_timeout: Duration::from_secs(5),
             read_timeout: Duration::from_secs(30),
@@ -353,6 +357,11 @@ pub struct OAuth {
     pub client_id: Option<String>,
     /// Its secret, if it has one.
     pub client_secret: Option<String>,
+    /// The key with which it says who it is, instead of a secret (`private_key_jwt`: RFC 7523, OpenID Connect Core 9): PEM,
+    /// of a P-256, P-384, Ed25519 or RSA key.
+    pub private_key: KeptText,
+    /// The `kid` under which the authorization server knows that key, if it wants one.
+    pub key_id: Option<String>,
     /// Where a Client ID Metadata Document of this program can be read; used where the authorization server understands it
     /// and no `client_id` is given.
     pub client_metadata_url: Option<String>,
@@ -362,6 +371,41 @@ pub struct OAuth {
     pub account: Option<String>,
     /// How a token is had.
     pub grant: Grant,
+    /// What somebody else says of who this is, as a JWT: the workload's own with [`Grant::JwtBearer`], a person's ID token
+    /// with [`Grant::EnterpriseManaged`].
+    pub assertion: KeptText,
+    /// Who gives ID-JAGs for ID tokens, with [`Grant::EnterpriseManaged`].
+    pub idp: Option<IdentityProvider>,
+    /// Whether tokens must be bound to a key that is proved to be here with each request (RFC 9449).
+    pub dpop: bool,
+}
+
+/// A text, or the file that holds it; both may hold placeholders. A resolver leaves only the text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeptText {
+    /// The text itself, which is a secret.
+    pub text: Option<String>,
+    /// An absolute path. The file is read each time that the text is needed: what is mounted there can be renewed.
+    pub file: Option<String>,
+}
+
+impl KeptText {
+    /// Whether nothing is said of it.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.text.is_none() && self.file.is_none()
+    }
+}
+
+/// The identity provider of an enterprise. Its strings may hold placeholders.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IdentityProvider {
+    /// Its token endpoint.
+    pub token_url: String,
+    /// As what this program is known there.
+    pub client_id: Option<String>,
+    /// With which secret.
+    pub client_secret: Option<String>,
 }
 
 /// How a token is had.
@@ -371,8 +415,21 @@ pub enum Grant {
     /// A person signs in with a browser.
     #[default]
     AuthorizationCode,
-    /// The client itself, with its secret; nobody is asked.
+    /// The client itself, with its secret or its key; nobody is asked.
     ClientCredentials,
+    /// A workload, with a JWT that its platform gives it (RFC 7523, 2.1; workload identity federation).
+    JwtBearer,
+    /// A person who has signed in to an enterprise, whose identity provider says what they may use: their ID token becomes
+    /// an ID-JAG there, and that a token (RFC 8693, and MCP's extension `enterprise-managed-authorization`).
+    EnterpriseManaged,
+}
+
+impl Grant {
+    /// Whether somebody has to look at a browser.
+    #[must_use]
+    pub fn needs_a_person(self) -> bool {
+        self == Self::AuthorizationCode
+    }
 }
 
 /// Whether somebody agreed to run an entry.

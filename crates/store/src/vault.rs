@@ -254,6 +254,16 @@ impl Vault {
         Ok(self.store.remove_sealed(space, name).await?)
     }
 
+    /// The same for what `lease` is about, but only while it is held: who holds it next may have written a newer value.
+    ///
+    /// # Errors
+    /// [`VaultError::LeaseLost`], or the database fails.
+    pub async fn remove_under(&self, lease: &Lease) -> Result<bool, VaultError> {
+        let mut transaction = self.store.begin_erasing(REMOVING).await?;
+        lease.check(&self.store, &mut transaction).await?;
+        Ok(self.store.remove_in(transaction, lease.space(), lease.name()).await?)
+    }
+
     /// All names of `space`, in order.
     ///
     /// # Errors
@@ -270,15 +280,23 @@ impl Store {
     /// # Errors
     /// When the database fails.
     pub async fn remove_sealed(&self, space: Space, name: &str) -> Result<bool, StoreError> {
-        let doing = "removing from the vault";
-        let mut transaction = self.begin_erasing(doing).await?;
+        let transaction = self.begin_erasing(REMOVING).await?;
+        self.remove_in(transaction, space, name).await
+    }
+
+    async fn remove_in(
+        &self,
+        mut transaction: Transaction<'static, Sqlite>,
+        space: Space,
+        name: &str,
+    ) -> Result<bool, StoreError> {
         let done = sqlx::query("DELETE FROM vault WHERE space = ? AND name = ?")
             .bind(space.as_str())
             .bind(name)
             .execute(&mut *transaction)
             .await
-            .map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))?;
+            .map_err(self.error(REMOVING))?;
+        transaction.commit().await.map_err(self.error(REMOVING))?;
         Ok(done.rows_affected() > 0)
     }
 
@@ -296,6 +314,7 @@ impl Store {
 }
 
 const PUTTING: &str = "writing to the vault";
+const REMOVING: &str = "removing from the vault";
 
 fn check_name(space: Space, name: &str) -> Result<(), VaultError> {
     match name.len() {

@@ -2,7 +2,8 @@
 //!
 //! It does what MCP asks of one (RFC 9728, RFC 8414, RFC 7591, OAuth 2.1 with PKCE, RFC 8707, RFC 9207, RFC 7009) and
 //! checks what clients must send; `authorize` redirects at once, as if a person had agreed. Refresh tokens are good for one
-//! use: an old one is refused, counted, and ends what was got with it (RFC 9700, 4.14.2). What it does wrong is
+//! use: an old one is refused, counted, and ends what was got with it (RFC 9700, 4.14.2). Who asks for tokens with a proof of a
+//! key gets such that are bound to it (RFC 9449). What it does wrong is
 //! [`Wrong`], from the start or from now on.
 //!
 //! It runs on a thread of its own, for tests with and without a runtime, and ends when it is dropped.
@@ -17,6 +18,7 @@
 
 mod grants;
 mod pages;
+mod proofs;
 mod wrong;
 
 use std::{
@@ -29,7 +31,8 @@ use serde_json::Value;
 use tokio::{net::TcpListener, sync::oneshot};
 
 use crate::FakeHttp;
-use grants::Grants;
+use grants::{Grants, To};
+use proofs::Proofs;
 pub use wrong::Wrong;
 
 /// A client that is known without registering: its id.
@@ -37,6 +40,9 @@ pub const CLIENT: &str = "known-client";
 
 /// The secret of [`CLIENT`].
 pub const CLIENT_SECRET: &str = "known-secret";
+
+/// What a workload, or somebody whom an enterprise knows, signs in with.
+pub const ASSERTION: &str = "workload-assertion";
 
 /// What happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +65,10 @@ pub struct Counts {
     pub admitted: u64,
     /// Requests of MCP that were not.
     pub turned_away: u64,
+    /// Proofs of a key that held (RFC 9449).
+    pub proofs: u64,
+    /// Proofs that came a second time.
+    pub replayed: u64,
 }
 
 /// A request that came, whichever page it was for.
@@ -70,6 +80,8 @@ pub struct Asked {
     pub parameters: Vec<(String, String)>,
     /// The header `Authorization`.
     pub authorization: Option<String>,
+    /// The header `DPoP`.
+    pub proof: Option<String>,
 }
 
 impl Asked {
@@ -95,6 +107,7 @@ struct Shared {
 struct State {
     wrong: Vec<Wrong>,
     grants: Grants,
+    proofs: Proofs,
     counts: Counts,
     asked: Vec<Asked>,
 }
@@ -193,6 +206,13 @@ impl FakeAuthorization {
     /// From now on it does this wrong, and nothing else.
     pub fn goes_wrong(&self, wrong: impl IntoIterator<Item = Wrong>) {
         self.shared.state().wrong = wrong.into_iter().collect();
+    }
+
+    /// An access token, as somebody gets one from a page for people.
+    #[must_use]
+    pub fn hand_out(&self) -> String {
+        let resource = self.mcp_url();
+        self.shared.state().grants.give(To { client: CLIENT, key: None }, &resource, "tools", false).access
     }
 
     /// No access token is good any longer; refresh tokens are.

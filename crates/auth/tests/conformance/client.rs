@@ -1,17 +1,21 @@
-//! The client: what an embedding program is, with a browser that follows the first redirect.
+//! The client: what an embedding program is, with a browser that follows the first redirect. The era is not told: the host
+//! finds it out.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use toolrack_auth::{Browser, BrowserError, MemoryTokens, SignIn};
 use toolrack_host::{
-    Call, Desired, Host, ServerName, ServerSpec, State,
-    spec::{Grant, OAuth, Transport},
+    Desired, Host, ServerName, ServerSpec, State,
+    spec::{Grant, IdentityProvider, KeptText, OAuth, Transport},
 };
 use url::Url;
 
-const SERVER: &str = "conformance";
+use crate::scenarios::{Scenario, asker};
+
+/// What the server of the suite is called here.
+pub(crate) const SERVER: &str = "conformance";
 /// What the suite wants to see where an authorization server understands such documents.
 const DOCUMENT: &str = "https://conformance-test.local/client-metadata.json";
 
@@ -55,15 +59,32 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
     ))
 }
 
-/// What is known of the client in advance.
+/// What is known of the client in advance: what its entry would say.
 fn oauth(scenario: &str, context: &Value) -> OAuth {
     let text = |name: &str| context[name].as_str().map(str::to_owned);
-    OAuth {
+    let kept = |name: &str| KeptText { text: text(name), file: None };
+    let known = OAuth {
         client_id: text("client_id"),
         client_secret: text("client_secret"),
         client_metadata_url: Some(DOCUMENT.to_owned()),
-        grant: if scenario.contains("client-credentials") { Grant::ClientCredentials } else { Grant::default() },
+        private_key: kept("private_key_pem"),
         ..OAuth::default()
+    };
+    match scenario.trim_start_matches("auth/") {
+        "client-credentials-basic" | "client-credentials-jwt" => OAuth { grant: Grant::ClientCredentials, ..known },
+        "wif-jwt-bearer" => OAuth { grant: Grant::JwtBearer, assertion: kept("valid_jwt"), ..known },
+        "enterprise-managed-authorization" => OAuth {
+            grant: Grant::EnterpriseManaged,
+            assertion: kept("idp_id_token"),
+            idp: Some(IdentityProvider {
+                token_url: text("idp_token_endpoint").unwrap_or_default(),
+                client_id: text("idp_client_id"),
+                client_secret: None,
+            }),
+            ..known
+        },
+        "dpop" | "dpop-nonce" => OAuth { dpop: true, ..known },
+        _ => known,
     }
 }
 
@@ -74,23 +95,18 @@ async fn client(scenario: &str, url: &str, context: &Value) -> Result<(), String
         http.oauth = oauth(scenario, context);
     }
     let sign_in = SignIn::builder(Arc::new(MemoryTokens::default())).browser(Arc::new(Obedient)).build();
-    let host = Host::builder().authorizer(Arc::new(sign_in)).client("toolrack-conformance", "1").build();
+    let host = Host::builder().authorizer(Arc::new(sign_in)).asker(asker());
+    let host = host.client("toolrack-conformance", "1").build();
     let name = ServerName::new(SERVER).map_err(|error| error.to_string())?;
     host.apply(Desired::from([(name, spec)])).await;
     host.settled().await;
     let state = host.status().into_iter().map(|server| server.state).next();
-    let mut done = match &state {
-        Some(State::Connected { .. }) => Ok(()),
-        state => Err(format!("{state:?}")),
-    };
-    for tool in host.catalog().tools() {
-        let call = Call::new(format!("{SERVER}/{}", tool.tool().name), Map::new());
-        if let Err(error) = host.call(call).await {
-            done = done.and(Err(error.to_string()));
-        }
-    }
+    let played = Scenario { host: &host, name: scenario, context }.play().await;
     host.shutdown().await;
-    done
+    match (state, played) {
+        (Some(State::Connected { .. }), Ok(())) => Ok(()),
+        (state, played) => Err(format!("{state:?} {played:?}")),
+    }
 }
 
 #[expect(clippy::print_stderr, reason = "the suite shows stderr of a client that fails")]

@@ -1,74 +1,96 @@
-//! The official conformance suite: every client scenario of both revisions whose name begins with `auth/`.
+//! The official conformance suite: every client scenario of both revisions, through one client.
 //!
-//! The suite plays the MCP server and the authorization server, and starts this test again as the client: a host that signs
-//! in with this crate, and a browser that nobody looks at.
+//! The suite plays the MCP server and, where there is one, the authorization server, and starts this program again as the
+//! client: a host that signs in with this crate, and a browser that nobody looks at.
+//!
+//! `cargo test -p toolrack-auth --test conformance` runs all of it and ends with how many scored scenarios of each revision
+//! pass; which are scored, the suite says itself.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 mod client;
+mod scenarios;
 
 use std::{
     path::{Path, PathBuf},
     process::{Command, ExitCode},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Scored for both revisions.
-const BOTH: &[&str] = &[
-    "metadata-default",
-    "metadata-var1",
-    "metadata-var2",
-    "metadata-var3",
-    "basic-cimd",
-    "scope-from-www-authenticate",
-    "scope-from-scopes-supported",
-    "scope-omitted-when-undefined",
-    "scope-step-up",
-    "scope-retry-limit",
-    "token-endpoint-auth-basic",
-    "token-endpoint-auth-post",
-    "token-endpoint-auth-none",
-    "pre-registration",
-    // Not scored.
-    "client-credentials-basic",
-];
+use scenarios::{BOTH, LEGACY, MODERN};
 
-/// Scored for 2026-07-28.
-const MODERN: &[&str] = &[
-    "resource-mismatch",
-    "offline-access-scope",
-    "offline-access-not-supported",
-    "authorization-server-migration",
-    "iss-supported",
-    "iss-not-advertised",
-    "iss-supported-missing",
-    "iss-wrong-issuer",
-    "iss-unexpected",
-    "iss-normalized",
-    "metadata-issuer-mismatch",
-];
+/// A revision of MCP, as the suite writes it, and the module of its tests.
+const REVISIONS: [(&str, &str, &[&str]); 2] = [("2025-11-25", "legacy", LEGACY), ("2026-07-28", "modern", MODERN)];
 
 fn main() -> ExitCode {
     if let Some(code) = client::run_if_asked() {
         return code;
     }
-    let trial = |scenario: &'static str, version: &'static str| {
-        let era = if version == "2025-11-25" { "legacy" } else { "modern" };
-        let name = format!("needs_node::{era}::{}", scenario.replace('-', "_"));
-        Trial::test(name, move || passes(scenario, version))
-    };
-    let legacy = BOTH.iter().map(|scenario| trial(scenario, "2025-11-25"));
-    let modern = BOTH.iter().chain(MODERN).map(|scenario| trial(scenario, "2026-07-28"));
-    libtest_mimic::run(&Arguments::from_args(), legacy.chain(modern).collect()).exit_code()
+    let mut trials = vec![Trial::test("needs_node::no_scored_scenario_is_missing", nothing_is_missing)];
+    let mut scores = Vec::new();
+    for (version, module, own) in REVISIONS {
+        let passed = Arc::new(AtomicUsize::new(0));
+        for scenario in BOTH.iter().chain(own).copied() {
+            let passed = Arc::clone(&passed);
+            // It measures how soon a broken stream is opened again.
+            let alone = if scenario == "sse-retry" { "alone::" } else { "" };
+            let name = scenario.replace(['-', '/'], "_");
+            trials.push(Trial::test(format!("needs_node::{module}::{alone}{name}"), move || {
+                passes(scenario, version)?;
+                if scored(version).iter().any(|scored| scored == scenario) {
+                    passed.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(())
+            }));
+        }
+        scores.push((version, passed));
+    }
+    let arguments = Arguments::from_args();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if !arguments.list && conclusion.num_filtered_out == 0 {
+        tell(&scores);
+    }
+    conclusion.exit_code()
+}
+
+#[expect(clippy::print_stdout, reason = "what the run comes to")]
+fn tell(scores: &[(&str, Arc<AtomicUsize>)]) {
+    for (version, passed) in scores {
+        println!("{version}: {} of {} scored scenarios pass", passed.load(Ordering::Relaxed), scored(version).len());
+    }
+}
+
+/// The client scenarios that count for a revision, as the suite lists them.
+#[expect(clippy::disallowed_methods, reason = "the list is a file of the suite")]
+fn scored(version: &str) -> Vec<String> {
+    let path = npm(&format!("@modelcontextprotocol/conformance/requirements/{version}.yaml"));
+    let listed = std::fs::read_to_string(path).unwrap();
+    let of_clients = listed.lines().skip_while(|line| *line != "client:").skip(1);
+    let items = of_clients.take_while(|line| line.is_empty() || line.starts_with([' ', '#']));
+    items.filter_map(|line| line.trim().strip_prefix("- ")).map(str::to_owned).collect()
+}
+
+fn nothing_is_missing() -> Result<(), Failed> {
+    for (version, _, own) in REVISIONS {
+        let scored = scored(version);
+        let missing: Vec<_> = scored.iter().filter(|name| !BOTH.iter().chain(own).any(|own| own == name)).collect();
+        if scored.is_empty() || !missing.is_empty() {
+            return Err(format!("of the {} that {version} scores, nobody plays {missing:?}", scored.len()).into());
+        }
+    }
+    Ok(())
 }
 
 fn passes(scenario: &str, version: &str) -> Result<(), Failed> {
     let results = tempfile::tempdir().unwrap();
-    let scenario = format!("auth/{scenario}");
     let output = Command::new(installed("TOOLRACK_TEST_NODE22", ".cache/npm/node_modules/.bin/node"))
         .arg(npm("@modelcontextprotocol/conformance/dist/index.js"))
-        .args(["client", "--scenario", &scenario, "--spec-version", version, "--command"])
+        .args(["client", "--scenario", scenario, "--spec-version", version, "--command"])
         .arg(std::env::current_exe().unwrap())
         .current_dir(results.path())
         .output()

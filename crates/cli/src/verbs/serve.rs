@@ -7,17 +7,20 @@ use std::{io, os::unix::net::UnixListener, path::Path, sync::Arc};
 
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
-use toolrack_config::{Loaded, Request};
+use toolrack_auth::{AuthError, SignIn};
+use toolrack_config::{Interpolate, Loaded, Request};
 use toolrack_daemon::{
-    AgentParts, ChosenModel, Daemon, ForAgents, Models, NoModel, Options, Parts, Questions, StartError, Token,
-    gateway::AnyClient,
+    AgentParts, ChosenModel, Daemon, ForAgents, Models, NoModel, NoSignIn, Options, Parts, Questions, SignIns,
+    StartError, Token, gateway::AnyClient,
 };
-use toolrack_host::Policy;
+use toolrack_host::{Destination, Policy, Resolver as _};
+use url::Url;
 
 use self::record::{Record, listen, socket};
 use super::ask::rules;
 use crate::{
     args::{LimitArgs, ModelArgs, ServeArgs},
+    browser::Visitor,
     error::{Exit, Failure, with_causes},
     guest::{self, reception::receive_all},
     keep::LogKeeper,
@@ -155,6 +158,7 @@ fn parts(args: &ServeArgs, world: &World, gate: Arc<LiveRules>) -> Parts {
         secrets: world.secrets(),
         questions,
         models: models(args.model.clone(), world.around()),
+        sign_ins: sign_ins(world.sign_in().clone(), world.secrets()),
         before_applying: Box::new(move |loaded: &Loaded| {
             live.replace(rules(&typed, loaded, &[]));
             keeper(&loaded.desired);
@@ -167,7 +171,7 @@ fn parts(args: &ServeArgs, world: &World, gate: Arc<LiveRules>) -> Parts {
 /// What the worlds of agents are put together from: a host of their own, and what the daemon's world has.
 fn for_agents(args: &ServeArgs, world: &World) -> ForAgents {
     let (hosts, around, audit) = (world.hosts(), world.around(), Arc::new(world.audit_settings()));
-    let (request, environment) = (world.request(), world.environment.clone());
+    let (request, environment, sign_in) = (world.request(), world.environment.clone(), world.sign_in().clone());
     let (store, secrets) = (world.store().ok().cloned(), world.secrets());
     let (model, typed, patience) = (args.model.clone(), args.rules.clone(), args.patience);
     Box::new(move |id| {
@@ -185,6 +189,7 @@ fn for_agents(args: &ServeArgs, world: &World) -> ForAgents {
             secrets: Arc::clone(&secrets),
             questions,
             models: models(model.clone(), around.clone()),
+            sign_ins: sign_ins(sign_in.clone(), Arc::clone(&secrets)),
             before_applying: Box::new(move |loaded: &Loaded| {
                 gate.replace(rules(&typed, loaded, &[]));
                 if let Some(sources) = &sources {
@@ -199,6 +204,26 @@ fn for_agents(args: &ServeArgs, world: &World) -> ForAgents {
             }
         };
         AgentParts { parts, then: Box::pin(then) }
+    })
+}
+
+/// Signs in as `toolrack login` does, with the browser of whoever looks at the dashboard.
+fn sign_ins(sign_in: SignIn, secrets: Arc<Interpolate>) -> SignIns {
+    Box::new(move |server, http, shows| {
+        let (sign_in, secrets) = (sign_in.clone(), Arc::clone(&secrets));
+        Box::pin(async move {
+            let refused = |error: &AuthError| NoSignIn {
+                code: error.code(),
+                message: secrets.conceal(&format!("cannot sign in to `{server}`: {error}")).into_owned(),
+                hint: error.hint().map(str::to_owned),
+            };
+            let bad_url = |why: String| refused(&AuthError::Config { why });
+            let url = secrets.url(&server, &http).await.map_err(|error| bad_url(error.to_string()))?;
+            let url = Url::parse(url.trim()).map_err(|_| bad_url("its url is none".to_owned()))?;
+            let visitor = Visitor::bind(shows).await.map_err(|error| refused(&error.into()))?;
+            let to = Destination { server: &server, url: &url, spec: &http };
+            sign_in.login(to, &[], &visitor).await.map(drop).map_err(|error| refused(&error))
+        })
     })
 }
 

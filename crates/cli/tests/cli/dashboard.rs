@@ -114,6 +114,11 @@ mod needs_browser {
     }
 
     #[test]
+    fn signing_in() {
+        tests_of("pages/sign-in");
+    }
+
+    #[test]
     fn the_audit_log() {
         tests_of("pages/audit");
     }

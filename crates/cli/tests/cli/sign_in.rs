@@ -86,6 +86,43 @@ fn a_person_signs_in_once_and_every_command_after_it_is_signed_in() {
     assert_eq!(rack.run(&["auth", "status", "--json"]).json(), json!({ "accounts": [] }));
 }
 
+/// Twenty processes that are started at once, and call.
+fn twenty_call(rack: &Rack) {
+    let args = ["call", "guarded/echo", "text=x"];
+    let mut commands: Vec<_> = (0..20).map(|_| rack.command(&args)).collect();
+    for command in &mut commands {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    }
+    let children: Vec<_> = commands.iter_mut().map(|command| command.spawn().unwrap()).collect();
+    for child in children {
+        let ran = Ran::new(&args, &child.wait_with_output().unwrap(), rack).ends_with(0);
+        assert!(ran.stdout.contains('x'), "{ran}");
+    }
+}
+
+/// Refresh tokens rotate here, and one that comes twice ends the sign-in: whoever renews beside another loses it for all.
+#[test]
+fn of_twenty_commands_that_find_an_old_token_one_renews_it_and_all_succeed() {
+    let server = FakeAuthorization::start([]);
+    let rack = rack(&server);
+    let _ = signed_in(&rack, &["login", "guarded"]).ends_with(0);
+    let renewed = |server: &FakeAuthorization| (server.counts().refreshes, server.counts().reused);
+
+    // Refused by the server, though it had time left.
+    server.expire();
+    twenty_call(&rack);
+    assert_eq!(renewed(&server), (1, 0));
+
+    // Old by its own time, as kept by a command that got one which lives for no time at all.
+    server.goes_wrong([Wrong::Lives(0)]);
+    let _ = signed_in(&rack, &["login", "guarded"]).ends_with(0);
+    server.goes_wrong([]);
+    let (before, _) = renewed(&server);
+    twenty_call(&rack);
+    assert_eq!(renewed(&server), (before + 1, 0));
+    assert_eq!(server.counts().authorizations, 2, "nobody had to sign in again");
+}
+
 #[test]
 fn where_there_is_no_browser_the_address_is_pasted() {
     let server = FakeAuthorization::start([]);
@@ -174,4 +211,47 @@ fn only_servers_with_a_url_are_signed_in_to() {
     assert_eq!(refused.error()["code"], "SIGN_IN_NO_PORT", "{refused}");
     let nobody = rack.run(&["login", "guarded", "--json"]).ends_with(4);
     assert_eq!(nobody.error()["code"], "SIGN_IN_UNAVAILABLE", "{nobody}");
+}
+
+/// The program has the key from elsewhere; nothing that is shown or kept has it.
+#[test]
+fn what_a_program_prints_for_headers_is_sent_and_shown_nowhere() {
+    let server = FakeAuthorization::start([]);
+    let key = server.hand_out();
+    let rack = Rack::new();
+    let file = crate::rack::work_file(&rack, "key", &key);
+    let script = format!("printf '{{\"Authorization\":\"Bearer %s\"}}' \"$(cat {})\"", file.display());
+    let entry = json!({ "url": server.mcp_url(), "headers_helper": ["sh", "-c", script] });
+    rack.configure(&[("guarded", entry.clone())]);
+    let echoed = rack.run(&["call", "guarded/echo", &format!("text=it is {key}"), "-vv"]).ends_with(0);
+    assert!(echoed.stdout.contains("it is ***"), "{echoed}");
+    let mut said = echoed.stdout + &echoed.stderr;
+    for args in [&["get", "guarded"][..], &["get", "guarded", "--json"], &["logs"], &["doctor"], &["audit", "list"]] {
+        let ran = rack.run(args);
+        said += &(ran.stdout + &ran.stderr);
+    }
+    assert!(said.contains("headers_helper") && !said.contains(&key), "{said}");
+    let mut files = Vec::new();
+    collect(&rack.home.root().join("toolrack"), &mut files);
+    for (path, bytes) in &files {
+        assert!(!bytes.windows(key.len()).any(|part| part == key.as_bytes()), "it is in {path}");
+    }
+
+    // What a project brings is run when somebody agreed to it, and to this program.
+    let rack = Rack::new();
+    let ran = rack.home.work().join("ran");
+    let project = |script: &str| {
+        let entry = json!({ "url": server.mcp_url(), "headers_helper": ["sh", "-c", script] });
+        crate::rack::work_file(&rack, ".mcp.json", &crate::rack::mcp_json(&[("guarded", entry)]));
+    };
+    project(&format!("touch {}; {script}", ran.display()));
+    let pending = rack.run(&["pending"]);
+    assert!(pending.stdout.contains("headers_helper"), "{pending}");
+    let _ = rack.run(&["list"]);
+    assert!(!ran.exists());
+    let _ = rack.run(&["trust", "guarded", "--yes"]).ends_with(0);
+    let _ = rack.run(&["call", "guarded/echo", "text=x"]).ends_with(0);
+    assert!(ran.exists());
+    project(&script);
+    let _ = rack.run(&["call", "guarded/echo", "text=x"]).ends_with(7);
 }

@@ -1,6 +1,6 @@
 //! What an entry says of signing in.
 
-use toolrack_host::spec::{Grant, OAuth};
+use toolrack_host::spec::{Grant, IdentityProvider, KeptText, OAuth};
 
 use super::{
     fields::{Field, Fields, Item},
@@ -11,8 +11,19 @@ use crate::{node::Value, problem::Problem};
 /// The longest name of an account.
 const MAX_ACCOUNT: usize = 64;
 
-/// `oauth = { client_id, client_secret, client_metadata_url, scopes, account, grant }`. Other programs spell some of it
-/// `clientId`, `scope` or `CLIENT_ID`, and Cursor calls the object `auth`.
+/// The grants, as RFCs and entries call them.
+const GRANTS: [(&str, Grant); 6] = [
+    ("authorization_code", Grant::AuthorizationCode),
+    ("client_credentials", Grant::ClientCredentials),
+    ("jwt_bearer", Grant::JwtBearer),
+    ("urn:ietf:params:oauth:grant-type:jwt-bearer", Grant::JwtBearer),
+    ("workload_identity", Grant::JwtBearer),
+    ("enterprise_managed", Grant::EnterpriseManaged),
+];
+
+/// `oauth = { client_id, client_secret, client_metadata_url, scopes, account, grant }`, and for programs without a person
+/// `private_key`, `key_id`, `assertion`, `idp`; `dpop` binds tokens to a key. Other programs spell some of it `clientId`,
+/// `scope` or `CLIENT_ID`, and Cursor calls the object `auth`.
 pub(super) fn oauth(fields: &mut Fields<'_, '_, '_>) -> OAuth {
     let mut oauth = OAuth::default();
     let Some(field) = fields.take(&["oauth", "auth"]) else {
@@ -29,17 +40,78 @@ pub(super) fn oauth(fields: &mut Fields<'_, '_, '_>) -> OAuth {
     oauth.scopes = scopes(&mut inside);
     oauth.account = account(&mut inside);
     oauth.grant = grant(&mut inside);
+    oauth.private_key = kept(&mut inside, "private_key", "private_key_file");
+    oauth.key_id = text(&mut inside, "key_id");
+    oauth.assertion = kept(&mut inside, "assertion", "assertion_file");
+    oauth.idp = idp(&mut inside);
+    oauth.dpop = inside.take(&["dpop"]).and_then(|field| inside.flag(field)).unwrap_or_default();
+    if let Some(missing) = missing(&oauth) {
+        inside.report().error(field.name_at, field.name, missing);
+    }
     if oauth.client_secret.is_some() && oauth.client_id.is_none() {
         let message = "`oauth.client_secret` means nothing without `oauth.client_id`";
         inside.report().error(field.name_at, field.name, message);
     }
-    for (_, unknown) in inside.rest() {
-        let problem = Problem::warning(format!("`{}.{}` is not a known field", field.name, unknown.name));
-        inside
+    unknown(&mut inside, field.name);
+    oauth
+}
+
+/// Warns of what is left.
+fn unknown(fields: &mut Fields<'_, '_, '_>, within: &str) {
+    for (_, unknown) in fields.rest() {
+        let problem = Problem::warning(format!("`{within}.{}` is not a known field", unknown.name));
+        fields
             .report()
             .add(problem.field(unknown.name).hint("it is ignored, and kept when the file is edited"), unknown.name_at);
     }
-    oauth
+}
+
+/// What the grant cannot do without.
+fn missing(oauth: &OAuth) -> Option<&'static str> {
+    let is_double = |kept: &KeptText| kept.text.is_some() && kept.file.is_some();
+    if is_double(&oauth.private_key) || is_double(&oauth.assertion) {
+        return Some("`oauth.private_key` and `oauth.assertion` are a text or a file: leave one out");
+    }
+    let has_key = !oauth.private_key.is_none();
+    if has_key && oauth.client_id.is_none() {
+        return Some("`oauth.private_key` means nothing without `oauth.client_id`");
+    }
+    if has_key && oauth.client_secret.is_some() {
+        return Some("`oauth.private_key` stands for a secret: leave `oauth.client_secret` out");
+    }
+    let has_assertion = !oauth.assertion.is_none();
+    match oauth.grant {
+        Grant::JwtBearer if !has_assertion => {
+            Some("the grant \"jwt_bearer\" needs `oauth.assertion_file` or `oauth.assertion`")
+        }
+        Grant::EnterpriseManaged if !has_assertion || oauth.idp.is_none() || oauth.client_id.is_none() => Some(
+            "the grant \"enterprise_managed\" needs `oauth.client_id`, `oauth.idp`, and `oauth.assertion_file` or `oauth.assertion`",
+        ),
+        Grant::AuthorizationCode | Grant::ClientCredentials if has_assertion || oauth.idp.is_some() => {
+            Some("`oauth.assertion` and `oauth.idp` mean nothing with this `oauth.grant`")
+        }
+        _ => None,
+    }
+}
+
+/// A text, or the file that holds it.
+fn kept(fields: &mut Fields<'_, '_, '_>, name: &str, file: &str) -> KeptText {
+    KeptText { text: text(fields, name), file: text(fields, file) }
+}
+
+fn idp(fields: &mut Fields<'_, '_, '_>) -> Option<IdentityProvider> {
+    let field = fields.take(&["idp"])?;
+    let Some(members) = field.node.members() else {
+        return fields.wrong(field, "an object, such as `{ \"token_url\": \"https://…\" }`");
+    };
+    let mut inside = Fields::new(members, fields.report());
+    let token_url = text(&mut inside, "token_url");
+    let (client_id, client_secret) = (text(&mut inside, "client_id"), text(&mut inside, "client_secret"));
+    unknown(&mut inside, "oauth.idp");
+    if token_url.is_none() {
+        inside.report().error(field.name_at, field.name, "`oauth.idp.token_url` is missing");
+    }
+    Some(IdentityProvider { token_url: token_url?, client_id, client_secret })
 }
 
 fn text(fields: &mut Fields<'_, '_, '_>, name: &str) -> Option<String> {
@@ -96,13 +168,14 @@ fn grant(fields: &mut Fields<'_, '_, '_>) -> Grant {
     let Some(field) = fields.take(&["grant", "grant_type"]) else {
         return Grant::default();
     };
-    match field.node.as_text() {
-        Some("authorization_code") => Grant::AuthorizationCode,
-        Some("client_credentials") => Grant::ClientCredentials,
-        _ => {
-            let message = "`oauth.grant` must be \"authorization_code\" or \"client_credentials\"";
+    let known = GRANTS.iter().find(|(name, _)| field.node.as_text() == Some(name));
+    known.map_or_else(
+        || {
+            let message = "`oauth.grant` must be \"authorization_code\", \"client_credentials\", \"jwt_bearer\" or \
+                           \"enterprise_managed\"";
             fields.report().error(&field.node.at, field.name, message);
             Grant::default()
-        }
-    }
+        },
+        |(_, grant)| *grant,
+    )
 }

@@ -353,6 +353,48 @@ proptest! {
 }
 
 #[test]
+fn a_program_that_prints_headers_is_a_list_or_a_line_without_a_shell() {
+    for helper in [json!(["/opt/key", "--for", "a b", "${HOME}"]), json!("/opt/key --for 'a b' ${HOME}")] {
+        let read = http(json!({ "url": "https://x", "headersHelper": helper })).headers_helper.unwrap();
+        assert_eq!(
+            (read.command.as_str(), &*read.args),
+            ("/opt/key", &["--for", "a b", "${HOME}"].map(str::to_owned)[..])
+        );
+    }
+    for (helper, cause) in [
+        (json!(""), "is empty"),
+        (json!([]), "is empty"),
+        (json!("a 'b"), "quotation mark"),
+        (json!({ "command": "a" }), "must be"),
+        (json!(["a", "${"]), "headers_helper"),
+    ] {
+        let errors = broken(json!({ "url": "https://x", "headers_helper": helper })).join("; ");
+        assert!(errors.contains(cause), "{helper}: {errors}");
+    }
+    let warned = warned(json!({ "url": "https://x", "headers_helper": "key | jq ." }));
+    assert!(warned.message.contains("no shell"), "{}", warned.message);
+    assert!(!broken(json!({ "command": "x", "headers_helper": "key" })).is_empty());
+}
+
+#[test]
+fn programs_without_a_person_sign_in_with_keys_and_assertions() {
+    let enterprise = json!({
+        "grant": "enterprise_managed", "client_id": "id", "private_key_file": "/k.pem", "key_id": "k1", "dpop": true,
+        "assertion_file": "${HOME}/id-token",
+        "idp": { "token_url": "https://idp/token", "client_id": "at-idp", "client_secret": "${secret:idp}" },
+    });
+    let read = http(json!({ "url": "https://x", "oauth": enterprise })).oauth;
+    assert_eq!((read.grant, read.dpop), (Grant::EnterpriseManaged, true));
+    assert_eq!((read.private_key.file.as_deref(), read.key_id.as_deref()), (Some("/k.pem"), Some("k1")));
+    assert_eq!(read.assertion.file.as_deref(), Some("${HOME}/id-token"));
+    assert_eq!(read.idp.unwrap().token_url, "https://idp/token");
+    for grant in ["jwt_bearer", "workload_identity", "urn:ietf:params:oauth:grant-type:jwt-bearer"] {
+        let oauth = json!({ "grant": grant, "assertion_file": "/t" });
+        assert_eq!(http(json!({ "url": "https://x", "oauth": oauth })).oauth.grant, Grant::JwtBearer);
+    }
+}
+
+#[test]
 fn signing_in_can_be_settled_in_advance() {
     let oauth = json!({
         "clientId": "id", "CLIENT_SECRET": "${secret:s}", "scope": "a b:c", "account": "work", "grant": "client_credentials",
@@ -368,6 +410,19 @@ fn signing_in_can_be_settled_in_advance() {
         (json!({ "scopes": ["a b"] }), "no scope"),
         (json!({ "account": "a/b" }), "letters, digits"),
         (json!({ "grant": "password" }), "client_credentials"),
+    ] {
+        let errors = broken(json!({ "url": "https://x", "oauth": oauth })).join("; ");
+        assert!(errors.contains(cause) && !errors.contains("canary"), "{oauth}: {errors}");
+    }
+    for (oauth, cause) in [
+        (json!({ "private_key_file": "/k" }), "without `oauth.client_id`"),
+        (json!({ "client_id": "a", "private_key": "canary", "private_key_file": "/k" }), "a text or a file"),
+        (json!({ "client_id": "a", "client_secret": "canary", "private_key": "canary" }), "stands for a secret"),
+        (json!({ "grant": "jwt_bearer" }), "oauth.assertion_file"),
+        (json!({ "assertion": "canary" }), "mean nothing"),
+        (json!({ "grant": "enterprise_managed", "assertion": "canary", "client_id": "a" }), "oauth.idp"),
+        (json!({ "grant": "enterprise_managed", "assertion": "canary", "client_id": "a", "idp": {} }), "token_url"),
+        (json!({ "dpop": "yes" }), "true or false"),
     ] {
         let errors = broken(json!({ "url": "https://x", "oauth": oauth })).join("; ");
         assert!(errors.contains(cause) && !errors.contains("canary"), "{oauth}: {errors}");

@@ -35,6 +35,7 @@ const HTTP: &[&[&str]] = &[
     &["headers", "http_headers"],
     &["env_http_headers"],
     &["bearer_token_env_var"],
+    &["headers_helper"],
     &["oauth", "auth"],
     &["open_timeout", "open_timeout_s", "open_timeout_ms"],
     &["read_timeout", "read_timeout_s", "read_timeout_ms"],
@@ -151,6 +152,7 @@ fn http(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Http {
         fields.report().error(&field.node.at, field.name, message);
     }
     http.headers = headers(fields);
+    http.headers_helper = headers_helper(fields).map(Box::new);
     http.oauth = super::sign_in::oauth(fields);
     if let Some(timeout) = fields.duration(&["open_timeout"]) {
         http.open_timeout = timeout;
@@ -164,6 +166,41 @@ fn http(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Http {
         http.sse_max_reconnects = u32::try_from(count).unwrap_or(u32::MAX);
     }
     http
+}
+
+/// A program that prints headers: a list, or one text whose words are told apart as a shell would, quotes included. No shell
+/// runs it, though.
+fn headers_helper(fields: &mut Fields<'_, '_, '_>) -> Option<Stdio> {
+    let field = fields.take(&["headers_helper"])?;
+    let Value::Text(line) = &field.node.value else {
+        let (command, args) = listed_command(fields, field);
+        let args: Vec<_> = args?;
+        args.iter().for_each(|arg| check_template(fields, arg));
+        return Some(Stdio { command, args: args.into_iter().map(|arg| arg.value).collect(), ..Stdio::default() });
+    };
+    let wrong = |fields: &mut Fields<'_, '_, '_>, message: &str| {
+        fields.report().error(&field.node.at, field.name, format!("`{}` {message}", field.name));
+        None
+    };
+    let Ok(mut words) = shell_words::split(line) else {
+        return wrong(fields, "has a quotation mark that nothing closes");
+    };
+    if words.is_empty() {
+        return wrong(fields, "is empty");
+    }
+    if words.iter().any(|word| ["|", "||", "&&", "&", ";", ">", "<"].contains(&&**word)) || line.contains("$(") {
+        fields.report().add(
+            Problem::warning(format!("`{}` is no command line: no shell runs it", field.name))
+                .field(field.name)
+                .hint("put it into a script, or write `[\"sh\", \"-c\", \"…\"]`"),
+            &field.node.at,
+        );
+    }
+    for word in &words {
+        check_template(fields, &Item { name: field.name.to_owned(), value: word.clone(), at: &field.node.at });
+    }
+    let command = words.remove(0);
+    Some(Stdio { command, args: words, ..Stdio::default() })
 }
 
 /// A program and its arguments as one list.

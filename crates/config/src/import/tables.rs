@@ -86,7 +86,10 @@ const CLAUDE: Table = &[
     ("url", Meaning::Address(Address::Http)),
     // The whole time of a call, whatever the server reports meanwhile.
     ("timeout", Milliseconds(&["call_timeout", "max_call_time"])),
-    ("headers_helper", Nothing("no program is run for headers; write them into `headers`")),
+    (
+        "headers_helper",
+        Nothing("a program that prints headers is not taken over; if you want it run, write `headers_helper`"),
+    ),
     ("oauth", Nothing(SIGN_IN)),
     ("always_load", Nothing("all tools are shown")),
 ];

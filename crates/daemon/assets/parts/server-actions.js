@@ -11,13 +11,14 @@ import { useAction, useLoaded } from "./loaded.js";
 import { Menu } from "./menu.js";
 import { Trouble } from "./problem.js";
 import { say } from "./say.js";
+import { SignIn } from "./sign-in.js";
 import { Diff, Waiting } from "./text.js";
 
 /** The states in which there is a connection, or one is being made. */
 const UP = ["connected", "connecting", "reconnecting", "tools_failed"];
 
 /** Those in which there could be one. */
-const CAN_CONNECT = ["disconnected", "failed", "needs_auth"];
+const CAN_CONNECT = ["disconnected", "failed"];
 
 /** @param {{server: Api.Server}} given */
 export function ServerActions({ server }) {
@@ -34,6 +35,7 @@ export function ServerActions({ server }) {
       ${state === "disabled" && editable && html`<button type="button" onClick=${() => setAsking("enable")} data-testid="enable">Enable</button>`}
       ${isUp && html`<button type="button" disabled=${steer.busy} onClick=${() => steer.run("reconnect")} data-testid="reconnect">Reconnect</button>`}
       ${CAN_CONNECT.includes(state) && html`<button type="button" disabled=${steer.busy} onClick=${() => steer.run("connect")} data-testid="connect">Connect</button>`}
+      ${state === "needs_auth" && html`<${SignIn} name=${name} />`}
       <${Menu} label=${`More for ${name}`}>
         ${isUp && html`<button type="button" onClick=${() => steer.run("disconnect")} data-testid="disconnect">Disconnect</button>`}
         ${editable && html`<button type="button" onClick=${() => setAsking(enabled ? "disable" : "enable")} data-testid="toggle">${enabled ? "Disable" : "Enable"}</button>`}

@@ -368,7 +368,7 @@ pub(super) async fn reconnect(Extract(world): State, Path(name): Path<String>) -
 }
 
 /// Refuses to connect what must not run: it is switched off, broken, or not trusted.
-fn runnable(world: &World, name: &str) -> Result<(), ApiError> {
+pub(super) fn runnable(world: &World, name: &str) -> Result<(), ApiError> {
     let loaded = world.loaded();
     let entry = entry(&loaded, name)?;
     let (code, message, hint) = if !entry.is_valid {

@@ -21,6 +21,13 @@ declare namespace Api {
     [other: string]: Json;
   }
 
+  interface SigningIn {
+    state: "waiting" | "done" | "failed";
+    page: string | null;
+    error: string | null;
+    hint: string | null;
+  }
+
   interface Server {
     name: string;
     state: string;

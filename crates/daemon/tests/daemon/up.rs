@@ -9,7 +9,7 @@ use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 use toolrack_agent::{Limits, model::Scripted};
 use toolrack_config::{Environment, Interpolate, Places, Request, Unset};
-use toolrack_daemon::{AgentParts, ChosenModel, Daemon, NoModel, Options, Parts, Questions, Token};
+use toolrack_daemon::{AgentParts, ChosenModel, Daemon, NoModel, NoSignIn, Options, Parts, Questions, Token};
 use toolrack_host::{Host, Policy};
 use toolrack_store::Store;
 use toolrack_testkit::{Home, fake_server_path};
@@ -95,6 +95,7 @@ impl Up {
                 secrets: Arc::clone(&secrets),
                 questions,
                 models: Box::new(|name, _| Box::pin(async move { scripted(name) })),
+                sign_ins: Box::new(|_, _, _| Box::pin(async { Err(no_sign_in()) })),
                 before_applying: Box::new(|_| {}),
             }
         };
@@ -256,4 +257,9 @@ impl Events {
 pub(crate) fn project(home: &Home, entries: &[(&str, Value)]) {
     home.write("work/.git/HEAD", "");
     home.write(Path::new("work/.mcp.json"), servers(entries));
+}
+
+/// Where nobody signs in.
+fn no_sign_in() -> NoSignIn {
+    NoSignIn { code: "SIGN_IN_UNKNOWN", message: "nobody knows how".to_owned(), hint: None }
 }

@@ -55,6 +55,9 @@ fn about(error: &LinkError, source: &Source) -> Option<String> {
         LinkError::Redirect { .. } => format!("if you trust that place, put its url into {source}"),
         LinkError::NeedsAuth { how: Some(how), .. } => how.clone(),
         LinkError::NoToken { .. } => "call again later; if it stays so, sign in anew".to_owned(),
+        LinkError::Helper { .. } => {
+            format!("run the program of `headers_helper` in {source} by hand to see what it says")
+        }
         LinkError::NeedsAuth { .. } => format!("give the entry in {source} an `Authorization` header"),
         LinkError::SessionNotFound | LinkError::Broken { .. } => {
             "it is not known whether the call was carried out; it was not repeated".to_owned()

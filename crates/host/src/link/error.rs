@@ -150,6 +150,14 @@ pub enum LinkError {
         /// What went wrong, escaped.
         why: String,
     },
+    /// The program that prints headers did not.
+    #[error("the program of headers_helper gave no headers: {why}{}", Stderr(.stderr))]
+    Helper {
+        /// What went wrong.
+        why: String,
+        /// The last of its stderr, escaped.
+        stderr: String,
+    },
     /// Too many requests.
     #[error("the server refuses more requests for now (HTTP 429){}", RetryAfter(*.retry_after))]
     RateLimited {
@@ -191,6 +199,7 @@ impl LinkError {
             Self::SessionNotFound => "MCP_SESSION_NOT_FOUND",
             Self::NeedsAuth { .. } => "AUTH_REQUIRED",
             Self::NoToken { .. } => "NO_ACCESS_TOKEN",
+            Self::Helper { .. } => "HEADERS_HELPER_FAILED",
             Self::RateLimited { .. } => "RATE_LIMITED",
             Self::Redirect { .. } => "REDIRECT_REFUSED",
             Self::Rpc(_) => "RPC_ERROR",

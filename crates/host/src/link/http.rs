@@ -4,6 +4,7 @@
 
 mod authorize;
 mod body;
+mod helper;
 mod stream;
 
 use std::{
@@ -23,8 +24,12 @@ use tokio::{
 };
 use url::Url;
 
-use self::authorize::Signed;
+use self::{
+    authorize::Signed,
+    helper::{Program, Runs},
+};
 use super::{
+    child::Supervisor,
     error::{LinkError, quote},
     inbound::{Closed, Inbound, Outlet},
     param_headers::encode_header_value,
@@ -106,6 +111,8 @@ struct Endpoint {
     spec: Http,
     resolver: Arc<dyn Resolver>,
     authorizer: Option<Arc<dyn Authorizer>>,
+    /// The program that prints headers, where the entry has one.
+    helper: Option<Arc<Program>>,
     max_message: usize,
     dress: Mutex<Dress>,
     inbound: Arc<Inbound>,
@@ -128,6 +135,7 @@ pub(crate) struct HttpPlan<'a> {
     pub(crate) authorizer: Option<&'a Arc<dyn Authorizer>>,
     pub(crate) clients: &'a Clients,
     pub(crate) egress: &'a Egress,
+    pub(crate) supervisor: Option<&'a Supervisor>,
     pub(crate) max_message: usize,
 }
 
@@ -169,6 +177,16 @@ impl HttpWire {
             spec: plan.spec.clone(),
             resolver: plan.resolver.clone(),
             authorizer: plan.authorizer.cloned(),
+            helper: plan.spec.headers_helper.as_deref().map(|spec| {
+                Arc::new(Program {
+                    spec: spec.clone(),
+                    server: plan.server.clone(),
+                    resolver: plan.resolver.clone(),
+                    supervisor: plan.supervisor.cloned(),
+                    tasks: inbound.tracker.clone(),
+                    runs: Runs::default(),
+                })
+            }),
             max_message: plan.max_message,
             dress: Mutex::default(),
             inbound: inbound.clone(),
@@ -246,6 +264,7 @@ impl HttpWire {
             spec: self.0.spec.clone(),
             resolver: self.0.resolver.clone(),
             authorizer: self.0.authorizer.clone(),
+            helper: self.0.helper.clone(),
             max_message: self.0.max_message,
             dress: Mutex::default(),
             inbound: self.0.inbound.clone(),
@@ -267,10 +286,13 @@ impl HttpWire {
 
     /// Ends a legacy session at the server; best effort, at most a second.
     pub(crate) async fn farewell(&self) {
-        if self.has_session()
-            && let Ok((request, _)) = self.0.request(Method::DELETE, None).await
-        {
-            let _ = timeout(FAREWELL_TIME, request.send()).await;
+        let farewell = async {
+            if let Ok((request, _)) = self.0.request(Method::DELETE, None).await {
+                let _ = request.send().await;
+            }
+        };
+        if self.has_session() {
+            let _ = timeout(FAREWELL_TIME, farewell).await;
         }
     }
 
@@ -338,7 +360,16 @@ impl Endpoint {
             })?;
             headers.append(name, sensitive(value));
         }
-        let signed = self.sign(&mut headers).await?;
+        let signed = match &self.helper {
+            None => self.sign(&mut headers, &method).await?,
+            Some(helper) => {
+                let given = helper.headers(&self.url).await?;
+                for (name, value) in &given.headers {
+                    headers.insert(name.clone(), value.clone());
+                }
+                Signed::Helper(given)
+            }
+        };
         headers.insert(header::ACCEPT, if method == Method::GET { EVENTS } else { JSON_OR_EVENTS });
         let dress = self.dress().clone();
         if let Some(version) = dress.version {

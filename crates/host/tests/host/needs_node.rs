@@ -1,5 +1,4 @@
-//! Real servers from npm, and the official conformance suite.
+//! Real servers from npm. (The conformance suite is played in `crates/auth`, where a client can sign in.)
 
-mod conformance;
 mod everything;
 mod others;

@@ -11,7 +11,7 @@ use std::{
 
 use toolrack_host::ServerSpec;
 
-/// Node 22: the conformance suite needs it, and the servers run on it as well.
+/// Node 22.
 pub(crate) fn node() -> String {
     installed("TOOLRACK_TEST_NODE22", ".cache/npm/node_modules/.bin/node", "")
 }

@@ -11,6 +11,7 @@ mod eras;
 mod events;
 mod field;
 mod gate;
+mod helper;
 mod idle;
 mod passed_on;
 mod pins;

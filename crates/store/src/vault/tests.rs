@@ -169,10 +169,11 @@ async fn whoever_lost_a_lease_overwrites_nothing() {
 
     let held = vault.try_lease(Space::Token, "a", MINUTE).await.unwrap().unwrap();
     vault.put_under(&held, b"new").await.unwrap();
-    assert!(vault.put_under(&lost, b"late").await.is_err());
+    assert!(vault.put_under(&lost, b"late").await.is_err() && vault.remove_under(&lost).await.is_err());
     lost.release().await.unwrap();
     vault.put_under(&held, b"newer").await.unwrap();
     assert_eq!(text(vault.get(Space::Token, "a").await.unwrap()).as_deref(), Some("newer"));
+    assert!(vault.remove_under(&held).await.unwrap() && !vault.remove_under(&held).await.unwrap());
 }
 
 const REFRESHERS: usize = 20;

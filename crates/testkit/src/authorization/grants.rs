@@ -26,6 +26,8 @@ struct Family {
     scope: String,
     access: String,
     refresh: Option<String>,
+    /// The key that the tokens are bound to.
+    key: Option<String>,
     /// Requests that the access token was let in with.
     used: u32,
     is_expired: bool,
@@ -35,9 +37,17 @@ struct Family {
 /// Tokens as they are given.
 #[derive(Clone, Debug)]
 pub(super) struct Tokens {
+    pub(super) is_bound: bool,
     pub(super) access: String,
     pub(super) refresh: Option<String>,
     pub(super) scope: String,
+}
+
+/// Who gets tokens: a client, and the key that it proved to have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct To<'a> {
+    pub(super) client: &'a str,
+    pub(super) key: Option<&'a str>,
 }
 
 /// Everything that was given.
@@ -108,29 +118,34 @@ impl Grants {
     }
 
     /// Tokens for a client.
-    pub(super) fn give(&mut self, client: &str, resource: &str, scope: &str, with_refresh: bool) -> Tokens {
+    pub(super) fn give(&mut self, to: To<'_>, resource: &str, scope: &str, with_refresh: bool) -> Tokens {
+        let To { client, key } = to;
         let access = self.random("access");
         let refresh = with_refresh.then(|| self.random("refresh"));
+        let is_bound = key.is_some();
         self.families.push(Family {
             client: client.to_owned(),
             resource: resource.to_owned(),
             scope: scope.to_owned(),
             access: access.clone(),
             refresh: refresh.clone(),
+            key: key.map(str::to_owned),
             used: 0,
             is_expired: false,
             is_revoked: false,
         });
-        Tokens { access, refresh, scope: scope.to_owned() }
+        Tokens { is_bound, access, refresh, scope: scope.to_owned() }
     }
 
     /// New tokens for a refresh token. One that comes a second time ends its family.
-    pub(super) fn refresh(&mut self, client: &str, token: &str, rotates: bool) -> Refreshed {
+    pub(super) fn refresh(&mut self, to: To<'_>, token: &str, rotates: bool) -> Refreshed {
         if let Some(family) = self.spent.get(token).copied() {
             self.families[family].is_revoked = true;
             return Refreshed::Reused;
         }
-        let is_of = |family: &Family| family.refresh.as_deref() == Some(token) && family.client == client;
+        let is_of = |family: &Family| {
+            family.refresh.as_deref() == Some(token) && family.client == to.client && family.key.as_deref() == to.key
+        };
         let Some(at) = self.families.iter().position(|family| is_of(family) && !family.is_revoked) else {
             return Refreshed::Unknown;
         };
@@ -142,13 +157,21 @@ impl Grants {
         let family = &mut self.families[at];
         (family.access, family.refresh) = (access.clone(), Some(refresh.clone()));
         (family.used, family.is_expired) = (0, false);
-        Refreshed::Fresh(Tokens { access, refresh: Some(refresh), scope: family.scope.clone() })
+        let is_bound = family.key.is_some();
+        Refreshed::Fresh(Tokens { is_bound, access, refresh: Some(refresh), scope: family.scope.clone() })
     }
 
-    /// Lets a request in, if its token is good for this resource and was used less than `most` times: the scope that the
-    /// token has.
-    pub(super) fn admit(&mut self, token: &str, resource: &str, most: Option<u32>) -> Option<String> {
-        let family = self.families.iter_mut().find(|family| family.access == token)?;
+    /// Lets a request in, if its token is good for this resource, was used less than `most` times, and is bound to the key
+    /// that was proved, if there is one: the scope that the token has.
+    pub(super) fn admit(
+        &mut self,
+        token: &str,
+        key: Option<&str>,
+        resource: &str,
+        most: Option<u32>,
+    ) -> Option<String> {
+        let is_it = |family: &&mut Family| family.access == token && family.key.as_deref() == key;
+        let family = self.families.iter_mut().find(is_it)?;
         let is_good = !family.is_revoked && !family.is_expired && family.resource == resource;
         if !is_good || most.is_some_and(|most| family.used >= most) {
             return None;

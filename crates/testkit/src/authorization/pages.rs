@@ -11,18 +11,25 @@ use axum::{
     routing::{any, get, post},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 use url::{Url, form_urlencoded};
 
 use super::{
-    Asked, Shared, Wrong,
-    grants::{Agreement, Refreshed, Tokens, verifies},
+    ASSERTION, Asked, Shared, Wrong,
+    grants::{Agreement, Refreshed, To, Tokens, verifies},
     merged,
+    proofs::{About, NoProof},
 };
 
 /// Bytes of a body.
 const MAX: usize = 16 * 1024 * 1024;
+
+/// The grant of workloads (RFC 7523, 2.1).
+const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+
+/// Where the nonce that proofs are to hold is named.
+const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 
 /// What a token is good for when nobody said.
 const SCOPE: &str = "tools";
@@ -62,8 +69,9 @@ async fn note(Of(server): Of<Server>, request: Request, next: Next) -> Response 
     }
     let authorization = head.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let authorization = authorization.map(str::to_owned);
+    let proof = head.headers.get("dpop").and_then(|value| value.to_str().ok()).map(str::to_owned);
     let what = format!("{} {}", head.method, head.uri.path());
-    server.state().asked.push(Asked { what, parameters, authorization });
+    server.state().asked.push(Asked { what, parameters, authorization, proof });
     next.run(Request::from_parts(head, body.into())).await
 }
 
@@ -130,6 +138,7 @@ async fn metadata(Of(server): Of<Server>) -> Response {
         "code_challenge_methods_supported": ["S256"],
         "token_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
         "authorization_response_iss_parameter_supported": true,
+        "dpop_signing_alg_values_supported": ["ES256"],
     });
     if wrong!(server, Wrong::NoRegistration => ()).is_some() {
         document = merged(document, &json!({ "registration_endpoint": null }));
@@ -237,21 +246,35 @@ async fn token(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Respo
         return refused(&server, 400, error, "as the script has it");
     }
     let form: Parameters = pairs(&body).collect();
+    let url = format!("{}/token", server.issuer());
+    let key = match proved(&server, &headers, About { method: "POST", url: &url, token: None }) {
+        Ok(key) => key,
+        Err(NotProved::Nonce(nonce)) => {
+            let mut answer = refused(&server, 400, "use_dpop_nonce", "another nonce");
+            answer.headers_mut().extend(nonce.map(|nonce| (NONCE, nonce)));
+            return answer;
+        }
+        Err(NotProved::Wrong(why)) => return refused(&server, 400, "invalid_dpop_proof", why),
+    };
     let (client, secret) = client_of(&headers, &form);
-    if !server.state().grants.is(&client, secret.as_deref()) {
+    let is_workload = form.get("grant_type").is_some_and(|grant| grant == JWT_BEARER) && client.is_empty();
+    if !is_workload && !server.state().grants.is(&client, secret.as_deref()) {
         return refused(&server, 401, "invalid_client", "no such client, or another secret");
     }
+    let to = To { client: &client, key: key.as_deref() };
     let of = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
     if of("resource") != server.mcp_url() {
         return refused(&server, 400, "invalid_target", "`resource` must be that of the MCP server");
     }
     let given = match of("grant_type") {
-        "authorization_code" => exchanged(&server, &client, &form),
-        "refresh_token" => refreshed(&server, &client, of("refresh_token")),
+        "authorization_code" => exchanged(&server, to, &form),
+        "refresh_token" => refreshed(&server, to, of("refresh_token")),
         "client_credentials" if secret.is_some() => {
             let scope = form.get("scope").map_or(SCOPE, String::as_str);
-            Ok(server.state().grants.give(&client, of("resource"), scope, false))
+            Ok(server.state().grants.give(to, of("resource"), scope, false))
         }
+        JWT_BEARER if of("assertion") == ASSERTION => Ok(server.state().grants.give(to, of("resource"), SCOPE, false)),
+        JWT_BEARER => Err(("invalid_grant", "not this assertion")),
         _ => Err(("unsupported_grant_type", "not here")),
     };
     match given {
@@ -260,12 +283,12 @@ async fn token(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Respo
     }
 }
 
-fn exchanged(server: &Server, client: &str, form: &Parameters) -> Result<Tokens, (&'static str, &'static str)> {
+fn exchanged(server: &Server, to: To<'_>, form: &Parameters) -> Result<Tokens, (&'static str, &'static str)> {
     let of = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
     let with_refresh = wrong!(server, Wrong::NoRefresh => ()).is_none();
     let mut state = server.state();
     let agreement = state.grants.take(of("code")).ok_or(("invalid_grant", "no such code"))?;
-    if agreement.client != client || agreement.redirect_uri != of("redirect_uri") {
+    if agreement.client != to.client || agreement.redirect_uri != of("redirect_uri") {
         return Err(("invalid_grant", "the code is of another client or redirect_uri"));
     }
     if !verifies(of("code_verifier"), &agreement.challenge) {
@@ -275,13 +298,13 @@ fn exchanged(server: &Server, client: &str, form: &Parameters) -> Result<Tokens,
         return Err(("invalid_target", "the code is for another resource"));
     }
     state.counts.exchanges += 1;
-    Ok(state.grants.give(client, &agreement.resource, &agreement.scope, with_refresh))
+    Ok(state.grants.give(to, &agreement.resource, &agreement.scope, with_refresh))
 }
 
-fn refreshed(server: &Server, client: &str, token: &str) -> Result<Tokens, (&'static str, &'static str)> {
+fn refreshed(server: &Server, to: To<'_>, token: &str) -> Result<Tokens, (&'static str, &'static str)> {
     let rotates = wrong!(server, Wrong::NoRotation => ()).is_none();
     let mut state = server.state();
-    match state.grants.refresh(client, token, rotates) {
+    match state.grants.refresh(to, token, rotates) {
         Refreshed::Fresh(tokens) => {
             state.counts.refreshes += 1;
             Ok(tokens)
@@ -299,7 +322,7 @@ fn written(server: &Server, tokens: &Tokens) -> Value {
     let kind = wrong!(server, Wrong::TokenType(kind) => *kind);
     let mut written = json!({
         "access_token": tokens.access,
-        "token_type": kind.unwrap_or("Bearer"),
+        "token_type": kind.unwrap_or(if tokens.is_bound { "DPoP" } else { "Bearer" }),
         "expires_in": lives.unwrap_or(3_600),
         "scope": tokens.scope,
     });
@@ -328,15 +351,28 @@ async fn mcp(Of(server): Of<Server>, request: Request) -> Response {
     let metadata = format!("{}/.well-known/oauth-protected-resource/mcp", server.issuer());
     let turned_away = |status: StatusCode, more: &str| {
         server.state().counts.turned_away += 1;
-        let challenge = format!("Bearer resource_metadata=\"{metadata}\"{more}");
+        let scheme = if wrong!(server, Wrong::OnlyBound => ()).is_some() { "DPoP" } else { "Bearer" };
+        let challenge = format!("{scheme} resource_metadata=\"{metadata}\"{more}");
         (status, [(header::WWW_AUTHENTICATE, challenge)]).into_response()
     };
     let (head, body) = request.into_parts();
-    let Some(token) = text(&head.headers, header::AUTHORIZATION).strip_prefix("Bearer ") else {
+    let Some((is_bound, token)) = token_of(&head.headers) else {
         return turned_away(StatusCode::UNAUTHORIZED, "");
     };
+    let about = About { method: head.method.as_str(), url: &server.mcp_url(), token: Some(token) };
+    let proved = if is_bound { proved(&server, &head.headers, about) } else { Ok(None) };
+    let key = match proved {
+        Ok(None) if is_bound => return turned_away(StatusCode::UNAUTHORIZED, ", error=\"invalid_dpop_proof\""),
+        Ok(key) => key,
+        Err(NotProved::Nonce(nonce)) => {
+            let mut answer = turned_away(StatusCode::UNAUTHORIZED, ", error=\"use_dpop_nonce\"");
+            answer.headers_mut().extend(nonce.map(|nonce| (NONCE, nonce)));
+            return answer;
+        }
+        Err(NotProved::Wrong(_)) => return turned_away(StatusCode::UNAUTHORIZED, ", error=\"invalid_dpop_proof\""),
+    };
     let most = wrong!(server, Wrong::Expires(most) => *most);
-    let admitted = server.state().grants.admit(token, &server.mcp_url(), most);
+    let admitted = server.state().grants.admit(token, key.as_deref(), &server.mcp_url(), most);
     let Some(scope) = admitted else {
         return turned_away(StatusCode::UNAUTHORIZED, ", error=\"invalid_token\"");
     };
@@ -351,7 +387,63 @@ async fn mcp(Of(server): Of<Server>, request: Request) -> Response {
         );
     }
     server.state().counts.admitted += 1;
-    passed_on(&server, &head, body).await
+    let mut answer = passed_on(&server, &head, body).await;
+    if wrong!(server, Wrong::ChangesNonce => ()).is_some() {
+        answer.headers_mut().extend(value(&newest_nonce(&server)).map(|nonce| (NONCE, nonce)));
+    }
+    answer
+}
+
+/// A token, and whether it is said to be bound to a key.
+fn token_of(headers: &HeaderMap) -> Option<(bool, &str)> {
+    let (scheme, token) = text(headers, header::AUTHORIZATION).split_once(' ')?;
+    match scheme {
+        "Bearer" => Some((false, token)),
+        "DPoP" => Some((true, token)),
+        _ => None,
+    }
+}
+
+/// Why a key is not proved.
+enum NotProved {
+    /// Another nonce is wanted: this one.
+    Nonce(Option<HeaderValue>),
+    Wrong(&'static str),
+}
+
+/// The key that a request proves to have; `None` if it does not try to.
+fn proved(server: &Server, headers: &HeaderMap, about: About<'_>) -> Result<Option<String>, NotProved> {
+    if !headers.contains_key("dpop") {
+        return Ok(None);
+    }
+    let checked = server.state().proofs.check(headers, about);
+    let proof = checked.map_err(|error| match error {
+        NoProof::Wrong(why) => NotProved::Wrong(why),
+        NoProof::Replayed => {
+            server.state().counts.replayed += 1;
+            NotProved::Wrong("this proof came before")
+        }
+    })?;
+    let wanted = wrong!(server, Wrong::WantsNonce(nonce) => nonce.clone());
+    let wanted = wanted.or_else(|| wrong!(server, Wrong::ChangesNonce => ()).map(|()| newest_nonce(server)));
+    let wanted = wanted.filter(|_| about.token.is_some() || wrong!(server, Wrong::ChangesNonce => ()).is_none());
+    if let Some(wanted) = wanted.filter(|wanted| proof.nonce.as_ref() != Some(wanted)) {
+        return Err(NotProved::Nonce(value(&wanted)));
+    }
+    if let Some(nonce) = wrong!(server, Wrong::NoNonceFits(nonce) => nonce.clone()) {
+        return Err(NotProved::Nonce(value(&nonce)));
+    }
+    server.state().counts.proofs += 1;
+    Ok(Some(proof.key))
+}
+
+fn value(nonce: &str) -> Option<HeaderValue> {
+    HeaderValue::from_str(nonce).ok()
+}
+
+/// The nonce after as many requests as were let in.
+fn newest_nonce(server: &Server) -> String {
+    format!("nonce-{}", server.state().counts.admitted)
 }
 
 /// What the server behind says, as it comes.

@@ -45,6 +45,14 @@ pub enum Wrong {
     WantsScope(&'static str),
     /// Tokens are of this type.
     TokenType(&'static str),
+    /// Proofs must hold this nonce, which is named to whoever sends another (RFC 9449, 8 and 9).
+    WantsNonce(String),
+    /// The same, but no proof ever holds the right one.
+    NoNonceFits(String),
+    /// The MCP server wants another nonce in each proof, and names the next with each answer.
+    ChangesNonce,
+    /// The MCP server takes only tokens that are bound to a key.
+    OnlyBound,
 }
 
 impl Wrong {

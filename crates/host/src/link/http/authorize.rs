@@ -4,7 +4,9 @@
 //! with `insufficient_scope`, has looked at the token and at nothing else (RFC 6750, 3.1). It is the answer to a request that
 //! was refused, not one whose fate is unknown.
 
-use http::{HeaderMap, HeaderValue, header};
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use reqwest::{Method, RequestBuilder, Response};
 
 use super::{
@@ -12,12 +14,17 @@ use super::{
         error::{LinkError, quote},
         wire::Outgoing,
     },
-    Endpoint, sensitive, text_header,
+    Endpoint,
+    helper::Given,
+    sensitive, text_header,
 };
-use crate::resolve::{Challenge, Destination, NotAuthorized};
+use crate::resolve::{Challenge, Destination, NotAuthorized, Signature};
 
 /// How often one request is sent again because a token with more scopes was had for it.
 const STEP_UPS: u32 = 3;
+/// A proof that the sender has the key which its token is bound to, and the nonce that the next one is to hold (RFC 9449).
+const PROOF: HeaderName = HeaderName::from_static("dpop");
+const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 /// Challenges of one answer that are looked at, and how long each may be.
 const CHALLENGES: usize = 8;
 const CHALLENGE_BYTES: usize = 8 * 1024;
@@ -25,9 +32,11 @@ const CHALLENGE_BYTES: usize = 8 * 1024;
 /// Who signed a request in.
 pub(super) enum Signed {
     /// The entry itself, or nobody, and nobody can be asked.
-    ByEntry,
-    /// The host's authorizer was asked, and this is what it gave.
-    ByAuthorizer(Option<HeaderValue>),
+    Entry,
+    /// A program of the entry, which gave this.
+    Helper(Arc<Given>),
+    /// The host's authorizer was asked: what it gave, and whether a proof was with it.
+    Authorizer(Option<HeaderValue>, bool),
 }
 
 impl Endpoint {
@@ -35,37 +44,64 @@ impl Endpoint {
         Destination { server: &self.server, url: &self.url, spec: &self.spec }
     }
 
-    /// Gives a request its `Authorization` header, unless its entry has one.
-    pub(super) async fn sign(&self, headers: &mut HeaderMap) -> Result<Signed, LinkError> {
+    /// Gives a request its `Authorization` header, and the proof that goes with it, unless its entry has one.
+    pub(super) async fn sign(&self, headers: &mut HeaderMap, method: &Method) -> Result<Signed, LinkError> {
         let Some(authorizer) = self.authorizer.as_ref().filter(|_| !headers.contains_key(header::AUTHORIZATION)) else {
-            return Ok(Signed::ByEntry);
+            return Ok(Signed::Entry);
         };
-        let given = authorizer.header(self.destination()).await.map_err(|error| refused(error, 401, None))?;
-        let given = given.map(sensitive);
-        if let Some(value) = &given {
-            headers.insert(header::AUTHORIZATION, value.clone());
+        let given = authorizer.sign(self.destination(), method).await.map_err(|error| refused(error, 401, None))?;
+        let Some(Signature { authorization, proof }) = given else {
+            return Ok(Signed::Authorizer(None, false));
+        };
+        let authorization = sensitive(authorization);
+        headers.insert(header::AUTHORIZATION, authorization.clone());
+        let is_proved = proof.is_some();
+        if let Some(proof) = proof {
+            headers.insert(PROOF, sensitive(proof));
         }
-        Ok(Signed::ByAuthorizer(given))
+        Ok(Signed::Authorizer(Some(authorization), is_proved))
     }
 
-    /// Sends what `finish` makes of a request; once more when the server refuses it and the authorizer has found another
-    /// token, and up to three times more when that has more scopes each time.
+    /// Sends what `finish` makes of a request; once more when the server refuses it and there is another token or there are
+    /// other headers, once more when it wants a nonce in the proof, and up to three times more when there is a token with more
+    /// scopes each time.
     pub(super) async fn send(
         &self,
         method: Method,
         of: Option<&Outgoing>,
         finish: impl Fn(RequestBuilder) -> RequestBuilder,
     ) -> Result<Response, LinkError> {
-        let (mut renewals, mut step_ups) = (1, STEP_UPS);
+        let (mut renewals, mut nonces, mut step_ups) = (1, 1, STEP_UPS);
         loop {
             let (request, signed) = self.request(method.clone(), of).await?;
             let response = finish(request).send().await.map_err(|error| self.unreachable(error))?;
+            if let (Signed::Authorizer(_, true), Some(authorizer)) = (&signed, &self.authorizer)
+                && let Some(nonce) = response.headers().get(NONCE)
+            {
+                authorizer.nonce(self.destination(), nonce);
+            }
+            if let (401, Signed::Helper(given), Some(helper)) = (response.status().as_u16(), &signed, &self.helper)
+                && renewals > 0
+            {
+                renewals -= 1;
+                helper.refused(given);
+                continue;
+            }
+            let is_proved = matches!(signed, Signed::Authorizer(_, true));
             let left = match response.status().as_u16() {
+                401 if is_proved && asks_for_nonce(response.headers()) => {
+                    if nonces == 0 {
+                        // The token may be as good as any: nobody has to sign in.
+                        let why = "the server refuses the nonce that it named itself (DPoP)".to_owned();
+                        return Err(LinkError::NoToken { why });
+                    }
+                    &mut nonces
+                }
                 401 => &mut renewals,
                 403 if asks_for_scopes(response.headers()) => &mut step_ups,
                 _ => return Ok(response),
             };
-            let (Signed::ByAuthorizer(sent), Some(authorizer)) = (signed, &self.authorizer) else {
+            let (Signed::Authorizer(sent, _), Some(authorizer)) = (signed, &self.authorizer) else {
                 return Ok(response);
             };
             if *left == 0 {
@@ -97,4 +133,9 @@ fn challenges(headers: &HeaderMap) -> Vec<String> {
 /// Whether a 403 is about the scopes of the token (RFC 6750, 3.1), and not about what its owner may do.
 fn asks_for_scopes(headers: &HeaderMap) -> bool {
     challenges(headers).iter().any(|challenge| challenge.contains("insufficient_scope"))
+}
+
+/// Whether a 401 is about the nonce of the proof (RFC 9449, 9), and not about the token.
+fn asks_for_nonce(headers: &HeaderMap) -> bool {
+    challenges(headers).iter().any(|challenge| challenge.contains("use_dpop_nonce"))
 }

@@ -1,18 +1,66 @@
-//! The client that the official conformance suite drives: every scenario through [`Host`], as any embedder would.
-//!
-//! Run by the suite as `conformance-client URL`, with the scenario in the environment. The era is not told: the host
-//! finds it out.
+//! Which scenarios there are, and what each wants to be done once the client is connected.
 
-use std::{env, process::ExitCode, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use toolrack_host::{
-    Abilities, Asker, Call, CallError, Desired, Host, ServerName, ServerSpec, SharedAsker, ToolOutcome,
+    Abilities, Asker, Call, CallError, Host, ServerName, SharedAsker, ToolOutcome,
     ask::{Elicitation, Elicited},
 };
 
-const SERVER: &str = "conformance";
+use crate::client::SERVER;
+
+/// Of both revisions.
+pub(crate) const BOTH: &[&str] = &[
+    "tools_call",
+    "auth/metadata-default",
+    "auth/metadata-var1",
+    "auth/metadata-var2",
+    "auth/metadata-var3",
+    "auth/basic-cimd",
+    "auth/scope-from-www-authenticate",
+    "auth/scope-from-scopes-supported",
+    "auth/scope-omitted-when-undefined",
+    "auth/scope-step-up",
+    "auth/scope-retry-limit",
+    "auth/token-endpoint-auth-basic",
+    "auth/token-endpoint-auth-post",
+    "auth/token-endpoint-auth-none",
+    "auth/pre-registration",
+    // Not scored.
+    "json-schema-2020-12-preservation",
+    "auth/client-credentials-basic",
+    "auth/client-credentials-jwt",
+    "auth/enterprise-managed-authorization",
+    "auth/wif-jwt-bearer",
+    "auth/dpop",
+    "auth/dpop-nonce",
+];
+
+/// Of 2025-11-25 alone.
+pub(crate) const LEGACY: &[&str] = &["initialize", "elicitation-sep1034-client-defaults", "sse-retry"];
+
+/// Of 2026-07-28 alone.
+pub(crate) const MODERN: &[&str] = &[
+    "request-metadata",
+    "sep-2322-client-request-state",
+    "http-standard-headers",
+    "http-custom-headers",
+    "http-invalid-tool-headers",
+    "json-schema-ref-no-deref",
+    "auth/resource-mismatch",
+    "auth/offline-access-scope",
+    "auth/offline-access-not-supported",
+    "auth/authorization-server-migration",
+    "auth/iss-supported",
+    "auth/iss-not-advertised",
+    "auth/iss-supported-missing",
+    "auth/iss-wrong-issuer",
+    "auth/iss-unexpected",
+    "auth/iss-normalized",
+    "auth/metadata-issuer-mismatch",
+];
 
 /// Says yes to every form and fills in nothing but what has no default.
 struct Agreeable;
@@ -29,6 +77,11 @@ impl Asker for Agreeable {
         };
         Box::pin(async move { Elicited::Accept(fields) })
     }
+}
+
+/// Who answers what servers ask.
+pub(crate) fn asker() -> SharedAsker {
+    Arc::new(Agreeable)
 }
 
 fn fill_in(schema: &Value) -> Map<String, Value> {
@@ -49,20 +102,21 @@ fn fill_in(schema: &Value) -> Map<String, Value> {
         .collect()
 }
 
-struct Scenario {
-    host: Host,
-    name: String,
-    context: Value,
+/// What one scenario is about.
+pub(crate) struct Scenario<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) name: &'a str,
+    pub(crate) context: &'a Value,
 }
 
-impl Scenario {
+impl Scenario<'_> {
     async fn call(&self, tool: &str, arguments: Value) -> Result<ToolOutcome, CallError> {
         let arguments = arguments.as_object().cloned().unwrap_or_default();
         self.host.call(Call::new(format!("{SERVER}/{tool}"), arguments)).await
     }
 
-    async fn run(&self) -> Result<(), CallError> {
-        match self.name.as_str() {
+    pub(crate) async fn play(&self) -> Result<(), CallError> {
+        match self.name {
             "tools_call" => drop(self.call("add_numbers", json!({"a": 5, "b": 3})).await?),
             "elicitation-sep1034-client-defaults" => {
                 self.call("test_client_elicitation_defaults", json!({})).await?;
@@ -81,76 +135,37 @@ impl Scenario {
                     self.call(call["name"].as_str().unwrap_or_default(), call["arguments"].clone()).await?;
                 }
             }
-            "http-invalid-tool-headers" => {
-                for tool in self.host.catalog().tools() {
-                    self.call(&tool.tool().name, json!({"region": "us-west1"})).await?;
-                }
-            }
+            "http-invalid-tool-headers" => self.call_all(json!({"region": "us-west1"})).await?,
             "json-schema-2020-12-preservation" => {
                 let catalog = self.host.catalog();
                 let tool = catalog.select(&format!("{SERVER}/json_schema_2020_12_tool")).map_err(CallError::Unknown)?;
                 let schema: Value = serde_json::from_str(tool.tool().input_schema.get()).unwrap_or_default();
                 self.call("json_schema_echo", json!({ "schema": schema })).await?;
             }
+            name if name.starts_with("auth/") => self.call_all(json!({})).await?,
             // Connecting and listing is all that the others ask for.
             _ => {}
         }
         Ok(())
     }
 
-    async fn use_everything(&self) -> Result<(), CallError> {
+    /// Calls every tool; the first failure is told when all were called.
+    async fn call_all(&self, arguments: Value) -> Result<(), CallError> {
+        let mut done = Ok(());
         for tool in self.host.catalog().tools() {
-            let _ = self.call(&tool.tool().name, json!({})).await;
+            done = done.and(self.call(&tool.tool().name, arguments.clone()).await.map(drop));
         }
+        done
+    }
+
+    async fn use_everything(&self) -> Result<(), CallError> {
+        let _ = self.call_all(json!({})).await;
         for resource in self.host.resources(SERVER).await? {
             let _ = self.host.read_resource(SERVER, &resource.uri).await;
         }
         for prompt in self.host.prompts(SERVER).await? {
-            let _ = self.host.get_prompt(SERVER, &prompt.name, &std::collections::BTreeMap::new()).await;
+            let _ = self.host.get_prompt(SERVER, &prompt.name, &BTreeMap::new()).await;
         }
         Ok(())
     }
-}
-
-fn variable(name: &str) -> Option<String> {
-    env::var(name).ok()
-}
-
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
-    let Some(url) = env::args().nth(1) else {
-        return ExitCode::from(2);
-    };
-    let mut spec = ServerSpec::http(url);
-    spec.timeouts.call = Duration::from_secs(20);
-    let asker: SharedAsker = Arc::new(Agreeable);
-    let host = Host::builder().asker(asker).client("toolrack-conformance", env!("CARGO_PKG_VERSION")).build();
-    let Ok(name) = ServerName::new(SERVER) else {
-        return ExitCode::FAILURE;
-    };
-    host.apply(Desired::from([(name, spec)])).await;
-    host.settled().await;
-    let scenario = Scenario {
-        name: variable("MCP_CONFORMANCE_SCENARIO").unwrap_or_default(),
-        context: variable("MCP_CONFORMANCE_CONTEXT")
-            .and_then(|context| serde_json::from_str(&context).ok())
-            .unwrap_or_default(),
-        host,
-    };
-    let state = scenario.host.status().into_iter().map(|server| server.state).next();
-    let connected = matches!(state, Some(toolrack_host::State::Connected { .. }));
-    let result = scenario.run().await;
-    scenario.host.shutdown().await;
-    match (connected, result) {
-        (true, Ok(())) => ExitCode::SUCCESS,
-        (_, result) => {
-            tell(&format!("{state:?} {result:?}"));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-#[expect(clippy::print_stderr, reason = "the suite shows stderr of a client that fails")]
-fn tell(what: &str) {
-    eprintln!("{what}");
 }

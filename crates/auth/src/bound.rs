@@ -1,0 +1,103 @@
+//! What requests to a token endpoint carry beside what `rmcp` writes: a statement of who the client is, instead of a secret,
+//! and a proof of the key that tokens are to be bound to.
+
+use std::sync::{Mutex, PoisonError};
+
+use http::{HeaderName, Method, Request, Response, header};
+use rmcp::transport::auth::AuthorizationMetadata;
+use serde_json::Value;
+use toolrack_host::spec::OAuth;
+use url::{Url, form_urlencoded::Serializer};
+
+use crate::{
+    dpop::{Nonce, ProofKey},
+    error::AuthError,
+    jose::{SigningKey, Who},
+};
+
+const PROOF: HeaderName = HeaderName::from_static("dpop");
+const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
+const STATEMENT: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+
+/// The client with its key, as one authorization server sees it.
+#[derive(Debug)]
+pub(crate) struct Statement {
+    key: SigningKey,
+    client: String,
+    audience: String,
+    key_id: Option<String>,
+    offered: Option<Vec<Value>>,
+}
+
+impl Statement {
+    /// `None` when no key is configured. It is for the authorization server `issuer`, and for nobody else.
+    pub(crate) fn of(oauth: &OAuth, issuer: &str, metadata: &AuthorizationMetadata) -> Result<Option<Self>, AuthError> {
+        let (Some(pem), Some(client)) = (&oauth.private_key.text, &oauth.client_id) else {
+            return Ok(None);
+        };
+        let offered = metadata.additional_fields.get("token_endpoint_auth_signing_alg_values_supported");
+        Ok(Some(Self {
+            key: SigningKey::from_pem(pem)?,
+            client: client.clone(),
+            audience: issuer.to_owned(),
+            key_id: oauth.key_id.clone(),
+            offered: offered.and_then(Value::as_array).cloned(),
+        }))
+    }
+
+    /// Adds it to a form (RFC 7523, 2.2). Each time another one: it is good once.
+    pub(crate) fn add_to(&self, form: &mut Serializer<'_, String>) -> Result<(), AuthError> {
+        let who = Who { client: &self.client, audience: &self.audience, key_id: self.key_id.as_deref() };
+        let statement = self.key.statement(&who, self.offered.as_deref())?;
+        form.append_pair("client_assertion_type", STATEMENT).append_pair("client_assertion", &statement);
+        Ok(())
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    /// The one place that gets any of it.
+    pub(crate) endpoint: Url,
+    pub(crate) statement: Option<Statement>,
+    pub(crate) proof: Option<ProofKey>,
+    pub(crate) nonce: Mutex<Option<Nonce>>,
+}
+
+impl Bound {
+    pub(crate) fn is_for(&self, request: &Request<Vec<u8>>) -> bool {
+        request.method() == Method::POST && request.uri() == self.endpoint.as_str()
+    }
+
+    /// The request as it is sent.
+    pub(crate) fn dressed(&self, request: &Request<Vec<u8>>) -> Result<Request<Vec<u8>>, AuthError> {
+        let mut dressed = request.clone();
+        if let Some(statement) = &self.statement {
+            let form = String::from_utf8(std::mem::take(dressed.body_mut())).unwrap_or_default();
+            let end = form.len();
+            let mut form = Serializer::for_suffix(form, end);
+            statement.add_to(&mut form)?;
+            *dressed.body_mut() = form.finish().into_bytes();
+            dressed.headers_mut().remove(header::CONTENT_LENGTH);
+        }
+        if let Some(key) = &self.proof {
+            let nonce = self.nonce.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let proof = key.proof("POST", &self.endpoint, None, nonce.as_ref())?;
+            dressed.headers_mut().insert(PROOF, proof);
+        }
+        Ok(dressed)
+    }
+
+    /// Hears of a nonce, and says whether the request is worth sending once more with it (RFC 9449, 8).
+    pub(crate) fn wants_another(&self, answer: &Response<Vec<u8>>) -> bool {
+        if self.proof.is_none() {
+            return false;
+        }
+        let Some(nonce) = answer.headers().get(NONCE).and_then(Nonce::of) else {
+            return false;
+        };
+        *self.nonce.lock().unwrap_or_else(PoisonError::into_inner) = Some(nonce);
+        let error: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+        matches!(answer.status().as_u16(), 400 | 401) && error["error"] == "use_dpop_nonce"
+    }
+}

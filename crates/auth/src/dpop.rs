@@ -1,0 +1,188 @@
+//! Tokens that are bound to a key (RFC 9449): who steals one alone can do nothing with it.
+//!
+//! Each request carries a proof that its sender has the key: a JWT about this method and URL and this token, good once. A
+//! server can want a nonce of its own in it.
+
+use std::{fmt, sync::Arc};
+
+use aws_lc_rs::{
+    digest::{SHA256, digest},
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _},
+};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use http::HeaderValue;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use url::Url;
+
+use crate::{
+    credentials::now,
+    error::AuthError,
+    jose::{compact, unique},
+};
+
+/// The longest nonce: it goes into a header with each request.
+const NONCE_BYTES: usize = 1024;
+
+/// The key that tokens of one sign-in are bound to: P-256, for ES256 is what every server that knows DPoP takes. It is kept
+/// beside them, as PKCS#8 in base64. Its `Debug` shows nothing of it.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct ProofKey(Arc<Pair>);
+
+struct Pair {
+    pair: EcdsaKeyPair,
+    kept: String,
+    /// Of its public half: `x` and `y`.
+    point: [String; 2],
+}
+
+impl fmt::Debug for ProofKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ProofKey(***)")
+    }
+}
+
+/// What is kept is no key.
+#[derive(Debug, thiserror::Error)]
+#[error("the key of a sign-in cannot be read")]
+pub(crate) struct NoKey;
+
+impl TryFrom<String> for ProofKey {
+    type Error = NoKey;
+
+    fn try_from(kept: String) -> Result<Self, NoKey> {
+        let bytes = URL_SAFE_NO_PAD.decode(&kept).map_err(|_| NoKey)?;
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &bytes).map_err(|_| NoKey)?;
+        // Uncompressed: 4, x, y (SEC 1, 2.3.3).
+        let (x, y) = pair.public_key().as_ref().get(1..65).ok_or(NoKey)?.split_at(32);
+        let point = [x, y].map(|half| URL_SAFE_NO_PAD.encode(half));
+        Ok(Self(Arc::new(Pair { pair, kept, point })))
+    }
+}
+
+impl From<ProofKey> for String {
+    fn from(key: ProofKey) -> Self {
+        key.0.kept.clone()
+    }
+}
+
+impl ProofKey {
+    pub(crate) fn generate() -> Result<Self, AuthError> {
+        let failed = || AuthError::Unavailable { why: "no key could be made".to_owned() };
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).map_err(|_| failed())?;
+        let kept = URL_SAFE_NO_PAD.encode(pair.to_pkcs8v1().map_err(|_| failed())?.as_ref());
+        Self::try_from(kept).map_err(|_| failed())
+    }
+
+    /// As it is kept: a secret.
+    pub(crate) fn secret(&self) -> &str {
+        &self.0.kept
+    }
+
+    fn jwk(&self) -> Value {
+        let [x, y] = &self.0.point;
+        json!({ "crv": "P-256", "kty": "EC", "x": x, "y": y })
+    }
+
+    /// What a server knows the key by (RFC 7638): the hash of its members in alphabetical order.
+    pub(crate) fn thumbprint(&self) -> String {
+        let [x, y] = &self.0.point;
+        let members = format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#);
+        URL_SAFE_NO_PAD.encode(digest(&SHA256, members.as_bytes()))
+    }
+
+    /// That whoever sends this request has the key (RFC 9449, 4.2). `token` is the one that goes with it, `nonce` what the
+    /// server wants to see.
+    pub(crate) fn proof(
+        &self,
+        method: &str,
+        url: &Url,
+        token: Option<&str>,
+        nonce: Option<&Nonce>,
+    ) -> Result<HeaderValue, AuthError> {
+        let header = json!({ "alg": "ES256", "typ": "dpop+jwt", "jwk": self.jwk() });
+        let mut claims = json!({ "jti": unique()?, "htm": method, "htu": target(url), "iat": now() });
+        if let Some(token) = token {
+            claims["ath"] = URL_SAFE_NO_PAD.encode(digest(&SHA256, token.as_bytes())).into();
+        }
+        if let Some(Nonce(nonce)) = nonce {
+            claims["nonce"] = nonce.as_str().into();
+        }
+        let sign = |message: &[u8]| Some(self.0.pair.sign(&SystemRandom::new(), message).ok()?.as_ref().to_vec());
+        let proof = HeaderValue::try_from(compact(&header, &claims, sign)?);
+        let mut proof = proof.map_err(|_| AuthError::Unavailable { why: "a proof fits into no header".into() })?;
+        proof.set_sensitive(true);
+        Ok(proof)
+    }
+}
+
+/// A URL without query and fragment (RFC 9449, 4.2), nor the user in it.
+fn target(url: &Url) -> String {
+    crate::store::resource(url).into()
+}
+
+/// What a server wants to see in proofs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Nonce(String);
+
+impl Nonce {
+    /// The value of a `DPoP-Nonce` header, if it can be one (RFC 9449, 8.1) and is not absurdly long.
+    pub(crate) fn of(value: &HeaderValue) -> Option<Self> {
+        let value = value.to_str().ok()?;
+        let fits = value.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e));
+        ((1..=NONCE_BYTES).contains(&value.len()) && fits).then(|| Self(value.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, ParsedPublicKey};
+
+    use super::*;
+
+    fn part(token: &HeaderValue, at: usize) -> Value {
+        let part = token.to_str().unwrap().split('.').nth(at).unwrap();
+        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_proof_is_of_one_request_and_its_token_and_no_two_are_the_same() {
+        let key = ProofKey::generate().unwrap();
+        let url = Url::parse("https://me:pw@h.example/mcp?key=canary#x").unwrap();
+        let nonce = Nonce::of(&HeaderValue::from_static("n-1")).unwrap();
+        let proof = key.proof("POST", &url, Some("token"), Some(&nonce)).unwrap();
+        assert_eq!(part(&proof, 0), json!({ "alg": "ES256", "typ": "dpop+jwt", "jwk": key.jwk() }));
+        let claims = part(&proof, 1);
+        assert_eq!((&claims["htm"], &claims["htu"]), (&json!("POST"), &json!("https://h.example/mcp")));
+        // SHA-256 of `token`, by another program.
+        assert_eq!(claims["ath"], "PEaenWxYddN6Q_NT1PiOYfz4EsZu7jRXRlpAsNpBU-A");
+        assert_eq!(claims["nonce"], "n-1");
+        let (message, signature) = proof.to_str().unwrap().rsplit_once('.').unwrap();
+        let public = ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key.0.pair.public_key().as_ref()).unwrap();
+        public.verify_sig(message.as_bytes(), &URL_SAFE_NO_PAD.decode(signature).unwrap()).unwrap();
+        let other = key.proof("POST", &url, Some("token"), Some(&nonce)).unwrap();
+        assert_ne!(part(&other, 1)["jti"], claims["jti"]);
+        assert!(part(&key.proof("GET", &url, None, None).unwrap(), 1).get("nonce").is_none());
+    }
+
+    #[test]
+    fn a_key_is_the_same_after_it_was_kept() {
+        let key = ProofKey::generate().unwrap();
+        let kept = serde_json::to_string(&key).unwrap();
+        let again: ProofKey = serde_json::from_str(&kept).unwrap();
+        assert_eq!(again.thumbprint(), key.thumbprint());
+        assert!(!format!("{key:?}").contains(key.secret()));
+        assert!(serde_json::from_str::<ProofKey>("\"AAAA\"").is_err());
+    }
+
+    #[test]
+    fn a_nonce_is_short_and_of_plain_characters() {
+        for (value, fits) in [("abc-_.~", true), ("", false), ("a b", false), ("a\"b", false), ("a\\b", false)] {
+            assert_eq!(Nonce::of(&HeaderValue::from_str(value).unwrap()).is_some(), fits, "{value:?}");
+        }
+        let long = |bytes: usize| Nonce::of(&HeaderValue::from_str(&"x".repeat(bytes)).unwrap());
+        assert!(long(NONCE_BYTES).is_some() && long(NONCE_BYTES + 1).is_none());
+    }
+}

@@ -1,0 +1,181 @@
+//! Signing in without a person: as the client itself, as a workload, or as somebody whom an enterprise knows.
+//!
+//! `rmcp` knows the first of these, with a secret. All of them are one request with a form, or two, so they are asked here.
+
+use http::{Method, Request, header};
+use rmcp::transport::auth::AuthorizationMetadata;
+use serde_json::Value;
+use toolrack_host::spec::{Grant, IdentityProvider, OAuth};
+use url::{Url, form_urlencoded::Serializer};
+
+use crate::{
+    credentials::{Client, Credentials, Tokens},
+    dpop::ProofKey,
+    engine::Found,
+    error::{AuthError, quote_without},
+    revoke::basic,
+    wire::{Wire, Wires},
+};
+
+/// RFC 7523, 2.1.
+const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+/// RFC 8693, 2.1, and the kinds of tokens that an enterprise exchanges.
+const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
+const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
+
+/// A request to a token endpoint.
+struct Form<'a> {
+    pairs: Vec<(&'static str, String)>,
+    client: Option<&'a str>,
+    secret: Option<&'a str>,
+    /// Whether the secret goes into the form, for a server that takes it nowhere else.
+    in_body: bool,
+    /// What is not to be repeated in an error.
+    secrets: Vec<&'a str>,
+}
+
+impl<'a> Form<'a> {
+    fn new(grant: &str, oauth: &'a OAuth) -> Self {
+        let secrets = [&oauth.client_secret, &oauth.assertion.text];
+        Self {
+            pairs: vec![("grant_type", grant.to_owned())],
+            client: oauth.client_id.as_deref(),
+            secret: oauth.client_secret.as_deref(),
+            in_body: false,
+            secrets: secrets.into_iter().flatten().map(String::as_str).collect(),
+        }
+    }
+
+    fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        let value = value.into();
+        if !value.is_empty() {
+            self.pairs.push((name, value));
+        }
+        self
+    }
+
+    fn request(&self, endpoint: &Url) -> Result<Request<Vec<u8>>, http::Error> {
+        let mut form = Serializer::new(String::new());
+        form.extend_pairs(&self.pairs);
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(endpoint.as_str())
+            .header(header::ACCEPT, "application/json")
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        match (self.client, self.secret) {
+            (Some(client), Some(secret)) if !self.in_body => {
+                request = request.header(header::AUTHORIZATION, basic(client, secret));
+            }
+            (Some(client), secret) => {
+                form.append_pair("client_id", client);
+                form.extend_pairs(secret.map(|secret| ("client_secret", secret)));
+            }
+            (None, _) => {}
+        }
+        request.body(form.finish().into_bytes())
+    }
+
+    /// Sends it, and reads the answer, which is an object.
+    async fn send(&self, wire: &Wire, endpoint: &Url, whose: &str) -> Result<Value, AuthError> {
+        let unavailable = |why: String| AuthError::Unavailable { why: format!("{whose}: {why}") };
+        let request = self.request(endpoint).map_err(|error| unavailable(error.to_string()))?;
+        let answer = wire.send(request).await.map_err(|error| unavailable(error.to_string()))?;
+        let status = answer.status();
+        let value: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+        if status.is_success() && value.is_object() {
+            return Ok(value);
+        }
+        let said = |name: &str| value[name].as_str().map(|said| quote_without(said, &self.secrets));
+        let why = match (said("error"), said("error_description")) {
+            (Some(error), Some(description)) => format!("{error}, {description}"),
+            (Some(error), None) => error,
+            _ => format!("HTTP {} without an answer that can be read", status.as_u16()),
+        };
+        if status.is_server_error() {
+            return Err(unavailable(why));
+        }
+        Err(AuthError::NoToken { why: format!("{whose} said {why}") })
+    }
+}
+
+/// Whether a server takes secrets in forms only.
+pub(crate) fn takes_secrets_in_forms(metadata: &AuthorizationMetadata) -> bool {
+    let methods = metadata.additional_fields.get("token_endpoint_auth_methods_supported").and_then(Value::as_array);
+    let takes = |name: &str| methods.is_some_and(|methods| methods.iter().any(|method| method.as_str() == Some(name)));
+    takes("client_secret_post") && !takes("client_secret_basic")
+}
+
+impl Found {
+    /// Signs in as what the grant of `oauth` says, and asks for these scopes, or else for what the server names.
+    pub(crate) async fn without_a_person(
+        self,
+        oauth: &OAuth,
+        scopes: &[String],
+        wires: &Wires,
+    ) -> Result<Credentials, AuthError> {
+        let scopes = self.scopes_without_a_person(scopes).await;
+        let endpoint = self.token_endpoint()?;
+        let key = if oauth.dpop { Some(ProofKey::generate()?) } else { None };
+        self.binds(oauth, key.clone())?;
+        let assertion = oauth.assertion.text.as_deref().unwrap_or_default();
+        let form = match oauth.grant {
+            Grant::JwtBearer => Form::new(JWT_BEARER, oauth).with("assertion", assertion),
+            Grant::EnterpriseManaged => {
+                let jag = self.id_jag(oauth, &scopes, wires).await?;
+                Form::new(JWT_BEARER, oauth).with("assertion", jag)
+            }
+            Grant::ClientCredentials | Grant::AuthorizationCode => {
+                if oauth.client_id.is_none() || (oauth.client_secret.is_none() && oauth.private_key.text.is_none()) {
+                    let why = "the grant `client_credentials` needs `oauth.client_id`, and `oauth.client_secret` or \
+                               `oauth.private_key_file`";
+                    return Err(AuthError::NoClient { why: why.to_owned() });
+                }
+                Form::new("client_credentials", oauth)
+            }
+        };
+        let mut form = form.with("scope", scopes.join(" ")).with("resource", self.server().as_str());
+        form.in_body = takes_secrets_in_forms(self.metadata());
+        let answer = form.send(self.wire(), &endpoint, "the authorization server").await?;
+        let tokens = Tokens { refresh: None, ..Tokens::in_answer(&answer, &scopes, key.is_some())? };
+        let id = oauth.client_id.clone().unwrap_or_default();
+        Ok(Credentials {
+            issuer: self.issuer.clone(),
+            resource: self.server().to_string(),
+            client: Client { id, secret: None, redirect_uri: String::new(), registered: false },
+            tokens: Some(tokens),
+            asked: scopes,
+            key,
+            metadata: self.into_metadata(),
+        })
+    }
+
+    /// What the identity provider says a person may use there (draft-ietf-oauth-identity-assertion-authz-grant, 4.3).
+    async fn id_jag(&self, oauth: &OAuth, scopes: &[String], wires: &Wires) -> Result<String, AuthError> {
+        let config = |why: &str| AuthError::Config { why: why.to_owned() };
+        let idp = oauth.idp.as_ref().ok_or_else(|| config("`oauth.idp` is missing"))?;
+        let IdentityProvider { token_url, client_id, client_secret } = idp;
+        let url = Url::parse(token_url).map_err(|_| config("`oauth.idp.token_url` is no URL"))?;
+        // It is configured, not named by a server: it may be where the person says that it is.
+        let wire = wires.to(&url)?;
+        let endpoint = crate::engine::checked(&wire, &url, "`oauth.idp.token_url`", token_url)?;
+        let assertion = oauth.assertion.text.as_deref().unwrap_or_default();
+        let mut form = Form::new(TOKEN_EXCHANGE, oauth)
+            .with("requested_token_type", ID_JAG)
+            .with("audience", self.issuer.as_str())
+            .with("resource", self.server().as_str())
+            .with("scope", scopes.join(" "))
+            .with("subject_token", assertion)
+            .with("subject_token_type", ID_TOKEN);
+        // The client's own secret is the authorization server's business.
+        (form.client, form.secret) = (client_id.as_deref(), client_secret.as_deref());
+        form.secrets.extend(client_secret.as_deref());
+        let answer = form.send(&wire, &endpoint, "the identity provider").await?;
+        let no = |why: &str| AuthError::NoToken { why: format!("the identity provider gave {why}") };
+        if answer["issued_token_type"] != ID_JAG {
+            return Err(no("something else than an ID-JAG"));
+        }
+        let jag = answer["access_token"].as_str().filter(|jag| !jag.is_empty() && jag.len() <= 64 * 1024);
+        jag.map(str::to_owned).ok_or_else(|| no("no ID-JAG"))
+    }
+}

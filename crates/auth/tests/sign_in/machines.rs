@@ -1,0 +1,96 @@
+//! Signing in without a person. That the right request is sent, the conformance suite checks; here is what goes wrong.
+
+use toolrack_host::{
+    State,
+    spec::{Grant, IdentityProvider, KeptText, OAuth},
+};
+use toolrack_testkit::authorization::{ASSERTION, CLIENT, FakeAuthorization, Wrong};
+
+use crate::stage::{Stage, echo, state};
+
+fn kept(text: &str) -> KeptText {
+    KeptText { text: Some(text.to_owned()), file: None }
+}
+
+fn workload(assertion: &str) -> OAuth {
+    OAuth { grant: Grant::JwtBearer, assertion: kept(assertion), ..OAuth::default() }
+}
+
+fn token_requests(stage: &Stage) -> usize {
+    stage.server.asked().iter().filter(|asked| asked.what == "POST /token").count()
+}
+
+#[tokio::test]
+async fn a_workload_signs_in_by_itself_and_again_when_its_token_has_ended() {
+    for dpop in [false, true] {
+        let stage = Stage::with(FakeAuthorization::start([]), OAuth { dpop, ..workload(ASSERTION) });
+        let host = stage.host().await;
+        echo(&host).await.unwrap();
+        stage.server.expire();
+        echo(&host).await.unwrap();
+        assert_eq!((token_requests(&stage), stage.server.counts().authorizations), (2, 0));
+        host.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn a_workload_that_is_refused_is_told_so_after_one_request() {
+    let stage = Stage::with(FakeAuthorization::start([]), workload("canary-assertion"));
+    let host = stage.host().await;
+    let State::NeedsAuth { how } = state(&host) else { panic!("{:?}", state(&host)) };
+    assert!(how.contains("invalid_grant") && !how.contains("canary"), "{how}");
+    assert_eq!(token_requests(&stage), 1, "neither again nor another way");
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_without_pkce_will_do_where_no_code_is_sent() {
+    let stage = Stage::with(FakeAuthorization::start([Wrong::no_pkce()]), workload(ASSERTION));
+    let host = stage.host().await;
+    echo(&host).await.unwrap();
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_key_that_is_none_is_told_and_not_repeated() {
+    let oauth = OAuth {
+        grant: Grant::ClientCredentials,
+        client_id: Some(CLIENT.to_owned()),
+        private_key: kept("canary"),
+        ..OAuth::default()
+    };
+    let stage = Stage::with(FakeAuthorization::start([]), oauth);
+    let error = stage.login().await.unwrap_err();
+    assert!(error.to_string().contains("oauth.private_key") && !error.to_string().contains("canary"), "{error}");
+    assert_eq!(token_requests(&stage), 0);
+}
+
+#[tokio::test]
+async fn an_id_token_goes_to_the_identity_provider_and_nowhere_else() {
+    // One that refuses: the fake server knows no exchange of tokens.
+    let idp = FakeAuthorization::start([]);
+    let oauth = |token_url: String| OAuth {
+        grant: Grant::EnterpriseManaged,
+        client_id: Some(CLIENT.to_owned()),
+        client_secret: Some("secret-of-the-client".to_owned()),
+        assertion: kept("canary-id-token"),
+        idp: Some(IdentityProvider { token_url, client_id: Some("here".to_owned()), client_secret: None }),
+        ..OAuth::default()
+    };
+    let stage = Stage::with(FakeAuthorization::start([]), oauth(format!("{}/token", idp.issuer())));
+    let error = stage.login().await.unwrap_err();
+    assert!(
+        error.to_string().contains("the identity provider said") && !error.to_string().contains("canary"),
+        "{error}"
+    );
+    assert_eq!(token_requests(&stage), 0, "the authorization server was not asked");
+    let asked = idp.asked();
+    let [exchange] = &*asked else { panic!("{asked:?}") };
+    assert_eq!(exchange.parameter("audience"), Some(stage.server.issuer().as_str()));
+    assert_eq!(exchange.parameter("subject_token"), Some("canary-id-token"));
+    assert!(!format!("{exchange:?}").contains("secret-of-the-client"), "{exchange:?}");
+
+    // In the clear it goes to this machine alone.
+    let stage = Stage::with(FakeAuthorization::start([]), oauth("file:///etc/passwd".to_owned()));
+    assert_eq!(stage.login().await.unwrap_err().code(), "SIGN_IN_UNSAFE_URL");
+}

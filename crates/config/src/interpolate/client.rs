@@ -1,0 +1,145 @@
+//! What an entry says of signing in, with its placeholders filled in and its files read.
+
+use std::{fs::File, io::Read as _, path::Path};
+
+use toolrack_host::{
+    ResolveError,
+    spec::{IdentityProvider, KeptText, OAuth},
+};
+
+use super::{Bare, Interpolate, Values};
+
+/// The longest key or assertion, in bytes.
+const MAX_FILE: u64 = 64 * 1024;
+/// Lines of a key that are concealed on their own, too: at least so long.
+const MIN_LINE: usize = 16;
+
+/// Every text that may hold placeholders, with the name of its field.
+pub(super) fn texts(oauth: &OAuth) -> Vec<(&'static str, &str)> {
+    let idp = oauth.idp.as_ref();
+    let fields = [
+        ("client_id", oauth.client_id.as_deref()),
+        ("client_secret", oauth.client_secret.as_deref()),
+        ("client_metadata_url", oauth.client_metadata_url.as_deref()),
+        ("private_key", oauth.private_key.text.as_deref()),
+        ("private_key_file", oauth.private_key.file.as_deref()),
+        ("key_id", oauth.key_id.as_deref()),
+        ("assertion", oauth.assertion.text.as_deref()),
+        ("assertion_file", oauth.assertion.file.as_deref()),
+        ("idp.token_url", idp.map(|idp| idp.token_url.as_str())),
+        ("idp.client_id", idp.and_then(|idp| idp.client_id.as_deref())),
+        ("idp.client_secret", idp.and_then(|idp| idp.client_secret.as_deref())),
+    ];
+    fields.into_iter().filter_map(|(name, text)| Some((name, text?))).collect()
+}
+
+impl Interpolate {
+    pub(super) async fn client(&self, oauth: &OAuth) -> Result<OAuth, ResolveError> {
+        let values = self.values(None, texts(oauth).into_iter().map(|(_, text)| text)).await;
+        let filled = Filled(&values);
+        let idp = oauth.idp.as_ref().map(|idp| filled.idp(idp)).transpose()?;
+        let client = OAuth {
+            client_id: filled.option("client_id", oauth.client_id.as_deref())?,
+            client_secret: filled.option("client_secret", oauth.client_secret.as_deref())?,
+            client_metadata_url: filled.option("client_metadata_url", oauth.client_metadata_url.as_deref())?,
+            private_key: filled.kept("private_key", &oauth.private_key)?,
+            key_id: filled.option("key_id", oauth.key_id.as_deref())?,
+            assertion: filled.kept("assertion", &oauth.assertion)?,
+            idp,
+            ..oauth.clone()
+        };
+        let of_idp = client.idp.as_ref().and_then(|idp| idp.client_secret.clone());
+        // A server that repeats a key need not keep its line breaks.
+        let key = client.private_key.text.iter().flat_map(|key| key.lines());
+        let lines = key.filter(|line| line.len() >= MIN_LINE && !line.starts_with("-----")).map(str::to_owned);
+        let whole = [client.client_secret.clone(), of_idp, client.assertion.text.clone()];
+        let secrets: Vec<String> = whole.into_iter().flatten().chain(lines).collect();
+        self.remember(None, values.into_secrets().into_iter().chain(secrets));
+        Ok(client)
+    }
+}
+
+struct Filled<'a>(&'a Values);
+
+impl Filled<'_> {
+    fn text(&self, name: &str, text: &str) -> Result<String, ResolveError> {
+        self.0.text(&format!("oauth.{name}"), text, Bare::Nothing)
+    }
+
+    fn option(&self, name: &str, text: Option<&str>) -> Result<Option<String>, ResolveError> {
+        text.map(|text| self.text(name, text)).transpose()
+    }
+
+    fn idp(&self, idp: &IdentityProvider) -> Result<IdentityProvider, ResolveError> {
+        Ok(IdentityProvider {
+            token_url: self.text("idp.token_url", &idp.token_url)?,
+            client_id: self.option("idp.client_id", idp.client_id.as_deref())?,
+            client_secret: self.option("idp.client_secret", idp.client_secret.as_deref())?,
+        })
+    }
+
+    fn kept(&self, name: &str, kept: &KeptText) -> Result<KeptText, ResolveError> {
+        let name_of_file = format!("{name}_file");
+        let text = match (&kept.text, &kept.file) {
+            (Some(text), _) => Some(self.text(name, text)?),
+            (None, Some(file)) => {
+                let path = self.text(&name_of_file, file)?;
+                Some(read(Path::new(&path)).map_err(|why| {
+                    ResolveError::new(format!("`oauth.{name_of_file}`: {path} cannot be used: {why}"))
+                })?)
+            }
+            (None, None) => None,
+        };
+        Ok(KeptText { text, file: None })
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    if !path.is_absolute() {
+        return Err("write the whole path, from `/` on".to_owned());
+    }
+    // Opening a pipe would wait for somebody to write to it.
+    if !path.metadata().map_err(|error| error.kind().to_string())?.is_file() {
+        return Err("it is no file".to_owned());
+    }
+    let file = File::open(path).map_err(|error| error.kind().to_string())?;
+    let mut text = String::new();
+    match file.take(MAX_FILE + 1).read_to_string(&mut text) {
+        Ok(read) if read as u64 > MAX_FILE => Err(format!("it is larger than {} KiB", MAX_FILE / 1024)),
+        Ok(_) if text.trim().is_empty() => Err("it is empty".to_owned()),
+        Ok(_) => Ok(text.trim().to_owned()),
+        Err(error) => Err(error.kind().to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+    use crate::{Environment, Unset};
+
+    #[test]
+    fn a_key_comes_out_of_its_file_and_is_concealed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key.pem");
+        let line = "MIGHAgEAMBMGByqGSM49canarycanary";
+        std::fs::write(&path, format!("-----BEGIN PRIVATE KEY-----\n{line}\n-----END PRIVATE KEY-----\n")).unwrap();
+        let environment = Environment::new([("DIR", folder.path())]);
+        let interpolate = Interpolate::new(environment, Unset::Error);
+        let file = |file: &str| OAuth {
+            private_key: KeptText { text: None, file: Some(file.to_owned()) },
+            ..OAuth::default()
+        };
+        let resolve = |path: &str| interpolate.client(&file(path)).now_or_never().unwrap();
+        let resolved = resolve("${DIR}/key.pem").unwrap();
+        assert!(resolved.private_key.text.unwrap().ends_with("PRIVATE KEY-----"));
+        assert_eq!(interpolate.conceal(&format!("it said {line}")), "it said ***");
+        for (wrong, why) in [("key.pem", "whole path"), ("${DIR}/none", "not found"), ("${DIR}", "no file")] {
+            let error = resolve(wrong).unwrap_err().to_string();
+            assert!(error.contains("oauth.private_key_file") && error.contains(why), "{error}");
+        }
+        std::fs::write(&path, "x".repeat(65 * 1024)).unwrap();
+        assert!(resolve("${DIR}/key.pem").is_err());
+    }
+}

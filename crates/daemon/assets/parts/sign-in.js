@@ -1,0 +1,53 @@
+// Signing in to a server: the page of its authorization server, in a tab of this browser.
+
+import { call, post, Refusal, serverPath } from "../api.js";
+import { html, useEffect, useState } from "../html.js";
+import { refresh } from "../world.js";
+import { useAction } from "./loaded.js";
+import { Trouble } from "./problem.js";
+
+/** How often it is looked whether somebody has signed in. In ms. */
+const LOOK_AGAIN = 1_000;
+
+/** Whether a server's page can be opened: nothing but a page of the web. @param {string | null} page */
+const isPage = (page) => page !== null && /^https?:\/\//.test(page);
+
+/** @param {{name: string}} given */
+export function SignIn({ name }) {
+  const [signing, setSigning] = useState(/** @type {Api.SigningIn | null} */ (null));
+  const begin = useAction(async () => {
+    const begun = /** @type {Api.SigningIn} */ (await post(serverPath(name, "/sign-in")));
+    setSigning(begun);
+    // Where the browser opens no tab by itself, the link beside the button does.
+    if (isPage(begun.page)) window.open(begun.page ?? "", "_blank", "noopener,noreferrer");
+  });
+  const isWaiting = signing?.state === "waiting";
+  useEffect(() => {
+    if (!isWaiting) return;
+    const over = new AbortController();
+    const timer = setInterval(async () => {
+      try {
+        const now = await call(serverPath(name, "/sign-in"), { signal: over.signal });
+        setSigning(/** @type {Api.SigningIn} */ (now));
+        if (now.state === "done") refresh("servers", "overview");
+      } catch {
+        // The next look may tell more.
+      }
+    }, LOOK_AGAIN);
+    return () => {
+      over.abort();
+      clearInterval(timer);
+    };
+  }, [name, isWaiting]);
+  const failed =
+    signing?.state === "failed"
+      ? new Refusal(0, { code: "SIGN_IN", message: signing.error ?? undefined, hint: signing.hint })
+      : null;
+  return html`
+    <span class="sign-in" data-testid="sign-in" data-status=${signing?.state ?? "idle"}>
+      <button type="button" disabled=${begin.busy} onClick=${() => begin.run()} data-testid="connect">Connect</button>
+      ${isWaiting && isPage(signing.page) && html`<a href=${signing.page} target="_blank" rel="noopener noreferrer" data-testid="sign-in-page">Open the sign-in page</a>`}
+      <${Trouble} error=${begin.error ?? failed} />
+    </span>
+  `;
+}

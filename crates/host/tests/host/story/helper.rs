@@ -1,0 +1,175 @@
+//! Headers that a program of the entry prints.
+
+#![expect(clippy::disallowed_methods, reason = "what the program reads, and what it leaves behind, are files")]
+
+use std::path::{Path, PathBuf};
+
+use futures::future::join_all;
+use serde_json::json;
+use tempfile::TempDir;
+use toolrack_host::{
+    Host, ServerSpec, State,
+    spec::{Stdio, Transport},
+};
+use toolrack_testkit::authorization::FakeAuthorization;
+
+use crate::worlds::{call, host_of, soon, status};
+
+/// A server that wants a key, and a program that knows where it is.
+struct Keyed {
+    server: FakeAuthorization,
+    folder: TempDir,
+}
+
+impl Keyed {
+    fn new() -> Self {
+        let keyed = Self { server: FakeAuthorization::start([]), folder: tempfile::tempdir().unwrap() };
+        keyed.new_key();
+        keyed
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// What was good is so no longer, and another one is.
+    fn new_key(&self) -> String {
+        self.server.expire();
+        let key = self.server.hand_out();
+        std::fs::write(self.file("key"), &key).unwrap();
+        key
+    }
+
+    fn runs(&self) -> usize {
+        std::fs::read_to_string(self.file("runs")).unwrap_or_default().lines().count()
+    }
+
+    /// The program notes that it runs and for whom, then does what `script` says: `$1` is its folder.
+    fn spec(&self, script: &str) -> ServerSpec {
+        let mut spec = ServerSpec::http(self.server.mcp_url());
+        spec.retry.attempts = 0;
+        let script = format!("echo \"$TOOLRACK_SERVER_NAME $CLAUDE_CODE_MCP_SERVER_URL\" >> \"$1/runs\"; {script}");
+        let folder = self.folder.path().to_str().unwrap();
+        let Transport::Http(http) = &mut spec.transport else { panic!("not HTTP") };
+        http.headers_helper = Some(Box::new(Stdio {
+            command: "/bin/sh".to_owned(),
+            args: ["-c", &script, "sh", folder].map(str::to_owned).into(),
+            ..Stdio::default()
+        }));
+        spec
+    }
+}
+
+const PLAIN: &str = r#"printf '{"Authorization":"Bearer %s"}' "$(/bin/cat "$1/key")""#;
+
+async fn echo(host: &Host) -> Result<(), String> {
+    let answer = call(host, "keyed/echo", json!({ "text": "x" })).await;
+    answer.map(drop).map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn a_program_is_run_once_for_a_connection_and_once_more_when_its_key_is_refused() {
+    let keyed = Keyed::new();
+    let host = host_of([("keyed", keyed.spec(PLAIN))]).await;
+    for answer in join_all((0..20).map(|_| echo(&host))).await {
+        answer.unwrap();
+    }
+    assert_eq!(keyed.runs(), 1);
+    let told = std::fs::read_to_string(keyed.file("runs")).unwrap();
+    assert_eq!(told.trim(), format!("keyed {}", keyed.server.mcp_url()));
+
+    // Twenty find out at once that the key is no longer good.
+    keyed.new_key();
+    for answer in join_all((0..20).map(|_| echo(&host))).await {
+        answer.unwrap();
+    }
+    assert_eq!(keyed.runs(), 2);
+
+    // The program knows no better: it is asked once, and the server wants a sign-in.
+    keyed.server.expire();
+    let refused = echo(&host).await.unwrap_err();
+    assert!(refused.contains("HTTP 401"), "{refused}");
+    assert_eq!(keyed.runs(), 3);
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn headers_are_kept_for_as_long_as_the_program_says() {
+    for (seconds, again) in [(3_600, 0), (0, 3)] {
+        let keyed = Keyed::new();
+        let timed = format!(
+            r#"printf '{{"headers":{{"Authorization":"Bearer %s"}},"expires_in":{seconds}}}' "$(/bin/cat "$1/key")""#
+        );
+        let host = host_of([("keyed", keyed.spec(&timed))]).await;
+        let before = keyed.runs();
+        for _ in 0..3 {
+            echo(&host).await.unwrap();
+        }
+        assert_eq!(keyed.runs() - before, again, "{seconds}");
+        host.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_fails_is_told_with_its_last_words() {
+    for (script, why) in [
+        ("echo 'log in to the vault first' >&2; exit 3", "exit status 3; its last words: log in to the vault first"),
+        ("echo canary", "did not print a JSON object"),
+        ("/usr/bin/yes canary", "more than 64 KiB"),
+        ("exec /nowhere/at-all", "exit status 127"),
+    ] {
+        let keyed = Keyed::new();
+        let host = host_of([("keyed", keyed.spec(script))]).await;
+        let state = format!("{:?}", status(&host, "keyed").state);
+        assert!(state.contains(why) && !state.contains("canary"), "{script}: {state}");
+        let refused = echo(&host).await.unwrap_err();
+        assert!(!refused.contains("canary"), "{refused}");
+        assert_eq!(keyed.server.counts().admitted, 0);
+        host.shutdown().await;
+    }
+    let keyed = Keyed::new();
+    let mut spec = keyed.spec("");
+    if let Transport::Http(http) = &mut spec.transport
+        && let Some(helper) = &mut http.headers_helper
+    {
+        helper.command = "/nowhere/at-all".to_owned();
+    }
+    let host = host_of([("keyed", spec)]).await;
+    let state = format!("{:?}", status(&host, "keyed").state);
+    assert!(state.contains("headers_helper") && state.contains("/nowhere/at-all"), "{state}");
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_program_that_hangs_is_ended_with_what_it_started() {
+    let keyed = Keyed::new();
+    let mut spec = keyed.spec("/bin/sleep 300 & echo $! > \"$1/child\"; wait");
+    spec.timeouts.startup = std::time::Duration::from_millis(500);
+    let host = host_of([("keyed", spec)]).await;
+    assert!(!matches!(status(&host, "keyed").state, State::Connected { .. }));
+    let child = std::fs::read_to_string(keyed.file("child")).unwrap();
+    let alive = PathBuf::from("/proc").join(child.trim());
+    soon("the end of the child", async {
+        while is_running(&alive) {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    host.shutdown().await;
+}
+
+/// Whether a process is there and no zombie.
+fn is_running(folder: &Path) -> bool {
+    std::fs::read_to_string(folder.join("stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[tokio::test]
+async fn what_waits_for_approval_runs_nothing() {
+    let keyed = Keyed::new();
+    let mut spec = keyed.spec(PLAIN);
+    spec.trust = toolrack_host::spec::Trust::Pending;
+    let host = host_of([("keyed", spec)]).await;
+    assert!(echo(&host).await.is_err());
+    assert_eq!(keyed.runs(), 0);
+    host.shutdown().await;
+}

@@ -1,0 +1,81 @@
+//! Proofs that whoever sends a request has a key (RFC 9449), checked as a server has to.
+
+use std::collections::BTreeSet;
+
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use http::HeaderMap;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+/// What a proof must be about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct About<'a> {
+    pub(super) method: &'a str,
+    pub(super) url: &'a str,
+    pub(super) token: Option<&'a str>,
+}
+
+/// A proof that is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoProof {
+    /// There is none, or it is of something else.
+    Wrong(&'static str),
+    /// It came before.
+    Replayed,
+}
+
+/// A proof that holds.
+#[derive(Clone, Debug)]
+pub(super) struct Proof {
+    /// What its key is known by (RFC 7638).
+    pub(super) key: String,
+    pub(super) nonce: Option<String>,
+}
+
+/// The proofs that came, by their names.
+#[derive(Debug, Default)]
+pub(super) struct Proofs(BTreeSet<String>);
+
+impl Proofs {
+    /// Checks the one proof of a request (RFC 9449, 4.3).
+    pub(super) fn check(&mut self, headers: &HeaderMap, about: About<'_>) -> Result<Proof, NoProof> {
+        let wrong = NoProof::Wrong;
+        let mut given = headers.get_all("dpop").iter();
+        let (Some(proof), None) = (given.next().and_then(|proof| proof.to_str().ok()), given.next()) else {
+            return Err(wrong("there is not one proof"));
+        };
+        let (message, signature) = proof.rsplit_once('.').ok_or(wrong("no JWT"))?;
+        let (header, claims) = message.split_once('.').ok_or(wrong("no JWT"))?;
+        let (header, claims) = (decoded(header).ok_or(wrong("no header"))?, decoded(claims).ok_or(wrong("no claims"))?);
+        let jwk = &header["jwk"];
+        if header["typ"] != "dpop+jwt" || header["alg"] != "ES256" || !jwk["d"].is_null() {
+            return Err(wrong("another header"));
+        }
+        let half = |name: &str| jwk[name].as_str().and_then(|half| URL_SAFE_NO_PAD.decode(half).ok());
+        let (x, y) = half("x").zip(half("y")).ok_or(wrong("no key"))?;
+        let point = [&[4][..], &x, &y].concat();
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| wrong("no signature"))?;
+        let verified = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(message.as_bytes(), &signature);
+        verified.map_err(|_| wrong("another signature"))?;
+        if claims["htm"] != about.method || claims["htu"] != about.url {
+            return Err(wrong("of another request"));
+        }
+        let hash = about.token.map(|token| URL_SAFE_NO_PAD.encode(Sha256::digest(token)));
+        if claims["ath"].as_str() != hash.as_deref() {
+            return Err(wrong("of another token"));
+        }
+        let name = claims["jti"].as_str().filter(|name| name.len() >= 16).ok_or(wrong("without a name"))?;
+        if !self.0.insert(name.to_owned()) {
+            return Err(NoProof::Replayed);
+        }
+        let text = |name: &str| jwk[name].as_str().unwrap_or_default();
+        let members = format!(r#"{{"crv":"P-256","kty":"EC","x":"{}","y":"{}"}}"#, text("x"), text("y"));
+        let key = URL_SAFE_NO_PAD.encode(Sha256::digest(members));
+        Ok(Proof { key, nonce: claims["nonce"].as_str().map(str::to_owned) })
+    }
+}
+
+fn decoded(part: &str) -> Option<Value> {
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).ok()?).ok()
+}
