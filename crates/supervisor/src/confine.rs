@@ -36,6 +36,10 @@ const EXTRAS: ABI = ABI::V6;
 /// Threads that one process may have on average before the kernel itself starts no more of them.
 const TASKS_PER_PROCESS: u64 = 16;
 
+/// What of a folder in the home, beside the programs in it, is read by them.
+const PARTS: &[&str] =
+    &["bin", "sbin", "shims", "libexec", "lib", "lib64", "install", "plugins", "version", "versions"];
+
 /// The exit code of a program that could not become the server: as `env(1)` and its like.
 const COULD_NOT_CONFINE: u8 = 125;
 
@@ -186,10 +190,12 @@ fn open_files(rules: RulesetCreated, confinement: &Confinement, program: &Path) 
     for path in Confinement::DEVICES {
         open(Path::new(path), reading | AccessFs::WriteFile, None)?;
     }
-    for path in installed_at(program, confinement.home.as_deref()) {
+    // Who says nothing of a home means the one that the server is told of.
+    let home = confinement.home.clone().or_else(|| std::env::var_os("HOME").map(PathBuf::from));
+    for path in installed_at(program, home.as_deref()) {
         open(&path, reading, None)?;
     }
-    if let Some(folder) = own_folder(confinement.home.as_deref()) {
+    if let Some(folder) = own_folder(home.as_deref()) {
         open(&folder, writing, None)?;
     }
     if let Some(own) = &confinement.own {
@@ -226,10 +232,9 @@ fn own_folder(home: Option<&Path>) -> Option<PathBuf> {
 fn installed_at(program: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut add = |program: &Path| {
-        let prefix = prefix(program, home);
-        let python = prefix.as_ref().map(|prefix| prefix.join("bin/python"));
-        found.extend(prefix);
-        python.filter(|python| python.exists())
+        found.extend(brought_by(program, home));
+        let python = program.with_file_name("python");
+        python.exists().then_some(python)
     };
     let real = program.canonicalize().ok();
     let pythons = [Some(program), real.as_deref()].map(|program| program.and_then(&mut add));
@@ -239,17 +244,19 @@ fn installed_at(program: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     found
 }
 
-fn prefix(program: &Path, home: Option<&Path>) -> Option<PathBuf> {
-    let folder = program.parent()?;
-    let is_bin = ["bin", "sbin", "shims", "libexec"].iter().any(|name| folder.file_name() == Some(OsStr::new(name)));
-    let above = folder.parent().filter(|_| is_bin);
-    let is_shared = |above: &Path| {
-        home.is_some_and(|home| home.starts_with(above) || above == home.join(".local")) || above == Path::new("/")
+/// What `program` brings by being where it is: the folder that its `bin` is in. Of one that is directly in the home, only what
+/// is certainly a part of programs: `~/.cargo` and `~/.docker` have keys beside their `bin`.
+fn brought_by(program: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let holds_home = |folder: &Path| home.is_some_and(|home| home.starts_with(folder));
+    let Some(folder) = program.parent().filter(|folder| !holds_home(folder)) else {
+        return vec![program.to_owned()];
     };
-    let brings = above.filter(|above| !is_shared(above)).unwrap_or(folder);
-    // One that lies in the home itself brings nothing but itself.
-    let is_home = home.is_some_and(|home| home.starts_with(brings));
-    Some(if is_home { program } else { brings }.to_owned())
+    let is_bin = ["bin", "sbin", "shims", "libexec"].iter().any(|name| folder.file_name() == Some(OsStr::new(name)));
+    match folder.parent().filter(|above| is_bin && !holds_home(above) && *above != Path::new("/")) {
+        None => vec![folder.to_owned()],
+        Some(above) if home.is_some() && above.parent() == home => PARTS.iter().map(|part| above.join(part)).collect(),
+        Some(above) => vec![above.to_owned()],
+    }
 }
 
 #[cfg(test)]
@@ -261,16 +268,21 @@ mod tests {
         let home = Path::new("/home/me");
         for (program, installed) in [
             ("/home/me/.nvm/versions/node/v22/bin/node", "/home/me/.nvm/versions/node/v22"),
-            ("/home/me/.pyenv/shims/python3", "/home/me/.pyenv"),
-            ("/home/me/.local/bin/uvx", "/home/me/.local/bin"),
+            ("/home/me/.local/share/uv/tools/x/bin/x", "/home/me/.local/share/uv/tools/x"),
             ("/home/me/bin/server", "/home/me/bin"),
             ("/home/bin/server", "/home/bin"),
             ("/home/me/server", "/home/me/server"),
             ("/home/server", "/home/server"),
             ("/bin/sh", "/bin"),
+            ("/opt/x/bin/sh", "/opt/x"),
             ("/home/me/project/server", "/home/me/project"),
         ] {
-            assert_eq!(prefix(Path::new(program), Some(home)), Some(installed.into()), "{program}");
+            assert_eq!(brought_by(Path::new(program), Some(home)), [PathBuf::from(installed)], "{program}");
+        }
+        for program in ["/home/me/.cargo/bin/server", "/home/me/.local/bin/uvx", "/home/me/.pyenv/shims/python3"] {
+            let brought = brought_by(Path::new(program), Some(home));
+            assert!(brought.contains(&Path::new(program).parent().unwrap().to_owned()), "{program}: {brought:?}");
+            assert!(brought.iter().all(|path| path.components().count() == 5), "{program}: {brought:?}");
         }
     }
 }

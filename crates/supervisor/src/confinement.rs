@@ -61,6 +61,7 @@ impl Confinement {
         "/snap",
         "/sys",
         "/usr",
+        "/var/lib/ca-certificates",
         "/dev/random",
         "/dev/urandom",
     ];

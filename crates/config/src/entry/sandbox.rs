@@ -8,7 +8,10 @@ use super::{
     fields::{Field, Fields, MAX_DURATION},
     transport::check_template,
 };
-use crate::{node::Value, problem::Problem};
+use crate::{
+    node::{Member, Value},
+    problem::Problem,
+};
 
 /// The most ports that one list has.
 const MAX_PORTS: usize = 256;
@@ -22,6 +25,12 @@ pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
     let members = match &field.node.value {
         Value::Bool(false) => return None,
         Value::Bool(true) => return Some(Box::default()),
+        Value::Map(members) if is_vs_codes(members) => {
+            let problem = Problem::warning("this is a sandbox of VS Code's, and the server runs without one");
+            let hint = "`\"sandbox\": true` gives it one of Toolrack's";
+            fields.report().add(problem.field(field.name).hint(hint), field.name_at);
+            return None;
+        }
         Value::Map(members) => members,
         _ => {
             fields.wrong::<()>(field, "true, false or an object, such as `{ \"read\": [\"~/notes\"] }`");
@@ -49,6 +58,11 @@ pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
     }
     unknown(&mut inside, "sandbox.");
     Some(Box::new(sandbox))
+}
+
+/// Its names are others than ours, and its meaning is another one.
+fn is_vs_codes(members: &[Member]) -> bool {
+    !members.is_empty() && members.iter().all(|member| matches!(&*member.name, "filesystem" | "network"))
 }
 
 fn unknown(fields: &mut Fields<'_, '_, '_>, place: &str) {

@@ -111,6 +111,9 @@ fn a_sandbox_is_read_whole_or_not_at_all() {
     ] {
         assert_eq!(broken(json!({ "command": "x", "sandbox": wrong })).len(), 1, "{wrong}");
     }
+    let foreign = warned(json!({ "command": "x", "sandbox": { "network": { "allowedDomains": ["x"] } } }));
+    assert!(foreign.message.contains("VS Code"), "{foreign:?}");
+    assert_eq!(broken(json!({ "command": "x", "sandbox": { "network": {}, "read": [] } })).len(), 1);
     assert_eq!(broken(json!({ "url": "https://x", "sandbox": true })).len(), 1, "an endpoint has none");
 }
 

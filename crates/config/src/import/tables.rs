@@ -104,12 +104,15 @@ const CURSOR: Table = &[
     ("auto_approve", Nothing(ASKS)),
 ];
 
+/// VS Code's means something else.
+const SANDBOX: &str = "it runs without a sandbox until its entry says `\"sandbox\": true`";
+
 const VS_CODE: Table = &[
     ("url", Meaning::Address(Address::Either)),
     ("env_file", Nothing(ENV_FILE)),
     ("dev", Nothing("servers are not watched or debugged")),
-    ("sandbox", Nothing("servers run without a sandbox here")),
-    ("sandbox_enabled", Nothing("servers run without a sandbox here")),
+    ("sandbox", Nothing(SANDBOX)),
+    ("sandbox_enabled", Nothing(SANDBOX)),
     ("gallery", Nothing("it says where VS Code has the entry from")),
     ("version", Nothing("it says where VS Code has the entry from")),
     ("oauth", Nothing(SIGN_IN)),
