@@ -333,3 +333,6 @@ impl Pins for Store {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
