@@ -31,6 +31,9 @@ const MOST: usize = 20;
 /// Bytes of one text that are looked at.
 const MOST_BYTES: usize = 256 * 1024;
 
+/// Bytes of a place, about.
+const MOST_PLACE: usize = 300;
+
 /// How long a tool's name must be to be recognised in somebody else's text, unless it stands there with its server.
 const TELLING_NAME: usize = 6;
 
@@ -114,18 +117,24 @@ fn each_text(value: &Value, place: &str, visit: &mut dyn FnMut(&str, &str)) {
         Value::String(text) => visit(place, text),
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                each_text(item, &format!("{place}[{index}]"), visit);
+                each_text(item, &below(place, &format!("[{index}]")), visit);
             }
         }
         Value::Object(members) => {
             for (name, value) in members {
-                let place = if place.is_empty() { name.clone() } else { format!("{place}.{name}") };
+                let dot = if place.is_empty() { "" } else { "." };
+                let place = below(place, &format!("{dot}{}", text::clip(name, 100)));
                 visit(&place, name);
                 each_text(value, &place, visit);
             }
         }
         _ => {}
     }
+}
+
+/// A place inside of another. Deep down, the beginning is all that is told.
+fn below<'a>(place: &'a str, part: &str) -> Cow<'a, str> {
+    if place.len() >= MOST_PLACE { Cow::Borrowed(place) } else { Cow::Owned(format!("{place}{part}")) }
 }
 
 fn start_of(text: &str) -> &str {

@@ -36,9 +36,12 @@ pub(crate) struct Shown<'a> {
     tool: &'a str,
     /// The file that the server is configured in, or what it is instead.
     source: &'a str,
-    /// `changed`, `renamed` with `was`, or `too_many`.
-    #[serde(flatten)]
-    cause: &'a Cause,
+    /// `changed`, `renamed` or `too_many`.
+    cause: &'static str,
+    /// The name that it had, if it was renamed.
+    was: Option<&'a str>,
+    #[serde(skip)]
+    why: &'a Cause,
     /// In RFC 3339.
     since: Option<String>,
     /// What names the definition as it is now; an approval is for this one.
@@ -76,13 +79,20 @@ impl<'a> Shown<'a> {
             approved_by: pinned.approved_by.as_deref(),
             day: day(pinned.at),
         });
+        let (cause, was) = match &stranger.strange.cause {
+            Cause::Renamed { was } => ("renamed", Some(was.as_str())),
+            Cause::TooMany => ("too_many", None),
+            _ => ("changed", None),
+        };
         let nothing = Value::Null;
         let before = pinned.as_ref().map_or(&nothing, |pinned| &pinned.definition);
         Self {
             server: stranger.of.server.as_str(),
             tool: &stranger.strange.tool,
             source: &stranger.of.source,
-            cause: &stranger.strange.cause,
+            cause,
+            was,
+            why: &stranger.strange.cause,
             since: moment(stranger.since),
             hash: stranger.strange.definition.hash,
             changes: if pinned.is_some() { changes::between(before, &now) } else { Vec::new() },
@@ -121,7 +131,7 @@ fn block(shown: &Shown<'_>, look: Look) -> Vec<String> {
         Some(_) => format!("; what is trusted was approved on {}", pinned.day),
         None => format!("; what is trusted was first seen on {}", pinned.day),
     });
-    lines.push(paint(Tone::Waiting, &format!("  {}{}", shown.cause, trusted.unwrap_or_default())));
+    lines.push(paint(Tone::Waiting, &format!("  {}{}", shown.why, trusted.unwrap_or_default())));
     match shown.pinned {
         Some(_) => lines.extend(difference(&shown.changes)),
         None => lines.extend(difference(&changes::between(&Value::Null, &shown.definition))),

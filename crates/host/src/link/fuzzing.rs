@@ -20,6 +20,20 @@ use super::sse::SseParser;
 use crate::catalog::{NameCap, NameStyle, names::assign};
 use crate::text;
 
+/// The findings in a definition: any JSON, or else the bytes as its description. What is told can be printed, is told of
+/// places that are there, and is bounded.
+pub fn findings(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let definition = serde_json::from_slice(data).unwrap_or_else(|_| serde_json::json!({ "description": text }));
+    let findings = crate::findings::in_definition(&definition);
+    assert!(findings.len() <= 20, "{}", findings.len());
+    for finding in findings {
+        assert_eq!(text::for_line(&finding.what), finding.what);
+        assert_eq!(text::for_line(&finding.place), finding.place);
+        assert!(finding.what.len() + finding.place.len() < 16 * 1024);
+    }
+}
+
 /// The framer of stdio. The first byte is the limit, the second the size of a read, the rest the stream.
 ///
 /// Whole lines, lines over the limit and the cut end come out as splitting the whole stream at its line feeds says.

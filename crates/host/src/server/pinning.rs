@@ -123,7 +123,14 @@ impl Server {
     }
 
     /// Whether `tool` is, by the definition that it was called by, still what the server lists.
+    ///
+    /// What runs scripts is the program's own, and describes the tools of others, which come and go.
     pub(crate) fn still_has(&self, tool: &CatalogTool) -> bool {
+        if let Transport::Native(native) = &self.spec.transport
+            && native.scripts(&tool.tool().name).is_some()
+        {
+            return true;
+        }
         let tools = self.published.borrow().tools.clone();
         let listed = tools.tools.iter().find(|listed| listed.tool.name == tool.tool().name);
         listed.is_some_and(|listed| Arc::ptr_eq(listed, &tool.listed) || listed.definition() == tool.definition())

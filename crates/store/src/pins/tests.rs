@@ -1,0 +1,117 @@
+use toolrack_host::{ServerName, pins::PinnedServer};
+
+use super::*;
+
+fn server(source: &str) -> PinnedServer {
+    PinnedServer { server: ServerName::new("fs").unwrap(), source: source.to_owned() }
+}
+
+fn definition(byte: u8) -> Definition {
+    Definition { hash: DefinitionHash::from_bytes([byte; 32]), text: format!("{{\"description\":\"{byte}\"}}") }
+}
+
+fn strange(tool: &str, byte: u8, cause: Cause) -> Strange {
+    Strange { tool: tool.to_owned(), definition: definition(byte), cause }
+}
+
+fn new(tools: &[(&str, u8)]) -> Vec<(String, Definition)> {
+    tools.iter().map(|(tool, byte)| ((*tool).to_owned(), definition(*byte))).collect()
+}
+
+async fn store() -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
+    (folder, store)
+}
+
+async fn pins(store: &Store, of: &PinnedServer, list: u8) -> (u64, Vec<(String, u8)>) {
+    match store.recall(of, &[list; 32]).await.unwrap() {
+        Recalled::AsBefore => panic!("it is as before"),
+        Recalled::Pins { generation, pins } => {
+            let pins = pins.into_iter().map(|(tool, pin)| (tool, pin.definition.hash.as_bytes()[0]));
+            (generation, pins.collect())
+        }
+    }
+}
+
+async fn is_as_before(store: &Store, of: &PinnedServer, list: u8) -> bool {
+    matches!(store.recall(of, &[list; 32]).await.unwrap(), Recalled::AsBefore)
+}
+
+#[tokio::test]
+async fn what_was_seen_first_is_pinned_and_the_same_list_is_known_at_a_glance() {
+    let (_folder, store) = store().await;
+    let of = server("/a/mcp.json");
+    assert_eq!(pins(&store, &of, 1).await, (0, vec![]));
+    store.saw(&of, Seen { list: [1; 32], generation: 0, new: new(&[("a", 1), ("b", 2)]), strange: vec![] }).await;
+    assert!(is_as_before(&store, &of, 1).await);
+    assert!(!is_as_before(&store, &server("/b/mcp.json"), 1).await, "another file is another server");
+    // Whoever comes second does not overwrite what is pinned, and its list is not known at a glance.
+    store.saw(&of, Seen { list: [2; 32], generation: 0, new: new(&[("a", 9)]), strange: vec![] }).await;
+    assert!(!is_as_before(&store, &of, 2).await);
+    assert_eq!(pins(&store, &of, 2).await.1, [("a".to_owned(), 1), ("b".to_owned(), 2)]);
+}
+
+#[tokio::test]
+async fn a_release_is_of_one_definition_and_no_list_is_known_at_a_glance_after_it() {
+    let (_folder, store) = store().await;
+    let of = server("/a/mcp.json");
+    store.saw(&of, Seen { list: [1; 32], generation: 0, new: new(&[("a", 1)]), strange: vec![] }).await;
+    let generation = store.generation(&of).await.unwrap();
+    let seen = Seen { list: [2; 32], generation, new: vec![], strange: vec![strange("a", 7, Cause::Changed)] };
+    store.saw(&of, seen).await;
+    assert!(!is_as_before(&store, &of, 2).await, "with something in quarantine");
+    let held = store.quarantine().await.unwrap();
+    assert_eq!((held.len(), held[0].strange.definition.hash, &held[0].of), (1, definition(7).hash, &of));
+    assert_eq!(
+        held[0].pinned.as_ref().map(|pinned| (&pinned.definition, &pinned.approved_by)),
+        Some((&definition(1), &None))
+    );
+
+    for (of, tool, byte) in [(&server("/b"), "a", 7), (&of, "b", 7), (&of, "a", 1), (&of, "a", 8)] {
+        assert!(!store.release(of, tool, definition(byte).hash, Way::Cli).await.unwrap(), "{tool} {byte}");
+    }
+    assert!(store.release(&of, "a", definition(7).hash, Way::Cli).await.unwrap());
+    assert!(!store.release(&of, "a", definition(7).hash, Way::Cli).await.unwrap(), "twice");
+    assert_eq!(pins(&store, &of, 2).await.1, [("a".to_owned(), 7)]);
+    assert!(store.generation(&of).await.unwrap() > generation);
+    assert!(store.quarantine().await.unwrap().is_empty());
+    // What was trusted before is not any more, although that very list once was.
+    assert!(!is_as_before(&store, &of, 1).await);
+    // Somebody who looked before the release knows nothing of it.
+    store.saw(&of, Seen { list: [1; 32], generation, new: vec![], strange: vec![] }).await;
+    assert!(!is_as_before(&store, &of, 1).await);
+    let kinds: Vec<_> = store.audit(&crate::audit::AuditQuery { limit: 10, ..Default::default() }).await.unwrap();
+    let kinds: Vec<_> = kinds.into_iter().map(|row| (row.entry.kind, row.entry.content)).collect();
+    let content = Some(definition(7).hash.to_string());
+    assert_eq!(kinds, [("quarantined".to_owned(), content.clone()), ("approved".to_owned(), content)]);
+}
+
+#[tokio::test]
+async fn a_tool_that_was_renamed_keeps_its_old_name_for_itself() {
+    let (_folder, store) = store().await;
+    let of = server("/a/mcp.json");
+    store.saw(&of, Seen { list: [1; 32], generation: 0, new: new(&[("a", 1)]), strange: vec![] }).await;
+    let cause = Cause::Renamed { was: "a".to_owned() };
+    let seen = Seen { list: [2; 32], generation: 1, new: vec![], strange: vec![strange("b", 2, cause.clone())] };
+    store.saw(&of, seen.clone()).await;
+    let since = store.quarantine().await.unwrap()[0].since;
+    store.saw(&of, seen).await;
+    let held = store.quarantine().await.unwrap().remove(0);
+    assert_eq!((held.strange.cause, held.since), (cause, since));
+    assert_eq!(held.pinned.unwrap().definition, definition(1));
+    assert!(store.release(&of, "b", definition(2).hash, Way::Daemon).await.unwrap());
+    let Recalled::Pins { pins, .. } = store.recall(&of, &[3; 32]).await.unwrap() else { panic!("as before") };
+    assert_eq!(pins["a"].renamed_to.as_deref(), Some("b"));
+    assert_eq!((pins["b"].definition.hash, &pins["b"].renamed_to), (definition(2).hash, &None));
+}
+
+#[tokio::test]
+async fn thousands_of_tools_are_pinned_at_once() {
+    let (_folder, store) = store().await;
+    let of = server("/a/mcp.json");
+    let many: Vec<_> = (0..5_050).map(|number| (format!("tool_{number}"), definition(1))).collect();
+    store.saw(&of, Seen { list: [1; 32], generation: 0, new: many, strange: vec![] }).await;
+    assert_eq!(pins(&store, &of, 2).await.1.len(), 5_050);
+    assert!(is_as_before(&store, &of, 1).await);
+}
