@@ -8,18 +8,14 @@ pub(crate) enum PolicyVerb {
     /// Say whether a call would run, which rule says so, and why others do not; calls and starts nothing
     Test(TestPolicyArgs),
     /// Show every rule, with where it is written
-    #[command(
-        after_help = "Examples:
+    #[command(after_help = "Examples:
   toolrack policy list
-  toolrack policy list --agent reviewer --json"
-    )]
+  toolrack policy list --agent reviewer --json")]
     List,
     /// Show the tools that always run because somebody said so when asked
-    #[command(
-        after_help = "Examples:
+    #[command(after_help = "Examples:
   toolrack policy answers
-  toolrack policy answers --json"
-    )]
+  toolrack policy answers --json")]
     Answers,
     /// Take such answers back: you are asked again
     Forget(ForgetAnswersArgs),
