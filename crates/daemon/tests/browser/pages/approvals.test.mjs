@@ -117,6 +117,37 @@ test("a_tool_that_asks_while_it_is_tried_says_where_to_answer", async () => {
   await leave(page);
 });
 
+test("what_always_runs_is_shown_and_asked_about_again_when_somebody_wants_that", async () => {
+  const page = await both.visitor.open(both.stage, "#/approvals");
+  const call = calls("erase", { path: "a.txt" });
+  await page.getByTestId("always-server").waitFor();
+  await page.getByTestId("session").waitFor();
+  await page.getByTestId("always-tool").click();
+  assert.equal((await call).status, 200);
+  assert.equal((await calls("erase", { path: "b.txt" })).body.text, "erased b.txt");
+  const standing = page.getByTestId("standing-answer");
+  await standing.getByText("erase").waitFor();
+  await standing.getByTestId("ask-again").click();
+  await standing.waitFor({ state: "detached" });
+  const again = calls("erase", { path: "c.txt" });
+  await page.getByTestId("once").click();
+  assert.equal((await again).body.text, "erased c.txt");
+  await leave(page);
+});
+
+test("arguments_that_a_tool_does_not_take_are_said_so_and_the_question_stays", async () => {
+  const page = await both.visitor.open(both.stage, "#/approvals");
+  const call = calls("erase", { path: "a.txt" });
+  await page.getByTestId("edit-arguments").click();
+  await page.getByTestId("arguments-edit").fill('{"path": 5}');
+  await page.getByTestId("once").click();
+  await question(page).getByText("the tool does not take these arguments").waitFor();
+  await page.getByTestId("arguments-edit").fill('{"path": "d.txt"}');
+  await page.getByTestId("once").click();
+  assert.equal((await call).body.text, "erased d.txt");
+  await leave(page);
+});
+
 test("what_is_always_allowed_is_not_asked_again", async () => {
   const page = await both.visitor.open(both.stage, "#/approvals");
   const call = calls("erase", { path: "a.txt" });

@@ -242,6 +242,14 @@ async fn what_is_asked_about_each_time_is_not_remembered_whatever_is_answered() 
         call(&host, "fs/write", json!({})).await.unwrap();
     }
     assert_eq!((person.asked().len(), diary.0.lock().unwrap().len()), (2, 0));
+
+    // Nor does what was said about another question count.
+    let (host, diary) = diarist(rules(&[], &["*"], &[]), keeping(Keep::Server), &server).await;
+    call(&host, "fs/write", json!({})).await.unwrap();
+    let secretive = Host::builder().gate(Arc::new(Secretive)).asker(person.clone()).answers(diary).build();
+    settle(&secretive, world([("fs", server.spec())])).await;
+    call(&secretive, "fs/write", json!({})).await.unwrap();
+    assert_eq!(person.asked().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
