@@ -8,6 +8,7 @@
 mod arrows;
 mod files;
 mod lints;
+mod pages;
 mod source;
 mod words;
 
