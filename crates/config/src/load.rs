@@ -218,8 +218,9 @@ enum Reads {
     Servers,
     /// And settings: the user's `toolrack.toml`.
     All,
-    /// Only `[policy]`: of every other `toolrack.toml`, and of the user's where only other files are wanted. What is forbidden
-    /// stays so.
+    /// Of the user's, where only other files are wanted, what holds whoever chooses the servers: `[policy]`, `egress`, `pins`.
+    Rules,
+    /// Only `[policy]`: of every other `toolrack.toml`.
     Policy,
 }
 
@@ -235,9 +236,6 @@ pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
     for layer in &layers {
         world.add_file(layer);
     }
-    if request.strict {
-        world.add_egress(&request.places.settings());
-    }
     world.add_agents(request.agent.as_deref());
     let files = layers.into_iter().map(|layer| ConfigFile { scope: layer.scope, path: layer.path }).collect();
     world.into_loaded(files, project)
@@ -250,7 +248,7 @@ fn layers(request: &Request, project: &Path) -> Vec<Layer> {
     let policy = |scope, path| Layer { reads: Reads::Policy, ..layer(scope, path) };
     let mut layers = Vec::new();
     if request.strict {
-        layers.push(policy(Scope::User, places.settings()));
+        layers.push(Layer { reads: Reads::Rules, ..layer(Scope::User, places.settings()) });
     } else {
         layers.push(Layer { reads: Reads::All, ..layer(Scope::User, places.settings()) });
         layers.push(Layer {
@@ -342,17 +340,15 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Of the settings in a file that otherwise does not count, where requests may go: an operator's word holds for whoever
-    /// chooses other servers.
-    fn add_egress(&mut self, path: &Path) {
-        let (settings, problems) = match Document::read(path, Kind::Regular) {
-            Ok(Some(document)) => Settings::read(&document, self.wanted),
-            Ok(None) => return,
-            Err(problem) => (Settings::unreadable(path.display().to_string()), vec![*problem]),
+    /// What of `settings` holds whoever chooses the servers, and what is wrong with that.
+    fn add_rules(&mut self, settings: Settings, problems: Vec<Problem>) {
+        let Settings { policy, egress, pins, .. } = settings;
+        (self.settings.policy, self.settings.egress, self.settings.pins) = (policy, egress, pins);
+        let is_of_rules = |problem: &Problem| {
+            let rules = ["policy", "egress", "pins"];
+            problem.field.as_ref().is_none_or(|field| rules.iter().any(|rule| field.starts_with(rule)))
         };
-        self.settings.egress = settings.egress;
-        let is_of_egress = |problem: &Problem| problem.field.as_ref().is_none_or(|field| field.starts_with("egress"));
-        self.problems.extend(problems.into_iter().filter(is_of_egress));
+        self.problems.extend(problems.into_iter().filter(is_of_rules));
     }
 
     fn add_file(&mut self, layer: &Layer) {
@@ -367,6 +363,7 @@ impl<'a> World<'a> {
             Err(problem) => {
                 match layer.reads {
                     Reads::All => self.settings = Settings::unreadable(layer.path.display().to_string()),
+                    Reads::Rules => self.add_rules(Settings::unreadable(layer.path.display().to_string()), Vec::new()),
                     Reads::Policy => self.add_policy(layer, Section::unreadable()),
                     Reads::Servers => {}
                 }
@@ -378,6 +375,10 @@ impl<'a> World<'a> {
             self.add_policy(layer, section);
             self.problems.extend(problems);
             return;
+        }
+        if layer.reads == Reads::Rules {
+            let (settings, problems) = Settings::read(&document, self.wanted);
+            return self.add_rules(settings, problems);
         }
         if document.text.is_empty() {
             self.blank.push(layer.path.clone());

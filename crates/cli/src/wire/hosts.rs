@@ -46,7 +46,8 @@ impl Hosts {
             .egress(self.egress.clone());
         if let Some(store) = &self.store {
             let memory = Arc::new(Discreet::new(store.clone(), discreet()));
-            builder = builder.memory(Arc::<Discreet<Store>>::clone(&memory)).pins(memory);
+            builder =
+                builder.memory(Arc::<Discreet<Store>>::clone(&memory)).pins(memory).answers(Arc::new(store.clone()));
         }
         if let Some(witness) = &self.witness {
             builder = builder.witness(Arc::clone(witness));

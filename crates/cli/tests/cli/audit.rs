@@ -1,8 +1,12 @@
 //! What is written down of calls, and whether tampering with it is found.
 
 use serde_json::{Value, json};
+use toolrack_store::Store;
 
-use crate::rack::{Rack, fake, mcp_json, work_file};
+use crate::{
+    rack::{Rack, fake, mcp_json, work_file},
+    sessions::{block_on, database},
+};
 
 fn rows(rack: &Rack, words: &[&str]) -> Vec<Value> {
     let list = [&["audit", "list", "--json"], words].concat();
@@ -15,7 +19,9 @@ fn words<'a>(row: &'a Value, names: &[&str]) -> Vec<&'a str> {
 
 /// Changes the database as somebody does who does not ask it: these bytes become those.
 fn tamper(rack: &Rack, from: &str, to: &str) {
-    let path = rack.home.root().join("toolrack/toolrack.db");
+    let path = database(rack);
+    // What the last commands left beside the file is put into it first.
+    block_on(async { Store::open(&path).await.unwrap().close().await });
     let mut bytes = std::fs::read(&path).unwrap();
     let at: Vec<_> = bytes.windows(from.len()).enumerate().filter(|(_, part)| *part == from.as_bytes()).collect();
     let at: Vec<_> = at.into_iter().map(|(at, _)| at).collect();
@@ -118,8 +124,10 @@ fn arguments_are_kept_in_full_where_the_settings_say_so_and_never_a_secret() {
     let _ = rack.run(&["call", "fake/echo", "text=I know sesame-open-1234"]).ends_with(0);
     let list = rows(&rack, &["--tool", "echo"]);
     assert_eq!(list[0]["arguments"]["text"], "I know ***", "{list:?}");
-    let database = std::fs::read(rack.home.root().join("toolrack/toolrack.db")).unwrap();
-    assert!(!database.windows(16).any(|part| part == b"sesame-open-1234"), "not in the file either");
+    for file in ["toolrack/toolrack.db", "toolrack/toolrack.db-wal"] {
+        let bytes = std::fs::read(rack.home.root().join(file)).unwrap();
+        assert!(!bytes.windows(16).any(|part| part == b"sesame-open-1234"), "it is in {file}");
+    }
 }
 
 #[test]

@@ -114,6 +114,11 @@ mod needs_browser {
     }
 
     #[test]
+    fn agents() {
+        tests_of("pages/agents");
+    }
+
+    #[test]
     fn signing_in() {
         tests_of("pages/sign-in");
     }

@@ -289,7 +289,7 @@ fn config_path_names_every_file_that_counts() {
     ");
     let files = rack.run(&["config", "path", "--json"]).ends_with(0).json();
     let shown: Vec<_> = files["files"].as_array().unwrap().iter().map(|file| file["scope"].as_str().unwrap()).collect();
-    assert_eq!(shown, ["user", "user", "project", "project", "local"]);
+    assert_eq!(shown, ["user", "user", "project", "project", "project", "local", "local"]);
     assert_eq!(files["files"][1]["exists"], true);
 }
 
