@@ -1,5 +1,6 @@
 //! Layers of files become one world.
 
+mod layers;
 mod reload;
 mod told;
 
@@ -21,21 +22,16 @@ use crate::{
     document::{Document, Kind},
     entry::{Decoded, Report, canonical, closest, decode},
     model::CheckName,
-    places::{Places, project_folders, project_root},
+    places::{Places, project_root},
     problem::Problem,
     redact::redact,
-    settings::{Section, Settings, Wanted, Whose},
+    settings::{Section, Settings, Wanted},
     trust::{Candidate, Ledger, content_hash},
 };
+use layers::{Layer, Reads, layers};
 use told::Told;
 
 pub use reload::{Rejected, reload};
-
-/// The files that a project can bring, the stronger one last.
-const PROJECT_FILES: &[&str] = &[".mcp.json", ".toolrack/mcp.json"];
-
-/// And the one with its rules about calls.
-const PROJECT_POLICY: &str = ".toolrack/toolrack.toml";
 
 /// Servers that one file may have. Nobody has a tenth of it; a file that was written to be a burden has.
 const MAX_SERVERS: usize = 1_000;
@@ -200,30 +196,6 @@ pub struct Shadowed {
     pub source: Source,
 }
 
-/// One file of one layer.
-#[derive(Clone, Debug)]
-struct Layer {
-    scope: Scope,
-    path: PathBuf,
-    /// The folder that its servers run in by default.
-    folder: Option<PathBuf>,
-    /// What to say when it is missing.
-    missing: Option<Problem>,
-    reads: Reads,
-}
-
-/// What of a file counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reads {
-    Servers,
-    /// And settings: the user's `toolrack.toml`.
-    All,
-    /// Of the user's, where only other files are wanted, what holds whoever chooses the servers: `[policy]`, `egress`, `pins`.
-    Rules,
-    /// Only `[policy]`: of every other `toolrack.toml`.
-    Policy,
-}
-
 /// Loads the configuration as it is now. `ledger` knows what was approved of what projects bring.
 ///
 /// Looks no placeholder up and starts nothing. Never fails: what cannot be used is left out and reported.
@@ -239,47 +211,6 @@ pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
     world.add_agents(request.agent.as_deref());
     let files = layers.into_iter().map(|layer| ConfigFile { scope: layer.scope, path: layer.path }).collect();
     world.into_loaded(files, project)
-}
-
-/// The files that count, the weakest first.
-fn layers(request: &Request, project: &Path) -> Vec<Layer> {
-    let places = &request.places;
-    let layer = |scope, path| Layer { scope, path, folder: None, missing: None, reads: Reads::Servers };
-    let policy = |scope, path| Layer { reads: Reads::Policy, ..layer(scope, path) };
-    let mut layers = Vec::new();
-    if request.strict {
-        layers.push(Layer { reads: Reads::Rules, ..layer(Scope::User, places.settings()) });
-    } else {
-        layers.push(Layer { reads: Reads::All, ..layer(Scope::User, places.settings()) });
-        layers.push(Layer {
-            missing: places
-                .user_file_is_chosen()
-                .then(|| Problem::warning("the file that `TOOLRACK_MCP_CONFIG` names does not exist")),
-            ..layer(Scope::User, places.user_file())
-        });
-    }
-    let servers = |scope, folder: &Path, path| Layer { folder: Some(folder.to_owned()), ..layer(scope, path) };
-    for folder in project_folders(&request.cwd) {
-        let files = PROJECT_FILES.iter().filter(|_| !request.strict);
-        layers.extend(files.map(|file| servers(Scope::Project, &folder, folder.join(file))));
-        layers.push(policy(Scope::Project, folder.join(PROJECT_POLICY)));
-    }
-    let local = places.local_file(project);
-    layers.push(policy(Scope::Local, local.with_file_name("toolrack.toml")));
-    if !request.strict {
-        layers.push(servers(Scope::Local, project, local));
-    }
-    layers.extend(request.mcp_config.iter().map(|path| Layer {
-        missing: Some(Problem::error("the file does not exist")),
-        ..layer(Scope::CommandLine, request.cwd.join(path))
-    }));
-    layers
-}
-
-impl Layer {
-    fn whose(&self) -> Whose {
-        if self.scope == Scope::Project { Whose::Project } else { Whose::Own }
-    }
 }
 
 /// The world while it is built.

@@ -180,6 +180,13 @@ fn answering(rack: &Rack, answers: &[&str]) -> String {
     shown
 }
 
+/// Looks at the tools as they are now, and agrees to `echo`.
+fn approve(rack: &Rack) {
+    let _ = rack.run(&["tools", "fake"]).ends_with(0);
+    let approved = rack.run(&["trust", "approve", "fake/echo"]).ends_with(0);
+    assert!(approved.to_string().contains("fake/echo"), "{approved}");
+}
+
 #[test]
 fn always_is_for_good_until_the_tool_changes_or_it_is_taken_back() {
     let (rack, effects) = changing("Returns the text");
@@ -195,9 +202,12 @@ fn always_is_for_good_until_the_tool_changes_or_it_is_taken_back() {
     let tested = rack.run(&["policy", "test", "fake/echo", "--json"]).ends_with(0).json();
     assert_eq!((&tested["verdict"], &tested["answer"]["tool"]), (&json!("confirm"), &json!("echo")));
 
+    // To agree to another definition is not to agree to its calls.
     write_server(&rack, &effects, "Sends the text away");
+    approve(&rack);
     let _ = mock(&rack, &[("echo", json!({ "text": "x" }))], &[]).ends_with(6);
     write_server(&rack, &effects, "Returns the text");
+    approve(&rack);
     let _ = mock(&rack, &[("echo", json!({ "text": "x" }))], &[]).ends_with(0);
 
     let _ = rack.run(&["policy", "forget", "fake/echo"]).ends_with(0);

@@ -47,6 +47,26 @@ fn generated_tools_come_on_pages() {
 }
 
 #[test]
+fn a_tool_becomes_another_one_as_told_and_when_told() {
+    let says = |server: &mut Lines, name: &str| named(&list(server, 5).0, name).clone();
+    let mut honest = ready(&[]);
+    let (echo, write) = (says(&mut honest, "echo"), says(&mut honest, "write"));
+    let other = says(&mut spoilt("redescribes"), "echo");
+    assert_ne!(other["description"], echo["description"]);
+    assert_eq!(other["inputSchema"], echo["inputSchema"]);
+    let renamed = says(&mut spoilt("renames"), "renamed");
+    assert_eq!(renamed["description"], echo["description"]);
+    let harmless = says(&mut spoilt("flips-hints"), "write");
+    assert_ne!(write["annotations"]["readOnlyHint"], true);
+    assert_eq!(harmless["annotations"]["readOnlyHint"], true);
+
+    let mut waits = ready(&["--fault", "redescribes", "--fault", "later"]);
+    assert_eq!(says(&mut waits, "echo"), says(&mut honest, "echo"));
+    let _ = waits.ask(&call(1, "tools_changed", json!({})));
+    assert_eq!(says(&mut waits, "echo")["description"], other["description"]);
+}
+
+#[test]
 fn cursors_misbehave_as_told() {
     let (tools, cursors) = list(&mut spoilt("endless-cursor"), 40);
     assert_eq!((tools.len(), cursors.len()), (22 + 39, 40));

@@ -1,0 +1,77 @@
+//! Which files count, and what of each.
+
+use std::path::{Path, PathBuf};
+
+use super::{Request, Scope};
+use crate::{places::project_folders, problem::Problem, settings::Whose};
+
+/// The files that a project can bring, the stronger one last.
+const PROJECT_FILES: &[&str] = &[".mcp.json", ".toolrack/mcp.json"];
+
+/// And the one with its rules about calls.
+const PROJECT_POLICY: &str = ".toolrack/toolrack.toml";
+
+/// One file of one layer.
+#[derive(Clone, Debug)]
+pub(super) struct Layer {
+    pub(super) scope: Scope,
+    pub(super) path: PathBuf,
+    /// The folder that its servers run in by default.
+    pub(super) folder: Option<PathBuf>,
+    /// What to say when it is missing.
+    pub(super) missing: Option<Problem>,
+    pub(super) reads: Reads,
+}
+
+/// What of a file counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reads {
+    Servers,
+    /// And settings: the user's `toolrack.toml`.
+    All,
+    /// Of the user's, where only other files are wanted, what holds whoever chooses the servers: `[policy]`, `egress`, `pins`.
+    Rules,
+    /// Only `[policy]`: of every other `toolrack.toml`.
+    Policy,
+}
+
+/// The files that count, the weakest first.
+pub(super) fn layers(request: &Request, project: &Path) -> Vec<Layer> {
+    let places = &request.places;
+    let layer = |scope, path| Layer { scope, path, folder: None, missing: None, reads: Reads::Servers };
+    let policy = |scope, path| Layer { reads: Reads::Policy, ..layer(scope, path) };
+    let mut layers = Vec::new();
+    if request.strict {
+        layers.push(Layer { reads: Reads::Rules, ..layer(Scope::User, places.settings()) });
+    } else {
+        layers.push(Layer { reads: Reads::All, ..layer(Scope::User, places.settings()) });
+        layers.push(Layer {
+            missing: places
+                .user_file_is_chosen()
+                .then(|| Problem::warning("the file that `TOOLRACK_MCP_CONFIG` names does not exist")),
+            ..layer(Scope::User, places.user_file())
+        });
+    }
+    let servers = |scope, folder: &Path, path| Layer { folder: Some(folder.to_owned()), ..layer(scope, path) };
+    for folder in project_folders(&request.cwd) {
+        let files = PROJECT_FILES.iter().filter(|_| !request.strict);
+        layers.extend(files.map(|file| servers(Scope::Project, &folder, folder.join(file))));
+        layers.push(policy(Scope::Project, folder.join(PROJECT_POLICY)));
+    }
+    let local = places.local_file(project);
+    layers.push(policy(Scope::Local, local.with_file_name("toolrack.toml")));
+    if !request.strict {
+        layers.push(servers(Scope::Local, project, local));
+    }
+    layers.extend(request.mcp_config.iter().map(|path| Layer {
+        missing: Some(Problem::error("the file does not exist")),
+        ..layer(Scope::CommandLine, request.cwd.join(path))
+    }));
+    layers
+}
+
+impl Layer {
+    pub(super) fn whose(&self) -> Whose {
+        if self.scope == Scope::Project { Whose::Project } else { Whose::Own }
+    }
+}
