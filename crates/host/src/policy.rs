@@ -1,6 +1,6 @@
 //! Rules about calls: which run, which a person decides about, and which never run.
 //!
-//! The order of rules means nothing. Of those that [speak of](Rule::speaks_of) a call:
+//! The order of rules means nothing. Of those that speak of a call:
 //!
 //! 1. one that denies wins, whatever else there is;
 //! 2. of the others the most specific wins, as [`Rule::specificity`] defines it;

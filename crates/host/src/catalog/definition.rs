@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use crate::mcp::{Annotations, Tool};
 
 /// SHA-256 of a tool's definition: name, title, description, both schemas and annotations, in their
-/// [canonical form](canonical).
+/// canonical form.
 ///
 /// Not in it is what only decorates a tool or says how it is transported: icons, `_meta`, whether it runs as a task.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
