@@ -99,6 +99,11 @@ impl Call {
         &self.selector
     }
 
+    /// How long it may wait for `server`, and then for each sign of life.
+    pub(crate) fn patience(&self, server: &Server) -> Duration {
+        self.timeout.unwrap_or(server.spec.timeouts.call)
+    }
+
     pub(crate) fn catalog(&self) -> Option<Arc<Catalog>> {
         self.catalog.clone()
     }
@@ -276,7 +281,7 @@ impl Door {
         let Passed { number, tool, server, arguments, asker } = passed;
         let target = Target { name: &tool.server, what: &tool.tool().name, server };
         let began = Instant::now();
-        let idle = call.timeout.unwrap_or(server.spec.timeouts.call);
+        let idle = call.patience(server);
         let link = target.link(idle).await?;
         let definition = tool.tool();
         let request = Request {

@@ -129,21 +129,22 @@ impl Host {
     }
 
     /// Calls a tool: the only way to run one. Never repeats a call by itself; never waits behind another call of
-    /// another server. Bounded by the server's time-outs; a server that waits to reconnect is woken up first.
+    /// another server. Bounded by the server's time-outs; a server that waits to reconnect is woken up first, and one
+    /// that is starting for the first time is waited for where nobody else has a tool of that name.
     ///
     /// Dropping the future cancels the call at the server.
     ///
     /// # Errors
     /// [`CallError`]; an error that the tool itself reports is a [`ToolOutcome`] with `is_error`.
     pub async fn call(&self, call: Call) -> Result<ToolOutcome, CallError> {
-        let (call, tool, server) = self.route(call)?;
+        let (call, tool, server) = self.find(call).await?;
         let script = self.script(&call, &tool, &server);
         self.door.call(call, &tool, &server, script).await
     }
 
     /// As [`Self::call`], but for scripts: a script that could start others would escape its bounds.
     pub(crate) async fn call_from_script(&self, call: Call) -> Result<ToolOutcome, CallError> {
-        let (call, tool, server) = self.route(call)?;
+        let (call, tool, server) = self.find(call).await?;
         if self.script(&call, &tool, &server).is_some() {
             let (server, tool) = (tool.server.clone(), tool.tool().name.clone());
             let why = "a script starts no other script".to_owned();
@@ -175,7 +176,34 @@ impl Host {
     }
 
     /// Finds the tool of a call, and its server. A call that only [stands for](Self::discovery) another is that one.
-    fn route(&self, call: Call) -> Result<(Call, CatalogTool, Arc<Server>), CallError> {
+    async fn find(&self, call: Call) -> Result<(Call, CatalogTool, Arc<Server>), CallError> {
+        let routed = match self.route(&call) {
+            // What a run pinned stays as it is, however long anybody waits.
+            Err(_) if call.catalog().is_none() => {
+                Box::pin(self.listed(&call)).await;
+                self.route(&call)
+            }
+            routed => routed,
+        };
+        let (other, tool, server) = routed?;
+        let call = match other {
+            Some(Meant { selector, arguments, .. }) => call.of_other(selector, arguments),
+            None => call,
+        };
+        Ok((call, tool, server))
+    }
+
+    /// Waits until the servers that could have the tool of a call have said what they have, if they are starting.
+    async fn listed(&self, call: &Call) {
+        let servers = self.servers.load_full();
+        let named = servers.iter().filter(|(name, _)| call.selector().contains(name.as_str()));
+        let settled = named.map(|(_, server)| timeout(call.patience(server), server.settled()));
+        let _ = join_all(settled).await;
+        // A server is connected a moment before its tools are in the catalog.
+        self.publish().await;
+    }
+
+    fn route(&self, call: &Call) -> Result<(Option<Meant>, CatalogTool, Arc<Server>), CallError> {
         let catalog = call.catalog().unwrap_or_else(|| self.catalog());
         let tool = match catalog.select(call.selector()) {
             Ok(tool) => tool,
@@ -187,21 +215,21 @@ impl Host {
         };
         let server = self.server(tool.server.as_str())?;
         let Transport::Native(native) = &server.spec.transport else {
-            return Ok((call, tool.clone(), server));
+            return Ok((None, tool.clone(), server));
         };
-        let Some(Meant { selector, arguments, selection }) = native.meant(&tool.tool().name, call.arguments()) else {
-            return Ok((call, tool.clone(), server));
+        let Some(meant) = native.meant(&tool.tool().name, call.arguments()) else {
+            return Ok((None, tool.clone(), server));
         };
-        let tool = match catalog.select_within(&selector, &selection) {
+        let tool = match catalog.select_within(&meant.selector, &meant.selection) {
             Ok(tool) => tool,
             Err(unknown) => {
-                let held = catalog.in_quarantine(&selector).filter(|tool| selection.has(tool));
+                let held = catalog.in_quarantine(&meant.selector).filter(|tool| meant.selection.has(tool));
                 held.ok_or(CallError::Unknown(unknown))?
             }
         };
         let tool = tool.clone();
         let server = self.server(tool.server.as_str())?;
-        Ok((call.of_other(selector, arguments), tool, server))
+        Ok((Some(meant), tool, server))
     }
 
     /// A tool that is not in the catalog: often because its server is not there.

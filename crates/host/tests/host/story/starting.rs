@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
-    time::timeout,
+    time::{Instant, timeout},
 };
-use toolrack_host::{CallErrorKind, Host, Native, ServerSpec, spec::Transport};
+use toolrack_host::{Call, CallErrorKind, Era, Host, Native, ServerSpec, spec::Transport};
 use toolrack_testkit::{FakeHttp, Home};
 
 use crate::{
-    scripted::Scripted,
-    worlds::{call, fake, host_of, settle, status, text, world},
+    scripted::{Reaction, Scripted, tool},
+    worlds::{call, fake, host_of, settle, state_is, status, text, world},
 };
 
 #[tokio::test]
@@ -105,4 +105,42 @@ async fn a_server_that_ends_before_it_lists_its_tools_has_settled() {
     host.apply(world([("brief", spec)])).await;
     timeout(Duration::from_secs(60), host.settled()).await.expect("it has settled");
     assert_eq!(host.status()[0].state.word(), "failed");
+}
+
+/// Whoever knows a tool's name calls it: a client of a gateway that was started anew, a script.
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_for_a_server_that_is_starting_and_for_no_other() {
+    let lists_late = |after| {
+        Scripted::new(Era::Legacy, move |method, _| {
+            let tools = json!({"tools": [tool("echo")]});
+            (method == "tools/list").then(|| Reaction::After(Duration::from_secs(after), tools))
+        })
+    };
+    for selector in ["slow/echo", "slow.echo", "mcp__slow__echo"] {
+        let (slow, slower) = (lists_late(5), lists_late(9));
+        let host = Host::builder().build();
+        host.apply(world([("slow", slow.spec()), ("slower", slower.spec())])).await;
+        let began = Instant::now();
+        assert_eq!(call(&host, selector, json!({})).await.unwrap().text, "done", "{selector}");
+        assert_eq!(began.elapsed(), Duration::from_secs(5), "{selector}");
+        let unknown = call(&host, "slow/nothing", json!({})).await.unwrap_err();
+        assert_eq!((unknown.kind(), began.elapsed()), (CallErrorKind::UnknownTool, Duration::from_secs(5)));
+        let hasty = Call::new("slower/echo", Map::new()).timeout(Duration::from_secs(2));
+        let error = host.call(hasty).await.unwrap_err();
+        assert!(error.to_string().contains("slower"), "{error}");
+        assert_eq!((error.kind(), began.elapsed()), (CallErrorKind::Unreachable, Duration::from_secs(7)));
+    }
+}
+
+/// A server is connected a moment before its tools are in the catalog, and longer where catalogs are large.
+#[tokio::test]
+async fn a_tool_of_a_server_that_is_connected_is_known() {
+    for _ in 0..50 {
+        let host = Host::builder().build();
+        let others = ["one", "two", "three", "four"].map(|name| (name, Scripted::plain().spec()));
+        host.apply(world(others)).await;
+        state_is(&host, "four", "connected").await;
+        assert_eq!(call(&host, "four/echo", json!({})).await.unwrap().text, "done");
+        host.shutdown().await;
+    }
 }
