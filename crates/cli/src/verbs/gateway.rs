@@ -20,9 +20,6 @@ use crate::{
     wire::World,
 };
 
-/// How long a client waits for servers that are slow to start; it hears of their tools later.
-const START: Duration = Duration::from_secs(5);
-
 /// How long answers may take to come when nothing is asked any more.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -77,8 +74,6 @@ async fn alone(policy: &PolicyArgs, world: &World) -> Result<Exit, Failure> {
     let host = world.host();
     world.log_keeper()(&desired);
     host.apply(desired).await;
-    // Many clients list tools once, at once, and never look again.
-    let _ = timeout(START, host.settled()).await;
     let mut options = GatewayOptions::default();
     if !policy.tool.is_empty() {
         options.selection = Selection::all().only(policy.tool.iter().cloned());
