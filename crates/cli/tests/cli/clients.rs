@@ -173,6 +173,36 @@ mod needs_clients {
         assert!(refused.code != Some(0) && refused.stderr.contains("401"), "without the token: {refused}");
     }
 
+    #[test]
+    fn a_client_that_asks_for_code_writes_scripts_that_pass_the_same_rules() {
+        let rack = rack();
+        rack.home.write("toolrack/toolrack.toml", "[policy]\nallow = [\"fake/add\", \"fake/echo\"]\n");
+        let servers = json!({ "lines": { "command": env!("CARGO_BIN_EXE_toolrack"), "args": ["gateway", "--code"] } });
+        let config = json!({ "mcpServers": servers, "imports": [] });
+        work_file(&rack, "config/mcporter.json", &config.to_string());
+
+        let listed = mcporter(&rack, &["list", "lines", "--json"]).with(0).json();
+        let tools: Vec<_> = listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
+        let own = ["call_tool", "get_tool_details", "search_tools"].map(|name| json!(format!("mcp__toolrack__{name}")));
+        assert_eq!(tools, [&[json!("mcp__code__run_code")][..], &own].concat());
+        let manual = listed["tools"][0]["description"].as_str().unwrap();
+        assert!(manual.contains("\ntools.fake.add({ a: number, b: number }): string"), "{manual}");
+
+        let runs = |code: &str| {
+            let arguments = json!({ "code": code }).to_string();
+            mcporter(&rack, &["call", "lines.mcp__code__run_code", "--args", &arguments])
+        };
+        let sum = "let sum = 0; for (const b of [3, 4]) sum += Number(await tools.fake.add({ a: 2, b })); print(sum)";
+        assert_eq!(runs(sum).with(0).stdout.trim_end(), "11");
+        // Nobody is there who could be asked.
+        let refused = runs("try { await tools.fake.write({ path: 'a' }) } catch (error) { print(error.code) }").with(0);
+        assert_eq!(refused.stdout.trim_end(), "APPROVAL_NEEDED", "{refused}");
+        let wrong = runs("print(await tools.fake.fail({ message: 'oops' }))");
+        assert!(wrong.code != Some(0), "{wrong}");
+        // What no tool is for stays as it is.
+        assert_eq!(mcporter(&rack, &["resource", "lines", "fake://note"]).with(0).stdout, "a note\n");
+    }
+
     /// The Inspector with all that its command line can do with a server that has this much.
     fn inspected(rack: &Rack, way: &Way<'_>, era: &str) {
         let about = format!("{} {era}", way.name);
