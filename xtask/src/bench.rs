@@ -2,8 +2,8 @@
 
 use crate::packages::{Npm, Python};
 use crate::report::{Report, Step};
-use crate::rig;
 use crate::run::{cargo, program, root, show};
+use crate::{peers, rig};
 
 /// The programs of the rows, and what those of a language share.
 const PROGRAMS: &[&str] =
@@ -27,10 +27,9 @@ pub(crate) fn run(report: &mut Report, arguments: &[String]) {
     }
 }
 
-/// mcporter needs Node 24, and so all peers in JavaScript run on it.
+/// The clients that tests talk with too, and the programs that measure with them.
 fn npm() -> Npm {
-    let (list, folder) = (root().join("bench/peers"), root().join(".cache/bench/peers"));
-    Npm { list, folder, programs: PROGRAMS, oldest_node: 24 }
+    Npm { programs: PROGRAMS, ..peers::clients() }
 }
 
 fn python() -> Python {

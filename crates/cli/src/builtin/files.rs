@@ -98,6 +98,7 @@ pub(super) struct Entry {
     kind: Kind,
     /// In bytes; files only.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<i64>", range(min = 0))]
     size: Option<u64>,
 }
 
@@ -264,6 +265,7 @@ pub(super) struct Info {
     path: String,
     kind: Kind,
     /// In bytes.
+    #[schemars(with = "i64", range(min = 0))]
     size: u64,
     /// RFC 3339, UTC.
     #[serde(skip_serializing_if = "Option::is_none")]

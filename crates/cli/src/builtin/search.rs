@@ -27,6 +27,7 @@ pub(super) struct Found {
     /// The search ended at one of its bounds; there may be more.
     truncated: bool,
     /// Folders that could not be read.
+    #[schemars(with = "i64", range(min = 0))]
     unreadable: usize,
 }
 

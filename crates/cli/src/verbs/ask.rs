@@ -1,6 +1,6 @@
 //! `toolrack ask`
 
-mod code;
+pub(super) mod code;
 
 use std::{fmt, io::IsTerminal, sync::Arc};
 
@@ -257,14 +257,14 @@ impl Tools {
 }
 
 /// A name that no other server has.
-fn name_beside(desired: &Desired, name: &str) -> Result<ServerName, Failure> {
+pub(super) fn name_beside(desired: &Desired, name: &str) -> Result<ServerName, Failure> {
     let names = std::iter::once(name.to_owned()).chain((2..).map(|number| format!("{name}-{number}")));
     let mut free = names.filter_map(|name| ServerName::new(name).ok()).filter(|name| !desired.contains_key(name));
     free.next().ok_or_else(|| Failure::new(Exit::Other, "INTERNAL", "every name is taken"))
 }
 
 /// A pattern for all tools of a server.
-fn every_tool_of(server: &ServerName) -> Option<Pattern> {
+pub(super) fn every_tool_of(server: &ServerName) -> Option<Pattern> {
     format!("{server}/*").parse().ok()
 }
 

@@ -8,10 +8,10 @@ use tokio::{
     time::timeout,
 };
 use toolrack_daemon::gateway::{AnyClient, Gateway, GatewayOptions};
-use toolrack_host::Selection;
+use toolrack_host::{Desired, Host, Interpreter, Selection, ServerName};
 
 use super::{
-    ask::rules,
+    ask::{code, every_tool_of, name_beside, rules},
     serve::record::{Record, socket},
 };
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     wire::World,
 };
 
-/// How long a client waits for servers that are slow to start; it hears of their tools later.
+/// How long the first list of what scripts can call waits for servers that are slow to start.
 const START: Duration = Duration::from_secs(5);
 
 /// How long answers may take to come when nothing is asked any more.
@@ -69,23 +69,64 @@ async fn share(daemon: UnixStream) -> Result<Exit, Failure> {
 /// Runs the servers itself, for as long as its client is there.
 async fn alone(policy: &PolicyArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
-    let desired = super::only(&loaded, &policy.server)?;
-    world.guard(Arc::new(rules(&policy.rules, &loaded, &[])));
+    let mut desired = super::only(&loaded, &policy.server)?;
+    let selection = match &*policy.tool {
+        [] => Selection::all(),
+        only => Selection::all().only(only.iter().cloned()),
+    };
+    let scripts = policy.code.then(|| Scripts::beside(&desired)).transpose()?;
+    let ours: Vec<_> = scripts.iter().flat_map(|scripts| [&scripts.discovery, &scripts.code]).collect();
+    world.guard(Arc::new(rules(&policy.rules, &loaded, &ours)));
     // Whoever is at the terminal is not the one who asks; the client is asked, if it can be.
     world.answers(Arc::new(AnyClient::new()));
     world.stay();
     let host = world.host();
     world.log_keeper()(&desired);
-    host.apply(desired).await;
-    // Many clients list tools once, at once, and never look again.
-    let _ = timeout(START, host.settled()).await;
     let mut options = GatewayOptions::default();
-    if !policy.tool.is_empty() {
-        options.selection = Selection::all().only(policy.tool.iter().cloned());
-    }
+    options.selection = match scripts {
+        None => {
+            host.apply(desired).await;
+            selection
+        }
+        Some(scripts) => {
+            desired.insert(scripts.discovery.clone(), host.discovery(&scripts.discovery, selection.clone()));
+            host.apply(desired.clone()).await;
+            // Last, because it tells the model what all the others have; what comes later is told later.
+            let _ = timeout(START, host.settled()).await;
+            scripts.added(desired, selection, &host).await
+        }
+    };
     let gateway = Gateway::new(host, options);
     let served = gateway.serve_stdio(stdin(), stdout()).await;
     gateway.shutdown().await;
     served.map_err(|error| Failure::new(Exit::Other, "CLIENT_LOST", with_causes(&error)))?;
     Ok(Exit::Ok)
+}
+
+/// What a client is offered instead of the tools of all servers: to search them, and to call them in scripts.
+struct Scripts {
+    discovery: ServerName,
+    code: ServerName,
+    interpreter: Arc<dyn Interpreter>,
+}
+
+impl Scripts {
+    /// Under names that no other server has.
+    fn beside(desired: &Desired) -> Result<Self, Failure> {
+        let interpreter = code::interpreter()?;
+        Ok(Self { discovery: name_beside(desired, "toolrack")?, code: name_beside(desired, "code")?, interpreter })
+    }
+
+    /// Has scripts that call the tools of `callable`; gives the only tools that clients see, while the resources and prompts
+    /// of all servers stay.
+    async fn added(self, mut desired: Desired, callable: Selection, host: &Host) -> Selection {
+        let Self { discovery, code, interpreter } = self;
+        let shown = [&discovery, &code].into_iter().filter_map(every_tool_of);
+        let shown = Selection::all().only(shown);
+        // It holds tools and finds them itself.
+        let callable = callable.without_servers([discovery]);
+        desired.insert(code.clone(), host.scripts(&code, callable, interpreter));
+        host.apply(desired).await;
+        shown
+    }
 }

@@ -21,6 +21,8 @@ mod canaries;
 #[cfg(test)]
 mod chat;
 #[cfg(test)]
+mod clients;
+#[cfg(test)]
 mod code;
 #[cfg(test)]
 mod completions;

@@ -25,6 +25,10 @@ const TRIES: usize = 50;
 /// `toolrack serve`, until it is dropped.
 pub(crate) struct Daemon {
     child: Child,
+    /// Where it listens.
+    pub(crate) address: String,
+    /// The key to it.
+    pub(crate) token: String,
 }
 
 impl Daemon {
@@ -37,7 +41,8 @@ impl Daemon {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let up: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(up["pid"], child.id());
-        Self { child }
+        let word = |name: &str| up[name].as_str().unwrap().to_owned();
+        Self { child, address: word("address"), token: word("token") }
     }
 
     fn signal(&self, signal: &str) {

@@ -142,7 +142,10 @@ impl Gateway {
             ("tools/call", _) => self.begin(caller, wanted, "tools/call").await,
             ("resources/read", _) => self.begin(caller, wanted, "resources/read").await,
             ("prompts/get", _) => self.begin(caller, wanted, "prompts/get").await,
-            ("tools/list", _) => now(self.list_tools(caller, wanted.params)),
+            ("tools/list", _) => {
+                self.0.ready().await;
+                now(self.list_tools(caller, wanted.params))
+            }
             ("resources/list", _) => now(self.list(caller, wanted.params, "resources").await),
             ("resources/templates/list", _) => now(self.list(caller, wanted.params, "resourceTemplates").await),
             ("prompts/list", _) => now(self.list(caller, wanted.params, "prompts").await),
@@ -213,6 +216,7 @@ impl Gateway {
 
     async fn list(&self, caller: &Caller, params: &str, field: &'static str) -> Result<Bytes, Refusal> {
         let after = cursor_of(params)?;
+        self.0.ready().await;
         let listed = self.0.directory.fresh(&self.0.host).await;
         let entries = match field {
             "prompts" => &listed.prompts,
@@ -239,7 +243,7 @@ impl Gateway {
             _ => return Err(Refusal::invalid_params("`ref` is neither a ref/prompt nor a ref/resource")),
         };
         let name = name.ok_or_else(|| Refusal::invalid_params(format!("`ref` has no `{key}`")))?;
-        let found = self.0.directory.find(&self.0.host, |listed| {
+        let found = self.0.offered(|listed| {
             let entries = if key == "name" { &listed.prompts } else { &listed.templates };
             let entry = entries.get(name).or_else(|| listed.resources.get(name).filter(|_| key == "uri"));
             entry.filter(|entry| caller.view.may_have(&entry.server)).cloned()
@@ -276,7 +280,7 @@ impl Gateway {
                 waiting.flight
             }
             _ => match method {
-                "tools/call" => self.call_tool(caller, wanted.params, progress_token.is_some(), trace)?,
+                "tools/call" => self.call_tool(caller, wanted.params, progress_token.is_some(), trace).await?,
                 "resources/read" => self.read_resource(caller, wanted.params, trace).await?,
                 _ => self.get_prompt(caller, wanted.params, trace).await?,
             },
@@ -292,7 +296,7 @@ impl Gateway {
         tool.ok_or_else(|| Refusal::invalid_params(format!("Unknown tool: {}", words(name))))
     }
 
-    fn call_tool(
+    async fn call_tool(
         &self,
         caller: &Caller,
         params: &str,
@@ -310,7 +314,11 @@ impl Gateway {
         }
         let Params { name, arguments, meta } = read(params)?;
         let who = caller.who(&meta);
-        let catalog = self.0.host.catalog();
+        let mut catalog = self.0.host.catalog();
+        if catalog.get(&name).is_none() {
+            self.0.ready().await;
+            catalog = self.0.host.catalog();
+        }
         self.tool(&catalog, &caller.view, &name)?;
         let (gateway, caller) = (self.0.clone(), caller.clone());
         Ok(Flight::new(move |say| {
@@ -342,7 +350,7 @@ impl Gateway {
             uri: String,
         }
         let Params { uri } = read(params)?;
-        let owner = self.0.directory.find(&self.0.host, |listed| match listed.owner(&uri, &caller.view) {
+        let owner = self.0.offered(|listed| match listed.owner(&uri, &caller.view) {
             Owner::Nobody => None,
             owner => Some(owner),
         });
@@ -368,9 +376,9 @@ impl Gateway {
             arguments: Option<Map<String, Value>>,
         }
         let Params { name, arguments } = read(params)?;
-        let found = self.0.directory.find(&self.0.host, |listed| {
-            listed.prompts.get(&name).filter(|entry| caller.view.may_have(&entry.server)).cloned()
-        });
+        let found = self
+            .0
+            .offered(|listed| listed.prompts.get(&name).filter(|entry| caller.view.may_have(&entry.server)).cloned());
         let unknown = || Refusal::invalid_params(format!("Unknown prompt: {}", words(&name)));
         let entry = found.await.ok_or_else(unknown)?;
         let relay = Relay::prompt(&entry.theirs, arguments.unwrap_or_default()).trace(trace);

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use toolrack_daemon::gateway::GatewayOptions;
+use toolrack_host::Host;
 
-use crate::world::{Person, Raw, World, client, fake, json_of};
+use crate::world::{Person, Raw, World, client, fake, json_of, name};
 
 #[tokio::test]
 async fn resources_and_prompts_are_listed_and_read_over_every_way_in_both_eras() {
@@ -105,4 +106,24 @@ async fn what_nobody_has_is_not_found_in_the_words_of_each_era() {
     assert_eq!(json_of(legacy.post(&request, &[]).await).await["error"]["code"], -32002);
     assert_eq!(modern(&raw, "prompts/get", json!({"name": "greet"})).await["error"]["code"], -32602);
     world.end().await;
+}
+
+#[tokio::test]
+async fn who_asks_while_the_servers_start_is_answered_when_they_have() {
+    for (method, params, found) in [
+        ("tools/list", json!({}), "mcp__fake__echo"),
+        ("tools/call", json!({"name": "mcp__fake__echo", "arguments": {"text": "here"}}), "here"),
+        ("resources/list", json!({}), "fake://note"),
+        ("resources/read", json!({"uri": "fake://note"}), "a note"),
+        ("prompts/list", json!({}), "mcp__fake__greet"),
+        ("prompts/get", json!({"name": "mcp__fake__greet", "arguments": {"name": "Ada"}}), "hello to Ada"),
+    ] {
+        let host = Host::builder().build();
+        host.apply([(name("fake"), fake("--start-delay-ms 100"))].into_iter().collect()).await;
+        assert_eq!(host.catalog().tools().len(), 0, "it has not said anything yet");
+        let world = World::of(host, GatewayOptions::default()).await;
+        let answer = modern(&Raw::new(&world), method, params).await;
+        assert!(answer["result"].to_string().contains(found), "{method}: {answer}");
+        world.end().await;
+    }
 }

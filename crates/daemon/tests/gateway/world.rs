@@ -71,6 +71,11 @@ impl World {
         options: GatewayOptions,
     ) -> Self {
         settled(&host, servers).await;
+        Self::of(host, options).await
+    }
+
+    /// Whatever is or will be in `host`.
+    pub(crate) async fn of(host: Host, options: GatewayOptions) -> Self {
         let gateway = Gateway::new(host.clone(), options);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());

@@ -12,7 +12,7 @@ use crate::error::Failure;
 /// When it was built without one.
 #[cfg(feature = "code")]
 #[expect(clippy::unnecessary_wraps, reason = "it fails where the feature is off")]
-pub(super) fn interpreter() -> Result<Arc<dyn Interpreter>, Failure> {
+pub(in crate::verbs) fn interpreter() -> Result<Arc<dyn Interpreter>, Failure> {
     Ok(Arc::new(toolrack_code::QuickJs::default()))
 }
 
@@ -21,6 +21,6 @@ pub(super) fn interpreter() -> Result<Arc<dyn Interpreter>, Failure> {
 /// # Errors
 /// When it was built without one.
 #[cfg(not(feature = "code"))]
-pub(super) fn interpreter() -> Result<Arc<dyn Interpreter>, Failure> {
+pub(in crate::verbs) fn interpreter() -> Result<Arc<dyn Interpreter>, Failure> {
     Err(Failure::usage("this program was built without --code").hint("build it with `--features code`"))
 }
