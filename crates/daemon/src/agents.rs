@@ -30,7 +30,7 @@ use crate::{
     api::{self, ApiError},
     gateway::Gateway,
     guard::{NoRandom, Token},
-    serve::told,
+    serve::{once_applied, told},
     world::{Parts, World},
 };
 
@@ -177,6 +177,7 @@ impl Agents {
         let world = World::start(parts, &tasks, agent.stop.child_token()).await;
         let gateway = Gateway::new(world.host.clone(), told(&world, &self.hosts, self.address));
         let router = api::router(Arc::clone(&world), Weak::new()).nest("/mcp", gateway.router());
+        let router = once_applied(router, &world);
         agent.answers.send_replace(Some(router));
         self.until_unused(&id, &agent).await;
         agent.answers.send_replace(None);

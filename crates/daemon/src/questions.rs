@@ -169,6 +169,11 @@ impl Questions {
         self.0.waiting().waiting.values().map(|waiting| waiting.question.clone()).collect()
     }
 
+    /// How many wait.
+    pub(crate) fn count(&self) -> usize {
+        self.0.waiting().waiting.len()
+    }
+
     /// Answers the question `id`.
     ///
     /// # Errors

@@ -65,8 +65,8 @@ impl From<Recent> for Call {
 #[utoipa::path(get, path = "/api/v1/overview", tag = "overview", responses((status = 200, body = Overview)))]
 pub(super) async fn get(Extract(world): State) -> Json<Overview> {
     let mut by_state = BTreeMap::new();
-    for server in servers::all(&world) {
-        *by_state.entry(server.state).or_default() += 1;
+    for (_, state) in servers::states_of(&world) {
+        *by_state.entry(state).or_default() += 1;
     }
     let catalog = world.host.catalog();
     let (total, errors) = world.tally.totals();
@@ -77,7 +77,7 @@ pub(super) async fn get(Extract(world): State) -> Json<Overview> {
         tools: catalog.tools().len(),
         tokens: catalog.tools().map(|tool| tool.tokens()).sum(),
         calls: Calls { total, errors, denied: world.tally.denied(), per_minute: world.tally.last_minute() },
-        approvals: world.questions.open().len(),
+        approvals: world.questions.count(),
         recent: world.tally.recent().into_iter().map(Call::from).collect(),
     })
 }
