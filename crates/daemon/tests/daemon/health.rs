@@ -47,7 +47,10 @@ async fn a_server_that_is_still_being_started_is_counted_and_not_named() {
     let up = Up::begun(
         {
             let home = Home::new();
-            home.write("toolrack/mcp.json", servers(&[("secretive", json!({ "command": "/bin/sleep", "args": ["60"] }))]));
+            home.write(
+                "toolrack/mcp.json",
+                servers(&[("secretive", json!({ "command": "/bin/sleep", "args": ["60"] }))]),
+            );
             home
         },
         Ways::default(),
