@@ -45,10 +45,11 @@ function waiting(id) {
 function Navigation() {
   const [current = ""] = place.value.path;
   const nav = useRef(/** @type {HTMLElement | null} */ (null));
-  // On a narrow screen the sections are a strip, in which the current one may be out of sight.
+  const counts = SECTIONS.map(({ id }) => waiting(id)).join(" ");
+  // On a narrow screen the sections are a strip, in which the current one may be out of sight; counts make it longer.
   useEffect(
     () => nav.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }),
-    [current],
+    [current, counts],
   );
   return html`
     <nav class="sections" aria-label="Sections" ref=${nav}>

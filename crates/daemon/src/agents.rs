@@ -8,7 +8,7 @@ use std::{
     collections::{BTreeMap, btree_map::Entry},
     fmt,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::Duration,
 };
 
@@ -30,7 +30,7 @@ use crate::{
     api::{self, ApiError},
     gateway::Gateway,
     guard::{NoRandom, Token},
-    serve::told,
+    serve::{once_applied, told},
     world::{Parts, World},
 };
 
@@ -74,6 +74,8 @@ struct Agent {
     /// Answers requests, once the world has begun.
     answers: watch::Sender<Option<Router>>,
     stop: CancellationToken,
+    /// There once it has begun.
+    world: OnceLock<Arc<World>>,
 }
 
 /// One request to an agent, until its answer has been sent.
@@ -139,6 +141,17 @@ impl Agents {
         tokens.iter().any(|(id, token)| path == endpoint(id) && token.is(given))
     }
 
+    /// The worlds that have begun and not ended, by the ids of their agents.
+    pub(crate) fn worlds(&self) -> Vec<(String, Arc<World>)> {
+        let worlds = |(id, agent): (&String, &Arc<Agent>)| Some((id.clone(), Arc::clone(agent.world.get()?)));
+        self.lock().iter().filter_map(worlds).collect()
+    }
+
+    /// The world of the agent `id`, if it has begun.
+    pub(crate) fn world(&self, id: &str) -> Option<Arc<World>> {
+        self.lock().get(id)?.world.get().cloned()
+    }
+
     /// Ends the world of the agent `id`, and with it its servers. The next request begins it anew.
     pub(crate) fn stop(&self, id: &str) {
         if let Some(agent) = self.lock().get(id) {
@@ -160,7 +173,8 @@ impl Agents {
             Entry::Occupied(agent) => Arc::clone(agent.get()),
             Entry::Vacant(place) => {
                 let stop = self.base.ending.child_token();
-                let agent = Agent { users: watch::Sender::new(0), answers: watch::Sender::new(None), stop };
+                let (users, answers) = (watch::Sender::new(0), watch::Sender::new(None));
+                let agent = Agent { users, answers, stop, world: OnceLock::new() };
                 let agent = place.insert(Arc::new(agent));
                 self.tasks.spawn(Arc::clone(self).live(id.to_owned(), Arc::clone(agent)));
                 Arc::clone(agent)
@@ -173,10 +187,14 @@ impl Agents {
     /// The world of an agent, from its beginning to its end.
     async fn live(self: Arc<Self>, id: String, agent: Arc<Agent>) {
         let AgentParts { parts, then } = (self.make)(id.clone());
+        // Whoever looks at the daemon itself hears of what is asked here.
+        parts.questions.tell_abroad(&id, Arc::clone(&self.base.log));
         let tasks = TaskTracker::new();
         let world = World::start(parts, &tasks, agent.stop.child_token()).await;
+        let _ = agent.world.set(Arc::clone(&world));
         let gateway = Gateway::new(world.host.clone(), told(&world, &self.hosts, self.address));
         let router = api::router(Arc::clone(&world), Weak::new()).nest("/mcp", gateway.router());
+        let router = once_applied(router, &world);
         agent.answers.send_replace(Some(router));
         self.until_unused(&id, &agent).await;
         agent.answers.send_replace(None);

@@ -35,6 +35,8 @@ struct Inner {
     patience: Duration,
     /// Where it is told; there once the daemon runs.
     log: OnceLock<Arc<EventLog>>,
+    /// The agent in whose world it is asked, and where else it is told because of that.
+    of_agent: OnceLock<(String, Arc<EventLog>)>,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +59,8 @@ pub(crate) struct Question {
     /// Names it in an answer.
     #[schema(example = "q12")]
     pub(crate) id: String,
+    /// The agent in whose world it is asked, where that is not the world that tells of it.
+    agent: Option<String>,
     /// What is asked.
     #[serde(flatten)]
     pub(crate) about: About,
@@ -152,11 +156,28 @@ pub(crate) enum Untaken {
     Arguments(String),
 }
 
+impl Question {
+    /// As it is told of outside of the world of `agent`, where another question may have its number.
+    pub(crate) fn of_agent(self, agent: &str) -> Self {
+        Self { id: abroad(agent, &self.id), agent: Some(agent.to_owned()), ..self }
+    }
+}
+
+/// What a question of an agent's world is called outside of it.
+fn abroad(agent: &str, id: &str) -> String {
+    format!("{agent}:{id}")
+}
+
+/// The agent and the id there of a question that is [`Question::of_agent`].
+pub(crate) fn at_home(id: &str) -> Option<(&str, &str)> {
+    id.rsplit_once(':')
+}
+
 impl Questions {
     /// Nothing is asked yet. Who has not answered within `patience` has said no.
     #[must_use]
     pub fn new(patience: Duration) -> Self {
-        Self(Arc::new(Inner { open: Mutex::default(), patience, log: OnceLock::new() }))
+        Self(Arc::new(Inner { open: Mutex::default(), patience, log: OnceLock::new(), of_agent: OnceLock::new() }))
     }
 
     /// From now on, `log` tells when a question is opened and closed.
@@ -164,9 +185,19 @@ impl Questions {
         let _ = self.0.log.set(log);
     }
 
+    /// From now on, `log`, which is that of another world, tells it too, as questions of `agent`.
+    pub(crate) fn tell_abroad(&self, agent: &str, log: Arc<EventLog>) {
+        let _ = self.0.of_agent.set((agent.to_owned(), log));
+    }
+
     /// What waits for an answer, the oldest first.
     pub(crate) fn open(&self) -> Vec<Question> {
         self.0.waiting().waiting.values().map(|waiting| waiting.question.clone()).collect()
+    }
+
+    /// How many wait.
+    pub(crate) fn count(&self) -> usize {
+        self.0.waiting().waiting.len()
     }
 
     /// Answers the question `id`.
@@ -228,20 +259,34 @@ impl Inner {
         let now = Utc::now();
         let question = Question {
             id: format!("q{number}"),
+            agent: None,
             about,
             asked_at: rfc3339(now),
             expires_at: rfc3339(now + self.patience),
         };
-        let told = json!({ "question": question });
+        let told = question.clone();
         open.waiting.insert(number, Waiting { question, approval, answer });
         drop(open);
-        self.told("question_opened", &told);
+        self.opened(told);
         Some(number)
     }
 
-    fn told(&self, event: &str, data: &Value) {
+    fn opened(&self, question: Question) {
         if let Some(log) = self.log.get() {
-            log.add(event, data);
+            log.add("question_opened", &json!({ "question": question }));
+        }
+        if let Some((agent, log)) = self.of_agent.get() {
+            log.add("question_opened", &json!({ "question": question.of_agent(agent), "agent": agent }));
+        }
+    }
+
+    fn closed(&self, number: u64) {
+        let id = format!("q{number}");
+        if let Some(log) = self.log.get() {
+            log.add("question_closed", &json!({ "id": id }));
+        }
+        if let Some((agent, log)) = self.of_agent.get() {
+            log.add("question_closed", &json!({ "id": abroad(agent, &id), "agent": agent }));
         }
     }
 }
@@ -255,7 +300,7 @@ struct Asked<'a> {
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         self.inner.waiting().waiting.remove(&self.number);
-        self.inner.told("question_closed", &json!({ "id": format!("q{}", self.number) }));
+        self.inner.closed(self.number);
     }
 }
 

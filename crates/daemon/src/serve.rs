@@ -10,7 +10,11 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, extract::DefaultBodyLimit, middleware};
+use axum::{
+    Router,
+    extract::{DefaultBodyLimit, Request},
+    middleware::{self, Next},
+};
 use tokio::{
     net::{TcpListener, UnixListener, UnixStream},
     sync::Semaphore,
@@ -137,7 +141,7 @@ impl fmt::Debug for Daemon {
 }
 
 impl Daemon {
-    /// Takes the address, loads the configuration and starts its servers. `for_agents` makes what the worlds of agents are
+    /// Takes the address, loads the configuration and begins to start its servers. `for_agents` makes what the worlds of agents are
     /// put together from, when they are first asked for something.
     ///
     /// # Errors
@@ -169,7 +173,8 @@ impl Daemon {
         let router = api::router(Arc::clone(&world), Arc::downgrade(&agents))
             .merge(agents.router())
             .merge(dashboard::router())
-            .nest("/mcp", gateway.router())
+            .nest("/mcp", gateway.router());
+        let router = once_applied(router, &world)
             .layer(DefaultBodyLimit::max(MAX_BODY))
             .layer(CatchPanicLayer::new())
             .layer(middleware::from_fn_with_state(guard, guard::check));
@@ -211,7 +216,12 @@ impl Daemon {
         let Self { listener, router, gateway, socket, world, tasks, grace, .. } = self;
         let ending = world.ending.clone();
         if let Some(socket) = socket {
-            tasks.spawn(serve_local(socket, gateway.clone(), tasks.clone(), ending.clone()));
+            let (gateway, within) = (gateway.clone(), tasks.clone());
+            let (world, ending) = (Arc::clone(&world), ending.clone());
+            tasks.spawn(async move {
+                world.once_applied().await;
+                serve_local(socket, gateway, within, ending).await;
+            });
         }
         let serving = axum::serve(listener, router).with_graceful_shutdown(ending.clone().cancelled_owned());
         let mut serving = pin!(serving.into_future());
@@ -232,6 +242,21 @@ impl Daemon {
         tasks.close();
         tasks.wait().await;
     }
+}
+
+/// `router`, of which nothing answers before the first world has been applied, but for what watches over daemons: nobody takes
+/// a world that is about to come for an empty one.
+pub(crate) fn once_applied(router: Router, world: &Arc<World>) -> Router {
+    let world = Arc::clone(world);
+    router.layer(middleware::from_fn(move |request: Request, next: Next| {
+        let world = Arc::clone(&world);
+        async move {
+            if !matches!(request.uri().path(), "/health" | "/ready") {
+                world.once_applied().await;
+            }
+            next.run(request).await
+        }
+    }))
 }
 
 /// Serves programs of this machine, one connection each, until the daemon ends.

@@ -14,7 +14,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_agent::{Limits, Model};
 use toolrack_config::{Environment, Interpolate, Loaded, Problem, Request};
@@ -113,6 +113,8 @@ pub(crate) struct World {
     loaded: ArcSwap<Loaded>,
     /// Why the files as they are now do not count.
     rejected: ArcSwap<Vec<Problem>>,
+    /// Whether the first world has been applied.
+    applied: watch::Sender<bool>,
     /// Servers that somebody stopped, although they are configured to run.
     held: Mutex<BTreeSet<String>>,
     orders: mpsc::Sender<Order>,
@@ -134,8 +136,8 @@ pub(crate) enum NotReloaded {
 }
 
 impl World {
-    /// Loads and applies what is configured, and watches it from then on. What is started ends with `tasks`, once `ending` is
-    /// cancelled.
+    /// Loads what is configured, and has it applied and watched from then on: see [`Self::once_applied`]. What is started ends
+    /// with `tasks`, once `ending` is cancelled.
     pub(crate) async fn start(parts: Parts, tasks: &TaskTracker, ending: CancellationToken) -> Arc<Self> {
         let Parts { host, request, environment, store, secrets, questions, models, sign_ins, before_applying } = parts;
         let log = Arc::new(EventLog::new(Arc::clone(&secrets)));
@@ -168,14 +170,29 @@ impl World {
             ending,
             loaded: ArcSwap::from_pointee(loaded),
             rejected: ArcSwap::default(),
+            applied: watch::Sender::new(false),
             held: Mutex::default(),
             orders,
         });
         tasks.spawn(tally::listen(Arc::clone(&world), events));
         let keeper = Keeper::new(Arc::clone(&world), inbox, before_applying);
-        keeper.apply().await;
         tasks.spawn(keeper.run());
         world
+    }
+
+    /// Whether the first world has been applied, or what could be used of it.
+    pub(crate) fn is_applied(&self) -> bool {
+        *self.applied.borrow()
+    }
+
+    /// Waits until the first world has been applied, or is not going to be, because everything ends.
+    pub(crate) async fn once_applied(&self) {
+        let mut applied = self.applied.subscribe();
+        tokio::select! {
+            // Its sender is in this world.
+            _ = applied.wait_for(|applied| *applied) => {}
+            () = self.ending.cancelled() => {}
+        }
     }
 
     /// The configuration that runs.
@@ -192,6 +209,11 @@ impl World {
     /// Whether somebody stopped the server `name`.
     pub(crate) fn is_held(&self, name: &str) -> bool {
         self.held().contains(name)
+    }
+
+    /// The servers that somebody stopped.
+    pub(crate) fn held_names(&self) -> BTreeSet<String> {
+        self.held().clone()
     }
 
     /// Stops `name`, or lets it run again, without a word in any file.

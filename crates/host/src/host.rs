@@ -122,6 +122,14 @@ impl Host {
         servers.iter().map(|(name, server)| ServerStatus::of(name, server)).collect()
     }
 
+    /// The state of every server, by name, as its word ([`State::word`](crate::State::word)): for whoever only counts them.
+    /// Never waits, and copies nothing else of them.
+    #[must_use]
+    pub fn states(&self) -> Vec<(ServerName, &'static str)> {
+        let servers = self.servers.load();
+        servers.iter().map(|(name, server)| (name.clone(), server.word())).collect()
+    }
+
     /// What happens from now on. A reader that falls more than 1,024 events behind is told how many it missed.
     #[must_use]
     pub fn events(&self) -> broadcast::Receiver<Event> {

@@ -223,6 +223,11 @@ impl Server {
         self.published.borrow().clone()
     }
 
+    /// The word for its state; see [`State::word`].
+    pub(crate) fn word(&self) -> &'static str {
+        self.published.borrow().state.word()
+    }
+
     /// Connects anew, whatever the state.
     pub(crate) fn reconnect(&self) {
         self.again.now.notify_one();

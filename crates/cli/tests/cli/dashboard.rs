@@ -69,6 +69,11 @@ mod needs_browser {
     }
 
     #[test]
+    fn differences_lose_no_line() {
+        tests_of("pure/difference");
+    }
+
+    #[test]
     fn the_page_opens_with_its_token_only() {
         tests_of("pages/door");
     }
@@ -106,6 +111,11 @@ mod needs_browser {
     #[test]
     fn trust() {
         tests_of("pages/trust");
+    }
+
+    #[test]
+    fn tools_in_quarantine() {
+        tests_of("pages/quarantine");
     }
 
     #[test]

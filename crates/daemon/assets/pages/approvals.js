@@ -10,7 +10,7 @@ import { questions } from "../world.js";
 export function Approvals() {
   const waiting = questions.value;
   return html`
-    <${Head} title="Approvals" about="Calls that want your word, and questions that servers ask while they work." />
+    <${Head} title="Approvals" about="Calls that want your word, and questions that servers ask while they work. Those of agents are here too." />
     ${
       waiting.length === 0
         ? html`<${Empty} title="Nothing waits for you">

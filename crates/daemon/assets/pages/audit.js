@@ -82,7 +82,7 @@ function Filters({ query }) {
           <option value="7d" selected=${since === "7d"}>In the last week</option>
         </select>
       </label>
-      <label class="inline">
+      <label class="check">
         <input
           type="checkbox"
           checked=${denied !== ""}

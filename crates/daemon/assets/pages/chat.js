@@ -111,7 +111,8 @@ function Beginning() {
 /** What waits for an answer since the turn began. @param {{isGoing: boolean}} given */
 function Asked({ isGoing }) {
   const { before } = talk.value;
-  const mine = isGoing ? questions.value.filter(({ id }) => !before.includes(id)) : [];
+  // What agents ask is none of this conversation.
+  const mine = isGoing ? questions.value.filter(({ id, agent }) => !agent && !before.includes(id)) : [];
   return html`
     <p class="hidden" role="status">${mine.length > 0 ? "A question waits for your answer." : ""}</p>
     ${

@@ -109,7 +109,7 @@ function Try({ tool }) {
 
 /** @param {{progress: Api.Progress | null, tool: Api.ToolDetail}} given */
 function Going({ progress, tool }) {
-  const asked = questions.value.filter(({ server }) => server === tool.server);
+  const asked = questions.value.filter(({ server, agent }) => !agent && server === tool.server);
   return html`
     <div class="panel going" data-testid="progress">
       ${asked.length > 0 && html`<p class="notice warn">It waits for an answer. <a href="#/approvals" target="_blank">Answer in a new tab</a></p>`}

@@ -19,7 +19,7 @@ export function Trust() {
   return html`
     <${Head}
       title="Trust"
-      about="A project's file is a proposal: nothing in it is started, contacted or filled in before you have seen it and agreed."
+      about="What a project's file brings, and a tool that is not what it was, is a proposal: nothing of it runs before you have seen it and agreed."
     />
     ${!known && html`<${Waiting} />`}
     ${known && known.quarantined.length > 0 && html`<${Strangers} tools=${known.quarantined} />`}

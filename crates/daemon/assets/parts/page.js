@@ -32,8 +32,16 @@ export function Head({ title, children, about, up = null }) {
  * @param {{label: string, tabs: {href: string, label: string, count?: number | null, current: boolean, id: string}[]}} given
  */
 export function Tabs({ label, tabs }) {
+  const nav = useRef(/** @type {HTMLElement | null} */ (null));
+  const current = tabs.find((tab) => tab.current)?.id;
+  // On a narrow screen they are a strip, in which the current one may be out of sight.
+  useEffect(() => {
+    const strip = nav.current;
+    const tab = /** @type {HTMLElement | null} */ (strip?.querySelector("[aria-current]"));
+    if (strip && tab) strip.scrollLeft = tab.offsetLeft - (strip.clientWidth - tab.offsetWidth) / 2;
+  }, [current]);
   return html`
-    <nav class="tabs" aria-label=${label}>
+    <nav class="tabs" aria-label=${label} ref=${nav}>
       ${tabs.map(
         (tab) => html`
           <a href=${tab.href} aria-current=${tab.current ? "page" : undefined} data-testid=${`tab-${tab.id}`}>

@@ -24,13 +24,14 @@ export function Question({ question }) {
     }
     answered(question.id);
   });
-  const { kind, server, expires_at: expires } = question;
+  const { kind, server, agent, expires_at: expires } = question;
   return html`
     <article class="question panel" data-testid="question" data-status=${kind} data-id=${question.id}>
       <header class="question-head">
         <h2>
           ${kind === "approval" ? html`<span class="server-part">${server}/</span>${question.tool}` : html`<span class="server-part">${server}</span> asks`}
         </h2>
+        ${agent && html`<${Mark}>agent <span data-testid="of-agent">${agent}</span><//>`}
         ${expires && html`<${Clock} until=${expires} />`}
       </header>
       ${kind === "approval" && html`<${Approval} question=${question} send=${send} />`}

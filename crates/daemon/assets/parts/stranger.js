@@ -1,18 +1,18 @@
 // Tools that are not as they are pinned: what they said, what they say now, and the decision.
 
 import { post } from "../api.js";
+import { fieldsOf } from "../difference.js";
 import { ago, moment } from "../format.js";
 import { html } from "../html.js";
 import { refresh } from "../world.js";
 import { useAction } from "./loaded.js";
 import { Trouble } from "./problem.js";
-import { Proposal } from "./proposal.js";
 import { say } from "./say.js";
 
 /** @param {{tools: Api.Stranger[]}} given */
 export function Strangers({ tools }) {
   return html`
-    <section data-testid="quarantine">
+    <section class="strangers" data-testid="quarantine">
       <h2>Tools that are not what they were</h2>
       <p class="quiet-text">No model is offered them and no call of them is made before you have looked.</p>
       ${tools.map((tool) => html`<${Stranger} key=${`${tool.server} ${tool.tool} ${tool.hash}`} stranger=${tool} />`)}
@@ -36,8 +36,8 @@ function Stranger({ stranger }) {
         <span class="mark warn">${stranger.cause === "renamed" ? "another name" : "changed"}</span>
       </header>
       <p>${why}${since && html`, <time datetime=${since} title=${moment(since)}>${ago(since)}</time>`}</p>
-      <${Proposal} config=${definition} before=${pinned} folder="" />
       <${Findings} findings=${findings} />
+      <${Definition} now=${definition} before=${pinned} />
       <p class="quiet-text">Definition <code class="path">${hash}</code></p>
       <${Trouble} error=${approve.error} again=${isStale ? () => refresh("trust") : null} />
       <p class="actions">
@@ -52,6 +52,46 @@ function Stranger({ stranger }) {
         </button>
       </p>
     </article>
+  `;
+}
+
+/** What became of a definition, and what stayed. @param {{now: Api.Entry, before: Api.Entry | null}} given */
+function Definition({ now, before }) {
+  const fields = fieldsOf(now, before);
+  const changed = fields.filter(({ status }) => status === "changed");
+  const same = fields.filter(({ status }) => status === "same");
+  return html`
+    ${changed.length > 0 && html`<${Fields} fields=${changed} />`}
+    ${
+      same.length > 0 &&
+      html`<details class="fold" open=${changed.length === 0}>
+        <summary>${changed.length > 0 ? "What stayed the same" : "The whole definition"}</summary>
+        <${Fields} fields=${same} />
+      </details>`
+    }
+  `;
+}
+
+const SIGNS = { same: " ", added: "+", removed: "-" };
+
+/** @param {{fields: import("../difference.js").Field[]}} given */
+function Fields({ fields }) {
+  return html`
+    <dl class="proposal">
+      ${fields.map(
+        ({ name, status, lines }) => html`
+          <div data-testid="field" data-name=${name} data-status=${status}>
+            <dt>${name}</dt>
+            <dd class="diff">
+              ${lines.map(
+                ({ kind, text }) =>
+                  html`<code class=${kind}>${status === "changed" && html`<span class="sign">${SIGNS[kind]}</span>`}${text}</code>`,
+              )}
+            </dd>
+          </div>
+        `,
+      )}
+    </dl>
   `;
 }
 

@@ -8,7 +8,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{Answer, ApiError, Path, done};
-use crate::agents::{Agents, endpoint, home, unknown};
+use crate::{
+    agents::{Agents, endpoint, home, unknown},
+    world::World,
+};
 
 /// Who knows the agents.
 pub(crate) type Known = Extension<Weak<Agents>>;
@@ -38,6 +41,11 @@ pub(super) struct AgentToken {
     /// Opens this one address, and nothing else, until the daemon ends.
     token: String,
     mcp: String,
+}
+
+/// The worlds of agents that run, by their ids; none where the world that is asked is one of them.
+pub(super) fn worlds(agents: &Weak<Agents>) -> Vec<(String, Arc<World>)> {
+    agents.upgrade().map(|agents| agents.worlds()).unwrap_or_default()
 }
 
 fn known(agents: &Weak<Agents>) -> Result<Arc<Agents>, ApiError> {

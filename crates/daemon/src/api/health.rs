@@ -12,29 +12,60 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{State, servers};
+use crate::world::World;
 
 /// How the daemon is.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Health {
     /// `ok`, `starting` or `ending`.
     status: &'static str,
+    /// Why it is not `ok`. No names: nobody needs a token to see it.
+    reason: Option<String>,
+}
+
+impl Health {
+    const OK: Self = Self { status: "ok", reason: None };
+
+    fn starting(reason: impl Into<String>) -> Self {
+        Self { status: "starting", reason: Some(reason.into()) }
+    }
+
+    fn ending() -> Self {
+        Self { status: "ending", reason: Some("the daemon is about to end".to_owned()) }
+    }
 }
 
 /// Whether the daemon answers at all.
 #[utoipa::path(get, path = "/health", tag = "health", security(()), responses((status = 200, body = Health)))]
 pub(super) async fn health() -> Json<Health> {
-    Json(Health { status: "ok" })
+    Json(Health::OK)
 }
 
-/// Whether every server has had its first try, and the daemon is not ending.
+/// Whether what is configured has been applied, every server has had its first try, and the daemon is not ending. A
+/// configuration of which something cannot be used counts as applied once the rest of it runs: what is wrong with it is told
+/// with the servers.
 #[utoipa::path(get, path = "/ready", tag = "health", security(()),
-    responses((status = 200, body = Health), (status = 503, body = Health)))]
+    responses((status = 200, body = Health, description = "It is ready"),
+        (status = 503, body = Health, description = "It is not, for this reason")))]
 pub(super) async fn ready(Extract(world): State) -> Response {
-    let is_starting = servers::all(&world).iter().any(|server| server.state == "connecting");
-    match (world.ending.is_cancelled(), is_starting) {
-        (true, _) => (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "ending" })).into_response(),
-        (_, true) => (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "starting" })).into_response(),
-        _ => Json(Health { status: "ok" }).into_response(),
+    match not_ready(&world) {
+        Some(health) => (StatusCode::SERVICE_UNAVAILABLE, Json(health)).into_response(),
+        None => Json(Health::OK).into_response(),
+    }
+}
+
+fn not_ready(world: &World) -> Option<Health> {
+    if world.ending.is_cancelled() {
+        return Some(Health::ending());
+    }
+    if !world.is_applied() {
+        return Some(Health::starting("what is configured has not been applied yet"));
+    }
+    let connecting = toolrack_host::State::Connecting.word();
+    match world.host.states().into_iter().filter(|(_, word)| *word == connecting).count() {
+        0 => None,
+        1 => Some(Health::starting("1 server is being started")),
+        many => Some(Health::starting(format!("{many} servers are being started"))),
     }
 }
 
@@ -48,8 +79,8 @@ pub(super) async fn metrics(Extract(world): State) -> Response {
     page.family("toolrack_up_seconds", "gauge", "Time since the daemon began.");
     page.value("toolrack_up_seconds", &[], world.began.elapsed().as_secs_f64());
     page.family("toolrack_server_state", "gauge", "1 for the state that a server is in.");
-    for server in servers::all(&world) {
-        page.value("toolrack_server_state", &[("server", server.name()), ("state", server.state)], 1.0);
+    for (server, state) in servers::states_of(&world) {
+        page.value("toolrack_server_state", &[("server", &server), ("state", state)], 1.0);
     }
     page.family("toolrack_tools", "gauge", "Tools in the catalog.");
     page.value("toolrack_tools", &[], number(world.host.catalog().tools().len()));
@@ -68,7 +99,7 @@ pub(super) async fn metrics(Extract(world): State) -> Response {
     page.family("toolrack_events_lost_total", "counter", "Events that came too fast to be counted.");
     page.value("toolrack_events_lost_total", &[], number(world.tally.lost()));
     page.family("toolrack_approvals_open", "gauge", "Questions that wait for somebody.");
-    page.value("toolrack_approvals_open", &[], number(world.questions.open().len()));
+    page.value("toolrack_approvals_open", &[], number(world.questions.count()));
     ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], page.0).into_response()
 }
 

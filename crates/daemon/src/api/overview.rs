@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use axum::{Json, extract::State as Extract};
+use axum::{Extension, Json, extract::State as Extract};
 use chrono::SecondsFormat;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{State, servers};
+use super::{State, agents::Known, questions, servers};
 use crate::world::{Recent, end_word};
 
 /// The daemon at a glance.
@@ -21,7 +21,7 @@ pub(super) struct Overview {
     /// What all tools cost a model; an estimate.
     tokens: usize,
     calls: Calls,
-    /// Questions that wait.
+    /// Questions that wait, those of the worlds of agents included.
     approvals: usize,
     /// The last calls, the newest first.
     recent: Vec<Call>,
@@ -63,10 +63,10 @@ impl From<Recent> for Call {
 
 /// The daemon at a glance.
 #[utoipa::path(get, path = "/api/v1/overview", tag = "overview", responses((status = 200, body = Overview)))]
-pub(super) async fn get(Extract(world): State) -> Json<Overview> {
+pub(super) async fn get(Extract(world): State, Extension(agents): Known) -> Json<Overview> {
     let mut by_state = BTreeMap::new();
-    for server in servers::all(&world) {
-        *by_state.entry(server.state).or_default() += 1;
+    for (_, state) in servers::states_of(&world) {
+        *by_state.entry(state).or_default() += 1;
     }
     let catalog = world.host.catalog();
     let (total, errors) = world.tally.totals();
@@ -77,7 +77,7 @@ pub(super) async fn get(Extract(world): State) -> Json<Overview> {
         tools: catalog.tools().len(),
         tokens: catalog.tools().map(|tool| tool.tokens()).sum(),
         calls: Calls { total, errors, denied: world.tally.denied(), per_minute: world.tally.last_minute() },
-        approvals: world.questions.open().len(),
+        approvals: questions::count(&world, &agents),
         recent: world.tally.recent().into_iter().map(Call::from).collect(),
     })
 }

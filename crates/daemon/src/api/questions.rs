@@ -1,13 +1,21 @@
 //! Questions that wait for somebody.
 
-use axum::{Json, extract::State as Extract, http::StatusCode, response::Response};
+use std::sync::Weak;
+
+use axum::{Extension, Json, extract::State as Extract, http::StatusCode, response::Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{ApiError, Body, Path, State, done};
+use super::{
+    ApiError, Body, Path, State,
+    agents::{Known, worlds},
+    done,
+};
 use crate::{
+    agents::Agents,
     event_log::conceal,
-    questions::{Answer, Question, Untaken},
+    questions::{Answer, Question, Untaken, at_home},
+    world::World,
 };
 
 /// Everything that is asked.
@@ -17,15 +25,29 @@ pub(super) struct Open {
     approvals: Vec<serde_json::Value>,
 }
 
-/// Questions that wait: calls that need an approval, and what servers ask.
+/// Questions that wait: calls that need an approval, and what servers ask. Those of the worlds of agents are among them, with
+/// `agent`, and are answered like all others.
 #[utoipa::path(get, path = "/api/v1/approvals", tag = "approvals", responses((status = 200, body = Open)))]
-pub(super) async fn list(Extract(world): State) -> Json<Open> {
-    let open = world.questions.open().into_iter().map(|question: Question| {
-        let mut shown = serde_json::to_value(question).unwrap_or_default();
-        conceal(&mut shown, &world.secrets);
-        shown
-    });
-    Json(Open { approvals: open.collect() })
+pub(super) async fn list(Extract(world): State, Extension(agents): Known) -> Json<Open> {
+    let mut approvals: Vec<_> = world.questions.open().into_iter().map(|question| shown(question, &world)).collect();
+    for (agent, world) in worlds(&agents) {
+        let open = world.questions.open().into_iter();
+        approvals.extend(open.map(|question| shown(question.of_agent(&agent), &world)));
+    }
+    Json(Open { approvals })
+}
+
+/// How many wait, those of the worlds of agents included.
+pub(super) fn count(world: &World, agents: &Weak<Agents>) -> usize {
+    let of_agents = worlds(agents).into_iter().map(|(_, world)| world.questions.count());
+    world.questions.count() + of_agents.sum::<usize>()
+}
+
+/// A question without what must not be shown.
+fn shown(question: Question, world: &World) -> serde_json::Value {
+    let mut shown = serde_json::to_value(question).unwrap_or_default();
+    conceal(&mut shown, &world.secrets);
+    shown
 }
 
 /// Answers a question. Each is answered once.
@@ -34,10 +56,13 @@ pub(super) async fn list(Extract(world): State) -> Json<Open> {
     responses((status = 204), (status = 404, body = ApiError), (status = 422, body = ApiError)))]
 pub(super) async fn answer(
     Extract(world): State,
+    Extension(agents): Known,
     Path(id): Path<String>,
     Body(answer): Body<Answer>,
 ) -> Result<Response, ApiError> {
-    match world.questions.answer(&id, answer).await {
+    let of_agent = at_home(&id).and_then(|(agent, id)| Some((agents.upgrade()?.world(agent)?, id)));
+    let (asked, id) = of_agent.as_ref().map_or((&world, &*id), |(world, id)| (world, *id));
+    match asked.questions.answer(id, answer).await {
         Ok(()) => Ok(done()),
         Err(Untaken::Over) => Err(ApiError::not_found("the question was answered, or is over")),
         Err(Untaken::Arguments(problem)) => {

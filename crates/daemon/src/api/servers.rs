@@ -1,6 +1,6 @@
 //! Servers: how they are, and what can be done with them.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     Json,
@@ -31,7 +31,7 @@ pub(crate) struct Server {
     name: String,
     /// `disabled`, `pending_trust`, `disconnected`, `idle` (it is started when it is called), `connecting`, `connected`, `tools_failed`, `reconnecting`, `needs_auth`,
     /// `failed`, or `broken` for an entry that cannot be used as it is written.
-    pub(crate) state: &'static str,
+    state: &'static str,
     /// Why it is not connected.
     error: Option<String>,
     /// Failed attempts so far, while `reconnecting`.
@@ -75,14 +75,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
     fn new(entry: &Entry, status: Option<ServerStatus>, world: &World) -> Self {
         let mut server = Self {
             name: entry.name.clone(),
-            state: "broken",
+            state: BROKEN,
             error: None,
             attempt: None,
             attempts: None,
@@ -114,10 +110,7 @@ impl Server {
 
     fn fill(&mut self, status: ServerStatus, is_held: bool) {
         self.error = status.state.error().map(str::to_owned);
-        self.state = match &status.state {
-            HostState::Disabled if is_held => "disconnected",
-            state => state.word(),
-        };
+        self.state = shown(status.state.word(), is_held);
         self.tokens = status.tokens();
         match status.state {
             HostState::Reconnecting { attempt, attempts, in_ms, .. } => {
@@ -135,16 +128,32 @@ impl Server {
     }
 }
 
+/// The state of an entry that runs nothing because of how it is written.
+const BROKEN: &str = "broken";
+
+/// A state as it is shown: who was stopped by a person is not switched off by a file.
+fn shown(word: &'static str, is_held: bool) -> &'static str {
+    if is_held && word == HostState::Disabled.word() { "disconnected" } else { word }
+}
+
 /// Every configured server.
-pub(super) fn all(world: &World) -> Vec<Server> {
+fn all(world: &World) -> Vec<Server> {
     let loaded = world.loaded();
-    let mut status = world.host.status();
-    let entries = loaded.entries.iter();
-    let servers = entries.map(|entry| {
-        let at = status.iter().position(|status| status.name.as_str() == entry.name);
-        Server::new(entry, at.map(|at| status.swap_remove(at)), world)
+    let status = world.host.status().into_iter().map(|status| (status.name.to_string(), status));
+    let mut status: BTreeMap<_, _> = status.collect();
+    loaded.entries.iter().map(|entry| Server::new(entry, status.remove(&entry.name), world)).collect()
+}
+
+/// Every configured server's name and state, and nothing else of it.
+pub(super) fn states_of(world: &World) -> Vec<(String, &'static str)> {
+    let loaded = world.loaded();
+    let states: BTreeMap<_, _> = world.host.states().into_iter().collect();
+    let held = world.held_names();
+    let entries = loaded.entries.iter().map(|entry| {
+        let word = states.get(entry.name.as_str()).map(|word| shown(word, held.contains(&entry.name)));
+        (entry.name.clone(), word.unwrap_or(BROKEN))
     });
-    servers.collect()
+    entries.collect()
 }
 
 fn entry<'a>(loaded: &'a Loaded, name: &str) -> Result<&'a Entry, ApiError> {

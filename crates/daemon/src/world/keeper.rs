@@ -47,9 +47,11 @@ impl Keeper {
         keeper
     }
 
-    /// Until the daemon ends.
+    /// Applies the first world, and what comes after it until the daemon ends.
     pub(super) async fn run(mut self) {
         let ending = self.world.ending.clone();
+        self.apply().await;
+        self.world.applied.send_replace(true);
         loop {
             tokio::select! {
                 () = ending.cancelled() => return,
@@ -67,7 +69,7 @@ impl Keeper {
     }
 
     /// Makes what runs what should run.
-    pub(super) async fn apply(&self) {
+    async fn apply(&self) {
         (self.before_applying)(&self.world.loaded());
         self.world.host.apply(self.world.desired()).await;
     }

@@ -185,6 +185,7 @@ declare namespace Api {
 
   interface Question {
     id: string;
+    agent?: string | null;
     kind: "approval" | "form" | "url";
     server: string;
     tool?: string;

@@ -134,10 +134,10 @@ export class Stage {
     return { status: response.status, body: text ? JSON.parse(text) : null };
   }
 
-  /** Waits until a server is in a state. @param {string} name @param {string} state */
-  async settled(name, state) {
+  /** Waits until a server is in a state. @param {string} name @param {string} state @param {string} [world] such as `/agents/ID` */
+  async settled(name, state, world = "") {
     for (const end = Date.now() + PATIENCE; ; await new Promise((next) => setTimeout(next, 50))) {
-      const { body } = await this.api(`/api/v1/servers/${name}`);
+      const { body } = await this.api(`${world}/api/v1/servers/${name}`);
       if (body.state === state) return;
       assert.ok(Date.now() < end, `${name} is ${body.state}, not ${state}: ${body.error}`);
     }

@@ -1,5 +1,6 @@
 // An MCP server over stdio with a tool for each thing that the dashboard shows. Needs nothing but Node.
 
+import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 
 /** One pixel, red. */
@@ -223,7 +224,7 @@ const HANDLERS = {
   }),
   ping: () => ({}),
   "logging/setLevel": () => ({}),
-  "tools/list": () => ({ tools: TOOLS }),
+  "tools/list": () => ({ tools: listed(process.argv.indexOf("--as")) }),
   "resources/list": () => ({ resources: RESOURCES }),
   "resources/templates/list": () => ({ resourceTemplates: TEMPLATES }),
   "resources/read": ({ uri }) => read(uri),
@@ -231,6 +232,15 @@ const HANDLERS = {
   "prompts/get": ({ arguments: given }) => fill(given ?? {}),
   "tools/call": ({ name, arguments: given, _meta }, id) => called(name, given ?? {}, _meta?.progressToken, id),
 };
+
+/**
+ * The tools, as far as a file after `--as` says nothing else of them: by the name of each, what is another.
+ * @param {number} at
+ */
+function listed(at) {
+  const others = at < 0 ? {} : JSON.parse(readFileSync(process.argv[at + 1], "utf8"));
+  return TOOLS.map((tool) => ({ ...tool, ...others[tool.name] }));
+}
 
 async function called(name, given, progressToken, id) {
   process.stderr.write(`called ${name}\n`);

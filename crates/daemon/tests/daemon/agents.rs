@@ -129,3 +129,52 @@ async fn an_agent_that_is_not_configured_is_nobody() {
     assert_eq!(up.send(Method::GET, "/agents/coder/api/v1/servers", None).await.0, 404, "it is gone from the file");
     up.down().await;
 }
+
+#[tokio::test]
+async fn what_is_asked_in_the_world_of_an_agent_is_seen_and_answered_outside_of_it() {
+    let effects = SideEffects::new();
+    let up = Up::of(home(&effects)).await;
+    for (at, server) in [("", "shared"), ("/agents/coder", "one")] {
+        up.eventually("its server is connected", async || {
+            let found = up.get(&format!("{at}/api/v1/servers/{server}")).await;
+            (found["state"] == "connected").then_some(())
+        })
+        .await;
+    }
+    let mut events = up.events(None).await;
+    let write = async |of: &str, tool: &str| {
+        up.post(&format!("{of}/api/v1/calls"), json!({ "tool": tool, "arguments": { "path": "a" } })).await
+    };
+    let answers = async {
+        let open = up
+            .eventually("both wait", async || {
+                let open = up.get("/api/v1/approvals").await["approvals"].as_array().unwrap().clone();
+                (open.len() == 2).then_some(open)
+            })
+            .await;
+        let told: Vec<_> =
+            open.iter().map(|question| (&question["id"], &question["agent"], &question["server"])).collect();
+        let expected = [(json!("q1"), Value::Null, json!("shared")), (json!("coder:q1"), json!("coder"), json!("one"))];
+        assert_eq!(told, expected.iter().map(|(id, agent, server)| (id, agent, server)).collect::<Vec<_>>());
+        assert_eq!(up.get("/api/v1/overview").await["approvals"], 2);
+        let inside = up.get("/agents/coder/api/v1/approvals").await;
+        assert_eq!((&inside["approvals"][0]["id"], inside["approvals"].as_array().unwrap().len()), (&json!("q1"), 1));
+        for nobodys in ["nobody:q1", "a/b c:q1", "coder:q7", "coder:", ":"] {
+            let path = format!("/api/v1/approvals/{}", nobodys.replace('/', "%2F"));
+            assert_eq!(up.post(&path, json!({ "answer": "once" })).await.0, 404, "{nobodys}");
+        }
+        assert!(!is_running(&up, "a/b c").await, "an answer begins no world");
+        assert_eq!(up.answer(&open[1], json!({ "answer": "once" })).await, 204);
+        assert_eq!(up.answer(&open[1], json!({ "answer": "once" })).await, 404);
+        assert_eq!(up.answer(&open[0], json!({ "answer": "deny" })).await, 204);
+    };
+    let (shared, one, ()) = futures::join!(write("", "shared/write"), write("/agents/coder", "one/write"), answers);
+    assert_eq!((shared.0.as_u16(), one.0.as_u16(), effects.read().runs_of("write")), (403, 200, 1));
+    loop {
+        let (_, closed) = events.wait("question_closed").await;
+        if closed["agent"] == "coder" {
+            break assert_eq!(closed["id"], "coder:q1");
+        }
+    }
+    up.down().await;
+}

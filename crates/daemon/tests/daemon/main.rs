@@ -9,6 +9,8 @@ mod configured;
 #[cfg(test)]
 mod door;
 #[cfg(test)]
+mod health;
+#[cfg(test)]
 mod needs_python;
 #[cfg(test)]
 mod questions;

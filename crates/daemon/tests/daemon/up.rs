@@ -27,6 +27,22 @@ pub(crate) struct Up {
     running: JoinSet<()>,
 }
 
+/// How a daemon goes about it.
+pub(crate) struct Ways {
+    /// How long a question waits.
+    pub(crate) patience: Duration,
+    /// How long the world of an agent stays unused.
+    pub(crate) agent_idle: Duration,
+    /// Done before each world is applied.
+    pub(crate) before_applying: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Default for Ways {
+    fn default() -> Self {
+        Self { patience: LONG, agent_idle: LONG, before_applying: Arc::new(|| {}) }
+    }
+}
+
 /// A model that answers by a script in JSON, which is what names it.
 fn scripted(name: Option<String>) -> Result<ChosenModel, NoModel> {
     let none =
@@ -63,15 +79,25 @@ impl Up {
 
     /// The same, where a question waits only so long.
     pub(crate) async fn patient(home: Home, patience: Duration) -> Self {
-        Self::started(home, patience, LONG).await
+        Self::started(home, Ways { patience, ..Ways::default() }).await
     }
 
     /// The same, where the worlds of agents end when they were unused for so long.
     pub(crate) async fn idle(home: Home, agent_idle: Duration) -> Self {
-        Self::started(home, LONG, agent_idle).await
+        Self::started(home, Ways { agent_idle, ..Ways::default() }).await
     }
 
-    async fn started(home: Home, patience: Duration, agent_idle: Duration) -> Self {
+    async fn started(home: Home, ways: Ways) -> Self {
+        let up = Self::begun(home, ways).await;
+        // Nothing else is answered before the world is there.
+        up.get("/openapi.json").await;
+        up.host.settled().await;
+        up
+    }
+
+    /// One that listens, and applies what is configured meanwhile.
+    pub(crate) async fn begun(home: Home, ways: Ways) -> Self {
+        let Ways { patience, agent_idle, before_applying } = ways;
         let environment = Environment::new([("TOOLRACK_HOME", home.toolrack_home()), ("HOME", home.home())]);
         let places = Places::from_env(&environment).unwrap();
         let store = Store::open(places.data().join("toolrack.db")).await.unwrap();
@@ -96,7 +122,10 @@ impl Up {
                 questions,
                 models: Box::new(|name, _| Box::pin(async move { scripted(name) })),
                 sign_ins: Box::new(|_, _, _| Box::pin(async { Err(no_sign_in()) })),
-                before_applying: Box::new(|_| {}),
+                before_applying: Box::new({
+                    let before_applying = Arc::clone(&before_applying);
+                    move |_| before_applying()
+                }),
             }
         };
         let base = parts(None);
@@ -108,7 +137,6 @@ impl Up {
         let end = CancellationToken::new();
         let mut running = JoinSet::new();
         running.spawn(daemon.run(end.clone().cancelled_owned()));
-        host.settled().await;
         let client = Client::builder().no_proxy().timeout(LONG).build().unwrap();
         Self { home, host, url, client, end, running }
     }

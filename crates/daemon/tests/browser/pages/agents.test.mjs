@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { leave, staged } from "../stage.mjs";
+import { leave, staged, workshop } from "../stage.mjs";
 
 const both = staged();
 
@@ -30,5 +30,29 @@ test("the_world_of_an_agent_is_shown_by_itself", async () => {
   await page.getByTestId("nav-servers").click();
   await named(page, "workshop").waitFor();
   assert.equal(await named(page, "lathe").count(), 0, "an agent's server is shown to everybody");
+  await leave(page);
+});
+
+test("what_an_agent_is_asked_about_is_answered_in_everybodys_inbox", async () => {
+  const { stage, visitor } = both;
+  const { command, args } = workshop();
+  const server = `name = "bench"\ncommand = ${JSON.stringify(command)}\nargs = ${JSON.stringify(args)}\n`;
+  writeFileSync(join(stage.folder, "toolrack/toolrack.toml"), `[[agents]]\nid = "coder"\n[[agents.mcp]]\n${server}`);
+  const page = await visitor.open(stage, "#/approvals");
+  await stage.settled("bench", "connected", "/agents/coder");
+  const call = (of, tool) => stage.api(`${of}/api/v1/calls`, { tool, arguments: { path: "a.txt" } });
+  const calls = [call("/agents/coder", "bench/erase"), call("", "workshop/erase")];
+  await page.waitForFunction(() => document.title.startsWith("(2) "));
+  const questions = page.getByTestId("question");
+  const ofAgent = questions.filter({ has: page.getByTestId("of-agent") });
+  assert.equal(await ofAgent.getByTestId("of-agent").innerText(), "coder");
+  assert.match(await ofAgent.locator("h2").innerText(), /bench\/erase/);
+  await ofAgent.getByTestId("once").click();
+  await page.waitForFunction(() => document.title.startsWith("(1) "));
+  assert.equal((await calls[0]).body.text, "erased a.txt");
+  await questions.getByTestId("deny").click();
+  await questions.getByTestId("deny-send").click();
+  assert.equal((await calls[1]).status, 403);
+  await page.waitForFunction(() => !document.title.startsWith("("));
   await leave(page);
 });
