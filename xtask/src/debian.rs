@@ -7,7 +7,8 @@ use std::process::Command;
 use crate::report::{Step, Stop};
 use crate::run::{output, program, show};
 
-/// Installs those of the programs that are missing, each from the package of its name, if this is a Debian and we may.
+/// Installs those of the programs that are missing, each from the package of its name, if this is a Debian and we may. A
+/// package that no program is named after is always missing: ask for it only where it is.
 ///
 /// # Errors
 /// Skipped, with the reason, when they cannot be had: a machine that cannot reach Debian can still run everything else.

@@ -22,7 +22,7 @@ pub(crate) use manage::{
     TrustApproveArgs, TrustArgs, TrustDiffArgs, TrustVerb, UntrustArgs,
 };
 pub(crate) use policy::{ForgetAnswersArgs, PolicyVerb, TestPolicyArgs};
-pub(crate) use secret::{RemoveSecretArgs, SecretVerb, SetSecretArgs};
+pub(crate) use secret::{KeyArgs, KeyPlace, RemoveSecretArgs, SecretVerb, SetSecretArgs};
 pub(crate) use serve::{DaemonLogsArgs, DaemonVerb, GatewayArgs, ServeArgs, StopArgs};
 pub(crate) use sessions::{
     DeleteSessionsArgs, ExportSessionArgs, Format, ImportSessionsArgs, ListSessionsArgs, RenameSessionArgs,
@@ -223,7 +223,8 @@ pub(crate) enum Verb {
         after_help = "Examples:
   toolrack secret set github
   toolrack secret list
-  toolrack secret rm github"
+  toolrack secret rm github
+  toolrack secret key"
     )]
     Secret(SecretVerb),
     /// Look for everything that is wrong, and say what to do

@@ -1,16 +1,23 @@
 //! Stored secrets, and where the key to them is.
 //!
 //! `TOOLRACK_SECRET_KEY` is the key when it is set: 32 bytes as 64 hex digits or as base64, or a passphrase of at least 12
-//! characters. Otherwise it is the file `secret.key` beside the database, made with the first secret. The file keeps copies
-//! of the database from being read, such as a backup or one that is sent with a report; a program of the same person can
-//! read both, and only the variable keeps it out.
+//! characters. Otherwise the file `secret.key` beside the database says where it is: in that file itself, or in the
+//! keychain of the system, under the id that the file names. It is made with the first secret, in the keychain if that
+//! takes it. From then on it is where the file says and nowhere else: a keychain that is locked is an error, never a
+//! reason for a new key.
+//!
+//! The file keeps copies of the database from being read, such as a backup or one that is sent with a report; a program of
+//! the same person can read both. A keychain keeps whoever copies all files from it, and other programs while it is locked.
+
+mod file;
+mod keychain;
 
 use std::{
     ffi::OsString,
-    fs::{self, File, OpenOptions},
-    io::{self, ErrorKind, Write},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    fmt::Write as _,
+    io,
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 use base64::{
@@ -22,6 +29,8 @@ use tokio::sync::OnceCell;
 use toolrack_config::Secrets;
 use toolrack_store::{Space, Store, Uuid, Vault, VaultError, VaultKey};
 
+use self::file::Kept;
+pub(crate) use self::keychain::{Keychain, KeychainError};
 use crate::error::{in_words, with_causes};
 
 /// The variable that holds the key, or a passphrase.
@@ -34,14 +43,23 @@ const FILE: &str = "secret.key";
 const DECODING: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
-/// The longest key file that is read, in bytes.
-const MAX_FILE: u64 = 4096;
-
-/// Where the key is.
+/// Who says what the key is.
 #[derive(Debug)]
 enum Place {
     Variable(Given),
+    /// The file, which has it or says that the keychain does.
     File(PathBuf),
+}
+
+/// Where the key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Source {
+    Variable,
+    Keychain,
+    File,
+    /// Nothing was ever sealed.
+    None,
 }
 
 /// What the variable says. Its `Debug` does not.
@@ -64,6 +82,14 @@ pub(crate) enum SecretsError {
     KeyGone(PathBuf),
     #[error("{} holds no key: put the right one back, or remove it and set the secrets anew", .0.display())]
     NoKey(PathBuf),
+    #[error("{error}; the key to stored secrets is in it, as {} says", .path.display())]
+    Keychain {
+        path: PathBuf,
+        #[source]
+        error: KeychainError,
+    },
+    #[error("the key is that of {VARIABLE}, and stays where that comes from")]
+    Fixed,
     #[error("{path} can be read by others, who then know the key: `chmod 600 {path}`", path = .0.display())]
     OpenToOthers(PathBuf),
     #[error("cannot use {}: {}", path.display(), in_words(source))]
@@ -81,18 +107,21 @@ pub(crate) enum SecretsError {
 pub(crate) struct Stored {
     store: Option<Store>,
     place: Place,
+    keychain: Keychain,
+    /// Why the keychain did not take a key that was made here.
+    refusal: OnceLock<KeychainError>,
     /// With the key of the variable, which cannot change: a passphrase takes its time.
     opened: OnceCell<Vault>,
 }
 
 impl Stored {
-    /// What is in `store`, with the key that `variable` says, or else that of the file in `folder`.
-    pub(crate) fn new(store: Option<Store>, variable: Option<OsString>, folder: &Path) -> Self {
+    /// What is in `store`, with the key that `variable` says, or else that of the file in `folder` or of the keychain.
+    pub(crate) fn new(store: Option<Store>, variable: Option<OsString>, folder: &Path, keychain: Keychain) -> Self {
         let place = match variable.filter(|value| !value.is_empty()) {
             Some(value) => Place::Variable(Given(value)),
             None => Place::File(folder.join(FILE)),
         };
-        Self { store, place, opened: OnceCell::new() }
+        Self { store, place, keychain, refusal: OnceLock::new(), opened: OnceCell::new() }
     }
 
     /// Whether somebody whose variable says this would open it with the same key.
@@ -108,8 +137,26 @@ impl Stored {
     pub(crate) fn place(&self) -> String {
         match &self.place {
             Place::Variable(_) => VARIABLE.to_owned(),
+            Place::File(_) if self.source() == Source::Keychain => "the system's keychain".to_owned(),
             Place::File(path) => path.display().to_string(),
         }
+    }
+
+    /// Where the key is. A file that cannot be used is the place all the same.
+    pub(crate) fn source(&self) -> Source {
+        match &self.place {
+            Place::Variable(_) => Source::Variable,
+            Place::File(path) => match file::read(path) {
+                Ok(Some(Kept::In(_))) => Source::Keychain,
+                Ok(None) => Source::None,
+                Ok(Some(Kept::Here(_))) | Err(_) => Source::File,
+            },
+        }
+    }
+
+    /// Why the keychain did not take the key that was made here; `None` also where there is no keychain.
+    pub(crate) fn refusal(&self) -> Option<&KeychainError> {
+        self.refusal.get().filter(|error| !matches!(error, KeychainError::Absent(_)))
     }
 
     /// The vault; its key is made if there is none and nothing was sealed with one.
@@ -117,10 +164,70 @@ impl Stored {
     /// # Errors
     /// When the key is missing, unusable or in a place that others can read, or the database fails.
     pub(crate) async fn vault(&self) -> Result<Vault, SecretsError> {
-        match self.existing().await? {
-            Some(vault) => Ok(vault),
-            None => self.open(made_in(self.file()?)?).await,
+        if let Some(vault) = self.existing().await? {
+            return Ok(vault);
         }
+        let Place::File(path) = &self.place else {
+            return Err(SecretsError::Variable);
+        };
+        let key = made(path)?;
+        let key = match self.into_keychain(&key, path, file::link).await {
+            Err(SecretsError::Keychain { error, .. }) => {
+                let _ = self.refusal.set(error);
+                file::link(path, &digits(&key))?
+            }
+            kept => kept?,
+        };
+        let key = self.key_of(key, path).await?;
+        self.open(key).await
+    }
+
+    /// Puts `key` into the keychain, and then has `write` say so in the file.
+    async fn into_keychain(
+        &self,
+        key: &[u8; 32],
+        path: &Path,
+        write: fn(&Path, &str) -> Result<Kept, SecretsError>,
+    ) -> Result<Kept, SecretsError> {
+        let id = Uuid::now_v7();
+        let failed = |error| SecretsError::Keychain { path: path.to_owned(), error };
+        self.keychain.put(id, *key).await.map_err(failed)?;
+        let kept = write(path, &file::naming(id));
+        // Another process was quicker, or the file cannot be written: nobody will ever ask for this one.
+        if !matches!(&kept, Ok(Kept::In(kept)) if *kept == id) {
+            let _ = self.keychain.remove(id).await;
+        }
+        kept
+    }
+
+    /// Moves the key into the keychain, or out of it into the file. What it sealed stays as it is. Makes it there when
+    /// there is none yet. Whether it was elsewhere before.
+    ///
+    /// # Errors
+    /// As [`Self::vault`], and when the key is that of the variable. The key is then where it was.
+    pub(crate) async fn move_key(&self, to_keychain: bool) -> Result<bool, SecretsError> {
+        let Place::File(path) = &self.place else {
+            return Err(SecretsError::Fixed);
+        };
+        let kept = file::read(path)?;
+        if kept.is_none() && !self.is_empty().await? {
+            return Err(SecretsError::KeyGone(path.clone()));
+        }
+        match (kept, to_keychain) {
+            (Some(Kept::In(_)), true) | (Some(Kept::Here(_)), false) => return Ok(false),
+            (Some(Kept::Here(key)), true) => drop(self.into_keychain(&key, path, file::replace).await?),
+            (None, true) => drop(self.into_keychain(&made(path)?, path, file::link).await?),
+            (None, false) => drop(file::link(path, &digits(&made(path)?))?),
+            (Some(Kept::In(id)), false) => {
+                let failed = |error| SecretsError::Keychain { path: path.clone(), error };
+                let key = self.keychain.key(id).await.map_err(failed)?;
+                file::replace(path, &digits(&key))?;
+                if let Err(error) = self.keychain.remove(id).await {
+                    tracing::warn!(%error, "the key is in the file now, and also still in the keychain");
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// The names of all secrets, which need no key.
@@ -155,29 +262,52 @@ impl Stored {
     /// # Errors
     /// As [`Self::vault`], and when it was sealed with another key.
     pub(crate) async fn get(&self, name: &str) -> Result<Option<String>, SecretsError> {
-        let Some(vault) = self.existing().await? else {
+        let Some(vault) = self.holding(Space::Secret, name).await? else {
             return Ok(None);
         };
         let found = vault.get(Space::Secret, name).await.map_err(|error| self.failed(error))?;
         Ok(found.and_then(|value| value.expose_text().map(str::to_owned)))
     }
 
-    /// The vault, if there is a key to it.
+    /// The vault, for what is in it under `name`: a keychain that was not asked yet is not asked for nothing.
     ///
     /// # Errors
     /// As [`Self::vault`].
-    pub(crate) async fn existing(&self) -> Result<Option<Vault>, SecretsError> {
+    pub(crate) async fn holding(&self, space: Space, name: &str) -> Result<Option<Vault>, SecretsError> {
+        if let Place::File(path) = &self.place
+            && let Some(Kept::In(id)) = file::read(path)?
+            && !self.keychain.knows(id)
+        {
+            let names = self.store()?.sealed_names(space).await.map_err(|error| self.failed(error.into()))?;
+            if !names.iter().any(|known| known == name) {
+                return Ok(None);
+            }
+        }
+        self.existing().await
+    }
+
+    /// The vault, if there is a key to it.
+    async fn existing(&self) -> Result<Option<Vault>, SecretsError> {
         match &self.place {
             Place::Variable(given) => {
                 let opened = self.opened.get_or_try_init(|| async { self.open(key_in(given)?).await });
                 Ok(Some(opened.await?.clone()))
             }
-            Place::File(path) => match read(path)? {
-                Some(key) => self.open(key).await.map(Some),
+            Place::File(path) => match file::read(path)? {
+                Some(kept) => self.open(self.key_of(kept, path).await?).await.map(Some),
                 None if self.is_empty().await? => Ok(None),
                 None => Err(SecretsError::KeyGone(path.clone())),
             },
         }
+    }
+
+    /// The key that the file has, or that it says the keychain has.
+    async fn key_of(&self, kept: Kept, path: &Path) -> Result<VaultKey, SecretsError> {
+        let key = match kept {
+            Kept::Here(key) => Ok(key),
+            Kept::In(id) => self.keychain.key(id).await,
+        };
+        key.map(VaultKey::from_bytes).map_err(|error| SecretsError::Keychain { path: path.to_owned(), error })
     }
 
     /// Whether nothing was ever sealed that is still there.
@@ -201,13 +331,6 @@ impl Stored {
     /// When there is none.
     pub(crate) fn store(&self) -> Result<&Store, SecretsError> {
         self.store.as_ref().ok_or(SecretsError::NoDatabase)
-    }
-
-    fn file(&self) -> Result<&Path, SecretsError> {
-        match &self.place {
-            Place::File(path) => Ok(path),
-            Place::Variable(_) => Err(SecretsError::Variable),
-        }
     }
 
     fn failed(&self, error: VaultError) -> SecretsError {
@@ -242,142 +365,20 @@ fn bytes_in(text: &str) -> Option<[u8; 32]> {
     decoded?.try_into().ok()
 }
 
-/// The key of the file; `None` when there is no file.
-fn read(path: &Path) -> Result<Option<VaultKey>, SecretsError> {
-    let failed = |source| SecretsError::File { path: path.to_owned(), source };
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(error)),
-    };
-    let metadata = file.metadata().map_err(failed)?;
-    if metadata.permissions().mode() & 0o077 != 0 {
-        return Err(SecretsError::OpenToOthers(path.to_owned()));
-    }
-    if !metadata.is_file() || metadata.len() > MAX_FILE {
-        return Err(SecretsError::NoKey(path.to_owned()));
-    }
-    let text = io::read_to_string(file).map_err(failed)?;
-    let key = bytes_in(text.trim()).ok_or_else(|| SecretsError::NoKey(path.to_owned()))?;
-    Ok(Some(VaultKey::from_bytes(key)))
+/// A new key.
+fn made(path: &Path) -> Result<[u8; 32], SecretsError> {
+    let key = VaultKey::generate().ok().and_then(|key| key.expose().copied());
+    let nothing = || io::Error::other("the system gives no random numbers");
+    key.ok_or_else(|| SecretsError::File { path: path.to_owned(), source: nothing() })
 }
 
-/// A new key, in a file that nobody else can read, which is there as a whole or not at all. Where another process was
-/// quicker, its key.
-fn made_in(path: &Path) -> Result<VaultKey, SecretsError> {
-    let failed = |source| SecretsError::File { path: path.to_owned(), source };
-    let key = VaultKey::generate().map_err(|_| failed(io::Error::other("the system gives no random numbers")))?;
-    let digits: String = key.expose().into_iter().flatten().map(|byte| format!("{byte:02x}")).collect();
-    let beside = path.with_file_name(format!(".{FILE}.{}", Uuid::now_v7()));
-    let write = || {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-        file.write_all(digits.as_bytes())?;
-        file.write_all(b"\n")?;
-        file.sync_all()?;
-        // Unlike a renaming, it takes the place of nothing.
-        fs::hard_link(&beside, path)
-    };
-    let linked = write();
-    let _ = fs::remove_file(&beside);
-    match linked {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(failed(error)),
-        _ => read(path)?.ok_or_else(|| SecretsError::KeyGone(path.to_owned())),
-    }
+/// A key as 64 hex digits.
+fn digits(key: &[u8; 32]) -> String {
+    key.iter().fold(String::with_capacity(64), |mut digits, byte| {
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    })
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    async fn stored(folder: &Path, variable: Option<&str>) -> Stored {
-        let store = Store::open(folder.join("t.db")).await.unwrap();
-        Stored::new(Some(store), variable.map(Into::into), folder)
-    }
-
-    #[tokio::test]
-    async fn the_key_file_is_made_with_the_first_secret_for_its_owner_only() {
-        let folder = tempfile::tempdir().unwrap();
-        let stored = stored(folder.path(), None).await;
-        let file = folder.path().join(FILE);
-        assert_eq!(stored.get("a").await.unwrap(), None);
-        assert!(!file.exists(), "looking makes no key");
-        stored.set("a", "one").await.unwrap();
-        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(fs::read_to_string(&file).unwrap().trim().len(), 64);
-        assert_eq!(stored.get("a").await.unwrap().as_deref(), Some("one"));
-        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
-        assert_eq!(left.len(), 4, "database, its two companions and the key: {left:?}");
-    }
-
-    #[tokio::test]
-    async fn of_many_that_make_a_key_at_once_all_have_the_same() {
-        let folder = tempfile::tempdir().unwrap();
-        let many = (0..8).map(async |index| {
-            let stored = stored(folder.path(), None).await;
-            stored.set(&format!("s{index}"), "value").await.unwrap();
-        });
-        futures::future::join_all(many).await;
-        let stored = stored(folder.path(), None).await;
-        for index in 0..8 {
-            assert_eq!(stored.get(&format!("s{index}")).await.unwrap().as_deref(), Some("value"));
-        }
-    }
-
-    #[tokio::test]
-    async fn a_key_file_that_is_gone_damaged_or_open_to_others_is_not_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let stored = stored(folder.path(), None).await;
-        let file = folder.path().join(FILE);
-        stored.set("a", "canary").await.unwrap();
-        let refused = async || {
-            let got = stored.get("a").await.unwrap_err().to_string();
-            assert_eq!(stored.set("b", "x").await.unwrap_err().to_string(), got);
-            assert!(got.contains(FILE) && !got.contains("canary"), "{got}");
-            got
-        };
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(refused().await.contains("chmod 600"));
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-        fs::write(&file, "abc").unwrap();
-        assert!(refused().await.contains("holds no key"));
-        fs::write(&file, "00".repeat(32)).unwrap();
-        let other = stored.get("a").await.unwrap_err().to_string();
-        assert!(other.contains("another key") && other.contains(FILE), "{other}");
-        fs::remove_file(&file).unwrap();
-        assert!(refused().await.contains("is missing"));
-        symlink("/nowhere", &file).unwrap();
-        assert!(refused().await.contains("is missing"));
-        assert_eq!(stored.names().await.unwrap(), ["a"], "names need no key");
-        assert!(stored.remove("a").await.unwrap(), "nor does removing");
-    }
-
-    #[tokio::test]
-    async fn the_variable_is_a_key_or_a_passphrase_and_goes_before_the_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let hex = "0f".repeat(32);
-        stored(folder.path(), Some(&hex)).await.set("a", "one").await.unwrap();
-        assert!(!folder.path().join(FILE).exists());
-        for same in [hex.to_uppercase(), format!(" {hex}\n"), "Dw8PDw8PDw8PDw8PDw8PDw8PDw8PDw8PDw8PDw8PDw8=".into()] {
-            let again = stored(folder.path(), Some(&same)).await;
-            assert_eq!(again.get("a").await.unwrap().as_deref(), Some("one"), "{same}");
-        }
-        let words = stored(folder.path(), Some("correct horse battery")).await;
-        assert!(words.get("a").await.unwrap_err().to_string().contains(VARIABLE));
-        assert!(!format!("{words:?}").contains("horse"));
-        words.set("b", "two").await.unwrap();
-        assert_eq!(words.get("b").await.unwrap().as_deref(), Some("two"));
-        let short = stored(folder.path(), Some("short")).await;
-        assert!(short.get("b").await.unwrap_err().to_string().contains("at least 12"));
-    }
-
-    #[tokio::test]
-    async fn without_a_database_there_are_no_secrets() {
-        let folder = tempfile::tempdir().unwrap();
-        let stored = Stored::new(None, None, folder.path());
-        assert!(matches!(stored.get("a").await, Err(SecretsError::NoDatabase)));
-        assert!(matches!(stored.set("a", "x").await, Err(SecretsError::NoDatabase)));
-        assert!(!folder.path().join(FILE).exists(), "no key without a place for what it seals");
-    }
-}
+mod tests;

@@ -22,10 +22,11 @@ fn unusable(error: &dyn std::error::Error) -> StoreError {
 impl TokenStore for Tokens {
     fn load<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<Option<Vec<u8>>, StoreError>> {
         Box::pin(async move {
-            let Some(vault) = self.0.existing().await.map_err(|error| unusable(&error))? else {
+            let name = key.to_text();
+            let Some(vault) = self.0.holding(Space::Token, &name).await.map_err(|error| unusable(&error))? else {
                 return Ok(None);
             };
-            let found = vault.get(Space::Token, &key.to_text()).await;
+            let found = vault.get(Space::Token, &name).await;
             Ok(found.map_err(|error| unusable(&error))?.map(|found| found.expose().to_vec()))
         })
     }

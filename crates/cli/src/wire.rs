@@ -121,7 +121,8 @@ impl World {
             }
         };
         let has_proxy = PROXIES.iter().any(|name| environment.get(name).is_some_and(|value| !value.is_empty()));
-        let stored = Arc::new(Stored::new(store.clone(), key, places.data()));
+        let keychain = secrets::Keychain::of(&environment);
+        let stored = Arc::new(Stored::new(store.clone(), key, places.data(), keychain));
         let secrets = Interpolate::new(environment.clone(), Unset::Error)
             .with_secrets(Arc::<Stored>::clone(&stored))
             .with_homes(places.data().join("sandbox"));

@@ -10,7 +10,7 @@ use crate::Interpolate;
 /// the server of the tool: a person decides about that, whatever is allowed, and where nobody can be asked it does not run.
 ///
 /// A model that was shown a secret somewhere, or was told to fetch one, would take it from one server to another this way.
-/// A secret that is encoded, cut up, or shorter than 8 bytes is not found.
+/// It is found in JSON, base64 and percent-encoded too; cut up, encoded otherwise or shorter than 8 bytes it is not.
 #[derive(Clone)]
 pub struct SecretGate {
     gate: Arc<dyn Gate>,

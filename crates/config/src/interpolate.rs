@@ -1,6 +1,8 @@
 //! Placeholders become values, at the moment the host connects.
 
 mod client;
+mod forms;
+mod known;
 
 use std::{
     borrow::Cow,
@@ -8,7 +10,7 @@ use std::{
     ffi::OsString,
     fmt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
 
 use futures::future::BoxFuture;
@@ -19,20 +21,12 @@ use toolrack_host::{
     spec::{Http, InheritEnv, OAuth, Sandbox, Stdio, Transport},
 };
 
+use self::known::Known;
 use crate::{
     environment::Environment,
-    mask::{HIDDEN, is_secret_name},
+    mask::is_secret_name,
     placeholder::{self, Bare, TemplateError, Wanted, expand},
 };
-
-/// A shorter value is not looked for in texts: it would be found everywhere.
-const MIN_SECRET: usize = 6;
-
-/// A shorter one may be in arguments by chance.
-const MIN_TELLING: usize = 8;
-
-/// How many values are remembered as secrets. A configuration with more has other problems.
-const MAX_SECRETS: usize = 10_000;
 
 /// What a variable without a value means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,7 +96,7 @@ pub struct Interpolate {
     /// Where confined servers have their homes.
     homes: Option<PathBuf>,
     /// The values that were handed out and are somebody's business only: see [`Self::conceal`].
-    secrets: Mutex<BTreeMap<String, BTreeSet<ServerName>>>,
+    secrets: Mutex<Known>,
 }
 
 /// Where values come from.
@@ -135,37 +129,20 @@ impl Interpolate {
     }
 
     /// `text` with `***` for every secret that was handed out so far: what a server was given in a variable, a header or
-    /// a placeholder whose name says that it is a secret (`TOKEN`, `Authorization`, …), also where it stands in JSON.
+    /// a placeholder whose name says that it is a secret (`TOKEN`, `Authorization`, …), also where it stands in JSON, and
+    /// from 8 bytes on in base64 or percent-encoded.
     ///
     /// A server can repeat what it was given, on stderr or in an error. Values of less than 6 bytes are not found.
     #[must_use]
     pub fn conceal<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut concealed = Cow::Borrowed(text);
-        for secret in secrets.keys().rev() {
-            if concealed.contains(secret) {
-                concealed = Cow::Owned(concealed.replace(secret, HIDDEN));
-            }
-        }
-        concealed
+        self.known().conceal(text)
     }
 
     /// How many bytes of `text`, which goes on, can be [concealed](Self::conceal) and shown now: whatever comes next, no
     /// secret begins before there and ends behind it.
     #[must_use]
     pub fn whole(&self, text: &str) -> usize {
-        let secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
-        let begun = |secret: &str| {
-            let ends = secret.char_indices().skip(1).map(|(end, _)| end).take_while(|end| *end <= text.len());
-            ends.map(|end| &secret[..end]).filter(|start| text.ends_with(start)).map(str::len).max()
-        };
-        let held = secrets.keys().filter_map(|secret| begun(secret)).max().unwrap_or(0);
-        let mut whole = text.len() - held;
-        // One that is there already may go beyond where another one begins.
-        while let Some(start) = secrets.keys().filter_map(|secret| start_across(text, secret, whole)).min() {
-            whole = start;
-        }
-        whole
+        self.known().whole(text)
     }
 
     /// The value of a setting of the program itself: `text`, which stands in `field`, with its placeholders filled in. A
@@ -186,33 +163,20 @@ impl Interpolate {
     }
 
     /// Whether a secret stands in `arguments` that was handed out, and not to `server`: somebody is taking it from one to
-    /// the other. Secrets of less than 8 bytes are not looked for, nor are encoded ones.
+    /// the other. It is looked for as [`Self::conceal`] does, from 8 bytes on.
     #[must_use]
     pub fn knows_secret_in(&self, arguments: &Map<String, Value>, server: &ServerName) -> bool {
-        let secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
-        let foreign: Vec<_> = secrets
-            .iter()
-            .filter(|(secret, given)| secret.len() >= MIN_TELLING && !given.contains(server))
-            .map(|(secret, _)| secret.as_str())
-            .collect();
-        !foreign.is_empty() && arguments.iter().any(|(name, value)| holds(name, &foreign) || holds_in(value, &foreign))
+        self.known().is_in(arguments, server)
     }
 
     /// Counts `found` as secrets from now on, which `server` was given; `None`: no server was.
     fn remember(&self, server: Option<&ServerName>, found: impl IntoIterator<Item = String>) {
-        let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
-        for secret in found {
-            if secret.trim().len() < MIN_SECRET || secrets.len() >= MAX_SECRETS {
-                continue;
-            }
-            let in_json = Value::from(secret.as_str()).to_string();
-            for known in [in_json.trim_matches('"').to_owned(), secret] {
-                let given = secrets.entry(known).or_default();
-                if let Some(server) = server.filter(|server| !given.contains(*server)) {
-                    given.insert(server.clone());
-                }
-            }
-        }
+        let mut known = self.known();
+        found.into_iter().for_each(|secret| known.add(server, secret));
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.secrets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The same, with other variables, and with no secrets to conceal yet.
@@ -271,27 +235,6 @@ fn home_name(server: &ServerName, spec: &Stdio) -> String {
     let hash = Sha256::digest(format!("{server:?} {:?} {:?} {:?}", spec.command, spec.args, spec.cwd));
     let name: String = server.as_str().chars().map(plain).take(32).collect();
     hash[..4].iter().fold(name + "-", |name, byte| name + &format!("{byte:02x}"))
-}
-
-/// The first place where `secret` begins in `text` before `at` and ends behind it.
-fn start_across(text: &str, secret: &str, at: usize) -> Option<usize> {
-    let from = at.saturating_sub(secret.len().saturating_sub(1));
-    let mut starts = (from..at).filter(|start| text.is_char_boundary(*start));
-    starts.find(|start| text[*start..].starts_with(secret))
-}
-
-fn holds(text: &str, secrets: &[&str]) -> bool {
-    secrets.iter().any(|secret| text.contains(secret))
-}
-
-/// Whether one of `secrets` is in a text anywhere in `value`, names of members included.
-fn holds_in(value: &Value, secrets: &[&str]) -> bool {
-    match value {
-        Value::String(text) => holds(text, secrets),
-        Value::Array(items) => items.iter().any(|item| holds_in(item, secrets)),
-        Value::Object(members) => members.iter().any(|(name, value)| holds(name, secrets) || holds_in(value, secrets)),
-        _ => false,
-    }
 }
 
 /// The variables during one answer.
@@ -497,6 +440,8 @@ mod tests {
     use proptest::prelude::*;
 
     use futures::FutureExt;
+
+    use serde_json::json;
 
     use super::*;
 
@@ -739,6 +684,24 @@ mod tests {
             ("日本語", 9),
         ] {
             assert_eq!(known.whole(text), whole, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_encoded_secret_is_concealed_and_not_taken_elsewhere() {
+        let known = that_knows(&["canary-5f0e/9c1d"]);
+        let (mine, other) = (name(), ServerName::new("other").unwrap());
+        known.remember(Some(&mine), ["canary-5f0e/9c1d".to_owned()]);
+        for (encoded, shown) in [
+            ("Basic dXNlcjpjYW5hcnktNWYwZS85YzFk.", "Basic dXNlcjp***."),
+            ("?key=canary-5f0e%2F9c1d&x", "?key=***&x"),
+            ("Y2FuYXJ5LTVmMGUvOWMxZA==", "***"),
+        ] {
+            assert_eq!(known.conceal(encoded), shown);
+            let arguments = json!({ "deep": [{ "text": encoded }] });
+            let arguments = arguments.as_object().unwrap();
+            assert!(known.knows_secret_in(arguments, &other), "{encoded}");
+            assert!(!known.knows_secret_in(arguments, &mine), "{encoded}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! The verbs that look after secrets.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 /// `secret …`.
 #[derive(Debug, Subcommand)]
@@ -15,6 +15,8 @@ pub(crate) enum SecretVerb {
     /// Delete a secret
     #[command(visible_alias = "remove")]
     Rm(RemoveSecretArgs),
+    /// Show where the key to them is, or move it
+    Key(KeyArgs),
 }
 
 /// `secret set`.
@@ -40,4 +42,28 @@ pub(crate) struct RemoveSecretArgs {
     /// Which one
     #[arg(value_name = "SECRET")]
     pub(crate) name: String,
+}
+
+/// `secret key`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack secret key
+  toolrack secret key --move keychain
+  toolrack secret key --move file
+
+The key is TOOLRACK_SECRET_KEY when that is set. Otherwise it was made with the first secret: in the
+system's keychain (`secret-tool` on Linux, macOS's own) where that took it, and else in the file
+secret.key beside the database. It stays there until it is moved: a keychain that is locked is an
+error, never a reason for a new key.")]
+pub(crate) struct KeyArgs {
+    /// Move it there; what it sealed stays as it is
+    #[arg(long = "move", value_name = "WHERE", value_enum)]
+    pub(crate) to: Option<KeyPlace>,
+}
+
+/// Where a key can be moved to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KeyPlace {
+    Keychain,
+    File,
 }

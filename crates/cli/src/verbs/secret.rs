@@ -1,4 +1,4 @@
-//! `toolrack secret set`, `list` and `rm`
+//! `toolrack secret set`, `list`, `rm` and `key`
 //!
 //! Values come in unseen and go out to servers alone: nothing here prints one.
 
@@ -9,10 +9,10 @@ use toolrack_config::{Loaded, is_secret_word, secrets_in};
 
 use super::input;
 use crate::{
-    args::{RemoveSecretArgs, SecretVerb, SetSecretArgs},
+    args::{KeyArgs, KeyPlace, RemoveSecretArgs, SecretVerb, SetSecretArgs},
     error::{Exit, Failure, with_causes},
     render::secret::{self, List, Named},
-    secrets::SecretsError,
+    secrets::{SecretsError, Source, Stored},
     suggest,
     wire::World,
 };
@@ -35,11 +35,23 @@ struct Removed<'a> {
     removed: &'a str,
 }
 
+/// `secret key --json`.
+#[derive(Debug, Serialize)]
+struct Key {
+    /// What kind of place it is.
+    source: Source,
+    /// The place, for people.
+    place: String,
+    /// Whether it was moved, or made, by this command.
+    moved: bool,
+}
+
 pub(super) async fn run(verb: SecretVerb, world: &World) -> Result<Exit, Failure> {
     match verb {
         SecretVerb::Set(args) => set(args, world).await,
         SecretVerb::List => list(world).await,
         SecretVerb::Rm(args) => remove(&args, world).await,
+        SecretVerb::Key(args) => key(&args, world).await,
     }
 }
 
@@ -53,6 +65,7 @@ async fn set(args: SetSecretArgs, world: &World) -> Result<Exit, Failure> {
     let stored = world.stored();
     let replaced = stored.names().await.map_err(|error| failed(&error))?.iter().any(|known| known == name);
     let value = value_of(name, world).await?;
+    let had_key = stored.source() != Source::None;
     stored.set(name, &value).await.map_err(|error| failed(&error))?;
     if value.trim().len() < MIN_HIDDEN {
         world.screen.warning(&format!("`{name}` is so short that it is not hidden where a server repeats it"));
@@ -65,10 +78,22 @@ async fn set(args: SetSecretArgs, world: &World) -> Result<Exit, Failure> {
     }
     let what = if replaced { "replaced" } else { "stored" };
     world.screen.page(format!("{what} the secret {name}")).await?;
+    if !had_key && let Some(said) = first_key(stored) {
+        world.screen.note(&said);
+    }
     if used_by.is_empty() {
         world.screen.note(&format!("write ${{secret:{name}}} where an entry needs it"));
     }
     Ok(Exit::Ok)
+}
+
+/// What is worth saying of a key that was just made: where it is, if that is not the usual file for the usual reason.
+fn first_key(stored: &Stored) -> Option<String> {
+    match (stored.source(), stored.refusal()) {
+        (Source::Keychain, _) => Some(format!("the key to it is in {}", stored.place())),
+        (_, Some(why)) => Some(format!("the key to it is in {}: {why}", stored.place())),
+        _ => None,
+    }
 }
 
 /// What is typed, or all of stdin but a line break at its end.
@@ -107,6 +132,9 @@ async fn list(world: &World) -> Result<Exit, Failure> {
         world.screen.note("there are no secrets; `toolrack secret set NAME` stores one");
     }
     world.screen.page(secret::page(&list, world.screen.look())).await?;
+    if list.secrets.iter().any(|named| named.is_set) {
+        world.screen.note(&format!("sealed with the key in {}", list.key));
+    }
     for named in list.secrets.iter().filter(|named| !named.is_set) {
         world.screen.note(&format!("`{0}` is not set: toolrack secret set {0}", named.name));
     }
@@ -133,6 +161,26 @@ async fn remove(args: &RemoveSecretArgs, world: &World) -> Result<Exit, Failure>
     if !used.is_empty() {
         world.screen.warning(&format!("{} cannot be connected without it", used.join(", ")));
     }
+    Ok(Exit::Ok)
+}
+
+async fn key(args: &KeyArgs, world: &World) -> Result<Exit, Failure> {
+    let stored = world.stored();
+    let moved = match args.to {
+        Some(to) => stored.move_key(to == KeyPlace::Keychain).await.map_err(|error| failed(&error))?,
+        None => false,
+    };
+    let (source, place) = (stored.source(), stored.place());
+    if world.screen.json() {
+        world.screen.document(&Key { source, place, moved }).await?;
+        return Ok(Exit::Ok);
+    }
+    let said = match (source, moved) {
+        (Source::None, _) => "there is no key yet: it is made with the first secret".to_owned(),
+        (_, true) => format!("the key to stored secrets is in {place} now"),
+        (_, false) => format!("the key to stored secrets is in {place}"),
+    };
+    world.screen.page(said).await?;
     Ok(Exit::Ok)
 }
 

@@ -45,6 +45,7 @@ mod hostile;
 #[cfg(test)]
 mod import;
 #[cfg(test)]
+mod keychain;
 mod kills;
 #[cfg(test)]
 mod lists;

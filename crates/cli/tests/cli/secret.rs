@@ -66,6 +66,8 @@ fn a_secret_is_set_used_listed_and_deleted_and_never_shown() {
         $ toolrack secret list
         + talker.key  talker
         + unused
+        --- stderr ---
+        sealed with the key in [HOME]/toolrack/secret.key
         [0]
     ");
     assert_snapshot!(rack.run(&["secret", "rm", "talker.kye"]), @"

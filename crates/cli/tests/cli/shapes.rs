@@ -104,6 +104,7 @@ fn asked(command: &str) -> Option<Vec<&'static str>> {
         "secret set" => vec!["github"],
         "secret list" => vec![],
         "secret rm" => vec!["github"],
+        "secret key" => vec![],
         "serve" => vec!["--listen", "127.0.0.1:0", "--with-parent"],
         "sessions export" => vec!["last"],
         "sessions rename" => vec!["last", "another"],

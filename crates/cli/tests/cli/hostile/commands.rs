@@ -109,6 +109,7 @@ pub(super) const LINES: &[Line] = &[
     line("secret set", &["../secret"], With(2)),
     line("secret list", &[], With(0)),
     line("secret rm", &["@"], With(2)),
+    line("secret key", &[], With(0)),
     line("doctor", &[], With(2)),
     line("doctor", &["--offline"], With(2)),
     line("doctor", &["@"], Examined),

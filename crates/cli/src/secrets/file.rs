@@ -1,0 +1,113 @@
+//! The file `secret.key`: a key, or under which id the keychain has it.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, ErrorKind, Write as _},
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use toolrack_store::Uuid;
+
+use super::{FILE, SecretsError, bytes_in};
+
+/// The longest key file that is read, in bytes.
+const MAX_FILE: u64 = 4096;
+
+/// What stands before an id of the keychain.
+const NAMING: &str = "keychain ";
+
+/// What the file says. No `Debug` shows a key.
+pub(super) enum Kept {
+    /// The key itself.
+    Here([u8; 32]),
+    /// The keychain has it, under this id.
+    In(Uuid),
+}
+
+/// What is written into the file for a key that the keychain has.
+pub(super) fn naming(id: Uuid) -> String {
+    format!("{NAMING}{id}")
+}
+
+/// What the file says; `None` when there is no file.
+///
+/// # Errors
+/// When it cannot be read, others can read it, or it says neither.
+pub(super) fn read(path: &Path) -> Result<Option<Kept>, SecretsError> {
+    let failed = |source| SecretsError::File { path: path.to_owned(), source };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    let metadata = file.metadata().map_err(failed)?;
+    if metadata.permissions().mode() & 0o077 != 0 {
+        return Err(SecretsError::OpenToOthers(path.to_owned()));
+    }
+    if !metadata.is_file() || metadata.len() > MAX_FILE {
+        return Err(SecretsError::NoKey(path.to_owned()));
+    }
+    let text = io::read_to_string(file).map_err(failed)?;
+    let text = text.trim();
+    let kept = match text.strip_prefix(NAMING) {
+        Some(id) => Uuid::parse_str(id.trim()).ok().map(Kept::In),
+        None => bytes_in(text).map(Kept::Here),
+    };
+    kept.map(Some).ok_or_else(|| SecretsError::NoKey(path.to_owned()))
+}
+
+/// Writes the file, which nobody else can read and which is there as a whole or not at all. Where another process was
+/// quicker, what that one wrote stays and is the answer.
+///
+/// # Errors
+/// When it cannot be written.
+pub(super) fn link(path: &Path, content: &str) -> Result<Kept, SecretsError> {
+    let beside = beside(path, content)?;
+    // Unlike a renaming, it takes the place of nothing.
+    let linked = fs::hard_link(&beside, path);
+    let _ = fs::remove_file(&beside);
+    match linked {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            Err(SecretsError::File { path: path.to_owned(), source: error })
+        }
+        _ => again(path),
+    }
+}
+
+/// The same, in the place of what was there.
+///
+/// # Errors
+/// When it cannot be written; what was there is there then.
+pub(super) fn replace(path: &Path, content: &str) -> Result<Kept, SecretsError> {
+    let beside = beside(path, content)?;
+    let renamed = fs::rename(&beside, path).and_then(|()| {
+        let folder = path.parent().map(File::open).transpose()?;
+        folder.map_or(Ok(()), |folder| folder.sync_all())
+    });
+    if let Err(source) = renamed {
+        let _ = fs::remove_file(&beside);
+        return Err(SecretsError::File { path: path.to_owned(), source });
+    }
+    again(path)
+}
+
+fn again(path: &Path) -> Result<Kept, SecretsError> {
+    read(path)?.ok_or_else(|| SecretsError::KeyGone(path.to_owned()))
+}
+
+/// A file beside it with this in it, on the disk.
+fn beside(path: &Path, content: &str) -> Result<PathBuf, SecretsError> {
+    let beside = path.with_file_name(format!(".{FILE}.{}", Uuid::now_v7()));
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+        file.write_all(content.as_bytes())?;
+        file.write_all(b"\n")?;
+        file.sync_all()
+    };
+    write().map_err(|source| {
+        let _ = fs::remove_file(&beside);
+        SecretsError::File { path: path.to_owned(), source }
+    })?;
+    Ok(beside)
+}

@@ -1,0 +1,312 @@
+//! The keychain of the system, as the place of the key.
+//!
+//! It is asked through the system's own programs: `secret-tool` of libsecret, which speaks the Secret Service of GNOME, KDE
+//! and KeePassXC (<https://specifications.freedesktop.org/secret-service/latest/>), and `security` on macOS. The key goes
+//! in over stdin and comes out over stdout, and never stands on a command line. It is asked once in a process, and not
+//! before a secret is needed.
+
+use std::{
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
+    process::Command,
+    sync::OnceCell,
+    time::timeout,
+};
+use toolrack_config::Environment;
+use toolrack_host::text;
+use toolrack_store::Uuid;
+
+use crate::error::in_words;
+
+/// How long an answer may take: somebody may have to type the password of the keychain.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// For how long nobody asks again after a failure: of ten servers that start, not each waits for [`PATIENCE`].
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// The most that is read of what a program prints, in bytes.
+const MAX_OUTPUT: u64 = 8 * 1024;
+
+/// What the programs need to find the keychain, and a person who unlocks it. They get nothing else.
+const VARIABLES: &[&str] = &[
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DISPLAY",
+    "HOME",
+    "LANG",
+    "LOGNAME",
+    "PATH",
+    "USER",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "XDG_RUNTIME_DIR",
+];
+
+/// What an item of ours is called there.
+const SERVICE: &str = "toolrack";
+
+/// What a person sees of it there.
+const LABEL: &str = "Toolrack: the key to stored secrets";
+
+/// Why the keychain gives or takes nothing.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub(crate) enum KeychainError {
+    #[error("there is no keychain: {0}")]
+    Absent(&'static str),
+    #[error("the keychain is locked, and nobody unlocked it")]
+    Locked,
+    #[error("the keychain has no such key")]
+    Missing,
+    #[error("the keychain gave no answer within {} s", .0.as_secs())]
+    Slow(Duration),
+    #[error("the keychain holds something else in the place of the key")]
+    NoKey,
+    /// What its program said, in one line.
+    #[error("the keychain cannot be used: {0}")]
+    Failed(String),
+}
+
+/// Which program asks it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// `secret-tool`, found on the path.
+    SecretTool,
+    /// `security` of macOS, which has its place.
+    Security,
+}
+
+/// The keychain of whoever runs this process.
+pub(crate) struct Keychain {
+    kind: Kind,
+    /// What of the environment its program gets.
+    variables: Vec<(&'static str, OsString)>,
+    patience: Duration,
+    /// The key that was asked for last, so that it is asked for once.
+    last: Mutex<Option<Arc<Asked>>>,
+}
+
+impl std::fmt::Debug for Keychain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keychain").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+/// A key, and what became of asking for it.
+struct Asked {
+    id: Uuid,
+    key: OnceCell<[u8; 32]>,
+    failed: Mutex<Option<(Instant, KeychainError)>>,
+}
+
+/// What a program did.
+struct Done {
+    status: ExitStatus,
+    stdout: String,
+    stderr: String,
+}
+
+impl Keychain {
+    /// The one that `environment` leads to. Looks at nothing yet.
+    pub(crate) fn of(environment: &Environment) -> Self {
+        let value = |name: &&'static str| Some((*name, environment.get(name)?.to_owned()));
+        let kind = if cfg!(target_os = "macos") { Kind::Security } else { Kind::SecretTool };
+        Self {
+            kind,
+            variables: VARIABLES.iter().filter_map(value).collect(),
+            patience: PATIENCE,
+            last: Mutex::default(),
+        }
+    }
+
+    /// The key under `id`. Whoever wants it meanwhile waits for the same answer.
+    ///
+    /// # Errors
+    /// When there is no keychain, it is locked, slow, or has no such key.
+    pub(crate) async fn key(&self, id: Uuid) -> Result<[u8; 32], KeychainError> {
+        let asked = self.asked(id);
+        let ask = || async {
+            if let Some((at, error)) = &*asked.failed.lock().unwrap_or_else(PoisonError::into_inner)
+                && at.elapsed() < PAUSE
+            {
+                return Err(error.clone());
+            }
+            let answer = self.ask(id).await;
+            let failed = answer.as_ref().err().map(|error| (Instant::now(), error.clone()));
+            *asked.failed.lock().unwrap_or_else(PoisonError::into_inner) = failed;
+            answer
+        };
+        asked.key.get_or_try_init(ask).await.copied()
+    }
+
+    /// Whether [`Self::key`] answers at once.
+    pub(crate) fn knows(&self, id: Uuid) -> bool {
+        self.asked(id).key.initialized()
+    }
+
+    fn asked(&self, id: Uuid) -> Arc<Asked> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some(asked) if asked.id == id => Arc::clone(asked),
+            _ => {
+                let asked = Arc::new(Asked { id, key: OnceCell::new(), failed: Mutex::default() });
+                *last = Some(Arc::clone(&asked));
+                asked
+            }
+        }
+    }
+
+    async fn ask(&self, id: Uuid) -> Result<[u8; 32], KeychainError> {
+        let program = self.program()?;
+        let id = id.to_string();
+        let done = match self.kind {
+            Kind::SecretTool => self.run(&program, &["lookup", "service", SERVICE, "key", &id], "").await?,
+            Kind::Security => {
+                self.run(&program, &["find-generic-password", "-s", SERVICE, "-a", &id, "-w"], "").await?
+            }
+        };
+        if done.status.success() {
+            return super::bytes_in(done.stdout.trim()).ok_or(KeychainError::NoKey);
+        }
+        Err(match self.kind {
+            // It says nothing, whether there is no such key or the keychain stayed locked; a search does not unlock it.
+            Kind::SecretTool if done.stderr.trim().is_empty() || is_locked(&done.stderr) => {
+                let found = self.run(&program, &["search", "service", SERVICE, "key", &id], "").await?;
+                if found.stdout.trim().is_empty() { KeychainError::Missing } else { KeychainError::Locked }
+            }
+            // The last byte of errSecItemNotFound, errSecInteractionNotAllowed and errSecAuthFailed.
+            Kind::Security if done.status.code() == Some(44) => KeychainError::Missing,
+            Kind::Security if matches!(done.status.code(), Some(36 | 51)) => KeychainError::Locked,
+            _ => done.failed(),
+        })
+    }
+
+    /// Keeps `key` there, and looks whether it can be had back.
+    ///
+    /// # Errors
+    /// As [`Self::key`].
+    pub(crate) async fn put(&self, id: Uuid, key: [u8; 32]) -> Result<(), KeychainError> {
+        let program = self.program()?;
+        let (name, digits) = (id.to_string(), super::digits(&key));
+        let label = format!("--label={LABEL}");
+        let done = match self.kind {
+            Kind::SecretTool => {
+                self.run(&program, &["store", &label, "service", SERVICE, "key", &name], &digits).await?
+            }
+            // Its commands over stdin, where what is secret stands on no command line.
+            Kind::Security => {
+                let line = format!("add-generic-password -s {SERVICE} -a {name} -l \"{LABEL}\" -w {digits}\n");
+                self.run(&program, &["-i"], &line).await?
+            }
+        };
+        match self.ask(id).await {
+            Ok(kept) if kept == key => Ok(()),
+            Ok(_) => Err(KeychainError::NoKey),
+            Err(_) if is_locked(&done.stderr) => Err(KeychainError::Locked),
+            Err(_) if !done.status.success() => Err(done.failed()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes what is under `id`.
+    ///
+    /// # Errors
+    /// As [`Self::key`]; one that is not there is no error.
+    pub(crate) async fn remove(&self, id: Uuid) -> Result<(), KeychainError> {
+        let program = self.program()?;
+        let id = id.to_string();
+        let done = match self.kind {
+            Kind::SecretTool => self.run(&program, &["clear", "service", SERVICE, "key", &id], "").await?,
+            Kind::Security => self.run(&program, &["delete-generic-password", "-s", SERVICE, "-a", &id], "").await?,
+        };
+        let is_gone = done.status.success() || done.stderr.trim().is_empty() || done.status.code() == Some(44);
+        if is_gone { Ok(()) } else { Err(done.failed()) }
+    }
+
+    /// The program that asks it.
+    fn program(&self) -> Result<PathBuf, KeychainError> {
+        if self.kind == Kind::Security {
+            return Ok(PathBuf::from("/usr/bin/security"));
+        }
+        let bus = self.variable("XDG_RUNTIME_DIR").map(|folder| Path::new(folder).join("bus"));
+        if self.variable("DBUS_SESSION_BUS_ADDRESS").is_none() && !bus.is_some_and(|bus| bus.exists()) {
+            return Err(KeychainError::Absent("no session of D-Bus leads to one (`DBUS_SESSION_BUS_ADDRESS`)"));
+        }
+        // A folder that is not named from the root is not looked into: it would be the working folder's.
+        let path = self.variable("PATH").cloned().unwrap_or_default();
+        let folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute());
+        let folders = std::env::join_paths(folders).unwrap_or_default();
+        which::which_in("secret-tool", Some(folders), "/")
+            .map_err(|_| KeychainError::Absent("`secret-tool` is not installed (Debian: libsecret-tools)"))
+    }
+
+    fn variable(&self, name: &str) -> Option<&OsString> {
+        self.variables.iter().find(|(known, value)| *known == name && !value.is_empty()).map(|(_, value)| value)
+    }
+
+    /// Runs it to its end, which comes within the time.
+    async fn run(&self, program: &Path, args: &[&str], stdin: &str) -> Result<Done, KeychainError> {
+        let failed = |error: io::Error| KeychainError::Failed(format!("{}: {}", program.display(), in_words(&error)));
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .env_clear()
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let all = async {
+            let mut child = command.spawn()?;
+            let (input, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+            let give = async move {
+                if let Some(mut input) = input {
+                    // One that ended without reading says why itself.
+                    let _ = input.write_all(stdin.as_bytes()).await;
+                }
+            };
+            let ((), stdout, stderr, status) = tokio::join!(give, listen(stdout), listen(stderr), child.wait());
+            Ok(Done { status: status?, stdout, stderr })
+        };
+        match timeout(self.patience, all).await {
+            Ok(done) => done.map_err(failed),
+            Err(_) => Err(KeychainError::Slow(self.patience)),
+        }
+    }
+}
+
+impl Done {
+    /// The first line that it complained with.
+    fn failed(&self) -> KeychainError {
+        let said = self.stderr.lines().find(|line| !line.trim().is_empty());
+        KeychainError::Failed(match said {
+            Some(said) => text::for_log(said.trim()).into_owned(),
+            None => format!("its program ended with {}", self.status),
+        })
+    }
+}
+
+/// What `secret-tool` says where nobody unlocked.
+fn is_locked(stderr: &str) -> bool {
+    stderr.contains("locked collection") || stderr.contains("locked object")
+}
+
+/// What comes, as far as it is read; the rest is heard and forgotten, so that the program can end.
+async fn listen(from: Option<impl AsyncRead + Unpin>) -> String {
+    let Some(mut from) = from else {
+        return String::new();
+    };
+    let mut heard = Vec::new();
+    let _ = (&mut from).take(MAX_OUTPUT).read_to_end(&mut heard).await;
+    let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
+    String::from_utf8_lossy(&heard).into_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// A `secret-tool` that keeps what it is given in files beside it, and notes what it is asked.
+const KEEPING: &str = r#"
+case $1 in
+store) cat > "$(dirname "$0")/item-$6" ;;
+lookup) cat "$(dirname "$0")/item-$5" 2>/dev/null ;;
+search) [ ! -e "$(dirname "$0")/item-$5" ] || echo '[/1]' ;;
+clear) rm "$(dirname "$0")/item-$5" 2>/dev/null ;;
+esac"#;
+
+/// A keychain behind this script.
+fn behind(script: &str) -> (TempDir, Keychain) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("secret-tool");
+    fs::write(&program, format!("#!/bin/sh\necho \"$*\" >> \"$(dirname \"$0\")/asked\"\n{script}\n")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+    let path = format!("relative:{}:/usr/bin:/bin", folder.path().display());
+    let variables = [("PATH", path.as_str()), ("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere"), ("TOKEN", "canary")];
+    let mut keychain = Keychain::of(&Environment::new(variables));
+    keychain.kind = Kind::SecretTool;
+    (folder, keychain)
+}
+
+fn asked(folder: &TempDir) -> Vec<String> {
+    let asked = fs::read_to_string(folder.path().join("asked")).unwrap_or_default();
+    asked.lines().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_key_is_kept_given_back_once_asked_for_and_removed_and_is_on_no_command_line() {
+    let (folder, keychain) = behind(KEEPING);
+    let id = Uuid::now_v7();
+    assert_eq!(keychain.key(id).await, Err(KeychainError::Missing));
+    let (folder, keychain) = (folder, Keychain { last: Mutex::default(), ..keychain });
+    keychain.put(id, [7; 32]).await.unwrap();
+    let before = asked(&folder).len();
+    let many = futures::future::join_all((0..5).map(|_| keychain.key(id))).await;
+    assert!(many.iter().all(|key| *key == Ok([7; 32])));
+    assert_eq!(asked(&folder).len(), before + 1, "five who ask at once, and one question");
+    assert!(keychain.knows(id) && !keychain.knows(Uuid::now_v7()));
+    keychain.remove(id).await.unwrap();
+    keychain.remove(id).await.unwrap();
+    assert!(!asked(&folder).concat().contains(&"07".repeat(4)), "{:?}", asked(&folder));
+}
+
+#[tokio::test]
+async fn its_program_gets_nothing_of_the_environment_but_what_leads_to_the_keychain() {
+    let (folder, keychain) = behind("env > \"$(dirname \"$0\")/env\"; exit 1");
+    let _ = keychain.key(Uuid::now_v7()).await;
+    let seen = fs::read_to_string(folder.path().join("env")).unwrap();
+    assert!(seen.contains("DBUS_SESSION_BUS_ADDRESS=") && !seen.contains("canary"), "{seen}");
+}
+
+#[tokio::test]
+async fn a_locked_keychain_a_mute_one_and_one_that_lies_are_told_apart() {
+    let id = Uuid::now_v7();
+    let (_locked, keychain) = behind("[ $1 != search ] || echo '[/1]'; [ $1 = search ]");
+    assert_eq!(keychain.key(id).await, Err(KeychainError::Locked));
+    let (_closed, keychain) = behind("echo 'secret-tool: Cannot create an item in a locked collection' >&2; exit 1");
+    assert_eq!(keychain.put(id, [1; 32]).await, Err(KeychainError::Locked));
+    let (_lying, keychain) = behind("echo hunter2");
+    assert_eq!(keychain.key(id).await, Err(KeychainError::NoKey));
+    assert_eq!(
+        keychain.put(id, [1; 32]).await,
+        Err(KeychainError::NoKey),
+        "what it does not give back it has not kept"
+    );
+    let (_broken, keychain) = behind("printf 'no \\033[31mservice\\n' >&2; exit 1");
+    assert_eq!(keychain.key(id).await, Err(KeychainError::Failed("no \\u{1b}[31mservice".to_owned())));
+}
+
+#[tokio::test]
+async fn one_that_never_answers_is_given_up() {
+    let (_folder, mut keychain) = behind("exec sleep 600");
+    keychain.patience = Duration::from_millis(300);
+    let asked = Instant::now();
+    assert_eq!(keychain.key(Uuid::now_v7()).await, Err(KeychainError::Slow(keychain.patience)));
+    assert!(asked.elapsed() < Duration::from_secs(60));
+}
+
+#[tokio::test]
+async fn a_failure_is_the_answer_to_all_who_ask_just_then() {
+    let (folder, keychain) = behind("echo 'no service' >&2; exit 1");
+    let id = Uuid::now_v7();
+    let many = futures::future::join_all((0..5).map(|_| keychain.key(id))).await;
+    assert!(many.iter().all(|key| *key == Err(KeychainError::Failed("no service".to_owned()))), "{many:?}");
+    assert_eq!(asked(&folder).len(), 1);
+}
+
+#[tokio::test]
+async fn more_output_than_anybody_needs_neither_fills_memory_nor_blocks() {
+    let (_folder, keychain) =
+        behind("head -c 3000000 /dev/zero | tr '\\0' x; head -c 3000000 /dev/zero | tr '\\0' y >&2");
+    assert_eq!(keychain.key(Uuid::now_v7()).await, Err(KeychainError::NoKey));
+}
+
+#[tokio::test]
+async fn where_nothing_leads_to_a_keychain_no_program_is_started() {
+    let (folder, mut keychain) = behind(KEEPING);
+    keychain.variables.retain(|(name, _)| *name != "DBUS_SESSION_BUS_ADDRESS");
+    assert!(matches!(keychain.key(Uuid::now_v7()).await, Err(KeychainError::Absent(_))));
+    keychain.variables = vec![("DBUS_SESSION_BUS_ADDRESS", "x".into()), ("PATH", "relative".into())];
+    let error = keychain.put(Uuid::now_v7(), [1; 32]).await.unwrap_err();
+    assert!(error.to_string().contains("not installed"), "{error}");
+    assert_eq!(asked(&folder), Vec::<String>::new());
+}

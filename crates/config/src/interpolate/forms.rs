@@ -1,0 +1,128 @@
+//! How a secret looks in what somebody else wrote: as it is, and in the encodings that programs put texts in without
+//! being asked to.
+
+use std::collections::BTreeSet;
+
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD},
+};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+/// A shorter secret is looked for as it is, and in JSON: what is short is found in other texts by chance once it is encoded.
+pub(super) const MIN_ENCODED: usize = 8;
+
+/// A longer one is a document; whoever encodes it breaks it into lines.
+const MAX_ENCODED: usize = 8 * 1024;
+
+/// What stays as it is in a query (RFC 3986, 2.3).
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The same in a path, and where Python quotes.
+const IN_PATHS: &AsciiSet = &UNRESERVED.remove(b'/');
+
+/// The same for JavaScript's `encodeURIComponent`.
+const IN_SCRIPTS: &AsciiSet = &UNRESERVED.remove(b'!').remove(b'\'').remove(b'(').remove(b')').remove(b'*');
+
+/// `secret` as it is and as JSON has it; from [`MIN_ENCODED`] bytes on also in base64, wherever in the encoded text it
+/// begins, and percent-encoded.
+pub(super) fn forms(secret: &str) -> BTreeSet<String> {
+    let mut forms = BTreeSet::from([secret.to_owned(), in_json(secret)]);
+    // What is JSON inside of a text of JSON.
+    forms.insert(in_json(&in_json(secret)));
+    if (MIN_ENCODED..=MAX_ENCODED).contains(&secret.len()) {
+        base64(secret.as_bytes(), &mut forms);
+        percent(secret, &mut forms);
+    }
+    forms
+}
+
+fn in_json(text: &str) -> String {
+    let quoted = Value::from(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+/// Three bytes are four characters, so where `secret` begins decides which: each of the three ways, without the characters
+/// that hold bits of what stands beside it (at most four bits of `secret` are in those). The whole of it, with and
+/// without its padding, too.
+fn base64(secret: &[u8], forms: &mut BTreeSet<String>) {
+    for (whole, bare) in [(STANDARD, STANDARD_NO_PAD), (URL_SAFE, URL_SAFE_NO_PAD)] {
+        forms.insert(whole.encode(secret));
+        forms.insert(bare.encode(secret));
+        for before in 0..3 {
+            let encoded = bare.encode([&[0; 2][..before], secret].concat());
+            let (start, end) = ((before * 8).div_ceil(6), (before + secret.len()) * 8 / 6);
+            forms.insert(encoded[start..end].to_owned());
+        }
+    }
+}
+
+fn percent(secret: &str, forms: &mut BTreeSet<String>) {
+    for kept in [UNRESERVED, IN_PATHS, IN_SCRIPTS] {
+        let upper = utf8_percent_encode(secret, kept).to_string();
+        // Forms have `+` for a space.
+        for encoded in [upper.replace("%20", "+"), upper] {
+            forms.insert(lower(&encoded));
+            forms.insert(encoded);
+        }
+    }
+}
+
+/// The same with small letters behind each `%`.
+fn lower(encoded: &str) -> String {
+    let mut out = String::with_capacity(encoded.len());
+    let mut left = 0_u8;
+    for c in encoded.chars() {
+        out.push(if left > 0 { c.to_ascii_lowercase() } else { c });
+        left = if c == '%' { 2 } else { left.saturating_sub(1) };
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn is_found(secret: &str, text: &str) -> bool {
+        forms(secret).iter().any(|form| text.contains(form.as_str()))
+    }
+
+    #[test]
+    fn what_programs_make_of_a_secret_is_known() {
+        let secret = "p/ä s+w:\"ord!\n'~";
+        for made in [
+            secret,
+            r#"p/ä s+w:\"ord!\n'~"#,
+            r#"p/ä s+w:\\\"ord!\\n'~"#,
+            "p%2F%C3%A4%20s%2Bw%3A%22ord%21%0A%27~",
+            "p%2f%c3%a4%20s%2bw%3a%22ord%21%0a%27~",
+            "p/%C3%A4%20s%2Bw%3A%22ord%21%0A%27~",
+            "p%2F%C3%A4%20s%2Bw%3A%22ord!%0A'~",
+            "p%2F%C3%A4+s%2Bw%3A%22ord%21%0A%27~",
+        ] {
+            assert!(is_found(secret, made), "{made}");
+        }
+        assert!(!is_found("short", "c2hvcnQ"), "it would be found everywhere");
+        assert!(forms("abcdefgh").len() < 12, "what is plain has few forms: {:?}", forms("abcdefgh"));
+    }
+
+    #[test]
+    fn what_is_long_is_not_encoded_over_and_over() {
+        assert!(forms(&"x".repeat(MAX_ENCODED + 1)).len() <= 2);
+    }
+
+    proptest! {
+        #[test]
+        fn in_base64_it_is_found_wherever_it_begins(
+            before in "\\PC{0,9}", secret in "[ -~]{8,40}", after in "\\PC{0,9}",
+        ) {
+            let text = format!("{before}{secret}{after}");
+            for encoded in [STANDARD.encode(&text), URL_SAFE.encode(&text), STANDARD_NO_PAD.encode(&text)] {
+                prop_assert!(is_found(&secret, &encoded), "{encoded}");
+            }
+        }
+    }
+}
