@@ -6,6 +6,7 @@
 //! an error, because it shows that the entry does not do what its author thinks.
 
 mod bounds;
+mod container;
 mod fields;
 mod sandbox;
 mod sign_in;
@@ -221,7 +222,8 @@ fn is_empty(node: &Node) -> bool {
 
 /// Whether `node` could be a server: it says how to reach one, or switches one.
 pub(crate) fn looks_like_server(node: &Node) -> bool {
-    const TELLING: &[&str] = &["command", "url", "http_url", "server_url", "type", "transport", "enabled", "disabled"];
+    const TELLING: &[&str] =
+        &["command", "container", "url", "http_url", "server_url", "type", "transport", "enabled", "disabled"];
     node.members().is_some_and(|members| members.iter().any(|member| TELLING.contains(&&*canonical(&member.name))))
 }
 

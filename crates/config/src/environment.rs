@@ -7,6 +7,8 @@ use std::{
     path::PathBuf,
 };
 
+use toolrack_host::spec::acts_on_the_client;
+
 /// What a child process may see of our environment unless its entry says otherwise: where things are, who the user
 /// is, and how to reach the network. Nothing in it is a secret by design.
 ///
@@ -89,6 +91,14 @@ impl Environment {
     /// The variables that every child process may see; see [`InheritEnv::Safe`](toolrack_host::spec::InheritEnv).
     pub fn safe(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.iter().filter(|(name, value)| is_safe(name) && !is_shell_function(value))
+    }
+}
+
+impl Environment {
+    /// What the client of a container engine needs: the safe variables, and those that mean something to it.
+    pub(crate) fn of_clients(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        let is_its_own = |name: &OsStr| name.to_str().is_some_and(acts_on_the_client);
+        self.iter().filter(move |(name, value)| (is_safe(name) || is_its_own(name)) && !is_shell_function(value))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Placeholders become values, at the moment the host connects.
 
 mod client;
+mod container;
 mod forms;
 mod known;
 
@@ -318,26 +319,33 @@ impl Values {
     fn confinement(&self, sandbox: &Sandbox) -> Result<Confinement, ResolveError> {
         let home = self.environment.get("HOME").map(PathBuf::from);
         let paths = |field: &str, paths: &[String]| {
-            let path = |(index, path): (usize, &String)| {
-                let path = self.text(&format!("sandbox.{field}[{index}]"), path, Bare::Nothing)?;
-                Ok::<PathBuf, ResolveError>(
-                    match (path.strip_prefix('~').map(|rest| rest.trim_start_matches('/')), &home) {
-                        (Some(rest), Some(home)) if path.len() == 1 || path.starts_with("~/") => home.join(rest),
-                        _ => path.into(),
-                    },
-                )
-            };
+            let path = |(index, path): (usize, &String)| self.path(&format!("sandbox.{field}[{index}]"), path);
             paths.iter().enumerate().map(path).collect::<Result<Vec<_>, _>>()
         };
         let read: Vec<PathBuf> = paths("read", &sandbox.read)?;
         let write = paths("write", &sandbox.write)?;
         Ok(Confinement { read, write, home, ..sandbox.confinement() })
     }
+
+    /// A path in which `~` is the person's home.
+    fn path(&self, field: &str, path: &str) -> Result<PathBuf, ResolveError> {
+        let path = self.text(field, path, Bare::Nothing)?;
+        let home = self.environment.get("HOME").map(PathBuf::from);
+        Ok(match (path.strip_prefix('~').map(|rest| rest.trim_start_matches('/')), home) {
+            (Some(rest), Some(home)) if path.len() == 1 || path.starts_with("~/") => home.join(rest),
+            _ => path.into(),
+        })
+    }
 }
 
-/// The paths that the sandbox of a child names.
+/// What the sandbox or the container of a child names.
 fn paths_of(stdio: &Stdio) -> impl Iterator<Item = &str> {
-    stdio.sandbox.iter().flat_map(|sandbox| sandbox.read.iter().chain(&sandbox.write)).map(String::as_str)
+    let sandbox = stdio.sandbox.iter().flat_map(|sandbox| sandbox.read.iter().chain(&sandbox.write));
+    let container = stdio
+        .container
+        .iter()
+        .flat_map(|container| container.mounts.iter().map(|mount| &mount.source).chain([&container.image]));
+    sandbox.chain(container).map(String::as_str)
 }
 
 impl Interpolate {
@@ -373,7 +381,11 @@ impl Interpolate {
                 None => spec.cwd.clone(),
             },
             sandbox: None,
+            container: None,
         };
+        if let Some(container) = &spec.container {
+            self.contain(spec, &mut plan, &values, container)?;
+        }
         if let Some(sandbox) = &spec.sandbox {
             self.confine(server, spec, &mut plan, values.confinement(sandbox)?);
         }
@@ -462,6 +474,7 @@ mod tests {
             cwd: Some("${DIR}".into()),
             inherit_env,
             sandbox: None,
+            container: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Configuration that can be shown: placeholders stay, literal secrets do not.
 
+mod container;
 mod file;
 
 use std::path::Path;
@@ -75,7 +76,9 @@ pub fn redact(spec: &ServerSpec) -> Json {
 fn of_stdio(stdio: &Stdio) -> Map<String, Json> {
     let mut entry = Map::new();
     entry.insert("type".to_owned(), json!("stdio"));
-    entry.insert("command".to_owned(), json!(mask::argument(&stdio.command)));
+    if stdio.container.is_none() || !stdio.command.is_empty() {
+        entry.insert("command".to_owned(), json!(mask::argument(&stdio.command)));
+    }
     if !stdio.args.is_empty() {
         let args = mask::arguments(stdio.args.iter().map(String::as_str));
         entry.insert("args".to_owned(), json!(args));
@@ -88,6 +91,9 @@ fn of_stdio(stdio: &Stdio) -> Map<String, Json> {
     }
     if let Some(sandbox) = &stdio.sandbox {
         entry.insert("sandbox".to_owned(), of_sandbox(sandbox));
+    }
+    if let Some(container) = &stdio.container {
+        entry.insert("container".to_owned(), container::shown(container));
     }
     let inherit_env = match &stdio.inherit_env {
         InheritEnv::Safe => return entry,

@@ -72,8 +72,8 @@ pub use mcp::{Content, Tool};
 pub use pins::{PinMode, Pins, Quarantined};
 pub use policy::Policy;
 pub use resolve::{
-    AnswerAbout, Answers, Artifacts, Authorizer, Challenge, ChildPlan, Destination, KeepError, Memory, NewAnswer,
-    NotAuthorized, ResolveError, Resolver, Signature, Verbatim,
+    AnswerAbout, Answers, Artifacts, Authorizer, Challenge, ChildPlan, ContainerPlan, Destination, KeepError, Memory,
+    NewAnswer, NotAuthorized, ResolveError, Resolver, Signature, Verbatim,
 };
 pub use script::{Interpreter, Printed, ScriptCall, ScriptCallError, ScriptTools};
 pub use server::State;

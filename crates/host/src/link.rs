@@ -6,6 +6,7 @@
 mod channel;
 pub mod child;
 mod clock;
+mod contained;
 pub(crate) mod decode;
 pub(crate) mod dial;
 pub(crate) mod discovery;
@@ -335,7 +336,7 @@ impl Attempt<'_> {
             protocol: self.protocol(),
             first: self.first,
         };
-        let session = shake_hands(&channel, &terms).await?;
+        let session = shake_hands(&channel, &terms).await.map_err(|error| self.explained(error))?;
         let link = Link(Arc::new(Inner {
             channel,
             session,
@@ -349,6 +350,14 @@ impl Attempt<'_> {
         }));
         guard.disarm();
         Ok(Connection { link, child, stop, grace: self.spec.timeouts.shutdown })
+    }
+
+    /// The same error, where it is the end of an engine's client in words that say what the engine meant.
+    fn explained(&self, error: LinkError) -> LinkError {
+        match &self.spec.transport {
+            Transport::Stdio(stdio) if stdio.container.is_some() => contained::explained(error),
+            _ => error,
+        }
     }
 
     fn protocol(&self) -> Protocol {
@@ -410,7 +419,9 @@ impl Attempt<'_> {
         started: &mut Option<Process>,
     ) -> Result<(Wire, Option<Child>), LinkError> {
         let plan = self.connector.resolver.stdio(self.name, stdio).await.map_err(LinkError::Resolve)?;
+        let container = plan.container.map(|plan| Box::new(child::Enclosure::new(self.name, &plan)));
         let command = ChildCommand {
+            container,
             program: plan.command.into(),
             args: plan.args.into_iter().map(Into::into).collect(),
             env: plan.env,

@@ -12,7 +12,7 @@ use url::Url;
 
 use crate::{
     catalog::DefinitionHash,
-    spec::{Era, Http, OAuth, ServerName, Stdio},
+    spec::{Container, Era, Http, OAuth, ServerName, Stdio, acts_on_the_client},
     witness::Way,
 };
 
@@ -69,6 +69,17 @@ pub struct ChildPlan {
     pub cwd: Option<PathBuf>,
     /// What it may do, if not everything.
     pub sandbox: Option<Box<Confinement>>,
+    /// What it runs in, if not on this system. `env` is that of the engine's client then.
+    pub container: Option<Box<ContainerPlan>>,
+}
+
+/// A container with every value resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerPlan {
+    /// The container.
+    pub container: Container,
+    /// Which variables of the client's environment are given to the server in it, by name.
+    pub variables: Vec<String>,
 }
 
 impl fmt::Debug for ChildPlan {
@@ -79,6 +90,7 @@ impl fmt::Debug for ChildPlan {
             .field("env", &self.env.len())
             .field("cwd", &self.cwd)
             .field("sandbox", &self.sandbox)
+            .field("container", &self.container.as_ref().map(|plan| &plan.variables))
             .finish()
     }
 }
@@ -109,6 +121,10 @@ impl Resolver for Verbatim {
             env: spec.env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
             cwd: spec.cwd.clone(),
             sandbox: spec.sandbox.as_ref().map(|sandbox| Box::new(sandbox.confinement())),
+            container: spec.container.as_ref().map(|container| {
+                let variables = spec.env.keys().filter(|name| !acts_on_the_client(name)).cloned().collect();
+                Box::new(ContainerPlan { container: Container::clone(container), variables })
+            }),
         };
         Box::pin(std::future::ready(Ok(plan)))
     }

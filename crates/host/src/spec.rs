@@ -17,6 +17,10 @@ use sha2::{Digest, Sha256};
 
 use crate::{glob::ToolFilter, link::native::Native, pins::PinMode};
 
+mod container;
+
+pub use container::{Container, Engine, Mount, Pull, acts_on_the_client};
+
 /// The world as it should be. Handed to [`Host::apply`](crate::Host::apply).
 pub type Desired = BTreeMap<ServerName, ServerSpec>;
 
@@ -221,6 +225,9 @@ pub struct Stdio {
     pub inherit_env: InheritEnv,
     /// What it may do, if not everything that the person may. Default: everything.
     pub sandbox: Option<Box<Sandbox>>,
+    /// A container that it runs in. `command` and `cwd` are in the image then (an empty `command` is what the image says),
+    /// nothing is inherited but what is named, and there is no `sandbox`. Default: none.
+    pub container: Option<Box<Container>>,
 }
 
 /// What a child process may do, with everything that it starts. Beside what is named here, it may read and run what every

@@ -32,6 +32,10 @@
 //! becomes the server. Nothing that the server starts can have any of it back, and the supervisor is out of its reach. What
 //! the system cannot enforce keeps the server from being started, unless that was allowed.
 //!
+//! A server that runs in a container is started by the client of an engine, and is not below it. When that client has ended, or
+//! before it is killed, the supervisor has the engine remove the container ([`container`]); signals go to the client alone, which
+//! passes them on.
+//!
 //! Only Linux has subreapers. On other systems [`run_if_asked`] does nothing and servers are started without a
 //! supervisor, as leaders of process groups.
 //!
@@ -45,6 +49,7 @@
 #[cfg(target_os = "linux")]
 mod confine;
 mod confinement;
+pub mod container;
 pub mod protocol;
 #[cfg(target_os = "linux")]
 pub mod table;
@@ -59,8 +64,8 @@ pub use confinement::Confinement;
 pub use protocol::Exit;
 
 /// The first argument that turns a program into a supervisor. The full command line is `PROGRAM __toolrack-supervise
-/// FOLDER WORDS… -- COMMAND ARGS…`, with the words of a [`Confinement`] if the server has one; it is internal and may change
-/// in any release.
+/// FOLDER WORDS… -- COMMAND ARGS…`, with the words of a [`Confinement`] if the server has one, or of a [`container::Removal`]; it
+/// is internal and may change in any release.
 pub const MARKER: &str = "__toolrack-supervise";
 
 /// The first argument of the program that gives up what a confined server may not do, and becomes the server.

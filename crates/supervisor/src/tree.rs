@@ -25,6 +25,7 @@ use nix::unistd::{Pid, chdir, close, dup2_stderr, dup2_stdin, dup2_stdout, setsi
 
 use crate::CONFINE;
 use crate::confinement::Confinement;
+use crate::container::{ClientEnd, ENGINE_FAILED, Removal};
 use crate::protocol::{Exit, ORDERS_FD, Order, REPORTS_FD, Report, VERDICT_FD};
 use crate::table::{self, Identity};
 
@@ -45,6 +46,9 @@ const COUNT: Duration = Duration::from_millis(25);
 
 /// How long is tried to stop all of a server that multiplies.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
+
+/// How long the killed client of an engine may take to disappear.
+const CLIENT_LIMIT: Duration = Duration::from_secs(1);
 
 /// The longest that a launcher says.
 const VERDICT_BYTES: u64 = 4096;
@@ -71,8 +75,10 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
         tell(&mut reports, Report::FolderFailed(errno as i32));
         return ExitCode::from(COULD_NOT_START);
     }
+    let container = Removal::of_words(words, command.first());
+    let is_confined = !words.is_empty() && container.is_none();
     let started =
-        if words.is_empty() { start(command, None).map_err(Report::of_errno) } else { start_confined(words, command) };
+        if is_confined { start_confined(words, command) } else { start(command, None).map_err(Report::of_errno) };
     let server = match started {
         Ok(server) => server,
         Err(report) => {
@@ -80,11 +86,11 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
             return ExitCode::from(COULD_NOT_START);
         }
     };
-    let most = if words.is_empty() { None } else { Confinement::of_words(words).and_then(|words| words.processes) };
+    let most = if is_confined { Confinement::of_words(words).and_then(|words| words.processes) } else { None };
     release_streams();
     tell(&mut reports, Report::Started(server.as_raw().unsigned_abs()));
 
-    let mut tree = Tree::new(server, reports, most);
+    let mut tree = Tree { container, ..Tree::new(server, reports, most) };
     let left = tree.watch(orders, &signals);
     tell(&mut tree.reports, Report::Finished { left });
     tree.exit_code()
@@ -249,11 +255,24 @@ struct Tree {
     reports: File,
     /// Processes that it may have at once.
     most: Option<u32>,
+    /// The container that it is the engine's client of, until that is gone.
+    container: Option<Removal>,
+    /// Containers that could not be removed.
+    stuck: u32,
 }
 
 impl Tree {
     fn new(server: Pid, reports: File, most: Option<u32>) -> Self {
-        Self { server, exit: None, stage: Stage::Watching, terminated: HashSet::new(), reports, most }
+        Self {
+            server,
+            exit: None,
+            stage: Stage::Watching,
+            terminated: HashSet::new(),
+            reports,
+            most,
+            container: None,
+            stuck: 0,
+        }
     }
 
     /// Kills the server if it has more processes than it may.
@@ -287,11 +306,12 @@ impl Tree {
         let mut orders = Some(orders);
         loop {
             if self.reap() {
-                return 0;
+                self.remove_container();
+                return self.stuck;
             }
             self.count();
             if let Some(left) = self.advance(Instant::now()) {
-                return left;
+                return left + self.stuck;
             }
             wait(orders.as_ref(), signals, self.next_look(Instant::now()));
             self.obey(&mut orders);
@@ -305,6 +325,7 @@ impl Tree {
         let had_ended = self.exit.is_some();
         let is_alone = self.collect();
         if !is_alone && !had_ended && self.exit.is_some() {
+            self.remove_container();
             self.terminate(Some(LEFTOVER_GRACE));
         }
         is_alone
@@ -352,6 +373,11 @@ impl Tree {
             Stage::Terminating { kill_at } => *kill_at = [*kill_at, asked].into_iter().flatten().min(),
             Stage::Killing { .. } => return,
         }
+        if self.container.is_some() {
+            // The client passes it on. What else is below here belongs to the engine, and ends the container when it is asked to.
+            let _ = kill(self.server, Signal::SIGTERM);
+            return;
+        }
         for process in table::descendants_of(std::process::id()) {
             if self.terminated.insert(process.id) {
                 process.id.signal(Signal::SIGTERM);
@@ -370,7 +396,28 @@ impl Tree {
         }
     }
 
+    /// Has the engine remove the container, if there is one; ends the engine's client first, so that it starts no other.
+    fn remove_container(&mut self) {
+        let Some(container) = self.container.take() else { return };
+        if self.exit.is_none() {
+            let _ = kill(self.server, Signal::SIGKILL);
+            let deadline = Instant::now() + CLIENT_LIMIT;
+            while self.exit.is_none() && !self.collect() && Instant::now() < deadline {
+                std::thread::sleep(RESCAN);
+            }
+        }
+        let end = match self.exit {
+            Some(Exit::Code(ENGINE_FAILED)) => ClientEnd::EngineFailed,
+            Some(Exit::Code(_)) => ClientEnd::Exited,
+            _ => ClientEnd::Killed,
+        };
+        if !container.carry_out(end) {
+            self.stuck += 1;
+        }
+    }
+
     fn kill(&mut self) {
+        self.remove_container();
         if !matches!(self.stage, Stage::Killing { .. }) {
             self.stage = Stage::Killing { give_up_at: Instant::now() + KILL_LIMIT };
         }

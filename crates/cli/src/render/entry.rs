@@ -111,9 +111,13 @@ pub(crate) fn details(view: &Value) -> Vec<String> {
     let mut line = |label: &str, words: &str| {
         lines.push(format!("  {} {}", paint(Tone::Faint, &format!("{label:<9}")), text::for_line(words)));
     };
-    if let Some(command) = fields.get("command").and_then(Value::as_str) {
-        let args = fields.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-        line("runs", &shell_words::join(std::iter::once(command).chain(args)));
+    let args = fields.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    match fields.get("command").and_then(Value::as_str) {
+        Some(command) => line("runs", &shell_words::join(std::iter::once(command).chain(args))),
+        None if fields.contains_key("container") => {
+            line("runs", format!("what its image says {}", shell_words::join(args)).trim_end());
+        }
+        None => {}
     }
     if let Some(url) = fields.get("url").and_then(Value::as_str) {
         line("contacts", url);

@@ -206,7 +206,7 @@ fn kind_of(entry: &Value) -> &'static str {
         Some("sse") => "sse",
         Some("stdio") => "stdio",
         Some(_) => "http",
-        None if entry.get("command").is_some() => "stdio",
+        None if entry.get("command").or_else(|| entry.get("container")).is_some() => "stdio",
         None => "http",
     }
 }

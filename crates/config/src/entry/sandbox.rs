@@ -65,11 +65,11 @@ fn is_vs_codes(members: &[Member]) -> bool {
     !members.is_empty() && members.iter().all(|member| matches!(&*member.name, "filesystem" | "network"))
 }
 
-fn unknown(fields: &mut Fields<'_, '_, '_>, place: &str) {
+pub(super) fn unknown(fields: &mut Fields<'_, '_, '_>, place: &str) {
     for (_, field) in fields.rest() {
         let message = format!("`{place}{}` is not a known field", field.name);
         let problem = Problem::error(message).field(field.name);
-        fields.report().add(problem.hint("a sandbox that is not understood is none"), field.name_at);
+        fields.report().add(problem.hint("bounds that are not understood are none"), field.name_at);
     }
 }
 
@@ -124,7 +124,7 @@ fn bounds(fields: &mut Fields<'_, '_, '_>, sandbox: &mut Sandbox) {
 }
 
 /// Bytes, or text with `KiB`, `MiB` or `GiB`.
-fn size(field: Field<'_>) -> Option<u64> {
+pub(super) fn size(field: Field<'_>) -> Option<u64> {
     let bytes = match &field.node.value {
         Value::Number(number) => number.as_u64()?,
         Value::Text(text) => {

@@ -27,6 +27,7 @@ const STDIO: &[&[&str]] = &[
     &["inherit_env"],
     &["env_vars"],
     &["sandbox"],
+    &["container"],
 ];
 
 /// Fields of an HTTP endpoint.
@@ -85,7 +86,8 @@ pub(super) fn kind(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> O
         };
     }
     let has_url = HTTP[0].iter().any(|name| fields.has(name));
-    let problem = match (fields.has("command"), has_url) {
+    // In a container, what the image says is run where nothing else is named.
+    let problem = match (fields.has("command") || fields.has("container"), has_url) {
         (true, false) => return Some(Kind::Stdio),
         (false, true) => return Some(Kind::Http),
         (true, true) => Problem::error("both `command` and `url` are given").hint("keep one of them"),
@@ -104,10 +106,12 @@ pub(super) fn decode(kind: Kind, fields: &mut Fields<'_, '_, '_>, name_at: &Rang
 }
 
 fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
+    let container = super::container::container(fields);
     let command_field = fields.take(&["command"]);
     let (command, inline) = match command_field.filter(|field| matches!(field.node.value, Value::List(_))) {
         // opencode's form: the program and its arguments in one list.
         Some(field) => listed_command(fields, field),
+        None if command_field.is_none() && container.is_some() => (String::new(), None),
         None => (required(fields, command_field, "command", name_at), None),
     };
     let args = fields.take(&["args"]).map(|field| fields.texts(field));
@@ -130,14 +134,17 @@ fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
     for item in args.iter().flatten() {
         check_template(fields, item);
     }
-    Stdio {
+    let stdio = Stdio {
         command,
         args: args.into_iter().flatten().map(|item| item.value).collect(),
         env: env(fields),
         cwd: cwd(fields),
         inherit_env: inherit_env(fields),
         sandbox: super::sandbox::sandbox(fields),
-    }
+        container: container.map(Box::new),
+    };
+    super::container::check_together(fields, &stdio, name_at);
+    stdio
 }
 
 fn http(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Http {

@@ -37,6 +37,7 @@ fn about(error: &LinkError, source: &Source) -> Option<String> {
         LinkError::Spawn(_) | LinkError::Resolve(_) | LinkError::Config { .. } => {
             format!("correct the entry in {source}")
         }
+        LinkError::Container { next, .. } => format!("{next}; the entry is in {source}"),
         LinkError::Exited { .. } | LinkError::Closed { .. } => {
             "start its command by hand to see what it says; the next call starts it again".to_owned()
         }

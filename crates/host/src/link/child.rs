@@ -11,6 +11,7 @@
 //! The end of the process is seen by waiting for the process. It is *not* the end of its stdout, which anything that it
 //! started may hold open, nor is there nothing left to read in stdout when the process has ended.
 
+mod container;
 mod handle;
 #[cfg(target_os = "linux")]
 mod launch;
@@ -29,6 +30,7 @@ use tokio_util::task::TaskTracker;
 use toolrack_supervisor::Confinement;
 
 pub use super::supervisor::{Exit, Supervisor};
+pub use container::Enclosure;
 pub use handle::{Grace, Handle};
 pub use resolve::SpawnError;
 pub use stderr::{LineHook, StderrTail};
@@ -48,6 +50,8 @@ pub struct ChildCommand {
     pub supervisor: Option<Supervisor>,
     /// What it may do, if not everything. Needs a supervisor, and Linux.
     pub confinement: Option<Box<Confinement>>,
+    /// A container that it runs in. Needs a supervisor, and Linux.
+    pub container: Option<Box<Enclosure>>,
 }
 
 /// Names the variables and leaves out their values, which may be secret.
@@ -61,6 +65,7 @@ impl fmt::Debug for ChildCommand {
             .field("cwd", &self.cwd)
             .field("supervisor", &self.supervisor)
             .field("confinement", &self.confinement)
+            .field("container", &self.container)
             .finish()
     }
 }
@@ -108,6 +113,10 @@ pub async fn spawn(
     if command.confinement.is_some() {
         let why = "only a host with a supervisor can do that, on Linux".to_owned();
         return Err(SpawnError::NotConfined { why });
+    }
+    if command.container.is_some() {
+        let why = "only a host with a supervisor ends containers with their servers, on Linux".to_owned();
+        return Err(SpawnError::NotContained { why });
     }
     unsupervised::spawn(command, on_stderr, tasks).await
 }

@@ -38,6 +38,16 @@ pub enum LinkError {
         /// The last of its stderr, escaped.
         stderr: String,
     },
+    /// The engine did not run the container that the server is to be in.
+    #[error("the server is not started, because its container cannot be had: {why}{}", Stderr(.stderr))]
+    Container {
+        /// What was wrong.
+        why: &'static str,
+        /// What to do about it.
+        next: &'static str,
+        /// The last of the engine's words, escaped.
+        stderr: String,
+    },
     /// The other side closed the connection.
     #[error("the connection was closed: {why}{}", Stderr(.stderr))]
     Closed {
@@ -181,7 +191,9 @@ impl LinkError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Spawn(error) if matches!(**error, SpawnError::NotConfined { .. }) => "SANDBOX_FAILED",
+            Self::Spawn(error) if matches!(**error, SpawnError::NotContained { .. }) => "CONTAINER_FAILED",
             Self::Spawn(_) => "SPAWN_FAILED",
+            Self::Container { .. } => "CONTAINER_FAILED",
             Self::Resolve(_) => "UNRESOLVED_VALUE",
             Self::Exited { .. } => "SERVER_EXITED",
             Self::Closed { .. } => "CONNECTION_CLOSED",
@@ -211,6 +223,7 @@ impl LinkError {
         matches!(
             self,
             Self::Exited { .. }
+                | Self::Container { .. }
                 | Self::Closed { .. }
                 | Self::Stopped
                 | Self::SessionNotFound

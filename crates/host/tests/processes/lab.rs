@@ -95,6 +95,7 @@ impl Lab {
             cwd: None,
             supervisor: Some(Supervisor::this_program()),
             confinement: None,
+            container: None,
         }
     }
 

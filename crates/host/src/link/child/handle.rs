@@ -66,6 +66,8 @@ pub struct Handle {
     pid: u32,
     life: watch::Receiver<Life>,
     carrier: Box<dyn Carrier>,
+    /// How long everything may take to disappear once it has ended or was told to be killed.
+    sweep: Duration,
 }
 
 impl fmt::Debug for Handle {
@@ -76,7 +78,14 @@ impl fmt::Debug for Handle {
 
 impl Handle {
     pub(super) fn new(pid: u32, life: watch::Receiver<Life>, carrier: Box<dyn Carrier>) -> Self {
-        Self { pid, life, carrier }
+        Self { pid, life, carrier, sweep: SWEEP_LIMIT }
+    }
+
+    /// It may take longer to disappear.
+    #[cfg(target_os = "linux")]
+    pub(super) fn with_sweep_limit(mut self, sweep: Duration) -> Self {
+        self.sweep = sweep;
+        self
     }
 
     /// The process id of the program. It may be used again once the program has ended.
@@ -105,7 +114,7 @@ impl Handle {
     /// the program has ended by itself, and what it left behind gets `SIGTERM` and 500 ms before `SIGKILL`.
     ///
     /// Returns when nothing is left, or after both graces and 5.5 s at the latest: only a process in uninterruptible
-    /// sleep can take that long.
+    /// sleep can take that long. A container may take 10 s more: only an engine that does not answer does.
     ///
     /// # Cancellation
     ///
@@ -120,7 +129,7 @@ impl Handle {
         let gone = |life| {
             if let Life::Gone(exit) = life { Some(exit) } else { None }
         };
-        let last = timeout(SWEEP_LIMIT + LAST_WAIT, wait(&mut self.life, gone)).await;
+        let last = timeout(self.sweep + LAST_WAIT, wait(&mut self.life, gone)).await;
         last.ok().or_else(|| self.exit()).unwrap_or(Exit::Unknown)
     }
 }

@@ -26,6 +26,7 @@ use super::ChildCommand;
 use super::resolve::Resolved;
 use toolrack_supervisor::{
     MARKER,
+    container::Removal,
     protocol::{ORDERS_FD, REPORTS_FD},
 };
 
@@ -56,7 +57,12 @@ pub(super) struct Launched {
 }
 
 /// Starts `supervisor`, to start `command` as `resolved`. Blocking until the supervisor's program runs.
-pub(super) fn launch(command: &ChildCommand, resolved: &Resolved, supervisor: &Path) -> io::Result<Launched> {
+pub(super) fn launch(
+    command: &ChildCommand,
+    resolved: &Resolved,
+    removal: Option<&Removal>,
+    supervisor: &Path,
+) -> io::Result<Launched> {
     // All ends are close-on-exec from the moment they exist: nothing else that is started meanwhile inherits one.
     let (stdin_theirs, stdin) = io::pipe()?;
     let (stdout, stdout_theirs) = io::pipe()?;
@@ -85,7 +91,7 @@ pub(super) fn launch(command: &ChildCommand, resolved: &Resolved, supervisor: &P
         supervisor,
         &actions,
         &clean_signals()?,
-        &arguments(command, resolved)?,
+        &arguments(command, resolved, removal)?,
         &environment(&command.env)?,
     )?;
     Ok(Launched { process: Process { pid, is_collected: false }, streams, orders, reports })
@@ -109,9 +115,10 @@ fn clean_signals() -> Result<PosixSpawnAttr, Errno> {
     Ok(attributes)
 }
 
-fn arguments(command: &ChildCommand, resolved: &Resolved) -> io::Result<Vec<CString>> {
+fn arguments(command: &ChildCommand, resolved: &Resolved, removal: Option<&Removal>) -> io::Result<Vec<CString>> {
     let ours = [OsStr::new("toolrack-supervisor"), OsStr::new(MARKER), resolved.cwd.as_os_str()];
-    let words = command.confinement.as_ref().map(|confinement| confinement.words()).unwrap_or_default();
+    let mut words = command.confinement.as_ref().map(|confinement| confinement.words()).unwrap_or_default();
+    words.extend(removal.map(Removal::word));
     let words = words.iter().map(OsString::as_os_str);
     let theirs = [OsStr::new("--"), resolved.program.as_os_str()];
     let all = ours.into_iter().chain(words).chain(theirs).chain(command.args.iter().map(OsString::as_os_str));

@@ -118,6 +118,12 @@ pub enum SpawnError {
         /// Why not.
         why: String,
     },
+    /// It is to run in a container, and cannot.
+    #[error("the server is not started, because its container cannot be had: {why}")]
+    NotContained {
+        /// Why not.
+        why: String,
+    },
     /// The runtime of this process is shutting down.
     #[error("the host is shutting down")]
     ShuttingDown,
@@ -176,7 +182,7 @@ fn refuse_nul(command: &ChildCommand) -> Result<(), SpawnError> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a program and a working folder are files")]
-fn resolve_cwd(cwd: Option<&Path>) -> Result<PathBuf, SpawnError> {
+pub(super) fn resolve_cwd(cwd: Option<&Path>) -> Result<PathBuf, SpawnError> {
     let cwd = cwd.unwrap_or(Path::new("."));
     let bad = |source| SpawnError::BadCwd { cwd: cwd.to_path_buf(), source };
     let absolute = path::absolute(cwd).map_err(bad)?;
@@ -190,7 +196,7 @@ fn resolve_cwd(cwd: Option<&Path>) -> Result<PathBuf, SpawnError> {
 
 /// Looks a name up in the `PATH` of `env`, as a shell would, except that an empty entry means nothing: to take it for
 /// the working folder would run whatever a repository puts there.
-fn search(name: &OsStr, env: &[(OsString, OsString)], cwd: &Path) -> Result<PathBuf, SpawnError> {
+pub(super) fn search(name: &OsStr, env: &[(OsString, OsString)], cwd: &Path) -> Result<PathBuf, SpawnError> {
     let not_found = |searched| SpawnError::NotFound { program: name.to_string_lossy().into_owned(), searched };
     // The last one counts, as it does for `Command::env`.
     let Some((_, folders)) = env.iter().rev().find(|(name, _)| name == "PATH") else {

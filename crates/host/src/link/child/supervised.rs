@@ -12,6 +12,7 @@ use nix::sys::signal::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines, Take};
 use tokio::net::unix::pipe;
 use tokio::sync::{oneshot, watch};
+use tokio::task::spawn_blocking;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -23,6 +24,7 @@ use super::resolve::{Resolved, SpawnError, refused, resolve};
 use super::stderr::{LineHook, StderrTail, drain};
 use super::{Child, ChildCommand, Exit, Supervisor, off_the_runtime};
 use toolrack_supervisor::{
+    container::{ClientEnd, REMOVAL_LIMIT, Removal},
     protocol::{Order, Report},
     table,
 };
@@ -75,12 +77,15 @@ impl Start {
         let program = supervisor.program().to_owned();
         let is_confined = command.confinement.is_some();
         let launched = off_the_runtime(&tasks, move || {
+            let mut command = command;
+            let container = command.container.take();
+            let removal = container.map(|container| container.wrap(&mut command)).transpose()?;
             let resolved = resolve(&command)?;
-            let launched = launch(&command, &resolved, supervisor.program())
+            let launched = launch(&command, &resolved, removal.as_ref(), supervisor.program())
                 .map_err(|source| not_launched(&supervisor, source))?;
-            Ok((launched, resolved))
+            Ok((launched, resolved, removal))
         });
-        let (Launched { process, streams, orders, reports }, resolved) = match launched.await {
+        let (Launched { process, streams, orders, reports }, resolved, removal) = match launched.await {
             Ok(launched) => launched,
             Err(error) => {
                 let _ = tell.send(Err(error));
@@ -99,9 +104,9 @@ impl Start {
         let orders = Arc::new(orders);
         let ending = CancellationToken::new();
         let carrier = Orders { pipe: Arc::clone(&orders), ending: ending.clone() };
-        let watch = Watch { process, reports, life, ending, _lifeline: orders };
+        let watch = Watch { process, reports, life, ending, removal, _lifeline: orders };
         if let Some(Ok(Some(Report::Started(pid)))) = first {
-            let handle = Handle::new(pid, watched, Box::new(carrier));
+            let handle = Handle::new(pid, watched, Box::new(carrier)).with_sweep_limit(watch.sweep_limit());
             let child = Child { stdin: streams.stdin, stdout: streams.stdout, stderr, handle };
             // A child that nobody takes is dropped here, which is the order to kill it.
             drop(tell.send(Ok(child)));
@@ -199,6 +204,8 @@ struct Watch {
     life: watch::Sender<Life>,
     /// The supervisor is ending what there is, and must finish in time.
     ending: CancellationToken,
+    /// The container that must be gone in the end.
+    removal: Option<Removal>,
     /// Keeps the orders open until the supervisor is gone, also when the handle was dropped.
     _lifeline: Arc<PipeWriter>,
 }
@@ -218,6 +225,7 @@ impl Watch {
             None => {
                 tracing::warn!("the supervisor of a server was killed or hangs; killing the server");
                 hunt(self.process.pid()).await;
+                self.remove_container().await;
             }
         }
         // Only now: until it is collected its process id, hence that of its session, belongs to nobody else.
@@ -226,14 +234,29 @@ impl Watch {
         self.life.send_replace(Life::Gone(exit));
     }
 
+    /// What the supervisor would have done.
+    async fn remove_container(&mut self) {
+        let Some(removal) = self.removal.take() else { return };
+        let removed = spawn_blocking(move || removal.carry_out(ClientEnd::Killed)).await;
+        if !matches!(removed, Ok(true)) {
+            tracing::warn!("the container of a server could not be removed; its engine does not answer");
+        }
+    }
+
+    /// How long the supervisor may take to end everything.
+    fn sweep_limit(&self) -> Duration {
+        if self.removal.is_some() { SWEEP_LIMIT + REMOVAL_LIMIT } else { SWEEP_LIMIT }
+    }
+
     /// Passes the reports on until they end; tells how many processes are left, by the last one. A supervisor that
     /// takes too long is killed.
     async fn listen(&mut self) -> Option<u32> {
         let mut left = None;
         let ending = self.ending.clone();
+        let limit = self.sweep_limit();
         let mut overdue = pin!(async move {
             ending.cancelled().await;
-            sleep(SWEEP_LIMIT).await;
+            sleep(limit).await;
         });
         loop {
             let report = tokio::select! {

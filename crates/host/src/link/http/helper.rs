@@ -171,6 +171,7 @@ impl Program {
             env,
             cwd: plan.cwd,
             confinement: plan.sandbox,
+            container: None,
             supervisor: self.supervisor.clone(),
         };
         let started = child::spawn(command, None, &self.tasks).await;

@@ -1,0 +1,238 @@
+//! What a child process runs in.
+
+use std::{ops::Range, path::Path};
+
+use toolrack_host::spec::{Container, Engine, InheritEnv, Mount, Pull, Stdio, acts_on_the_client};
+
+use super::{
+    fields::{Field, Fields, Item},
+    sandbox::{size, unknown},
+    transport::check_template,
+};
+use crate::{node::Value, placeholder, problem::Problem};
+
+/// The most processors that can be asked for, in thousandths.
+const MAX_MILLICPUS: f64 = 1_024_000.0;
+
+/// `container = "IMAGE"`, or `{ image, engine, pull, network, mounts, tmpfs, read_only, user, limits }`. What is not understood is
+/// an error, as in a sandbox.
+pub(super) fn container(fields: &mut Fields<'_, '_, '_>) -> Option<Container> {
+    let field = fields.take(&["container"])?;
+    let members = match &field.node.value {
+        Value::Text(image) => {
+            let item = Item { name: field.name.to_owned(), value: image.clone(), at: &field.node.at };
+            return Some(Container { image: checked_image(fields, item), ..Container::default() });
+        }
+        Value::Map(members) => members,
+        _ => return fields.wrong(field, "the name of an image, or an object such as `{ \"image\": \"mcp/fetch\" }`"),
+    };
+    let mut container = Container::default();
+    let mut inside = Fields::new(members, fields.report());
+    match inside.take(&["image"]) {
+        Some(image) => {
+            let value = inside.text(image).unwrap_or_default();
+            let item = Item { name: "container.image".to_owned(), value, at: &image.node.at };
+            container.image = checked_image(&mut inside, item);
+        }
+        None => inside.report().error(field.name_at, "container.image", "`container.image` is missing"),
+    }
+    words(&mut inside, &mut container);
+    container.mounts = mounts(&mut inside);
+    if let Some(field) = inside.take(&["tmpfs"]) {
+        let items = inside.texts(field);
+        container.tmpfs = items.into_iter().filter_map(|item| folder_inside(&mut inside, item)).collect();
+    }
+    if let Some(field) = inside.take(&["read_only"]) {
+        container.writable = !inside.flag(field).unwrap_or(true);
+    }
+    if let Some(limits) = inside.take(&["limits"]) {
+        match limits.node.members() {
+            Some(members) => {
+                let mut within = Fields::new(members, inside.report());
+                bounds(&mut within, &mut container);
+                unknown(&mut within, "container.limits.");
+            }
+            None => drop(inside.wrong::<()>(limits, "an object, such as `{ \"memory\": \"512MiB\" }`")),
+        }
+    }
+    unknown(&mut inside, "container.");
+    Some(container)
+}
+
+/// What of an entry cannot be had together with its container.
+pub(super) fn check_together(fields: &mut Fields<'_, '_, '_>, stdio: &Stdio, at: &Range<usize>) {
+    if stdio.container.is_none() {
+        return;
+    }
+    let mut refuse = |name: &str, message: String, hint: &str| {
+        fields.report().add(Problem::error(message).field(name).hint(hint), at);
+    };
+    if stdio.sandbox.is_some() {
+        let message =
+            "`sandbox` and `container` exclude each other: a sandbox would confine the engine's client".to_owned();
+        refuse("sandbox", message, "keep `container`, whose server has nothing of this machine but what it mounts");
+    }
+    if stdio.inherit_env == InheritEnv::All {
+        let message =
+            "`inherit_env` cannot be `all` with a container: folders and programs are others in there".to_owned();
+        refuse("inherit_env", message, "list the names of variables that it needs");
+    }
+    if let Some(cwd) = stdio.cwd.as_deref().filter(|cwd| !cwd.starts_with("/") && !cwd.starts_with("$")) {
+        let message = format!("`cwd` must be a full path in the container, not {}", cwd.display());
+        refuse("cwd", message, "write it as the image has it, or leave it out");
+    }
+    for name in stdio.env.keys() {
+        let place = format!("env.{name}");
+        if !placeholder::is_name(name) {
+            refuse(&place, format!("`{place}` cannot be given to a container"), "use letters, digits and `_`");
+        } else if acts_on_the_client(name) {
+            let message = format!("`{place}` would act on the engine's client, which is outside of the container");
+            refuse(&place, message, "set it in the image, or run `env NAME=VALUE COMMAND` in it");
+        }
+    }
+    if let InheritEnv::Names(names) = &stdio.inherit_env
+        && let Some(name) = names.iter().find(|name| !placeholder::is_name(name))
+    {
+        let message = format!("`inherit_env` names `{name}`, which cannot be given to a container");
+        refuse("inherit_env", message, "use letters, digits and `_`");
+    }
+}
+
+fn checked_image(fields: &mut Fields<'_, '_, '_>, item: Item<'_>) -> String {
+    let is_name = !item.value.is_empty()
+        && !item.value.starts_with('-')
+        && !item.value.contains(|c: char| c.is_whitespace() || c.is_control());
+    if !is_name {
+        let message = format!("`{}` must be the name of an image, such as `mcp/fetch@sha256:…`", item.name);
+        fields.report().error(item.at, &item.name, message);
+    }
+    check_template(fields, &item);
+    item.value
+}
+
+fn words(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
+    if let Some(field) = fields.take(&["engine"]) {
+        match fields.text(field).as_deref() {
+            Some("auto") | None => {}
+            Some("docker") => container.engine = Engine::Docker,
+            Some("podman") => container.engine = Engine::Podman,
+            Some(_) => drop(fields.wrong::<()>(field, "`auto`, `docker` or `podman`")),
+        }
+    }
+    if let Some(field) = fields.take(&["pull"]) {
+        match fields.text(field).as_deref() {
+            Some("missing") | None => {}
+            Some("never") => container.pull = Pull::Never,
+            Some(_) => drop(fields.wrong::<()>(field, "`missing` or `never`")),
+        }
+    }
+    if let Some(field) = fields.take(&["network"])
+        && let Some(network) = fields.text(field)
+    {
+        match &*network {
+            "none" => {}
+            "host" => {
+                let problem =
+                    Problem::error("`container.network` cannot be `host`: all that listens on this machine is there");
+                fields.report().add(problem.field("container.network").hint("`bridge` leads outside"), &field.node.at);
+            }
+            name if is_word(name) => container.network = Some(network),
+            _ => drop(fields.wrong::<()>(field, "`none`, `bridge` or the name of a network of the engine")),
+        }
+    }
+    if let Some(field) = fields.take(&["user"])
+        && let Some(user) = fields.text(field)
+    {
+        match user.split(':').all(is_word) && user.split(':').count() <= 2 {
+            true => container.user = Some(user),
+            false => drop(fields.wrong::<()>(field, "a user, such as `1000` or `1000:1000`")),
+        }
+    }
+}
+
+/// A name of engines and of users: `[a-zA-Z0-9_][a-zA-Z0-9_.-]*`.
+fn is_word(word: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    word.starts_with(is_plain) && word.chars().all(|c| is_plain(c) || matches!(c, '.' | '-'))
+}
+
+/// `SOURCE:TARGET`, `SOURCE:TARGET:ro`, `SOURCE:TARGET:rw`; what is not `rw` can only be read.
+fn mounts(fields: &mut Fields<'_, '_, '_>) -> Vec<Mount> {
+    let Some(field) = fields.take(&["mounts"]) else { return Vec::new() };
+    let items = fields.texts(field);
+    items.into_iter().filter_map(|item| mount(fields, item)).collect()
+}
+
+fn mount(fields: &mut Fields<'_, '_, '_>, mut item: Item<'_>) -> Option<Mount> {
+    item.name = format!("container.{}", item.name);
+    check_template(fields, &item);
+    let (rest, write) = match item.value.strip_suffix(":rw") {
+        Some(rest) => (rest, true),
+        None => (item.value.strip_suffix(":ro").unwrap_or(&item.value), false),
+    };
+    let Some((source, target)) = rest.rsplit_once(':').filter(|(source, _)| !source.is_empty()) else {
+        let message = format!("`{}` must be `SOURCE:TARGET`, with `:rw` behind it for what it may change", item.name);
+        fields.report().error(item.at, &item.name, message);
+        return None;
+    };
+    let is_full = source.starts_with(['/', '$']) || source == "~" || source.starts_with("~/");
+    let problem = if !is_full || !is_folder_inside(target) || target == "/" {
+        Problem::error(format!("`{}` must be two full paths; the first may begin with `~/`", item.name))
+    } else if Mount::gives_too_much(Path::new(source)) {
+        Problem::error(format!("`{}` would give the whole machine to the container: {source}", item.name))
+            .hint("who reaches an engine's socket can start whatever it likes, outside of any container")
+    } else {
+        return Some(Mount { source: source.to_owned(), target: target.to_owned(), write });
+    };
+    fields.report().add(problem.field(&item.name), item.at);
+    None
+}
+
+fn folder_inside(fields: &mut Fields<'_, '_, '_>, item: Item<'_>) -> Option<String> {
+    if is_folder_inside(&item.value) && item.value != "/" {
+        return Some(item.value);
+    }
+    let message = format!("`container.{}` must be a full path in the container", item.name);
+    fields.report().error(item.at, &item.name, message);
+    None
+}
+
+/// Options of engines stand behind a colon or a comma.
+fn is_folder_inside(path: &str) -> bool {
+    path.starts_with('/') && !path.contains([':', ',', '\0', '\n'])
+}
+
+fn bounds(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
+    if let Some(field) = fields.take(&["memory"])
+        && let Some(memory) = memory(fields, field)
+    {
+        container.memory = memory;
+    }
+    if let Some(field) = fields.take(&["processes"])
+        && let Some(count) = fields.count(field, 1..=u64::from(u16::MAX))
+    {
+        container.processes = u32::try_from(count).unwrap_or(u32::MAX);
+    }
+    if let Some(field) = fields.take(&["cpus"]) {
+        let cpus = match &field.node.value {
+            Value::Number(number) => number.as_f64().map(|cpus| cpus * 1000.0),
+            _ => None,
+        };
+        container.millicpus = match cpus {
+            // In its bounds it is exact.
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within 10 and 1,024,000")]
+            Some(cpus) if (10.0..=MAX_MILLICPUS).contains(&cpus) => Some(cpus as u32),
+            _ => fields.wrong(field, "a number of processors from 0.01 to 1024, such as `1.5`"),
+        };
+    }
+}
+
+fn memory(fields: &mut Fields<'_, '_, '_>, field: Field<'_>) -> Option<u64> {
+    // Engines take no less than 6 MiB.
+    let bytes = size(field).filter(|bytes| *bytes >= 6 << 20);
+    if bytes.is_none() {
+        let message = format!("`{}` must be a size of 6 MiB or more, such as `\"512MiB\"`", field.name);
+        fields.report().error(&field.node.at, field.name, message);
+    }
+    bytes
+}

@@ -1,0 +1,53 @@
+//! A child in a container: what its engine's client gets, and what of that is for the child.
+
+use toolrack_host::{
+    ChildPlan, ContainerPlan, ResolveError,
+    spec::{Container, InheritEnv, Mount, Stdio},
+};
+
+use super::{Interpolate, Values};
+use crate::placeholder::Bare;
+
+impl Interpolate {
+    /// Gives `plan` a container. The environment of the plan is the client's then: the person's own folders, language and
+    /// whatever says where the engine is, and beside it the values that the child is given by name.
+    pub(super) fn contain(
+        &self,
+        spec: &Stdio,
+        plan: &mut ChildPlan,
+        values: &Values,
+        container: &Container,
+    ) -> Result<(), ResolveError> {
+        let mounts = container.mounts.iter().enumerate().map(|(index, mount)| {
+            let field = format!("container.mounts[{index}]");
+            let source = values.path(&field, &mount.source)?;
+            let source = source.to_str().ok_or_else(|| ResolveError::new(format!("`{field}` is not UTF-8 text")))?;
+            if !source.starts_with('/') || Mount::gives_too_much(source.as_ref()) {
+                let message =
+                    format!("`{field}` must lead to a file or folder by its full path, and not to the whole machine");
+                return Err(ResolveError::new(message));
+            }
+            Ok(Mount { source: source.to_owned(), ..mount.clone() })
+        });
+        let container = Container {
+            mounts: mounts.collect::<Result<_, _>>()?,
+            image: values.text("container.image", &container.image, Bare::Nothing)?,
+            ..container.clone()
+        };
+        let named = match &spec.inherit_env {
+            InheritEnv::Names(names) => names.as_slice(),
+            _ => &[],
+        };
+        let named = named.iter().filter(|name| values.environment.get(name).is_some());
+        let mut variables: Vec<String> = spec.env.keys().chain(named).cloned().collect();
+        variables.sort();
+        variables.dedup();
+        for (name, value) in values.environment.of_clients() {
+            if !plan.env.iter().any(|(other, _)| other == name) {
+                plan.env.push((name.to_owned(), value.to_owned()));
+            }
+        }
+        plan.container = Some(Box::new(ContainerPlan { container, variables }));
+        Ok(())
+    }
+}

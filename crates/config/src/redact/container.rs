@@ -1,0 +1,35 @@
+//! A container as it can be shown.
+
+use serde_json::{Map, Value as Json, json};
+use toolrack_host::spec::{Container, Mount, Pull};
+
+/// With its network and limits even where they are the usual ones: whoever agrees to the entry should see them.
+pub(super) fn shown(container: &Container) -> Json {
+    let mut shown = Map::from_iter([
+        ("image".to_owned(), json!(container.image)),
+        ("engine".to_owned(), json!(container.engine.word())),
+        ("network".to_owned(), json!(container.network.as_deref().unwrap_or("none"))),
+        ("read_only".to_owned(), json!(!container.writable)),
+    ]);
+    if !container.mounts.is_empty() {
+        let written = |mount: &Mount| {
+            let access = if mount.write { "rw" } else { "ro" };
+            format!("{}:{}:{access}", mount.source, mount.target)
+        };
+        shown.insert("mounts".to_owned(), json!(container.mounts.iter().map(written).collect::<Vec<_>>()));
+    }
+    shown.insert("tmpfs".to_owned(), json!(container.tmpfs));
+    if let Some(user) = &container.user {
+        shown.insert("user".to_owned(), json!(user));
+    }
+    if container.pull == Pull::Never {
+        shown.insert("pull".to_owned(), json!("never"));
+    }
+    let mut limits = Map::from_iter([
+        ("memory".to_owned(), json!(container.memory)),
+        ("processes".to_owned(), json!(container.processes)),
+    ]);
+    limits.extend(container.millicpus.map(|cpus| ("cpus".to_owned(), json!(f64::from(cpus) / 1000.0))));
+    shown.insert("limits".to_owned(), Json::Object(limits));
+    Json::Object(shown)
+}

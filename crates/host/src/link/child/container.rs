@@ -1,0 +1,146 @@
+//! The command line with which an engine runs a server in a container.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use toolrack_supervisor::container::Removal;
+
+use super::ChildCommand;
+use super::resolve::{SpawnError, resolve_cwd, search};
+use crate::resolve::ContainerPlan;
+use crate::spec::{Engine, Mount, Pull, ServerName};
+
+/// The label that each container of ours has; its value is the name of the server.
+const LABEL: &str = "dev.toolrack.server";
+
+/// The longest part of a server's name in the name of its container.
+const SLUG_CHARS: usize = 40;
+
+/// A container to run a [`ChildCommand`] in: the command is in the image then, and so is its working folder.
+#[derive(Clone, Debug)]
+pub struct Enclosure {
+    engine: Engine,
+    /// Its own name: no other container ever has it.
+    name: String,
+    /// Between `run` and the image.
+    options: Vec<OsString>,
+    image: String,
+    /// What it mounts.
+    sources: Vec<PathBuf>,
+}
+
+impl Enclosure {
+    /// A container of `server`.
+    pub(crate) fn new(server: &ServerName, plan: &ContainerPlan) -> Self {
+        let name = format!("toolrack-{}{:016x}", slug(server.as_str()), rand::random::<u64>());
+        let options = options(&name, server, plan);
+        let sources = plan.container.mounts.iter().map(|mount| mount.source.clone().into()).collect();
+        Self { engine: plan.container.engine, name, options, image: plan.container.image.clone(), sources }
+    }
+
+    /// Makes of `command` the engine's command that runs it; the duty to remove the container. Blocking: looks for the engine.
+    pub(super) fn wrap(self, command: &mut ChildCommand) -> Result<Removal, SpawnError> {
+        if self.image.is_empty() || self.image.starts_with('-') {
+            let why = "`container.image` must be the name of an image".to_owned();
+            return Err(SpawnError::NotContained { why });
+        }
+        refuse_too_much(&self.sources)?;
+        let (engine, is_podman) = self.find(&command.env)?;
+        let mut args: Vec<OsString> = vec!["run".into()];
+        args.extend(self.options);
+        if is_podman {
+            // It would pass on the person's, which may hold a password.
+            args.push("--http-proxy=false".into());
+        }
+        if let Some(folder) = command.cwd.take() {
+            args.extend(["--workdir".into(), folder.into_os_string()]);
+        }
+        let program = std::mem::replace(&mut command.program, engine.clone().into_os_string());
+        if !program.is_empty() {
+            args.extend(["--entrypoint".into(), program]);
+        }
+        args.push(self.image.into());
+        args.append(&mut command.args);
+        command.args = args;
+        Ok(Removal::new(engine, self.name).with_env(command.env.clone()))
+    }
+
+    /// The engine's program, and whether it is Podman.
+    fn find(&self, env: &[(OsString, OsString)]) -> Result<(PathBuf, bool), SpawnError> {
+        let folder = resolve_cwd(None)?;
+        for program in self.engine.programs() {
+            if let Ok(path) = search(OsStr::new(program), env, &folder) {
+                return Ok((path, *program == "podman"));
+            }
+        }
+        let programs = self.engine.programs().join(" nor ");
+        let why = if self.engine == Engine::Auto {
+            format!("no engine is installed: neither {programs} is on the PATH")
+        } else {
+            format!("its engine is not installed: {programs} is not on the PATH")
+        };
+        Err(SpawnError::NotContained { why })
+    }
+}
+
+/// Looks where links lead, which the engine would follow. What is not there is the engine's to refuse.
+#[expect(clippy::disallowed_methods, reason = "what a container sees are files")]
+fn refuse_too_much(sources: &[PathBuf]) -> Result<(), SpawnError> {
+    for source in sources {
+        let is_socket = |path: &Path| path.metadata().is_ok_and(|metadata| metadata.file_type().is_socket());
+        if source.canonicalize().is_ok_and(|real| Mount::gives_too_much(&real) || is_socket(&real)) {
+            let why = format!("mounting {} would give it the whole machine", source.display());
+            return Err(SpawnError::NotContained { why });
+        }
+    }
+    Ok(())
+}
+
+/// What is between `run` and the image.
+fn options(name: &str, server: &ServerName, plan: &ContainerPlan) -> Vec<OsString> {
+    let container = &plan.container;
+    let mut words: Vec<String> = ["--rm", "--interactive", "--init", "--name", name].map(str::to_owned).into();
+    words.push(format!("--label={LABEL}={server}"));
+    words.extend(["--cap-drop=ALL", "--security-opt=no-new-privileges"].map(str::to_owned));
+    // What it prints is its protocol, for nobody to keep; and who removes it by force has waited already.
+    words.extend(["--log-driver=none", "--stop-timeout=0"].map(str::to_owned));
+    words.push(format!("--network={}", container.network.as_deref().unwrap_or("none")));
+    words.push(format!("--pids-limit={}", container.processes));
+    words.push(format!("--memory={}b", container.memory));
+    words.extend(container.millicpus.map(|cpus| format!("--cpus={}.{:03}", cpus / 1000, cpus % 1000)));
+    words.push(match container.pull {
+        Pull::Missing => "--pull=missing".to_owned(),
+        Pull::Never => "--pull=never".to_owned(),
+    });
+    if !container.writable {
+        words.push("--read-only".to_owned());
+    }
+    words.extend(container.tmpfs.iter().map(|folder| format!("--tmpfs={folder}")));
+    words.extend(container.user.iter().map(|user| format!("--user={user}")));
+    words.extend(container.mounts.iter().map(mount));
+    // By name alone: the value is in the client's environment, and on no command line.
+    words.extend(plan.variables.iter().map(|variable| format!("--env={variable}")));
+    words.into_iter().map(Into::into).collect()
+}
+
+/// `--mount` and not `--volume`, which would make a folder of what is not there. Its value is one record of CSV.
+fn mount(mount: &Mount) -> String {
+    let field = |name: &str, value: &str| {
+        let field = format!("{name}={value}");
+        if field.contains([',', '"', '\n']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
+    };
+    let mut record = ["type=bind".to_owned(), field("source", &mount.source), field("target", &mount.target)].join(",");
+    if !mount.write {
+        record.push_str(",readonly");
+    }
+    format!("--mount={record}")
+}
+
+/// What of `name` can stand in the name of a container, with a dash behind it.
+fn slug(name: &str) -> String {
+    let kept = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
+    let kept: String = kept.take(SLUG_CHARS).collect();
+    let kept = kept.trim_matches('-');
+    if kept.is_empty() { String::new() } else { format!("{kept}-") }
+}

@@ -1,0 +1,106 @@
+//! What an engine means when it does not run a container.
+
+use super::error::LinkError;
+
+/// `error` of a server in a container: what was wrong with the engine or the image, where that is what its end says
+/// (`docker-run(1)` and `podman-run(1)`, "Exit Status").
+pub(super) fn explained(error: LinkError) -> LinkError {
+    let LinkError::Exited { exit, stderr } = error else { return error };
+    let (why, next) = match &*exit {
+        "exit status 125" => of_engine(&stderr.to_lowercase()),
+        "exit status 126" => ("its command is in the image, and is no program", "check `command`"),
+        "exit status 127" => {
+            ("its command is not in the image", "check `command`, or leave it out to run what the image says")
+        }
+        _ => return LinkError::Exited { exit, stderr },
+    };
+    LinkError::Container { why, next, stderr }
+}
+
+/// By the words of the engines, as far as they are known: they have no codes.
+fn of_engine(said: &str) -> (&'static str, &'static str) {
+    const KNOWN: &[(&[&str], &str, &str)] = &[
+        (
+            &["permission denied while trying to connect"],
+            "this user may not use the engine",
+            "use an engine without root (`podman`, rootless Docker), or have yourself permitted",
+        ),
+        (
+            &["cannot connect to", "daemon running", "unable to connect to podman", "connection refused"],
+            "the engine is installed and does not run",
+            "start it (`systemctl start docker`, `podman machine start`), then look with `toolrack doctor`",
+        ),
+        (
+            &[
+                "no such image",
+                "image not known",
+                "unable to find image",
+                "pull access denied",
+                "manifest unknown",
+                "short-name",
+                "initializing source",
+                "repository does not exist",
+                "invalid reference format",
+            ],
+            "its image is not here and cannot be fetched",
+            "check its name, or fetch it by hand (`docker pull`, `podman pull`)",
+        ),
+        (
+            &["bind source path does not exist", "error stat'ing", "statfs", "mounts denied"],
+            "what it mounts is not there",
+            "check `container.mounts`",
+        ),
+        (
+            &["network not found", "unable to find network", "network with name"],
+            "its network is not there",
+            "check `container.network`",
+        ),
+    ];
+    let known = KNOWN.iter().find(|(words, ..)| words.iter().any(|word| said.contains(word)));
+    known.map_or(("the engine refused it", "check `container`"), |(_, why, next)| (why, next))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn why(exit: &str, stderr: &str) -> String {
+        explained(LinkError::Exited { exit: exit.to_owned(), stderr: stderr.to_owned() }).to_string()
+    }
+
+    #[test]
+    fn what_engines_say_is_understood() {
+        for (stderr, meaning) in [
+            (
+                "docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
+                "does not run",
+            ),
+            (
+                "docker: permission denied while trying to connect to the Docker daemon socket at unix:///…",
+                "may not use",
+            ),
+            ("Error: x: image not known", "image is not here"),
+            (
+                "Unable to find image 'x:latest' locally | docker: Error response from daemon: pull access denied for x",
+                "image is not here",
+            ),
+            (
+                "docker: Error response from daemon: invalid mount config for type \"bind\": bind source path does not exist: /x",
+                "mounts",
+            ),
+            ("Error: statfs /x: no such file or directory", "mounts"),
+            ("Error: unable to find network with name or ID x: network not found", "network"),
+            ("Error: something new", "refused"),
+        ] {
+            let why = why("exit status 125", stderr);
+            assert!(why.contains(meaning) && why.contains(stderr), "{why}");
+        }
+        assert!(why("exit status 127", "").contains("not in the image"));
+    }
+
+    #[test]
+    fn the_end_of_a_server_itself_stays_what_it_is() {
+        assert!(why("exit status 1", "Cannot connect to the Docker daemon").starts_with("the server process ended"));
+        assert!(why("killed by signal 9 (SIGKILL)", "").starts_with("the server process ended"));
+    }
+}

@@ -1,0 +1,221 @@
+//! A container that a server runs in, as its entry says it.
+
+use std::{ffi::OsStr, path::Path};
+
+/// What a child process runs in, instead of this system: a container of an engine that is installed here. It has no
+/// capabilities, gains no privileges, changes nothing of its image, and sees nothing of this machine but what is named here.
+///
+/// Linux only, and with a [`Supervisor`](crate::Supervisor): whoever ends the program of an engine does not end the container,
+/// so that without one it would stay behind. Elsewhere the server is not started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Container {
+    /// The image. With `@sha256:…` at its end it is always the same; a tag may lead to another one tomorrow.
+    pub image: String,
+    /// Who runs it.
+    pub engine: Engine,
+    /// Whether an image that is not here is fetched, within `startup_timeout`. Default [`Pull::Missing`].
+    pub pull: Pull,
+    /// The network of the engine that it is in, such as `bridge`. Default: none; it reaches nothing and nobody reaches it.
+    pub network: Option<String>,
+    /// What of this machine's files it sees.
+    pub mounts: Vec<Mount>,
+    /// Folders in it that are in memory and can be changed. Default: `/tmp`.
+    pub tmpfs: Vec<String>,
+    /// Whether it can change its own files, beside `tmpfs` and mounts; they are gone when it ends. Default `false`.
+    pub writable: bool,
+    /// As whom it runs: `UID`, `UID:GID`, or names that the image knows. Default: as its image says.
+    pub user: Option<String>,
+    /// Memory of all its processes in bytes. Default 1 GiB.
+    pub memory: u64,
+    /// Processes and threads at once. Default 128.
+    pub processes: u32,
+    /// Processors that it may keep busy, in thousandths. Default: no bound.
+    pub millicpus: Option<u32>,
+}
+
+impl Default for Container {
+    fn default() -> Self {
+        Self {
+            image: String::new(),
+            engine: Engine::Auto,
+            pull: Pull::Missing,
+            network: None,
+            mounts: Vec::new(),
+            tmpfs: vec!["/tmp".to_owned()],
+            writable: false,
+            user: None,
+            memory: 1 << 30,
+            processes: 128,
+            millicpus: None,
+        }
+    }
+}
+
+impl Container {
+    /// Whether the image is named by what it is, so that it is always the same: by its digest, or by its id.
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        let digest = self.image.rsplit_once('@').map_or(&*self.image, |(_, digest)| digest);
+        let digits = digest.strip_prefix("sha256:").unwrap_or_default();
+        digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+    }
+}
+
+/// The program that runs containers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// Podman if it is installed, otherwise Docker.
+    #[default]
+    Auto,
+    /// `docker`.
+    Docker,
+    /// `podman`.
+    Podman,
+}
+
+impl Engine {
+    /// The word of the configuration.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+        }
+    }
+
+    /// The programs to look for, in this order.
+    #[must_use]
+    pub fn programs(self) -> &'static [&'static str] {
+        match self {
+            Self::Auto => &["podman", "docker"],
+            Self::Docker => &["docker"],
+            Self::Podman => &["podman"],
+        }
+    }
+}
+
+/// Whether an image that is not here is fetched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pull {
+    /// It is.
+    #[default]
+    Missing,
+    /// The server does not start.
+    Never,
+}
+
+/// A file or folder of this machine that is seen in a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// What is seen; it must exist. May hold placeholders.
+    pub source: String,
+    /// Where, by its full path.
+    pub target: String,
+    /// Whether it can be changed from inside.
+    pub write: bool,
+}
+
+impl Mount {
+    /// Whether `source`, by its real path, would give away all that this machine has, and with it the bounds of the container:
+    /// the system's root, its state, or a socket. Who reaches an engine's socket starts what it likes, outside of any container.
+    #[must_use]
+    pub fn gives_too_much(source: &Path) -> bool {
+        TOO_MUCH.iter().any(|folder| source == Path::new(folder)) || source.extension() == Some(OsStr::new("sock"))
+    }
+}
+
+/// Folders through which all else of this machine can be had, its engines included.
+const TOO_MUCH: &[&str] = &["/", "/run", "/var", "/var/run", "/proc", "/sys", "/dev"];
+
+/// Beginnings of names of variables that mean something to the engine's client, to what loads it, or to a shell that starts it.
+const OF_CLIENTS: &[&str] = &[
+    "BASH_FUNC_",
+    "BUILDAH_",
+    "BUILDKIT_",
+    "CONTAINER",
+    "DBUS_",
+    "DOCKER_",
+    "DYLD_",
+    "LD_",
+    "LISTEN_",
+    "MALLOC_",
+    "PODMAN_",
+    "SNAP",
+    "SSH_",
+    "STORAGE_",
+    "XDG_",
+    "_CONTAINERS_",
+];
+
+/// More of them, in full.
+const OF_CLIENTS_EXACTLY: &[&str] = &[
+    "ALL_PROXY",
+    "BASH_ENV",
+    "BASHOPTS",
+    "ENV",
+    "GCONV_PATH",
+    "GLIBC_TUNABLES",
+    "GNUPGHOME",
+    "GOCOVERDIR",
+    "GODEBUG",
+    "GOGC",
+    "GOMAXPROCS",
+    "GOMEMLIMIT",
+    "GOTRACEBACK",
+    "HOME",
+    "HOSTALIASES",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "IFS",
+    "LOCALDOMAIN",
+    "LOCPATH",
+    "NLSPATH",
+    "NOTIFY_SOCKET",
+    "NO_PROXY",
+    "PATH",
+    "REGISTRIES_CONFIG_PATH",
+    "REGISTRY_AUTH_FILE",
+    "RES_OPTIONS",
+    "SHELLOPTS",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "TMPDIR",
+    "ZONEINFO",
+];
+
+/// Whether a variable of this name would act on the engine's client, which is not in the container: it is given the person's,
+/// and never one of an entry. (Values reach a container through its client's environment, so that none is on a command line.)
+#[must_use]
+pub fn acts_on_the_client(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    OF_CLIENTS.iter().any(|start| name.starts_with(start)) || OF_CLIENTS_EXACTLY.contains(&&*name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_acts_on_a_client_is_told_from_what_is_for_servers() {
+        for name in
+            ["PATH", "LD_PRELOAD", "http_proxy", "DOCKER_HOST", "CONTAINERS_CONF", "BASH_FUNC_x%%", "XDG_RUNTIME_DIR"]
+        {
+            assert!(acts_on_the_client(name), "{name}");
+        }
+        for name in ["GITHUB_TOKEN", "GOOGLE_API_KEY", "NODE_OPTIONS", "LANG", "HOME_PAGE", "ENVIRONMENT", "PATHS"] {
+            assert!(!acts_on_the_client(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn only_a_whole_digest_pins_an_image() {
+        let digest = "sha256:".to_owned() + &"0a".repeat(32);
+        let is_pinned = |image: String| Container { image, ..Container::default() }.is_pinned();
+        assert!(is_pinned(format!("x@{digest}")) && is_pinned(format!("x:1@{digest}")) && is_pinned(digest.clone()));
+        for image in ["x", "x:1", "x@sha256:0a0a", "localhost:5000/x", &format!("{digest}/x"), &format!("x@{digest}0")]
+        {
+            assert!(!is_pinned(image.to_owned()), "{image}");
+        }
+    }
+}

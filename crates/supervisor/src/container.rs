@@ -1,0 +1,161 @@
+//! A container that must not outlive its server's client.
+//!
+//! What runs in a container is no descendant of the program that started it: `docker run` asks a daemon, and `podman run`
+//! leaves it to a process of its own. To kill that program, which is all that signals can do, is exactly how a container is
+//! left behind. So whoever ends the program asks the engine as well.
+
+#![expect(clippy::disallowed_methods, reason = "a program of its own: it owns its descriptors and its environment")]
+
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+/// How long the engine may take to remove a container. A daemon that does not answer is given up then.
+pub const REMOVAL_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long one command of the engine may take.
+const COMMAND_LIMIT: Duration = Duration::from_secs(6);
+
+/// How often is looked whether a command has ended.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// How long is waited between two tries; and, where the engine's client was killed, before the engine is believed that there
+/// is no container: what it was asked for last may still be on its way.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// The longest answer that is read: ids of containers, of 64 digits each.
+const ANSWER_BYTES: usize = 4096;
+
+/// What an engine's client exits with when the engine itself failed (`docker-run(1)`, `podman-run(1)`).
+pub const ENGINE_FAILED: i32 = 125;
+
+/// How the engine's client ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientEnd {
+    /// It was killed, perhaps in the middle of a request to the engine.
+    Killed,
+    /// It said that the engine had failed: there may be no engine to ask.
+    EngineFailed,
+    /// It exited.
+    Exited,
+}
+
+/// The duty to remove one container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removal {
+    engine: OsString,
+    name: OsString,
+    env: Option<Vec<(OsString, OsString)>>,
+}
+
+impl Removal {
+    /// Of the container `name` of `engine`, a program by its full path, which gets this process's environment.
+    #[must_use]
+    pub fn new(engine: impl Into<OsString>, name: impl Into<OsString>) -> Self {
+        Self { engine: engine.into(), name: name.into(), env: None }
+    }
+
+    /// Gives the engine's client `env` and nothing else.
+    #[must_use]
+    pub fn with_env(mut self, env: Vec<(OsString, OsString)>) -> Self {
+        self.env = Some(env);
+        self
+    }
+
+    /// The word that tells a supervisor of it, which is started with the engine as the program of the server.
+    #[must_use]
+    pub fn word(&self) -> OsString {
+        let mut word = OsString::from("container=");
+        word.push(&self.name);
+        word
+    }
+
+    /// What `words` say of a container that `engine` runs; `None` where they speak of something else.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn of_words(words: &[OsString], engine: Option<&OsString>) -> Option<Self> {
+        use std::os::unix::ffi::OsStrExt;
+        let [word] = words else { return None };
+        let name = word.as_bytes().strip_prefix(b"container=")?;
+        Some(Self::new(engine?, OsStr::from_bytes(name)))
+    }
+
+    /// Removes the container, running or not; whether it is gone. Blocking, for [`REMOVAL_LIMIT`] at most.
+    ///
+    /// What counts is that the engine no longer lists it. A container that removes itself meanwhile makes a removal fail, and
+    /// not every version says of one that does not exist that all is well.
+    #[must_use]
+    pub fn carry_out(&self, end: ClientEnd) -> bool {
+        let deadline = Instant::now() + REMOVAL_LIMIT;
+        let mut doubts = u32::from(end == ClientEnd::Killed);
+        loop {
+            match self.is_listed(deadline) {
+                Some(false) if doubts == 0 => return true,
+                Some(false) => doubts -= 1,
+                Some(true) => {
+                    self.run(&[OsStr::new("rm"), OsStr::new("--force"), OsStr::new("--volumes"), &self.name], deadline);
+                    if self.is_listed(deadline) == Some(false) {
+                        return true;
+                    }
+                }
+                None if end == ClientEnd::EngineFailed => return true,
+                None => {}
+            }
+            if Instant::now() + PAUSE >= deadline {
+                return false;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Whether the engine knows the container; `None` when it does not answer.
+    fn is_listed(&self, deadline: Instant) -> Option<bool> {
+        let mut filter = OsString::from("name=");
+        filter.push(&self.name);
+        let words = ["ps", "--all", "--quiet", "--filter"].map(OsStr::new);
+        let answer = self.run(&[words.as_slice(), &[&filter]].concat(), deadline)?;
+        Some(!answer.trim_ascii().is_empty())
+    }
+
+    /// Runs the engine's client with `words`; what it answered, if it succeeded in time.
+    fn run(&self, words: &[&OsStr], deadline: Instant) -> Option<Vec<u8>> {
+        let mut command = Command::new(&self.engine);
+        command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        if let Some(env) = &self.env {
+            command.env_clear().envs(env.iter().map(|(name, value)| (name, value)));
+        }
+        let mut child = command.spawn().ok()?;
+        let succeeded = has_succeeded(&mut child, deadline.min(Instant::now() + COMMAND_LIMIT));
+        let mut pipe = child.stdout.take().filter(|_| succeeded)?;
+        let mut answer = vec![0; ANSWER_BYTES];
+        // Its end of file is not waited for: what the client has started may hold the pipe open.
+        let length = if is_readable(&pipe) { pipe.read(&mut answer).ok()? } else { 0 };
+        answer.truncate(length);
+        Some(answer)
+    }
+}
+
+/// Whether something is in the pipe now.
+fn is_readable(pipe: &impl AsFd) -> bool {
+    let mut source = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+    matches!(poll(&mut source, PollTimeout::ZERO), Ok(1..))
+}
+
+/// Waits until `child` has ended; kills it at `deadline`.
+fn has_succeeded(child: &mut Child, deadline: Instant) -> bool {
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.success(),
+            Ok(None) if Instant::now() < deadline => std::thread::sleep(LOOK),
+            // Ended by now, or collected by somebody else.
+            _ => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return false;
+            }
+        }
+    }
+}
