@@ -26,6 +26,8 @@ mod code;
 mod completions;
 #[cfg(test)]
 mod config;
+#[cfg(all(test, target_os = "linux"))]
+mod container;
 #[cfg(test)]
 mod dashboard;
 #[cfg(test)]

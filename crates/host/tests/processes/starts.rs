@@ -86,6 +86,7 @@ async fn the_environment_and_the_folder_are_as_given(lab: Lab) {
         cwd: Some(folder.path().to_path_buf()),
         supervisor: Some(Supervisor::this_program()),
         confinement: None,
+        container: None,
     };
     let mut child = spawn(command, None, &lab.tasks).await.unwrap();
     let mut out = String::new();
@@ -154,6 +155,7 @@ async fn a_program_that_cannot_start_is_named_with_the_reason(lab: Lab) {
                 cwd: Some(here.to_path_buf()),
                 supervisor: supervisor.clone(),
                 confinement: None,
+                container: None,
             };
             let error = spawn(command, None, &lab.tasks).await.expect_err(program);
             assert_eq!(error.to_string(), expected.replace("HERE", path), "{supervisor:?}");
