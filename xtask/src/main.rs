@@ -9,6 +9,7 @@ mod bench;
 mod browser;
 mod check;
 mod debian;
+mod engines;
 mod fuzz;
 mod growth;
 mod landlock;
@@ -30,8 +31,8 @@ Usage: cargo xtask <COMMAND>
   test [--quick] [NEXTEST ARGS]  everything: installs what tests need, checks, fuzzes briefly, runs all tests
                                  --quick: only the tests, with what is installed already
   check                          formatting, lints, documentation; no tests
-  install                        the real MCP servers and the model that tests talk to, into .cache/; on Debian the shells and
-                                 Chromium, for root or CI
+  install                        the real MCP servers and the model that tests talk to, into .cache/; on Debian the shells,
+                                 Chromium and Podman, for root or CI
   fuzz [TARGET [INPUT]] [--seconds N]
                                  each target (or one) for 100,000 inputs or N seconds, or on one input
   bench [ARGS]                   installs other people's clients into .cache/bench/, builds in release and measures them all;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         ("install", []) => {
             peers::install(&mut report);
             shells::install(&mut report);
+            engines::install(&mut report);
             Ok(())
         }
         ("bench", rest) => {

@@ -4,7 +4,7 @@ use crate::peers::{self, Peers};
 use crate::report::{Report, Step};
 use crate::run::{cargo, output, show};
 use crate::tools::NEXTEST;
-use crate::{check, fuzz, landlock, rig, shells, steady};
+use crate::{check, engines, fuzz, landlock, rig, shells, steady};
 
 /// Installs, checks, fuzzes, counts and tests; the tests come last, so that their summary ends the output.
 pub(crate) fn all(report: &mut Report, arguments: &[String]) {
@@ -13,6 +13,7 @@ pub(crate) fn all(report: &mut Report, arguments: &[String]) {
     let peers = if quick { Peers::found() } else { peers::install(report) };
     if !quick {
         shells::install(report);
+        engines::install(report);
         check::all(report);
         check::deny_where_it_is(report);
         fuzz::run(report, &fuzz::Plan::default());
@@ -32,7 +33,8 @@ pub(crate) fn all(report: &mut Report, arguments: &[String]) {
 /// Run by hand, without the variables, they fail and say what is missing.
 fn run(peers: &Peers, arguments: &[&str]) -> Step {
     let nextest = || NEXTEST.installed();
-    let missing: Vec<_> = peers.missing().chain(shells::missing()).chain(landlock::missing()).collect();
+    let missing: Vec<_> =
+        peers.missing().chain(shells::missing()).chain(landlock::missing()).chain(engines::missing()).collect();
     let without: Vec<_> = missing.iter().map(|(module, _)| format!("test(/(^|::){module}::/)")).collect();
     let mut run = nextest()?;
     run.args(["run", "--workspace", "--locked", "--profile", "ci"]).args(arguments).envs(peers.variables());
