@@ -1,5 +1,7 @@
 //! Servers in containers, as an entry asks for it.
 
+#![cfg(target_os = "linux")]
+
 mod podman;
 mod stand_in;
 

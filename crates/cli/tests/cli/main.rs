@@ -26,7 +26,7 @@ mod code;
 mod completions;
 #[cfg(test)]
 mod config;
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod container;
 #[cfg(test)]
 mod dashboard;
