@@ -9,6 +9,7 @@ mod bench;
 mod browser;
 mod check;
 mod debian;
+mod engines;
 mod fuzz;
 mod growth;
 mod ipv6;
@@ -33,7 +34,7 @@ Usage: cargo xtask <COMMAND>
                                  --quick: only the tests, with what is installed already
   check                          formatting, lints, documentation; no tests
   install                        the real MCP servers and the model that tests talk to, into .cache/; on Debian the shells,
-                                 Chromium and a keychain, for root or CI
+                                 Chromium, a keychain and Podman, for root or CI
   fuzz [TARGET [INPUT]] [--seconds N]
                                  each target (or one) for 100,000 inputs or N seconds, or on one input
   bench [ARGS]                   installs other people's clients into .cache/bench/, builds in release and measures them all;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
             peers::install(&mut report);
             shells::install(&mut report);
             keychain::install(&mut report);
+            engines::install(&mut report);
             Ok(())
         }
         ("bench", rest) => {

@@ -4,7 +4,7 @@ use crate::peers::{self, Peers};
 use crate::report::{Report, Step};
 use crate::run::{cargo, output, show};
 use crate::tools::NEXTEST;
-use crate::{check, fuzz, ipv6, keychain, landlock, rig, shells, steady};
+use crate::{check, engines, fuzz, ipv6, keychain, landlock, rig, shells, steady};
 
 /// Installs, checks, fuzzes, counts and tests; the tests come last, so that their summary ends the output.
 pub(crate) fn all(report: &mut Report, arguments: &[String]) {
@@ -14,6 +14,7 @@ pub(crate) fn all(report: &mut Report, arguments: &[String]) {
     if !quick {
         shells::install(report);
         keychain::install(report);
+        engines::install(report);
         check::all(report);
         check::deny_where_it_is(report);
         fuzz::run(report, &fuzz::Plan::default());
@@ -37,6 +38,7 @@ fn run(peers: &Peers, arguments: &[&str]) -> Step {
         .missing()
         .chain(shells::missing())
         .chain(keychain::missing())
+        .chain(engines::missing())
         .chain(landlock::missing())
         .chain(ipv6::missing())
         .collect();

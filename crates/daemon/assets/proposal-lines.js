@@ -12,6 +12,7 @@ const LABELS = [
   ["env", "Environment"],
   ["headers", "Headers"],
   ["sandbox", "Sandbox"],
+  ["container", "Container"],
 ];
 
 /**

@@ -58,6 +58,7 @@ pub use glob::{BadGlob, Pattern, ToolFilter};
 pub use host::{Host, HostBuilder, Listing, Relay, ServerStatus, Why, WhyStep};
 #[doc(hidden)]
 pub use link::child;
+pub use link::child::{EngineFacts, EngineLook, SpawnError, look_at_engine};
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use link::fuzzing;

@@ -4,8 +4,6 @@
 //! leaves it to a process of its own. To kill that program, which is all that signals can do, is exactly how a container is
 //! left behind. So whoever ends the program asks the engine as well.
 
-#![expect(clippy::disallowed_methods, reason = "a program of its own: it owns its descriptors and its environment")]
-
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::fd::AsFd;

@@ -1,5 +1,6 @@
 //! `toolrack doctor`
 
+mod container;
 mod reach;
 mod tools;
 
@@ -32,6 +33,7 @@ pub(super) async fn run(args: DoctorArgs, world: &World) -> Result<Exit, Failure
         checks.extend(secrets(world).await);
         checks.extend(egress(world));
         checks.push(sandbox());
+        checks.extend(container::engines(&loaded, world));
     }
     let of_interest = |entry: &&Entry| named.is_empty() || named.contains(&entry.name);
     for entry in loaded.entries.iter().filter(of_interest) {
@@ -195,6 +197,7 @@ async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], world: &
     let spec = loaded.desired.get(entry.name.as_str()).filter(|spec| spec.enabled);
     if let Some(spec) = spec {
         checks.extend(resolved(&entry.name, spec, world).await);
+        checks.extend(container::checks(&entry.name, spec, world).await);
     }
     checks
 }
@@ -218,6 +221,10 @@ async fn resolved(name: &str, spec: &ServerSpec, world: &World) -> Option<Check>
         }
         Transport::Native(_) => return None,
     };
+    if plan.container.is_some() {
+        // Folder and program are in its image.
+        return None;
+    }
     let path = plan.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
     let folder = plan.cwd.unwrap_or_else(|| world.folder.clone());
     if !folder.is_dir() {

@@ -78,13 +78,14 @@ fn the_doctor_names_what_is_wrong_and_what_to_do() {
 fn the_doctor_has_nothing_to_say_of_a_healthy_rack() {
     assert_snapshot!(Rack::with(&[("good", fake(&["--tools", "2"]))]).run(&["doctor"]), @"
         $ toolrack doctor
-        + file     [HOME]/toolrack/mcp.json     read (user), 1 server
-        + data     [HOME]/toolrack/toolrack.db  can be read and written
-        + secrets  [HOME]/toolrack/secret.key   none is stored
-        + sandbox  landlock                                   [LANDLOCK]
-        + program  good                                       [FAKE]
-        + server   builtin                                    connected, MCP 2026-07-28 (modern era), 5 tools
-        + server   good                                       connected, MCP 2025-11-25 (legacy era), 24 tools
+        + file       [HOME]/toolrack/mcp.json     read (user), 1 server
+        + data       [HOME]/toolrack/toolrack.db  can be read and written
+        + secrets    [HOME]/toolrack/secret.key   none is stored
+        + sandbox    landlock                                   [LANDLOCK]
+        + container  engine                                     [ENGINES]
+        + program    good                                       [FAKE]
+        + server     builtin                                    connected, MCP 2026-07-28 (modern era), 5 tools
+        + server     good                                       connected, MCP 2025-11-25 (legacy era), 24 tools
         nothing is wrong
         [0]
     ");

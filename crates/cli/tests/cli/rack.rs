@@ -101,13 +101,17 @@ impl Rack {
     }
 }
 
-/// What the doctor says of this system's Landlock differs from one to the next.
+/// What the doctor says of this system's Landlock and engines differs from one to the next.
 fn without_landlock(text: &str) -> String {
     let mut lines: Vec<_> = text.split('\n').map(str::to_owned).collect();
     for line in lines.iter_mut().filter(|line| line.contains(" sandbox ")) {
         if let Some((start, _)) = line.clone().split_once("Landlock ABI") {
             *line = format!("{}[LANDLOCK]", start.trim_end_matches("no "));
         }
+    }
+    for line in lines.iter_mut().filter(|line| line.contains(" container  engine ")) {
+        line.truncate(line.rfind("  ").unwrap_or_default() + 2);
+        line.push_str("[ENGINES]");
     }
     lines.join("\n")
 }

@@ -434,3 +434,86 @@ fn signing_in_can_be_settled_in_advance() {
     assert!(unknown.message.contains("oauth.callbackPort"), "{}", unknown.message);
     assert!(broken(json!({ "command": "x", "oauth": { "client_id": "id" } }))[0].contains("means nothing"));
 }
+
+mod containers {
+    use toolrack_host::spec::{Container, Engine, Mount, Pull};
+
+    use super::*;
+
+    fn container(entry: Json) -> Container {
+        *stdio(entry).container.expect("a container")
+    }
+
+    #[test]
+    fn a_container_is_an_image_or_all_that_can_be_said_of_it() {
+        let usual = container(json!({ "container": "mcp/fetch" }));
+        assert_eq!(usual, Container { image: "mcp/fetch".to_owned(), ..Container::default() });
+        let all = container(json!({ "command": "x", "cwd": "/app", "env": { "TOKEN": "${TOKEN}" }, "container": {
+            "image": "x:1", "engine": "podman", "pull": "never", "network": "bridge", "user": "1000:1000", "readOnly": false,
+            "mounts": ["~/notes:/notes", "/a:b:/c:rw", "${DIR}:/d:ro"], "tmpfs": [],
+            "limits": { "memory": "64MiB", "processes": 8, "cpus": 0.5 },
+        } }));
+        let mount = |source: &str, target: &str, write| Mount { source: source.into(), target: target.into(), write };
+        assert_eq!(
+            all,
+            Container {
+                image: "x:1".into(),
+                engine: Engine::Podman,
+                pull: Pull::Never,
+                network: Some("bridge".into()),
+                mounts: vec![
+                    mount("~/notes", "/notes", false),
+                    mount("/a:b", "/c", true),
+                    mount("${DIR}", "/d", false)
+                ],
+                tmpfs: Vec::new(),
+                writable: true,
+                user: Some("1000:1000".into()),
+                memory: 64 << 20,
+                processes: 8,
+                millicpus: Some(500),
+            }
+        );
+    }
+
+    #[test]
+    fn what_would_lead_out_of_a_container_or_is_not_understood_is_an_error() {
+        for (entry, message) in [
+            (json!({ "command": "x", "container": "x", "sandbox": true }), "exclude each other"),
+            (
+                json!({ "command": "x", "container": "x", "env": { "LD_PRELOAD": "/x.so" } }),
+                "would act on the engine's client",
+            ),
+            (
+                json!({ "command": "x", "container": "x", "env": { "DOCKER_HOST": "tcp://x" } }),
+                "would act on the engine's client",
+            ),
+            (json!({ "command": "x", "container": "x", "env": { "A*": "x" } }), "cannot be given to a container"),
+            (json!({ "command": "x", "container": "x", "inherit_env": "all" }), "cannot be `all` with a container"),
+            (json!({ "command": "x", "container": "x", "cwd": "app" }), "must be a full path in the container"),
+            (json!({ "container": "--privileged" }), "must be the name of an image"),
+            (json!({ "container": { "image": "a b" } }), "must be the name of an image"),
+            (json!({ "container": {} }), "`container.image` is missing"),
+            (json!({ "container": { "image": "x", "network": "host" } }), "cannot be `host`"),
+            (json!({ "container": { "image": "x", "network": "container:other" } }), "must be `none`, `bridge`"),
+            (json!({ "container": { "image": "x", "user": "--x" } }), "must be a user"),
+            (json!({ "container": { "image": "x", "engine": "/bin/sh" } }), "must be `auto`, `docker` or `podman`"),
+            (json!({ "container": { "image": "x", "mounts": ["/:/host"] } }), "the whole machine"),
+            (json!({ "container": { "image": "x", "mounts": ["/run/:/x"] } }), "the whole machine"),
+            (json!({ "container": { "image": "x", "mounts": ["/var/run/docker.sock:/s:rw"] } }), "the whole machine"),
+            (json!({ "container": { "image": "x", "mounts": ["notes:/notes"] } }), "must be two full paths"),
+            (json!({ "container": { "image": "x", "mounts": ["/notes:/a,z"] } }), "must be two full paths"),
+            (json!({ "container": { "image": "x", "mounts": ["/notes"] } }), "must be `SOURCE:TARGET`"),
+            (json!({ "container": { "image": "x", "tmpfs": ["/tmp:exec"] } }), "must be a full path"),
+            (
+                json!({ "container": { "image": "x", "privileged": true } }),
+                "`container.privileged` is not a known field",
+            ),
+            (json!({ "container": { "image": "x", "limits": { "memory": "1MiB" } } }), "6 MiB or more"),
+            (json!({ "container": { "image": "x", "limits": { "cpus": 0 } } }), "from 0.01"),
+        ] {
+            let told = broken(entry.clone());
+            assert!(told.iter().any(|problem| problem.contains(message)), "{entry}: {told:?}");
+        }
+    }
+}

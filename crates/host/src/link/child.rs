@@ -12,6 +12,7 @@
 //! started may hold open, nor is there nothing left to read in stdout when the process has ended.
 
 mod container;
+mod engine;
 mod handle;
 #[cfg(target_os = "linux")]
 mod launch;
@@ -31,6 +32,7 @@ use toolrack_supervisor::Confinement;
 
 pub use super::supervisor::{Exit, Supervisor};
 pub use container::Enclosure;
+pub use engine::{EngineFacts, EngineLook, look as look_at_engine};
 pub use handle::{Grace, Handle};
 pub use resolve::SpawnError;
 pub use stderr::{LineHook, StderrTail};

@@ -2,6 +2,9 @@
 
 use super::error::LinkError;
 
+const NO_COMMAND: (&str, &str) =
+    ("its command is not in the image", "check `command`, or leave it out to run what the image says");
+
 /// `error` of a server in a container: what was wrong with the engine or the image, where that is what its end says
 /// (`docker-run(1)` and `podman-run(1)`, "Exit Status").
 pub(super) fn explained(error: LinkError) -> LinkError {
@@ -9,9 +12,9 @@ pub(super) fn explained(error: LinkError) -> LinkError {
     let (why, next) = match &*exit {
         "exit status 125" => of_engine(&stderr.to_lowercase()),
         "exit status 126" => ("its command is in the image, and is no program", "check `command`"),
-        "exit status 127" => {
-            ("its command is not in the image", "check `command`, or leave it out to run what the image says")
-        }
+        "exit status 127" => NO_COMMAND,
+        // The init of Podman's containers has no code of its own for it.
+        "exit status 1" if stderr.contains("failed to exec pid1") => NO_COMMAND,
         _ => return LinkError::Exited { exit, stderr },
     };
     LinkError::Container { why, next, stderr }
@@ -96,6 +99,8 @@ mod tests {
             assert!(why.contains(meaning) && why.contains(stderr), "{why}");
         }
         assert!(why("exit status 127", "").contains("not in the image"));
+        let of_init = why("exit status 1", "ERROR (catatonit:6): failed to exec pid1: No such file or directory");
+        assert!(of_init.contains("not in the image"), "{of_init}");
     }
 
     #[test]

@@ -58,7 +58,9 @@ impl Enclosure {
         }
         let program = std::mem::replace(&mut command.program, engine.clone().into_os_string());
         if !program.is_empty() {
-            args.extend(["--entrypoint".into(), program]);
+            let mut word = OsString::from("--entrypoint=");
+            word.push(program);
+            args.push(word);
         }
         args.push(self.image.into());
         args.append(&mut command.args);
@@ -67,7 +69,7 @@ impl Enclosure {
     }
 
     /// The engine's program, and whether it is Podman.
-    fn find(&self, env: &[(OsString, OsString)]) -> Result<(PathBuf, bool), SpawnError> {
+    pub(super) fn find(&self, env: &[(OsString, OsString)]) -> Result<(PathBuf, bool), SpawnError> {
         let folder = resolve_cwd(None)?;
         for program in self.engine.programs() {
             if let Ok(path) = search(OsStr::new(program), env, &folder) {

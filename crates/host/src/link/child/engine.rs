@@ -1,0 +1,110 @@
+//! What can be said of the engine and the image of a container without starting it.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::container::Enclosure;
+use super::resolve::SpawnError;
+use crate::link::error::quote;
+use crate::resolve::ChildPlan;
+use crate::spec::ServerName;
+
+/// How long an engine may take to say something.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// An engine, and an image of its.
+#[derive(Clone, Debug)]
+pub struct EngineLook {
+    /// The engine's program.
+    pub program: PathBuf,
+    /// What the engine says of itself; or why it says nothing, escaped.
+    pub engine: Result<EngineFacts, String>,
+    /// Whether the image is here, and if so, by which names with digests it was fetched. `None` where the engine says nothing.
+    pub image: Option<Option<Vec<String>>>,
+}
+
+/// What an engine says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineFacts {
+    /// Its version, escaped.
+    pub version: String,
+    /// Whether it runs without root, so that root in a container is nobody outside.
+    pub rootless: bool,
+}
+
+/// Asks the engine of `plan`; `None` when the plan has no container. Takes 10 s at most.
+///
+/// # Errors
+/// When the engine is not installed.
+pub async fn look(server: &ServerName, plan: &ChildPlan) -> Option<Result<EngineLook, SpawnError>> {
+    let container = plan.container.as_deref()?;
+    let enclosure = Enclosure::new(server, container);
+    let env = plan.env.clone();
+    let found = tokio::task::spawn_blocking(move || enclosure.find(&env)).await;
+    let (program, is_podman) = match found.unwrap_or(Err(SpawnError::ShuttingDown)) {
+        Ok(found) => found,
+        Err(error) => return Some(Err(error)),
+    };
+    // The format is that of Go's templates; the two engines have other fields.
+    let format = if is_podman {
+        "{{.Version.Version}}|{{.Host.Security.Rootless}}"
+    } else {
+        "{{.ServerVersion}}|{{.SecurityOptions}}"
+    };
+    let engine = ask(&program, &["info", "--format", format], &plan.env).await.and_then(|said| facts(&said));
+    let mut image = None;
+    if engine.is_ok() {
+        let words = ["image", "inspect", "--format", "{{range .RepoDigests}}{{println .}}{{end}}", "--"];
+        let words = words.into_iter().chain([&*container.container.image]);
+        let said = ask(&program, &words.collect::<Vec<_>>(), &plan.env).await.ok();
+        image = Some(said.map(|said| said.lines().map(quote).filter(|line| !line.is_empty()).collect()));
+    }
+    Some(Ok(EngineLook { program, engine, image }))
+}
+
+/// `VERSION|true`, `VERSION|[name=seccomp,profile=builtin name=rootless]`.
+fn facts(said: &str) -> Result<EngineFacts, String> {
+    let (version, security) = said.trim().split_once('|').ok_or_else(|| format!("it answers {}", quote(said)))?;
+    if version.is_empty() {
+        return Err("its daemon does not answer".to_owned());
+    }
+    let rootless = security == "true" || security.contains("name=rootless");
+    Ok(EngineFacts { version: quote(version), rootless })
+}
+
+/// What the engine's client prints; or its last line, when it fails.
+async fn ask(program: &PathBuf, words: &[&str], env: &[(OsString, OsString)]) -> Result<String, String> {
+    let mut command = Command::new(program);
+    command.args(words.iter().map(OsStr::new)).env_clear().envs(env.iter().map(|(name, value)| (name, value)));
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    let output = match timeout(PATIENCE, command.output()).await {
+        Ok(output) => output.map_err(|error| error.to_string())?,
+        Err(_) => return Err(format!("it says nothing within {} s", PATIENCE.as_secs())),
+    };
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(quote(said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it fails and does not say why")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_engines_say_who_they_are() {
+        let of = |version: &str, rootless| Ok(EngineFacts { version: version.to_owned(), rootless });
+        assert_eq!(facts("4.3.1|false\n"), of("4.3.1", false));
+        assert_eq!(facts("5.2.0|true\n"), of("5.2.0", true));
+        assert_eq!(facts("28.2.2|[name=seccomp,profile=builtin name=cgroupns]\n"), of("28.2.2", false));
+        assert_eq!(facts("28.2.2|[name=seccomp,profile=builtin name=rootless]\n"), of("28.2.2", true));
+        // What Docker's client prints without its daemon, before it fails.
+        assert!(facts("|[]\n").is_err());
+    }
+}

@@ -1,0 +1,61 @@
+//! Engines of containers: Podman, from Debian's package, and Docker's client where somebody has installed it.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs, process};
+
+use crate::debian::{self, is_there};
+use crate::report::Report;
+use crate::run::{output, program};
+
+/// Podman, a runtime that works inside of most sandboxes, and the init of its containers.
+const PODMAN: &[&str] = &["podman", "runc", "catatonit"];
+
+/// Installs Podman if it is missing, this is a Debian, and we may.
+pub(crate) fn install(report: &mut Report) {
+    report.step("podman from Debian", || debian::install(PODMAN));
+}
+
+/// The modules of tests that cannot run here, and why.
+pub(crate) fn missing<'a>() -> impl Iterator<Item = (&'static str, &'a str)> {
+    let podman = podman_does_not_run().map(|why| ("needs_podman", why));
+    let docker = (!is_there("docker")).then_some(("needs_docker", "there is no `docker` on the path"));
+    podman.into_iter().chain(docker)
+}
+
+/// Why not; what it takes differs so much from one machine to the next that only a container tells.
+fn podman_does_not_run() -> Option<&'static str> {
+    if !PODMAN.iter().all(|name| is_there(name)) {
+        return Some("podman, runc or catatonit is not there (`cargo xtask install`, as root on Debian)");
+    }
+    if output(program("id").arg("-u")).is_none_or(|id| id.trim() != "0") {
+        return Some("the tests run podman as root, which this is not");
+    }
+    let folder = env::temp_dir().join(format!("toolrack-podman-{}", process::id()));
+    let runs = tries(&folder).is_some();
+    let _ = fs::remove_dir_all(&folder);
+    (!runs).then_some("podman is there, and runs no container on this machine")
+}
+
+/// Runs `true` in a container, as the tests run servers.
+fn tries(folder: &Path) -> Option<()> {
+    let files = folder.join("files");
+    let linked = output(program("ldd").arg("/bin/true"))?;
+    let libraries = linked.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from);
+    for file in libraries.chain(["/bin/true".into()]) {
+        let target = files.join(file.strip_prefix("/").ok()?);
+        fs::create_dir_all(target.parent()?).ok()?;
+        fs::copy(&file, target).ok()?;
+    }
+    let containers = folder.join("containers.conf");
+    let limits = "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n";
+    let engine = "[engine]\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"file\"\nruntime = \"runc\"\n";
+    fs::write(&containers, [limits, engine].concat()).ok()?;
+    let place = folder.display();
+    let storage = folder.join("storage.conf");
+    let content = format!("[storage]\ndriver = \"vfs\"\ngraphroot = \"{place}/store\"\nrunroot = \"{place}/run\"\n");
+    fs::write(&storage, content).ok()?;
+    let mut podman = program("podman");
+    podman.env("CONTAINERS_CONF", &containers).env("CONTAINERS_STORAGE_CONF", &storage);
+    podman.args(["run", "--rm", "--init", "--network=none", "--read-only", "--memory=64m", "--pids-limit=16"]);
+    output(podman.arg("--rootfs").arg(&files).arg("/bin/true")).map(drop)
+}
