@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    fmt,
+    fmt, mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -14,7 +14,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 use toolrack_host::{
-    Authorizer, Challenge, Destination, Egress, NotAuthorized, Resolver, ServerName, Signature, Verbatim, spec::OAuth,
+    Authorizer, Challenge, Destination, Egress, Fact, NotAuthorized, Resolver, ServerName, Signature, Verbatim,
+    Witness, spec::OAuth,
 };
 use url::Url;
 
@@ -57,6 +58,7 @@ pub(crate) struct Inner {
     user: String,
     how: Box<How>,
     hears: Box<Hears>,
+    witness: Option<Arc<dyn Witness>>,
     pub(crate) wires: Wires,
     /// One for each server and account that was ever asked about; no more than are configured.
     slots: Mutex<HashMap<TokenKey, Arc<Slot>>>,
@@ -68,6 +70,8 @@ pub(crate) struct Slot {
     known: Mutex<Known>,
     /// What the server wants to see in proofs.
     nonce: Mutex<Option<Nonce>>,
+    /// Why the last renewal failed, if it did: it is tried again with each request, and told once.
+    failing: Mutex<Option<&'static str>>,
     /// Whoever has the permit looks into the store or renews; the others wait for what comes of it.
     turn: Semaphore,
 }
@@ -127,6 +131,7 @@ pub struct SignInBuilder {
     user: String,
     how: Box<How>,
     hears: Box<Hears>,
+    witness: Option<Arc<dyn Witness>>,
     egress: Egress,
 }
 
@@ -170,6 +175,12 @@ impl SignInBuilder {
         self
     }
 
+    /// Who is told of sign-ins, sign-outs and failures, so that none goes unrecorded. Default: nobody.
+    pub fn witness(mut self, witness: Arc<dyn Witness>) -> Self {
+        self.witness = Some(witness);
+        self
+    }
+
     /// Where requests to authorization servers may go. Default: [`Profile::Local`](toolrack_host::egress::Profile::Local).
     pub fn egress(mut self, egress: Egress) -> Self {
         self.egress = egress;
@@ -179,9 +190,9 @@ impl SignInBuilder {
     /// Puts it together.
     #[must_use]
     pub fn build(self) -> SignIn {
-        let Self { store, resolver, browser, tenant, user, how, hears, egress } = self;
+        let Self { store, resolver, browser, tenant, user, how, hears, witness, egress } = self;
         let (wires, slots) = (Wires::new(egress), Default::default());
-        SignIn(Arc::new(Inner { store, resolver, browser, tenant, user, how, hears, wires, slots }))
+        SignIn(Arc::new(Inner { store, resolver, browser, tenant, user, how, hears, witness, wires, slots }))
     }
 }
 
@@ -227,6 +238,7 @@ impl SignIn {
             user: String::new(),
             how: Box::new(|server, _| format!("sign in to `{server}`")),
             hears: Box::new(|_| {}),
+            witness: None,
             egress: Egress::default(),
         }
     }
@@ -273,7 +285,7 @@ impl Inner {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = slots.entry(key).or_insert_with_key(|key| {
             let (known, nonce) = (Mutex::new(Known::Unknown), Mutex::default());
-            Arc::new(Slot { key: key.clone(), known, nonce, turn: Semaphore::new(1) })
+            Arc::new(Slot { key: key.clone(), known, nonce, failing: Mutex::default(), turn: Semaphore::new(1) })
         });
         Arc::clone(slot)
     }
@@ -348,7 +360,7 @@ impl Inner {
         let Some(kept) = kept else {
             return Ok(None);
         };
-        match self.renewed(&self.errand(to).await?, Stale::Old(&kept)).await {
+        match self.renewed(to.server, &self.errand(to).await?, Stale::Old(&kept)).await {
             Ok(()) => {}
             Err(AuthError::Ended) => return Ok(None),
             // It is renewed ahead of time: the next request tries again.
@@ -364,11 +376,35 @@ impl Inner {
     }
 
     /// Renews what is stale, unless another process has done so meanwhile. The caller has the turn of `slot`.
-    async fn renewed(&self, errand: &Errand, stale: Stale<'_>) -> Result<(), AuthError> {
-        let lease = self.lease(&errand.slot.key).await?;
-        let renewed = self.renew(errand, stale, lease.as_ref()).await;
-        lease.release().await;
+    async fn renewed(&self, server: &ServerName, errand: &Errand, stale: Stale<'_>) -> Result<(), AuthError> {
+        let renewed = match self.lease(&errand.slot.key).await {
+            Ok(lease) => {
+                let renewed = self.renew(errand, stale, lease.as_ref()).await;
+                lease.release().await;
+                renewed
+            }
+            Err(error) => Err(error),
+        };
+        let code = renewed.as_ref().err().map(AuthError::code);
+        let before = {
+            let mut failing = errand.slot.failing.lock().unwrap_or_else(PoisonError::into_inner);
+            mem::replace(&mut *failing, code)
+        };
+        if let Some(error) = renewed.as_ref().err().filter(|_| code != before) {
+            self.tell_of_failure(server, error);
+        }
         renewed
+    }
+
+    /// Has it written down, where somebody does.
+    pub(crate) fn tell(&self, fact: Fact) {
+        if let Some(witness) = &self.witness {
+            witness.saw(fact);
+        }
+    }
+
+    pub(crate) fn tell_of_failure(&self, server: &ServerName, error: &AuthError) {
+        self.tell(Fact::SignInFailed { server: server.clone(), error: error.to_string(), code: error.code() });
     }
 
     async fn renew(&self, errand: &Errand, stale: Stale<'_>, lease: &dyn Lease) -> Result<(), AuthError> {
@@ -432,10 +468,16 @@ impl Inner {
             slot.knows(Some(Arc::new(kept.clone())));
             return Ok(());
         }
-        if !oauth.dpop && challenge::wants_bound(&challenge.www_authenticate) {
-            return Err(Refused::Error(AuthError::NotBound));
-        }
         let leading = challenge::leading(&challenge.www_authenticate);
+        let is_bound = oauth.dpop || kept.as_ref().is_some_and(|kept| kept.key.is_some());
+        // No renewal makes a token bound that is not.
+        let must_begin_anew = !is_bound && challenge::wants_bound(&challenge.www_authenticate);
+        if must_begin_anew {
+            let found = within(Found::out(self.wires.to(server)?, server, leading)).await;
+            if !found.is_ok_and(|found| found.wants_bound()) {
+                return Err(Refused::Error(AuthError::NotBound));
+            }
+        }
         let missing = match challenge.status {
             403 => challenge::scopes(&challenge.www_authenticate, to.url),
             _ => Vec::new(),
@@ -453,14 +495,13 @@ impl Inner {
             return Err(Refused::SignIn(asked));
         }
         if !oauth.grant.needs_a_person() {
-            let found = within(Found::out(self.wires.to(server)?, server, leading)).await?;
-            let fresh = within(found.without_a_person(oauth, &asked, &self.wires)).await?;
-            return Ok(self.keep(slot, fresh).await?);
+            return Ok(self.by_itself(to.server, &errand, &asked, leading).await.map(drop)?);
         }
         if challenge.status == 401
+            && !must_begin_anew
             && let Some(kept) = kept.as_ref().filter(|kept| kept.tokens.is_some())
         {
-            match self.renewed(&errand, Stale::Refused(kept, leading)).await {
+            match self.renewed(to.server, &errand, Stale::Refused(kept, leading)).await {
                 Err(AuthError::Ended) => {}
                 renewed => return Ok(renewed?),
             }
@@ -470,7 +511,7 @@ impl Inner {
             return Err(Refused::SignIn(if challenge.status == 403 { asked } else { Vec::new() }));
         };
         let wanted = Wanted { scopes: &asked, challenge: leading, before: kept.as_ref() };
-        Ok(self.signed(&errand, wanted, browser.as_ref()).await.map(drop)?)
+        Ok(self.signed(to.server, &errand, wanted, browser.as_ref()).await.map(drop)?)
     }
 }
 

@@ -119,7 +119,9 @@ impl Tokens {
         let access = text("access_token").ok_or_else(|| refused("its answer holds none"))?.to_owned();
         let is_of = |kind: &str| text("token_type").is_some_and(|named| named.eq_ignore_ascii_case(kind));
         if is_bound && !is_of("dpop") {
-            return Err(refused("it gave one that is not bound to a key, which `oauth.dpop` of the entry asks for"));
+            return Err(refused(
+                "it gave one that is not bound to a key, which the server or `oauth.dpop` of the entry asks for",
+            ));
         }
         if !is_bound && !is_of("bearer") {
             return Err(refused(

@@ -110,6 +110,16 @@ impl Found {
         Ok(())
     }
 
+    /// Whether the MCP server takes only tokens that are bound to a key (`dpop_bound_access_tokens_required`, RFC 9728, 2).
+    pub(crate) fn wants_bound(&self) -> bool {
+        self.wire.wants_bound()
+    }
+
+    /// The key that tokens are to be bound to, if they are: as the entry says, or the server.
+    pub(crate) fn key(&self, oauth: &OAuth) -> Result<Option<ProofKey>, AuthError> {
+        (oauth.dpop || self.wants_bound()).then(ProofKey::generate).transpose()
+    }
+
     pub(crate) async fn scopes_without_a_person(&self, scopes: &[String]) -> Vec<String> {
         match scopes {
             [] => self.manager.select_initial_scopes(&[]).await,
@@ -129,7 +139,7 @@ impl Found {
         if !self.has_pkce {
             return Err(AuthError::NoPkce);
         }
-        let key = if oauth.dpop { Some(ProofKey::generate()?) } else { None };
+        let key = self.key(oauth)?;
         self.binds(oauth, key.clone())?;
         self.endpoint("authorization endpoint", &self.metadata.authorization_endpoint)?;
         let scopes = self.scopes(scopes).await;

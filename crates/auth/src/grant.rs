@@ -10,7 +10,6 @@ use url::{Url, form_urlencoded::Serializer};
 
 use crate::{
     credentials::{Client, Credentials, Tokens},
-    dpop::ProofKey,
     engine::Found,
     error::{AuthError, quote_without},
     revoke::basic,
@@ -116,7 +115,7 @@ impl Found {
     ) -> Result<Credentials, AuthError> {
         let scopes = self.scopes_without_a_person(scopes).await;
         let endpoint = self.token_endpoint()?;
-        let key = if oauth.dpop { Some(ProofKey::generate()?) } else { None };
+        let key = self.key(oauth)?;
         self.binds(oauth, key.clone())?;
         let assertion = oauth.assertion.text.as_deref().unwrap_or_default();
         let form = match oauth.grant {

@@ -1,6 +1,6 @@
 //! What a person does: sign in, sign out.
 
-use toolrack_host::Destination;
+use toolrack_host::{Destination, Fact, ServerName};
 
 use crate::{
     authorizer::{Errand, Inner, SignIn},
@@ -51,17 +51,13 @@ impl SignIn {
     ) -> Result<Signed, AuthError> {
         let inner = &self.0;
         let errand = inner.errand(to).await?;
-        let Errand { oauth, slot, server } = &errand;
+        let Errand { oauth, slot, .. } = &errand;
         let scopes = if scopes.is_empty() { &oauth.scopes } else { scopes };
         if !oauth.grant.needs_a_person() {
-            let found = within(Found::out(inner.wires.to(server)?, server, None)).await?;
-            let fresh = within(found.without_a_person(oauth, scopes, &inner.wires)).await?;
-            let signed = Signed::of(&fresh);
-            inner.keep(slot, fresh).await?;
-            return Ok(signed);
+            return inner.by_itself(to.server, &errand, scopes, None).await;
         }
         let before = inner.load(&slot.key).await?;
-        inner.signed(&errand, Wanted { scopes, challenge: None, before: before.as_ref() }, browser).await
+        inner.signed(to.server, &errand, Wanted { scopes, challenge: None, before: before.as_ref() }, browser).await
     }
 
     /// Revokes the tokens for a server, where its authorization server can, and forgets them in any case. `None` when nobody
@@ -88,6 +84,14 @@ impl SignIn {
         }
         .await;
         lease.release().await;
+        if let Ok(Some(revoked)) = &forgotten {
+            let outcome = match revoked {
+                Ok(true) => "the tokens were revoked".to_owned(),
+                Ok(false) => "the tokens were forgotten; nobody there revokes any".to_owned(),
+                Err(error) => format!("the tokens were forgotten and not revoked: {error}"),
+            };
+            inner.tell(Fact::SignedOut { server: to.server.clone(), outcome });
+        }
         forgotten
     }
 }
@@ -106,10 +110,45 @@ impl Inner {
     /// Shows the page on which somebody signs in, and keeps what comes of it.
     pub(crate) async fn signed(
         &self,
+        name: &ServerName,
         errand: &Errand,
         wanted: Wanted<'_>,
         browser: &dyn Browser,
     ) -> Result<Signed, AuthError> {
+        let asked = self.ask(errand, wanted, browser).await;
+        self.recorded(name, asked)
+    }
+
+    /// Signs in with a grant that needs no person, and keeps what comes of it.
+    pub(crate) async fn by_itself(
+        &self,
+        name: &ServerName,
+        errand: &Errand,
+        scopes: &[String],
+        challenge: Option<&str>,
+    ) -> Result<Signed, AuthError> {
+        let Errand { oauth, slot, server } = errand;
+        let signed = async {
+            let found = within(Found::out(self.wires.to(server)?, server, challenge)).await?;
+            let fresh = within(found.without_a_person(oauth, scopes, &self.wires)).await?;
+            let signed = Signed::of(&fresh);
+            self.keep(slot, fresh).await?;
+            Ok(signed)
+        };
+        let signed = Box::pin(signed).await;
+        self.recorded(name, signed)
+    }
+
+    /// Has it written down how a sign-in went.
+    fn recorded(&self, server: &ServerName, signed: Result<Signed, AuthError>) -> Result<Signed, AuthError> {
+        match &signed {
+            Ok(signed) => self.tell(Fact::SignedIn { server: server.clone(), issuer: signed.issuer.clone() }),
+            Err(error) => self.tell_of_failure(server, error),
+        }
+        signed
+    }
+
+    async fn ask(&self, errand: &Errand, wanted: Wanted<'_>, browser: &dyn Browser) -> Result<Signed, AuthError> {
         let Errand { oauth, slot, server } = errand;
         let wire = self.wires.to(server)?;
         let back_to = browser.redirect_uri();

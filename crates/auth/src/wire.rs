@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -60,7 +60,13 @@ impl Wires {
                 client
             }
         };
-        Ok(Arc::new(Wire { client, guard, left: AtomicU32::new(REQUESTS), bound: OnceLock::new() }))
+        Ok(Arc::new(Wire {
+            client,
+            guard,
+            left: AtomicU32::new(REQUESTS),
+            bound: OnceLock::new(),
+            wants_bound: AtomicBool::new(false),
+        }))
     }
 }
 
@@ -72,6 +78,8 @@ pub(crate) struct Wire {
     left: AtomicU32,
     /// What the token endpoint gets, once it is known.
     bound: OnceLock<Bound>,
+    /// The metadata of a resource said that its tokens must be bound to a key. `rmcp` does not keep that.
+    wants_bound: AtomicBool,
 }
 
 /// Why a request to an authorization server got no answer.
@@ -112,6 +120,12 @@ impl Wire {
         self.bound.get()
     }
 
+    /// Whether metadata that was fetched here says that a resource wants bound tokens. A document that is refused later counts
+    /// too: more than was wanted is no harm.
+    pub(crate) fn wants_bound(&self) -> bool {
+        self.wants_bound.load(Ordering::Relaxed)
+    }
+
     /// Asks, and where the token endpoint wants a nonce, once more with it.
     pub(crate) async fn send(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
         let Some(bound) = self.bound().filter(|bound| bound.is_for(&request)) else {
@@ -139,8 +153,23 @@ impl Wire {
             }
             answer.body_mut().extend_from_slice(&chunk);
         }
+        if answer.status().is_success() && says_bound(answer.body()) {
+            self.wants_bound.store(true, Ordering::Relaxed);
+        }
         Ok(answer)
     }
+}
+
+/// Whether this is the metadata of a resource that takes bound tokens alone (RFC 9728, 2).
+fn says_bound(body: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Metadata {
+        #[serde(rename = "resource")]
+        _resource: String,
+        #[serde(default)]
+        dpop_bound_access_tokens_required: bool,
+    }
+    serde_json::from_slice(body).is_ok_and(|metadata: Metadata| metadata.dpop_bound_access_tokens_required)
 }
 
 impl OAuthHttpClient for Wire {

@@ -2,13 +2,13 @@
 
 use std::{
     fmt, mem,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
 use tokio::task::JoinSet;
 use toolrack_config::{Audit, Interpolate};
-use toolrack_host::Witness;
+use toolrack_host::{Fact, Witness};
 use toolrack_store::{
     Store,
     audit::{AuditLog, KeepAudit},
@@ -17,8 +17,60 @@ use toolrack_store::{
 /// How long the end of a command may wait for the last rows.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// What a world writes down, from the first time that there is something.
+#[derive(Debug)]
+pub(crate) struct Audited {
+    store: Option<Store>,
+    secrets: Arc<Interpolate>,
+    keeper: OnceLock<AuditKeeper>,
+    /// What is kept, as the settings say.
+    keeps: Mutex<Audit>,
+}
+
+impl Audited {
+    /// Nothing is written without `store`.
+    pub(crate) fn new(store: Option<Store>, secrets: Arc<Interpolate>) -> Self {
+        Self { store, secrets, keeper: OnceLock::new(), keeps: Mutex::default() }
+    }
+
+    /// Keeps from now on what the settings say.
+    pub(crate) fn set(&self, keeps: Audit) {
+        *self.keeps.lock().unwrap_or_else(PoisonError::into_inner) = keeps;
+        if let Some(keeper) = self.keeper.get() {
+            keeper.set(keeps);
+        }
+    }
+
+    /// Who is told what happens; `None` without a database.
+    pub(crate) fn witness(&self) -> Option<Arc<dyn Witness>> {
+        let store = self.store.as_ref()?;
+        let keeper = self.keeper.get_or_init(|| {
+            let keeper = AuditKeeper::start(store.clone(), Arc::clone(&self.secrets));
+            keeper.set(*self.keeps.lock().unwrap_or_else(PoisonError::into_inner));
+            keeper
+        });
+        Some(keeper.witness())
+    }
+
+    /// Writes what has happened until now, and ends. Waits at most two seconds.
+    pub(crate) async fn close(&self) {
+        if let Some(keeper) = self.keeper.get() {
+            keeper.close().await;
+        }
+    }
+}
+
+/// For those who may never have anything to say.
+impl Witness for Audited {
+    fn saw(&self, fact: Fact) {
+        if let Some(witness) = self.witness() {
+            witness.saw(fact);
+        }
+    }
+}
+
 /// Writes down what a host does while a command runs.
-pub(crate) struct AuditKeeper {
+struct AuditKeeper {
     log: Arc<AuditLog>,
     task: Mutex<JoinSet<()>>,
 }
@@ -31,7 +83,7 @@ impl fmt::Debug for AuditKeeper {
 
 impl AuditKeeper {
     /// Begins. Nothing is written before something happens.
-    pub(crate) fn start(store: Store, secrets: Arc<Interpolate>) -> Self {
+    fn start(store: Store, secrets: Arc<Interpolate>) -> Self {
         let hide = Arc::new(move |text: &str| secrets.conceal(text).into_owned());
         let (log, writer) = AuditLog::new(store, hide);
         let mut task = JoinSet::new();
@@ -40,18 +92,17 @@ impl AuditKeeper {
     }
 
     /// Who is told what happens.
-    pub(crate) fn witness(&self) -> Arc<dyn Witness> {
+    fn witness(&self) -> Arc<dyn Witness> {
         Arc::<AuditLog>::clone(&self.log)
     }
 
     /// What the settings say, from now on.
-    pub(crate) fn settings(&self) -> impl Fn(Audit) + Send + Sync + use<> {
-        let log = Arc::clone(&self.log);
-        move |said| log.set(said.arguments_in_full, KeepAudit { days: said.days, rows: said.rows })
+    fn set(&self, said: Audit) {
+        self.log.set(said.arguments_in_full, KeepAudit { days: said.days, rows: said.rows });
     }
 
     /// Writes what has happened until now, and ends. Waits at most two seconds.
-    pub(crate) async fn close(&self) {
+    async fn close(&self) {
         self.log.close();
         let mut task = mem::take(&mut *self.task.lock().unwrap_or_else(PoisonError::into_inner));
         if tokio::time::timeout(PATIENCE, task.join_next()).await.is_err() {

@@ -6,8 +6,8 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use tokio::sync::oneshot;
 use toolrack_auth::{Browser, BrowserError, Loopback};
+use toolrack_daemon::SignInPage;
 use toolrack_host::text;
 use url::Url;
 
@@ -58,17 +58,18 @@ impl Browser for Person {
     }
 }
 
-/// The browser that shows a dashboard: it is told the page, and comes back to this machine.
+/// The browser that shows a dashboard: it is told the page, and comes back to this machine, or is elsewhere and the address that
+/// it ends up at is pasted.
 #[derive(Debug)]
 pub(crate) struct Visitor {
     here: Loopback,
-    shows: Mutex<Option<oneshot::Sender<Url>>>,
+    page: Mutex<Option<SignInPage>>,
 }
 
 impl Visitor {
     /// Waits on any port that is free.
-    pub(crate) async fn bind(shows: oneshot::Sender<Url>) -> Result<Self, BrowserError> {
-        Ok(Self { here: Loopback::bind(0).await?, shows: Mutex::new(Some(shows)) })
+    pub(crate) async fn bind(page: SignInPage) -> Result<Self, BrowserError> {
+        Ok(Self { here: Loopback::bind(0).await?, page: Mutex::new(Some(page)) })
     }
 }
 
@@ -79,9 +80,14 @@ impl Browser for Visitor {
 
     fn visit<'a>(&'a self, page: &'a Url) -> BoxFuture<'a, Result<Url, BrowserError>> {
         Box::pin(async move {
-            let shows = self.shows.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let is_shown = shows.is_some_and(|shows| shows.send(page.clone()).is_ok());
-            if is_shown { self.here.wait(page, PATIENCE).await } else { Err(BrowserError::GivenUp) }
+            let theirs = self.page.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let SignInPage { shows, pasted } = theirs.ok_or(BrowserError::GivenUp)?;
+            shows.send(page.clone()).map_err(|_| BrowserError::GivenUp)?;
+            tokio::select! {
+                back = self.here.wait(page, PATIENCE) => back,
+                // Nobody pastes anything any more when this fails.
+                Ok(back) = pasted => Ok(back),
+            }
         })
     }
 }

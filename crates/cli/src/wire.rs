@@ -29,7 +29,7 @@ pub(crate) use self::{hosts::Hosts, lent::Visitor};
 use crate::{
     args::Global,
     asker::Terminal,
-    audit::AuditKeeper,
+    audit::Audited,
     builtin::{self, Builtin},
     completion::notebook::{Configured, Listing, Notebook, Tool},
     error::{Exit, Failure, in_words, with_causes},
@@ -79,9 +79,7 @@ pub(crate) struct World {
     /// Keeps what servers say in the store.
     log: OnceLock<LogKeeper>,
     /// Keeps what is called and connected there.
-    audit: OnceLock<AuditKeeper>,
-    /// What is kept of it, as the settings say.
-    keeps: Mutex<Audit>,
+    audit: Arc<Audited>,
     /// What the files say of calls.
     policy: Mutex<Policy>,
     /// The servers as they were configured when they were connected.
@@ -129,7 +127,9 @@ impl World {
         let secrets = Arc::new(secrets);
         screen.conceal(Arc::clone(&secrets));
         let egress = Egress::default();
+        let audit = Arc::new(Audited::new(store.clone(), Arc::clone(&secrets)));
         let sign_in = SignIn::builder(Arc::new(Tokens(Arc::clone(&stored))))
+            .witness(Arc::<Audited>::clone(&audit))
             .resolver(Arc::<Interpolate>::clone(&secrets))
             .how(how_to_sign_in)
             .egress(egress.clone())
@@ -158,8 +158,7 @@ impl World {
             stays: AtomicBool::new(false),
             tracer: None,
             log: OnceLock::new(),
-            audit: OnceLock::new(),
-            keeps: Mutex::default(),
+            audit,
             policy: Mutex::default(),
             host: OnceLock::new(),
             brought: OnceLock::new(),
@@ -310,13 +309,8 @@ impl World {
 
     /// Tells the one who keeps the audit log what the settings say of it. Nothing happens without a database.
     pub(crate) fn audit_settings(&self) -> impl Fn(Audit) + Send + Sync + use<> {
-        self.host();
-        let settings = self.audit.get().map(AuditKeeper::settings);
-        move |said| {
-            if let Some(settings) = &settings {
-                settings(said);
-            }
-        }
+        let audit = Arc::clone(&self.audit);
+        move |said| audit.set(said)
     }
 
     /// From now on, a server that fails is connected again: the command goes on for long.
@@ -397,11 +391,6 @@ impl World {
 
     /// Makes hosts that have in common with this world's what a person has once.
     pub(crate) fn hosts(&self) -> Hosts {
-        let witness = self.store.as_ref().map(|store| {
-            let audit = self.audit.get_or_init(|| AuditKeeper::start(store.clone(), Arc::clone(&self.secrets)));
-            audit.settings()(*self.keeps.lock().unwrap_or_else(PoisonError::into_inner));
-            audit.witness()
-        });
         Hosts {
             store: self.store.clone(),
             secrets: Arc::clone(&self.secrets),
@@ -409,7 +398,7 @@ impl World {
             artifacts: self.artifacts(),
             egress: self.egress.clone(),
             tracer: self.tracer.clone(),
-            witness,
+            witness: self.audit.witness(),
         }
     }
 
@@ -449,9 +438,7 @@ impl World {
         if let Some(log) = self.log.get() {
             log.close().await;
         }
-        if let Some(audit) = self.audit.get() {
-            audit.close().await;
-        }
+        self.audit.close().await;
         if let Some(store) = &self.store {
             store.leave().await;
         }

@@ -111,6 +111,7 @@ fn described() -> OpenApiRouter<Arc<World>> {
         .routes(routes!(servers::reconnect))
         .routes(routes!(servers::test))
         .routes(routes!(sign_in::begin, sign_in::get))
+        .routes(routes!(sign_in::came_back))
         .routes(routes!(within::logs))
         .routes(routes!(within::resources))
         .routes(routes!(within::read))

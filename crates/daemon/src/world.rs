@@ -21,10 +21,10 @@ use toolrack_config::{Environment, Interpolate, Loaded, Problem, Request};
 use toolrack_host::{Desired, Host};
 use toolrack_store::{Approval, Store, StoreError};
 
-pub use self::sign_ins::{NoSignIn, SignIns};
+pub use self::sign_ins::{NoSignIn, SignInPage, SignIns};
 pub(crate) use self::{
     edits::{Change, EditFailed},
-    sign_ins::SigningIn,
+    sign_ins::{SigningIn, Unpasted},
     tally::{Recent, Tally, word as end_word},
 };
 use self::{

@@ -71,6 +71,29 @@ pub enum Fact {
         /// Why, made safe to print; `None` when this side ended it.
         reason: Option<String>,
     },
+    /// A person signed in to a server, or this program did.
+    SignedIn {
+        /// Which server.
+        server: ServerName,
+        /// Who gave the tokens; untrusted.
+        issuer: String,
+    },
+    /// A person signed out of a server.
+    SignedOut {
+        /// Which server.
+        server: ServerName,
+        /// What became of the tokens, which are forgotten in any case; made safe to print.
+        outcome: String,
+    },
+    /// Signing in to a server failed, or a token could not be renewed.
+    SignInFailed {
+        /// Which server.
+        server: ServerName,
+        /// What went wrong, made safe to print.
+        error: String,
+        /// A stable word for it.
+        code: &'static str,
+    },
 }
 
 /// A call, from the gate to its end.

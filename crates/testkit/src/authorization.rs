@@ -19,6 +19,7 @@
 mod grants;
 mod pages;
 mod proofs;
+mod statements;
 mod wrong;
 
 use std::{
@@ -33,6 +34,7 @@ use tokio::{net::TcpListener, sync::oneshot};
 use crate::FakeHttp;
 use grants::{Grants, To};
 use proofs::Proofs;
+use statements::Statements;
 pub use wrong::Wrong;
 
 /// A client that is known without registering: its id.
@@ -108,6 +110,7 @@ struct State {
     wrong: Vec<Wrong>,
     grants: Grants,
     proofs: Proofs,
+    statements: Statements,
     counts: Counts,
     asked: Vec<Asked>,
 }
@@ -206,6 +209,15 @@ impl FakeAuthorization {
     /// From now on it does this wrong, and nothing else.
     pub fn goes_wrong(&self, wrong: impl IntoIterator<Item = Wrong>) {
         self.shared.state().wrong = wrong.into_iter().collect();
+    }
+
+    /// Enters a client that signs in with a key instead of a secret (`private_key_jwt`): its id, and the key in PEM.
+    #[must_use]
+    pub fn client_with_key(&self) -> (String, String) {
+        let mut state = self.shared.state();
+        let (id, _) = state.grants.register(false);
+        let key = state.statements.key_for(&id);
+        (id, key)
     }
 
     /// An access token, as somebody gets one from a page for people.

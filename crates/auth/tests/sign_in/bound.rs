@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 use toolrack_auth::TokenStore as _;
-use toolrack_host::{State, spec::OAuth};
-use toolrack_testkit::authorization::{Asked, FakeAuthorization, Wrong};
+use toolrack_host::{
+    State,
+    spec::{Grant, OAuth},
+};
+use toolrack_testkit::authorization::{ASSERTION, Asked, FakeAuthorization, Wrong};
 
 use crate::stage::{Stage, echo, state};
 
@@ -151,6 +154,56 @@ async fn a_server_that_wants_bound_tokens_says_what_to_set() {
     let host = stage.host().await;
     let State::NeedsAuth { how } = state(&host) else { panic!("{:?}", state(&host)) };
     assert!(how.contains("set `oauth.dpop` to true"), "{how}");
+    host.shutdown().await;
+}
+
+/// What a server says of itself that takes bound tokens alone (RFC 9728).
+fn only_bound() -> [Wrong; 2] {
+    [Wrong::OnlyBound, Wrong::ResourceMetadata(json!({ "dpop_bound_access_tokens_required": true }))]
+}
+
+#[tokio::test]
+async fn a_server_whose_metadata_wants_bound_tokens_gets_them_without_a_word_in_the_entry() {
+    let stage = Stage::of(FakeAuthorization::start(only_bound()));
+    let host = stage.host().await;
+    let State::NeedsAuth { how } = state(&host) else { panic!("{:?}", state(&host)) };
+    assert_eq!(how, "login guarded");
+    host.shutdown().await;
+    stage.login().await.unwrap();
+    let host = stage.host().await;
+    echo(&host).await.unwrap();
+    stage.server.expire();
+    echo(&host).await.unwrap();
+    host.shutdown().await;
+    assert!(asked_of_mcp(&stage).iter().all(|asked| asked.authorization.as_ref().unwrap().starts_with("DPoP ")));
+    assert_eq!((stage.server.counts().refreshes, stage.server.counts().authorizations), (1, 1));
+}
+
+#[tokio::test]
+async fn a_token_of_before_a_server_wanted_bound_ones_is_not_renewed_but_asked_for_anew() {
+    let stage = Stage::of(FakeAuthorization::start([]));
+    stage.login().await.unwrap();
+    let host = stage.host().await;
+    echo(&host).await.unwrap();
+    stage.server.goes_wrong(only_bound());
+    stage.server.expire();
+    assert!(echo(&host).await.is_err());
+    assert_eq!(stage.server.counts().refreshes, 0, "what comes of it would be of no use either");
+    host.shutdown().await;
+    stage.login().await.unwrap();
+    let host = stage.host().await;
+    echo(&host).await.unwrap();
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_workload_binds_its_tokens_where_the_metadata_wants_it() {
+    let assertion = toolrack_host::spec::KeptText { text: Some(ASSERTION.to_owned()), file: None };
+    let oauth = OAuth { grant: Grant::JwtBearer, assertion, ..OAuth::default() };
+    let stage = Stage::with(FakeAuthorization::start(only_bound()), oauth);
+    let host = stage.host().await;
+    echo(&host).await.unwrap();
+    assert!(!asked_of_mcp(&stage).is_empty());
     host.shutdown().await;
 }
 

@@ -1,8 +1,10 @@
+use std::sync::{Arc, Mutex};
+
 use futures::future::join_all;
-use toolrack_auth::TokenStore as _;
+use toolrack_auth::{SignIn, TokenStore as _};
 use toolrack_host::{
-    State,
-    spec::{Grant, OAuth},
+    Fact, State, Witness,
+    spec::{Grant, KeptText, OAuth, Transport},
 };
 use toolrack_testkit::authorization::{CLIENT, CLIENT_SECRET, FakeAuthorization, Wrong};
 
@@ -179,4 +181,75 @@ async fn accounts_of_one_server_are_kept_apart() {
     let host = stage.host().await;
     echo(&host).await.unwrap();
     host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_person_signs_in_through_a_client_with_a_key_and_stays_signed_in() {
+    let server = FakeAuthorization::start([]);
+    let (id, key) = server.client_with_key();
+    let oauth =
+        OAuth { client_id: Some(id), private_key: KeptText { text: Some(key), file: None }, ..OAuth::default() };
+    let mut stage = Stage::with(server, oauth);
+    stage.login().await.unwrap();
+    let host = stage.host().await;
+    echo(&host).await.unwrap();
+    stage.server.expire();
+    echo(&host).await.unwrap();
+    host.shutdown().await;
+    let counts = stage.server.counts();
+    assert_eq!((counts.registrations, counts.exchanges, counts.refreshes, counts.refused), (0, 1, 1, 0));
+    let asked = stage.server.asked();
+    let statements: Vec<_> = asked.iter().filter_map(|asked| asked.parameter("client_assertion")).collect();
+    assert!(statements.len() == 2 && statements[0] != statements[1], "one each for the code and the renewal");
+
+    // Another's key is not taken for it.
+    let (_, other) = stage.server.client_with_key();
+    let Transport::Http(http) = &mut stage.spec.transport else { panic!("not HTTP") };
+    http.oauth.private_key.text = Some(other);
+    assert!(stage.login().await.is_err());
+    assert_eq!(stage.server.counts().exchanges, 1);
+}
+
+/// Remembers what it was told.
+#[derive(Default)]
+struct Book(Mutex<Vec<Fact>>);
+
+impl Witness for Book {
+    fn saw(&self, fact: Fact) {
+        self.0.lock().unwrap().push(fact);
+    }
+}
+
+#[tokio::test]
+async fn sign_ins_sign_outs_and_failures_are_told_and_a_failure_that_goes_on_once() {
+    let book = Arc::new(Book::default());
+    let mut stage = Stage::of(FakeAuthorization::start([]));
+    let witness: Arc<dyn Witness> = Arc::<Book>::clone(&book);
+    stage.sign_in = SignIn::builder(Arc::<toolrack_auth::MemoryTokens>::clone(&stage.store)).witness(witness).build();
+    let told = || std::mem::take(&mut *book.0.lock().unwrap());
+    stage.login().await.unwrap();
+    let issuer = stage.server.issuer();
+    assert!(matches!(&*told(), [Fact::SignedIn { issuer: told, .. }] if *told == issuer));
+
+    let host = stage.host().await;
+    stage.server.goes_wrong([Wrong::TokenError("temporarily_unavailable")]);
+    stage.server.expire();
+    for _ in 0..3 {
+        assert!(echo(&host).await.is_err());
+    }
+    let failures = told();
+    let [Fact::SignInFailed { error, .. }] = &*failures else { panic!("{failures:?}") };
+    assert!(!error.is_empty());
+    stage.server.goes_wrong([]);
+    echo(&host).await.unwrap();
+    assert_eq!(told(), [], "a renewal is no news");
+    host.shutdown().await;
+
+    let _ = stage.sign_in.logout(stage.destination()).await.unwrap();
+    assert!(matches!(&*told(), [Fact::SignedOut { outcome, .. }] if outcome.contains("were revoked")));
+    assert_eq!(stage.sign_in.logout(stage.destination()).await.unwrap(), None);
+    assert_eq!(told(), [], "nobody was signed in");
+    stage.server.goes_wrong([Wrong::no_pkce()]);
+    assert!(stage.login().await.is_err());
+    assert!(matches!(&*told(), [Fact::SignInFailed { code: "SIGN_IN_WITHOUT_PKCE", .. }]));
 }

@@ -127,11 +127,11 @@ fn word(entry: &Entry) -> (Tone, String) {
     let word = match entry.kind.as_str() {
         "call" => outcome.unwrap_or("call").to_owned(),
         "answer" => format!("answer: {}", outcome.unwrap_or_default()),
-        kind => kind.to_owned(),
+        kind => kind.replace('_', " "),
     };
     let tone = match entry.kind.as_str() {
         "call" if outcome == Some("ok") => Tone::Good,
-        "call" | "failed" | "lost" => Tone::Bad,
+        "call" | "failed" | "lost" | "sign_in_failed" => Tone::Bad,
         "trusted" | "untrusted" | "answer" => Tone::Waiting,
         _ => Tone::Faint,
     };

@@ -1,8 +1,15 @@
 //! Servers and how they are.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use toolrack_config::{Entry, Loaded};
-use toolrack_host::{Era, ServerStatus, State, spec::Source, text};
+use toolrack_host::{
+    Era, ServerStatus, State,
+    findings::{FindingKind, Findings},
+    spec::Source,
+    text,
+};
 
 use super::{Cell, Look, Sign, Tone, columns, count, paint};
 use crate::error::Exit;
@@ -28,9 +35,17 @@ pub(crate) struct Server {
     tools: usize,
     /// Names of tools that are in quarantine, or would be if pins did not only warn.
     quarantined: Vec<String>,
+    findings: Found,
     error: Option<String>,
     #[serde(skip)]
     shown: Shown,
+}
+
+/// What a person should look at in the definitions of a server's tools; `toolrack doctor` says what it is.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Found {
+    count: usize,
+    kinds: BTreeSet<FindingKind>,
 }
 
 /// What only the page for people needs.
@@ -53,6 +68,7 @@ impl From<ServerStatus> for Server {
             enabled: status.enabled,
             tools: status.tools,
             quarantined: status.quarantined.iter().map(|stranger| stranger.tool.clone()).collect(),
+            findings: Found::default(),
             error: status.state.error().map(str::to_owned),
             shown: Shown { state: status.state, source: status.source, warnings: status.warnings },
         }
@@ -62,6 +78,14 @@ impl From<ServerStatus> for Server {
 impl Server {
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Takes what was found in its tools out of `findings`, which is about those of all servers.
+    pub(crate) fn look_at(&mut self, findings: &Findings) {
+        for ((_, _), found) in findings.iter().filter(|((server, _), _)| server.as_str() == self.name) {
+            self.findings.count += found.len();
+            self.findings.kinds.extend(found.iter().map(|finding| finding.kind));
+        }
     }
 
     /// Whether it waits for a person's agreement.
@@ -98,6 +122,7 @@ impl Server {
             enabled: false,
             tools: 0,
             quarantined: Vec::new(),
+            findings: Found::default(),
             error: Some(why),
             shown: Shown { state, source: entry.source.clone(), warnings: Vec::new() },
         }
@@ -195,6 +220,7 @@ mod tests {
             enabled: true,
             tools: 0,
             quarantined: Vec::new(),
+            findings: Found::default(),
             error: state.error().map(str::to_owned),
             shown: Shown { state, source: Source::file("user", "/home/ada/mcp.json"), warnings: Vec::new() },
         }

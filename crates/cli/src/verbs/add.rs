@@ -230,5 +230,9 @@ async fn try_it(name: &ServerName, edited: &Edited, world: &World) -> Result<Opt
         return Ok(None);
     };
     let failure = super::unusable(&host, &status).await;
-    Ok(Some(Tried { server: status.into(), failure }))
+    let mut server = Server::from(status);
+    if world.screen.json() {
+        server.look_at(&host.catalog().findings());
+    }
+    Ok(Some(Tried { server, failure }))
 }

@@ -18,6 +18,10 @@ pub(super) async fn run(args: ListArgs, world: &World) -> Result<Exit, Failure> 
         let desired = super::only(&loaded, &usable)?;
         let host = world.connect(desired).await?;
         servers.extend(host.status().into_iter().map(Server::from));
+        if world.screen.json() {
+            let findings = host.catalog().findings();
+            servers.iter_mut().for_each(|server| server.look_at(&findings));
+        }
     }
     servers.sort_by(|a, b| a.name().cmp(b.name()));
     if world.screen.json() {

@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 use toolrack_auth::{AuthError, SignIn};
 use toolrack_config::{Interpolate, Loaded, Request};
 use toolrack_daemon::{
-    AgentParts, ChosenModel, Daemon, ForAgents, Models, NoModel, NoSignIn, Options, Parts, Questions, SignIns,
-    StartError, Token, gateway::AnyClient,
+    AgentParts, ChosenModel, Daemon, ForAgents, Models, NoModel, NoSignIn, Options, Parts, Questions, SignInPage,
+    SignIns, StartError, Token, gateway::AnyClient,
 };
 use toolrack_host::{Destination, Policy, Resolver as _};
 use url::Url;
@@ -209,7 +209,7 @@ fn for_agents(args: &ServeArgs, world: &World) -> ForAgents {
 
 /// Signs in as `toolrack login` does, with the browser of whoever looks at the dashboard.
 fn sign_ins(sign_in: SignIn, secrets: Arc<Interpolate>) -> SignIns {
-    Box::new(move |server, http, shows| {
+    Box::new(move |server, http, page: SignInPage| {
         let (sign_in, secrets) = (sign_in.clone(), Arc::clone(&secrets));
         Box::pin(async move {
             let refused = |error: &AuthError| NoSignIn {
@@ -220,7 +220,7 @@ fn sign_ins(sign_in: SignIn, secrets: Arc<Interpolate>) -> SignIns {
             let bad_url = |why: String| refused(&AuthError::Config { why });
             let url = secrets.url(&server, &http).await.map_err(|error| bad_url(error.to_string()))?;
             let url = Url::parse(url.trim()).map_err(|_| bad_url("its url is none".to_owned()))?;
-            let visitor = Visitor::bind(shows).await.map_err(|error| refused(&error.into()))?;
+            let visitor = Visitor::bind(page).await.map_err(|error| refused(&error.into()))?;
             let to = Destination { server: &server, url: &url, spec: &http };
             sign_in.login(to, &[], &visitor).await.map(drop).map_err(|error| refused(&error))
         })

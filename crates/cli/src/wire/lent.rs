@@ -24,6 +24,7 @@ use super::{PROXIES, World};
 use crate::{
     args::Global,
     asker::Terminal,
+    audit::Audited,
     error::{Exit, Failure},
     guest::FarLines,
     screen::Screen,
@@ -103,8 +104,7 @@ impl World {
             asker: OnceLock::new(),
             stays: AtomicBool::new(false),
             log: OnceLock::new(),
-            audit: OnceLock::new(),
-            keeps: Mutex::default(),
+            audit: Arc::new(Audited::new(self.store.clone(), Arc::clone(&self.secrets))),
             policy: Mutex::new(loaded.settings.policy.clone()),
             host: OnceLock::new(),
             brought: OnceLock::new(),

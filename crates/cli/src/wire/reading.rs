@@ -62,7 +62,7 @@ impl World {
         self.secrets.set_unset(loaded.settings.unset);
         self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&loaded.settings.policy);
         self.egress.set(loaded.settings.egress.clone());
-        *self.keeps.lock().unwrap_or_else(PoisonError::into_inner) = loaded.settings.audit;
+        self.audit.set(loaded.settings.audit);
         if self.host.get().is_none() {
             *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = configured(&loaded);
         }

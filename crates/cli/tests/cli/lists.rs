@@ -29,7 +29,7 @@ fn a_broken_entry_is_listed_as_what_it_is() {
             |                                    ^
         [0]
     "#);
-    assert_snapshot!(rack.run(&["list", "broken", "--json"]).stdout, @r#"{"servers":[{"name":"broken","state":"failed","transport":null,"era":null,"scope":"user","source":"[HOME]/toolrack/mcp.json","enabled":false,"tools":0,"quarantined":[],"error":"`command` must be text, not a number"}]}"#);
+    assert_snapshot!(rack.run(&["list", "broken", "--json"]).stdout, @r#"{"servers":[{"name":"broken","state":"failed","transport":null,"era":null,"scope":"user","source":"[HOME]/toolrack/mcp.json","enabled":false,"tools":0,"quarantined":[],"findings":{"count":0,"kinds":[]},"error":"`command` must be text, not a number"}]}"#);
     assert_snapshot!(rack.run(&["tools", "broken"]), @r#"
         $ toolrack tools broken
         --- stderr ---
@@ -65,12 +65,12 @@ fn the_list_for_programs_has_every_documented_field() {
     let document = rack.run(&["list", "--json"]).ends_with(0).json();
     let servers: Vec<_> = document["servers"].as_array().unwrap().iter().map(ToString::to_string).collect();
     assert_snapshot!(servers.join("\n"), @r#"
-        {"enabled":true,"era":"modern","error":null,"name":"builtin","quarantined":[],"scope":"built in","source":null,"state":"connected","tools":5,"transport":"native"}
-        {"enabled":true,"era":"modern","error":null,"name":"fake","quarantined":[],"scope":"user","source":"[HOME]/toolrack/mcp.json","state":"connected","tools":22,"transport":"stdio"}
-        {"enabled":true,"era":null,"error":"no such file: /nonexistent/server; check the path of the command","name":"gone","quarantined":[],"scope":"user","source":"[HOME]/toolrack/mcp.json","state":"failed","tools":0,"transport":"stdio"}
-        {"enabled":true,"era":"legacy","error":"told to fail (error -32603)","name":"half","quarantined":[],"scope":"user","source":"[HOME]/toolrack/mcp.json","state":"tools_failed","tools":0,"transport":"stdio"}
-        {"enabled":false,"era":null,"error":null,"name":"off","quarantined":[],"scope":"user","source":"[HOME]/toolrack/mcp.json","state":"disabled","tools":0,"transport":"stdio"}
-        {"enabled":true,"era":"legacy","error":null,"name":"old","quarantined":[],"scope":"user","source":"[HOME]/toolrack/mcp.json","state":"connected","tools":22,"transport":"stdio"}
+        {"enabled":true,"era":"modern","error":null,"findings":{"count":0,"kinds":[]},"name":"builtin","quarantined":[],"scope":"built in","source":null,"state":"connected","tools":5,"transport":"native"}
+        {"enabled":true,"era":"modern","error":null,"findings":{"count":0,"kinds":[]},"name":"fake","quarantined":[],"scope":"user","source":"[HOME]/toolrack/mcp.json","state":"connected","tools":22,"transport":"stdio"}
+        {"enabled":true,"era":null,"error":"no such file: /nonexistent/server; check the path of the command","findings":{"count":0,"kinds":[]},"name":"gone","quarantined":[],"scope":"user","source":"[HOME]/toolrack/mcp.json","state":"failed","tools":0,"transport":"stdio"}
+        {"enabled":true,"era":"legacy","error":"told to fail (error -32603)","findings":{"count":0,"kinds":[]},"name":"half","quarantined":[],"scope":"user","source":"[HOME]/toolrack/mcp.json","state":"tools_failed","tools":0,"transport":"stdio"}
+        {"enabled":false,"era":null,"error":null,"findings":{"count":0,"kinds":[]},"name":"off","quarantined":[],"scope":"user","source":"[HOME]/toolrack/mcp.json","state":"disabled","tools":0,"transport":"stdio"}
+        {"enabled":true,"era":"legacy","error":null,"findings":{"count":0,"kinds":[]},"name":"old","quarantined":[],"scope":"user","source":"[HOME]/toolrack/mcp.json","state":"connected","tools":22,"transport":"stdio"}
     "#);
 }
 

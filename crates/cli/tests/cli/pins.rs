@@ -3,7 +3,10 @@
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::rack::{Rack, Ran, fake, mcp_json, work_file};
+use crate::{
+    provider::{Provider, Speech},
+    rack::{Rack, Ran, fake, mcp_json, work_file},
+};
 
 /// A home whose server has these faults from now on.
 fn turns(rack: &Rack, faults: &[&str]) {
@@ -169,4 +172,46 @@ fn a_server_that_is_started_when_it_is_called_is_held_against_its_pins_before() 
         let _ = rack.run(&["call", "fs/echo", "text=hi"]).ends_with(7);
     }
     assert_eq!(rack.run(&["list", "fs", "--json"]).json()["servers"][0]["state"], "idle");
+}
+
+#[test]
+fn what_a_server_says_of_itself_reaches_no_model_and_no_client() {
+    /// What the fake server says in `instructions`.
+    const INSTRUCTIONS: &str = "It does what its script says";
+    let rack = Rack::with(&[("fs", fake(&[]))]);
+    for speech in Speech::ALL {
+        let call = speech.calls(&[("call_1", "mcp__fs__echo", json!({ "text": "hi" }))]);
+        let provider = Provider::start([call, speech.says(&["done"])]);
+        let url = provider.url();
+        let words = ["ask", "--model", "m", "--base-url", &url, "--wire", speech.name(), "--allow", "*", "go"];
+        let _ = rack.run(&words).ends_with(0);
+        let asked = provider.asked();
+        assert_eq!(asked.len(), 2);
+        assert!(asked.iter().all(|asked| !asked.body.contains(INSTRUCTIONS)), "{}", asked[0].body);
+    }
+    let about = json!({ "protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": { "name": "an-editor", "version": "1" } });
+    let lines = [
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about }),
+        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+        json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call",
+            "params": { "name": "mcp__fs__echo", "arguments": { "text": "hi" } } }),
+        json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/list" }),
+    ];
+    let said = lines.map(|line| format!("{line}\n")).concat();
+    let told = rack.run_with_stdin(&["gateway", "--allow", "*"], &said).ends_with(0).stdout;
+    assert!(told.contains("\"id\":1") && told.contains("\"id\":2") && !told.contains(INSTRUCTIONS), "{told}");
+}
+
+#[test]
+fn a_list_tells_how_much_there_is_to_look_at_in_the_tools_of_each_server() {
+    let rack = Rack::with(&[("clean", fake(&[])), ("odd", fake(&["--fault", "redescribes=echo"]))]);
+    let list = rack.run(&["list", "--json"]).ends_with(0).json();
+    let of = |name: &str| {
+        let servers = list["servers"].as_array().unwrap();
+        servers.iter().find(|server| server["name"] == name).unwrap()["findings"].clone()
+    };
+    assert_eq!(of("clean"), json!({ "count": 0, "kinds": [] }));
+    assert!(of("odd")["count"].as_u64().unwrap() > 0, "{list}");
+    assert!(of("odd")["kinds"].as_array().unwrap().contains(&json!("instructions")), "{list}");
 }

@@ -84,6 +84,17 @@ fn a_person_signs_in_once_and_every_command_after_it_is_signed_in() {
     assert!(server.counts().revocations > 0);
     let _ = rack.run(&["call", "guarded/echo", "text=x"]).ends_with(3);
     assert_eq!(rack.run(&["auth", "status", "--json"]).json(), json!({ "accounts": [] }));
+
+    let rows = rack.run(&["audit", "list", "--json"]).ends_with(0).json()["rows"].as_array().unwrap().clone();
+    let about = |row: &Value| row["kind"].as_str().filter(|kind| kind.contains("sign")).map(str::to_owned);
+    let told: Vec<_> = rows.iter().filter_map(about).collect();
+    let mut expected = ["signed_in", "sign_in_failed", "signed_in", "signed_out"];
+    if told.first().is_some_and(|last| last == "signed_out") {
+        expected.reverse();
+    }
+    assert_eq!(told, expected);
+    assert!(rows.iter().any(|row| row["kind"] == "sign_in_failed" && row["code"] == "SIGN_IN_ENDED"), "{rows:?}");
+    let _ = rack.run(&["audit", "verify"]).ends_with(0);
 }
 
 /// Twenty processes that are started at once, and call.

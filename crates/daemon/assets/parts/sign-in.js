@@ -21,6 +21,11 @@ export function SignIn({ name }) {
     // Where the browser opens no tab by itself, the link beside the button does.
     if (isPage(begun.page)) window.open(begun.page ?? "", "_blank", "noopener,noreferrer");
   });
+  const [address, setAddress] = useState("");
+  const paste = useAction(async () => {
+    await post(serverPath(name, "/sign-in/address"), { address: address.trim() });
+    setAddress("");
+  });
   const isWaiting = signing?.state === "waiting";
   useEffect(() => {
     if (!isWaiting) return;
@@ -47,7 +52,20 @@ export function SignIn({ name }) {
     <span class="sign-in" data-testid="sign-in" data-status=${signing?.state ?? "idle"}>
       <button type="button" disabled=${begin.busy} onClick=${() => begin.run()} data-testid="connect">Connect</button>
       ${isWaiting && isPage(signing.page) && html`<a href=${signing.page} target="_blank" rel="noopener noreferrer" data-testid="sign-in-page">Open the sign-in page</a>`}
-      <${Trouble} error=${begin.error ?? failed} />
+      ${isWaiting && isPage(signing.page) && html`
+        <form class="sign-in-paste" onSubmit=${(/** @type {Event} */ event) => {
+          event.preventDefault();
+          paste.run();
+        }}>
+          <label>
+            If your browser is on another machine, paste the address that it ends up at
+            <input class="code" type="url" required autocomplete="off" value=${address}
+              onInput=${(/** @type {any} */ event) => setAddress(event.target.value)} data-testid="sign-in-address" />
+          </label>
+          <button type="submit" disabled=${paste.busy || address.trim() === ""} data-testid="sign-in-paste">Continue</button>
+        </form>
+      `}
+      <${Trouble} error=${paste.error ?? begin.error ?? failed} />
     </span>
   `;
 }

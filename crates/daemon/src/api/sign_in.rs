@@ -1,13 +1,16 @@
 //! Signing in to a server, with the browser of whoever asks.
 
-use axum::{Json, extract::State as Extract, http::StatusCode};
+use axum::{Json, extract::State as Extract, http::StatusCode, response::Response};
+use serde::Deserialize;
 use toolrack_host::spec::Transport;
+use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Path, State, servers::runnable};
-use crate::world::{NoSignIn, SigningIn};
+use super::{Answer, ApiError, Body, Path, State, done, servers::runnable};
+use crate::world::{NoSignIn, SigningIn, Unpasted};
 
 /// Begins to sign in to a server; who began before gives up. The page in the answer is to be opened in a browser of the machine
 /// that the daemon runs on, which comes back to an address of the daemon's own; it waits five minutes.
+/// The address that a browser elsewhere ends up at can be given instead.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/sign-in", tag = "servers", params(("name" = String, Path)),
     responses((status = 202, body = SigningIn), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 502, body = ApiError)))]
@@ -52,4 +55,35 @@ pub(super) async fn begin(
 pub(super) async fn get(Extract(world): State, Path(name): Path<String>) -> Answer<SigningIn> {
     let signing = world.signing_in(&name);
     signing.map(Json).ok_or_else(|| ApiError::not_found("nobody has begun to sign in to it").server(name))
+}
+
+/// Where a browser ended up that cannot reach the machine of the daemon.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CameBack {
+    /// The whole address, as the browser shows it. It holds a code, which is good once.
+    address: String,
+}
+
+/// Gives the address that a browser elsewhere ended up at, as if it had come here. It must answer the page of the sign-in that
+/// waits.
+#[utoipa::path(post, path = "/api/v1/servers/{name}/sign-in/address", tag = "servers", request_body = CameBack,
+    params(("name" = String, Path)),
+    responses((status = 204), (status = 404, body = ApiError), (status = 422, body = ApiError)))]
+pub(super) async fn came_back(
+    Extract(world): State,
+    Path(name): Path<String>,
+    Body(CameBack { address }): Body<CameBack>,
+) -> Result<Response, ApiError> {
+    match world.came_back(&name, &address) {
+        Ok(()) => Ok(done()),
+        Err(Unpasted::NotAwaited) => Err(ApiError::not_found("no sign-in to it waits for an address").server(name)),
+        Err(Unpasted::Another) => {
+            let message = "this is not the address that the sign-in page leads to";
+            let refused = ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "ANOTHER_ADDRESS", message).server(name);
+            Err(refused.hint(
+                "copy the whole address that the browser shows in the end, also if it says that it cannot reach it",
+            ))
+        }
+    }
 }

@@ -19,10 +19,22 @@ use utoipa::ToSchema;
 
 use super::World;
 
+/// What a sign-in and whoever looks at the dashboard tell each other.
+#[derive(Debug)]
+pub struct SignInPage {
+    /// Takes the page to show, if somebody has to see one.
+    pub shows: oneshot::Sender<Url>,
+    /// Brings the address that a browser ended up at which cannot reach this machine. It begins with the `redirect_uri` of the
+    /// page that was shown, and has its `state`. Nothing comes where nobody pastes one.
+    pub pasted: oneshot::Receiver<Url>,
+}
+
+/// The longest address that is taken, in bytes.
+const MAX_ADDRESS: usize = 16 * 1024;
+
 /// Signs in to a server: tells the page to show, if somebody has to see one, and ends when the browser has come back and
 /// tokens are kept. Bounded in time; dropping it gives up.
-pub type SignIns =
-    Box<dyn Fn(ServerName, Http, oneshot::Sender<Url>) -> BoxFuture<'static, Result<(), NoSignIn>> + Send + Sync>;
+pub type SignIns = Box<dyn Fn(ServerName, Http, SignInPage) -> BoxFuture<'static, Result<(), NoSignIn>> + Send + Sync>;
 
 /// Why nobody is signed in. None of it holds a secret.
 #[derive(Clone, Debug)]
@@ -48,9 +60,25 @@ pub(crate) struct SigningIn {
     pub(crate) hint: Option<String>,
 }
 
+/// Why a pasted address was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unpasted {
+    /// Nobody waits for one.
+    NotAwaited,
+    /// It is no answer to the page that was shown.
+    Another,
+}
+
 /// One for each server at most.
 #[derive(Default)]
-pub(super) struct Begun(Mutex<BTreeMap<String, (SigningIn, CancellationToken)>>);
+pub(super) struct Begun(Mutex<BTreeMap<String, Sign>>);
+
+struct Sign {
+    now: SigningIn,
+    given_up: CancellationToken,
+    /// Until an address was pasted.
+    pastes: Option<oneshot::Sender<Url>>,
+}
 
 impl fmt::Debug for Begun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -59,22 +87,34 @@ impl fmt::Debug for Begun {
 }
 
 impl Begun {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<String, (SigningIn, CancellationToken)>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Sign>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// In the place of the one before, which is given up.
-    fn begin(&self, server: &str, given_up: &CancellationToken) {
+    fn begin(&self, server: &str, given_up: &CancellationToken, pastes: oneshot::Sender<Url>) {
         let now = SigningIn { state: "waiting", page: None, error: None, hint: None };
-        if let Some((_, before)) = self.all().insert(server.to_owned(), (now, given_up.clone())) {
-            before.cancel();
+        let sign = Sign { now, given_up: given_up.clone(), pastes: Some(pastes) };
+        if let Some(before) = self.all().insert(server.to_owned(), sign) {
+            before.given_up.cancel();
         }
+    }
+
+    /// Hands an address on to whoever waits for it.
+    fn paste(&self, server: &str, pasted: &str) -> Result<(), Unpasted> {
+        let mut all = self.all();
+        let sign = all.get_mut(server).filter(|sign| sign.now.state == "waiting" && !sign.given_up.is_cancelled());
+        let sign = sign.filter(|sign| sign.pastes.is_some()).ok_or(Unpasted::NotAwaited)?;
+        let page = sign.now.page.as_deref().and_then(|page| Url::parse(page).ok()).ok_or(Unpasted::NotAwaited)?;
+        let back = answer_to(&page, pasted).ok_or(Unpasted::Another)?;
+        let sent = sign.pastes.take().map(|pastes| pastes.send(back));
+        sent.and_then(Result::ok).ok_or(Unpasted::NotAwaited)
     }
 
     /// Only if nobody has begun anew meanwhile.
     fn change(&self, server: &str, given_up: &CancellationToken, change: impl FnOnce(&mut SigningIn)) {
-        if let Some((now, _)) = self.all().get_mut(server).filter(|_| !given_up.is_cancelled()) {
-            change(now);
+        if let Some(sign) = self.all().get_mut(server).filter(|_| !given_up.is_cancelled()) {
+            change(&mut sign.now);
         }
     }
 }
@@ -82,16 +122,22 @@ impl Begun {
 impl World {
     /// How far the last sign-in to this server is.
     pub(crate) fn signing_in(&self, server: &str) -> Option<SigningIn> {
-        self.begun.all().get(server).map(|(now, _)| now.clone())
+        self.begun.all().get(server).map(|sign| sign.now.clone())
+    }
+
+    /// Takes the address that a browser elsewhere ended up at.
+    pub(crate) fn came_back(&self, server: &str, pasted: &str) -> Result<(), Unpasted> {
+        self.begun.paste(server, pasted)
     }
 
     /// Begins to sign in, and waits until there is a page to show, or until none is needed. Whoever began before gives up.
     pub(crate) async fn sign_in(self: &Arc<Self>, server: ServerName, http: Http) -> Result<SigningIn, NoSignIn> {
         let given_up = self.ending.child_token();
-        self.begun.begin(server.as_str(), &given_up);
+        let (pastes, pasted) = oneshot::channel();
+        self.begun.begin(server.as_str(), &given_up, pastes);
         let (shows, mut shown) = oneshot::channel();
         let (ended, mut end) = oneshot::channel();
-        let signing = (self.sign_ins)(server.clone(), http, shows);
+        let signing = (self.sign_ins)(server.clone(), http, SignInPage { shows, pasted });
         let (world, token, name) = (Arc::clone(self), given_up.clone(), server.clone());
         self.tasks.spawn(async move {
             let Some(signed) = token.run_until_cancelled(signing).await else {
@@ -126,7 +172,68 @@ impl World {
     }
 }
 
+/// The address that was pasted, if it is where `page` sends people back to, and answers what that asked.
+fn answer_to(page: &Url, pasted: &str) -> Option<Url> {
+    let value = |url: &Url, wanted: &str| {
+        let mut found = url.query_pairs().filter(|(name, _)| name == wanted);
+        found.next().map(|(_, value)| value.into_owned()).filter(|_| found.next().is_none())
+    };
+    let back = Url::parse(pasted.trim()).ok().filter(|_| pasted.len() <= MAX_ADDRESS)?;
+    let to = Url::parse(&value(page, "redirect_uri")?).ok()?;
+    let is_there = back.origin() == to.origin() && back.path() == to.path();
+    let state = value(page, "state").filter(|state| value(&back, "state").as_ref() == Some(state));
+    (is_there && state.is_some()).then_some(back)
+}
+
 fn replaced() -> NoSignIn {
     let message = "somebody began to sign in anew, or the daemon ends".to_owned();
     NoSignIn { code: "SIGN_IN_GIVEN_UP", message, hint: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_answer_to_the_page_that_was_shown_is_taken() {
+        let page = "https://as.example/authorize?redirect_uri=http%3A%2F%2F127.0.0.1%3A9%2Fcallback&state=s1";
+        let page = Url::parse(page).unwrap();
+        assert!(answer_to(&page, " http://127.0.0.1:9/callback?code=c&state=s1\n").is_some());
+        for other in [
+            "",
+            "code=c&state=s1",
+            "http://127.0.0.1:9/callback?code=c",
+            "http://127.0.0.1:9/callback?code=c&state=s2",
+            "http://127.0.0.1:9/callback?code=c&state=s1&state=s2",
+            "http://127.0.0.1:8/callback?code=c&state=s1",
+            "https://127.0.0.1:9/callback?code=c&state=s1",
+            "http://127.0.0.1:9/other?code=c&state=s1",
+            "http://evil.example/callback?code=c&state=s1",
+        ] {
+            assert_eq!(answer_to(&page, other), None, "{other}");
+        }
+        let long = format!("http://127.0.0.1:9/callback?state=s1&code={}", "x".repeat(MAX_ADDRESS));
+        assert_eq!(answer_to(&page, &long), None);
+    }
+
+    #[test]
+    fn an_address_is_taken_once_and_only_while_it_is_waited_for() {
+        let begun = Begun::default();
+        let back = "http://127.0.0.1:9/callback?code=c&state=s1";
+        assert_eq!(begun.paste("a", back), Err(Unpasted::NotAwaited));
+        let given_up = CancellationToken::new();
+        let (pastes, mut pasted) = oneshot::channel();
+        begun.begin("a", &given_up, pastes);
+        assert_eq!(begun.paste("a", back), Err(Unpasted::NotAwaited), "there is no page yet");
+        let page = "https://as.example/?redirect_uri=http%3A%2F%2F127.0.0.1%3A9%2Fcallback&state=s1";
+        begun.change("a", &given_up, |now| now.page = Some(page.to_owned()));
+        assert_eq!(begun.paste("a", "http://127.0.0.1:9/callback?state=s2"), Err(Unpasted::Another));
+        assert_eq!(begun.paste("b", back), Err(Unpasted::NotAwaited));
+        assert_eq!(begun.paste("a", back), Ok(()));
+        assert_eq!(pasted.try_recv().unwrap().as_str(), back);
+        assert_eq!(begun.paste("a", back), Err(Unpasted::NotAwaited));
+        let (pastes, _pasted) = oneshot::channel();
+        begun.begin("a", &CancellationToken::new(), pastes);
+        assert!(given_up.is_cancelled(), "whoever began before gives up");
+    }
 }

@@ -22,8 +22,8 @@ const MAX_ARGUMENTS: usize = 64 * 1024;
 #[serde(default)]
 #[non_exhaustive]
 pub struct Entry {
-    /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `quarantined`, `approved`; `forgot` of old rows, and `lost` of rows that
-    /// could not be written.
+    /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `quarantined`, `approved`, `signed_in`,
+    /// `signed_out`, `sign_in_failed`; `forgot` of old rows, and `lost` of rows that could not be written.
     pub kind: String,
     /// The way it came in: `cli`, `daemon`, `gateway`, `agent`, `program`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ pub struct Entry {
     /// answer that counts no more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
-    /// The rule or the answer behind the decision; why a connection failed or ended. Untrusted.
+    /// The rule or the answer behind the decision; why a connection or a sign-in failed or ended; who gave the tokens. Untrusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// How a call that ran ended: `ok`, `tool_error`, `failed`, `cancelled`.
@@ -161,6 +161,18 @@ impl Entry {
                 server: Some(server.to_string()),
                 why: reason.as_deref().and_then(hidden),
                 ..Self::of_kind("closed")
+            },
+            Fact::SignedIn { server, issuer } => {
+                Self { server: Some(server.to_string()), why: hidden(&issuer), ..Self::of_kind("signed_in") }
+            }
+            Fact::SignedOut { server, outcome } => {
+                Self { server: Some(server.to_string()), why: hidden(&outcome), ..Self::of_kind("signed_out") }
+            }
+            Fact::SignInFailed { server, error, code } => Self {
+                server: Some(server.to_string()),
+                why: hidden(&error),
+                code: Some(code.to_owned()),
+                ..Self::of_kind("sign_in_failed")
             },
             _ => Self::of_kind("other"),
         }

@@ -261,6 +261,10 @@ async fn token(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Respo
     if !is_workload && !server.state().grants.is(&client, secret.as_deref()) {
         return refused(&server, 401, "invalid_client", "no such client, or another secret");
     }
+    let held = server.state().statements.hold(&client, &server.issuer(), &form);
+    if let Err(why) = held {
+        return refused(&server, 401, "invalid_client", why);
+    }
     let to = To { client: &client, key: key.as_deref() };
     let of = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
     if of("resource") != server.mcp_url() {

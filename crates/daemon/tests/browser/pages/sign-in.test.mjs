@@ -39,6 +39,34 @@ test("a_server_that_needs_a_sign_in_is_connected_by_a_button_and_a_page", async 
   await leave(page);
 });
 
+test("a_browser_on_another_machine_ends_up_at_an_address_that_is_pasted", async () => {
+  const far = await guarded();
+  try {
+    assert.equal((await both.stage.api("/api/v1/servers", { name: "far", entry: { url: far.url } })).status, 201);
+    await both.stage.settled("far", "needs_auth");
+    const page = await both.visitor.open(both.stage, "#/servers/far");
+    const opened = page.context().waitForEvent("page");
+    await page.getByTestId("connect").click();
+    const theirs = await opened;
+    // The browser there cannot reach the daemon, but shows where it was sent.
+    const back = await theirs.getByRole("link", { name: "Agree" }).getAttribute("href");
+    await theirs.close();
+    const field = page.getByTestId("sign-in-address");
+    await field.fill(back.replace(/state=[^&]+/, "state=another"));
+    await page.getByTestId("sign-in-paste").click();
+    await page.getByText("not the address that the sign-in page leads to").waitFor();
+    await field.fill(back);
+    await page.getByTestId("sign-in-paste").click();
+    await page.locator('[data-testid="server"][data-name="far"][data-status="connected"]').waitFor();
+    // It is good once.
+    const again = await both.stage.api("/api/v1/servers/far/sign-in/address", { address: back });
+    assert.deepEqual([again.status, again.body.error.code], [404, "NOT_FOUND"]);
+    await leave(page);
+  } finally {
+    far.end();
+  }
+});
+
 test("who_cannot_be_signed_in_to_is_told_why", async () => {
   await furnished();
   const { stage } = both;

@@ -166,3 +166,63 @@ async fn what_a_server_names_is_dialled_only_where_it_may_lead() {
     assert!(ask(server("http://localhost:1/mcp")).await.is_err(), "it hangs up");
     assert_eq!(door.opened(), 1);
 }
+
+/// A loopback of IPv6.
+mod needs_ipv6 {
+    use super::*;
+
+    /// This machine, in what IPv6 has for addresses of IPv4: mapped, NAT64 and 6to4.
+    const FORMS: &[&str] = &["::1", "::ffff:127.0.0.1", "::ffff:7f00:1", "64:ff9b::127.0.0.1", "2002:7f00:1::"];
+
+    #[tokio::test]
+    async fn ipv6_is_dialled_where_it_may_be_and_nowhere_else() {
+        let (v4, v6) = (Door::on("127.0.0.1").await, Door::on("::1").await);
+        let mut rules = hosted(&v4, &[]);
+        rules.ports.insert(v6.address.port());
+        for form in FORMS {
+            for port in [v4.address.port(), v6.address.port()] {
+                let egress = Egress::new(rules.clone(), Fickle::new(&[&[form]]));
+                for host in [format!("[{form}]"), "mcp.example.com".to_owned()] {
+                    let error = outcome(&egress, ServerSpec::http(format!("https://{host}:{port}/mcp"))).await;
+                    assert!(error.contains("is not contacted") && error.contains("this machine"), "{form}: {error}");
+                }
+            }
+        }
+        assert_eq!((v4.opened(), v6.opened()), (0, 0));
+
+        let local = |answer: &'static str| Egress::new(EgressRules::default(), Fickle::new(&[&[answer]]));
+        let mut dialled = (0, 0);
+        for (door, form) in [(&v6, "::1"), (&v4, "::ffff:127.0.0.1")] {
+            for host in [format!("[{form}]"), "mcp.example.com".to_owned()] {
+                let at = format!("http://{host}:{}/mcp", door.address.port());
+                let error = outcome(&local(form), ServerSpec::http(&at)).await;
+                let now = (v4.opened(), v6.opened());
+                assert!(now != dialled && !error.contains("is not contacted"), "{at}: {error}");
+                dialled = now;
+            }
+        }
+        assert!(dialled.0 >= 2 && dialled.1 >= 2, "{dialled:?}");
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_to_an_address_that_is_trusted_and_to_another_is_dialled_at_the_first_alone() {
+        let v6 = Door::on("::1").await;
+        let v4 = TcpListener::bind(("127.0.0.1", v6.address.port())).await;
+        // Somebody else's, by chance, will do as well: nobody may connect to it.
+        let mut rules = hosted(&v6, &["::1"]);
+        rules.ports.insert(v6.address.port());
+        let lookup = Fickle::new(&[&["::ffff:127.0.0.1", "127.0.0.1", "::1"], &["::ffff:127.0.0.1"]]);
+        let egress = Egress::new(rules, lookup);
+        let spec = ServerSpec::http(format!("https://mcp.example.com:{}/mcp", v6.address.port()));
+        let error = outcome(&egress, spec.clone()).await;
+        assert!(v6.opened() > 0 && !error.contains("is not contacted"), "{error}");
+        let before = v6.opened();
+        let error = outcome(&egress, spec).await;
+        assert!(error.contains("is not contacted"), "the name has changed its mind: {error}");
+        assert_eq!(v6.opened(), before);
+        if let Ok(v4) = v4 {
+            let nobody = futures::FutureExt::now_or_never(v4.accept());
+            assert!(nobody.is_none(), "{nobody:?}");
+        }
+    }
+}

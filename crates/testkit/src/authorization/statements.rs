@@ -1,0 +1,74 @@
+//! Clients that sign in with a key instead of a secret (`private_key_jwt`: OpenID Connect Core, 9; RFC 7523, 3), checked as
+//! a server has to.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use aws_lc_rs::{
+    encoding::AsDer as _,
+    signature::{
+        ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, UnparsedPublicKey,
+    },
+};
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
+use serde_json::Value;
+
+const KIND: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+
+/// How far ahead the end of a statement may be, in seconds.
+const LIFE: u64 = 300;
+
+/// The keys of clients, and the statements that came.
+#[derive(Debug, Default)]
+pub(super) struct Statements {
+    keys: BTreeMap<String, Vec<u8>>,
+    seen: BTreeSet<String>,
+}
+
+impl Statements {
+    /// Makes a key for a client; in PEM.
+    pub(super) fn key_for(&mut self, client: &str) -> String {
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING);
+        let pair = pair.unwrap_or_else(|error| panic!("no key: {error}"));
+        self.keys.insert(client.to_owned(), pair.public_key().as_ref().to_vec());
+        let der: aws_lc_rs::encoding::EcPrivateKeyRfc5915Der<'_> =
+            pair.private_key().as_der().unwrap_or_else(|error| panic!("no key: {error}"));
+        format!("-----BEGIN EC PRIVATE KEY-----\n{}\n-----END EC PRIVATE KEY-----\n", STANDARD.encode(der.as_ref()))
+    }
+
+    /// Whether `client` says who it is as it must: with a statement to `audience` if it has a key.
+    pub(super) fn hold(
+        &mut self,
+        client: &str,
+        audience: &str,
+        form: &BTreeMap<String, String>,
+    ) -> Result<(), &'static str> {
+        let Some(key) = self.keys.get(client) else {
+            return Ok(());
+        };
+        let of = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
+        if of("client_assertion_type") != KIND {
+            return Err("no statement");
+        }
+        let (message, signature) = of("client_assertion").rsplit_once('.').ok_or("no JWT")?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| "no signature")?;
+        let verified = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key).verify(message.as_bytes(), &signature);
+        verified.map_err(|_| "another key")?;
+        let claims = message.split_once('.').and_then(|(_, claims)| URL_SAFE_NO_PAD.decode(claims).ok());
+        let claims: Value = claims.and_then(|claims| serde_json::from_slice(&claims).ok()).ok_or("no claims")?;
+        if claims["iss"] != client || claims["sub"] != client || claims["aud"] != audience {
+            return Err("of somebody else, or to somebody else");
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        if claims["exp"].as_u64().is_none_or(|end| end <= now || end > now + LIFE) {
+            return Err("over, or for too long");
+        }
+        let name = claims["jti"].as_str().filter(|name| name.len() >= 16).ok_or("without a name")?;
+        if self.seen.insert(name.to_owned()) { Ok(()) } else { Err("it came before") }
+    }
+}
