@@ -25,8 +25,10 @@ pub struct Agent {
     pub model: Arc<dyn Model>,
     /// Where the tools are.
     pub host: Host,
-    /// Which of them the model may call. Default: all.
+    /// Which of them the model is shown, and may call. Default: all.
     pub selection: Arc<Selection>,
+    /// Which it may call although it is not shown them: those that it finds by searching. Default: none.
+    pub findable: Option<Arc<Selection>>,
     /// Who is asked before a call that the gate does not allow by itself, and what servers ask meanwhile. Default: the
     /// asker of the host.
     pub asker: Option<SharedAsker>,
@@ -163,6 +165,7 @@ impl Agent {
             model,
             host,
             selection: Arc::default(),
+            findable: None,
             asker: None,
             conceal: None,
             system: None,

@@ -111,7 +111,7 @@ export async function callTool(request, onProgress, signal) {
 
 /**
  * Asks the model, and follows what comes of it until it is over. Aborting the signal cancels the turn.
- * @param {{session: string | null, text: string, id: string}} request an empty text goes on with a turn that was interrupted
+ * @param {{session: string | null, text: string, id: string, model?: string, servers?: string[], tools?: string[]}} request an empty text goes on with a turn that was interrupted
  * @param {(event: string, data: any) => void} onEvent all events but `error`, which is thrown
  * @param {AbortSignal} signal
  */

@@ -2,6 +2,7 @@
 // elsewhere in the dashboard, say at a server.
 
 import { call, get, takeTurn } from "./api.js";
+import { asked, chosenFor, EVERYTHING, remember } from "./choice.js";
 import { signal } from "./html.js";
 import { begun, broken, told, turnsOf } from "./turn.js";
 import { questions } from "./world.js";
@@ -26,6 +27,16 @@ export const talk = signal(NEW);
 
 /** What is being written, kept when somebody looks elsewhere. */
 export const draft = signal("");
+
+/** Who answers, and with which tools. */
+export const choice = signal(EVERYTHING);
+
+/** Chooses for this conversation. @param {Partial<import("./choice.js").Choice>} chosen */
+export function choose(chosen) {
+  choice.value = { ...choice.peek(), ...chosen };
+  const { session } = talk.peek();
+  if (session) remember(session, choice.peek());
+}
 
 /** Text comes in small pieces: they are shown together, this much later at most. In ms. */
 const GATHER = 40;
@@ -54,6 +65,7 @@ export const isBusy = () => ["running", "stopping"].includes(talk.peek().state);
 export function begin() {
   going.abort();
   talk.value = NEW;
+  choice.value = EVERYTHING;
 }
 
 /** Fetches a conversation that was kept, to go on with it. @param {string} session */
@@ -62,6 +74,7 @@ export async function resume(session) {
   const mine = new AbortController();
   going = mine;
   talk.value = { ...NEW, session, state: "loading" };
+  choice.value = chosenFor(session);
   try {
     const { session: about, messages } = await get(path(session), mine.signal);
     if (!mine.signal.aborted)
@@ -92,13 +105,17 @@ export async function say(text, shown = text) {
   };
   const onEvent = (/** @type {string} */ event, /** @type {any} */ data) => {
     if (mine.signal.aborted) return;
-    if (event === "session") return change({ session: data.id, title: data.title ?? talk.peek().title });
+    if (event === "session") {
+      remember(data.id, choice.peek());
+      return change({ session: data.id, title: data.title ?? talk.peek().title });
+    }
     turn = told(turn, event, data, Date.now());
     if (event === "text" || event === "thinking") timer ||= setTimeout(show, GATHER);
     else show();
   };
   try {
-    await takeTurn({ session: talk.peek().session, text, id: turnId }, onEvent, mine.signal);
+    const request = { session: talk.peek().session, text, id: turnId, ...asked(choice.peek()) };
+    await takeTurn(request, onEvent, mine.signal);
   } catch (error) {
     turn = broken(turn, error);
   }

@@ -9,6 +9,7 @@ mod error;
 mod events;
 mod health;
 mod import;
+mod models;
 mod named;
 mod overview;
 mod questions;
@@ -132,7 +133,7 @@ fn described() -> OpenApiRouter<Arc<World>> {
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::get, sessions::delete))
         .routes(routes!(sessions::export))
-        .routes(routes!(turns::model))
+        .routes(routes!(models::model))
         .routes(routes!(turns::begin))
         .routes(routes!(turns::cancel))
         .routes(routes!(config::get))

@@ -29,4 +29,4 @@ pub use api::openapi;
 pub use guard::{NoRandom, Token};
 pub use questions::Questions;
 pub use serve::{Current, Daemon, Options, StartError};
-pub use world::{ChosenModel, Models, NoModel, NoSignIn, Parts, SignInPage, SignIns};
+pub use world::{ChosenModel, Models, NoModel, NoSignIn, Parts, SignInPage, SignIns, discovery_name};

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_agent::{Limits, Model};
 use toolrack_config::{Environment, Interpolate, Loaded, Problem, Request};
-use toolrack_host::{Desired, Host};
+use toolrack_host::{Desired, Host, ServerName};
 use toolrack_store::{Approval, Store, StoreError};
 
 pub use self::sign_ins::{NoSignIn, SignInPage, SignIns};
@@ -74,6 +74,21 @@ pub struct ChosenModel {
     pub max_tokens: Option<u32>,
     /// Where a turn ends.
     pub limits: Limits,
+}
+
+/// What the server is called through which a model finds tools in a turn of a daemon that has `beside`, where they are too many
+/// to be shown: `toolrack`, or that with a number where somebody has a server of this name. Its own tools only look, and
+/// calls through it are judged as the calls that they are, so rules can let it be used unasked.
+#[must_use]
+pub fn discovery_name(beside: &Desired) -> ServerName {
+    let mut number = 1;
+    loop {
+        let name = if number == 1 { "toolrack".to_owned() } else { format!("toolrack-{number}") };
+        match ServerName::new(name) {
+            Ok(name) if !beside.contains_key(&name) => return name,
+            _ => number += 1,
+        }
+    }
 }
 
 /// Why there is no model.

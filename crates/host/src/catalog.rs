@@ -178,6 +178,16 @@ impl Catalog {
         }
     }
 
+    /// The same catalog with the tools of `other` among them, whose servers are others.
+    pub(crate) fn with(mut self, other: Self) -> Self {
+        self.tools.extend(other.tools);
+        self.tools.sort_by(|one, other| one.name.cmp(&other.name));
+        self.shelves.extend(other.shelves);
+        self.shelves.sort_by(|one, other| one.server.cmp(&other.server));
+        self.held = self.held.into_iter().chain(other.held).collect();
+        Self { places: Places::of(&self.tools), blocks: block::Blocks::default(), ..self }
+    }
+
     /// Grows with each change.
     #[must_use]
     pub fn version(&self) -> u64 {
@@ -234,7 +244,10 @@ impl Catalog {
     }
 
     /// As [`Self::select`], among the tools of `selection`: of the others nothing is said.
-    pub(crate) fn select_within(&self, selector: &str, selection: &Selection) -> Result<&CatalogTool, Unknown> {
+    ///
+    /// # Errors
+    /// [`Unknown`], with similar names of that selection.
+    pub fn select_within(&self, selector: &str, selection: &Selection) -> Result<&CatalogTool, Unknown> {
         match self.find(selector) {
             Some(tool) if selection.has(tool) => Ok(tool),
             _ => {

@@ -22,7 +22,7 @@ pub use builder::HostBuilder;
 pub use relay::{Listing, Relay};
 pub use status::{ServerStatus, Why, WhyStep};
 
-use self::keeper::{Message, Servers};
+use self::keeper::{Beside, Message, Servers};
 use crate::{
     ask::SharedAsker,
     call::{Call, CallError, Door, Script, Shaped, Target, ToolOutcome, gate::Gate, shaped},
@@ -386,6 +386,33 @@ impl Host {
             .map(|(name, of)| (name.clone(), of.clone()))
             .collect();
         let catalog = self.catalog.load().excerpt(of);
+        self.apart(servers, catalog, Arc::new(self.door.with(asker, gate)))
+    }
+
+    /// This host as it is at this moment, with one more server, `name`: the one of [`Self::discovery`], for a model that cannot
+    /// be shown all tools of `selection`. It is in no world, nobody else sees it, and it ends with the last clone of what is
+    /// given. For the rest, it is an [excerpt](Self::excerpt) in which nothing is missing: the same servers, gate and asker.
+    ///
+    /// `name` must be that of no other server. When this host is shutting down, the tools of discovery are missing.
+    pub async fn discovering(&self, name: &ServerName, selection: Selection) -> Self {
+        let spec = Box::new(self.discovery(name, selection));
+        let (done, told) = oneshot::channel();
+        let sent = self.inbox.send(Message::Beside(name.clone(), spec, done)).await;
+        let beside = if sent.is_ok() { told.await.ok() } else { None };
+        self.publish().await;
+        let mut servers = Servers::clone(&self.servers.load());
+        let mut catalog = self.catalog.load().excerpt(|_| true);
+        if let Some(Beside { server, naming: (style, cap) }) = beside {
+            server.settled().await;
+            let sets = BTreeMap::from([(name.clone(), server.snapshot().tools)]);
+            catalog = catalog.with(Catalog::build(0, &sets, &style, cap));
+            servers.insert(name.clone(), server);
+        }
+        self.apart(servers, catalog, self.door.clone())
+    }
+
+    /// Some servers of this host, and others that it does not know, as a host that changes no more.
+    fn apart(&self, servers: Servers, catalog: Catalog, door: Arc<Door>) -> Self {
         let nothing = TaskTracker::new();
         nothing.close();
         Self {
@@ -393,7 +420,7 @@ impl Host {
             servers: Arc::new(ArcSwap::from_pointee(servers)),
             catalog: Arc::new(ArcSwap::from_pointee(catalog)),
             events: self.events.clone(),
-            door: Arc::new(self.door.with(asker, gate)),
+            door,
             tasks: nothing,
         }
     }

@@ -8,7 +8,7 @@ use std::{
 use futures::{StreamExt as _, stream};
 use tokio::sync::mpsc;
 use toolrack_host::{
-    Call, CallError, Caller, Catalog, Conceal, Content, OnProgress, ToolOutcome, Way, mcp::Progress, text,
+    Call, CallError, Caller, Catalog, CatalogTool, Conceal, Content, OnProgress, ToolOutcome, Way, mcp::Progress, text,
 };
 
 use super::{Agent, AgentError, Front, TurnEvent};
@@ -63,6 +63,10 @@ impl Agent {
                 Some(report) = reports.recv() => report.tell(front),
                 result = results.next() => {
                     let Some((call, outcome, took)) = result else { return Ok(()) };
+                    // It may have ended in the moment in which it began, and nothing ends before it begins.
+                    while let Ok(report) = reports.try_recv() {
+                        report.tell(front);
+                    }
                     let said = self.said(&outcome);
                     let (text, is_error) = (&*said.text, said.is_error);
                     let outcome = Some(outcome.as_ref());
@@ -88,6 +92,7 @@ impl Agent {
         catalog: &Arc<Catalog>,
         report: mpsc::Sender<Report>,
     ) -> Result<ToolOutcome, CallError> {
+        self.has(&call.name, catalog)?;
         let id = call.id.clone();
         let on_progress: OnProgress = Arc::new(move |progress| {
             let _ = report.try_send(Report::Progress(id.clone(), progress));
@@ -104,6 +109,18 @@ impl Agent {
             request = request.conceal(Arc::clone(conceal));
         }
         self.host.call(request).await
+    }
+
+    /// Refuses a name that a model has from elsewhere: of a tool that it was neither shown nor lets itself be found here.
+    fn has(&self, name: &str, catalog: &Catalog) -> Result<(), CallError> {
+        let findable = |tool: &CatalogTool| self.findable.as_ref().is_some_and(|findable| findable.has(tool));
+        match catalog.select(name) {
+            Ok(tool) if !self.selection.has(tool) && !findable(tool) => {
+                catalog.select_within(name, &self.selection).map(drop).map_err(CallError::Unknown)
+            }
+            // Whether there is such a tool, the host says.
+            _ => Ok(()),
+        }
     }
 
     /// What the model is told: which server says it, and what.

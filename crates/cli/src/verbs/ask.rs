@@ -222,10 +222,12 @@ impl Tools {
     /// The model with these tools, and in words what it has at hand.
     pub(super) fn agent(self, chosen: &Chosen, system: Option<String>) -> (Agent, String) {
         let (host, model) = (self.host.clone(), Arc::clone(&chosen.model));
+        let findable = self.every();
         let (selection, words) = self.clone().offered_to(&*model);
         let words = format!("{}; {words}", model.name());
         let mut agent = Agent::new(model, host);
         agent.selection = Arc::new(selection);
+        agent.findable = Some(Arc::new(findable));
         agent.conceal = Some(self.conceal);
         agent.system = system;
         agent.max_tokens = chosen.max_tokens.map(Into::into);

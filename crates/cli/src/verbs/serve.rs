@@ -11,7 +11,7 @@ use toolrack_auth::{AuthError, SignIn};
 use toolrack_config::{Interpolate, Loaded, Request};
 use toolrack_daemon::{
     AgentParts, ChosenModel, Daemon, ForAgents, Models, NoModel, NoSignIn, Options, Parts, Questions, SignInPage,
-    SignIns, StartError, Token, gateway::AnyClient,
+    SignIns, StartError, Token, discovery_name, gateway::AnyClient,
 };
 use toolrack_host::{Destination, Policy, Resolver as _};
 use url::Url;
@@ -160,7 +160,7 @@ fn parts(args: &ServeArgs, world: &World, gate: Arc<LiveRules>) -> Parts {
         models: models(args.model.clone(), world.around()),
         sign_ins: sign_ins(world.sign_in().clone(), world.secrets()),
         before_applying: Box::new(move |loaded: &Loaded| {
-            live.replace(rules(&typed, loaded, &[]));
+            live.replace(rules(&typed, loaded, &[&discovery_name(&loaded.desired)]));
             keeper(&loaded.desired);
             audit(loaded.settings.audit);
             egress.set(loaded.settings.egress.clone());
@@ -191,7 +191,7 @@ fn for_agents(args: &ServeArgs, world: &World) -> ForAgents {
             models: models(model.clone(), around.clone()),
             sign_ins: sign_ins(sign_in.clone(), Arc::clone(&secrets)),
             before_applying: Box::new(move |loaded: &Loaded| {
-                gate.replace(rules(&typed, loaded, &[]));
+                gate.replace(rules(&typed, loaded, &[&discovery_name(&loaded.desired)]));
                 if let Some(sources) = &sources {
                     sources.expect(&loaded.desired);
                 }

@@ -69,6 +69,11 @@ mod needs_browser {
     }
 
     #[test]
+    fn choices_are_remembered() {
+        tests_of("pure/choice");
+    }
+
+    #[test]
     fn differences_lose_no_line() {
         tests_of("pure/difference");
     }

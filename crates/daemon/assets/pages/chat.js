@@ -1,8 +1,8 @@
-// A conversation with the configured model, over the tools of all servers.
+// A conversation with a model, over the tools of the servers.
 
 import { get } from "../api.js";
-import { counted } from "../format.js";
 import { html, useEffect } from "../html.js";
+import { Chooser } from "../parts/choice.js";
 import { Composer } from "../parts/composer.js";
 import { useLoaded } from "../parts/loaded.js";
 import { Head } from "../parts/page.js";
@@ -12,8 +12,8 @@ import { useEnd } from "../parts/scroll.js";
 import { Empty, spoken, Waiting } from "../parts/text.js";
 import { Tail, Turn } from "../parts/turn.js";
 import { go, hashOf, settle } from "../router.js";
-import { again, begin, draft, resume, say, stop, talk } from "../talk.js";
-import { configTurn, overview, questions } from "../world.js";
+import { again, begin, choice, draft, resume, say, stop, talk } from "../talk.js";
+import { configTurn, questions } from "../world.js";
 
 /** @param {{session: string | null}} given */
 export function Chat({ session }) {
@@ -40,17 +40,19 @@ export function Chat({ session }) {
   };
   const last = turns.at(-1);
   const isGoing = state === "running" || state === "stopping";
-  const canAsk = state === "idle" && Boolean(model?.model);
+  const answers = Boolean(model && (choice.value.model.trim() || model.model));
+  const canAsk = state === "idle" && answers;
   return html`
-    <${Head} title="Chat" about=${model?.model && html`<${About} model=${model.model} title=${title} />`}>
+    <${Head} title="Chat">
       ${current && html`<a class="button" href=${hashOf(["sessions", current])} data-testid="as-session">In Sessions</a>`}
       ${(turns.length > 0 || error !== null) && html`<button type="button" onClick=${restart} data-testid="new">New conversation</button>`}
     <//>
+    ${model && html`<${Chooser} key=${current} model=${model} title=${title} />`}
     <${Trouble} error=${loaded.error} again=${loaded.again} />
     <${Trouble} error=${error} again=${current ? () => resume(current) : null} />
     ${(state === "loading" || (!model && !loaded.error)) && html`<${Waiting} />`}
-    ${model && !model.model && html`<${NoModel} model=${model} again=${loaded.again} />`}
-    ${model?.model && turns.length === 0 && state === "idle" && error === null && html`<${Beginning} />`}
+    ${model && !answers && html`<${NoModel} model=${model} again=${loaded.again} />`}
+    ${answers && turns.length === 0 && state === "idle" && error === null && html`<${Beginning} />`}
     <div class="talk" role="log" aria-live="polite" aria-label="Conversation" data-testid="talk">
       ${turns.map((turn) => html`<${Turn} key=${turn.id} turn=${turn} again=${turn === last && canAsk ? again : null} />`)}
     </div>
@@ -58,7 +60,7 @@ export function Chat({ session }) {
     <${Asked} isGoing=${isGoing} />
     ${open && canAsk && last?.state !== "failed" && html`<${Interrupted} />`}
     ${
-      model?.model &&
+      answers &&
       html` <div class="dock">
         ${!end.isThere && html`<button type="button" class="small to-end" onClick=${end.go} data-testid="to-end">To the end</button>`}
         <${Composer}
@@ -70,16 +72,6 @@ export function Chat({ session }) {
         />
       </div>`
     }
-  `;
-}
-
-/** Who answers, and with what. @param {{model: string, title: string | null}} given */
-function About({ model, title }) {
-  const tools = overview.value?.tools;
-  return html`
-    <span data-testid="model"><code>${model}</code> answers</span
-    >${tools !== undefined && html`, with <a href="#/tools">${counted(tools, "tool")}</a>`}
-    ${title && html` · ${title}`}
   `;
 }
 
@@ -102,7 +94,7 @@ function Beginning() {
   return html`
     <${Empty} title="Ask something" testid="beginning">
       <p>
-        The model may use the tools of all your servers. What could change something waits for your word first, here.
+        The model may use the tools of your servers. What could change something waits for your word first, here.
       </p>
     <//>
   `;

@@ -3,7 +3,6 @@
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
 use axum::{
-    Json,
     extract::State as Extract,
     http::StatusCode,
     response::{
@@ -12,43 +11,22 @@ use axum::{
     },
 };
 use futures::{FutureExt as _, Stream, StreamExt as _, future::BoxFuture, stream};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use toolrack_agent::{Agent, AgentError, Delta, End, Front, Message, NotKept, Role, Turn, TurnEvent};
-use toolrack_host::{Budget, Offer, Selection, ServerName};
+use toolrack_host::{Budget, Host, Offer, Pattern, Selection, ServerName};
 use toolrack_store::journal::{self, Journal, Opened};
 use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Body, Path, State, calls::event, done, named::Running};
+use super::{ApiError, Body, Path, State, calls::event, done, named::Running};
 use crate::{
     event_log::conceal,
-    world::{ChosenModel, NoModel, World},
+    world::{ChosenModel, NoModel, World, discovery_name},
 };
 
 /// Events that wait for a slow reader before text is gathered for it.
 const MAX_WAITING: usize = 1_000;
-
-/// Who answers.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct WhoAnswers {
-    /// `provider/name`; `null` when there is no model.
-    model: Option<String>,
-    /// Why there is none.
-    #[schema(value_type = Option<Object>)]
-    error: Option<Value>,
-}
-
-/// Who would answer now, and if nobody, what to do about it.
-#[utoipa::path(get, path = "/api/v1/model", tag = "conversations", responses((status = 200, body = WhoAnswers)))]
-pub(super) async fn model(Extract(world): State) -> Answer<WhoAnswers> {
-    Ok(Json(match (world.models)(None, world.loaded()).await {
-        Ok(chosen) => WhoAnswers { model: Some(chosen.model.name().to_owned()), error: None },
-        Err(NoModel { code, message, hint }) => {
-            WhoAnswers { model: None, error: Some(json!({ "code": code, "message": message, "hint": hint })) }
-        }
-    }))
-}
 
 /// Something that a person says.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -63,6 +41,9 @@ pub(super) struct NewTurn {
     model: Option<String>,
     /// Only the tools of these servers.
     servers: Option<Vec<String>>,
+    /// Only tools that one of these patterns matches: `server/tool`, `git/*`, `*/read_*`.
+    #[schema(example = json!(["git/*"]))]
+    tools: Option<Vec<String>>,
     /// A name for this turn, made by the caller, by which it can be cancelled.
     id: Option<String>,
 }
@@ -87,9 +68,9 @@ pub(super) async fn begin(
         })?;
     let (journal, opened) = open(&world, new.session.as_deref(), chosen.model.name()).await?;
     let turn = turn(opened, &new.text, &chosen)?;
-    let agent = agent(&world, chosen, new.servers.as_deref())?;
+    let agent = agent(&world, chosen, selection(new.servers.as_deref(), new.tools.as_deref())?).await;
     let (said, heard) = mpsc::channel(MAX_WAITING);
-    let live = Live::new(Arc::clone(&world), journal, said);
+    let live = Live::new(Arc::clone(&world), agent.host.clone(), journal, said);
     let end = to_its_end(agent, turn, live, running).into_stream().filter_map(async |()| None);
     let heard = stream::unfold(heard, async |mut heard| Some((heard.recv().await?, heard)));
     Ok(Sse::new(stream::select(heard, end).map(Ok)).keep_alive(KeepAlive::default()))
@@ -124,26 +105,44 @@ fn turn(opened: Opened, text: &str, chosen: &ChosenModel) -> Result<Turn, ApiErr
     Ok(Turn::new(messages, chosen.limits))
 }
 
-/// The model with the tools of the servers that were named, or of all.
-fn agent(world: &World, chosen: ChosenModel, servers: Option<&[String]>) -> Result<Agent, ApiError> {
+/// Which tools were asked for.
+fn selection(servers: Option<&[String]>, tools: Option<&[String]>) -> Result<Selection, ApiError> {
     let mut selection = Selection::all();
     if let Some(servers) = servers {
         let names = servers.iter().map(|name| ServerName::new(name.as_str()).map_err(|_| ApiError::no_server(name)));
         selection = selection.of_servers(names.collect::<Result<Vec<_>, _>>()?);
     }
+    if let Some(tools) = tools {
+        let patterns = tools.iter().map(|tool| tool.parse::<Pattern>());
+        let patterns = patterns.collect::<Result<Vec<_>, _>>().map_err(|error| {
+            ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_PATTERN", error.to_string())
+                .hint("write server/tool, with * for any part: git/*, */read_*")
+        })?;
+        selection = selection.only(patterns);
+    }
+    Ok(selection)
+}
+
+/// The model with the tools of `selection`: it is shown all of them as long as they leave room for the conversation, and finds
+/// them by searching otherwise.
+async fn agent(world: &World, chosen: ChosenModel, selection: Selection) -> Agent {
     let context_tokens = chosen.model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
     let budget = Budget { context_tokens, max_tools: chosen.model.wire().max_tools(), ..Budget::default() };
-    if world.host.catalog().offer(&budget, &selection) != Offer::All {
-        let message = "there are more tools than this model can be shown";
-        return Err(ApiError::new(StatusCode::CONFLICT, "TOO_MANY_TOOLS", message)
-            .hint("choose some servers for this conversation"));
-    }
-    let mut agent = Agent::new(chosen.model, world.host.clone());
+    let (host, shown) = match world.host.catalog().offer(&budget, &selection) {
+        Offer::All => (world.host.clone(), selection.clone()),
+        Offer::Discovery => {
+            let discovery = discovery_name(&world.loaded().desired);
+            let host = world.host.discovering(&discovery, selection.clone()).await;
+            (host, Selection::all().of_servers([discovery]))
+        }
+    };
+    let mut agent = Agent::new(chosen.model, host);
     let secrets = Arc::clone(&world.secrets);
-    agent.selection = Arc::new(selection);
+    agent.selection = Arc::new(shown);
+    agent.findable = Some(Arc::new(selection));
     agent.conceal = Some(Arc::new(move |text| secrets.conceal(text).into_owned()));
     agent.max_tokens = chosen.max_tokens;
-    Ok(agent)
+    agent
 }
 
 /// Runs the turn, and tells how it ended.
@@ -190,6 +189,8 @@ async fn to_its_end(agent: Agent, mut turn: Turn, mut live: Live, running: Runni
 /// Tells a reader what happens, and keeps the conversation.
 struct Live {
     world: Arc<World>,
+    /// What the model sees of it.
+    host: Host,
     journal: Journal,
     said: mpsc::Sender<Event>,
     /// What the reader has not taken yet.
@@ -202,9 +203,9 @@ struct Live {
 }
 
 impl Live {
-    fn new(world: Arc<World>, journal: Journal, said: mpsc::Sender<Event>) -> Self {
+    fn new(world: Arc<World>, host: Host, journal: Journal, said: mpsc::Sender<Event>) -> Self {
         let (waiting, held, answer) = (VecDeque::new(), String::new(), String::new());
-        let mut live = Self { world, journal, said, waiting, held, answer, has_session: false };
+        let mut live = Self { world, host, journal, said, waiting, held, answer, has_session: false };
         live.tell_session();
         live
     }
@@ -255,7 +256,7 @@ impl Live {
 
     /// How people write the tool that a model named.
     fn selector(&self, name: &str) -> String {
-        self.world.host.catalog().get(name).map_or_else(|| name.to_owned(), |tool| tool.selector())
+        self.host.catalog().get(name).map_or_else(|| name.to_owned(), |tool| tool.selector())
     }
 }
 

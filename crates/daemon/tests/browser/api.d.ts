@@ -324,6 +324,15 @@ declare namespace Api {
   interface Model {
     model: string | null;
     error?: { code?: string; message?: string; hint?: string | null } | null;
+    providers: Provider[];
+  }
+
+  interface Provider {
+    name: string;
+    usable: boolean;
+    key_variable: string | null;
+    local: boolean;
+    default_model: string | null;
   }
 
   /** How a turn ended. */

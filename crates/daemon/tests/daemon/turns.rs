@@ -101,3 +101,82 @@ async fn without_a_model_or_anything_said_it_is_clear_what_is_missing() {
     assert_eq!(up.post("/api/v1/turns", json!({ "text": "x", "session": "nobody", "model": model })).await.0, 404);
     up.down().await;
 }
+
+#[tokio::test]
+async fn more_tools_than_a_model_can_be_shown_are_found_by_searching_and_called_as_what_they_are() {
+    let effects = SideEffects::new();
+    let many = fake(&["--tools", "400", "--log", effects.path_str()]);
+    let up = Up::with(&[("fake", many.clone()), ("other", many), ("toolrack", fake(&[]))]).await;
+    let call = |tool: &str, arguments: Value| {
+        let input = json!({ "name": tool, "arguments": arguments });
+        json!([{ "name": "mcp__toolrack-2__call_tool", "input": input }])
+    };
+    let search = json!([{ "name": "mcp__toolrack-2__search_tools", "input": { "query": "add two numbers" } }]);
+    let model = script(json!([
+        { "tool_calls": search },
+        { "tool_calls": call("mcp__fake__add", json!({ "a": 17, "b": 25 })) },
+        { "tool_calls": call("mcp__other__echo", json!({ "text": "hi" })) },
+        { "tool_calls": call("mcp__fake__write", json!({ "path": "a" })) },
+        { "text": "It is 42." },
+    ]));
+    let turn = say(&up, json!({ "text": "How much is it?", "model": model, "servers": ["fake"] }));
+    let answer = async {
+        let question = up.question().await;
+        assert_eq!((&question["server"], &question["tool"]), (&json!("fake"), &json!("write")), "it is judged itself");
+        up.answer(&question, json!({ "answer": "deny" })).await
+    };
+    let (told, answered) = futures::join!(turn, answer);
+    let ends = of(&told, "call_ends");
+    let text = |at: usize| ends[at]["text"].as_str().unwrap();
+    assert!(text(0).contains("mcp__fake__add") && !text(0).contains("mcp__other__"), "{}", text(0));
+    assert!(text(1).contains("42"), "{told:?}");
+    assert_eq!(ends[2]["is_error"], true, "a server that was not chosen is called: {told:?}");
+    assert_eq!((answered.as_u16(), &ends[3]["is_error"], effects.read().runs_of("write")), (204, &json!(true), 0));
+    assert_eq!(of(&told, "call_begins")[0]["tool"], "toolrack-2/search_tools");
+    assert_eq!(told.last().unwrap().1["text"], "It is 42.");
+    let seen = up.get("/api/v1/servers").await.to_string();
+    assert!(!seen.contains("toolrack-2"), "it is a server of nobody else: {seen}");
+    up.down().await;
+}
+
+#[tokio::test]
+async fn a_turn_has_the_tools_that_were_asked_for_and_no_others() {
+    let up = Up::with(&[("fake", fake(&[])), ("other", fake(&[]))]).await;
+    let calls = json!([
+        { "name": "mcp__fake__add", "input": { "a": 17, "b": 25 } },
+        { "name": "mcp__fake__echo", "input": { "text": "hi" } },
+        { "name": "mcp__other__add", "input": { "a": 1, "b": 2 } },
+    ]);
+    let model = script(json!([{ "tool_calls": calls }, { "text": "So." }]));
+    let body = json!({ "text": "Go.", "model": model, "servers": ["fake"], "tools": ["*/add", "other/*"] });
+    let told = say(&up, body).await;
+    let mut ends: Vec<_> =
+        of(&told, "call_ends").iter().map(|end| (end["tool"].clone(), end["is_error"].clone())).collect();
+    ends.sort_by_key(|(tool, _)| tool.to_string());
+    let expected = [("fake/add", false), ("fake/echo", true), ("other/add", true)];
+    assert_eq!(ends, expected.map(|(tool, is_error)| (json!(tool), json!(is_error))), "{told:?}");
+    for id in ["call_1_0", "call_1_1", "call_1_2"] {
+        let at = |name: &str| told.iter().position(|(told, data)| told == name && data["id"] == id);
+        assert!(at("call_begins") < at("call_ends"), "it ended before it began: {told:?}");
+    }
+    let body = json!({ "text": "Go.", "model": model, "tools": ["fake/"] });
+    let (status, error) = up.post("/api/v1/turns", body).await;
+    assert_eq!((status.as_u16(), &error["error"]["code"]), (422, &json!("BAD_PATTERN")), "{error}");
+    up.down().await;
+}
+
+#[tokio::test]
+async fn the_providers_are_listed_with_whether_they_could_be_asked_and_without_their_keys() {
+    let up = Up::with(&[]).await;
+    let who = up.get("/api/v1/model").await;
+    let find =
+        |name: &str| who["providers"].as_array().unwrap().iter().find(|known| known["name"] == name).unwrap().clone();
+    let (anthropic, ollama) = (find("anthropic"), find("ollama"));
+    assert_eq!((&anthropic["usable"], &anthropic["key_variable"]), (&json!(true), &json!("ANTHROPIC_API_KEY")));
+    assert_eq!(
+        (&ollama["usable"], &ollama["local"], &find("openai")["usable"]),
+        (&json!(true), &json!(true), &json!(false))
+    );
+    assert!(!who.to_string().contains("sk-of-the-test"), "{who}");
+    up.down().await;
+}

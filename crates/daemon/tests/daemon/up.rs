@@ -1,6 +1,10 @@
 //! A daemon of a test: real files, a real database, real servers, real HTTP.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::StreamExt as _;
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
@@ -98,7 +102,8 @@ impl Up {
     /// One that listens, and applies what is configured meanwhile.
     pub(crate) async fn begun(home: Home, ways: Ways) -> Self {
         let Ways { patience, agent_idle, before_applying } = ways;
-        let environment = Environment::new([("TOOLRACK_HOME", home.toolrack_home()), ("HOME", home.home())]);
+        let key = ("ANTHROPIC_API_KEY", PathBuf::from("sk-of-the-test"));
+        let environment = Environment::new([("TOOLRACK_HOME", home.toolrack_home()), ("HOME", home.home()), key]);
         let places = Places::from_env(&environment).unwrap();
         let store = Store::open(places.data().join("toolrack.db")).await.unwrap();
         let secrets = Arc::new(Interpolate::new(environment.clone(), Unset::Error));

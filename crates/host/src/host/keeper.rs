@@ -18,7 +18,7 @@ use crate::{
     event::Event,
     plan::{Action, plan},
     server::{Server, Surroundings, ToolSet},
-    spec::{Desired, ServerName},
+    spec::{Desired, ServerName, ServerSpec},
 };
 
 /// The servers of a host.
@@ -32,9 +32,17 @@ type Done = oneshot::Sender<()>;
 
 pub(super) enum Message {
     Apply(Desired, Done),
+    /// Start a server that is in no world: whoever has it keeps it running.
+    Beside(ServerName, Box<ServerSpec>, oneshot::Sender<Beside>),
     /// Publish now, so that whoever asks sees what servers have published before.
     Publish(Done),
     Shutdown(Done),
+}
+
+/// A server that is in no world, and how its tools are named.
+pub(super) struct Beside {
+    pub(super) server: Arc<Server>,
+    pub(super) naming: (NameStyle, NameCap),
 }
 
 pub(super) struct Keeper {
@@ -89,6 +97,11 @@ impl Keeper {
                 }
             };
             let (desired, done, last) = match message {
+                Some(Message::Beside(name, spec, done)) => {
+                    let server = Arc::new(Server::start(name, *spec, &self.around, None));
+                    let _ = done.send(Beside { server, naming: self.naming.clone() });
+                    continue;
+                }
                 Some(Message::Apply(desired, done)) => (Some(desired), Some(done), false),
                 Some(Message::Publish(done)) => (None, Some(done), false),
                 Some(Message::Shutdown(done)) => (Some(Desired::new()), Some(done), true),

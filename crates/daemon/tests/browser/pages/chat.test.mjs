@@ -272,3 +272,62 @@ test("screen_readers_hear_what_is_whole", async () => {
   assert.equal(await page.evaluate(() => document.activeElement?.getAttribute("data-testid")), "message");
   await leave(page);
 });
+
+test("who_answers_and_with_which_tools_is_chosen_and_remembered_for_the_conversation", async () => {
+  const page = await chat();
+  const second = join(both.stage.project, "second.json");
+  const reaches = calls("echo", { text: "hello" }).tool_calls[0];
+  const beyond = calls("shapes", {}).tool_calls[0];
+  writeFileSync(second, JSON.stringify([{ tool_calls: [reaches, beyond] }, { text: "The second speaks." }]));
+  await page.getByTestId("choose").click();
+  await page.getByTestId("choose-model").selectOption({ label: "Another one…" });
+  await page.getByTestId("model-name").fill("mock/second.json");
+  await page.getByTestId("all-servers").uncheck();
+  const server = (name) => page.locator(`[data-testid="choose-server"][data-name="${name}"]`);
+  assert.equal(await server("builtin").isChecked(), false);
+  await server("workshop").check();
+  await page.getByTestId("choose-tools").fill("*/echo, nobody/*");
+  assert.equal(await page.getByTestId("model").innerText(), "mock/second.json answers");
+  assert.match(await page.getByTestId("with-tools").innerText(), /like \*\/echo, nobody\/\* of 1 server$/);
+  await page.getByTestId("choose").click();
+  await page.getByTestId("choices").waitFor({ state: "detached" });
+
+  const sent = page.waitForRequest((request) => request.url().endsWith("/api/v1/turns"));
+  await say(page, "Who are you?");
+  const { model, servers, tools } = (await sent).postDataJSON();
+  assert.deepEqual(
+    { model, servers, tools },
+    { model: "mock/second.json", servers: ["workshop"], tools: ["*/echo", "nobody/*"] },
+  );
+  const turn = await over(page);
+  await turn.getByText("The second speaks.").waitFor();
+  assert.equal(await turn.locator('[data-testid="call"][data-status="ok"]').count(), 1);
+  const refused = turn.getByTestId("call").filter({ hasText: "shapes" });
+  assert.notEqual(await refused.getAttribute("data-status"), "ok", "a tool that was not chosen is called");
+
+  await page.waitForURL(/#\/chat\/.+/);
+  const conversation = page.url();
+  await page.getByTestId("new").click();
+  await page.getByTestId("model").getByText("mock/script").waitFor();
+  await page.getByTestId("with-tools").getByText(/^\d+ tools$/).waitFor();
+  await page.goto(conversation);
+  await page.reload();
+  await page.getByTestId("model").getByText("mock/second.json").waitFor();
+  await page.getByTestId("choose").click();
+  assert.equal(await page.getByTestId("choose-tools").inputValue(), "*/echo, nobody/*");
+  assert.deepEqual([await server("workshop").isChecked(), await server("builtin").isChecked()], [true, false]);
+  await leave(page);
+});
+
+test("where_no_model_is_configured_one_can_be_named", async () => {
+  const page = await silent.visitor.open(silent.stage, "#/chat");
+  await page.getByTestId("no-model").waitFor();
+  writeFileSync(join(silent.stage.project, "named.json"), JSON.stringify([{ text: "Here I am." }]));
+  await page.getByTestId("choose").click();
+  await page.getByTestId("choose-model").selectOption({ label: "Another one…" });
+  await page.getByTestId("model-name").fill("mock/named.json");
+  await page.getByTestId("no-model").waitFor({ state: "detached" });
+  await say(page, "Is anybody there?");
+  await (await over(page)).getByText("Here I am.").waitFor();
+  await leave(page);
+});

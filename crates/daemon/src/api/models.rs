@@ -1,0 +1,65 @@
+//! Who answers in conversations, and who else could.
+
+use axum::{Json, extract::State as Extract};
+use serde::Serialize;
+use serde_json::{Value, json};
+use toolrack_agent::model::provider::PROVIDERS;
+use toolrack_config::Environment;
+use utoipa::ToSchema;
+
+use super::{Answer, State};
+use crate::world::NoModel;
+
+/// Who answers.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct WhoAnswers {
+    /// `provider/name`; `null` when there is no model.
+    model: Option<String>,
+    /// Why there is none.
+    #[schema(value_type = Option<Object>)]
+    error: Option<Value>,
+    /// The providers that are known by name.
+    providers: Vec<KnownProvider>,
+}
+
+/// A provider of models.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Provider)]
+struct KnownProvider {
+    /// What stands before the slash in `provider/name`.
+    name: &'static str,
+    /// Whether it could be asked: the variable with its key is set, or it needs none.
+    usable: bool,
+    /// That variable; `null` where none is needed.
+    key_variable: Option<&'static str>,
+    /// It runs on the machine of the daemon, if it runs.
+    local: bool,
+    /// The model that is taken where none is named.
+    default_model: Option<&'static str>,
+}
+
+/// Every provider, and whether the daemon has a key for it. What the key is, is for nobody to see.
+fn providers(environment: &Environment) -> Vec<KnownProvider> {
+    let is_set = |name: &str| environment.get(name).is_some_and(|value| !value.to_string_lossy().trim().is_empty());
+    let known = PROVIDERS.iter().map(|provider| KnownProvider {
+        name: provider.name,
+        usable: provider.key_variable.is_none_or(is_set),
+        key_variable: provider.key_variable,
+        local: provider.is_local(),
+        default_model: provider.default_model,
+    });
+    known.collect()
+}
+
+/// Who would answer now, and if nobody, what to do about it; and who else could be asked to.
+#[utoipa::path(get, path = "/api/v1/model", tag = "conversations", responses((status = 200, body = WhoAnswers)))]
+pub(super) async fn model(Extract(world): State) -> Answer<WhoAnswers> {
+    let providers = providers(&world.environment);
+    Ok(Json(match (world.models)(None, world.loaded()).await {
+        Ok(chosen) => WhoAnswers { model: Some(chosen.model.name().to_owned()), error: None, providers },
+        Err(NoModel { code, message, hint }) => {
+            let error = json!({ "code": code, "message": message, "hint": hint });
+            WhoAnswers { model: None, error: Some(error), providers }
+        }
+    }))
+}
