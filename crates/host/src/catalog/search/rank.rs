@@ -43,10 +43,21 @@ pub(super) fn rank(query: &Query, parts: &[(&[String], &Part)]) -> Vec<Ranked> {
     let none = || vec![0.0; tools];
     let (total, word, had) = (none(), none(), none());
     let mut scores = Scores { parts, bases, names, total, word, touched: Vec::new(), had, weights: 0.0 };
-    for word in &query.words {
-        scores.add(word);
+    let meant: Vec<Vec<&str>> = query.words.iter().map(Wanted::meant).collect();
+    let mut found = scores.find(meant.iter().flatten().copied()).into_iter();
+    for (word, meant) in query.words.iter().zip(&meant) {
+        let found: Vec<_> = found.by_ref().take(meant.len()).collect();
+        scores.add(word, &found);
     }
     scores.ranked()
+}
+
+impl Wanted {
+    /// The words that it stands for: itself, itself and the next one written as one, and what people say instead.
+    fn meant(&self) -> Vec<&str> {
+        let others = related(&self.stem).iter().map(String::as_str);
+        [self.stem.as_str()].into_iter().chain(self.joined.as_deref()).chain(others).collect()
+    }
 }
 
 /// The scores of all tools, by their place among the tools of all parts.
@@ -77,16 +88,12 @@ struct Found<'a> {
 }
 
 impl<'a> Scores<'a> {
-    fn add(&mut self, wanted: &'a Wanted) {
-        let related = related(&wanted.stem);
-        let joined = wanted.joined.as_deref();
-        let words: Vec<&str> =
-            [wanted.stem.as_str()].into_iter().chain(joined).chain(related.iter().map(String::as_str)).collect();
-        let found = self.find(&words);
+    /// Adds what a word of the query gives that was `found` as what it [stands for](Wanted::meant).
+    fn add(&mut self, wanted: &'a Wanted, found: &[Found<'a>]) {
         let own = self.score(&found[0], 1.0, None);
         let mut rarest = own;
         for (at, found) in found.iter().enumerate().skip(1) {
-            let is_joined = at == 1 && joined.is_some();
+            let is_joined = at == 1 && wanted.joined.is_some();
             // A rare neighbour of a common word is not worth more than the word.
             let (weight, at_most) = if is_joined { (JOINED, None) } else { (RELATED, own) };
             let rarity = self.score(found, weight, at_most);
@@ -110,11 +117,11 @@ impl<'a> Scores<'a> {
 
     /// Finds these very words, all of them in one part before the next: there may be a thousand, and what is near in
     /// memory is fast.
-    fn find(&self, words: &[&str]) -> Vec<Found<'a>> {
-        let hashed: Vec<_> = words.iter().map(|word| Hashed::of(word)).collect();
+    fn find<'w>(&self, words: impl Iterator<Item = &'w str>) -> Vec<Found<'a>> {
+        let words: Vec<_> = words.map(|word| (word, Hashed::of(word))).collect();
         let mut found = vec![Found::default(); words.len()];
         for (at, (_, part)) in self.parts.iter().enumerate() {
-            for ((word, hashed), found) in words.iter().zip(&hashed).zip(&mut found) {
+            for ((word, hashed), found) in words.iter().zip(&mut found) {
                 let tools = part.find(word, *hashed);
                 if !tools.is_empty() {
                     found.tools.push((at, tools));
@@ -122,7 +129,7 @@ impl<'a> Scores<'a> {
             }
         }
         for (of_name, name, at) in &self.names {
-            for ((word, hashed), found) in words.iter().zip(&hashed).zip(&mut found) {
+            for ((word, hashed), found) in words.iter().zip(&mut found) {
                 if hashed == of_name && word == name {
                     found.servers.push(*at);
                 }
@@ -154,7 +161,7 @@ impl<'a> Scores<'a> {
     }
 
     fn score_all(&mut self, words: &[&str], weight: f32, at_most: Option<f32>) -> Option<f32> {
-        let found = self.find(words);
+        let found = self.find(words.iter().copied());
         found.iter().filter_map(|found| self.score(found, weight, at_most)).reduce(f32::max)
     }
 
