@@ -1,6 +1,6 @@
 //! Resources whose changes clients want to hear of.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -45,10 +45,12 @@ async fn clients_of_both_eras_hear_of_what_they_subscribed_to_at_servers_of_both
             // One more, beside the first.
             note.subscribe(&host, "rack", "fake://note/ada").await.unwrap();
             touch(&host, "fake://note/ada").await;
-            let both = [timeout(PATIENCE, note.updated()).await, timeout(PATIENCE, note.updated()).await];
-            let mut both = both.map(|heard| heard.expect(&about).1);
-            both.sort();
-            assert_eq!(both, [NOTE, "fake://note/ada"], "{about}: what is below another is a change of that too");
+            // What is below another is a change of that too, which may be heard of more than once.
+            let mut heard = BTreeSet::new();
+            while !heard.contains("fake://note/ada") {
+                heard.insert(timeout(PATIENCE, note.updated()).await.expect(&about).1);
+            }
+            assert_eq!(heard.len(), 2, "{about}: {heard:?}");
             // The other only is listened to.
             assert!(note.unsubscribe(&name("rack"), NOTE), "{about}");
             touch(&host, NOTE).await;
