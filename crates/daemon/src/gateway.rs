@@ -29,6 +29,7 @@ mod refusal;
 mod relay;
 mod session;
 mod stdio;
+mod subscribed;
 mod tools;
 mod view;
 mod words;

@@ -39,6 +39,7 @@ use crate::{
     server::Server,
     spec::{Desired, ServerName, ServerSpec, Transport},
     text,
+    updates::Watched,
 };
 
 /// The longest wait for an index of any size.
@@ -58,6 +59,8 @@ pub struct Host {
     catalog: Arc<ArcSwap<Catalog>>,
     events: broadcast::Sender<Event>,
     door: Arc<Door>,
+    /// The resources that somebody listens to.
+    watched: Arc<Watched>,
     /// Every task of this host.
     tasks: TaskTracker,
 }
@@ -421,6 +424,7 @@ impl Host {
             catalog: Arc::new(ArcSwap::from_pointee(catalog)),
             events: self.events.clone(),
             door,
+            watched: self.watched.clone(),
             tasks: nothing,
         }
     }

@@ -41,6 +41,7 @@ mod server;
 pub mod spec;
 pub mod text;
 mod trace;
+mod updates;
 mod witness;
 
 pub use ask::{Abilities, Asker, Nobody, SharedAsker};
@@ -81,4 +82,5 @@ pub use server::State;
 pub use spec::{Desired, Era, Limits, ServerName, ServerSpec, Start, Timeouts};
 pub use toolrack_supervisor::Confinement;
 pub use trace::{TraceContext, Tracer};
+pub use updates::{SubscribeError, Subscriptions};
 pub use witness::{Called, Caller, Decision, Evidence, Fact, Way, Witness};

@@ -30,6 +30,7 @@ mod rate;
 mod rounds;
 pub(crate) mod scripts;
 pub mod sse;
+mod subscribe;
 pub mod supervisor;
 mod tasks;
 pub(crate) mod validate;
@@ -77,6 +78,7 @@ use crate::{
     egress::Egress,
     resolve::{Authorizer, Destination, Resolver},
     spec::{Era, Limits, Protocol, ServerName, ServerSpec, Stdio, Timeouts, Transport},
+    updates::Watched,
 };
 
 /// What every connection of a host needs.
@@ -95,6 +97,8 @@ pub(crate) struct Connector {
     pub(crate) egress: Egress,
     /// Tasks of all connections.
     pub(crate) tracker: TaskTracker,
+    /// The resources that somebody listens to.
+    pub(crate) watched: Arc<Watched>,
 }
 
 /// A live connection and the duty to end it. Dropping it ends it at once, hard.
@@ -197,7 +201,7 @@ impl Link {
         loop {
             sleep(after).await;
             let now = self.0.uses.load(Ordering::Relaxed);
-            if now == before && self.is_quiet() {
+            if now == before && self.is_quiet() && self.0.channel.inbound.topics().is_none() {
                 return;
             }
             before = now;
@@ -325,6 +329,7 @@ impl Attempt<'_> {
             self.spec.limits.server_requests,
             (self.connector.tracker.clone(), stop.clone()),
         );
+        inbound.tells(self.connector.watched.clone());
         let closed = Arc::<Closed>::default();
         let (wire, child) = self.open(&inbound, &closed, started).await?;
         // What runs on this machine can open any page itself.

@@ -307,4 +307,10 @@ impl Capabilities {
         };
         section.as_ref().and_then(|section| section.get("listChanged")).and_then(Value::as_bool).unwrap_or(false)
     }
+
+    /// Whether the server tells of changes of single resources.
+    pub(crate) fn resources_subscribe(&self) -> bool {
+        let subscribe = self.resources.as_ref().and_then(|resources| resources.get("subscribe"));
+        subscribe.and_then(Value::as_bool).unwrap_or(false)
+    }
 }

@@ -11,10 +11,11 @@ use super::{
     Gateway,
     flight::{Question, Said, Step},
     message::{self, Id},
-    methods::{Caller, Later, Reply, Wanted},
+    methods::{Caller, Later, Listening, Reply, Wanted},
     news::{self, Filter, News},
     parked::Waiting,
     refusal::Refusal,
+    subscribed::Subscribed,
     words::META_SUBSCRIPTION,
 };
 
@@ -40,6 +41,7 @@ enum Work {
     Call(Box<Later>),
     Listen {
         filter: Filter,
+        subscribed: Subscribed,
         news: broadcast::Receiver<News>,
         to_say: Vec<Bytes>,
     },
@@ -68,9 +70,11 @@ impl Gateway {
         let work = match self.handle(caller, wanted).await? {
             Reply::Now(result) => return Ok(Opened::Answered(result)),
             Reply::Later(later) => Work::Call(later),
-            Reply::Listen(filter) => {
+            Reply::Listen(listening) => {
+                let Listening { filter, subscribed } = *listening;
                 let news = self.0.news.subscribe();
-                Work::Listen { filter, news, to_say: vec![filter.acknowledged(id.json())] }
+                let to_say = vec![filter.acknowledged(id.json())];
+                Work::Listen { filter, subscribed, news, to_say }
             }
         };
         let (gateway, caller, id) = (self.clone(), caller.clone(), id.clone());
@@ -164,13 +168,19 @@ impl Exchange {
     }
 
     async fn heard(&mut self) -> Out {
-        let Work::Listen { filter, news, to_say } = &mut self.work else { return std::future::pending().await };
+        let Work::Listen { filter, subscribed, news, to_say } = &mut self.work else {
+            return std::future::pending().await;
+        };
         loop {
             if !to_say.is_empty() {
                 return Out::Message(to_say.remove(0));
             }
             let heard = tokio::select! {
                 heard = news::next(news) => heard,
+                uris = subscribed.updated() => {
+                    to_say.extend(uris.iter().map(|uri| news::updated(uri, Some(self.id.json()))));
+                    continue;
+                }
                 () = self.gateway.0.stop.cancelled() => None,
             };
             let Some(heard) = heard else {

@@ -189,7 +189,7 @@ impl Post<'_> {
     fn initialize(&self, id: &Id, params: &str) -> Result<Response, Refusal> {
         let gateway = &self.gateway.0;
         let view = gateway.views.of(self.query)?;
-        let session = Session::new(view, gateway.news.subscribe(), gateway.options.bounds.calls_per_session);
+        let session = Session::new(view, gateway.news.subscribe(), &gateway.options.bounds);
         let result = self.gateway.greet(&session, params)?;
         gateway.sessions.insert(session.clone())?;
         let mut response = json_response(StatusCode::OK, message::response(id, &result));

@@ -1,14 +1,15 @@
 //! What each method of a client does. Answers either at once or with a call under way.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::FutureExt as _;
+use futures::{FutureExt as _, future::join_all};
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::timeout};
 use toolrack_host::{
-    Abilities, Call, CallError, Catalog, CatalogTool, Era, OnProgress, Relay, ServerName, TraceContext, Way,
+    Abilities, Call, CallError, Catalog, CatalogTool, Era, OnProgress, Relay, ServerName, SubscribeError, TraceContext,
+    Way,
 };
 
 use super::{
@@ -21,10 +22,14 @@ use super::{
     refusal::{Refusal, words},
     relay::{self, Relayed},
     session::Session,
+    subscribed::Subscribed,
     tools,
     view::View,
     words::VERSIONS,
 };
+
+/// How long a server may take to agree to a subscription before the others are acknowledged without it.
+const AGREED: Duration = Duration::from_secs(10);
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -80,7 +85,13 @@ pub(super) enum Reply {
     /// A call under way.
     Later(Box<Later>),
     /// A subscription to what changes.
-    Listen(Filter),
+    Listen(Box<Listening>),
+}
+
+/// What a client of 2026-07-28 listens to, as far as it can.
+pub(super) struct Listening {
+    pub(super) filter: Filter,
+    pub(super) subscribed: Subscribed,
 }
 
 /// A call under way, and what its client has to know of it.
@@ -156,8 +167,11 @@ impl Gateway {
                 struct Listen {
                     notifications: Filter,
                 }
-                read::<Listen>(wanted.params).map(|listen| Reply::Listen(listen.notifications))
+                let filter = read::<Listen>(wanted.params)?.notifications;
+                Ok(Reply::Listen(Box::new(self.listening(caller, filter).await)))
             }
+            ("resources/subscribe", Era::Legacy) => now(self.subscribe(caller, wanted.params).await),
+            ("resources/unsubscribe", Era::Legacy) => now(unsubscribe(caller, wanted.params)),
             ("ping", Era::Legacy) => now(Ok(Bytes::from_static(b"{}"))),
             ("logging/setLevel", Era::Legacy) => now(set_level(caller, wanted.params)),
             (method, _) => Err(Refusal::unknown_method(method)),
@@ -176,7 +190,7 @@ impl Gateway {
     fn capabilities(era: Era) -> Value {
         let mut capabilities = json!({
             "tools": {"listChanged": true},
-            "resources": {"listChanged": true},
+            "resources": {"subscribe": true, "listChanged": true},
             "prompts": {"listChanged": true},
             "completions": {},
         });
@@ -344,27 +358,58 @@ impl Gateway {
         params: &str,
         trace: Option<TraceContext>,
     ) -> Result<Flight, Refusal> {
-        #[derive(Deserialize)]
-        #[serde(expecting = "an object")]
-        struct Params {
-            uri: String,
-        }
-        let Params { uri } = read(params)?;
-        let owner = self.0.offered(|listed| match listed.owner(&uri, &caller.view) {
+        let uri = uri_of(params)?;
+        let (server, theirs) = self.owner(caller, &uri).await?;
+        let relay = Relay::resource(&theirs).trace(trace);
+        Ok(self.relayed(caller, server, relay, move |result| renamed(&result, &theirs, &uri)))
+    }
+
+    /// Whose resource a client means, and what it is called there.
+    async fn owner(&self, caller: &Caller, uri: &str) -> Result<(ServerName, String), Refusal> {
+        let owner = self.0.offered(|listed| match listed.owner(uri, &caller.view) {
             Owner::Nobody => None,
             owner => Some(owner),
         });
-        let (server, theirs) = match owner.await {
-            Some(Owner::Of(server, theirs)) => (server, theirs),
+        match owner.await {
+            Some(Owner::Of(server, theirs)) => Ok((server, theirs)),
             Some(Owner::Several(servers)) => {
-                let names: Vec<_> = servers.iter().map(|server| full(server, &uri)).collect();
-                let why = format!("several servers have {}; ask for one of {}", words(&uri), names.join(", "));
-                return Err(Refusal::not_found(caller.era, &uri, &why));
+                let names: Vec<_> = servers.iter().map(|server| full(server, uri)).collect();
+                let why = format!("several servers have {}; ask for one of {}", words(uri), names.join(", "));
+                Err(Refusal::not_found(caller.era, uri, &why))
             }
-            _ => return Err(Refusal::not_found(caller.era, &uri, &words(&uri))),
+            _ => Err(Refusal::not_found(caller.era, uri, &words(uri))),
+        }
+    }
+
+    /// A client of the older era wants to hear of a resource.
+    async fn subscribe(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
+        let uri = uri_of(params)?;
+        let session =
+            caller.session.as_ref().ok_or_else(|| Refusal::invalid_request("subscriptions need a session"))?;
+        let owner = self.owner(caller, &uri).await?;
+        session.subscribed.add(&self.0.host, &uri, owner).await.map_err(|error| match error {
+            SubscribeError::Call(error) => Refusal::of(error, caller.era),
+            error => Refusal::invalid_request(format!("{error} (subscriptions)")),
+        })?;
+        Ok(Bytes::from_static(b"{}"))
+    }
+
+    /// Subscribes to the resources of a filter, all at once. What cannot be had is left out of it.
+    async fn listening(&self, caller: &Caller, mut filter: Filter) -> Listening {
+        let bound = self.0.options.bounds.subscriptions;
+        let subscribed = Subscribed::new(bound);
+        let one = async |uri: String| {
+            let add = async {
+                let owner = self.owner(caller, &uri).await.ok()?;
+                subscribed.add(&self.0.host, &uri, owner).await.ok()
+            };
+            let is_had = matches!(timeout(AGREED, add).await, Ok(Some(())));
+            is_had.then_some(uri)
         };
-        let relay = Relay::resource(&theirs).trace(trace);
-        Ok(self.relayed(caller, server, relay, move |result| renamed(&result, &theirs, &uri)))
+        let wanted = std::mem::take(&mut filter.resource_subscriptions);
+        let had = join_all(wanted.into_iter().take(bound).map(one)).await;
+        filter.resource_subscriptions = had.into_iter().flatten().collect();
+        Listening { filter, subscribed }
     }
 
     async fn get_prompt(&self, caller: &Caller, params: &str, trace: Option<TraceContext>) -> Result<Flight, Refusal> {
@@ -445,6 +490,24 @@ fn renamed(result: &Bytes, theirs: &str, ours: &str) -> Bytes {
 /// A progress token is a string or a number.
 fn is_token(raw: &RawValue) -> bool {
     raw.get().starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit())
+}
+
+fn uri_of(params: &str) -> Result<String, Refusal> {
+    #[derive(Deserialize)]
+    #[serde(expecting = "an object")]
+    struct Params {
+        uri: String,
+    }
+    read::<Params>(params).map(|params| params.uri)
+}
+
+/// A client of the older era does not want to hear of a resource any more. Whether it did is no matter.
+fn unsubscribe(caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
+    let uri = uri_of(params)?;
+    if let Some(session) = &caller.session {
+        session.subscribed.remove(&uri);
+    }
+    Ok(Bytes::from_static(b"{}"))
 }
 
 fn cursor_of(params: &str) -> Result<Option<String>, Refusal> {

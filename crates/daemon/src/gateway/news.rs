@@ -1,7 +1,7 @@
 //! What changes behind the gateway, told to whoever listens.
 
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use toolrack_host::{Event, ServerName};
 
@@ -77,17 +77,25 @@ pub(super) fn log(server: &ServerName, level: u8, text: &str) -> Bytes {
     message::call(None, "notifications/message", &json!({"level": level, "logger": server.as_str(), "data": text}))
 }
 
+/// The notification that a resource has changed, likewise.
+pub(super) fn updated(uri: &str, subscription: Option<&str>) -> Bytes {
+    let uri = Value::from(uri);
+    let meta = subscription.map(|id| format!(r#","_meta":{{"{META_SUBSCRIPTION}":{id}}}"#)).unwrap_or_default();
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{{"uri":{uri}{meta}}}}}"#).into()
+}
+
 /// What a client of 2026-07-28 wants to be told of.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Filter {
     tools_list_changed: bool,
     prompts_list_changed: bool,
     resources_list_changed: bool,
+    pub(super) resource_subscriptions: Vec<String>,
 }
 
 impl Filter {
-    pub(super) fn wants(self, list: List) -> bool {
+    pub(super) fn wants(&self, list: List) -> bool {
         match list {
             List::Tools => self.tools_list_changed,
             List::Prompts => self.prompts_list_changed,
@@ -96,14 +104,17 @@ impl Filter {
     }
 
     /// The first message of a subscription: what of it is honoured.
-    pub(super) fn acknowledged(self, id: &str) -> Bytes {
+    pub(super) fn acknowledged(&self, id: &str) -> Bytes {
         let wanted = [
             (self.tools_list_changed, "toolsListChanged"),
             (self.prompts_list_changed, "promptsListChanged"),
             (self.resources_list_changed, "resourcesListChanged"),
         ];
-        let wanted: Vec<_> =
+        let mut wanted: Vec<_> =
             wanted.iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, name)| format!(r#""{name}":true"#)).collect();
+        if !self.resource_subscriptions.is_empty() {
+            wanted.push(format!(r#""resourceSubscriptions":{}"#, json!(self.resource_subscriptions)));
+        }
         format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"_meta":{{"{META_SUBSCRIPTION}":{id}}},"notifications":{{{}}}}}}}"#,
             wanted.join(",")
@@ -169,10 +180,11 @@ mod tests {
 
     #[test]
     fn an_acknowledgement_names_what_is_honoured_and_nothing_else() {
-        let filter: Filter =
-            serde_json::from_value(json!({"toolsListChanged": true, "resourceSubscriptions": ["x:y"]})).unwrap();
-        let told: serde_json::Value = serde_json::from_slice(&filter.acknowledged("\"a\"")).unwrap();
-        assert_eq!(told["params"]["notifications"], json!({"toolsListChanged": true}));
+        let wanted = json!({"toolsListChanged": true, "resourceSubscriptions": ["x:\"y"], "more": true});
+        let filter: Filter = serde_json::from_value(wanted).unwrap();
+        let told: Value = serde_json::from_slice(&filter.acknowledged("\"a\"")).unwrap();
+        let honoured = json!({"toolsListChanged": true, "resourceSubscriptions": ["x:\"y"]});
+        assert_eq!(told["params"]["notifications"], honoured);
         assert_eq!(told["params"]["_meta"][META_SUBSCRIPTION], "a");
         assert!(filter.wants(List::Tools) && !filter.wants(List::Prompts));
     }

@@ -78,6 +78,8 @@ pub struct Bounds {
     pub calls: usize,
     /// Standing streams altogether: GET of a session, `subscriptions/listen`. Default: 1,024.
     pub streams: usize,
+    /// Resources that one client, or one `subscriptions/listen`, listens to. Default: 256.
+    pub subscriptions: usize,
     /// Calls that wait for a client of 2026-07-28 to come back with answers. Default: 256.
     pub parked: usize,
     /// How long each of them waits. Default: 10 minutes.
@@ -95,6 +97,7 @@ impl Default for Bounds {
             calls_per_session: 256,
             calls: 2_048,
             streams: 1_024,
+            subscriptions: 256,
             parked: 256,
             parked_for: Duration::from_secs(10 * 60),
             page: 1_000,

@@ -25,6 +25,7 @@ use super::{
     news::{self, News},
     options::Bounds,
     refusal::Refusal,
+    subscribed::Subscribed,
     view::View,
 };
 
@@ -52,6 +53,8 @@ pub(super) struct Session {
     /// Cancelled when the session has ended.
     pub(super) over: CancellationToken,
     pub(super) slots: Arc<Semaphore>,
+    /// The resources that it wants to hear of, if it is of the older era.
+    pub(super) subscribed: Subscribed,
     /// What has changed since the client is known; its stream takes it.
     news: Mutex<Option<broadcast::Receiver<News>>>,
     /// Ends the standing stream, of which there is one at most.
@@ -70,13 +73,15 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Session {
-    pub(super) fn new(view: Arc<View>, news: broadcast::Receiver<News>, most_calls: usize) -> Arc<Self> {
+    pub(super) fn new(view: Arc<View>, news: broadcast::Receiver<News>, bounds: &Bounds) -> Arc<Self> {
+        let most_calls = bounds.calls_per_session;
         Arc::new(Self {
             id: format!("{:032x}", rand::rng().random::<u128>()),
             view,
             agreed: OnceLock::new(),
             over: CancellationToken::new(),
             slots: Arc::new(Semaphore::new(most_calls)),
+            subscribed: Subscribed::new(bounds.subscriptions),
             news: Mutex::new(Some(news)),
             stream: Mutex::default(),
             questions: Mutex::default(),
@@ -261,7 +266,8 @@ mod tests {
     use crate::gateway::{news::Newsroom, options::GatewayOptions, view::Views};
 
     fn session() -> Arc<Session> {
-        Session::new(Views::new(&GatewayOptions::default()).whole(), Newsroom::default().subscribe(), 4)
+        let bounds = Bounds { calls_per_session: 4, ..Bounds::default() };
+        Session::new(Views::new(&GatewayOptions::default()).whole(), Newsroom::default().subscribe(), &bounds)
     }
 
     fn sessions() -> Sessions {

@@ -51,7 +51,7 @@ pub(super) async fn serve(
     writer: impl AsyncWrite + Send + Unpin,
 ) -> Result<(), StdioError> {
     let bounds = &gateway.0.options.bounds;
-    let session = Session::new(gateway.0.views.whole(), gateway.0.news.subscribe(), bounds.calls_per_session);
+    let session = Session::new(gateway.0.views.whole(), gateway.0.news.subscribe(), bounds);
     let (outbox, messages) = mpsc::channel(OUTBOX);
     let connection = Connection { gateway, session, outbox };
     let limit = bounds.body_bytes;
@@ -106,6 +106,11 @@ impl Connection<'_> {
                 }
                 Some(()) = requests.next() => {}
                 Some(heard) = news::next(&mut news) => self.tell(heard).await,
+                uris = self.session.subscribed.updated() => {
+                    for uri in uris {
+                        self.say(news::updated(&uri, None)).await;
+                    }
+                }
             }
         }
     }

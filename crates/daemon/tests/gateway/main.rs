@@ -8,5 +8,6 @@ mod questions;
 mod relayed;
 mod rounds;
 mod sessions;
+mod subscribed;
 mod wire;
 mod world;

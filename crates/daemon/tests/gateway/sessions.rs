@@ -131,7 +131,8 @@ async fn a_subscription_is_acknowledged_first_and_told_only_what_it_wants() {
         .map(|data| serde_json::from_str(data).unwrap())
         .collect();
     assert_eq!(messages[0]["method"], "notifications/subscriptions/acknowledged");
-    assert_eq!(messages[0]["params"]["notifications"], json!({"toolsListChanged": true}));
+    let honoured = json!({"toolsListChanged": true, "resourceSubscriptions": ["fake://note"]});
+    assert_eq!(messages[0]["params"]["notifications"], honoured);
     assert_eq!(messages[1]["method"], "notifications/tools/list_changed");
     for message in &messages {
         assert_eq!(message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 9);

@@ -21,6 +21,7 @@ use crate::{
     resolve::{Answers, Artifacts, Authorizer, Memory, Resolver, Verbatim},
     server::Surroundings,
     trace::{PassOn, Tracer},
+    updates::Watched,
     witness::{Fact, Witness},
 };
 
@@ -173,6 +174,7 @@ impl HostBuilder {
             })
         };
         let tasks = TaskTracker::new();
+        let watched = Arc::<Watched>::default();
         let asker = self.asker.unwrap_or_else(|| Arc::new(Nobody));
         let around = Surroundings {
             connector: Connector {
@@ -188,6 +190,7 @@ impl HostBuilder {
                 clients: crate::link::Clients::default(),
                 egress: self.egress,
                 tracker: tasks.clone(),
+                watched: watched.clone(),
             },
             memory: self.memory,
             pins: self.pins,
@@ -204,6 +207,7 @@ impl HostBuilder {
             servers,
             catalog,
             events: tell,
+            watched,
             door: Arc::new(Door {
                 gate: self.gate.unwrap_or_else(|| Arc::new(AllowAll)),
                 asker,

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
+use tokio::sync::watch;
 
 use super::Host;
 use crate::{
@@ -9,6 +10,7 @@ use crate::{
     call::CallError,
     link::{Link, Request},
     trace::TraceContext,
+    updates::{Standing, Watched},
 };
 
 const NO_COMPLETION: Bytes = Bytes::from_static(br#"{"completion":{"values":[]}}"#);
@@ -77,6 +79,20 @@ impl Relay {
 }
 
 impl Host {
+    pub(crate) fn watched(&self) -> &Watched {
+        &self.watched
+    }
+
+    /// Waits until the server has said how a subscription to a resource stands.
+    pub(crate) async fn subscribed(
+        &self,
+        server: &str,
+        uri: &str,
+        standing: watch::Receiver<Standing>,
+    ) -> Result<(), CallError> {
+        self.on_link(server, uri, |link: Link| link.subscribed(standing.clone())).await
+    }
+
     /// A whole list of a server, all pages, each item as the server wrote it. Items that are no objects are left out.
     ///
     /// # Errors

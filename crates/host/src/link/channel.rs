@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use tokio::sync::oneshot;
 
 use super::{
     error::LinkError,
@@ -61,6 +62,15 @@ impl Channel {
             Some(flight) => self.fly(ask, &mut self.takeoff(flight)).await,
             None => self.send(self.next_id(), ask, None).await,
         }
+    }
+
+    /// Asks for a subscription, as [`Self::ask`] does; and what it was agreed to, when it is.
+    pub(crate) fn subscribe<'a, P: Serialize + Send + 'a>(
+        &'a self,
+        ask: Ask<'a, P>,
+    ) -> (oneshot::Receiver<Vec<String>>, impl Future<Output = Answered> + 'a) {
+        let id = self.next_id();
+        (self.inbound.acknowledgement(id), self.send(id, ask, None))
     }
 
     /// Registers a request that is about to be sent, for progress and questions; they reach it until it is dropped.

@@ -4,6 +4,7 @@
 //! changes only raise a flag, log messages are bounded by rate, and requests run as bounded tasks of the connection.
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -15,7 +16,7 @@ use std::{
 
 use bytes::Bytes;
 use serde_json::{Value, value::RawValue};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
@@ -38,6 +39,7 @@ use crate::{
     event::Event,
     mcp::Progress,
     spec::{Era, ServerName},
+    updates::{Topics, Watched},
 };
 
 /// Called for each progress notification, in order, on the task that reads the connection: it must not block.
@@ -138,6 +140,12 @@ pub(crate) struct Inbound {
     ignored: AtomicU64,
     /// Which pages it may ask a person to open.
     pages: OnceLock<Guard>,
+    /// Who listens to resources.
+    watched: OnceLock<Arc<Watched>>,
+    /// Somebody sees to subscriptions on this connection.
+    pub(crate) subscribing: AtomicBool,
+    /// Requests for subscriptions that are not acknowledged yet.
+    acknowledgements: Mutex<HashMap<i64, oneshot::Sender<Vec<String>>>>,
 }
 
 impl fmt::Debug for Inbound {
@@ -150,6 +158,29 @@ impl Inbound {
     /// From now on the server may ask a person to open pages as `pages` says, unless that was said before.
     pub(crate) fn may_show(&self, pages: Guard) {
         let _ = self.pages.set(pages);
+    }
+
+    /// From now on `watched` hears of changes of resources.
+    pub(crate) fn tells(&self, watched: Arc<Watched>) {
+        let _ = self.watched.set(watched);
+    }
+
+    /// The resources of this server that somebody listens to.
+    pub(crate) fn topics(&self) -> Option<Arc<Topics>> {
+        self.watched.get()?.now(&self.server)
+    }
+
+    /// Tells when the request `id` for a subscription is acknowledged, and to which resources.
+    pub(crate) fn acknowledgement(&self, id: i64) -> oneshot::Receiver<Vec<String>> {
+        let (tell, told) = oneshot::channel();
+        let mut waiting = self.acknowledgements();
+        waiting.retain(|_, waiting| !waiting.is_closed());
+        waiting.insert(id, tell);
+        told
+    }
+
+    fn acknowledgements(&self) -> MutexGuard<'_, HashMap<i64, oneshot::Sender<Vec<String>>>> {
+        self.acknowledgements.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Who asks, when the server does.
@@ -179,6 +210,9 @@ impl Inbound {
             answering: Arc::new(Semaphore::new(server_requests)),
             questions: Mutex::default(),
             talk: Rate::new(TALK_PER_SECOND),
+            watched: OnceLock::new(),
+            subscribing: AtomicBool::new(false),
+            acknowledgements: Mutex::default(),
             ignored: AtomicU64::new(0),
         })
     }
@@ -228,7 +262,8 @@ impl Inbound {
             "notifications/progress" => self.progress(params, from),
             "notifications/tools/list_changed" => self.changed.raise(),
             "notifications/message" => self.log(params),
-            "notifications/subscriptions/acknowledged" => self.changed.subscribe(),
+            "notifications/subscriptions/acknowledged" => self.acknowledged(params),
+            "notifications/resources/updated" => self.updated(params),
             "notifications/cancelled" if self.era.get() == Some(&Era::Modern) => self.unsubscribed.notify_waiters(),
             "notifications/cancelled" => self.withdraw(params),
             // These are listed when they are asked for: there is nothing to refresh, but somebody may show them.
@@ -260,6 +295,46 @@ impl Inbound {
                     tracing::warn!("a listener for progress panicked");
                 }
             }
+        }
+    }
+
+    /// A subscription has begun: to single resources, or else to lists.
+    fn acknowledged(&self, params: Option<&RawValue>) {
+        #[derive(serde::Deserialize)]
+        struct Acknowledged {
+            #[serde(rename = "_meta")]
+            meta: Meta,
+            #[serde(default)]
+            notifications: Notifications,
+        }
+        #[derive(serde::Deserialize)]
+        struct Meta {
+            #[serde(rename = "io.modelcontextprotocol/subscriptionId")]
+            id: i64,
+        }
+        #[derive(Default, serde::Deserialize)]
+        struct Notifications {
+            #[serde(default, rename = "resourceSubscriptions")]
+            resources: Vec<String>,
+        }
+        let read = params.and_then(|raw| serde_json::from_str::<Acknowledged>(raw.get()).ok());
+        let waiting = read.and_then(|read| Some((self.acknowledgements().remove(&read.meta.id)?, read)));
+        match waiting {
+            // Nobody waits for it any more: then it is dropped in a moment.
+            Some((waiting, read)) => drop(waiting.send(read.notifications.resources)),
+            None => self.changed.subscribe(),
+        }
+    }
+
+    fn updated(&self, params: Option<&RawValue>) {
+        #[derive(serde::Deserialize)]
+        struct Updated<'a> {
+            #[serde(borrow)]
+            uri: Cow<'a, str>,
+        }
+        let Some(topics) = self.topics() else { return };
+        if let Some(Updated { uri }) = params.and_then(|raw| serde_json::from_str(raw.get()).ok()) {
+            topics.updated(&uri);
         }
     }
 

@@ -12,11 +12,11 @@ use tokio::{
 use super::{Link, channel::Ask, error::LinkError, wire::Wire};
 use crate::spec::Era;
 
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+pub(super) const FIRST_WAIT: Duration = Duration::from_secs(1);
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// A subscription that lived this long has proven itself.
-const PROVEN: Duration = Duration::from_secs(60);
-const METHOD_NOT_FOUND: i64 = -32601;
+pub(super) const PROVEN: Duration = Duration::from_secs(60);
+pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 
 impl Link {
     /// Begins to listen, for as long as the connection lives. The future ends when the standing stream of legacy HTTP is
@@ -24,6 +24,9 @@ impl Link {
     pub(crate) fn listen(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut opened: Option<oneshot::Receiver<()>> = None;
         let mut subscribed = None;
+        if self.channel().inbound.topics().is_some() {
+            self.stay_subscribed();
+        }
         match (&self.channel().wire, self.session().era) {
             (Wire::Http(http), Era::Legacy) if http.has_session() => opened = Some(http.listen()),
             (_, Era::Modern) if self.announced().next().is_some() => {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::faults::Fault;
 use super::options::Transport;
 use super::process::Death;
-use super::server::{Era, Request, Server};
+use super::server::{Era, Request, Server, locked};
 use super::wire::{
     self, Frame, LEGACY, META_CAPABILITIES, META_SERVER, META_SUBSCRIPTION, META_VERSION, MODERN, Refusal, code,
 };
@@ -79,7 +79,20 @@ async fn legacy(server: &Arc<Server>, request: &Request) -> Reply {
         return Err(Refusal::new(code::INVALID_REQUEST, "the first request must be `initialize`"));
     }
     match request.method.as_str() {
-        "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe" => Ok(json!({})),
+        "logging/setLevel" => Ok(json!({})),
+        "resources/subscribe" | "resources/unsubscribe" => {
+            let uri = request.params["uri"].as_str().unwrap_or_default();
+            if !uri.starts_with("fake://") {
+                return Err(Refusal::new(code::INVALID_PARAMS, "no such resource"));
+            }
+            let mut subscribed = locked(&request.peer.subscribed);
+            if request.method == "resources/subscribe" {
+                subscribed.insert(uri.to_owned());
+            } else {
+                subscribed.remove(uri);
+            }
+            Ok(json!({}))
+        }
         _ => common(server, request).await,
     }
 }
@@ -161,8 +174,9 @@ async fn listen(server: &Server, request: &Request) -> Reply {
     let filter = &request.params["notifications"];
     let acknowledged = json!({"_meta": {META_SUBSCRIPTION: request.id}, "notifications": filter});
     let notice = wire::notification("notifications/subscriptions/acknowledged", &acknowledged);
-    request.out.send(Frame::message(&notice)).await;
+    // Whoever reads the acknowledgement can count on it.
     server.listen(&request.peer, request.out.clone(), Some((request.id.clone(), filter.clone())));
+    request.out.send(Frame::message(&notice)).await;
     if let Some(ms) = server.options.faults.number(Fault::ListenDrops) {
         tokio::time::sleep(Duration::from_millis(ms)).await;
         request.out.send(Frame::End).await;

@@ -1,6 +1,6 @@
 //! What the transports share: who is connected, what runs, who listens, and what was asked back.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -36,6 +36,8 @@ pub(crate) struct Peer {
     pub(crate) capabilities: Mutex<Value>,
     /// Legacy: whether `initialize` came.
     pub(crate) initialized: AtomicBool,
+    /// Legacy: the resources that it has subscribed to.
+    pub(crate) subscribed: Mutex<BTreeSet<String>>,
 }
 
 impl Peer {
@@ -229,24 +231,30 @@ impl Server {
 
     /// Tells everybody who listens that the list of tools changed.
     pub(crate) async fn tools_changed(&self) {
-        let wanted = |filter: &Value| filter["toolsListChanged"] == true;
-        self.announce("notifications/tools/list_changed", &json!({}), wanted).await;
+        let told = |listener: &Listener| match &listener.subscription {
+            None => true,
+            Some((_, filter)) => filter["toolsListChanged"] == true,
+        };
+        self.announce("notifications/tools/list_changed", &json!({}), told).await;
     }
 
-    /// Tells everybody who listens that a resource changed.
+    /// Tells everybody who has subscribed to a resource that it changed.
     pub(crate) async fn resource_updated(&self, uri: &str) {
         let wanted = |filter: &Value| {
             filter["resourceSubscriptions"].as_array().is_some_and(|uris| uris.iter().any(|own| own == uri))
         };
-        self.announce("notifications/resources/updated", &json!({"uri": uri}), wanted).await;
+        let told = |listener: &Listener| match &listener.subscription {
+            None => locked(&listener.peer.subscribed).contains(uri),
+            Some((_, filter)) => wanted(filter),
+        };
+        self.announce("notifications/resources/updated", &json!({"uri": uri}), told).await;
     }
 
-    /// Legacy clients are told everything, modern ones what the filter of their subscription wants.
-    async fn announce(&self, method: &str, params: &Value, wanted: impl Fn(&Value) -> bool) {
+    async fn announce(&self, method: &str, params: &Value, told: impl Fn(&Listener) -> bool) {
         let told: Vec<(Outbox, Value)> = {
             let mut listeners = locked(&self.listeners);
             listeners.retain(|listener| !listener.out.is_closed());
-            listeners.iter().filter_map(|listener| listener.notice(params, &wanted)).collect()
+            listeners.iter().filter(|listener| told(listener)).map(|listener| listener.notice(params)).collect()
         };
         for (out, params) in told {
             out.send(Frame::message(&wire::notification(method, &params))).await;
@@ -255,14 +263,12 @@ impl Server {
 }
 
 impl Listener {
-    fn notice(&self, params: &Value, wanted: impl Fn(&Value) -> bool) -> Option<(Outbox, Value)> {
+    fn notice(&self, params: &Value) -> (Outbox, Value) {
         let mut params = params.clone();
-        match &self.subscription {
-            None => {}
-            Some((id, filter)) if wanted(filter) => params["_meta"] = json!({META_SUBSCRIPTION: id}),
-            Some(_) => return None,
+        if let Some((id, _)) = &self.subscription {
+            params["_meta"] = json!({META_SUBSCRIPTION: id});
         }
-        Some((self.out.clone(), params))
+        (self.out.clone(), params)
     }
 }
 

@@ -97,6 +97,12 @@ pub(super) fn response(exchange: Exchange, running: Option<Running>, first: Opti
     }))
 }
 
+/// What a standing stream tells of.
+enum Heard {
+    News(Option<Vec<News>>),
+    Updated(Vec<String>),
+}
+
 /// The standing stream of a session.
 struct Standing {
     gateway: Gateway,
@@ -122,8 +128,21 @@ impl Standing {
                 return Some(event(&self.gateway.0.concealed(self.to_say.remove(0))));
             }
             let news = self.news.as_mut()?;
-            let heard = self.ends.run_until_cancelled(timeout(SILENCE, news::next(news))).await?;
-            let Ok(heard) = heard else { return Some(COMMENT) };
+            let next = async {
+                tokio::select! {
+                    heard = news::next(news) => Heard::News(heard),
+                    uris = self.session.subscribed.updated() => Heard::Updated(uris),
+                }
+            };
+            let heard = self.ends.run_until_cancelled(timeout(SILENCE, next)).await?;
+            let heard = match heard {
+                Ok(Heard::News(heard)) => heard,
+                Ok(Heard::Updated(uris)) => {
+                    self.to_say.extend(uris.iter().map(|uri| news::updated(uri, None)));
+                    continue;
+                }
+                Err(_) => return Some(COMMENT),
+            };
             let concerned = heard?.into_iter().filter(|news| news.concerns(&self.session.view));
             self.to_say.extend(concerned.filter_map(|news| self.session.told(&news)));
         }

@@ -1,9 +1,8 @@
 //! The server scenarios of the official conformance suite, of both revisions, against the gateway in front of a
 //! [server](fixture) that has what they ask for.
 //!
-//! Some cannot apply: `resources-subscribe` and `resources-unsubscribe` (2025-11-25), because a host does not subscribe to
-//! resources and the gateway does not say that it can; `server-sse-polling` (2025-11-25), because no stream here is closed
-//! before its answer, so that it asks nothing; and the extensions (`tasks-*`, `sep-2640-*`), which are not offered.
+//! Some cannot apply: `server-sse-polling` (2025-11-25), because no stream here is closed before its answer, so that it
+//! asks nothing; and the extensions (`tasks-*`, `sep-2640-*`), which are not offered.
 
 use tokio::process::Command;
 use toolrack_daemon::gateway::{AnyClient, GatewayOptions};
@@ -73,6 +72,8 @@ mod legacy {
         resources_text "resources-read-text",
         resources_binary "resources-read-binary",
         resources_template "resources-templates-read",
+        resources_subscribe "resources-subscribe",
+        resources_unsubscribe "resources-unsubscribe",
         prompts_list "prompts-list",
         prompts_simple "prompts-get-simple",
         prompts_arguments "prompts-get-with-args",

@@ -137,7 +137,7 @@ impl Peer {
             "completion/complete" => {
                 Ok(json!({"completion": {"values": ["paris", "park"], "total": 2, "hasMore": false}}))
             }
-            "ping" | "logging/setLevel" => Ok(json!({})),
+            "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe" => Ok(json!({})),
             _ => Err(json!({"code": -32601, "message": "no such method"})),
         }
     }
@@ -241,7 +241,7 @@ fn rounds(name: &str, params: &Value, answers: &Value) -> Value {
 }
 
 fn capabilities() -> Value {
-    json!({"tools": {"listChanged": true}, "resources": {}, "prompts": {"listChanged": true}, "completions": {}, "logging": {}})
+    json!({"tools": {"listChanged": true}, "resources": {"subscribe": true}, "prompts": {"listChanged": true}, "completions": {}, "logging": {}})
 }
 
 fn said(text: &str) -> Reply {

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 use tokio::{process::Command, time::timeout};
+use toolrack_daemon::gateway::GatewayOptions;
+use toolrack_host::ServerSpec;
 
 use super::installed;
 use crate::world::{PATIENCE, World};
@@ -76,4 +78,43 @@ async fn the_client_of_the_typescript_sdk_does_all_that_it_can() {
         assert_eq!(said["changed"], true);
         world.end().await;
     }
+}
+
+const SUBSCRIBER: &str = r"
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import * as types from '@modelcontextprotocol/sdk/types.js';
+
+const client = new Client({ name: 'test', version: '1.0.0' }, { capabilities: {} });
+const updated = new Promise((resolve) => {
+  client.setNotificationHandler(types.ResourceUpdatedNotificationSchema, ({ params }) => resolve(params.uri));
+});
+const transport = new StreamableHTTPClientTransport(new URL(process.argv[1]));
+await client.connect(transport);
+const uri = (await client.listResources()).resources[0].uri;
+await client.subscribeResource({ uri });
+await client.callTool({ name: 'mcp__everything__toggle-subscriber-updates', arguments: {} });
+const said = { offered: client.getServerCapabilities().resources.subscribe, uri, updated: await updated };
+await client.unsubscribeResource({ uri });
+await transport.terminateSession();
+await client.close();
+console.log(JSON.stringify(said));
+";
+
+#[tokio::test]
+async fn the_client_of_the_typescript_sdk_hears_of_resources_of_the_reference_server() {
+    let script = installed().join("@modelcontextprotocol/server-everything/dist/index.js");
+    let spec = ServerSpec::stdio(installed().join(".bin/node").to_str().unwrap(), [script.to_str().unwrap()]);
+    let world = World::with([("everything", spec)], GatewayOptions::default()).await;
+    let script = Command::new(installed().join(".bin/node"))
+        .args(["--input-type=module", "--eval", SUBSCRIBER, &world.url])
+        .current_dir(installed().join(".."))
+        .kill_on_drop(true)
+        .output();
+    let output = timeout(PATIENCE, script).await.expect("an end").unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{complaint}"));
+    assert_eq!(said["offered"], true, "{said}");
+    assert_eq!(said["updated"], said["uri"], "{said}");
+    world.end().await;
 }

@@ -1,0 +1,56 @@
+//! The resources that one client wants to hear of, under the names that it has for them.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use toolrack_host::{Host, ServerName, SubscribeError, Subscriptions};
+
+/// Ends with whoever holds it, and then the servers are told.
+#[derive(Debug)]
+pub(super) struct Subscribed {
+    heard: Subscriptions,
+    /// Whose resource each name means, and by which URI.
+    names: Mutex<BTreeMap<String, (ServerName, String)>>,
+}
+
+impl Subscribed {
+    /// For a client that may listen to `most` resources.
+    pub(super) fn new(most: usize) -> Self {
+        Self { heard: Subscriptions::new(most), names: Mutex::default() }
+    }
+
+    pub(super) async fn add(&self, host: &Host, name: &str, of: (ServerName, String)) -> Result<(), SubscribeError> {
+        self.heard.subscribe(host, of.0.as_str(), &of.1).await?;
+        self.names().insert(name.to_owned(), of);
+        Ok(())
+    }
+
+    /// Tells whether there was a subscription.
+    pub(super) fn remove(&self, name: &str) -> bool {
+        let mut names = self.names();
+        let Some(of) = names.remove(name) else { return false };
+        // It may go by another name as well.
+        if !names.values().any(|other| *other == of) {
+            self.heard.unsubscribe(&of.0, &of.1);
+        }
+        true
+    }
+
+    /// Waits until a resource has changed; gives its names. Can be dropped and asked again.
+    pub(super) async fn updated(&self) -> Vec<String> {
+        loop {
+            let of = self.heard.updated().await;
+            let names: Vec<_> =
+                self.names().iter().filter(|(_, known)| **known == of).map(|(name, _)| name.clone()).collect();
+            if !names.is_empty() {
+                return names;
+            }
+        }
+    }
+
+    fn names(&self) -> MutexGuard<'_, BTreeMap<String, (ServerName, String)>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,190 @@
+//! Subscriptions to single resources: one request for each in the legacy era, in the modern one a standing request for all
+//! of them together, which a new one takes over from when others are wanted.
+
+use std::{
+    collections::BTreeSet,
+    future::pending,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use futures::{FutureExt as _, future::BoxFuture};
+use serde_json::{Value, json};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{
+    Link,
+    channel::Ask,
+    error::{LinkError, RpcError},
+    listen::{FIRST_WAIT, LONGEST_WAIT, METHOD_NOT_FOUND, PROVEN},
+    wire::Answered,
+};
+use crate::{
+    spec::Era,
+    updates::{Standing, Topics},
+};
+
+type Wanted = BTreeSet<(String, u64)>;
+
+impl Link {
+    /// Waits until the server has agreed to a subscription.
+    pub(crate) async fn subscribed(self, mut standing: watch::Receiver<Standing>) -> Result<(), LinkError> {
+        if !self.session().capabilities.resources_subscribe() {
+            return Err(refusal("the server does not tell of changes of its resources"));
+        }
+        self.stay_subscribed();
+        let after = self.timeouts().call;
+        let decided = standing.wait_for(|standing| !matches!(standing, Standing::Wanted));
+        tokio::select! {
+            why = self.closed() => Err(why),
+            decided = timeout(after, decided) => match decided {
+                Ok(Ok(standing)) => match &*standing {
+                    Standing::Refused(error) => Err(error.clone()),
+                    _ => Ok(()),
+                },
+                Ok(Err(_)) => Err(LinkError::Stopped),
+                Err(_) => Err(LinkError::TimedOut { what: "the subscription", after, setting: "call_timeout" }),
+            },
+        }
+    }
+
+    /// Sees to it, for as long as the connection lives, that the server tells of what somebody listens to.
+    pub(super) fn stay_subscribed(&self) {
+        let inbound = &self.channel().inbound;
+        let Some(topics) = inbound.topics() else { return };
+        if inbound.subscribing.swap(true, Ordering::AcqRel) || !self.session().capabilities.resources_subscribe() {
+            return;
+        }
+        topics.forgotten();
+        let link = self.clone();
+        match self.session().era {
+            Era::Legacy => self.spawn(async move { link.subscribe_each(&topics).await }),
+            Era::Modern => self.spawn(async move { link.subscribe_all(&topics).await }),
+        }
+    }
+
+    async fn subscribe_each(&self, topics: &Arc<Topics>) {
+        let (mut asked, mut refused) = (Wanted::new(), Wanted::new());
+        loop {
+            let wanted = topics.wanted();
+            for (uri, _) in asked.difference(&wanted).filter(|gone| !refused.remove(gone)) {
+                // A server that does not hear of it tells too much, which nobody listens to.
+                let _ = self.ask_of("resources/unsubscribe", uri).await;
+            }
+            for new @ (uri, _) in wanted.difference(&asked) {
+                let answer = self.ask_of("resources/subscribe", uri).await;
+                if matches!(&answer, Err(error) if error.ends_the_connection()) {
+                    return;
+                }
+                if answer.is_err() {
+                    refused.insert(new.clone());
+                }
+                topics.stands(uri, answer.map(drop));
+            }
+            asked = wanted;
+            topics.changed().await;
+        }
+    }
+
+    async fn ask_of(&self, method: &'static str, uri: &str) -> Answered {
+        let (params, after) = (json!({ "uri": uri }), self.timeouts().call);
+        let late = |_| LinkError::TimedOut { what: "the subscription", after, setting: "call_timeout" };
+        timeout(after, self.channel().ask(Ask::new(method, &params), None)).await.map_err(late)?
+    }
+
+    async fn subscribe_all(&self, topics: &Arc<Topics>) {
+        let meta = self.meta_for(&self.0.asker);
+        let mut wait = FIRST_WAIT;
+        let mut standing: Option<BoxFuture<'_, Answered>> = None;
+        loop {
+            let wanted = topics.wanted();
+            if wanted.is_empty() {
+                standing = None;
+                topics.changed().await;
+                continue;
+            }
+            let born = Instant::now();
+            let lost = match self.agreed(&meta, &wanted, &mut standing).await {
+                Ok(agreed) => {
+                    for (uri, _) in &wanted {
+                        let refused = || refusal("the server does not tell of changes of this resource");
+                        topics.stands(uri, if agreed.contains(uri) { Ok(()) } else { Err(refused()) });
+                    }
+                    tokio::select! {
+                        () = others_than(&wanted, topics) => continue,
+                        ended = over(&mut standing) => ended.err(),
+                        // On a stream, a server may end it so.
+                        () = self.channel().inbound.unsubscribed.notified() => None,
+                    }
+                }
+                Err(LinkError::Rpc(error)) => {
+                    wanted.iter().for_each(|(uri, _)| topics.stands(uri, Err(LinkError::Rpc(error.clone()))));
+                    standing = None;
+                    topics.changed().await;
+                    continue;
+                }
+                Err(error) => Some(error),
+            };
+            if lost.is_some_and(|error| error.ends_the_connection()) {
+                return;
+            }
+            standing = None;
+            topics.forgotten();
+            wait = longer(wait, born.elapsed());
+            sleep(wait).await;
+        }
+    }
+
+    /// Asks for everything that is wanted, while what was agreed before is still heard; gives what the server agrees to.
+    async fn agreed<'a>(
+        &'a self,
+        meta: &'a str,
+        wanted: &Wanted,
+        standing: &mut Option<BoxFuture<'a, Answered>>,
+    ) -> Result<Vec<String>, LinkError> {
+        let uris: Vec<_> = wanted.iter().map(|(uri, _)| uri).collect();
+        let filter: Value = json!({ "notifications": { "resourceSubscriptions": uris } });
+        let (mut acknowledged, request) = self.channel().subscribe(Ask::new("subscriptions/listen", filter).meta(meta));
+        let mut request = request.boxed();
+        loop {
+            tokio::select! {
+                agreed = &mut acknowledged => {
+                    *standing = Some(request);
+                    return Ok(agreed.unwrap_or_default());
+                }
+                ended = &mut request => return match ended {
+                    Ok(_) => Err(LinkError::protocol("a subscription ended before it began")),
+                    Err(error) => Err(error),
+                },
+                _ = over(standing) => {}
+            }
+        }
+    }
+}
+
+/// Waits until others are wanted.
+async fn others_than(wanted: &Wanted, topics: &Topics) {
+    while topics.wanted() == *wanted {
+        topics.changed().await;
+    }
+}
+
+/// Drives a standing request to its end, if there is one.
+async fn over(standing: &mut Option<BoxFuture<'_, Answered>>) -> Answered {
+    let Some(request) = standing else { return pending().await };
+    let ended = request.await;
+    *standing = None;
+    ended
+}
+
+/// The wait after a request that lived for so long.
+fn longer(wait: Duration, lived: Duration) -> Duration {
+    if lived >= PROVEN { FIRST_WAIT } else { (wait * 2).min(LONGEST_WAIT) }
+}
+
+fn refusal(why: &str) -> LinkError {
+    LinkError::Rpc(RpcError { code: METHOD_NOT_FOUND, message: why.to_owned(), data: None })
+}
