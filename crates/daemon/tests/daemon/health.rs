@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use toolrack_testkit::Home;
 
 use crate::up::{Up, Ways, fake, servers};
@@ -29,14 +30,15 @@ async fn it_is_ready_once_what_is_configured_was_applied_and_nobody_sees_the_wor
         let _ = tokio::task::block_in_place(|| gate.lock().unwrap().recv());
     };
     let up = Up::begun(home, Ways { before_applying: Arc::new(before_applying), ..Ways::default() }).await;
-    let early = tokio::spawn(up.request(Method::GET, "/api/v1/overview").send());
+    let mut early = JoinSet::new();
+    early.spawn(up.request(Method::GET, "/api/v1/overview").send());
     let starting = json!({ "status": "starting", "reason": "what is configured has not been applied yet" });
     assert_eq!(ready(&up).await, (503, starting));
     let health: Value = up.client.get(format!("{}/health", up.url)).send().await.unwrap().json().await.unwrap();
     assert_eq!(health, json!({ "status": "ok", "reason": null }), "it is alive all the same");
     drop(go);
     until_ready(&up).await;
-    let early: Value = early.await.unwrap().unwrap().json().await.unwrap();
+    let early: Value = early.join_next().await.unwrap().unwrap().unwrap().json().await.unwrap();
     let seen: u64 = early["servers"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
     assert_eq!(seen, 1, "it was answered from a world that was still empty: {early}");
     up.down().await;
