@@ -1,0 +1,100 @@
+//! How a [`SignIn`] is put together.
+
+use std::{fmt, sync::Arc};
+
+use toolrack_host::{Egress, Resolver, ServerName, Verbatim, Witness};
+
+use super::{Hears, How, Inner, SignIn};
+use crate::{browser::Browser, store::TokenStore, wire::Wires};
+
+/// How a [`SignIn`] is put together.
+#[must_use]
+pub struct SignInBuilder {
+    store: Arc<dyn TokenStore>,
+    resolver: Arc<dyn Resolver>,
+    browser: Option<Arc<dyn Browser>>,
+    tenant: String,
+    user: String,
+    how: Box<How>,
+    hears: Box<Hears>,
+    witness: Option<Arc<dyn Witness>>,
+    egress: Egress,
+}
+
+impl fmt::Debug for SignInBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SignInBuilder").finish_non_exhaustive()
+    }
+}
+
+impl SignInBuilder {
+    /// Who fills in the placeholders of an entry's `oauth`. Default: nobody.
+    pub fn resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
+        self.resolver = resolver;
+        self
+    }
+
+    /// Whose tokens: a tenant, and a user within it. Both are empty by default, for a program with one person.
+    pub fn owner(mut self, tenant: impl Into<String>, user: impl Into<String>) -> Self {
+        (self.tenant, self.user) = (tenant.into(), user.into());
+        self
+    }
+
+    /// Where a person is sent when a server wants one. Default: nowhere; such a server waits until somebody has
+    /// [signed in](SignIn::login).
+    pub fn browser(mut self, browser: Arc<dyn Browser>) -> Self {
+        self.browser = Some(browser);
+        self
+    }
+
+    /// What a person should do to sign in to a server, with more scopes if some are given: one line, such as
+    /// `toolrack login sentry`.
+    pub fn how(mut self, how: impl Fn(&ServerName, &[String]) -> String + Send + Sync + 'static) -> Self {
+        self.how = Box::new(how);
+        self
+    }
+
+    /// Who hears of every token and secret before it is used, to keep it out of logs and off the screen: a server can repeat
+    /// what it was sent.
+    pub fn secrets(mut self, hears: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.hears = Box::new(hears);
+        self
+    }
+
+    /// Who is told of sign-ins, sign-outs and failures, so that none goes unrecorded. Default: nobody.
+    pub fn witness(mut self, witness: Arc<dyn Witness>) -> Self {
+        self.witness = Some(witness);
+        self
+    }
+
+    /// Where requests to authorization servers may go. Default: [`Profile::Local`](toolrack_host::egress::Profile::Local).
+    pub fn egress(mut self, egress: Egress) -> Self {
+        self.egress = egress;
+        self
+    }
+
+    /// Puts it together.
+    #[must_use]
+    pub fn build(self) -> SignIn {
+        let Self { store, resolver, browser, tenant, user, how, hears, witness, egress } = self;
+        let (wires, slots) = (Wires::new(egress), Default::default());
+        SignIn(Arc::new(Inner { store, resolver, browser, tenant, user, how, hears, witness, wires, slots }))
+    }
+}
+
+impl SignIn {
+    /// Begins to put one together; tokens are kept in `store`.
+    pub fn builder(store: Arc<dyn TokenStore>) -> SignInBuilder {
+        SignInBuilder {
+            store,
+            resolver: Arc::new(Verbatim),
+            browser: None,
+            tenant: String::new(),
+            user: String::new(),
+            how: Box::new(|server, _| format!("sign in to `{server}`")),
+            hears: Box::new(|_| {}),
+            witness: None,
+            egress: Egress::default(),
+        }
+    }
+}
