@@ -202,6 +202,10 @@ impl World {
 
     /// Waits until the first world has been applied, or is not going to be, because everything ends.
     pub(crate) async fn once_applied(&self) {
+        // Every request comes by here, and nearly always nothing has to be waited for.
+        if self.is_applied() {
+            return;
+        }
         let mut applied = self.applied.subscribe();
         tokio::select! {
             // Its sender is in this world.
