@@ -109,11 +109,24 @@ fn what_is_asked_for_reaches_the_engine() {
     assert!(!calls.contains("--read-only"), "{calls}");
 }
 
+/// Such a call to a server that has it: one that is killed before would be started once more, or end by itself.
+fn in_a_call(engine: &StandIn) -> (Rack, Child) {
+    let log = engine.state().join("heard");
+    let options = [STUBBORN, &["--log-all", "--log", log.to_str().unwrap()]].concat();
+    let rack = rack(engine, &[("box", contained(&options, &docker("fake")))]);
+    let host = endless(&rack);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !fs::read_to_string(&log).is_ok_and(|heard| heard.contains("tools/call")) {
+        assert!(Instant::now() < deadline, "no call came: {}", engine.calls());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    (rack, host)
+}
+
 #[test]
 fn no_container_survives_a_killed_host() {
     let engine = StandIn::new();
-    let rack = rack(&engine, &[("box", contained(STUBBORN, &docker("fake")))]);
-    let mut host = endless(&rack);
+    let (_rack, mut host) = in_a_call(&engine);
     let server = engine.process();
     host.kill().unwrap();
     host.wait().unwrap();
@@ -135,16 +148,7 @@ fn a_container_whose_server_does_not_end_is_gone_when_the_command_is() {
 #[test]
 fn no_container_survives_a_killed_supervisor() {
     let engine = StandIn::new();
-    // Of what one of its servers hears, before it is killed: a server that is still connecting would be started once more.
-    let log = engine.state().join("heard");
-    let options = [STUBBORN, &["--log", log.to_str().unwrap()]].concat();
-    let rack = rack(&engine, &[("box", contained(&options, &docker("fake")))]);
-    let mut host = endless(&rack);
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !fs::read_to_string(&log).is_ok_and(|heard| heard.contains("tools/call")) {
-        assert!(Instant::now() < deadline, "no call came: {}", engine.calls());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let (_rack, mut host) = in_a_call(&engine);
     let supervisor = supervisor_of(host.id());
     let killed = std::process::Command::new("kill").args(["-KILL", &supervisor.to_string()]).status().unwrap();
     assert!(killed.success());
