@@ -171,7 +171,7 @@ impl Stored {
             return Err(SecretsError::Variable);
         };
         let key = made(path)?;
-        let key = match self.into_keychain(&key, path, file::link).await {
+        let key = match self.keep_in_keychain(&key, path, file::link).await {
             Err(SecretsError::Keychain { error, .. }) => {
                 let _ = self.refusal.set(error);
                 file::link(path, &digits(&key))?
@@ -183,7 +183,7 @@ impl Stored {
     }
 
     /// Puts `key` into the keychain, and then has `write` say so in the file.
-    async fn into_keychain(
+    async fn keep_in_keychain(
         &self,
         key: &[u8; 32],
         path: &Path,
@@ -215,9 +215,15 @@ impl Stored {
         }
         match (kept, to_keychain) {
             (Some(Kept::In(_)), true) | (Some(Kept::Here(_)), false) => return Ok(false),
-            (Some(Kept::Here(key)), true) => drop(self.into_keychain(&key, path, file::replace).await?),
-            (None, true) => drop(self.into_keychain(&made(path)?, path, file::link).await?),
-            (None, false) => drop(file::link(path, &digits(&made(path)?))?),
+            (Some(Kept::Here(key)), true) => {
+                self.keep_in_keychain(&key, path, file::replace).await?;
+            }
+            (None, true) => {
+                self.keep_in_keychain(&made(path)?, path, file::link).await?;
+            }
+            (None, false) => {
+                file::link(path, &digits(&made(path)?))?;
+            }
             (Some(Kept::In(id)), false) => {
                 let failed = |error| SecretsError::Keychain { path: path.clone(), error };
                 let key = self.keychain.key(id).await.map_err(failed)?;

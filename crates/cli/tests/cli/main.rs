@@ -48,6 +48,7 @@ mod hostile;
 mod import;
 #[cfg(test)]
 mod keychain;
+#[cfg(test)]
 mod kills;
 #[cfg(test)]
 mod lists;
