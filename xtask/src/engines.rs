@@ -1,11 +1,11 @@
 //! Engines of containers: Podman, from Debian's package, and Docker's client where somebody has installed it.
 
 use std::path::{Path, PathBuf};
-use std::{env, fs, process};
+use std::fs;
 
 use crate::debian::{self, is_there};
 use crate::report::Report;
-use crate::run::{output, program};
+use crate::run::{output, program, root};
 
 /// Podman, a runtime that works inside of most sandboxes, and the init of its containers.
 const PODMAN: &[&str] = &["podman", "runc", "catatonit"];
@@ -30,7 +30,7 @@ fn podman_does_not_run() -> Option<&'static str> {
     if output(program("id").arg("-u")).is_none_or(|id| id.trim() != "0") {
         return Some("the tests run podman as root, which this is not");
     }
-    let folder = env::temp_dir().join(format!("toolrack-podman-{}", process::id()));
+    let folder = root().join(".cache/podman");
     let runs = tries(&folder).is_some();
     let _ = fs::remove_dir_all(&folder);
     (!runs).then_some("podman is there, and runs no container on this machine")
