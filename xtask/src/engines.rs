@@ -1,7 +1,7 @@
 //! Engines of containers: Podman, from Debian's package, and Docker's client where somebody has installed it.
 
-use std::path::{Path, PathBuf};
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use crate::debian::{self, is_there};
 use crate::report::Report;

@@ -5,7 +5,7 @@ use std::{ffi::OsStr, path::Path};
 /// What a child process runs in, instead of this system: a container of an engine that is installed here. It has no
 /// capabilities, gains no privileges, changes nothing of its image, and sees nothing of this machine but what is named here.
 ///
-/// Linux only, and with a [`Supervisor`](crate::Supervisor): whoever ends the program of an engine does not end the container,
+/// Linux only, and with a [supervisor](crate::supervisor): whoever ends the program of an engine does not end the container,
 /// so that without one it would stay behind. Elsewhere the server is not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
