@@ -46,7 +46,7 @@ use crate::{
 const SEARCH: Duration = Duration::from_secs(10);
 
 /// Nothing that ends takes longer, whatever it is.
-const SHUTDOWN: Duration = Duration::from_secs(20);
+const SHUTDOWN: Duration = Duration::from_secs(25);
 
 /// Connections to a set of MCP servers and the one door to their tools.
 ///
@@ -430,7 +430,7 @@ impl Host {
     }
 
     /// Stops every server and waits until nothing of this host runs any more: no child process, no task. Calls in
-    /// flight fail. At most 20 seconds, in practice a few milliseconds for servers that end when they are asked to.
+    /// flight fail. At most 25 seconds, in practice a few milliseconds for servers that end when they are asked to.
     pub async fn shutdown(&self) {
         let (done, told) = oneshot::channel();
         if self.inbox.send(Message::Shutdown(done)).await.is_ok() {

@@ -4,14 +4,19 @@ import { leave, staged } from "../stage.mjs";
 
 const both = staged();
 
-/** A row of a call of this tool, as soon as it is written. @param {any} page @param {string} tool @param {string} status */
-async function row(page, tool, status) {
-  const rows = page.locator(`[data-testid="audit-row"][data-status="${status}"]`).filter({ hasText: `workshop/${tool}` });
-  for (let tries = 0; tries < 40 && (await rows.count()) === 0; tries += 1) {
+/** Looks again until it is there: rows are written a moment after what they tell of. @param {any} page @param {any} wanted */
+async function written(page, wanted) {
+  for (let tries = 0; tries < 100 && (await wanted.count()) === 0; tries += 1) {
     await page.getByTestId("audit-again").click();
     await page.waitForTimeout(100);
   }
-  return rows.first();
+  return wanted.first();
+}
+
+/** A row of a call of this tool. @param {any} page @param {string} tool @param {string} status */
+function row(page, tool, status) {
+  const rows = page.locator(`[data-testid="audit-row"][data-status="${status}"]`);
+  return written(page, rows.filter({ hasText: `workshop/${tool}` }));
 }
 
 const echo = (text) => ({ tool: "workshop/echo", arguments: { text }, approved: true });
@@ -54,15 +59,18 @@ test("what_was_not_allowed_is_found_by_itself", async () => {
 test("older_rows_are_on_other_pages", async () => {
   for (let number = 0; number < 110; number += 1) await both.stage.api("/api/v1/calls", echo(String(number)));
   const page = await both.visitor.open(both.stage, "#/audit");
-  await row(page, "echo", "ok");
-  await page.getByTestId("audit-older").click();
+  const toOlder = await written(page, page.getByTestId("audit-older"));
   const newest = async () => Number(await page.getByTestId("audit-row").first().getAttribute("data-seq"));
-  await page.getByRole("link", { name: "The newest" }).waitFor();
+  const gone = (seq) => page.locator(`[data-testid="audit-row"][data-seq="${seq}"]`).waitFor({ state: "detached" });
+  const first = await newest();
+  await toOlder.click();
+  await gone(first);
   const older = await newest();
+  assert.ok(older < first);
   await page.getByRole("link", { name: "The newest" }).click();
+  await gone(older);
+  assert.ok((await newest()) >= first);
   await page.getByRole("link", { name: "The newest" }).waitFor({ state: "detached" });
-  await page.locator(`[data-testid="audit-row"][data-seq="${older}"]`).waitFor({ state: "detached" });
-  assert.ok((await newest()) > older);
   assert.match(both.stage.run("audit", "verify"), /nothing was changed/, "while the daemon writes");
   await leave(page);
 });

@@ -13,8 +13,8 @@ use toolrack_supervisor::protocol::{Exit, Order};
 /// the supervisor allows itself (at most 3.5 s), and some. Then the watching task takes matters into its own hands.
 pub(super) const SWEEP_LIMIT: Duration = Duration::from_secs(4);
 
-/// How long that may take.
-const LAST_WAIT: Duration = Duration::from_millis(1500);
+/// How long that may take: to kill what a lost supervisor leaves behind (2 s at most), to collect it (1 s), and some.
+const LAST_WAIT: Duration = Duration::from_millis(3500);
 
 /// How long a server may take for each step of an orderly end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl Handle {
     /// stdin; after [`Grace::stdin`] comes `SIGTERM`, after [`Grace::term`] comes `SIGKILL`. Each step is skipped once
     /// the program has ended by itself, and what it left behind gets `SIGTERM` and 500 ms before `SIGKILL`.
     ///
-    /// Returns when nothing is left, or after both graces and 5.5 s at the latest: only a process in uninterruptible
+    /// Returns when nothing is left, or after both graces and 7.5 s at the latest: only a process in uninterruptible
     /// sleep can take that long. A container may take 10 s more: only an engine that does not answer does.
     ///
     /// # Cancellation
