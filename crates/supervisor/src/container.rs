@@ -136,8 +136,8 @@ impl Removal {
     }
 }
 
-/// Whether something is in the pipe now.
-fn is_readable(pipe: &impl AsFd) -> bool {
+/// Whether a read would return at once, be it with end of file.
+pub(crate) fn is_readable(pipe: &impl AsFd) -> bool {
     let mut source = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
     matches!(poll(&mut source, PollTimeout::ZERO), Ok(1..))
 }

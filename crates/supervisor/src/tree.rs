@@ -25,7 +25,7 @@ use nix::unistd::{Pid, chdir, close, dup2_stderr, dup2_stdin, dup2_stdout, setsi
 
 use crate::CONFINE;
 use crate::confinement::Confinement;
-use crate::container::{ClientEnd, ENGINE_FAILED, Removal};
+use crate::container::{ClientEnd, ENGINE_FAILED, Removal, is_readable};
 use crate::protocol::{Exit, ORDERS_FD, Order, REPORTS_FD, Report, VERDICT_FD};
 use crate::table::{self, Identity};
 
@@ -510,10 +510,4 @@ fn wait(orders: Option<&File>, signals: &SignalFd, limit: Option<Duration>) {
     });
     // Whatever it returns, the caller looks at everything.
     let _ = poll(&mut sources, limit);
-}
-
-/// Whether a read would return at once, be it with end of file.
-fn is_readable(pipe: &File) -> bool {
-    let mut source = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
-    matches!(poll(&mut source, PollTimeout::ZERO), Ok(1..))
 }
