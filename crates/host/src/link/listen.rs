@@ -13,9 +13,9 @@ use super::{Link, channel::Ask, error::LinkError, wire::Wire};
 use crate::spec::Era;
 
 pub(super) const FIRST_WAIT: Duration = Duration::from_secs(1);
-pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(60);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// A subscription that lived this long has proven itself.
-pub(super) const PROVEN: Duration = Duration::from_secs(60);
+const PROVEN: Duration = Duration::from_secs(60);
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 
 impl Link {
@@ -72,8 +72,13 @@ impl Link {
                 Err(error) if error.ends_the_connection() => return,
                 _ => {}
             }
-            wait = if born.elapsed() >= PROVEN { FIRST_WAIT } else { (wait * 2).min(LONGEST_WAIT) };
+            wait = longer(wait, born.elapsed());
             sleep(wait).await;
         }
     }
+}
+
+/// The wait after a subscription that lived for so long, and before which was waited for so long.
+pub(super) fn longer(wait: Duration, lived: Duration) -> Duration {
+    if lived >= PROVEN { FIRST_WAIT } else { (wait * 2).min(LONGEST_WAIT) }
 }

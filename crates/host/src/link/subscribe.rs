@@ -5,7 +5,6 @@ use std::{
     collections::BTreeSet,
     future::pending,
     sync::{Arc, atomic::Ordering},
-    time::Duration,
 };
 
 use futures::{FutureExt as _, future::BoxFuture};
@@ -19,7 +18,7 @@ use super::{
     Link,
     channel::Ask,
     error::{LinkError, RpcError},
-    listen::{FIRST_WAIT, LONGEST_WAIT, METHOD_NOT_FOUND, PROVEN},
+    listen::{FIRST_WAIT, METHOD_NOT_FOUND, longer},
     wire::Answered,
 };
 use crate::{
@@ -178,11 +177,6 @@ async fn over(standing: &mut Option<BoxFuture<'_, Answered>>) -> Answered {
     let ended = request.await;
     *standing = None;
     ended
-}
-
-/// The wait after a request that lived for so long.
-fn longer(wait: Duration, lived: Duration) -> Duration {
-    if lived >= PROVEN { FIRST_WAIT } else { (wait * 2).min(LONGEST_WAIT) }
 }
 
 fn refusal(why: &str) -> LinkError {

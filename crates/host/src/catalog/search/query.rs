@@ -1,6 +1,6 @@
 //! A query: the words of a task, and what each of them stands for.
 
-use super::words;
+use super::{related::related, words};
 
 /// Longest query that is read, in bytes.
 const QUERY_BYTES: usize = 1_000;
@@ -49,5 +49,13 @@ impl Query {
             wanted.push(Wanted { typed: word.clone(), stem, joined, unfinished });
         }
         Self { words: wanted }
+    }
+}
+
+impl Wanted {
+    /// The words that it stands for: itself, itself and the next one written as one, and what people say instead.
+    pub(super) fn meant(&self) -> Vec<&str> {
+        let others = related(&self.stem).iter().map(String::as_str);
+        [self.stem.as_str()].into_iter().chain(self.joined.as_deref()).chain(others).collect()
     }
 }

@@ -5,7 +5,6 @@ use strsim::osa_distance;
 use super::{
     part::{Hashed, Part, Posting},
     query::{Query, Wanted},
-    related::related,
 };
 
 /// Most longer words of one part that a beginning stands for, and most words in all that one word stands for.
@@ -50,14 +49,6 @@ pub(super) fn rank(query: &Query, parts: &[(&[String], &Part)]) -> Vec<Ranked> {
         scores.add(word, &found);
     }
     scores.ranked()
-}
-
-impl Wanted {
-    /// The words that it stands for: itself, itself and the next one written as one, and what people say instead.
-    fn meant(&self) -> Vec<&str> {
-        let others = related(&self.stem).iter().map(String::as_str);
-        [self.stem.as_str()].into_iter().chain(self.joined.as_deref()).chain(others).collect()
-    }
 }
 
 /// The scores of all tools, by their place among the tools of all parts.
