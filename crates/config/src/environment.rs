@@ -92,9 +92,7 @@ impl Environment {
     pub fn safe(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.iter().filter(|(name, value)| is_safe(name) && !is_shell_function(value))
     }
-}
 
-impl Environment {
     /// What the client of a container engine needs: the safe variables, and those that mean something to it.
     pub(crate) fn of_clients(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         let is_its_own = |name: &OsStr| name.to_str().is_some_and(acts_on_the_client);

@@ -6,7 +6,7 @@ use toolrack_host::spec::{Container, Engine, InheritEnv, Mount, Pull, Stdio, act
 
 use super::{
     fields::{Field, Fields, Item},
-    sandbox::{size, unknown},
+    sandbox::{limits, size, unknown},
     transport::check_template,
 };
 use crate::{node::Value, placeholder, problem::Problem};
@@ -45,16 +45,7 @@ pub(super) fn container(fields: &mut Fields<'_, '_, '_>) -> Option<Container> {
     if let Some(field) = inside.take(&["read_only"]) {
         container.writable = !inside.flag(field).unwrap_or(true);
     }
-    if let Some(limits) = inside.take(&["limits"]) {
-        match limits.node.members() {
-            Some(members) => {
-                let mut within = Fields::new(members, inside.report());
-                bounds(&mut within, &mut container);
-                unknown(&mut within, "container.limits.");
-            }
-            None => drop(inside.wrong::<()>(limits, "an object, such as `{ \"memory\": \"512MiB\" }`")),
-        }
-    }
+    limits(&mut inside, "container.limits.", r#"{ "memory": "512MiB" }"#, |within| bounds(within, &mut container));
     unknown(&mut inside, "container.");
     Some(container)
 }

@@ -46,16 +46,7 @@ pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
     if let Some(field) = inside.take(&["best_effort"]) {
         sandbox.best_effort = inside.flag(field).unwrap_or_default();
     }
-    if let Some(limits) = inside.take(&["limits"]) {
-        match limits.node.members() {
-            Some(members) => {
-                let mut within = Fields::new(members, inside.report());
-                bounds(&mut within, &mut sandbox);
-                unknown(&mut within, "sandbox.limits.");
-            }
-            None => drop(inside.wrong::<()>(limits, "an object, such as `{ \"processes\": 64 }`")),
-        }
-    }
+    limits(&mut inside, "sandbox.limits.", r#"{ "processes": 64 }"#, |within| bounds(within, &mut sandbox));
     unknown(&mut inside, "sandbox.");
     Some(Box::new(sandbox))
 }
@@ -63,6 +54,24 @@ pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
 /// Its names are others than ours, and its meaning is another one.
 fn is_vs_codes(members: &[Member]) -> bool {
     !members.is_empty() && members.iter().all(|member| matches!(&*member.name, "filesystem" | "network"))
+}
+
+/// Has `read` take what it knows of `limits`, of which all else is an error.
+pub(super) fn limits(
+    fields: &mut Fields<'_, '_, '_>,
+    place: &str,
+    example: &str,
+    read: impl FnOnce(&mut Fields<'_, '_, '_>),
+) {
+    let Some(field) = fields.take(&["limits"]) else { return };
+    match field.node.members() {
+        Some(members) => {
+            let mut within = Fields::new(members, fields.report());
+            read(&mut within);
+            unknown(&mut within, place);
+        }
+        None => drop(fields.wrong::<()>(field, &format!("an object, such as `{example}`"))),
+    }
 }
 
 pub(super) fn unknown(fields: &mut Fields<'_, '_, '_>, place: &str) {
