@@ -27,15 +27,14 @@ impl Subscribed {
         Ok(())
     }
 
-    /// Tells whether there was a subscription.
-    pub(super) fn remove(&self, name: &str) -> bool {
+    /// Whether there was a subscription is no matter.
+    pub(super) fn remove(&self, name: &str) {
         let mut names = self.names();
-        let Some(of) = names.remove(name) else { return false };
+        let Some(of) = names.remove(name) else { return };
         // It may go by another name as well.
         if !names.values().any(|other| *other == of) {
             self.heard.unsubscribe(&of.0, &of.1);
         }
-        true
     }
 
     /// Waits until a resource has changed; gives its names. Can be dropped and asked again.
