@@ -170,11 +170,7 @@ async fn a_server_whose_metadata_wants_bound_tokens_gets_them_without_a_word_in_
     assert_eq!(how, "login guarded");
     host.shutdown().await;
     stage.login().await.unwrap();
-    let host = stage.host().await;
-    echo(&host).await.unwrap();
-    stage.server.expire();
-    echo(&host).await.unwrap();
-    host.shutdown().await;
+    stage.outlives_a_token().await;
     assert!(asked_of_mcp(&stage).iter().all(|asked| asked.authorization.as_ref().unwrap().starts_with("DPoP ")));
     assert_eq!((stage.server.counts().refreshes, stage.server.counts().authorizations), (1, 1));
 }

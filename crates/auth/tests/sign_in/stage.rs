@@ -86,6 +86,15 @@ impl Stage {
         self.host_with(self.sign_in.clone()).await
     }
 
+    /// A tool is called before and after its access token has ended.
+    pub(crate) async fn outlives_a_token(&self) {
+        let host = self.host().await;
+        echo(&host).await.unwrap();
+        self.server.expire();
+        echo(&host).await.unwrap();
+        host.shutdown().await;
+    }
+
     pub(crate) async fn host_with(&self, sign_in: SignIn) -> Host {
         let host = Host::builder().authorizer(Arc::new(sign_in)).build();
         host.apply(Desired::from([(self.name.clone(), self.spec.clone())])).await;

@@ -191,11 +191,7 @@ async fn a_person_signs_in_through_a_client_with_a_key_and_stays_signed_in() {
         OAuth { client_id: Some(id), private_key: KeptText { text: Some(key), file: None }, ..OAuth::default() };
     let mut stage = Stage::with(server, oauth);
     stage.login().await.unwrap();
-    let host = stage.host().await;
-    echo(&host).await.unwrap();
-    stage.server.expire();
-    echo(&host).await.unwrap();
-    host.shutdown().await;
+    stage.outlives_a_token().await;
     let counts = stage.server.counts();
     assert_eq!((counts.registrations, counts.exchanges, counts.refreshes, counts.refused), (0, 1, 1, 0));
     let asked = stage.server.asked();
