@@ -137,6 +137,12 @@ impl Loaded {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
+    /// What is wrong with asking for the agent called `chosen`, if no file knows one of that name.
+    #[must_use]
+    pub fn unknown_agent(&self, chosen: &str) -> Option<Problem> {
+        unknown_agent(chosen, &self.agents)
+    }
+
     /// What is wrong enough that something was left out.
     pub fn errors(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter().filter(|problem| problem.is_error())
@@ -359,10 +365,10 @@ impl<'a> World<'a> {
                 self.problems.extend(report.into_problems());
             }
         }
-        if let Some(chosen) = chosen.filter(|chosen| !ids.contains(chosen)) {
-            self.problems.add(unknown_agent(chosen, &ids));
-        }
         self.known_agents = ids.into_iter().map(str::to_owned).collect();
+        if let Some(problem) = chosen.and_then(|chosen| unknown_agent(chosen, &self.known_agents)) {
+            self.problems.add(problem);
+        }
     }
 
     fn add_entries(&mut self, layer: &Layer, document: &Document, raw: &[Raw], agent: Option<&str>) {
@@ -493,14 +499,17 @@ impl<'a> World<'a> {
     }
 }
 
-fn unknown_agent(chosen: &str, known: &BTreeSet<&str>) -> Problem {
+fn unknown_agent(chosen: &str, known: &[String]) -> Option<Problem> {
+    if known.iter().any(|id| id == chosen) {
+        return None;
+    }
     let problem = Problem::error(format!("no agent is called `{chosen}`"));
     let list = || known.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", ");
-    problem.hint(match closest(chosen, known.iter().copied()) {
+    Some(problem.hint(match closest(chosen, known.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`? There are {}", list()),
         None if known.is_empty() => "write `[[agents]]` with `id = \"…\"` into toolrack.toml".to_owned(),
         None => format!("there are {}", list()),
-    })
+    }))
 }
 
 /// The hash of an entry without what only switches it.

@@ -179,8 +179,9 @@ pub(crate) struct PendingArgs {
   toolrack trust diff
   toolrack trust approve github/create_issue
 
-An agreement is for exactly what was shown: when the entry changes, it waits again. On a terminal you are asked first.
-Tools are pinned as they are when a server first lists them; one that changes is in quarantine until you approve it.")]
+An agreement is for exactly what was shown: when the entry changes, it waits again. You are asked
+first; where nobody can be asked, --yes agrees. Tools are pinned as they are when a server first
+lists them; one that changes is in quarantine until you approve it.")]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct TrustArgs {
     #[command(subcommand)]
@@ -229,8 +230,8 @@ pub(crate) struct TrustDiffArgs {
   toolrack trust approve github/create_issue
   toolrack trust approve github --yes
 
-What is approved is the definition that is shown: if the tool changes meanwhile, it stays in quarantine. On a terminal you
-are asked first.")]
+What is approved is the definition that is shown: if the tool changes meanwhile, it stays in
+quarantine. You are asked first; where nobody can be asked, --yes or --hash approves.")]
 pub(crate) struct TrustApproveArgs {
     /// Which servers or tools
     #[arg(value_name = "SERVER[/TOOL]", required = true)]

@@ -19,7 +19,8 @@ impl World {
     /// Reads the configuration and shows what is wrong with it.
     ///
     /// # Errors
-    /// When a file that was named with `--mcp-config` cannot be used. Other files lose what is broken and no more.
+    /// When a file that was named with `--mcp-config` cannot be used, or no agent is called as `--agent` says: rules for that
+    /// agent alone would not be kept. Other files lose what is broken and no more.
     pub(crate) async fn load(&self) -> Result<Loaded, Failure> {
         let loaded = self.read().await;
         let is_named = |path: &PathBuf| self.global.mcp_config.iter().any(|named| self.folder.join(named) == *path);
@@ -27,6 +28,9 @@ impl World {
             loaded.errors().find(|problem| problem.entry.is_none() && problem.path.as_ref().is_some_and(is_named));
         if let Some(problem) = lost {
             return Err(unusable_file(problem));
+        }
+        if let Some(problem) = self.global.agent.as_deref().and_then(|agent| loaded.unknown_agent(agent)) {
+            return Err(Failure { hint: problem.hint, ..Failure::config(problem.message) });
         }
         for problem in &loaded.problems {
             self.screen.problem(problem);

@@ -109,7 +109,7 @@ fn what_nobody_could_be_asked_about_is_a_refusal_in_the_log() {
 fn agreements_are_in_the_log() {
     let rack = Rack::new();
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", fake(&[]))]));
-    let _ = rack.run(&["trust"]).ends_with(0);
+    let _ = rack.run(&["trust", "--yes"]).ends_with(0);
     let _ = rack.run(&["untrust", "theirs"]).ends_with(0);
     let told: Vec<_> = rows(&rack, &[]).iter().map(|row| words(row, &["kind", "server", "who"]).join(" ")).collect();
     assert_eq!(told, ["trusted theirs cli", "untrusted theirs cli"]);

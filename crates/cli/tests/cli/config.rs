@@ -122,6 +122,10 @@ fn an_agent_has_servers_of_its_own_on_top_of_everybodys() {
         + own      stdio   user      connected (22 tools)
         [0]
     ");
-    let ran = rack.run(&["--agent", "codr", "call", "own/echo", "text=x"]);
-    assert!(ran.stderr.contains("coder"), "{ran}");
+    // Nothing runs for an agent that no file knows: its rules would not be kept.
+    for words in [&["call", "all/echo", "text=x"][..], &["list"], &["tools"], &["policy", "list"]] {
+        let ran = rack.run(&[&["--agent", "codr"], words].concat()).ends_with(2);
+        assert_eq!(ran.stdout, "", "{ran}");
+        assert!(ran.stderr.contains("no agent is called `codr`") && ran.stderr.contains("`coder`"), "{ran}");
+    }
 }

@@ -36,7 +36,7 @@ fn json_hides_what_the_page_hides() {
         &["doctor"],
         &["disable", "fs", "--dry-run"],
         &["remove", "fs", "--dry-run"],
-        &["trust", "theirs"],
+        &["trust", "theirs", "--yes"],
     ] {
         for options in [[].as_slice(), &["--json"]] {
             let ran = rack.run(&[options, words].concat());

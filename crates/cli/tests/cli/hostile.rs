@@ -77,7 +77,7 @@ fn adding_a_server_under_a_name_of_theirs_starts_neither() {
 #[test]
 fn only_what_was_agreed_to_runs_and_only_as_it_was() {
     let repository = Repository::clone();
-    let _ = repository.run("below", &["trust", "claims-trust", "off", "mine"]).ends_with(0);
+    let _ = repository.run("below", &["trust", "claims-trust", "off", "mine", "--yes"]).ends_with(0);
     let ran = repository.run_unchecked("below", &["tools"]).ends_with(0);
     repository.keeps_its_secrets(&ran);
     assert!(!repository.was_contacted(), "{ran}");
@@ -108,7 +108,7 @@ fn a_server_that_was_trusted_gets_its_secret_and_nobody_else_sees_it() {
         ]),
     );
     for words in [
-        ["trust", "keeps", "tells"].as_slice(),
+        ["trust", "keeps", "tells", "--yes"].as_slice(),
         &["get", "keeps"],
         &["-vv", "test", "keeps", "tells"],
         &["--json", "list", "keeps", "tells"],

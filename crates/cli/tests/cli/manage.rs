@@ -175,7 +175,7 @@ fn a_projects_server_is_switched_for_oneself_alone_and_stays_trusted() {
     let rack = Rack::new();
     let file = mcp_json(&[("theirs", fake(&[]))]);
     work_file(&rack, ".mcp.json", &file);
-    let _ = rack.run(&["trust"]).ends_with(0);
+    let _ = rack.run(&["trust", "--yes"]).ends_with(0);
     let off = rack.run(&["disable", "theirs", "--json"]).ends_with(0).json();
     assert_eq!(off["scope"], "local");
     assert_eq!(rack.home.read("work/.mcp.json"), file);

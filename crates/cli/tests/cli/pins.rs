@@ -61,7 +61,10 @@ fn a_tool_that_has_changed_is_not_called_until_somebody_has_looked() {
     let _ = rack.run(&["trust", "diff", "fs/echo", "--exit-code"]).ends_with(7);
     let _ = rack.run(&["trust", "diff", "nobody"]).ends_with(2);
 
-    let _ = rack.run(&["trust", "approve", "fs/echo"]).ends_with(0);
+    // Nobody was asked, and nobody said that none need be.
+    let _ = rack.run(&["trust", "approve", "fs/echo"]).ends_with(2);
+    let _ = rack.run(&["call", "fs/echo", "text=hi"]).ends_with(7);
+    let _ = rack.run(&["trust", "approve", "fs/echo", "--yes"]).ends_with(0);
     let _ = rack.run(&["call", "fs/echo", "text=hi"]).ends_with(0);
     assert!(quarantined(&rack).is_empty());
     // What was trusted before is another definition now.
@@ -96,7 +99,7 @@ fn a_tool_under_another_name_and_flipped_hints_are_found_and_written_down_once()
         found.iter().map(|one| (one["tool"].as_str().unwrap(), one["cause"].as_str().unwrap())).collect();
     assert_eq!(told, [("renamed", "renamed"), ("write", "changed")]);
     assert_eq!(found[0]["was"], "add");
-    let _ = rack.run(&["trust", "approve", "fs"]).ends_with(0);
+    let _ = rack.run(&["trust", "approve", "fs", "--yes"]).ends_with(0);
     let _ = rack.run(&["call", "fs/renamed", "a=1", "b=2"]).ends_with(0);
     // The old name is not free for another one.
     turns(&rack, &["redescribes=add"]);

@@ -183,7 +183,7 @@ fn answering(rack: &Rack, answers: &[&str]) -> String {
 /// Looks at the tools as they are now, and agrees to `echo`.
 fn approve(rack: &Rack) {
     let _ = rack.run(&["tools", "fake"]).ends_with(0);
-    let approved = rack.run(&["trust", "approve", "fake/echo"]).ends_with(0);
+    let approved = rack.run(&["trust", "approve", "fake/echo", "--yes"]).ends_with(0);
     assert!(approved.to_string().contains("fake/echo"), "{approved}");
 }
 

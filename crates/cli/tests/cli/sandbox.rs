@@ -113,7 +113,7 @@ fn whoever_agrees_to_an_entry_sees_its_sandbox_and_a_change_of_it_waits_again() 
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", entry(&json!({ "connect": [5432] })))]));
     let pending = rack.run(&["pending", "theirs"]).ends_with(0);
     assert!(pending.stdout.contains("sandbox") && pending.stdout.contains("5432"), "{pending}");
-    let _ = rack.run(&["trust", "theirs"]).ends_with(0);
+    let _ = rack.run(&["trust", "theirs", "--yes"]).ends_with(0);
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", entry(&json!({ "connect": "any" })))]));
     let _ = rack.run(&["call", "theirs/echo", "text=x"]).ends_with(7);
 }

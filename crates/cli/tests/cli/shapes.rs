@@ -57,7 +57,7 @@ fn rack(authorization: &FakeAuthorization) -> Rack {
     let rack = Rack::with(&[("fake", fake(&[])), ("gone", gone), ("guarded", guarded)]);
     rack.home.write("home/.cursor/mcp.json", mcp_json(&[("other", fake(&[])), ("more", fake(&[]))]));
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", fake(&[])), ("fake", fake(&["--tools", "1"]))]));
-    let _ = rack.run(&["trust"]).ends_with(0);
+    let _ = rack.run(&["trust", "--yes"]).ends_with(0);
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", fake(&["--tools", "2"]))]));
     work_file(&rack, "odd.json", "{ \"mcpServers\": { \"fs\": { \"command\": 1 } } }");
     let script = "echo hello >&2; exec \"$0\" stdio";
@@ -80,16 +80,16 @@ fn rack(authorization: &FakeAuthorization) -> Rack {
 fn asked(command: &str) -> Option<Vec<&'static str>> {
     let fake = toolrack_testkit::fake_server_path().to_str().unwrap();
     Some(match command {
-        "list" | "tools" | "pending" | "trust" | "doctor" | "test" | "logs" | "config path" | "config show"
-        | "audit export" | "audit list" | "audit verify" | "prompts" | "resources" | "sessions list"
-        | "sessions show" => vec![],
+        "list" | "tools" | "pending" | "doctor" | "test" | "logs" | "config path" | "config show" | "audit export"
+        | "audit list" | "audit verify" | "prompts" | "resources" | "sessions list" | "sessions show" => vec![],
         "call" => vec!["fake/echo", "text=x"],
         "ask" => vec!["what?", "--model", "mock/answers.json", "--allow", "*"],
         "chat" => vec!["what?", "--model", "mock/answers.json", "--allow", "*"],
         "read" => vec!["fake", "fake://note"],
         "prompt" => vec!["fake/greet", "name=x"],
         "trust diff" => vec!["--mcp-config", "turned.json"],
-        "trust approve" => vec!["turned", "--mcp-config", "turned.json"],
+        "trust" => vec!["--yes"],
+        "trust approve" => vec!["turned", "--yes", "--mcp-config", "turned.json"],
         "why" => vec!["fake/echo"],
         "add" => vec!["new", "--", fake, "stdio"],
         "add-json" => vec!["newer", "{ \"command\": \"x\" }", "--no-test"],

@@ -59,8 +59,8 @@ fn pending_shows_everything_that_would_run_and_starts_nothing() {
 #[test]
 fn what_is_trusted_runs_and_nothing_else_does() {
     let rack = project(&["--tools", "2"]);
-    assert_snapshot!(rack.run(&["trust", "theirs"]), @"
-        $ toolrack trust theirs
+    assert_snapshot!(rack.run(&["trust", "theirs", "--yes"]), @"
+        $ toolrack trust theirs --yes
         + theirs  trusted as long as it stays as it is
           runs      [FAKE] stdio --tools 2
           in        [HOME]/work
@@ -77,8 +77,8 @@ fn what_is_trusted_runs_and_nothing_else_does() {
         [0]
     ");
     let _ = rack.run(&["call", "web/x"]).ends_with(7);
-    assert_snapshot!(rack.run(&["trust", "theirs"]), @"
-        $ toolrack trust theirs
+    assert_snapshot!(rack.run(&["trust", "theirs", "--yes"]), @"
+        $ toolrack trust theirs --yes
         --- stderr ---
         nothing is pending here
         [0]
@@ -86,9 +86,19 @@ fn what_is_trusted_runs_and_nothing_else_does() {
 }
 
 #[test]
+fn nothing_is_agreed_to_where_nobody_can_be_asked() {
+    let rack = project(&[]);
+    for words in [&["trust"][..], &["trust", "theirs"], &["--no-input", "trust"], &["--json", "trust", "theirs"]] {
+        let ran = rack.run(words).ends_with(2);
+        assert!(ran.stderr.contains("nobody is there to ask") && ran.stderr.contains("--yes"), "{ran}");
+        assert_eq!(state(&rack, "theirs"), "pending_trust");
+    }
+}
+
+#[test]
 fn one_changed_argument_waits_again_and_is_shown() {
     let rack = project(&["--tools", "2"]);
-    let _ = rack.run(&["trust"]).ends_with(0);
+    let _ = rack.run(&["trust", "--yes"]).ends_with(0);
     assert_eq!(state(&rack, "theirs"), "connected");
     write(&rack, &["--tools", "3"]);
     assert_eq!(state(&rack, "theirs"), "pending_trust");
@@ -113,7 +123,7 @@ fn a_change_that_is_not_shown_still_waits() {
         mcp_json(&[("theirs", entry)])
     };
     work_file(&rack, ".mcp.json", &entry("canary-1"));
-    let _ = rack.run(&["trust"]).ends_with(0);
+    let _ = rack.run(&["trust", "--yes"]).ends_with(0);
     work_file(&rack, ".mcp.json", &entry("canary-2"));
     let ran = rack.run(&["pending"]).ends_with(0);
     assert!(ran.stdout.contains("a value that is not shown") && !ran.stdout.contains("canary"), "{ran}");
@@ -122,7 +132,7 @@ fn a_change_that_is_not_shown_still_waits() {
 #[test]
 fn an_agreement_can_be_taken_back() {
     let rack = project(&[]);
-    let _ = rack.run(&["trust"]).ends_with(0);
+    let _ = rack.run(&["trust", "--yes"]).ends_with(0);
     assert_snapshot!(rack.run(&["untrust", "theirs"]), @"
         $ toolrack untrust theirs
         theirs is no longer trusted
@@ -152,7 +162,7 @@ fn an_agreement_can_be_taken_back() {
 #[test]
 fn an_agreement_is_for_one_project_only() {
     let rack = project(&[]);
-    let _ = rack.run(&["trust"]).ends_with(0);
+    let _ = rack.run(&["trust", "--yes"]).ends_with(0);
     let other = rack.home.write("other/.mcp.json", rack.home.read("work/.mcp.json"));
     let output = rack.command(&["list", "theirs", "--json"]).current_dir(other.parent().unwrap()).output().unwrap();
     let list: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -163,7 +173,7 @@ fn an_agreement_is_for_one_project_only() {
 fn nothing_can_be_trusted_without_a_database() {
     let rack = project(&[]);
     rack.home.write("toolrack/toolrack.db", "no database");
-    let ran = rack.run(&["-q", "trust"]).ends_with(1);
+    let ran = rack.run(&["-q", "trust", "--yes"]).ends_with(1);
     assert!(ran.stderr.contains("toolrack.db cannot be used"), "{ran}");
     assert_eq!(state(&rack, "theirs"), "pending_trust");
 }
@@ -171,8 +181,8 @@ fn nothing_can_be_trusted_without_a_database() {
 #[test]
 fn names_that_are_none_and_broken_entries_are_said() {
     let rack = project(&[]);
-    assert_snapshot!(rack.run(&["trust", "thiers"]), @"
-        $ toolrack trust thiers
+    assert_snapshot!(rack.run(&["trust", "thiers", "--yes"]), @"
+        $ toolrack trust thiers --yes
         --- stderr ---
         error: there is no server `thiers`
         hint: did you mean `theirs`?
@@ -185,5 +195,5 @@ fn names_that_are_none_and_broken_entries_are_said() {
         [0]
     ");
     work_file(&rack, ".mcp.json", &mcp_json(&[("bad", json!({ "command": 1 }))]));
-    assert_eq!(rack.run(&["trust", "bad", "--json"]).ends_with(2).error()["code"], "CONFIG");
+    assert_eq!(rack.run(&["trust", "bad", "--json", "--yes"]).ends_with(2).error()["code"], "CONFIG");
 }

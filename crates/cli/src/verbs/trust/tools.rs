@@ -48,9 +48,12 @@ pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exi
         }
     }
     let shown: Vec<_> = strangers.iter().map(Shown::of).collect();
+    // Whoever gives a hash has seen what it is of.
+    let asks = !args.yes && (args.hash.is_none() || world.screen.interactive());
     if shown.is_empty() {
         world.screen.note("none of it is in quarantine here");
-    } else if world.screen.interactive() && !args.yes {
+    } else if asks {
+        super::somebody_to_ask(world, "a tool that has changed is used again only when somebody approves it")?;
         world.screen.say(&quarantine::page(&shown, world.screen.look()));
         let question = format!("Use {} as shown?", count(shown.len(), "tool"));
         if !world.confirm(&question).await {
@@ -68,8 +71,7 @@ pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exi
     if world.screen.json() {
         world.screen.document(&Released { approved: &shown }).await?;
     } else {
-        let asked = world.screen.interactive() && !args.yes;
-        world.screen.page(quarantine::released(&shown, asked, world.screen.look())).await?;
+        world.screen.page(quarantine::released(&shown, asks, world.screen.look())).await?;
     }
     Ok(Exit::Ok)
 }

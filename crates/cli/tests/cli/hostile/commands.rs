@@ -98,8 +98,7 @@ pub(super) const LINES: &[Line] = &[
     line("pending", &["--exit-code"], With(7)),
     line("pending", &["@"], With(0)),
     // Agreeing is one thing, and starting another.
-    line("trust", &[], With(0)),
-    line("trust", &["@"], With(0)),
+    line("trust", &[], With(2)),
     line("trust", &["@", "--yes"], With(0)),
     line("trust diff", &[], With(0)),
     line("trust diff", &["@"], With(0)),
