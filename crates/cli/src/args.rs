@@ -10,7 +10,7 @@ mod serve;
 mod sessions;
 mod sign_in;
 
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
@@ -57,6 +57,21 @@ pub(crate) struct Cli {
     pub(crate) verb: Verb,
 }
 
+impl Cli {
+    /// What `words`, with the program's name in front, ask for.
+    ///
+    /// # Errors
+    /// As clap says it; help and versions are among them.
+    pub(crate) fn of_words(words: &[OsString]) -> Result<Self, clap::Error> {
+        let mut cli = Self::try_parse_from(words)?;
+        if let Verb::Add(args) = &mut cli.verb {
+            let after_dashes = args.follows_dashes(words);
+            cli.global = cli.global.followed_by(args.take_what_follows_a_url(after_dashes)?);
+        }
+        Ok(cli)
+    }
+}
+
 /// Options of every verb.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Options of every command")]
@@ -100,6 +115,25 @@ pub(crate) struct Global {
     /// Start servers anew even where a running daemon has them
     #[arg(long, global = true)]
     pub(crate) no_daemon: bool,
+}
+
+impl Global {
+    fn followed_by(mut self, more: Self) -> Self {
+        self.mcp_config.extend(more.mcp_config);
+        self.root.extend(more.root);
+        Self {
+            mcp_config: self.mcp_config,
+            strict_mcp_config: self.strict_mcp_config || more.strict_mcp_config,
+            agent: more.agent.or(self.agent),
+            json: self.json || more.json,
+            color: if more.color == Color::default() { self.color } else { more.color },
+            quiet: self.quiet || more.quiet,
+            verbose: self.verbose.saturating_add(more.verbose),
+            no_input: self.no_input || more.no_input,
+            root: self.root,
+            no_daemon: self.no_daemon || more.no_daemon,
+        }
+    }
 }
 
 /// When to use colour.
@@ -469,13 +503,13 @@ pub(crate) enum Target {
 }
 
 impl AddArgs {
-    /// Tells a URL from a command, and takes the options that follow a URL.
+    /// Tells a URL from a command.
     ///
     /// `after_dashes` is whether the words followed a `--`: then they are a command whatever they look like.
     ///
     /// # Errors
-    /// What is wrong with the words after the URL, as clap says it.
-    pub(crate) fn target(&self, after_dashes: bool) -> Result<(Target, AddOptions), Box<clap::Error>> {
+    /// When it is an option that does not exist, as clap says it.
+    pub(crate) fn target(&self, after_dashes: bool) -> Result<Target, Box<clap::Error>> {
         let mut words = self.rest.iter().cloned();
         let first = words.next().unwrap_or_default();
         if !after_dashes && first.starts_with('-') {
@@ -486,19 +520,42 @@ impl AddArgs {
             );
             return Err(Box::new(error));
         }
-        let is_url = match self.options.transport {
+        if self.is_url(after_dashes) {
+            return Ok(Target::Url(first));
+        }
+        Ok(Target::Command { command: first, arguments: words.collect() })
+    }
+
+    fn is_url(&self, after_dashes: bool) -> bool {
+        match self.options.transport {
             Some(TransportKind::Http | TransportKind::Sse) => true,
             Some(TransportKind::Stdio) => false,
-            None => !after_dashes && looks_like_url(&first),
-        };
-        if !is_url {
-            let arguments = words.collect();
-            let command = first;
-            return Ok((Target::Command { command, arguments }, self.options.clone()));
+            None => !after_dashes && self.rest.first().is_some_and(|first| looks_like_url(first)),
         }
-        let more =
-            AfterUrl::try_parse_from(std::iter::once("toolrack add".to_owned()).chain(words)).map_err(Box::new)?;
-        Ok((Target::Url(first), self.options.clone().followed_by(more.options)))
+    }
+
+    /// Whether the command came after a `--` of ours in `words`, and not one of its own.
+    pub(crate) fn follows_dashes(&self, words: &[OsString]) -> bool {
+        let typed = words.iter().filter(|word| *word == "--").count();
+        let own = self.rest.iter().filter(|word| *word == "--").count();
+        typed > own
+    }
+
+    /// Takes the options that follow a URL: those of `add` are its own from now on, those of every command are given back.
+    ///
+    /// # Errors
+    /// What is wrong with the words after the URL, as clap says it.
+    fn take_what_follows_a_url(&mut self, after_dashes: bool) -> Result<Global, clap::Error> {
+        if self.rest.len() < 2 || !self.is_url(after_dashes) {
+            return Ok(Global::default());
+        }
+        let words = std::iter::once("toolrack add".to_owned()).chain(self.rest.drain(1..));
+        let more = AfterUrl::try_parse_from(words).or_else(|error| match error.kind() {
+            clap::error::ErrorKind::DisplayHelp => Cli::try_parse_from(["toolrack", "add", "--help"]).and(Err(error)),
+            _ => Err(error),
+        })?;
+        self.options = std::mem::take(&mut self.options).followed_by(more.options);
+        Ok(more.global)
     }
 }
 
@@ -508,6 +565,8 @@ impl AddArgs {
 struct AfterUrl {
     #[command(flatten)]
     options: AddOptions,
+    #[command(flatten)]
+    global: Global,
 }
 
 impl AddOptions {

@@ -99,11 +99,13 @@ pub(crate) fn texts(given: Vec<Given>) -> Result<std::collections::BTreeMap<Stri
     Ok(texts)
 }
 
-/// `base` with the words laid over it, each read as `schema` (the tool's whole input schema) says.
+/// `base` with the words laid over it, each read as `schema` (the tool's whole input schema) says. What cannot be read so is an
+/// error, or is text where `lenient`.
 pub(crate) fn fit(
     base: Map<String, Value>,
     given: Vec<Given>,
     schema: &Value,
+    lenient: bool,
 ) -> Result<Map<String, Value>, BadArguments> {
     let mut grouped: Vec<(String, Vec<Typed>)> = Vec::new();
     for Given { name, value } in given {
@@ -116,7 +118,7 @@ pub(crate) fn fit(
     let left = Cell::new(MAX_PLACES);
     for (name, values) in grouped {
         let expected = Expected::of_property(schema, &name, &left);
-        let value = expected.read_all(&name, values)?;
+        let value = expected.read_all(&name, values, lenient)?;
         arguments.insert(name, value);
     }
     Ok(arguments)
@@ -143,26 +145,30 @@ impl<'a> Expected<'a> {
         Self { here: Some(here), ..self }
     }
 
-    fn read_all(self, name: &str, mut values: Vec<Typed>) -> Result<Value, BadArguments> {
+    fn read_all(self, name: &str, mut values: Vec<Typed>, lenient: bool) -> Result<Value, BadArguments> {
         if values.len() == 1
             && let Some(only) = values.pop()
         {
-            return match only {
-                Typed::Json(json) => Ok(json),
-                Typed::Text(text) => self.read(&text, 0).ok_or_else(|| self.misfit(name, text)),
-            };
+            return self.read_one(name, only, lenient);
         }
-        let Some(items) = self.list_items(0) else {
-            return Err(BadArguments::Twice { name: name.to_owned() });
+        let items = match self.list_items(0) {
+            Some(items) => items,
+            None if lenient => Self { here: None, ..self },
+            None => return Err(BadArguments::Twice { name: name.to_owned() }),
         };
-        values
-            .into_iter()
-            .map(|value| match value {
-                Typed::Json(json) => Ok(json),
-                Typed::Text(text) => items.read(&text, 0).ok_or_else(|| items.misfit(name, text)),
-            })
-            .collect::<Result<_, _>>()
-            .map(Value::Array)
+        let read = values.into_iter().map(|value| items.read_one(name, value, lenient));
+        read.collect::<Result<_, _>>().map(Value::Array)
+    }
+
+    fn read_one(self, name: &str, value: Typed, lenient: bool) -> Result<Value, BadArguments> {
+        match value {
+            Typed::Json(json) => Ok(json),
+            Typed::Text(text) => match self.read(&text, 0) {
+                Some(value) => Ok(value),
+                None if lenient => Ok(Value::String(text)),
+                None => Err(self.misfit(name, text)),
+            },
+        }
     }
 
     fn misfit(self, name: &str, value: String) -> BadArguments {

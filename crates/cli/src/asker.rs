@@ -172,6 +172,11 @@ impl Asker for Terminal {
         abilities
     }
 
+    /// A command in a daemon's hands hears what it would hear alone, and does not wait for whoever looks at the dashboard.
+    fn is_alone(&self) -> bool {
+        true
+    }
+
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
         Box::pin(async move {
             let Ok(_turn) = self.turn.acquire().await else {

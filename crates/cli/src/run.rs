@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, process::ExitCode, sync::Arc};
 
-use clap::{Parser, ValueEnum};
+use clap::ValueEnum;
 use toolrack_config::Environment;
 use toolrack_host::Tracer;
 
@@ -20,12 +20,17 @@ use crate::{
 };
 
 /// Runs the command that `words` (with the program's name in front) ask for.
-pub(crate) fn run(words: Vec<OsString>) -> ExitCode {
+pub(crate) fn run(mut words: Vec<OsString>) -> ExitCode {
     let environment = Environment::of_process();
     if completion::answer_if_asked(&words, &environment) {
         return Exit::Ok.into();
     }
-    let cli = match Cli::try_parse_from(&words) {
+    if words.get(1).is_some_and(|word| word == "help") {
+        // `help call` is `call --help`.
+        words.remove(1);
+        words.push("--help".into());
+    }
+    let cli = match Cli::of_words(&words) {
         Ok(cli) => cli,
         Err(error) => return misunderstood(&error, &words, &environment).into(),
     };
@@ -57,15 +62,28 @@ fn misunderstood(error: &clap::Error, words: &[OsString], environment: &Environm
         return Exit::Ok;
     }
     if json {
-        let rendered = error.render().to_string();
-        let lines: Vec<_> = rendered.lines().map(str::trim).collect();
-        let message = lines.first().copied().unwrap_or_default();
-        let message = message.strip_prefix("error: ").unwrap_or(message);
-        screen.failure(&Failure::usage(message).hint("toolrack --help"));
+        screen.failure(&in_one_line(error));
     } else {
         screen.usage(error);
     }
     Exit::Usage
+}
+
+/// What clap says of words that it does not understand, for a program.
+fn in_one_line(error: &clap::Error) -> Failure {
+    let rendered = error.render().to_string();
+    let lines = || rendered.lines().map(str::trim).filter(|line| !line.is_empty());
+    let usage = lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("toolrack");
+    let is_name = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
+    let command = usage.split(' ').take_while(is_name).collect::<Vec<_>>().join(" ");
+    let help = format!("{command} --help");
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return Failure::usage(format!("`{command}` takes a command")).hint(help);
+    }
+    let tip = lines().find_map(|line| line.strip_prefix("tip: ").map(str::to_owned));
+    let said = lines().take_while(|line| !["tip: ", "Usage: ", "For more"].iter().any(|start| line.starts_with(start)));
+    let said = said.collect::<Vec<_>>().join(" ");
+    Failure::usage(said.strip_prefix("error: ").unwrap_or(&said)).hint(tip.unwrap_or(help))
 }
 
 /// What was said of colour in words that could not be understood as a whole.

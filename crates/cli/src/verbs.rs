@@ -40,7 +40,7 @@ use toolrack_config::Loaded;
 use toolrack_host::{Call, CallError, Catalog, Desired, Host, ServerName, ServerStatus, State};
 
 use crate::{
-    args::{AddArgs, Verb},
+    args::Verb,
     error::{Exit, Failure, with_causes},
     suggest,
     wire::World,
@@ -50,7 +50,7 @@ use crate::{
 pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result<Exit, Failure> {
     match verb {
         Verb::Add(args) => {
-            let after_dashes = follows_dashes(&args, words);
+            let after_dashes = args.follows_dashes(words);
             add::run(args, after_dashes, world).await
         }
         Verb::AddJson(args) => add::json(args, world).await,
@@ -119,13 +119,6 @@ pub(crate) async fn run_lent(verb: Verb, world: &World) -> Result<Exit, Failure>
         Verb::Prompt(args) => prompts::get(args, world).await,
         _ => Err(Failure::new(Exit::Other, "INTERNAL", "this is not for a daemon to do")),
     }
-}
-
-/// Whether the command of `add` came after a `--` of ours, and not one of its own.
-fn follows_dashes(args: &AddArgs, words: &[OsString]) -> bool {
-    let typed = words.iter().filter(|word| *word == "--").count();
-    let own = args.rest.iter().filter(|word| *word == "--").count();
-    typed > own
 }
 
 /// What is desired, without the servers that were not named; all of it when none was.

@@ -57,6 +57,12 @@ pub trait Asker: Send + Sync {
         Abilities::NONE
     }
 
+    /// Whether what it cannot answer is answered by nobody. Otherwise, what a server asks while a call of somebody who can answer
+    /// nothing runs goes to the asker of the host.
+    fn is_alone(&self) -> bool {
+        false
+    }
+
     /// Who answers the question that its server calls `name`: questions of the input rounds of 2026-07-28 have names, and
     /// whoever passes them on may want to keep those. `None`, the default, is this asker itself.
     fn named(&self, name: &str) -> Option<SharedAsker> {

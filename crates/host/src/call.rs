@@ -63,6 +63,7 @@ pub struct Call {
     catalog: Option<Arc<Catalog>>,
     conceal: Option<Conceal>,
     verbatim: bool,
+    whole: bool,
     trace: Option<TraceContext>,
     caller: Caller,
 }
@@ -88,6 +89,7 @@ impl Call {
             catalog: None,
             conceal: None,
             verbatim: false,
+            whole: false,
             trace: None,
             caller: Caller::default(),
         }
@@ -135,6 +137,14 @@ impl Call {
     #[must_use]
     pub fn timeout(mut self, idle: Duration) -> Self {
         self.timeout = Some(idle);
+        self
+    }
+
+    /// Cuts no text of the result: for whoever asked for this one call and is no model. What a server may send at all is bounded
+    /// all the same ([`Limits::message_bytes`](crate::Limits::message_bytes) and its like).
+    #[must_use]
+    pub fn whole(mut self) -> Self {
+        self.whole = true;
         self
     }
 
@@ -307,7 +317,11 @@ impl Door {
             return Ok(ToolOutcome::verbatim(tool, is_error, result));
         }
         let decoded = call_result(&result).map_err(|error| target.failed(error))?;
-        let mut outcome = self.shape(&tool.server, &definition.name, server).outcome(decoded, tool).await;
+        let mut shape = self.shape(&tool.server, &definition.name, server);
+        if call.whole {
+            shape.max_bytes = usize::MAX;
+        }
+        let mut outcome = shape.outcome(decoded, tool).await;
         outcome.bytes = result.len();
         Ok(outcome)
     }

@@ -1,7 +1,7 @@
 use super::*;
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {
-    Cli::try_parse_from(line.split_whitespace())
+    Cli::of_words(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>())
 }
 
 fn add(line: &str) -> AddArgs {
@@ -12,7 +12,8 @@ fn add(line: &str) -> AddArgs {
 }
 
 fn target(line: &str, after_dashes: bool) -> (Target, AddOptions) {
-    add(line).target(after_dashes).unwrap()
+    let args = add(line);
+    (args.target(after_dashes).unwrap(), args.options)
 }
 
 fn command(words: &[&str]) -> Target {
@@ -72,6 +73,15 @@ fn a_url_is_an_endpoint_and_options_may_follow_it() {
 }
 
 #[test]
+fn options_of_every_command_may_follow_a_url_too() {
+    let cli = parse("toolrack add -q docs https://example.com/mcp --json -v --no-test --color never").unwrap();
+    assert!(cli.global.json && cli.global.quiet && cli.global.verbose == 1 && cli.global.color == Color::Never);
+    let help = parse("toolrack add docs https://example.com/mcp --help").unwrap_err();
+    assert_eq!(help.kind(), clap::error::ErrorKind::DisplayHelp);
+    assert!(help.to_string().contains("toolrack add [OPTIONS] NAME"), "{help}");
+}
+
+#[test]
 fn what_follows_dashes_is_a_command_whatever_it_looks_like() {
     let (target, _) = target("toolrack add odd -- https://example.com", true);
     assert_eq!(target, command(&["https://example.com"]));
@@ -89,7 +99,7 @@ fn a_transport_that_is_named_decides() {
 fn words_after_a_url_that_are_no_options_are_refused() {
     for line in ["toolrack add docs https://example.com/mcp extra", "toolrack add docs https://example.com/mcp --nope"]
     {
-        let error = add(line).target(false).unwrap_err().to_string();
+        let error = parse(line).unwrap_err().to_string();
         assert!(error.starts_with("error: unexpected argument"), "{error}");
     }
 }

@@ -8,7 +8,7 @@ fn words(line: &str) -> Vec<String> {
 
 fn fitted(line: &str, schema: &Value) -> Result<Value, String> {
     parse(&words(line))
-        .and_then(|given| fit(Map::new(), given, schema))
+        .and_then(|given| fit(Map::new(), given, schema, false))
         .map(Value::Object)
         .map_err(|error| error.to_string())
 }
@@ -108,10 +108,18 @@ fn references_are_followed_and_never_for_ever() {
 fn words_lie_over_the_object_of_args() {
     let base = parse_object(r#"{ "a": 1, "b": 2 }"#).unwrap();
     let given = parse(&words("b=x")).unwrap();
-    let fitted = fit(base, given, &json!({})).unwrap();
+    let fitted = fit(base, given, &json!({}), false).unwrap();
     assert_eq!(Value::Object(fitted), json!({ "a": 1, "b": "x" }));
     assert_eq!(parse_object("[1]"), Err(BadArguments::ArgsNotObject));
     assert!(matches!(parse_object("{"), Err(BadArguments::ArgsNotJson { .. })));
+}
+
+#[test]
+fn what_does_not_fit_is_text_where_nothing_is_checked() {
+    let schema = json!({ "properties": { "n": { "type": "integer" }, "on": { "type": "boolean" } } });
+    let given = parse(&words("n=x n=2 on=maybe")).unwrap();
+    let fitted = fit(Map::new(), given, &schema, true).unwrap();
+    assert_eq!(Value::Object(fitted), json!({ "n": ["x", "2"], "on": "maybe" }));
 }
 
 #[test]
@@ -203,11 +211,12 @@ async fn a_schema_made_to_be_endless_costs_no_time_and_leaves_the_value_to_the_s
         let started = std::time::Instant::now();
         let value = format!("{}!", "a".repeat(60));
         let words = [format!("x={value}")];
-        let read = parse(&words).and_then(|given| fit(Map::new(), given, &schema));
+        let read = parse(&words).and_then(|given| fit(Map::new(), given, &schema, false));
         if let Ok(arguments) = read {
             let _ = check(&arguments, schema.clone()).await;
         }
-        let twice = parse(&[words[0].clone(), words[0].clone()]).and_then(|given| fit(Map::new(), given, &schema));
+        let twice =
+            parse(&[words[0].clone(), words[0].clone()]).and_then(|given| fit(Map::new(), given, &schema, false));
         assert!(twice.is_err(), "{schema}");
         assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
     }

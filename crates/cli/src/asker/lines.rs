@@ -1,7 +1,8 @@
 //! Lines from stdin, without blocking an async thread and without reading more than is asked for.
 
 use std::{
-    fmt, io,
+    fmt,
+    io::{self, BufRead},
     sync::{Mutex, PoisonError, mpsc},
     thread,
 };
@@ -124,10 +125,15 @@ impl OwnLines {
 }
 
 fn read_line() -> Line {
-    let mut line = String::new();
-    match io::stdin().read_line(&mut line) {
+    line_of(&mut io::stdin().lock())
+}
+
+/// What is no UTF-8 in a line is replaced: one such line is not the end of them all.
+fn line_of(input: &mut impl BufRead) -> Line {
+    let mut line = Vec::new();
+    match input.read_until(b'\n', &mut line) {
         Ok(0) | Err(_) => None,
-        Ok(_) => Some(line.trim_end_matches(['\n', '\r']).to_owned()),
+        Ok(_) => Some(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_owned()),
     }
 }
 
@@ -202,6 +208,13 @@ mod tests {
             },
         );
         assert_eq!(line.try_recv().unwrap().as_deref(), Some("blue"));
+    }
+
+    #[test]
+    fn a_line_that_is_no_text_is_not_the_last() {
+        let mut input: &[u8] = b"one\n\xff\xfe bad\r\nthree";
+        let lines: Vec<_> = std::iter::from_fn(|| line_of(&mut input)).collect();
+        assert_eq!(lines, ["one", "\u{fffd}\u{fffd} bad", "three"]);
     }
 
     #[test]

@@ -42,7 +42,8 @@ struct Addition {
 
 pub(super) async fn run(args: AddArgs, after_dashes: bool, world: &World) -> Result<Exit, Failure> {
     let name = server_name(&args.name)?;
-    let (target, mut options) = args.target(after_dashes).map_err(|error| misunderstood(&error))?;
+    let target = args.target(after_dashes).map_err(|error| misunderstood(&error))?;
+    let mut options = args.options;
     ask_for_values(&mut options, world).await?;
     let addition = Addition {
         entry: entry(&target, &options, world)?,

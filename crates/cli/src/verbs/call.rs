@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use toolrack_host::{Call, Caller, Host, ServerName, ToolOutcome, Unknown, Way, mcp::Progress};
+use toolrack_host::{Call, CallError, Caller, Host, LinkError, ServerName, ToolOutcome, Unknown, Way, mcp::Progress};
 
 use super::input;
 use crate::{
@@ -43,7 +43,7 @@ pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
             .server(server.as_str())
             .tool(&tool.name)
     };
-    let arguments = arguments::fit(base, given, &schema).map_err(|error| of_tool(error.into()))?;
+    let arguments = arguments::fit(base, given, &schema, args.no_validate).map_err(|error| of_tool(error.into()))?;
     if !args.no_validate {
         for remark in arguments::unnamed(&arguments, &schema) {
             world.screen.warning(&remark);
@@ -51,15 +51,26 @@ pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
         arguments::check(&arguments, schema).await.map_err(|error| of_tool(error.into()))?;
     }
 
-    let mut request = Call::new(format!("{server}/{}", tool.name), arguments).caller(Caller::by(Way::Cli));
+    let mut request = Call::new(format!("{server}/{}", tool.name), arguments).caller(Caller::by(Way::Cli)).whole();
     if let Some(timeout) = args.timeout {
         request = request.timeout(timeout);
     }
     let screen = Arc::clone(&world.screen);
     let request = request.on_progress(Arc::new(move |progress| screen.progress(&as_far_as(&progress))));
-    let outcome =
-        host.call(request).await.map_err(|error| super::failed(&error).server(server.as_str()).tool(&tool.name))?;
+    let failed = |error: CallError| {
+        let failure = super::failed(&error).server(server.as_str()).tool(&tool.name);
+        if args.timeout.is_some() && is_silence(&error) {
+            return failure.hint("if it is only slow, give it more `--timeout`; the call was not repeated");
+        }
+        failure
+    };
+    let outcome = host.call(request).await.map_err(failed)?;
     show(outcome, world).await
+}
+
+/// Whether the bound was reached that `--timeout` sets.
+fn is_silence(error: &CallError) -> bool {
+    matches!(error, CallError::Link { error: LinkError::TimedOut { setting: "call_timeout", .. }, .. })
 }
 
 /// `3 of 10: copying`

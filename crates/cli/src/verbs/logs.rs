@@ -39,7 +39,7 @@ pub(super) async fn run(args: LogsArgs, world: &World) -> Result<Exit, Failure> 
         world.screen.document(&Document { lines: lines.iter().map(Line::from).collect() }).await?;
         return Ok(Exit::Ok);
     }
-    if lines.is_empty() && !args.follow {
+    if lines.is_empty() && !args.follow && args.lines > 0 {
         world.screen.note("nothing has been written yet; servers write while a command uses them");
     }
     show(&lines, world).await?;

@@ -59,7 +59,7 @@ async fn test(args: TestPolicyArgs, world: &World) -> Result<Exit, Failure> {
         return Err(no_such_server(server, &loaded, Exit::Usage));
     };
     let name = ServerName::new(server).map_err(|error| Failure::usage(error.to_string()))?;
-    let arguments = arguments::fit(Map::new(), given, &Value::Object(Map::new()))?;
+    let arguments = arguments::fit(Map::new(), given, &Value::Object(Map::new()), false)?;
     let claims = claims(entry, tool, world).await;
     let assumed = claims.clone().unwrap_or_default();
     let policy = policy_for(&loaded, &caller);

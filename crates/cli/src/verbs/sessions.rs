@@ -137,7 +137,7 @@ async fn list(args: ListSessionsArgs, world: &World) -> Result<Exit, Failure> {
         return Ok(Exit::Ok);
     }
     if list.sessions.is_empty() {
-        let is_narrowed = args.search.is_some() || args.after.is_some();
+        let is_narrowed = args.search.is_some() || args.after.is_some() || args.limit == 0;
         world.screen.note(if is_narrowed {
             "no session fits"
         } else {

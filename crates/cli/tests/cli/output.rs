@@ -79,9 +79,20 @@ fn wrong_usage_ends_with_2_and_help_with_0() {
     assert_snapshot!(rack.run(&["--json", "lsit"]), @r#"
         $ toolrack --json lsit
         --- stderr ---
-        {"error":{"code":"USAGE","message":"unrecognized subcommand 'lsit'","hint":"toolrack --help","server":null,"tool":null}}
+        {"error":{"code":"USAGE","message":"unrecognized subcommand 'lsit'","hint":"a similar subcommand exists: 'list'","server":null,"tool":null}}
         [2]
     "#);
+    for (words, message, hint) in [
+        (&["call"][..], "the following required arguments were not provided: <TOOL>", "toolrack call --help"),
+        (&["policy"], "`toolrack policy` takes a command", "toolrack policy --help"),
+        (&["tools", "--limit", "x"], "invalid value 'x' for '--limit <COUNT>': invalid digit found in string", ""),
+    ] {
+        let error = rack.run(&[&["--json"], words].concat()).ends_with(2).error();
+        assert_eq!(error["message"], message);
+        assert!(error["hint"].as_str().unwrap().starts_with(hint), "{error}");
+    }
+    assert_eq!(rack.run(&["help", "call"]).ends_with(0).stdout, rack.run(&["call", "--help"]).stdout);
+    assert_eq!(rack.run(&["help"]).ends_with(0).stdout, rack.run(&["--help"]).stdout);
     assert_snapshot!(rack.run(&["call", "--help"]), @r#"
         $ toolrack call --help
         Call a tool and print its result

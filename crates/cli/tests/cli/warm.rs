@@ -196,18 +196,30 @@ fn a_daemon_changes_no_word_of_what_a_command_shows() {
 }
 
 #[test]
-fn what_is_large_comes_whole_and_what_is_too_large_is_kept() {
+fn what_is_large_comes_whole() {
     let (rack, effects, _daemon) = warm(&[], &[]);
     let before = started(&effects);
     let text = rack.run(&["call", "fake/big", "bytes=600000", "fill=é"]).ends_with(0).stdout;
     let alone = rack.run(&["call", "fake/big", "bytes=600000", "fill=é", "--no-daemon"]).ends_with(0).stdout;
     assert_eq!(text.len(), alone.len());
-    assert!(text.len() > 1_000, "{}", text.len());
-    let kept = rack.run(&["call", "fake/big", "bytes=600000", "--json"]).ends_with(0).json();
-    let handle = kept["artifacts"][0]["handle"].as_str().unwrap();
-    let path = handle.replace("[HOME]", rack.home.root().to_str().unwrap());
-    assert_eq!(std::fs::metadata(path).unwrap().len(), 600_000);
+    assert!(text.len() > 600_000 && !text.contains("truncated"), "{}", text.len());
     assert_eq!(started(&effects), before + 1, "only the one that was told to did it alone");
+}
+
+#[test]
+fn what_a_server_asks_where_nobody_is_at_the_terminal_does_not_wait_for_the_dashboard() {
+    for era in ["legacy", "modern"] {
+        let effects = SideEffects::new();
+        let rack = Rack::with(&[("fake", fake(&["--era", era, "--log", effects.path_str()]))]);
+        let _daemon = Daemon::start(&rack, &[]);
+        is_used(&rack, &effects);
+        let before = started(&effects);
+        let warm = rack.run(&["call", "fake/elicit"]);
+        assert_eq!(started(&effects), before, "it was not done by the daemon");
+        let alone = rack.run(&["call", "fake/elicit", "--no-daemon"]);
+        // What the server hears may differ: it knows that the daemon has somebody to ask.
+        assert_eq!((&warm.stderr, warm.code), (&alone.stderr, alone.code), "{era}");
+    }
 }
 
 #[test]

@@ -130,7 +130,7 @@ impl Door {
             return Ok(call.arguments.clone());
         }
         if !asker.abilities().confirm {
-            let why = format!("{why} asks for a person's approval, and nobody is there to ask");
+            let why = format!("it needs a person's approval ({why}), and nobody is there to ask");
             return Err(running.refused(Decision::Unasked, why));
         }
         let arguments = self.ask(running, (call, server), asker, (why, lasting)).await?;

@@ -92,6 +92,8 @@ impl fmt::Display for NotReady<'_> {
             State::Disabled => f.write_str("it is disabled"),
             State::PendingTrust => f.write_str("it comes from a project file and is not trusted yet"),
             State::Connecting => f.write_str("it is still starting"),
+            // The state says what to do, which is the hint.
+            State::NeedsAuth { .. } => f.write_str("it asks for a sign-in"),
             state => f.write_str(state.error().unwrap_or("it was stopped")),
         }
     }

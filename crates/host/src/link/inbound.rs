@@ -501,7 +501,7 @@ impl Question {
         let asker = match &flight {
             // Folders are no matter of one call, unless it comes on that call's stream.
             _ if self.from.is_none() && self.method == "roots/list" => self.inbound.asker.clone(),
-            Some(flight) if self.from.is_some() || flight.asker.abilities() != crate::Abilities::NONE => {
+            Some(flight) if self.from.is_some() || flight.asker.is_alone() || can_answer(&flight.asker) => {
                 flight.asker.clone()
             }
             _ => self.inbound.asker.clone(),
@@ -520,6 +520,10 @@ impl Question {
             () = given_up.cancelled() => Err(input::Refusal::unanswered()),
         }
     }
+}
+
+fn can_answer(asker: &SharedAsker) -> bool {
+    asker.abilities() != crate::Abilities::NONE
 }
 
 /// Why a connection is over; told once, read by everybody who waits on it.

@@ -115,6 +115,8 @@ fn prompt(text: &str, servers: &[ServerName]) -> Option<Result<Command, Failure>
 
 fn command(name: &str, rest: &str) -> Result<Command, Failure> {
     let name = name.to_ascii_lowercase();
+    // What it is called elsewhere.
+    let name = if ["exit", "q", "bye"].contains(&&*name) { "quit".to_owned() } else { name };
     let Some(known) = COMMANDS.iter().find(|known| known.name == name) else {
         let meant = suggest::closest(&name, COMMANDS.iter().map(|known| known.name));
         let hint = meant.map_or("/help shows all commands".to_owned(), |meant| format!("did you mean /{meant}?"));
@@ -199,5 +201,6 @@ mod tests {
         assert_eq!(refused("/xyz").hint.unwrap(), "/help shows all commands");
         assert_eq!(refused("/resume").hint.unwrap(), "/resume SESSION");
         assert_eq!(refused("/quit now").message, "/quit stands alone");
+        assert_eq!(["/exit", "/q"].map(|typed| parse(typed).unwrap().unwrap()), [Command::Quit, Command::Quit]);
     }
 }
