@@ -98,14 +98,17 @@ impl Channel {
             body: write_request(id, ask.method, &ask.params, ask.meta, token)?,
             cancellable: ask.cancellable,
         };
+        if self.closed.is_closed() {
+            return Err(self.closed.why());
+        }
         tokio::select! {
             biased;
             answer = self.wire.exchange(request) => match answer {
                 // The wire only knows that it ended; the connection knows why.
-                Err(LinkError::Stopped) => Err(self.closed.wait().await),
+                Err(LinkError::Stopped) => Err(self.closed.wait().await.for_those_under_way()),
                 answer => answer,
             },
-            why = self.closed.wait() => Err(why),
+            why = self.closed.wait() => Err(why.for_those_under_way()),
         }
     }
 

@@ -90,7 +90,7 @@ impl Pending {
     }
 
     /// Hands an answer to whoever waits for it; `false` when nobody does.
-    fn settle(&self, id: i64, answer: Answered) -> bool {
+    pub(crate) fn settle(&self, id: i64, answer: Answered) -> bool {
         let waiting = self.lock().waiting.remove(&id);
         waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
     }
@@ -104,6 +104,12 @@ impl Pending {
 
     fn is_waiting(&self, id: i64) -> bool {
         self.lock().waiting.contains_key(&id)
+    }
+
+    /// Whether any request waits, subscriptions aside.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let requests = self.lock();
+        requests.waiting.keys().any(|id| !requests.listening.contains(id))
     }
 
     /// The only request that waits, subscriptions aside, if there is exactly one.

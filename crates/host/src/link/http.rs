@@ -10,7 +10,10 @@ mod stream;
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -117,6 +120,8 @@ struct Endpoint {
     dress: Mutex<Dress>,
     inbound: Arc<Inbound>,
     closed: Arc<Closed>,
+    /// Requests that wait for their answers, subscriptions aside.
+    under_way: AtomicUsize,
     side_posts: Arc<Semaphore>,
     runtime: Handle,
 }
@@ -191,6 +196,7 @@ impl HttpWire {
             dress: Mutex::default(),
             inbound: inbound.clone(),
             closed: closed.clone(),
+            under_way: AtomicUsize::new(0),
             side_posts: Arc::new(Semaphore::new(SIDE_POSTS)),
             runtime: Handle::current(),
         })))
@@ -216,14 +222,21 @@ impl HttpWire {
             wire: self,
             id: (request.cancellable && self.0.dress().era == Some(Era::Legacy)).then_some(request.id),
         };
+        let under_way = self.0.sets_out(&request);
         let answer = self.ask(&request).await;
         abandoned.id = None;
-        if let Err(error) = &answer
-            && error.ends_the_connection()
-        {
-            self.0.closed.close(error.clone());
+        drop(under_way);
+        if let Err(error) = &answer {
+            self.failed(error);
         }
         answer
+    }
+
+    /// Ends the connection where this error is its end.
+    fn failed(&self, error: &LinkError) {
+        if error.ends_the_connection(self.0.under_way.load(Ordering::Acquire) > 0) {
+            self.0.closed.close(error.clone());
+        }
     }
 
     async fn ask(&self, request: &Outgoing) -> Answered {
@@ -249,9 +262,16 @@ impl HttpWire {
 
     /// Posts a message that has no answer.
     pub(crate) async fn notify(&self, message: Bytes) -> Result<(), LinkError> {
-        let response = timeout(SIDE_POST_TIME, self.0.post(None, message)).await.map_err(|_| {
-            LinkError::TimedOut { what: "posting a notification", after: SIDE_POST_TIME, setting: "a fixed bound" }
-        })??;
+        timeout(SIDE_POST_TIME, self.deliver(message)).await.map_err(|_| LinkError::TimedOut {
+            what: "posting a notification",
+            after: SIDE_POST_TIME,
+            setting: "a fixed bound",
+        })?
+    }
+
+    /// Posts a message whose answer, if it has one, comes elsewhere. Has no time bound of its own.
+    pub(crate) async fn deliver(&self, message: Bytes) -> Result<(), LinkError> {
+        let response = self.0.post(None, message).await?;
         self.0.check(response).await.map(drop)
     }
 
@@ -269,6 +289,7 @@ impl HttpWire {
             dress: Mutex::default(),
             inbound: self.0.inbound.clone(),
             closed: self.0.closed.clone(),
+            under_way: AtomicUsize::new(0),
             side_posts: self.0.side_posts.clone(),
             runtime: self.0.runtime.clone(),
         }))
@@ -338,7 +359,24 @@ impl Drop for Abandoned<'_> {
     }
 }
 
+/// Counts a request as under way until it is dropped.
+struct UnderWay<'a>(&'a Endpoint);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 impl Endpoint {
+    /// A subscription is under way all the time, and for no answer.
+    fn sets_out(&self, request: &Outgoing) -> Option<UnderWay<'_>> {
+        (request.method != "subscriptions/listen").then(|| {
+            self.under_way.fetch_add(1, Ordering::AcqRel);
+            UnderWay(self)
+        })
+    }
+
     fn dress(&self) -> MutexGuard<'_, Dress> {
         self.dress.lock().unwrap_or_else(PoisonError::into_inner)
     }

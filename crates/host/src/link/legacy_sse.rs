@@ -10,7 +10,8 @@ use tokio::{
 };
 
 use super::{
-    duplex::{Desk, Duplex, QUEUE},
+    duplex::{Desk, Duplex, Pending, QUEUE},
+    envelope::{self, Envelope},
     error::LinkError,
     http::{HttpPlan, HttpWire, endpoint_url},
     inbound::{Closed, Inbound},
@@ -52,10 +53,15 @@ pub(crate) async fn open(
         .ok()
         .filter(|up| up.origin() == base.origin())
         .ok_or_else(|| LinkError::protocol("the endpoint it names is on another origin"))?;
-    let (stop, closed) = (inbound.stop.clone(), closed.clone());
-    let poster = post_all_of(outgoing, down.at(up), closed);
+    let poster = Arc::new(Poster {
+        up: down.at(up),
+        pending: duplex.pending().clone(),
+        inbound: inbound.clone(),
+        closed: closed.clone(),
+    });
+    let stop = inbound.stop.clone();
     inbound.tracker.spawn(async move {
-        stop.run_until_cancelled(poster).await;
+        stop.run_until_cancelled(post_all_of(outgoing, &poster)).await;
     });
     Ok(duplex)
 }
@@ -84,7 +90,7 @@ async fn read(down: &HttpWire, desk: &Desk, found: oneshot::Sender<String>) -> L
     }
 }
 
-async fn post_all_of(mut outgoing: mpsc::Receiver<Bytes>, up: HttpWire, closed: Arc<Closed>) {
+async fn post_all_of(mut outgoing: mpsc::Receiver<Bytes>, poster: &Arc<Poster>) {
     let posts = Arc::new(Semaphore::new(POSTS));
     let mut running = tokio::task::JoinSet::new();
     while let Some(message) = outgoing.recv().await {
@@ -92,14 +98,58 @@ async fn post_all_of(mut outgoing: mpsc::Receiver<Bytes>, up: HttpWire, closed: 
             return;
         };
         while running.try_join_next().is_some() {}
-        let (up, closed) = (up.clone(), closed.clone());
+        let poster = poster.clone();
         running.spawn(async move {
             let _permit = permit;
-            match timeout(POST_TIME, up.notify(message)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => closed.close(error),
-                Err(_) => closed.close(LinkError::stalled(POST_TIME)),
-            }
+            poster.post(message).await;
         });
+    }
+}
+
+/// Posts messages and sees to those that cannot be posted.
+struct Poster {
+    up: HttpWire,
+    pending: Arc<Pending>,
+    inbound: Arc<Inbound>,
+    closed: Arc<Closed>,
+}
+
+impl Poster {
+    async fn post(&self, message: Bytes) {
+        let request = request_id(&message);
+        match timeout(POST_TIME, self.up.deliver(message)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.failed(request, error),
+            Err(_) => self.failed(request, LinkError::stalled(POST_TIME)),
+        }
+    }
+
+    /// A message could not be posted: that is the answer to it, and mostly nobody else's matter.
+    fn failed(&self, request: Option<i64>, error: LinkError) {
+        let error = if forgot_the_session(&error) { LinkError::SessionNotFound } else { error };
+        match request {
+            Some(id) => drop(self.pending.settle(id, Err(error.clone()))),
+            None => self.inbound.warn(format!("a message could not be delivered: {error}")),
+        }
+        if error.ends_the_connection(self.pending.is_awaited()) {
+            self.closed.close(error);
+        }
+    }
+}
+
+/// The id of a message that is a request of ours.
+fn request_id(message: &Bytes) -> Option<i64> {
+    match envelope::peek(message) {
+        Ok(Envelope::Request { id, .. }) => id.number(),
+        _ => None,
+    }
+}
+
+/// Whether an endpoint, whose address names the session, says that it knows of none.
+fn forgot_the_session(error: &LinkError) -> bool {
+    match error {
+        LinkError::Http { status: 404 | 410, .. } => true,
+        LinkError::Http { status: 400, body } => body.to_lowercase().contains("session"),
+        _ => false,
     }
 }

@@ -69,7 +69,7 @@ impl Link {
             };
             match ended {
                 Err(LinkError::Rpc(error)) if error.code == METHOD_NOT_FOUND => return,
-                Err(error) if error.ends_the_connection() => return,
+                _ if self.is_closed() => return,
                 _ => {}
             }
             wait = longer(wait, born.elapsed());

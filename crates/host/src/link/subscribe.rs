@@ -75,7 +75,7 @@ impl Link {
             }
             for new @ (uri, _) in wanted.difference(&asked) {
                 let answer = self.ask_of("resources/subscribe", uri).await;
-                if matches!(&answer, Err(error) if error.ends_the_connection()) {
+                if answer.is_err() && self.is_closed() {
                     return;
                 }
                 if answer.is_err() {
@@ -127,7 +127,7 @@ impl Link {
                 }
                 Err(error) => Some(error),
             };
-            if lost.is_some_and(|error| error.ends_the_connection()) {
+            if lost.is_some() && self.is_closed() {
                 return;
             }
             standing = None;

@@ -4,6 +4,7 @@
 mod apply;
 mod calls;
 mod catalogs;
+mod crowded;
 mod discovery;
 mod egress;
 mod ending;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 
 use super::faults::Fault;
-use super::http::{After, Asked, Exchange, accepted, bind, event, say};
+use super::http::{After, Asked, Exchange, accepted, bind, event, instead_of_mcp, say};
 use super::process::Death;
 use super::server::{Peer, Server, locked};
 use super::wire::{self, Frame, Incoming, Outbox};
@@ -70,6 +70,9 @@ impl Endpoint {
         match wire::parse(&asked.body) {
             Incoming::Request { id, method, params } => {
                 let request = self.server.admit((id, method, params), &peer, out, asked.headers.clone());
+                if let Some(after) = instead_of_mcp(exchange, &self.server, &request, &asked.path).await? {
+                    return Ok(after);
+                }
                 self.server.start(request);
             }
             Incoming::Notification { method, params } => self.server.notice(&peer, &method, &params),
