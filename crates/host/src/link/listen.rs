@@ -62,12 +62,7 @@ impl Link {
         loop {
             let born = Instant::now();
             let ask = Ask::new("subscriptions/listen", &filter).meta(&meta);
-            let ended = tokio::select! {
-                ended = self.channel().ask(ask, None) => ended,
-                // On a stream, a server may end it so.
-                () = self.channel().inbound.unsubscribed.notified() => Ok(bytes::Bytes::new()),
-            };
-            match ended {
+            match self.channel().listen(ask).await {
                 Err(LinkError::Rpc(error)) if error.code == METHOD_NOT_FOUND => return,
                 _ if self.is_closed() => return,
                 _ => {}

@@ -22,6 +22,7 @@ mod results;
 mod searches;
 mod standing_stream;
 mod starting;
+mod subscriptions;
 mod tasks;
 mod trust;
 mod why;
