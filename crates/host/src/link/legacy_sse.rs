@@ -21,6 +21,8 @@ use super::{
 const POSTS: usize = 16;
 /// For one POST.
 const POST_TIME: Duration = Duration::from_secs(30);
+/// How long a notification waits until what was sent before it is taken, and what comes after it until it is.
+const IN_ORDER: Duration = Duration::from_secs(2);
 
 /// Opens the event stream and waits for the endpoint that the server names in it. The caller bounds the time.
 pub(crate) async fn open(
@@ -90,6 +92,9 @@ async fn read(down: &HttpWire, desk: &Desk, found: oneshot::Sender<String>) -> L
     }
 }
 
+/// Posts what comes out of the queue, many messages at a time. Each goes on a connection of its own, so that they may
+/// overtake each other; a notification neither overtakes nor is overtaken: a cancellation is about a request before it, and
+/// requests count on `notifications/initialized`.
 async fn post_all_of(mut outgoing: mpsc::Receiver<Bytes>, poster: &Arc<Poster>) {
     let posts = Arc::new(Semaphore::new(POSTS));
     let mut running = tokio::task::JoinSet::new();
@@ -97,12 +102,20 @@ async fn post_all_of(mut outgoing: mpsc::Receiver<Bytes>, poster: &Arc<Poster>) 
         let Ok(permit) = posts.clone().acquire_owned().await else {
             return;
         };
+        let in_order = matches!(envelope::peek(&message), Ok(Envelope::Notification { .. }));
+        if in_order {
+            let _ = timeout(IN_ORDER, async { while running.join_next().await.is_some() {} }).await;
+        }
         while running.try_join_next().is_some() {}
-        let poster = poster.clone();
+        let (poster, (taken, told)) = (poster.clone(), oneshot::channel::<()>());
         running.spawn(async move {
             let _permit = permit;
             poster.post(message).await;
+            drop(taken);
         });
+        if in_order {
+            let _ = timeout(IN_ORDER, told).await;
+        }
     }
 }
 

@@ -128,3 +128,14 @@ async fn a_standing_stream_that_is_not_to_be_had_at_first() {
     assert_eq!(gets(&stage.log()), 1);
     stage.fall().await;
 }
+
+/// Over HTTP+SSE each message is a request of its own, and what must come first comes first all the same: nothing is asked
+/// before the server has taken `notifications/initialized`, and no cancellation comes before its call.
+#[tokio::test]
+async fn messages_over_legacy_sse_come_in_order() {
+    let stage = Stage::new(Over::Sse, Era::Legacy, "slow-notices=300").await;
+    let status = stage.rise().await;
+    assert_eq!(status.state.word(), "connected", "{:?}", status.state);
+    assert_eq!(stage.call("write", json!({})).await.text(), "written");
+    stage.fall().await;
+}

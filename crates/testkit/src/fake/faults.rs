@@ -201,6 +201,7 @@ faults! {
 
     // HTTP+SSE of 2024-11-05.
     NoEndpoint, "no-endpoint", Arg::No, STANDING, "sse: never says where to post";
+    SlowNotices, "slow-notices", Arg::Number(300), STANDING, "sse: takes each notification only after this many milliseconds";
     EndpointCross, "endpoint-cross", Arg::Text(""), STANDING, "sse: says to post to this address";
 }
 

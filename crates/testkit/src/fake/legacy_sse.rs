@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 
@@ -75,7 +76,11 @@ impl Endpoint {
                 }
                 self.server.start(request);
             }
-            Incoming::Notification { method, params } => self.server.notice(&peer, &method, &params),
+            Incoming::Notification { method, params } => {
+                let wait = self.server.options.faults.number(Fault::SlowNotices).unwrap_or(0);
+                tokio::time::sleep(Duration::from_millis(wait)).await;
+                self.server.notice(&peer, &method, &params);
+            }
             Incoming::Response { id, body } => self.server.answered(&id, body),
             Incoming::Invalid(reason) => return say(exchange, 400, &reason).await,
         }
