@@ -55,8 +55,10 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// Redirects followed, all to the same origin.
 const REDIRECTS: usize = 10;
-/// Answers and cancellations being posted at once; more are dropped.
+/// Answers and cancellations being posted at once; others wait.
 const SIDE_POSTS: usize = 16;
+/// Answers and cancellations that are not posted yet; more are dropped.
+const SIDE_QUEUE: usize = 256;
 /// For a message without an answer, and for the farewell.
 const SIDE_POST_TIME: Duration = Duration::from_secs(5);
 const FAREWELL_TIME: Duration = Duration::from_secs(1);
@@ -123,6 +125,7 @@ struct Endpoint {
     /// Requests that wait for their answers, subscriptions aside.
     under_way: AtomicUsize,
     side_posts: Arc<Semaphore>,
+    side_queue: Arc<Semaphore>,
     runtime: Handle,
 }
 
@@ -198,6 +201,7 @@ impl HttpWire {
             closed: closed.clone(),
             under_way: AtomicUsize::new(0),
             side_posts: Arc::new(Semaphore::new(SIDE_POSTS)),
+            side_queue: Arc::new(Semaphore::new(SIDE_QUEUE)),
             runtime: Handle::current(),
         })))
     }
@@ -291,6 +295,7 @@ impl HttpWire {
             closed: self.0.closed.clone(),
             under_way: AtomicUsize::new(0),
             side_posts: self.0.side_posts.clone(),
+            side_queue: self.0.side_queue.clone(),
             runtime: self.0.runtime.clone(),
         }))
     }
@@ -324,18 +329,22 @@ impl HttpWire {
 
 impl Outlet for HttpWire {
     fn post(&self, message: Bytes) {
-        let Ok(permit) = self.0.side_posts.clone().try_acquire_owned() else {
-            return;
+        let Ok(place) = self.0.side_queue.clone().try_acquire_owned() else {
+            return self.0.inbound.warn(format!("a message was dropped: {SIDE_QUEUE} wait to be posted"));
         };
         let wire = self.clone();
         let task = async move {
-            let _permit = permit;
+            let _place = place;
+            let delivered = async {
+                let _turn = wire.0.side_posts.acquire().await;
+                wire.notify(message).await
+            };
             let stopped = async {
                 wire.0.inbound.stop.cancelled().await;
                 sleep(LAST_POST_TIME).await;
             };
             tokio::select! {
-                delivered = wire.notify(message) => if let Err(error) = delivered {
+                delivered = delivered => if let Err(error) = delivered {
                     wire.0.inbound.warn(format!("a message could not be delivered: {error}"));
                 },
                 () = stopped => {}

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use serde_json::json;
 use tokio::time::timeout;
 use toolrack_host::{Era, Subscriptions};
@@ -137,5 +138,22 @@ async fn messages_over_legacy_sse_come_in_order() {
     let status = stage.rise().await;
     assert_eq!(status.state.word(), "connected", "{:?}", status.state);
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
+    stage.fall().await;
+}
+
+/// However many calls are given up at once, the server hears of each.
+#[tokio::test]
+async fn every_call_that_is_given_up_is_cancelled() {
+    let mut stage = Stage::new(Over::Http, Era::Legacy, "").await;
+    (stage.spec.timeouts.call, stage.spec.timeouts.call_total) = (Duration::from_secs(30), Duration::from_secs(30));
+    stage.rise().await;
+    {
+        let calls = join_all((0..40).map(|_| stage.call("sleep", json!({"ms": 60_000}))));
+        tokio::select! {
+            _ended = calls => panic!("no call ends"),
+            _ = stage.until("all of them run", |log| log.runs_of("sleep") == 40) => {}
+        }
+    }
+    stage.until("all of them are cancelled", |log| log.cancelled().len() == 40).await;
     stage.fall().await;
 }
