@@ -66,7 +66,7 @@ use self::{
     channel::Channel,
     child::{ChildCommand, Grace, Handle as Child, Supervisor},
     duplex::{Duplex, Streams},
-    handshake::{Terms, died_of_the_probe, modern_meta, shake_hands},
+    handshake::{Terms, died_of_the_probe, modern_meta, more_telling, shake_hands},
     http::{HttpPlan, HttpWire},
     inbound::{Closed, Events, Inbound, TALK_PER_SECOND},
     process::Process,
@@ -302,7 +302,7 @@ impl Connector {
             match attempt.run(&mut process).await {
                 Err(error) if died_of_the_probe(&error, spec.protocol, first) => {
                     attempt.first = Era::Legacy;
-                    attempt.run(&mut process).await.map_err(|_| error)
+                    attempt.run(&mut process).await.map_err(|again| more_telling(error, again))
                 }
                 answer => answer,
             }

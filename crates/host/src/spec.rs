@@ -549,7 +549,7 @@ pub struct Limits {
     pub pages: usize,
     /// Items of one listing. Default 100,000.
     pub items: usize,
-    /// Calls in flight; the next one waits for its turn within its own time. Default 64.
+    /// Calls, and lists of prompts and resources, in flight; the next one waits for its turn within its own time. Default 64.
     pub in_flight: usize,
     /// Requests of the server being answered at once; more are refused. Default 8.
     pub server_requests: usize,

@@ -263,7 +263,7 @@ impl Topics {
             };
             let agreed = matches!(standing, Standing::Agreed);
             let before = topic.standing.send_replace(standing);
-            if agreed && topic.was_heard && matches!(before, Standing::Wanted) {
+            if agreed && topic.was_heard && !matches!(before, Standing::Agreed) {
                 topic.updated();
             }
             topic.was_heard |= agreed;
@@ -333,6 +333,10 @@ mod tests {
         topics.forgotten();
         topics.stands("x://a", Ok(()));
         assert_eq!(one.updated().now_or_never(), Some(resource("x://a")));
+        let refused = crate::link::RpcError { code: -32000, message: "not now".into(), data: None };
+        topics.stands("x://a", Err(LinkError::Rpc(refused)));
+        topics.stands("x://a", Ok(()));
+        assert_eq!(one.updated().now_or_never(), Some(resource("x://a")), "it refused for a while");
     }
 
     #[test]

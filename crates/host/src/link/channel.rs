@@ -64,13 +64,27 @@ impl Channel {
         }
     }
 
-    /// Asks for a subscription, as [`Self::ask`] does; and what it was agreed to, when it is.
+    /// Asks for a subscription, as [`Self::ask`] does; it also ends when the server takes it back.
+    pub(crate) async fn listen<P: Serialize>(&self, ask: Ask<'_, P>) -> Answered {
+        self.stand(self.next_id(), ask).await
+    }
+
+    /// Asks for a subscription, as [`Self::listen`] does; and what it was agreed to, when it is.
     pub(crate) fn subscribe<'a, P: Serialize + Send + 'a>(
         &'a self,
         ask: Ask<'a, P>,
     ) -> (oneshot::Receiver<Vec<String>>, impl Future<Output = Answered> + 'a) {
         let id = self.next_id();
-        (self.inbound.acknowledgement(id), self.send(id, ask, None))
+        (self.inbound.acknowledgement(id), self.stand(id, ask))
+    }
+
+    async fn stand<P: Serialize>(&self, id: i64, ask: Ask<'_, P>) -> Answered {
+        let revocable = self.inbound.revocable(id);
+        tokio::select! {
+            answer = self.send(id, ask, None) => answer,
+            // On a stream, a server may end it so.
+            () = revocable.revoked() => Ok(Bytes::new()),
+        }
     }
 
     /// Registers a request that is about to be sent, for progress and questions; they reach it until it is dropped.
@@ -98,14 +112,17 @@ impl Channel {
             body: write_request(id, ask.method, &ask.params, ask.meta, token)?,
             cancellable: ask.cancellable,
         };
+        if self.closed.is_closed() {
+            return Err(self.closed.why());
+        }
         tokio::select! {
             biased;
             answer = self.wire.exchange(request) => match answer {
                 // The wire only knows that it ended; the connection knows why.
-                Err(LinkError::Stopped) => Err(self.closed.wait().await),
+                Err(LinkError::Stopped) => Err(self.closed.wait().await.for_those_under_way()),
                 answer => answer,
             },
-            why = self.closed.wait() => Err(why),
+            why = self.closed.wait() => Err(why.for_those_under_way()),
         }
     }
 

@@ -90,7 +90,7 @@ impl Pending {
     }
 
     /// Hands an answer to whoever waits for it; `false` when nobody does.
-    fn settle(&self, id: i64, answer: Answered) -> bool {
+    pub(crate) fn settle(&self, id: i64, answer: Answered) -> bool {
         let waiting = self.lock().waiting.remove(&id);
         waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
     }
@@ -104,6 +104,12 @@ impl Pending {
 
     fn is_waiting(&self, id: i64) -> bool {
         self.lock().waiting.contains_key(&id)
+    }
+
+    /// Whether any request waits, subscriptions aside.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let requests = self.lock();
+        requests.waiting.keys().any(|id| !requests.listening.contains(id))
     }
 
     /// The only request that waits, subscriptions aside, if there is exactly one.
@@ -146,9 +152,12 @@ impl Duplex {
     {
         let (queue, outgoing) = mpsc::channel(QUEUE);
         let duplex = Self::over(queue, Arc::default());
-        let writer = write_all_of(outgoing, streams.write, closed.clone());
-        let stop = inbound.stop.clone();
+        let (stop, ended, process) = (inbound.stop.clone(), closed.clone(), streams.process.clone());
         inbound.tracker.spawn(async move {
+            let writer = async {
+                let end = write_all_of(outgoing, streams.write).await;
+                not_heard(end, process, &ended).await;
+            };
             stop.run_until_cancelled(writer).await;
         });
         let reader = Reader {
@@ -219,12 +228,43 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// Why nothing more is written.
+enum Unwritten {
+    /// Nobody has anything to say any more.
+    Done,
+    /// The other side takes nothing any more.
+    Refused,
+    /// The other side took nothing for [`WRITE_STALL`].
+    Stalled,
+}
+
+/// Sees to the end of a connection whose other side does not hear what is written.
+async fn not_heard(end: Unwritten, process: Option<Process>, closed: &Closed) {
+    match end {
+        Unwritten::Done => {}
+        Unwritten::Stalled => closed.close(LinkError::stalled(WRITE_STALL)),
+        // Mostly it is gone altogether, which the reader sees too, and knows more about. Where only the input was closed,
+        // it sees nothing.
+        Unwritten::Refused => {
+            if timeout(LAST_BREATH, closed.wait()).await.is_err() {
+                let why =
+                    LinkError::Closed { why: "it closed its input".into(), stderr: last_words(process.as_ref()).await };
+                closed.close(why);
+            }
+        }
+    }
+}
+
+/// The last that a process wrote to stderr, if there is one.
+async fn last_words(process: Option<&Process>) -> String {
+    match process {
+        Some(process) => process.last_words().await,
+        None => String::new(),
+    }
+}
+
 /// Writes what comes out of the queue, many messages at a time.
-pub(crate) async fn write_all_of<W: AsyncWrite + Unpin>(
-    mut outgoing: mpsc::Receiver<Bytes>,
-    mut write: W,
-    closed: Arc<Closed>,
-) {
+async fn write_all_of<W: AsyncWrite + Unpin>(mut outgoing: mpsc::Receiver<Bytes>, mut write: W) -> Unwritten {
     let mut batch = Vec::with_capacity(QUEUE);
     let mut joined = Vec::new();
     while outgoing.recv_many(&mut batch, QUEUE).await > 0 {
@@ -237,18 +277,18 @@ pub(crate) async fn write_all_of<W: AsyncWrite + Unpin>(
         while !rest.is_empty() {
             match timeout(WRITE_STALL, write.write(rest)).await {
                 Ok(Ok(written)) if written > 0 => rest = &rest[written..],
-                // The reader sees the end too, and knows more about it.
-                Ok(_) => return,
-                Err(_) => return closed.close(LinkError::stalled(WRITE_STALL)),
+                Ok(_) => return Unwritten::Refused,
+                Err(_) => return Unwritten::Stalled,
             }
         }
         match timeout(WRITE_STALL, write.flush()).await {
             Ok(Ok(())) => {}
-            Ok(Err(_)) => return,
-            Err(_) => return closed.close(LinkError::stalled(WRITE_STALL)),
+            Ok(Err(_)) => return Unwritten::Refused,
+            Err(_) => return Unwritten::Stalled,
         }
         joined.shrink_to(1 << 20);
     }
+    Unwritten::Done
 }
 
 struct Reader<R> {
@@ -382,9 +422,6 @@ impl Desk {
     }
 
     async fn last_words(&self) -> String {
-        match &self.process {
-            Some(process) => process.last_words().await,
-            None => String::new(),
-        }
+        last_words(self.process.as_ref()).await
     }
 }

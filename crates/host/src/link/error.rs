@@ -218,9 +218,12 @@ impl LinkError {
         }
     }
 
-    /// Whether nothing can be done on this connection any more, rather than that one exchange failed.
-    pub(crate) fn ends_the_connection(&self) -> bool {
-        matches!(
+    /// Whether nothing can be done on this connection any more, rather than that one exchange failed; `others` says
+    /// whether other requests are still under way on it.
+    pub(crate) fn ends_the_connection(&self, others: bool) -> bool {
+        // Where one more way to the server is not to be had, those that are open may still bring their answers.
+        let spares_others = matches!(self, Self::Unreachable { .. });
+        let ends = matches!(
             self,
             Self::Exited { .. }
                 | Self::Container { .. }
@@ -231,7 +234,22 @@ impl LinkError {
                 | Self::NeedsAuth { status: 401, .. }
                 | Self::Unreachable { .. }
                 | Self::Refused(_)
-        )
+        );
+        ends && !(others && spares_others)
+    }
+
+    /// What the end of a connection means for a request that was on its way: what was said of another request is true of
+    /// that one only.
+    pub(crate) fn for_those_under_way(self) -> Self {
+        match self {
+            Self::Exited { .. }
+            | Self::Container { .. }
+            | Self::Closed { .. }
+            | Self::Stopped
+            | Self::SessionNotFound
+            | Self::TooLarge { .. } => self,
+            of_another => Self::Broken { why: format!("it was given up after another request failed: {of_another}") },
+        }
     }
 
     pub(crate) fn protocol(why: impl AsRef<str>) -> Self {

@@ -279,3 +279,12 @@ pub(crate) fn died_of_the_probe(error: &LinkError, protocol: Protocol, first: Er
         && first == Era::Modern
         && matches!(error, LinkError::Exited { .. } | LinkError::Closed { .. })
 }
+
+/// Why a server cannot be used that ended on the probe and, started once more, did no better.
+pub(crate) fn more_telling(on_the_probe: LinkError, on_initialize: LinkError) -> LinkError {
+    match on_initialize {
+        // It ends whatever it is asked.
+        LinkError::Exited { .. } | LinkError::Closed { .. } => on_the_probe,
+        telling => telling,
+    }
+}

@@ -10,7 +10,10 @@ mod stream;
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -52,8 +55,10 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// Redirects followed, all to the same origin.
 const REDIRECTS: usize = 10;
-/// Answers and cancellations being posted at once; more are dropped.
+/// Answers and cancellations being posted at once; others wait.
 const SIDE_POSTS: usize = 16;
+/// Answers and cancellations that are not posted yet; more are dropped.
+const SIDE_QUEUE: usize = 256;
 /// For a message without an answer, and for the farewell.
 const SIDE_POST_TIME: Duration = Duration::from_secs(5);
 const FAREWELL_TIME: Duration = Duration::from_secs(1);
@@ -117,7 +122,10 @@ struct Endpoint {
     dress: Mutex<Dress>,
     inbound: Arc<Inbound>,
     closed: Arc<Closed>,
+    /// Requests that wait for their answers, subscriptions aside.
+    under_way: AtomicUsize,
     side_posts: Arc<Semaphore>,
+    side_queue: Arc<Semaphore>,
     runtime: Handle,
 }
 
@@ -191,7 +199,9 @@ impl HttpWire {
             dress: Mutex::default(),
             inbound: inbound.clone(),
             closed: closed.clone(),
+            under_way: AtomicUsize::new(0),
             side_posts: Arc::new(Semaphore::new(SIDE_POSTS)),
+            side_queue: Arc::new(Semaphore::new(SIDE_QUEUE)),
             runtime: Handle::current(),
         })))
     }
@@ -216,14 +226,21 @@ impl HttpWire {
             wire: self,
             id: (request.cancellable && self.0.dress().era == Some(Era::Legacy)).then_some(request.id),
         };
+        let under_way = self.0.sets_out(&request);
         let answer = self.ask(&request).await;
         abandoned.id = None;
-        if let Err(error) = &answer
-            && error.ends_the_connection()
-        {
-            self.0.closed.close(error.clone());
+        drop(under_way);
+        if let Err(error) = &answer {
+            self.failed(error);
         }
         answer
+    }
+
+    /// Ends the connection where this error is its end.
+    fn failed(&self, error: &LinkError) {
+        if error.ends_the_connection(self.0.under_way.load(Ordering::Acquire) > 0) {
+            self.0.closed.close(error.clone());
+        }
     }
 
     async fn ask(&self, request: &Outgoing) -> Answered {
@@ -249,9 +266,16 @@ impl HttpWire {
 
     /// Posts a message that has no answer.
     pub(crate) async fn notify(&self, message: Bytes) -> Result<(), LinkError> {
-        let response = timeout(SIDE_POST_TIME, self.0.post(None, message)).await.map_err(|_| {
-            LinkError::TimedOut { what: "posting a notification", after: SIDE_POST_TIME, setting: "a fixed bound" }
-        })??;
+        timeout(SIDE_POST_TIME, self.deliver(message)).await.map_err(|_| LinkError::TimedOut {
+            what: "posting a notification",
+            after: SIDE_POST_TIME,
+            setting: "a fixed bound",
+        })?
+    }
+
+    /// Posts a message whose answer, if it has one, comes elsewhere. Has no time bound of its own.
+    pub(crate) async fn deliver(&self, message: Bytes) -> Result<(), LinkError> {
+        let response = self.0.post(None, message).await?;
         self.0.check(response).await.map(drop)
     }
 
@@ -269,7 +293,9 @@ impl HttpWire {
             dress: Mutex::default(),
             inbound: self.0.inbound.clone(),
             closed: self.0.closed.clone(),
+            under_way: AtomicUsize::new(0),
             side_posts: self.0.side_posts.clone(),
+            side_queue: self.0.side_queue.clone(),
             runtime: self.0.runtime.clone(),
         }))
     }
@@ -303,18 +329,22 @@ impl HttpWire {
 
 impl Outlet for HttpWire {
     fn post(&self, message: Bytes) {
-        let Ok(permit) = self.0.side_posts.clone().try_acquire_owned() else {
-            return;
+        let Ok(place) = self.0.side_queue.clone().try_acquire_owned() else {
+            return self.0.inbound.warn(format!("a message was dropped: {SIDE_QUEUE} wait to be posted"));
         };
         let wire = self.clone();
         let task = async move {
-            let _permit = permit;
+            let _place = place;
+            let delivered = async {
+                let _turn = wire.0.side_posts.acquire().await;
+                wire.notify(message).await
+            };
             let stopped = async {
                 wire.0.inbound.stop.cancelled().await;
                 sleep(LAST_POST_TIME).await;
             };
             tokio::select! {
-                delivered = wire.notify(message) => if let Err(error) = delivered {
+                delivered = delivered => if let Err(error) = delivered {
                     wire.0.inbound.warn(format!("a message could not be delivered: {error}"));
                 },
                 () = stopped => {}
@@ -338,7 +368,24 @@ impl Drop for Abandoned<'_> {
     }
 }
 
+/// Counts a request as under way until it is dropped.
+struct UnderWay<'a>(&'a Endpoint);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 impl Endpoint {
+    /// A subscription is under way all the time, and for no answer.
+    fn sets_out(&self, request: &Outgoing) -> Option<UnderWay<'_>> {
+        (request.method != "subscriptions/listen").then(|| {
+            self.under_way.fetch_add(1, Ordering::AcqRel);
+            UnderWay(self)
+        })
+    }
+
     fn dress(&self) -> MutexGuard<'_, Dress> {
         self.dress.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -125,16 +125,15 @@ pub(crate) struct Inbound {
     pub(crate) asker: SharedAsker,
     pub(crate) events: Events,
     pub(crate) changed: Changed,
-    /// The server ended our subscription.
-    pub(crate) unsubscribed: Notify,
     pub(crate) era: OnceLock<Era>,
     /// Tasks of this connection; they end with `stop`.
     pub(crate) tracker: TaskTracker,
     pub(crate) stop: CancellationToken,
     flights: Mutex<HashMap<i64, Arc<Flight>>>,
     answering: Arc<Semaphore>,
-    /// Questions of the server that are being answered, by their id as JSON.
-    questions: Mutex<HashMap<String, CancellationToken>>,
+    /// What the server may take back, by its id as JSON: its questions that are being answered, in the modern era our
+    /// subscriptions.
+    revocable: Mutex<HashMap<String, CancellationToken>>,
     our_tasks: OurTasks,
     talk: Rate,
     ignored: AtomicU64,
@@ -201,14 +200,13 @@ impl Inbound {
             asker,
             events,
             changed: Changed::default(),
-            unsubscribed: Notify::new(),
             era: OnceLock::new(),
             our_tasks: OurTasks::new(tracker.clone(), stop.clone()),
             tracker,
             stop,
             flights: Mutex::default(),
             answering: Arc::new(Semaphore::new(server_requests)),
-            questions: Mutex::default(),
+            revocable: Mutex::default(),
             talk: Rate::new(TALK_PER_SECOND),
             watched: OnceLock::new(),
             subscribing: AtomicBool::new(false),
@@ -264,7 +262,6 @@ impl Inbound {
             "notifications/message" => self.log(params),
             "notifications/subscriptions/acknowledged" => self.acknowledged(params),
             "notifications/resources/updated" => self.updated(params),
-            "notifications/cancelled" if self.era.get() == Some(&Era::Modern) => self.unsubscribed.notify_waiters(),
             "notifications/cancelled" => self.withdraw(params),
             // These are listed when they are asked for: there is nothing to refresh, but somebody may show them.
             "notifications/prompts/list_changed" => {
@@ -338,7 +335,14 @@ impl Inbound {
         }
     }
 
-    /// The server takes a question back.
+    /// Until it is dropped, tells when the server ends the request `id`, a subscription, by a notification.
+    pub(crate) fn revocable(&self, id: i64) -> Revocable<'_> {
+        let (key, revoked) = (id.to_string(), CancellationToken::new());
+        self.all_revocable().insert(key.clone(), revoked.clone());
+        Revocable { inbound: self, key, revoked }
+    }
+
+    /// The server takes back a question, or a subscription that it agreed to.
     fn withdraw(&self, params: Option<&RawValue>) {
         #[derive(serde::Deserialize)]
         struct Cancelled {
@@ -348,13 +352,13 @@ impl Inbound {
         let Some(Cancelled { id }) = params.and_then(|raw| serde_json::from_str(raw.get()).ok()) else {
             return;
         };
-        if let Some(question) = self.questions().remove(&id.to_string()) {
-            question.cancel();
+        if let Some(revoked) = self.all_revocable().remove(&id.to_string()) {
+            revoked.cancel();
         }
     }
 
-    fn questions(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
-        self.questions.lock().unwrap_or_else(PoisonError::into_inner)
+    fn all_revocable(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
+        self.revocable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn log(&self, params: Option<&RawValue>) {
@@ -411,13 +415,13 @@ impl Inbound {
         };
         let (outlet, inbound, withdrawn) = (outlet.clone(), question.inbound.clone(), self.stop.child_token());
         let key = serde_json::to_string(&id).unwrap_or_default();
-        self.questions().insert(key.clone(), withdrawn.clone());
+        self.all_revocable().insert(key.clone(), withdrawn.clone());
         self.tracker.spawn(async move {
             let _permit = permit;
             if let Some(answer) = withdrawn.run_until_cancelled(question.answer()).await {
                 respond(&outlet, &id, answer.as_ref());
             }
-            inbound.questions().remove(&key);
+            inbound.all_revocable().remove(&key);
         });
     }
 
@@ -471,6 +475,26 @@ impl Drop for Airborne {
         if let Some(given_up) = &self.given_up {
             given_up.cancel();
         }
+    }
+}
+
+/// A subscription that the server may end; see [`Inbound::revocable`].
+pub(crate) struct Revocable<'a> {
+    inbound: &'a Inbound,
+    key: String,
+    revoked: CancellationToken,
+}
+
+impl Revocable<'_> {
+    /// Waits until the server has ended it.
+    pub(crate) async fn revoked(&self) {
+        self.revoked.cancelled().await;
+    }
+}
+
+impl Drop for Revocable<'_> {
+    fn drop(&mut self) {
+        self.inbound.all_revocable().remove(&self.key);
     }
 }
 

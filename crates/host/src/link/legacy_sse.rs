@@ -10,7 +10,8 @@ use tokio::{
 };
 
 use super::{
-    duplex::{Desk, Duplex, QUEUE},
+    duplex::{Desk, Duplex, Pending, QUEUE},
+    envelope::{self, Envelope},
     error::LinkError,
     http::{HttpPlan, HttpWire, endpoint_url},
     inbound::{Closed, Inbound},
@@ -20,6 +21,8 @@ use super::{
 const POSTS: usize = 16;
 /// For one POST.
 const POST_TIME: Duration = Duration::from_secs(30);
+/// How long a notification waits until what was sent before it is taken, and what comes after it until it is.
+const IN_ORDER: Duration = Duration::from_secs(2);
 
 /// Opens the event stream and waits for the endpoint that the server names in it. The caller bounds the time.
 pub(crate) async fn open(
@@ -52,10 +55,15 @@ pub(crate) async fn open(
         .ok()
         .filter(|up| up.origin() == base.origin())
         .ok_or_else(|| LinkError::protocol("the endpoint it names is on another origin"))?;
-    let (stop, closed) = (inbound.stop.clone(), closed.clone());
-    let poster = post_all_of(outgoing, down.at(up), closed);
+    let poster = Arc::new(Poster {
+        up: down.at(up),
+        pending: duplex.pending().clone(),
+        inbound: inbound.clone(),
+        closed: closed.clone(),
+    });
+    let stop = inbound.stop.clone();
     inbound.tracker.spawn(async move {
-        stop.run_until_cancelled(poster).await;
+        stop.run_until_cancelled(post_all_of(outgoing, &poster)).await;
     });
     Ok(duplex)
 }
@@ -84,22 +92,77 @@ async fn read(down: &HttpWire, desk: &Desk, found: oneshot::Sender<String>) -> L
     }
 }
 
-async fn post_all_of(mut outgoing: mpsc::Receiver<Bytes>, up: HttpWire, closed: Arc<Closed>) {
+/// Posts what comes out of the queue, many messages at a time. Each goes on a connection of its own, so that they may
+/// overtake each other; a notification neither overtakes nor is overtaken: a cancellation is about a request before it, and
+/// requests count on `notifications/initialized`.
+async fn post_all_of(mut outgoing: mpsc::Receiver<Bytes>, poster: &Arc<Poster>) {
     let posts = Arc::new(Semaphore::new(POSTS));
     let mut running = tokio::task::JoinSet::new();
     while let Some(message) = outgoing.recv().await {
         let Ok(permit) = posts.clone().acquire_owned().await else {
             return;
         };
+        let in_order = matches!(envelope::peek(&message), Ok(Envelope::Notification { .. }));
+        if in_order {
+            let _ = timeout(IN_ORDER, async { while running.join_next().await.is_some() {} }).await;
+        }
         while running.try_join_next().is_some() {}
-        let (up, closed) = (up.clone(), closed.clone());
+        let (poster, (taken, told)) = (poster.clone(), oneshot::channel::<()>());
         running.spawn(async move {
             let _permit = permit;
-            match timeout(POST_TIME, up.notify(message)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => closed.close(error),
-                Err(_) => closed.close(LinkError::stalled(POST_TIME)),
-            }
+            poster.post(message).await;
+            drop(taken);
         });
+        if in_order {
+            let _ = timeout(IN_ORDER, told).await;
+        }
+    }
+}
+
+/// Posts messages and sees to those that cannot be posted.
+struct Poster {
+    up: HttpWire,
+    pending: Arc<Pending>,
+    inbound: Arc<Inbound>,
+    closed: Arc<Closed>,
+}
+
+impl Poster {
+    async fn post(&self, message: Bytes) {
+        let request = request_id(&message);
+        match timeout(POST_TIME, self.up.deliver(message)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.failed(request, error),
+            Err(_) => self.failed(request, LinkError::stalled(POST_TIME)),
+        }
+    }
+
+    /// A message could not be posted: that is the answer to it, and mostly nobody else's matter.
+    fn failed(&self, request: Option<i64>, error: LinkError) {
+        let error = if forgot_the_session(&error) { LinkError::SessionNotFound } else { error };
+        match request {
+            Some(id) => drop(self.pending.settle(id, Err(error.clone()))),
+            None => self.inbound.warn(format!("a message could not be delivered: {error}")),
+        }
+        if error.ends_the_connection(self.pending.is_awaited()) {
+            self.closed.close(error);
+        }
+    }
+}
+
+/// The id of a message that is a request of ours.
+fn request_id(message: &Bytes) -> Option<i64> {
+    match envelope::peek(message) {
+        Ok(Envelope::Request { id, .. }) => id.number(),
+        _ => None,
+    }
+}
+
+/// Whether an endpoint, whose address names the session, says that it knows of none.
+fn forgot_the_session(error: &LinkError) -> bool {
+    match error {
+        LinkError::Http { status: 404 | 410, .. } => true,
+        LinkError::Http { status: 400, body } => body.to_lowercase().contains("session"),
+        _ => false,
     }
 }

@@ -62,14 +62,9 @@ impl Link {
         loop {
             let born = Instant::now();
             let ask = Ask::new("subscriptions/listen", &filter).meta(&meta);
-            let ended = tokio::select! {
-                ended = self.channel().ask(ask, None) => ended,
-                // On a stream, a server may end it so.
-                () = self.channel().inbound.unsubscribed.notified() => Ok(bytes::Bytes::new()),
-            };
-            match ended {
+            match self.channel().listen(ask).await {
                 Err(LinkError::Rpc(error)) if error.code == METHOD_NOT_FOUND => return,
-                Err(error) if error.ends_the_connection() => return,
+                _ if self.is_closed() => return,
                 _ => {}
             }
             wait = longer(wait, born.elapsed());

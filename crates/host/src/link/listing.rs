@@ -26,6 +26,7 @@ use crate::{
 };
 
 const METHOD_NOT_FOUND: i64 = -32601;
+const TOOLS: &str = "tools/list";
 
 /// A tool as listed on this connection.
 #[derive(Debug)]
@@ -165,7 +166,7 @@ impl Link {
         let mut seen = HashSet::new();
         let (mut fresh_for, mut all) = (None, Vec::new());
         let headers = self.needs_param_headers();
-        let pages = self.pages("tools/list", "tools", |page, items| {
+        let pages = self.pages(TOOLS, "tools", |page, items| {
             let ttl = ttl(page);
             fresh_for = Some(fresh_for.map_or(ttl, |fresh: Duration| fresh.min(ttl)));
             listed.take(items, headers, &mut seen);
@@ -184,7 +185,8 @@ impl Link {
         Ok(listed)
     }
 
-    /// Lists anything else, item by item; items that cannot be read are left out and counted in the second value.
+    /// Lists anything else, item by item; items that cannot be read are left out and counted in the second value. It is a
+    /// use of the server, as a call is, and takes one of the places that calls have.
     pub(crate) async fn list<T: DeserializeOwned + Send>(
         &self,
         method: &'static str,
@@ -211,6 +213,8 @@ impl Link {
     ) -> Result<(), LinkError> {
         let bound = self.timeouts().list;
         let all = async {
+            // The list of tools is made by the task that owns the connection, which must not wait for long calls.
+            let _slot = if method == TOOLS { None } else { Some(self.slot().await?) };
             let meta = self.meta_for(&self.0.asker);
             let (mut cursors, mut items) = (HashSet::new(), 0);
             let mut params = json!({});

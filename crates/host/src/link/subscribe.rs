@@ -5,6 +5,7 @@ use std::{
     collections::BTreeSet,
     future::pending,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use futures::{FutureExt as _, future::BoxFuture};
@@ -45,7 +46,7 @@ impl Link {
                     _ => Ok(()),
                 },
                 Ok(Err(_)) => Err(LinkError::Stopped),
-                Err(_) => Err(LinkError::TimedOut { what: "the subscription", after, setting: "call_timeout" }),
+                Err(_) => Err(self.late()),
             },
         }
     }
@@ -75,7 +76,7 @@ impl Link {
             }
             for new @ (uri, _) in wanted.difference(&asked) {
                 let answer = self.ask_of("resources/subscribe", uri).await;
-                if matches!(&answer, Err(error) if error.ends_the_connection()) {
+                if answer.is_err() && self.is_closed() {
                     return;
                 }
                 if answer.is_err() {
@@ -90,14 +91,13 @@ impl Link {
 
     async fn ask_of(&self, method: &'static str, uri: &str) -> Answered {
         let (params, after) = (json!({ "uri": uri }), self.timeouts().call);
-        let late = |_| LinkError::TimedOut { what: "the subscription", after, setting: "call_timeout" };
-        timeout(after, self.channel().ask(Ask::new(method, &params), None)).await.map_err(late)?
+        timeout(after, self.channel().ask(Ask::new(method, &params), None)).await.map_err(|_| self.late())?
     }
 
     async fn subscribe_all(&self, topics: &Arc<Topics>) {
         let meta = self.meta_for(&self.0.asker);
         let mut wait = FIRST_WAIT;
-        let mut standing: Option<BoxFuture<'_, Answered>> = None;
+        let mut standing: Option<Agreed<'_>> = None;
         loop {
             let wanted = topics.wanted();
             if wanted.is_empty() {
@@ -106,62 +106,77 @@ impl Link {
                 continue;
             }
             let born = Instant::now();
-            let lost = match self.agreed(&meta, &wanted, &mut standing).await {
-                Ok(agreed) => {
-                    for (uri, _) in &wanted {
-                        let refused = || refusal("the server does not tell of changes of this resource");
-                        topics.stands(uri, if agreed.contains(uri) { Ok(()) } else { Err(refused()) });
-                    }
-                    tokio::select! {
-                        () = others_than(&wanted, topics) => continue,
-                        ended = over(&mut standing) => ended.err(),
-                        // On a stream, a server may end it so.
-                        () = self.channel().inbound.unsubscribed.notified() => None,
-                    }
-                }
-                Err(LinkError::Rpc(error)) => {
-                    wanted.iter().for_each(|(uri, _)| topics.stands(uri, Err(LinkError::Rpc(error.clone()))));
-                    standing = None;
-                    topics.changed().await;
-                    continue;
-                }
-                Err(error) => Some(error),
+            let refused = match self.agree(&meta, &wanted, &mut standing).await {
+                Ok(()) => Some(refusal("the server does not tell of changes of this resource")),
+                Err(error @ LinkError::Rpc(_)) => Some(error),
+                Err(_) => None,
             };
-            if lost.is_some_and(|error| error.ends_the_connection()) {
+            let mut lived = Duration::ZERO;
+            if let Some(refused) = refused {
+                for (uri, _) in &wanted {
+                    // What was agreed to before is heard of even when all together is refused.
+                    let stands = standing.as_ref().is_some_and(|agreed| agreed.to.contains(uri));
+                    topics.stands(uri, if stands { Ok(()) } else { Err(refused.clone()) });
+                }
+                tokio::select! {
+                    () = others_than(&wanted, topics) => continue,
+                    _ = over(&mut standing) => lived = born.elapsed(),
+                }
+            }
+            if self.is_closed() {
                 return;
             }
-            standing = None;
-            topics.forgotten();
-            wait = longer(wait, born.elapsed());
-            sleep(wait).await;
+            if standing.is_none() {
+                topics.forgotten();
+            }
+            wait = longer(wait, lived);
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = async { tokio::join!(sleep(FIRST_WAIT), others_than(&wanted, topics)); } => {}
+                _ = over(&mut standing) => topics.forgotten(),
+            }
         }
     }
 
-    /// Asks for everything that is wanted, while what was agreed before is still heard; gives what the server agrees to.
-    async fn agreed<'a>(
+    /// Asks for everything that is wanted, while what was agreed to before is still heard. When the server agrees, that takes
+    /// the place of what was; a server that says nothing has as long as a call.
+    async fn agree<'a>(
         &'a self,
         meta: &'a str,
         wanted: &Wanted,
-        standing: &mut Option<BoxFuture<'a, Answered>>,
-    ) -> Result<Vec<String>, LinkError> {
+        standing: &mut Option<Agreed<'a>>,
+    ) -> Result<(), LinkError> {
         let uris: Vec<_> = wanted.iter().map(|(uri, _)| uri).collect();
         let filter: Value = json!({ "notifications": { "resourceSubscriptions": uris } });
         let (mut acknowledged, request) = self.channel().subscribe(Ask::new("subscriptions/listen", filter).meta(meta));
         let mut request = request.boxed();
+        let late = sleep(self.timeouts().call);
+        tokio::pin!(late);
         loop {
             tokio::select! {
-                agreed = &mut acknowledged => {
-                    *standing = Some(request);
-                    return Ok(agreed.unwrap_or_default());
+                to = &mut acknowledged => {
+                    *standing = Some(Agreed { request, to: to.unwrap_or_default().into_iter().collect() });
+                    return Ok(());
                 }
                 ended = &mut request => return match ended {
                     Ok(_) => Err(LinkError::protocol("a subscription ended before it began")),
                     Err(error) => Err(error),
                 },
+                () = &mut late => return Err(self.late()),
                 _ = over(standing) => {}
             }
         }
     }
+
+    fn late(&self) -> LinkError {
+        LinkError::TimedOut { what: "the subscription", after: self.timeouts().call, setting: "call_timeout" }
+    }
+}
+
+/// A standing request, and the resources that the server has agreed to tell of.
+struct Agreed<'a> {
+    request: BoxFuture<'a, Answered>,
+    to: BTreeSet<String>,
 }
 
 /// Waits until others are wanted.
@@ -172,9 +187,9 @@ async fn others_than(wanted: &Wanted, topics: &Topics) {
 }
 
 /// Drives a standing request to its end, if there is one.
-async fn over(standing: &mut Option<BoxFuture<'_, Answered>>) -> Answered {
-    let Some(request) = standing else { return pending().await };
-    let ended = request.await;
+async fn over(standing: &mut Option<Agreed<'_>>) -> Answered {
+    let Some(agreed) = standing else { return pending().await };
+    let ended = (&mut agreed.request).await;
     *standing = None;
     ended
 }

@@ -238,7 +238,7 @@ impl Task {
             let refresh = match &listed {
                 Ok(fresh_for) if fresh_for.is_zero() => None,
                 Ok(fresh_for) => Some(*fresh_for),
-                Err(error) if error.ends_the_connection() => return Ended::Broken(error.clone()),
+                Err(_) if link.is_closed() => return Ended::Broken(link.closed().await),
                 Err(_) => Some(LIST_RETRY),
             };
             let refresh = refresh.map(|after| Instant::now() + after.max(SHORTEST_RELIST));
@@ -283,7 +283,7 @@ impl Task {
                 self.publish_tools(link, tools);
                 Ok(fresh_for)
             }
-            Err(error) if error.ends_the_connection() => Err(error),
+            Err(error) if link.is_closed() => Err(error),
             Err(error) => {
                 self.publish(|snapshot| {
                     snapshot.connected(link);

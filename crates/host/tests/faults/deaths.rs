@@ -124,6 +124,23 @@ async fn a_server_that_stops_reading() {
     }
 }
 
+/// A server that closes its input and lives on says nothing of it, and no call can reach it: the next one finds out, at
+/// once, and the server is started again.
+#[tokio::test]
+async fn a_server_that_closes_its_input() {
+    for era in [Era::Legacy, Era::Modern] {
+        let stage = Stage::new(Over::Stdio, era, "close-stdin").await;
+        stage.rise().await;
+        assert_eq!(stage.call("write", json!({})).await.text(), "written");
+        let (code, words) = stage.call("write", json!({})).await.within(AT_ONCE).failure();
+        assert_eq!(code, "CONNECTION_CLOSED", "{words}");
+        assert!(words.contains("closed its input"), "{words}");
+        let prompt = stage.prompt().await;
+        assert!(prompt.as_ref().is_ok_and(|text| text.contains("Ada")), "{prompt:?}");
+        stage.fall().await;
+    }
+}
+
 /// A server that takes no more input for long is given up and started again.
 #[tokio::test]
 async fn a_server_that_stops_reading_is_given_up_in_the_end() {

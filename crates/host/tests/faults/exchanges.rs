@@ -94,3 +94,54 @@ async fn too_many_requests_are_never_repeated() {
     assert_eq!(stage.log().count_of("tools/call"), 1);
     stage.fall().await;
 }
+
+/// What one request is told is true of that one. Another, which is being answered meanwhile, is not said to have been
+/// refused: it may have been carried out.
+#[tokio::test]
+async fn a_call_beside_one_that_is_told_to_sign_in() {
+    for era in [Era::Legacy, Era::Modern] {
+        let stage = Stage::new(Over::Http, era, "http-401 --fault-on tools/call --fault-after 1 --answers sse").await;
+        stage.rise().await;
+        let (held, ()) = tokio::join!(stage.call("sleep", json!({"ms": 1_000})), async {
+            stage.until("the first call runs", |log| log.runs_of("sleep") == 1).await;
+            assert_eq!(stage.call("write", json!({})).await.failure().0, "AUTH_REQUIRED");
+        });
+        let (code, words) = held.failure();
+        assert_eq!(code, "CONNECTION_BROKEN", "{words}");
+        assert!(words.contains("after another request failed") && words.contains("401"), "{words}");
+        let hint = held.result.unwrap_err().hint().unwrap();
+        assert!(hint.contains("not known whether"), "{hint}");
+        stage.becomes("needs_auth").await;
+        stage.fall().await;
+    }
+}
+
+/// Over HTTP+SSE a request that is refused is refused alone, and only what says that nothing more is to be had of the
+/// connection ends it.
+#[tokio::test]
+async fn a_call_that_is_refused_over_legacy_sse_is_refused_alone() {
+    for (fault, code) in [("http-429=7", "RATE_LIMITED"), ("http-500 --fault-on tools/call", "HTTP_ERROR")] {
+        let stage = Stage::new(Over::Sse, Era::Legacy, &format!("{fault} --fault-after 1")).await;
+        stage.rise().await;
+        let (held, ()) = tokio::join!(stage.call("sleep", json!({"ms": 500})), async {
+            stage.until("the first call runs", |log| log.runs_of("sleep") == 1).await;
+            assert_eq!(stage.call("write", json!({})).await.within(AT_ONCE).failure().0, code);
+        });
+        assert_eq!(held.text(), "slept 500 ms");
+        assert_eq!(stage.call("write", json!({})).await.text(), "written");
+        assert_eq!(stage.log().count_of("initialize"), 1, "it is the same connection");
+        stage.fall().await;
+    }
+}
+
+/// An endpoint over HTTP+SSE that knows the session no more, which its address names, is asked for another.
+#[tokio::test]
+async fn a_session_that_is_lost_over_legacy_sse() {
+    let stage = Stage::new(Over::Sse, Era::Legacy, "http-404 --fault-on tools/call").await;
+    stage.rise().await;
+    let (code, words) = stage.call("write", json!({})).await.within(AT_ONCE).failure();
+    assert_eq!(code, "MCP_SESSION_NOT_FOUND", "{words}");
+    assert_eq!(stage.call("write", json!({})).await.text(), "written");
+    assert_eq!(stage.log().count_of("initialize"), 2, "one new session");
+    stage.fall().await;
+}

@@ -1,11 +1,16 @@
 //! Sessions of the legacy era over HTTP: refused, lost, forgotten by a server that was restarted.
 
+use std::time::Duration;
+
+use futures::future::join_all;
 use serde_json::json;
-use toolrack_host::Era;
+use tokio::time::timeout;
+use toolrack_host::{Era, Subscriptions};
+use toolrack_testkit::Effects;
 
 use crate::{
     row::rows,
-    stage::{AT_ONCE, Over, Stage},
+    stage::{AT_ONCE, FAULTY, Over, Stage},
 };
 
 rows! { kept: Http in [legacy] {
@@ -90,4 +95,65 @@ async fn a_restarted_server_of_the_legacy_era() {
 #[tokio::test]
 async fn a_restarted_server_of_the_modern_era() {
     a_restarted_server(Era::Modern).await;
+}
+
+/// A restarted server is noticed on the standing stream, without a call: what somebody listens to is asked for again, in a
+/// new session, and may have changed.
+#[tokio::test]
+async fn a_restarted_server_that_nobody_calls_is_subscribed_to_again() {
+    let mut stage = Stage::new(Over::Http, Era::Legacy, "session-required").await;
+    stage.rise().await;
+    let note = Subscriptions::new(1);
+    note.subscribe(&stage.host, FAULTY, "fake://note").await.unwrap();
+    stage.restart().await;
+    stage.until("a new session is begun", |log| log.count_of("initialize") == 2).await;
+    stage.until("the resource is asked for again", |log| log.count_of("resources/subscribe") == 2).await;
+    let (server, uri) = timeout(Duration::from_secs(10), note.updated()).await.expect("it may have changed");
+    assert_eq!((server.as_str(), uri.as_str()), (FAULTY, "fake://note"));
+    stage.fall().await;
+}
+
+/// A standing stream that is not to be had at first for a reason that may pass is asked for again; one that the server
+/// does not have is not.
+#[tokio::test]
+async fn a_standing_stream_that_is_not_to_be_had_at_first() {
+    let gets = |log: &Effects| log.lines.iter().filter(|line| line["http"] == "GET").count();
+    let stage = Stage::new(Over::Http, Era::Legacy, "refuse-stream=503").await;
+    stage.rise().await;
+    assert_eq!(stage.call("write", json!({})).await.text(), "written");
+    stage.until("the stream is asked for again", |log| gets(log) >= 2).await;
+    stage.fall().await;
+    let stage = Stage::new(Over::Http, Era::Legacy, "refuse-stream=405").await;
+    stage.rise().await;
+    assert_eq!(stage.call("sleep", json!({"ms": 1_000})).await.text(), "slept 1000 ms");
+    assert_eq!(gets(&stage.log()), 1);
+    stage.fall().await;
+}
+
+/// Over HTTP+SSE each message is a request of its own, and what must come first comes first all the same: nothing is asked
+/// before the server has taken `notifications/initialized`, and no cancellation comes before its call.
+#[tokio::test]
+async fn messages_over_legacy_sse_come_in_order() {
+    let stage = Stage::new(Over::Sse, Era::Legacy, "slow-notices=300").await;
+    let status = stage.rise().await;
+    assert_eq!(status.state.word(), "connected", "{:?}", status.state);
+    assert_eq!(stage.call("write", json!({})).await.text(), "written");
+    stage.fall().await;
+}
+
+/// However many calls are given up at once, the server hears of each.
+#[tokio::test]
+async fn every_call_that_is_given_up_is_cancelled() {
+    let mut stage = Stage::new(Over::Http, Era::Legacy, "").await;
+    (stage.spec.timeouts.call, stage.spec.timeouts.call_total) = (Duration::from_secs(30), Duration::from_secs(30));
+    stage.rise().await;
+    {
+        let calls = join_all((0..40).map(|_| stage.call("sleep", json!({"ms": 60_000}))));
+        tokio::select! {
+            _ended = calls => panic!("no call ends"),
+            _ = stage.until("all of them run", |log| log.runs_of("sleep") == 40) => {}
+        }
+    }
+    stage.until("all of them are cancelled", |log| log.cancelled().len() == 40).await;
+    stage.fall().await;
 }

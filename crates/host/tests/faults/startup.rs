@@ -284,3 +284,15 @@ async fn a_legacy_event_stream_that_wants_posts_elsewhere() {
     canary.is_untouched();
     stage.fall().await;
 }
+
+/// A server that ends on the probe is started once more; what it says to `initialize` is why it cannot be used, not that it
+/// ended.
+#[tokio::test]
+async fn a_server_that_ends_on_the_probe_and_speaks_an_unknown_version() {
+    let stage = Stage::new(Over::Stdio, Era::Legacy, "exit-on-discover version=1999-01-01").await;
+    assert_ne!(stage.rise().await.state.word(), "connected");
+    let (code, words) = stage.call("write", json!({})).await.failure();
+    assert_eq!(code, "UNSUPPORTED_PROTOCOL_VERSION", "{words}");
+    assert!(words.contains("1999-01-01"), "{words}");
+    stage.fall().await;
+}

@@ -31,6 +31,8 @@ pub(crate) enum Reaction {
     Tell(Vec<Value>, Value),
     /// Answers with an error of this code.
     Refuse(i64),
+    /// Agrees to a subscription, which then stands.
+    Acknowledge,
     /// Never answers.
     Silence,
     /// Closes the connection.
@@ -235,6 +237,12 @@ impl Scripted {
                 Reaction::Refuse(code) => {
                     let error = json!({"code": code, "message": format!("no {method} here")});
                     send(&mut write, &json!({"jsonrpc": "2.0", "id": message["id"], "error": error})).await;
+                }
+                Reaction::Acknowledge => {
+                    let meta = json!({"io.modelcontextprotocol/subscriptionId": message["id"]});
+                    let params = json!({"_meta": meta, "notifications": message["params"]["notifications"]});
+                    let method = "notifications/subscriptions/acknowledged";
+                    send(&mut write, &json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
                 }
                 Reaction::Silence => {}
                 Reaction::HangUp => return,

@@ -4,6 +4,7 @@
 mod apply;
 mod calls;
 mod catalogs;
+mod crowded;
 mod discovery;
 mod egress;
 mod ending;
@@ -21,6 +22,7 @@ mod results;
 mod searches;
 mod standing_stream;
 mod starting;
+mod subscriptions;
 mod tasks;
 mod trust;
 mod why;

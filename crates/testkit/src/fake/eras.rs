@@ -74,8 +74,13 @@ async fn legacy(server: &Arc<Server>, request: &Request) -> Reply {
         "server/discover" | "subscriptions/listen" => return Err(unknown(&request.method)),
         _ => {}
     }
-    let strict = server.options.transport == Transport::Stdio;
-    if strict && !request.peer.initialized.load(Ordering::Relaxed) {
+    let unbegun = match server.options.transport {
+        Transport::Stdio => !request.peer.initialized.load(Ordering::Relaxed),
+        // As the servers of the Python SDK are.
+        Transport::Sse => !request.peer.ready.load(Ordering::Relaxed),
+        Transport::Http => false,
+    };
+    if unbegun {
         return Err(Refusal::new(code::INVALID_REQUEST, "the first request must be `initialize`"));
     }
     match request.method.as_str() {

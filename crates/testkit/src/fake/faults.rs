@@ -78,6 +78,7 @@ faults! {
     FillStderr, "fill-stderr", Arg::Number(1_048_576), STANDING, "writes this many bytes to stderr before it reads, and as many again for each request";
     StderrLine, "stderr-line", Arg::Number(1_048_576), STANDING, "writes one line of this many bytes to stderr, without an end";
     StopReadingStdin, "stop-reading-stdin", Arg::Text("tools/call"), STANDING, "reads nothing more once it has answered a request of this method (`start`: reads nothing at all)";
+    CloseStdin, "close-stdin", Arg::Text("tools/call"), STANDING, "closes its stdin once it has read a request of this method, answers it and keeps running";
     IgnoreEof, "ignore-eof", Arg::No, STANDING, "keeps running when stdin ends";
     IgnoreTerm, "ignore-term", Arg::No, STANDING, "keeps running on SIGTERM, SIGINT and SIGHUP";
     IgnoreCancel, "ignore-cancel", Arg::No, STANDING, "finishes a cancelled call and answers it all the same";
@@ -200,6 +201,7 @@ faults! {
 
     // HTTP+SSE of 2024-11-05.
     NoEndpoint, "no-endpoint", Arg::No, STANDING, "sse: never says where to post";
+    SlowNotices, "slow-notices", Arg::Number(300), STANDING, "sse: takes each notification only after this many milliseconds";
     EndpointCross, "endpoint-cross", Arg::Text(""), STANDING, "sse: says to post to this address";
 }
 

@@ -23,6 +23,7 @@ mod stumbles;
 
 pub(super) use events::event;
 pub(super) use exchange::{Asked, Exchange};
+pub(super) use stumbles::instead_of_mcp;
 
 use sessions::{Session, Sessions};
 
@@ -139,7 +140,7 @@ impl Endpoint {
         };
         let (out, frames) = Outbox::new();
         let request = self.server.admit(message, &peer, out, asked.headers.clone());
-        if let Some(after) = stumbles::instead_of_mcp(exchange, &self.server, &request, &asked.path).await? {
+        if let Some(after) = instead_of_mcp(exchange, &self.server, &request, &asked.path).await? {
             return Ok(after);
         }
         if request.era == Era::Modern {

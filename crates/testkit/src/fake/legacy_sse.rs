@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 
 use super::faults::Fault;
-use super::http::{After, Asked, Exchange, accepted, bind, event, say};
+use super::http::{After, Asked, Exchange, accepted, bind, event, instead_of_mcp, say};
 use super::process::Death;
 use super::server::{Peer, Server, locked};
 use super::wire::{self, Frame, Incoming, Outbox};
@@ -70,9 +71,16 @@ impl Endpoint {
         match wire::parse(&asked.body) {
             Incoming::Request { id, method, params } => {
                 let request = self.server.admit((id, method, params), &peer, out, asked.headers.clone());
+                if let Some(after) = instead_of_mcp(exchange, &self.server, &request, &asked.path).await? {
+                    return Ok(after);
+                }
                 self.server.start(request);
             }
-            Incoming::Notification { method, params } => self.server.notice(&peer, &method, &params),
+            Incoming::Notification { method, params } => {
+                let wait = self.server.options.faults.number(Fault::SlowNotices).unwrap_or(0);
+                tokio::time::sleep(Duration::from_millis(wait)).await;
+                self.server.notice(&peer, &method, &params);
+            }
             Incoming::Response { id, body } => self.server.answered(&id, body),
             Incoming::Invalid(reason) => return say(exchange, 400, &reason).await,
         }

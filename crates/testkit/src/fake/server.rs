@@ -36,6 +36,8 @@ pub(crate) struct Peer {
     pub(crate) capabilities: Mutex<Value>,
     /// Legacy: whether `initialize` came.
     pub(crate) initialized: AtomicBool,
+    /// Legacy: whether `notifications/initialized` came.
+    pub(crate) ready: AtomicBool,
     /// Legacy: the resources that it has subscribed to.
     pub(crate) subscribed: Mutex<BTreeSet<String>>,
 }
@@ -193,6 +195,9 @@ impl Server {
     /// Takes a notification of the client.
     pub(crate) fn notice(&self, peer: &Arc<Peer>, method: &str, params: &Value) {
         self.log.seen(json!({"method": method, "params": params}));
+        if method == "notifications/initialized" {
+            peer.ready.store(true, Ordering::Relaxed);
+        }
         if method == "notifications/cancelled" {
             self.cancel(peer, &params["requestId"], "notification");
         }

@@ -34,6 +34,7 @@ pub(crate) async fn serve(server: Arc<Server>) -> io::Result<()> {
 async fn read(server: &Arc<Server>, out: &Outbox) -> io::Result<()> {
     let peer = Peer::new("stdio");
     let stop = server.options.faults.text(Fault::StopReadingStdin);
+    let close = server.options.faults.text(Fault::CloseStdin);
     if stop == Some("start") {
         silence::<()>().await;
     }
@@ -44,11 +45,20 @@ async fn read(server: &Arc<Server>, out: &Outbox) -> io::Result<()> {
         if stdin.read_until(b'\n', &mut line).await? == 0 {
             return Ok(());
         }
+        if close.is_some_and(|close| asks(&line, close)) {
+            // Before the answer: whoever has read that writes in vain.
+            nix::unistd::close(0)?;
+        }
         let method = take(server, &peer, out, &line);
-        if method.is_some() && method.as_deref() == stop {
+        if method.is_some() && (method.as_deref() == stop || method.as_deref() == close) {
             silence::<()>().await;
         }
     }
+}
+
+/// Whether a line is a request of this method.
+fn asks(line: &[u8], wanted: &str) -> bool {
+    matches!(wire::parse(line), Incoming::Request { method, .. } if method == wanted)
 }
 
 /// Handles one line; the method of a request.

@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolrack_testkit::FakeHttp;
@@ -30,6 +31,11 @@ fn post(server: &FakeHttp, path: &str, message: &Value) -> String {
     String::from_utf8(status.to_vec()).unwrap()
 }
 
+/// The notification that a session waits for.
+fn initialized() -> Value {
+    json!({"jsonrpc": "2.0", "method": "notifications/initialized"})
+}
+
 #[test]
 fn answers_come_on_the_stream() {
     let server = FakeHttp::start_sse::<&str>(&[]);
@@ -37,6 +43,9 @@ fn answers_come_on_the_stream() {
     assert!(server.url().ends_with("/sse") && endpoint.starts_with("/messages?session="));
     assert_eq!(post(&server, &endpoint, &initialize(1)), "HTTP/1.1 202");
     assert_eq!(stream.event()["result"]["protocolVersion"], "2025-11-25");
+    post(&server, &endpoint, &call(2, "echo", json!({"text": "too early"})));
+    assert_eq!(stream.event()["error"]["code"], -32600);
+    assert_eq!(post(&server, &endpoint, &initialized()), "HTTP/1.1 202");
     post(&server, &endpoint, &call(2, "echo", json!({"text": "hi"})));
     assert_eq!(text(&stream.event()), "hi");
     post(&server, &endpoint, &call(3, "tools_changed", json!({"add": "x"})));
@@ -59,8 +68,18 @@ fn two_sessions_get_each_their_own_answers() {
     let (mut first, to_first) = connect(&server);
     let (mut second, to_second) = connect(&server);
     for (endpoint, words) in [(&to_first, "one"), (&to_second, "two")] {
+        post(&server, endpoint, &initialized());
         post(&server, endpoint, &call(1, "echo", json!({"text": words})));
     }
     assert_eq!(text(&first.event()), "one");
     assert_eq!(text(&second.event()), "two");
+}
+
+#[test]
+fn notifications_are_taken_in_their_own_time() {
+    let server = FakeHttp::start_sse(&["--fault", "slow-notices=200"]);
+    let (_stream, endpoint) = connect(&server);
+    let begun = Instant::now();
+    assert_eq!(post(&server, &endpoint, &initialized()), "HTTP/1.1 202");
+    assert!(begun.elapsed() >= Duration::from_millis(200));
 }

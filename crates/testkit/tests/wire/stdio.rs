@@ -204,6 +204,16 @@ fn a_server_that_stops_reading_blocks_whoever_writes_to_it() {
 }
 
 #[test]
+fn a_server_that_closes_its_stdin_answers_and_lives_on() {
+    let mut server = with("close-stdin");
+    server.handshake();
+    assert_eq!(text(&server.ask(&call(1, "echo", json!({"text": "last"})))), "last");
+    assert!(server.take_stdin().write_all(b"in vain").is_err());
+    assert!(server.runs());
+    server.kill();
+}
+
+#[test]
 fn the_end_of_stdin_and_the_gentle_signals_are_ignored_as_told() {
     let mut server = Lines::with(&["ignore-eof", "ignore-term"], &[]);
     server.handshake();

@@ -154,38 +154,53 @@ impl HttpWire {
     }
 
     /// The stream on which a legacy server speaks without being asked. Optional: a server without one, or one whose
-    /// stream keeps breaking, is used all the same.
+    /// stream keeps breaking, is used all the same. `opened` is told after the first try.
     pub(super) async fn standing_stream(&self, opened: oneshot::Sender<()>, outlet: &Arc<dyn Outlet>) {
         let mut position = Position::new(self.0.spec.sse_max_reconnects);
-        let mut opened = Some(opened);
+        let (mut opened, mut was_open) = (Some(opened), false);
         loop {
             let response = self.get(&position).await;
             if let Some(opened) = opened.take() {
                 let _ = opened.send(());
-                if response.is_err() {
-                    return;
-                }
             }
-            if let Ok(response) = response {
-                let mut events = self.events(response);
-                loop {
-                    match events.next().await {
-                        Ok(None) => break,
-                        Ok(Some(event)) => {
-                            // A stream that works gets its whole budget back.
-                            position.barren = 0;
-                            position.reconnects_left = self.0.spec.sse_max_reconnects;
-                            self.unasked(&event, outlet);
-                        }
-                        Err(error) => self.0.inbound.warn(error.to_string()),
+            match response {
+                Ok(response) => {
+                    was_open = true;
+                    self.hear(response, &mut position, outlet).await;
+                }
+                Err(error) if !was_open && !may_pass(&error) => return,
+                Err(error) => {
+                    // It had the stream: what it says now of the session is true of everything else as well.
+                    if was_open {
+                        self.failed(&error);
+                    }
+                    if self.0.closed.is_closed() {
+                        return;
                     }
                 }
-                position.after(&events.parser);
             }
             if !position.may_reconnect().await {
                 return self.0.inbound.warn("the standing event stream broke too often and is given up");
             }
         }
+    }
+
+    /// Takes what comes on the standing stream until that ends.
+    async fn hear(&self, response: Response, position: &mut Position, outlet: &Arc<dyn Outlet>) {
+        let mut events = self.events(response);
+        loop {
+            match events.next().await {
+                Ok(None) => break,
+                Ok(Some(event)) => {
+                    // A stream that works gets its whole budget back.
+                    position.barren = 0;
+                    position.reconnects_left = self.0.spec.sse_max_reconnects;
+                    self.unasked(&event, outlet);
+                }
+                Err(error) => self.0.inbound.warn(error.to_string()),
+            }
+        }
+        position.after(&events.parser);
     }
 
     fn unasked(&self, event: &Event, outlet: &Arc<dyn Outlet>) {
@@ -197,6 +212,19 @@ impl HttpWire {
             Err(_) => self.0.inbound.noise("an event that is no MCP message", event.data.as_bytes()),
         });
     }
+}
+
+/// Whether a server that gives no standing stream for this reason may give one later. One that has none says so, if not
+/// always with the status that is meant for it.
+fn may_pass(error: &LinkError) -> bool {
+    matches!(
+        error,
+        LinkError::Unreachable { .. }
+            | LinkError::Broken { .. }
+            | LinkError::RateLimited { .. }
+            | LinkError::NoToken { .. }
+            | LinkError::Http { status: 502..=504, .. }
+    )
 }
 
 fn unreadable(error: SseError) -> LinkError {

@@ -12,7 +12,8 @@ use serde_json::json;
 use toolrack_host::{Era, Host, Memory, ServerSpec, Start};
 use toolrack_testkit::{SideEffects, processes};
 
-use crate::worlds::{fake, selectors, settle, soon, state_is, status, text, world};
+use crate::scripted::{Reaction, Scripted};
+use crate::worlds::{fake, host_of, selectors, settle, soon, state_is, status, text, world};
 
 /// Remembers tools and nothing else.
 #[derive(Debug, Default)]
@@ -99,5 +100,24 @@ async fn a_long_call_is_a_use_for_as_long_as_it_takes() {
     let spec = ServerSpec { idle_stop: Some(Duration::from_millis(200)), ..fake(&[]) };
     let host = up(&Arc::default(), spec).await;
     assert_eq!(text(&host, "fake/sleep", json!({ "ms": 1500 })).await, "slept 1500 ms");
+    host.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_listing_is_a_use_for_as_long_as_it_takes() {
+    let server = Scripted::new(Era::Legacy, |method, _| match method {
+        "initialize" => {
+            let capabilities = json!({"tools": {}, "resources": {}});
+            Some(Reaction::Answer(json!({"protocolVersion": "2025-11-25", "capabilities": capabilities})))
+        }
+        "resources/list" => Some(Reaction::After(Duration::from_secs(12), json!({"resources": []}))),
+        _ => None,
+    });
+    let mut spec = ServerSpec { idle_stop: Some(Duration::from_secs(5)), ..server.spec() };
+    spec.timeouts.list = Duration::from_secs(30);
+    let host = host_of([("server", spec)]).await;
+    let listed = host.resources("server").await;
+    assert!(listed.as_ref().is_ok_and(Vec::is_empty), "{listed:?}");
+    assert_eq!(server.connections(), 1);
     host.shutdown().await;
 }

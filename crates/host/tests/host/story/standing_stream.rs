@@ -75,7 +75,7 @@ impl Slow {
 }
 
 /// The method and the body of the next request.
-async fn request(stream: &mut BufReader<TcpStream>) -> std::io::Result<(String, Vec<u8>)> {
+pub(super) async fn request(stream: &mut BufReader<TcpStream>) -> std::io::Result<(String, Vec<u8>)> {
     let (mut method, mut length) = (String::new(), 0);
     loop {
         let mut line = String::new();

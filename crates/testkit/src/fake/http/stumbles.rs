@@ -19,7 +19,7 @@ struct Piece {
 }
 
 /// Writes what strikes this request, if anything does.
-pub(super) async fn instead_of_mcp(
+pub(in super::super) async fn instead_of_mcp(
     exchange: &mut Exchange,
     server: &Server,
     request: &Request,
