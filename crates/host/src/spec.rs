@@ -549,6 +549,8 @@ pub struct Limits {
     pub pages: usize,
     /// Items of one listing. Default 100,000.
     pub items: usize,
+    /// All pages of one listing together, on the wire. Default 64 MiB.
+    pub listing_bytes: usize,
     /// Calls in flight; the next one waits for its turn within its own time. Default 64.
     pub in_flight: usize,
     /// Requests of the server being answered at once; more are refused. Default 8.
@@ -562,6 +564,7 @@ impl Default for Limits {
             output_bytes: 200_000,
             pages: 1_000,
             items: 100_000,
+            listing_bytes: 64 * 1024 * 1024,
             in_flight: 64,
             server_requests: 8,
         }
