@@ -553,7 +553,8 @@ pub struct Limits {
     pub listing_bytes: usize,
     /// Calls in flight; the next one waits for its turn within its own time. Default 64.
     pub in_flight: usize,
-    /// Requests of the server being answered at once; more are refused. Default 8.
+    /// Requests of the server being answered at once. More are refused, or wait where they are questions of one answer
+    /// (2026-07-28). Default 8.
     pub server_requests: usize,
 }
 

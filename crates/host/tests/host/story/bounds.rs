@@ -1,17 +1,32 @@
 //! What a server may make this host do, and where that ends.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
-use serde_json::{json};
+use serde_json::{Map, Value, json};
 use toolrack_host::{Era, Host};
 
 use crate::{
-    scripted::{Reaction, Scripted, tool},
-    worlds::{settle, status, world},
+    askers::Person,
+    scripted::{Reaction, Scripted, text_result, tool},
+    worlds::{call, settle, status, world},
 };
+
+const FORM: &str = "elicitation/create";
+
+fn form(message: &str) -> Value {
+    let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
+    json!({"message": message, "requestedSchema": schema})
+}
+
+async fn up(host: &Host, server: &Scripted) {
+    settle(host, world([("server", server.spec())])).await;
+}
 
 #[tokio::test]
 async fn a_list_is_bounded_in_bytes_and_the_error_names_the_bound() {
@@ -35,4 +50,55 @@ async fn a_list_is_bounded_in_bytes_and_the_error_names_the_bound() {
     assert!(state.error().unwrap().contains("more than 8388608 bytes"), "{:?}", state.error());
     assert_eq!(pages.load(Ordering::SeqCst), 8);
     host.shutdown().await;
+}
+
+/// A modern server whose tool asks so many questions at once.
+fn asking(questions: usize) -> Scripted {
+    Scripted::new(Era::Modern, move |method, params| {
+        let asked: Map<_, _> = (0..questions)
+            .map(|n| (format!("q{n:04}"), json!({"method": FORM, "params": form(&format!("number {n}"))})))
+            .collect();
+        (method == "tools/call").then(|| {
+            Reaction::Answer(match &params["inputResponses"] {
+                Value::Null => json!({"resultType": "input_required", "inputRequests": asked}),
+                answers => {
+                    let mut result = text_result(&answers.as_object().unwrap().len().to_string());
+                    result["resultType"] = json!("complete");
+                    result
+                }
+            })
+        })
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_questions_of_one_round_are_bounded_and_the_error_names_the_bound() {
+    let (server, person) = (asking(1_000), Person::eager().shared());
+    let host = Host::builder().asker(person.clone()).build();
+    up(&host, &server).await;
+    let error = call(&host, "server/echo", json!({})).await.unwrap_err().to_string();
+    assert!(error.contains("1000 questions at once") && error.contains("100"), "{error}");
+    assert_eq!(person.asked().len(), 0, "nobody is asked a part of it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_is_asked_a_few_questions_of_a_round_at_a_time() {
+    let server = asking(30);
+    let person = Person { takes: Duration::from_secs(1), ..Person::eager() }.shared();
+    let host = Host::builder().asker(person.clone()).build();
+    up(&host, &server).await;
+    let mut open = person.open.subscribe();
+    let most = async {
+        let mut most = 0;
+        while open.changed().await.is_ok() {
+            most = most.max(*open.borrow_and_update());
+            if person.asked().len() == 30 && *open.borrow() == 0 {
+                break;
+            }
+        }
+        most
+    };
+    let (outcome, most) = tokio::join!(call(&host, "server/echo", json!({})), most);
+    assert_eq!(outcome.unwrap().text, "30");
+    assert!((1..=8).contains(&most), "{most} at once");
 }
