@@ -9,6 +9,7 @@ use std::{
 };
 
 use serde_json::{Map, Value, json};
+use tokio::time::{Instant, timeout};
 use toolrack_host::{Era, Host};
 
 use crate::{
@@ -101,4 +102,26 @@ async fn a_person_is_asked_a_few_questions_of_a_round_at_a_time() {
     let (outcome, most) = tokio::join!(call(&host, "server/echo", json!({})), most);
     assert_eq!(outcome.unwrap().text, "30");
     assert!((1..=8).contains(&most), "{most} at once");
+}
+
+/// Each question stops the clocks of the calls in flight.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_asks_again_and_again_keeps_no_call_for_ever() {
+    let server = Scripted::calling(|_, _| Reaction::Silence);
+    let person = Person { takes: Duration::from_secs(86_400), ..Person::eager() }.shared();
+    let host = Host::builder().asker(person).build();
+    up(&host, &server).await;
+    let asks = async {
+        server.hears_of("tools/call").await;
+        for id in 0.. {
+            server.say(json!({"jsonrpc": "2.0", "id": id, "method": FORM, "params": form("And now?")}));
+            tokio::time::sleep(Duration::from_secs(9 * 60)).await;
+        }
+    };
+    let start = Instant::now();
+    let called = timeout(Duration::from_secs(86_400), call(&host, "server/echo", json!({})));
+    let outcome = tokio::select! { outcome = called => outcome, () = asks => unreachable!() };
+    let error = outcome.expect("it never ends").unwrap_err();
+    assert_eq!(error.code(), "TIMED_OUT", "{error}");
+    assert!(start.elapsed() < Duration::from_secs(3_600), "{:?}", start.elapsed());
 }
