@@ -10,12 +10,12 @@ use std::{
 
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout};
-use toolrack_host::{Era, Host};
+use toolrack_host::{Era, Event, Host};
 
 use crate::{
     askers::Person,
     scripted::{Reaction, Scripted, text_result, tool},
-    worlds::{call, settle, status, world},
+    worlds::{call, settle, state_is, status, world},
 };
 
 const FORM: &str = "elicitation/create";
@@ -124,4 +124,30 @@ async fn a_server_that_asks_again_and_again_keeps_no_call_for_ever() {
     let error = outcome.expect("it never ends").unwrap_err();
     assert_eq!(error.code(), "TIMED_OUT", "{error}");
     assert!(start.elapsed() < Duration::from_secs(3_600), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn thousands_of_tools_that_cannot_be_used_are_told_of_briefly_and_once() {
+    let broken = (0..2_000).map(|n| json!({"name": format!("broken{n}"), "inputSchema": 7}));
+    let broken: Vec<_> = broken.collect();
+    let with = |name: &str| broken.iter().cloned().chain([tool(name)]).collect::<Vec<_>>();
+    let server = Scripted::plain().with_tools(with("tool0"));
+    let host = Host::builder().build();
+    let mut events = host.events();
+    up(&host, &server).await;
+    for n in 1..=5 {
+        server.set_tools(with(&format!("tool{n}")));
+        server.say_changed();
+        crate::worlds::catalog_has(&host, &format!("server/tool{n}"), true).await;
+    }
+    let warnings = crate::worlds::events_so_far(&mut events, |event| match event {
+        Event::McpServerWarning { warning, .. } => Some(warning.clone()),
+        _ => None,
+    });
+    let of_tools: Vec<_> = warnings.iter().filter(|warning| warning.contains("cannot be used")).collect();
+    assert_eq!(of_tools.len(), 21, "{of_tools:#?}");
+    assert_eq!(of_tools[20], "1980 more tools cannot be used");
+    assert_eq!(status(&host, "server").warnings.len(), 2_000, "all of them are in the status");
+    state_is(&host, "server", "connected").await;
+    host.shutdown().await;
 }
