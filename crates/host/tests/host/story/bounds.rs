@@ -151,3 +151,22 @@ async fn thousands_of_tools_that_cannot_be_used_are_told_of_briefly_and_once() {
     state_is(&host, "server", "connected").await;
     host.shutdown().await;
 }
+
+/// `server.tool` may be split at any point of a name, and whatever is like it may be meant.
+#[tokio::test]
+async fn a_name_that_no_tool_can_have_is_unknown_at_once() {
+    let tools = (0..1_000).map(|n| tool(&format!("tool{n}"))).chain([tool(&".".repeat(200))]);
+    let server = Scripted::plain().with_tools(tools);
+    let host = Host::builder().build();
+    up(&host, &server).await;
+    for selector in [".".repeat(1_000_000), "x".repeat(1_000_000), ".".repeat(2_000), "server/x".repeat(200)] {
+        let begun = std::time::Instant::now();
+        let unknown = host.catalog().select(&selector).unwrap_err();
+        let error = call(&host, &selector, json!({})).await.unwrap_err();
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(unknown.suggestions.is_empty() && unknown.to_string().len() < 1_000, "{unknown}");
+        assert!(error.to_string().len() < 1_000, "{error}");
+    }
+    assert!(host.catalog().select(&format!("server.{}", ".".repeat(200))).is_ok());
+    host.shutdown().await;
+}
