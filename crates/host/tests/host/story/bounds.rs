@@ -15,7 +15,7 @@ use toolrack_host::{Era, Event, Host};
 use crate::{
     askers::Person,
     scripted::{Reaction, Scripted, text_result, tool},
-    worlds::{call, settle, state_is, status, world},
+    worlds::{call, event, settle, state_is, status, world},
 };
 
 const FORM: &str = "elicitation/create";
@@ -124,6 +124,28 @@ async fn a_server_that_asks_again_and_again_keeps_no_call_for_ever() {
     let error = outcome.expect("it never ends").unwrap_err();
     assert_eq!(error.code(), "TIMED_OUT", "{error}");
     assert!(start.elapsed() < Duration::from_secs(3_600), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_server_that_logs_a_lot_is_still_heard_when_its_lists_change() {
+    let server = Scripted::calling(|_, _| {
+        let say = |method: &str, params: Value| json!({"jsonrpc": "2.0", "method": method, "params": params});
+        let log = say("notifications/message", json!({"level": "info", "data": "still here"}));
+        let mut said = vec![log; 200];
+        // The first is told at once, the last a moment later, and those in between with it.
+        said.extend(vec![say("notifications/prompts/list_changed", json!({})); 50]);
+        said.push(say("notifications/resources/list_changed", json!({})));
+        Reaction::Tell(said, text_result("done"))
+    });
+    let host = Host::builder().build();
+    up(&host, &server).await;
+    let mut events = host.events();
+    call(&host, "server/echo", json!({})).await.unwrap();
+    let prompts = |told: &Event| matches!(told, Event::McpPromptsChanged { .. }).then_some(());
+    event(&mut events, prompts).await;
+    event(&mut events, |told| matches!(told, Event::McpResourcesChanged { .. }).then_some(())).await;
+    event(&mut events, prompts).await;
+    host.shutdown().await;
 }
 
 #[tokio::test]
