@@ -118,7 +118,9 @@ impl World {
                 None
             }
         };
-        let has_proxy = PROXIES.iter().any(|name| environment.get(name).is_some_and(|value| !value.is_empty()));
+        let proxies = PROXIES.iter().filter_map(|name| environment.get(name)?.to_str());
+        let proxies = proxies.filter(|value| !value.is_empty());
+        let has_proxy = proxies.clone().next().is_some();
         let keychain = secrets::Keychain::of(&environment);
         let stored = Arc::new(Stored::new(store.clone(), key, places.data(), keychain));
         let secrets = Interpolate::new(environment.clone(), Unset::Error)
@@ -126,7 +128,7 @@ impl World {
             .with_homes(places.data().join("sandbox"));
         let secrets = Arc::new(secrets);
         screen.conceal(Arc::clone(&secrets));
-        let egress = Egress::default();
+        let egress = Egress::default().with_proxies_of_environment(proxies);
         let audit = Arc::new(Audited::new(store.clone(), Arc::clone(&secrets)));
         let sign_in = SignIn::builder(Arc::new(Tokens(Arc::clone(&stored))))
             .witness(Arc::<Audited>::clone(&audit))

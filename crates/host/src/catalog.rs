@@ -34,7 +34,7 @@ pub use signature::signature;
 
 use self::places::Places;
 use crate::{
-    link::{ListedTool, ParamHeaders},
+    link::{ListedTool, ParamHeaders, decode::MAX_TOOL_NAME},
     mcp::Tool,
     server::ToolSet,
     spec::ServerName,
@@ -43,6 +43,10 @@ use crate::{
 
 /// Suggestions for an unknown name.
 const SUGGESTIONS: usize = 3;
+
+/// Longest name that a tool can have, as `server/tool`; what models see is shorter. What is longer is not looked for, since
+/// that takes longer than in proportion.
+const LONGEST_SELECTOR: usize = ServerName::MAX_BYTES + 1 + MAX_TOOL_NAME;
 
 /// The tools of all servers at one moment.
 #[derive(Debug, Default)]
@@ -235,7 +239,7 @@ impl Catalog {
     /// The tool that people call so: `server/tool`, `server.tool` or a model-visible name.
     ///
     /// # Errors
-    /// [`Unknown`], with similar names.
+    /// [`Unknown`], with similar names; without any where it is longer than a name can be.
     pub fn select(&self, selector: &str) -> Result<&CatalogTool, Unknown> {
         self.find(selector).ok_or_else(|| Unknown {
             selector: text::for_line(&text::clip(selector, 200)).into_owned(),
@@ -259,6 +263,9 @@ impl Catalog {
     }
 
     fn find(&self, selector: &str) -> Option<&CatalogTool> {
+        if selector.len() > LONGEST_SELECTOR {
+            return None;
+        }
         let pair = |at: usize| {
             let server = ServerName::new(&selector[..at]).ok()?;
             self.of_pair(&server, &selector[at + 1..])
@@ -303,6 +310,9 @@ impl Catalog {
     }
 
     fn similar_to(&self, selector: &str) -> Vec<String> {
+        if selector.len() > LONGEST_SELECTOR {
+            return Vec::new();
+        }
         let wanted = selector.replace('.', "/").to_lowercase();
         let mut ranked: Vec<_> = self
             .tools

@@ -60,6 +60,8 @@ pub enum Proxy {
     /// The one that the variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` name. In [`Profile::Hosted`], none:
     /// an environment is not where an operator says whom to trust.
     #[default]
+    ///
+    /// Its name leads where it likes if [`Egress::with_proxies_of_environment`] has been told of it.
     Environment,
     /// None, whatever the environment says.
     Off,
@@ -202,6 +204,8 @@ pub struct Egress(Arc<Shared>);
 struct Shared {
     rules: ArcSwap<EgressRules>,
     lookup: Arc<dyn Lookup>,
+    /// Names of the proxies that the environment names.
+    proxies: Arc<BTreeSet<String>>,
 }
 
 impl fmt::Debug for Egress {
@@ -221,7 +225,23 @@ impl Egress {
     /// `rules`, and who looks names up.
     #[must_use]
     pub fn new(rules: EgressRules, lookup: Arc<dyn Lookup>) -> Self {
-        Self(Arc::new(Shared { rules: ArcSwap::from_pointee(rules), lookup }))
+        Self(Arc::new(Shared { rules: ArcSwap::from_pointee(rules), lookup, proxies: Arc::default() }))
+    }
+
+    /// The same rules, knowing the proxies that the environment names, as the values of its variables are written
+    /// (`http://proxy.example:3128`, `proxy.example:3128`). While [`Proxy::Environment`] is what holds, their names lead where
+    /// they like, and no server may name them. What comes to no host is left out.
+    ///
+    /// Nothing here looks at the environment. Clones that were made before do not share the rules of this one.
+    #[must_use]
+    pub fn with_proxies_of_environment<'a>(&self, proxies: impl IntoIterator<Item = &'a str>) -> Self {
+        let host = |text: &str| {
+            let url = if text.contains("://") { Url::parse(text) } else { Url::parse(&format!("http://{text}")) };
+            url.ok()?.host_str().map(plain)
+        };
+        let proxies = Arc::new(proxies.into_iter().filter_map(host).collect());
+        let (rules, lookup) = (ArcSwap::new(self.rules()), Arc::clone(&self.0.lookup));
+        Self(Arc::new(Shared { rules, lookup, proxies }))
     }
 
     /// From now on, connections are made by `rules`. What is connected stays until it is connected anew.
@@ -264,7 +284,7 @@ impl Egress {
     fn guard(&self, reach: Reach) -> Guard {
         let rules = self.rules();
         let reach = if rules.profile == Profile::Hosted { Reach::Public } else { reach };
-        Guard { rules, reach, lookup: Arc::clone(&self.0.lookup) }
+        Guard { rules, reach, lookup: Arc::clone(&self.0.lookup), proxies: Arc::clone(&self.0.proxies) }
     }
 }
 
@@ -299,6 +319,7 @@ pub struct Guard {
     rules: Arc<EgressRules>,
     reach: Reach,
     lookup: Arc<dyn Lookup>,
+    proxies: Arc<BTreeSet<String>>,
 }
 
 impl fmt::Debug for Guard {
@@ -346,6 +367,12 @@ impl Guard {
         }
         match kind_of_host(url) {
             Some(kind) if !self.reach.covers(kind) => refused(Why::Kind(kind)),
+            // What goes around the proxy would be let in there, wherever its name leads.
+            None if self.reach != Reach::Anywhere
+                && url.host_str().is_some_and(|name| self.is_of_environment(name)) =>
+            {
+                refused(Why::Proxy)
+            }
             _ => Ok(()),
         }
     }
@@ -370,8 +397,11 @@ impl Guard {
     /// # Errors
     /// When there are some, and none may be.
     pub(crate) fn allowed_of(&self, name: &str, found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Refused> {
-        // With a proxy of the operator's, its own is the only name that is looked up here.
-        let is_proxy = matches!(&self.rules.proxy, Proxy::At(proxy) if proxy.host_str() == Some(name));
+        let is_proxy = match &self.rules.proxy {
+            // Its own is the only name that is looked up here.
+            Proxy::At(proxy) => proxy.host_str() == Some(name),
+            Proxy::Environment | Proxy::Off => self.is_of_environment(name),
+        };
         let mut refused = None;
         let mut allowed = Vec::with_capacity(found.len());
         for address in found {
@@ -384,6 +414,11 @@ impl Guard {
             Some(why) => Err(self.refused(name.to_owned(), why)),
             None => Ok(allowed),
         }
+    }
+
+    /// Whether `name` is that of a proxy which requests go through because the environment says so.
+    fn is_of_environment(&self, name: &str) -> bool {
+        matches!(self.proxy(), Proxy::Environment) && self.proxies.contains(&plain(name))
     }
 
     /// Who looks names up.
@@ -442,6 +477,7 @@ enum Why {
     Clear,
     Port(u16),
     Kind(Kind),
+    Proxy,
     LeadsTo(IpAddr, Kind),
 }
 
@@ -455,6 +491,7 @@ impl fmt::Display for Refused {
             Why::NotHttps | Why::Clear => f.write_str("it is not https")?,
             Why::Port(port) => write!(f, "port {port} is not among those that are let out")?,
             Why::Kind(kind) => write!(f, "that is {kind}")?,
+            Why::Proxy => f.write_str("that is the proxy of this program")?,
             Why::LeadsTo(address, kind) => write!(f, "the name leads to {address}, which is {kind}")?,
         }
         write!(f, " (egress profile `{}`", self.rules.profile)?;
@@ -480,7 +517,7 @@ impl Refused {
             Why::NotHttps => {
                 format!("give it a url that begins with https://, or add its host to `egress.allow` in {file}")
             }
-            Why::Kind(_) | Why::LeadsTo(..) => {
+            Why::Kind(_) | Why::Proxy | Why::LeadsTo(..) => {
                 format!("if you trust it, add its host or network to `egress.allow` in {file}")
             }
         }

@@ -36,7 +36,7 @@ use crate::{
     },
     mcp::{Content, Prompt, PromptResult, Resource, ResourceContents, ResourceTemplate},
     script::Interpreter,
-    server::Server,
+    server::{Server, State},
     spec::{Desired, ServerName, ServerSpec, Transport},
     text,
     updates::Watched,
@@ -251,7 +251,12 @@ impl Host {
             return CallError::Unknown(unknown);
         };
         let snapshot = server.snapshot();
-        if snapshot.link.is_some() && snapshot.state.error().is_none() {
+        let knows_its_tools = match &snapshot.state {
+            // It rests since it listed them, or since they were recalled; or since they could not be listed.
+            State::Idle { .. } => snapshot.error.is_none(),
+            state => snapshot.link.is_some() && state.error().is_none(),
+        };
+        if knows_its_tools {
             return CallError::Unknown(unknown);
         }
         CallError::NotReady {

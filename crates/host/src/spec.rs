@@ -549,9 +549,12 @@ pub struct Limits {
     pub pages: usize,
     /// Items of one listing. Default 100,000.
     pub items: usize,
+    /// All pages of one listing together, on the wire. Default 64 MiB.
+    pub listing_bytes: usize,
     /// Calls, and lists of prompts and resources, in flight; the next one waits for its turn within its own time. Default 64.
     pub in_flight: usize,
-    /// Requests of the server being answered at once; more are refused. Default 8.
+    /// Requests of the server being answered at once. More are refused, or wait where they are questions of one answer
+    /// (2026-07-28). Default 8.
     pub server_requests: usize,
 }
 
@@ -562,6 +565,7 @@ impl Default for Limits {
             output_bytes: 200_000,
             pages: 1_000,
             items: 100_000,
+            listing_bytes: 64 * 1024 * 1024,
             in_flight: 64,
             server_requests: 8,
         }

@@ -2,7 +2,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use toolrack_host::spec::{Grant, Http, InheritEnv, Ports, Sandbox, Stdio, Transport};
+use toolrack_host::{
+    CallError, LinkError,
+    spec::{Grant, Http, InheritEnv, Ports, Sandbox, Stdio, Transport},
+};
 
 use super::*;
 
@@ -152,6 +155,28 @@ fn bounds_are_read_in_every_spelling() {
     }
     let spec = server(json!({ "url": "https://x", "max_response_bytes": 2048 }));
     assert_eq!(spec.limits.message_bytes, 2048);
+}
+
+#[test]
+fn the_setting_that_a_message_over_its_bound_names_is_one_of_every_entry() {
+    let error = LinkError::TooLarge { code: "TOO_LARGE", what: "a message", limit: 2048, seen: 2049 };
+    let said = error.to_string();
+    let setting = said.rsplit(['(', ')']).nth(1).unwrap();
+    for entry in
+        [json!({ "command": "x" }), json!({ "url": "https://x" }), json!({ "type": "sse", "url": "https://x" })]
+    {
+        let mut entry = entry;
+        entry[setting] = json!(4096);
+        let spec = server(entry);
+        assert_eq!(spec.limits.message_bytes, 4096);
+        let failed = CallError::Link {
+            server: ServerName::new("demo").unwrap(),
+            what: "echo".to_owned(),
+            source_of: Box::new(spec.source),
+            error: error.clone(),
+        };
+        assert!(failed.hint().unwrap().contains(&format!("`{setting}`")), "{:?}", failed.hint());
+    }
 }
 
 #[test]

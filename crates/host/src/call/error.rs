@@ -48,8 +48,8 @@ pub enum CallError {
         /// What is the matter.
         cause: Cause,
     },
-    /// The server has no connection.
-    #[error("the server {server} ({source_of}) is not connected: {}", NotReady(.state))]
+    /// The server has no connection, or what tools it has is not known.
+    #[error("the server {server} ({source_of}) {}", NotReady(.state))]
     NotReady {
         /// Which.
         server: ServerName,
@@ -88,14 +88,19 @@ struct NotReady<'a>(&'a State);
 
 impl fmt::Display for NotReady<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            State::Disabled => f.write_str("it is disabled"),
-            State::PendingTrust => f.write_str("it comes from a project file and is not trusted yet"),
-            State::Connecting => f.write_str("it is still starting"),
+        let why = match self.0 {
+            State::ToolsFailed { error } => {
+                return write!(f, "is connected, but its tools could not be listed: {error}");
+            }
+            State::Idle { .. } => return f.write_str("is not running now; it is started when it is needed"),
+            State::Disabled => "it is disabled",
+            State::PendingTrust => "it comes from a project file and is not trusted yet",
+            State::Connecting => "it is still starting",
             // The state says what to do, which is the hint.
-            State::NeedsAuth { .. } => f.write_str("it asks for a sign-in"),
-            state => f.write_str(state.error().unwrap_or("it was stopped")),
-        }
+            State::NeedsAuth { .. } => "it asks for a sign-in",
+            state => state.error().unwrap_or("it was stopped"),
+        };
+        write!(f, "is not connected: {why}")
     }
 }
 

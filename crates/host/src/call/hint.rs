@@ -47,7 +47,7 @@ fn about(error: &LinkError, source: &Source) -> Option<String> {
         LinkError::TimedOut { setting, .. } if setting.contains('_') => {
             format!("if it is only slow, raise `{setting}` in {source}; the call was not repeated")
         }
-        LinkError::TooLarge { .. } => format!("ask for less, or raise `max_response_bytes` in {source}"),
+        LinkError::TooLarge { .. } => format!("ask for less, or raise `max_message_bytes` in {source}"),
         LinkError::Refused(refused) => refused.hint(),
         LinkError::UnsupportedVersion { .. } => "install another version of the server".to_owned(),
         LinkError::Unreachable { .. } | LinkError::Http { .. } => {

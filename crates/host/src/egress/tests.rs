@@ -262,6 +262,25 @@ async fn the_name_of_the_operators_proxy_leads_where_it_likes() {
     assert!(resolved(&Egress::new(rules, lookup).configured()).await.is_ok());
 }
 
+#[tokio::test]
+async fn the_name_of_the_environments_proxy_leads_where_it_likes_and_no_server_names_it() {
+    for proxy in ["http://name.example:3128", "HTTP://me:word@Name.Example:3128/", "name.example:3128", "name.example"]
+    {
+        let resolves = |profile| {
+            let lookup = Arc::new(Answers(Mutex::new(vec![vec!["10.0.0.1".parse().unwrap()]])));
+            let rules = EgressRules { profile, ..EgressRules::default() };
+            let egress = Egress::new(rules, lookup).with_proxies_of_environment(["", "http://", proxy]);
+            let server = egress.named_by(&url("https://mcp.example.com/"));
+            async move { (resolved(&server).await.is_ok(), server.check(&url("http://name.example/admin")).is_err()) }
+        };
+        assert_eq!(resolves(Profile::Local).await, (true, true), "{proxy}");
+        // There, nobody goes through a proxy of the environment.
+        assert_eq!(resolves(Profile::Hosted).await, (false, true), "{proxy}");
+    }
+    let other = Egress::default().with_proxies_of_environment(["http://proxy.example"]);
+    assert!(other.named_by(&url("https://mcp.example.com/")).check(&url("https://name.example/")).is_ok());
+}
+
 proptest! {
     /// However an IPv4 address is wrapped up, it is judged as what it leads to.
     #[test]

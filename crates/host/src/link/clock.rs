@@ -1,5 +1,5 @@
 //! The two clocks of a request: silence, which progress starts anew, and total time, which nothing does.
-//! Both stand still while a person is being asked.
+//! Both stand still while a person is being asked, for [`LONGEST_PAUSE`] in all.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -8,10 +8,14 @@ use std::{
 
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout},
 };
 
 use super::error::LinkError;
+
+/// For how long the clocks of one request stand still, all pauses together: a server that asks again and again would
+/// otherwise keep its calls for ever.
+const LONGEST_PAUSE: Duration = Duration::from_mins(30);
 
 #[derive(Debug)]
 pub(crate) struct Clock {
@@ -28,7 +32,24 @@ struct State {
     /// Start of the request, moved forward by each pause.
     started: Instant,
     pauses: u32,
+    /// When the present pause began, or was last added up.
     paused_at: Instant,
+    /// How long they stood still so far.
+    stood_still: Duration,
+}
+
+impl State {
+    /// Adds up what has passed of the present pause, as far as it counts.
+    fn add_up_pause(&mut self) {
+        let now = Instant::now();
+        let counts = (now - self.paused_at).min(LONGEST_PAUSE - self.stood_still);
+        if !counts.is_zero() {
+            self.heard = self.heard.max(self.paused_at + counts);
+            self.started += counts;
+            self.stood_still += counts;
+        }
+        self.paused_at = now;
+    }
 }
 
 impl Clock {
@@ -39,7 +60,13 @@ impl Clock {
             idle,
             total,
             what,
-            state: Mutex::new(State { heard: now, started: now, pauses: 0, paused_at: now }),
+            state: Mutex::new(State {
+                heard: now,
+                started: now,
+                pauses: 0,
+                paused_at: now,
+                stood_still: Duration::ZERO,
+            }),
             resumed: Notify::new(),
         }
     }
@@ -49,7 +76,7 @@ impl Clock {
         self.lock().heard = Instant::now();
     }
 
-    /// Stops both clocks until the guard is dropped.
+    /// Stops both clocks until the guard is dropped, or until they have stood still for [`LONGEST_PAUSE`].
     pub(crate) fn pause(&self) -> Pause<'_> {
         let mut state = self.lock();
         if state.pauses == 0 {
@@ -63,12 +90,17 @@ impl Clock {
     pub(crate) async fn expired(&self) -> LinkError {
         loop {
             let resumed = self.resumed.notified();
-            let (idle_end, total_end, paused) = {
-                let state = self.lock();
-                (state.heard + self.idle, state.started + self.total, state.pauses > 0)
+            let (idle_end, total_end, rest) = {
+                let mut state = self.lock();
+                let paused = state.pauses > 0;
+                if paused {
+                    state.add_up_pause();
+                }
+                let rest = if paused { LONGEST_PAUSE - state.stood_still } else { Duration::ZERO };
+                (state.heard + self.idle, state.started + self.total, rest)
             };
-            if paused {
-                resumed.await;
+            if !rest.is_zero() {
+                let _resumed = timeout(rest, resumed).await;
                 continue;
             }
             let now = Instant::now();
@@ -103,10 +135,7 @@ impl Drop for Pause<'_> {
         let mut state = self.0.lock();
         state.pauses -= 1;
         if state.pauses == 0 {
-            let now = Instant::now();
-            let asleep = now - state.paused_at;
-            state.started += asleep;
-            state.heard = now;
+            state.add_up_pause();
             drop(state);
             self.0.resumed.notify_waiters();
         }
@@ -156,5 +185,25 @@ mod tests {
         let (_, error) = tokio::join!(ask, clock.expired());
         assert!(error.to_string().contains("call_timeout"));
         assert_eq!(start.elapsed().as_secs(), 115, "5 s, the pause, 10 s of silence");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_without_an_end_stop_the_clocks_for_half_an_hour_in_all() {
+        for longest in [540 * SECOND, 36_000 * SECOND] {
+            let (clock, start) = (clock(), Instant::now());
+            let ask = async {
+                loop {
+                    let _pause = clock.pause();
+                    tokio::time::sleep(longest).await;
+                }
+            };
+            let day = tokio::time::sleep(86_400 * SECOND);
+            tokio::select! {
+                error = clock.expired() => assert!(error.to_string().contains("call_timeout"), "{error}"),
+                () = ask => unreachable!(),
+                () = day => panic!("it goes on for ever"),
+            }
+            assert_eq!(start.elapsed().as_secs(), 30 * 60 + 10, "what counts of the pauses, 10 s of silence");
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::error::{LinkError, quote};
 use crate::mcp::{Annotations, Content, Progress, PromptMessage, PromptResult, ResourceContents, TaskSupport, Tool};
 
 /// The longest tool name that is taken: more than any provider could use.
-const MAX_TOOL_NAME: usize = 512;
+pub(crate) const MAX_TOOL_NAME: usize = 512;
 
 /// One page of a listing: the elements still raw.
 #[derive(Debug)]

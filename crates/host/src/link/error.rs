@@ -78,7 +78,7 @@ pub enum LinkError {
         stderr: String,
     },
     /// A message is over its bound.
-    #[error("{what} is too large: {seen} bytes, the limit is {limit} (max_response_bytes)")]
+    #[error("{what} is too large: {seen} bytes, the limit is {limit} (max_message_bytes)")]
     TooLarge {
         /// The stable code of this case.
         code: &'static str,

@@ -1,7 +1,7 @@
 //! What a server sends on its own: progress, changes, log messages and, in the legacy era, requests.
 //!
 //! Everything is taken in the order in which it comes and nothing waits: progress is handed to its call on the spot,
-//! changes only raise a flag, log messages are bounded by rate, and requests run as bounded tasks of the connection.
+//! changes only raise a flag, log messages are bounded by rate, events of changed lists by time, and requests run as bounded tasks of the connection.
 
 use std::{
     borrow::Cow,
@@ -12,11 +12,15 @@ use std::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
 use serde_json::{Value, value::RawValue};
-use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::{
+    sync::{Notify, Semaphore, oneshot},
+    time::sleep,
+};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
@@ -47,6 +51,9 @@ pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
 /// Log messages and warnings of one server per second; more are counted and dropped.
 pub(crate) const TALK_PER_SECOND: u32 = 100;
+
+/// Between two events about changes of one list.
+const BETWEEN_CHANGES: Duration = Duration::from_millis(250);
 
 /// Where answers to a server's requests go. Never waits: what does not fit is dropped.
 pub(crate) trait Outlet: Send + Sync {
@@ -119,6 +126,23 @@ impl Changed {
     }
 }
 
+/// Whether it was told lately that a list has changed, and whether it has changed since.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Told {
+    #[default]
+    LongAgo,
+    Lately,
+    /// Once more is due: nobody who looked when it was told has seen this change.
+    TooEarly,
+}
+
+/// Lists that somebody may show, and that are listed when they are asked for.
+#[derive(Clone, Copy, Debug)]
+enum Shown {
+    Prompts,
+    Resources,
+}
+
 /// The receiving end of one connection.
 pub(crate) struct Inbound {
     pub(crate) server: ServerName,
@@ -136,6 +160,8 @@ pub(crate) struct Inbound {
     revocable: Mutex<HashMap<String, CancellationToken>>,
     our_tasks: OurTasks,
     talk: Rate,
+    /// By [`Shown`].
+    told: Mutex<[Told; 2]>,
     ignored: AtomicU64,
     /// Which pages it may ask a person to open.
     pages: OnceLock<Guard>,
@@ -208,6 +234,7 @@ impl Inbound {
             answering: Arc::new(Semaphore::new(server_requests)),
             revocable: Mutex::default(),
             talk: Rate::new(TALK_PER_SECOND),
+            told: Mutex::default(),
             watched: OnceLock::new(),
             subscribing: AtomicBool::new(false),
             acknowledgements: Mutex::default(),
@@ -255,7 +282,7 @@ impl Inbound {
         }
     }
 
-    fn notified(&self, method: &str, params: Option<&RawValue>, from: Option<i64>) {
+    fn notified(self: &Arc<Self>, method: &str, params: Option<&RawValue>, from: Option<i64>) {
         match method {
             "notifications/progress" => self.progress(params, from),
             "notifications/tools/list_changed" => self.changed.raise(),
@@ -264,12 +291,8 @@ impl Inbound {
             "notifications/resources/updated" => self.updated(params),
             "notifications/cancelled" => self.withdraw(params),
             // These are listed when they are asked for: there is nothing to refresh, but somebody may show them.
-            "notifications/prompts/list_changed" => {
-                self.tell_of(Event::McpPromptsChanged { server: self.server.clone() });
-            }
-            "notifications/resources/list_changed" => {
-                self.tell_of(Event::McpResourcesChanged { server: self.server.clone() });
-            }
+            "notifications/prompts/list_changed" => self.shown_changed(Shown::Prompts),
+            "notifications/resources/list_changed" => self.shown_changed(Shown::Resources),
             _ => {}
         }
     }
@@ -379,11 +402,52 @@ impl Inbound {
         });
     }
 
-    /// Tells of something that a server says as often as it likes; bounded by rate.
-    fn tell_of(&self, event: Event) {
-        if self.may_talk() {
-            (self.events)(event);
+    /// Tells at once that a list has changed. Of what changes soon after that is told once, a little later: the last change
+    /// is never lost, whatever else the server says.
+    fn shown_changed(self: &Arc<Self>, list: Shown) {
+        let first = {
+            let told = &mut self.told()[list as usize];
+            let first = *told == Told::LongAgo;
+            *told = if first { Told::Lately } else { Told::TooEarly };
+            first
+        };
+        if !first {
+            return;
         }
+        self.tell_of(list);
+        let inbound = self.clone();
+        self.tracker.spawn(async move {
+            let telling = async {
+                loop {
+                    sleep(BETWEEN_CHANGES).await;
+                    if !inbound.is_told_late(list) {
+                        return;
+                    }
+                    inbound.tell_of(list);
+                }
+            };
+            inbound.stop.run_until_cancelled(telling).await;
+        });
+    }
+
+    /// Whether the list has changed since it was told.
+    fn is_told_late(&self, list: Shown) -> bool {
+        let told = &mut self.told()[list as usize];
+        let late = *told == Told::TooEarly;
+        *told = if late { Told::Lately } else { Told::LongAgo };
+        late
+    }
+
+    fn told(&self) -> MutexGuard<'_, [Told; 2]> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell_of(&self, list: Shown) {
+        let server = self.server.clone();
+        (self.events)(match list {
+            Shown::Prompts => Event::McpPromptsChanged { server },
+            Shown::Resources => Event::McpResourcesChanged { server },
+        });
     }
 
     fn may_talk(&self) -> bool {

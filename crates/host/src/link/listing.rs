@@ -1,4 +1,4 @@
-//! Listings: all pages, bounded in pages, items and time; a cursor that comes twice is an error; never silently partial.
+//! Listings: all pages, bounded in pages, items, bytes and time; a cursor that comes twice is an error; never silently partial.
 
 use std::{collections::HashSet, sync::OnceLock, time::Duration};
 
@@ -216,10 +216,15 @@ impl Link {
             // The list of tools is made by the task that owns the connection, which must not wait for long calls.
             let _slot = if method == TOOLS { None } else { Some(self.slot().await?) };
             let meta = self.meta_for(&self.0.asker);
-            let (mut cursors, mut items) = (HashSet::new(), 0);
+            let (mut cursors, mut items, mut bytes) = (HashSet::new(), 0, 0);
             let mut params = json!({});
             for _ in 0..self.limits().pages {
                 let page = self.channel().ask(Ask::new(method, &params).meta(&meta), None).await?;
+                // With its cursor, which is kept as well.
+                bytes += page.len();
+                if bytes > self.limits().listing_bytes {
+                    return Err(over("bytes", self.limits().listing_bytes));
+                }
                 let next = {
                     let decoded = decode::page(&page, field)?;
                     items += decoded.items.len();

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::future::try_join_all;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 use tokio::time::{sleep, timeout};
@@ -22,6 +22,8 @@ use crate::{ask::SharedAsker, spec::Era, trace::TraceContext};
 
 /// Input rounds of one call.
 const MOST_ROUNDS: u32 = 10;
+/// Questions of one input round.
+const MOST_QUESTIONS: usize = 100;
 const URL_ELICITATION_REQUIRED: i64 = -32042;
 const HEADER_MISMATCH: i64 = -32020;
 const SHORTEST_POLL: Duration = Duration::from_millis(100);
@@ -111,6 +113,12 @@ impl Link {
         if wanted.input_requests.is_empty() && wanted.request_state.is_none() {
             return Err(LinkError::protocol("input_required without a question"));
         }
+        if wanted.input_requests.len() > MOST_QUESTIONS {
+            let asked = wanted.input_requests.len();
+            return Err(LinkError::protocol(format!(
+                "it asked {asked} questions at once; the most are {MOST_QUESTIONS}"
+            )));
+        }
         let _paused = clock.pause();
         let (asker, server) = (&request.asker, self.channel().inbound.questioner());
         let answers = wanted.input_requests.iter().map(|(key, question)| async move {
@@ -125,7 +133,8 @@ impl Link {
                 }
             }
         });
-        let answers: Map<String, Value> = try_join_all(answers).await?.into_iter().collect();
+        let answers = stream::iter(answers.collect::<Vec<_>>()).buffered(self.limits().server_requests.max(1));
+        let answers: Map<String, Value> = answers.try_collect::<Vec<_>>().await?.into_iter().collect();
         request.params.remove("inputResponses");
         request.params.remove("requestState");
         if answers.is_empty() {

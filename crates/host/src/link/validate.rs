@@ -400,6 +400,20 @@ mod tests {
         assert_eq!(problem(&unknown), SchemaProblem::UnknownRef { reference: "#/$defs/none".to_owned() });
     }
 
+    /// Looked for anew by each reference, an anchor takes minutes to be found.
+    #[test]
+    fn thousands_of_references_to_an_anchor_are_followed_at_once() {
+        let properties: serde_json::Map<_, _> =
+            (0..9_900).map(|n| (format!("p{n}"), json!({"$ref": "#here"}))).collect();
+        let schema = json!({
+            "properties": properties,
+            "$defs": {"a": {"$anchor": "here"}, "z": {"x-list": vec![0; 75_000]}},
+        });
+        let begun = std::time::Instant::now();
+        assert_eq!(problem(&schema), SchemaProblem::TooManyNodes);
+        assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
+    }
+
     #[test]
     fn a_reference_that_never_ends_is_refused_and_an_ordinary_recursion_is_not() {
         assert_eq!(problem(&json!({"$ref": "#"})), SchemaProblem::EndlessRef);

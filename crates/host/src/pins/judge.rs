@@ -1,6 +1,6 @@
 //! Holds a list of tools against the pins. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::{Cause, Definition, MAX_PINS, Pin, Strange};
 use crate::catalog::definition::{DefinitionHash, canonical};
@@ -51,7 +51,10 @@ fn strange(tool: &Tool, hash: DefinitionHash, cause: Cause) -> Strange {
 
 /// The pinned tools that are no longer listed. Each of them can have become one other.
 struct Gone<'a> {
-    tools: Vec<(&'a str, Says)>,
+    /// Their names and words; `None` for those that have become another.
+    tools: Vec<Option<(&'a str, BTreeSet<String>)>>,
+    /// Their places, by what they say: there may be thousands of them, and as many new ones.
+    said: HashMap<String, VecDeque<usize>>,
     /// Whether there are few enough to compare them word by word.
     closely: bool,
 }
@@ -64,14 +67,19 @@ impl<'a> Gone<'a> {
         unseen: usize,
     ) -> Self {
         if unseen == 0 {
-            return Self { tools: Vec::new(), closely: false };
+            return Self { tools: Vec::new(), said: HashMap::new(), closely: false };
         }
         let here: BTreeSet<&str> =
             listed.iter().map(|(tool, _)| tool.name.as_str()).chain(hidden.iter().map(String::as_str)).collect();
         let gone = pins.iter().filter(|(name, pin)| pin.renamed_to.is_none() && !here.contains(name.as_str()));
-        let tools: Vec<_> = gone.map(|(name, pin)| (name.as_str(), Says::of(&pin.definition.text))).collect();
+        let (mut tools, mut said) = (Vec::new(), HashMap::<_, VecDeque<_>>::new());
+        for (name, pin) in gone {
+            let Says { body, words } = Says::of(&pin.definition.text);
+            said.entry(body).or_default().push_back(tools.len());
+            tools.push(Some((name.as_str(), words)));
+        }
         let closely = tools.len().saturating_mul(unseen) <= MOST_PAIRS;
-        Self { tools, closely }
+        Self { tools, said, closely }
     }
 
     /// Takes the tool that `tool` says the same as.
@@ -80,12 +88,22 @@ impl<'a> Gone<'a> {
             return None;
         }
         let says = Says::of(&canonical(tool));
-        let same = self.tools.iter().position(|(_, gone)| gone.body == says.body);
-        let found = same.or_else(|| {
-            let nearly = |(_, gone): &(&str, Says)| gone.likeness(&says) >= NEARLY;
-            if self.closely { self.tools.iter().position(nearly) } else { None }
+        let found = self.same(&says.body).or_else(|| {
+            let nearly = |(_, words): &(&str, BTreeSet<String>)| likeness(words, &says.words) >= NEARLY;
+            if self.closely { self.tools.iter().position(|gone| gone.as_ref().is_some_and(nearly)) } else { None }
         })?;
-        Some(self.tools.swap_remove(found).0.to_owned())
+        self.tools[found].take().map(|(name, _)| name.to_owned())
+    }
+
+    /// The place of the first tool that says exactly this.
+    fn same(&mut self, body: &str) -> Option<usize> {
+        let places = self.said.get_mut(body)?;
+        while let Some(place) = places.pop_front() {
+            if self.tools[place].is_some() {
+                return Some(place);
+            }
+        }
+        None
     }
 }
 
@@ -109,12 +127,54 @@ impl Says {
         let words = words.map(str::to_lowercase).collect();
         Self { body, words }
     }
+}
 
-    /// The share of their words that both have, from 0 to 1.
-    #[expect(clippy::cast_precision_loss, reason = "a definition has no 2^52 words")]
-    fn likeness(&self, other: &Self) -> f64 {
-        let both = self.words.intersection(&other.words).count();
-        let all = self.words.len() + other.words.len() - both;
-        if all == 0 { 1.0 } else { both as f64 / all as f64 }
+/// The share of their words that both have, from 0 to 1.
+#[expect(clippy::cast_precision_loss, reason = "a definition has no 2^52 words")]
+fn likeness(one: &BTreeSet<String>, other: &BTreeSet<String>) -> f64 {
+    let both = one.intersection(other).count();
+    let all = one.len() + other.len() - both;
+    if all == 0 { 1.0 } else { both as f64 / all as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::{catalog::made, server::ToolSet};
+
+    fn pinned(set: &ToolSet) -> BTreeMap<String, Pin> {
+        let pin = |tool: &Tool| {
+            let text = canonical(tool);
+            let definition = Definition { hash: DefinitionHash::of(&text), text };
+            (tool.name.clone(), Pin { definition, renamed_to: None })
+        };
+        set.all().map(|listed| pin(&listed.tool)).collect()
+    }
+
+    /// Each compared with all, this takes a minute.
+    #[test]
+    fn thousands_of_new_tools_are_held_against_thousands_that_have_gone() {
+        const TOOLS: usize = 30_000;
+        let tools: Vec<_> = (0..TOOLS).map(|n| made::tool(&format!("old{n}"), &format!("{n:08}"), &[])).collect();
+        let before = pinned(&made::set(&tools));
+        let mut gone = Gone::new(&[], &[], &before, TOOLS);
+        let others: Vec<_> =
+            (0..TOOLS).map(|n| Says::of(&format!("{{\"description\":\"{:08}\"}}", n + TOOLS))).collect();
+        let begun = Instant::now();
+        assert!(others.iter().all(|says| gone.same(&says.body).is_none()));
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn a_tool_that_has_gone_becomes_one_other_only() {
+        let before = pinned(&made::set(&[made::tool("a", "the same", &[]), made::tool("b", "the same", &[])]));
+        let now = ["x", "y", "z"].map(|name| made::tool(name, "the same", &[]));
+        let judged = made::set(&now).held_against(&before);
+        let was: Vec<_> = judged.strange.iter().map(|strange| (strange.tool.as_str(), strange.cause.clone())).collect();
+        let renamed = |was: &str| Cause::Renamed { was: was.to_owned() };
+        assert_eq!(was, [("x", renamed("a")), ("y", renamed("b"))]);
+        assert_eq!(judged.new.len(), 1);
     }
 }

@@ -103,10 +103,13 @@ impl Task {
         });
     }
 
-    /// Tells of the tools that were not in quarantine before.
+    /// Tells of the tools that were not in quarantine before: of the first by name, of the rest how many they are.
     pub(super) fn tell_of_strangers(&self, before: &ToolSet, now: &ToolSet) {
-        for stranger in now.strangers.iter().filter(|stranger| !before.strangers.contains(stranger)) {
+        let rest = self.tell_of_each(&now.strangers_since(before), |stranger| {
             self.tell(Event::McpToolQuarantined { server: self.name.clone(), quarantined: stranger.told() });
+        });
+        if rest > 0 {
+            self.warn(&format!("{rest} more tools are not as they are pinned"));
         }
     }
 }

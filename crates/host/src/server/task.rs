@@ -27,6 +27,8 @@ const PROVEN: Duration = Duration::from_secs(30);
 /// Between two listings of a server whose tools change all the time.
 const SHORTEST_RELIST: Duration = Duration::from_millis(250);
 const LONGEST_RELIST: Duration = Duration::from_secs(30);
+/// Tools of one list that are told of one by one.
+const MOST_TOLD: usize = 20;
 /// Listings per minute up to which a server is not called restless.
 const RESTFUL: u32 = 5;
 /// How long the first listing waits for the server's standing stream to open.
@@ -301,9 +303,7 @@ impl Task {
         let before = self.publish.borrow().clone();
         let same = *before.tools == tools;
         if !same {
-            for (name, why) in &tools.quarantined {
-                self.warn(&format!("the tool {name} cannot be used: {why}"));
-            }
+            self.tell_of_unusable(&before.tools, &tools);
             self.tell_of_strangers(&before.tools, &tools);
         }
         let tools = if same { before.tools } else { Arc::new(tools.adopting(&before.tools)) };
@@ -317,6 +317,24 @@ impl Task {
         if before.link.is_none() {
             self.tell(Event::McpServerConnected { server: self.name.clone(), tool_count: count });
         }
+    }
+
+    /// Warns of the tools that cannot be used and could before, or for another reason: of the first by name, of the rest how
+    /// many they are.
+    fn tell_of_unusable(&self, before: &ToolSet, now: &ToolSet) {
+        let rest = self.tell_of_each(&now.unusable_since(before), |(name, why)| {
+            self.warn(&format!("the tool {name} cannot be used: {why}"));
+        });
+        if rest > 0 {
+            self.warn(&format!("{rest} more tools cannot be used"));
+        }
+    }
+
+    /// Tells of the first few, and gives how many more there are: events of thousands of tools would wash all others away.
+    pub(super) fn tell_of_each<T>(&self, new: &[&T], tell: impl Fn(&T)) -> usize {
+        let (told, rest) = new.split_at(new.len().min(MOST_TOLD));
+        told.iter().for_each(|new| tell(new));
+        rest.len()
     }
 
     /// Publishes why there is no connection and waits for the next attempt.
@@ -384,7 +402,7 @@ impl Task {
         }
     }
 
-    fn warn(&self, warning: &str) {
+    pub(super) fn warn(&self, warning: &str) {
         self.tell(Event::McpServerWarning { server: self.name.clone(), warning: quote(warning) });
     }
 

@@ -1,7 +1,7 @@
 //! The tools of one server, as listed and filtered.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -41,6 +41,10 @@ pub(crate) struct Stranger {
 }
 
 impl Stranger {
+    fn name(&self) -> &str {
+        &self.listed.tool.name
+    }
+
     pub(crate) fn told(&self) -> Quarantined {
         Quarantined {
             tool: self.listed.tool.name.clone(),
@@ -100,6 +104,18 @@ impl ToolSet {
         self.strangers.iter().find(|stranger| !stranger.usable && stranger.listed.tool.name == name)
     }
 
+    /// The strangers that were none, or others, in `before`. There may be thousands, which are compared each with its own.
+    pub(crate) fn strangers_since(&self, before: &Self) -> Vec<&Stranger> {
+        let known: HashMap<_, _> = before.strangers.iter().map(|stranger| (stranger.name(), stranger)).collect();
+        self.strangers.iter().filter(|stranger| known.get(stranger.name()) != Some(stranger)).collect()
+    }
+
+    /// The tools that cannot be used, and could in `before`, or for another reason.
+    pub(crate) fn unusable_since(&self, before: &Self) -> Vec<&(String, String)> {
+        let known: HashSet<_> = before.quarantined.iter().collect();
+        self.quarantined.iter().filter(|unusable| !known.contains(unusable)).collect()
+    }
+
     /// What names the list: SHA-256 of all that it says of the tools, in the order of their names. To be as before it takes
     /// the same bytes; a list that says the same in other bytes is looked at tool by tool.
     pub(crate) fn hash(&self) -> [u8; 32] {
@@ -155,5 +171,31 @@ impl ToolSet {
 
     pub(crate) fn tokens(&self) -> usize {
         self.tools.iter().map(|listed| listed.tokens()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::catalog::made;
+
+    /// Each compared with all, twenty thousand take a minute, on a thread that serves others.
+    #[test]
+    fn strangers_are_each_compared_with_their_own() {
+        let listed = |changed: &str| {
+            let tools: Vec<_> = (0..20_000)
+                .map(|n| made::tool(&format!("tool{n}"), if changed == format!("tool{n}") { "other" } else { "" }, &[]))
+                .collect();
+            made::set(&tools).sorted_out(|_| Some(Cause::TooMany), false)
+        };
+        let (before, same, other) = (listed(""), listed(""), listed("tool7"));
+        let begun = Instant::now();
+        assert!(same.strangers_since(&before).is_empty());
+        let new = other.strangers_since(&before);
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        assert_eq!(new.iter().map(|stranger| stranger.name()).collect::<Vec<_>>(), ["tool7"]);
+        assert_eq!(same.strangers_since(&ToolSet::default()).len(), 20_000);
     }
 }

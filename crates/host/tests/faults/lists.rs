@@ -28,6 +28,7 @@ async fn tools_failed(over: Over, era: Era, script: &str, why: &str) {
     let called = stage.call("echo", json!({})).await.within(AT_ONCE);
     let (_, words) = called.failure();
     assert!(words.contains(why), "{words}");
+    assert!(words.contains("is connected, but its tools could not be listed"), "{words}");
     let prompt = stage.prompt().await;
     assert!(prompt.as_ref().is_ok_and(|text| text.contains("Ada")), "{script}: {prompt:?}");
     assert_eq!(stage.host.resources("faulty").await.unwrap().len(), 3);

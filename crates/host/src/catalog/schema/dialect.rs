@@ -101,7 +101,7 @@ const KEYWORDS: &[(&str, Kind)] = &[
 
 /// Writes the schema out without references, in 2020-12, dropping what is malformed.
 pub(super) fn normalise(schema: &Value, report: &mut Report) -> Value {
-    Writer { root: schema, report, open: Vec::new(), nodes: 0, copied: 0 }.schema(schema)
+    Writer { root: schema, report, open: Vec::new(), nodes: 0, left: MAX_COPIED }.schema(schema)
 }
 
 /// Calls `act` on each subschema that is an object, one level down.
@@ -144,13 +144,15 @@ struct Writer<'s, 'r> {
     /// The definitions being written out, outermost first.
     open: Vec<&'s Value>,
     nodes: usize,
-    copied: usize,
+    /// Bytes that may still be copied out of definitions, or read to follow references in them.
+    left: usize,
 }
 
 impl<'s> Writer<'s, '_> {
     fn schema(&mut self, schema: &'s Value) -> Value {
         self.nodes += 1;
-        if self.nodes > MAX_NODES || self.report.depth() > 2 * MAX_DEPTH || self.open.len() > MAX_DEPTH {
+        let spent = self.left == 0 && !self.open.is_empty();
+        if spent || self.nodes > MAX_NODES || self.report.depth() > 2 * MAX_DEPTH || self.open.len() > MAX_DEPTH {
             self.report.note("cut here, for the schema is too large");
             return Value::Object(Map::new());
         }
@@ -176,6 +178,9 @@ impl<'s> Writer<'s, '_> {
     }
 
     fn definition(&mut self, reference: &Value) -> Value {
+        if !self.affords("", reference) {
+            return Value::Object(Map::new());
+        }
         let text = reference.as_str().unwrap_or_default();
         let target = text.strip_prefix('#').and_then(|place| self.root.pointer(&percent_decoded(place)));
         match target {
@@ -208,7 +213,7 @@ impl<'s> Writer<'s, '_> {
                     self.modernise(&mut out, keywords, keyword, value);
                 }
                 kind => {
-                    if let Some(value) = self.value(kind, value) {
+                    if let Some(value) = self.value(keyword, kind, value) {
                         out.entry(keyword.as_str()).or_insert(value);
                     }
                 }
@@ -219,9 +224,13 @@ impl<'s> Writer<'s, '_> {
     }
 
     /// The value of a keyword that is written in 2020-12 as in every dialect, or `None` with a note.
-    fn value(&mut self, kind: Option<Kind>, value: &'s Value) -> Option<Value> {
+    fn value(&mut self, keyword: &str, kind: Option<Kind>, value: &'s Value) -> Option<Value> {
         if kind == Some(Kind::Identifier) {
             self.report.note("removed, for references are written out");
+            return None;
+        }
+        let is_data = !matches!(kind, Some(Kind::Schema | Kind::Schemas | Kind::NamedSchemas));
+        if is_data && !self.affords(keyword, value) {
             return None;
         }
         let written = match (kind, value) {
@@ -240,20 +249,22 @@ impl<'s> Writer<'s, '_> {
             (Some(Kind::Count), _) => value.as_u64().map(Value::from),
             _ => None,
         };
-        let is_data = !matches!(kind, Some(Kind::Schema | Kind::Schemas | Kind::NamedSchemas));
         if written.is_none() {
             self.report.note("removed, for its value makes no sense");
         } else if is_data && written.as_ref() != Some(value) {
             self.report.note("rid of members that are double or make no sense");
         }
-        if is_data && !self.open.is_empty() {
-            self.copied += written.as_ref().map_or(0, weight);
-            if self.copied > MAX_COPIED {
-                self.report.note("removed, for the definitions copy too much");
-                return None;
-            }
-        }
         written
+    }
+
+    /// Whether this name and this value may be copied here. Told before anything is done with them: whoever wrote the schema
+    /// chose how large they are, and how often they come.
+    fn affords(&mut self, name: &str, value: &Value) -> bool {
+        let affords = self.open.is_empty() || (spend_bytes(name.len(), &mut self.left) && spend(value, &mut self.left));
+        if !affords {
+            self.report.note("removed, for the definitions copy too much");
+        }
+        affords
     }
 
     /// Keywords whose form has changed since the drafts.
@@ -310,6 +321,7 @@ impl<'s> Writer<'s, '_> {
         let (mut names, mut schemas) = (Map::new(), Map::new());
         for (name, value) in map {
             match value {
+                Value::Array(_) if !self.affords(name, value) => {}
                 Value::Array(_) => names.extend(distinct(value, Value::is_string).map(|list| (name.clone(), list))),
                 Value::Object(_) | Value::Bool(_) => drop(schemas.insert(name.clone(), self.schema(value))),
                 _ => {}
@@ -335,11 +347,10 @@ impl<'s> Writer<'s, '_> {
     fn map(&mut self, map: &'s Map<String, Value>) -> Value {
         let mut written = Map::new();
         for (name, schema) in map {
-            if !self.open.is_empty() {
-                self.copied += name.len();
-            }
             self.report.enter(name);
-            written.insert(name.clone(), self.schema(schema));
+            if self.affords(name, &Value::Null) {
+                written.insert(name.clone(), self.schema(schema));
+            }
             self.report.leave();
         }
         Value::Object(written)
@@ -367,14 +378,21 @@ fn types(value: &Value) -> Option<Value> {
     }
 }
 
-/// Bytes of a value, roughly.
-fn weight(value: &Value) -> usize {
-    8 + match value {
-        Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(weight).sum(),
-        Value::Object(map) => map.iter().map(|(name, value)| name.len() + weight(value)).sum(),
-        _ => 0,
-    }
+/// Takes the bytes of a value, roughly, from `left`. `false`, and nothing left, as soon as they are more than that.
+fn spend(value: &Value, left: &mut usize) -> bool {
+    spend_bytes(8, left)
+        && match value {
+            Value::String(text) => spend_bytes(text.len(), left),
+            Value::Array(items) => items.iter().all(|item| spend(item, left)),
+            Value::Object(map) => map.iter().all(|(name, value)| spend_bytes(name.len(), left) && spend(value, left)),
+            _ => true,
+        }
+}
+
+fn spend_bytes(bytes: usize, left: &mut usize) -> bool {
+    let enough = bytes < *left;
+    *left = left.saturating_sub(bytes);
+    enough
 }
 
 /// RFC 3986 decoding; what is not UTF-8 then, or not an escape, stays as it is.

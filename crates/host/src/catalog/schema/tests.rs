@@ -388,6 +388,23 @@ fn definitions_that_multiply_are_bounded_in_number_and_in_bytes() {
     }
 }
 
+/// Copied for each of five thousand references before it is weighed, this takes minutes.
+#[test]
+fn what_definitions_may_not_copy_is_not_copied_first() {
+    let list = vec![json!(1); 500_000];
+    let long = format!("#/{}", "x".repeat(1_000_000));
+    for definition in
+        [json!({"x": list}), json!({"enum": list}), json!({"dependencies": {"a": list}}), json!({"$ref": long})]
+    {
+        let properties: Map<_, _> = (0..5_000).map(|i| (format!("a{i}"), json!({"$ref": "#/$defs/D"}))).collect();
+        let schema = json!({"type": "object", "properties": properties, "$defs": {"D": definition}});
+        let begun = std::time::Instant::now();
+        let cleaned = clean(&schema, Provider::OpenAi);
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+        assert!(cleaned.changes.iter().any(|change| change.what.contains("too much")), "{:?}", cleaned.changes);
+    }
+}
+
 #[test]
 fn the_root_becomes_one_object() {
     let schema = json!({

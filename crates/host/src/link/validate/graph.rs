@@ -66,12 +66,16 @@ impl Graph {
     /// Reads a schema and refuses it when it is too large, or not closed in itself.
     pub(super) fn of(schema: &Value) -> Result<Self, SchemaProblem> {
         check_json(schema)?;
-        let mut reading = Reading { root: schema, ids: HashMap::new(), found: Vec::new() };
+        let mut reading = Reading { root: schema, anchors: None, ids: HashMap::new(), found: Vec::new() };
         reading.id(schema);
         let mut graph = Self { nodes: Vec::new(), may_backtrack: false };
         // Nodes are read in the order in which they were found, so a node's place in the list is its id.
         while let Some(&value) = reading.found.get(graph.nodes.len()) {
             let node = reading.node(value, graph.nodes.is_empty())?;
+            // They all unfold to themselves at least.
+            if reading.found.len() as u64 > MAX_NODES {
+                return Err(SchemaProblem::TooManyNodes);
+            }
             graph.may_backtrack |= node.may_backtrack;
             graph.nodes.push(node);
         }
@@ -143,6 +147,8 @@ fn check_json(schema: &Value) -> Result<(), SchemaProblem> {
 /// Builds nodes, giving each subschema its number when it is first met.
 struct Reading<'s> {
     root: &'s Value,
+    /// What calls itself by which anchor, as soon as a reference names one.
+    anchors: Option<HashMap<&'s str, &'s Value>>,
     /// By address: a subschema is the same one however it is reached.
     ids: HashMap<*const Value, NodeId>,
     found: Vec<&'s Value>,
@@ -231,13 +237,17 @@ impl<'s> Reading<'s> {
         }
         let target = match percent_decoded(fragment) {
             Some(place) if place.is_empty() || place.starts_with('/') => self.root.pointer(&place),
-            Some(anchor) => find_anchor(self.root, &anchor),
+            Some(anchor) => self.anchored(&anchor),
             None => None,
         };
         match target {
             Some(schema) => Ok(self.id(schema)),
             None => Err(SchemaProblem::UnknownRef { reference: shortened(reference) }),
         }
+    }
+
+    fn anchored(&mut self, anchor: &str) -> Option<&'s Value> {
+        self.anchors.get_or_insert_with(|| anchors(self.root)).get(anchor).copied()
     }
 }
 
@@ -260,17 +270,14 @@ fn percent_decoded(fragment: &str) -> Option<String> {
     String::from_utf8(decoded).ok()
 }
 
-/// The subschema that calls itself by this anchor, wherever it is.
-fn find_anchor<'s>(root: &'s Value, anchor: &str) -> Option<&'s Value> {
-    let mut open = vec![root];
+/// The subschemas that call themselves by an anchor, wherever they are.
+fn anchors(root: &Value) -> HashMap<&str, &Value> {
+    let (mut named, mut open) = (HashMap::new(), vec![root]);
     while let Some(value) = open.pop() {
         match value {
             Value::Object(map) => {
-                if ["$anchor", "$dynamicAnchor"]
-                    .iter()
-                    .any(|name| map.get(*name).and_then(Value::as_str) == Some(anchor))
-                {
-                    return Some(value);
+                for anchor in ["$anchor", "$dynamicAnchor"].iter().filter_map(|name| map.get(*name)?.as_str()) {
+                    named.entry(anchor).or_insert(value);
                 }
                 open.extend(map.values());
             }
@@ -278,7 +285,7 @@ fn find_anchor<'s>(root: &'s Value, anchor: &str) -> Option<&'s Value> {
             _ => {}
         }
     }
-    None
+    named
 }
 
 /// A walk through everything a schema unfolds to. A node that is met again below itself is not entered again.

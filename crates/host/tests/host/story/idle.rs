@@ -13,7 +13,7 @@ use toolrack_host::{Era, Host, Memory, ServerSpec, Start};
 use toolrack_testkit::{SideEffects, processes};
 
 use crate::scripted::{Reaction, Scripted};
-use crate::worlds::{fake, host_of, selectors, settle, soon, state_is, status, text, world};
+use crate::worlds::{call, fake, host_of, selectors, settle, soon, state_is, status, text, world};
 
 /// Remembers tools and nothing else.
 #[derive(Debug, Default)]
@@ -63,6 +63,9 @@ async fn a_lazy_server_shows_its_tools_without_running_and_starts_with_the_first
     assert_eq!(selectors(&host), known);
     assert!(host.catalog().select("fake/add").unwrap().tool().input_schema.get().contains("required"));
     assert!(host.why("fake/echo").present, "{}", host.why("fake/echo"));
+    let unknown = call(&host, "fake/echoo", json!({})).await.unwrap_err();
+    let words = unknown.to_string();
+    assert!(words.starts_with("no tool is called `fake/echoo`; did you mean `fake/echo`"), "{words}");
     assert_eq!(effects.read().methods().len(), before, "it was started");
     let numbers: Vec<_> = (0..8).map(|n| n.to_string()).collect();
     let calls = numbers.iter().map(|n| text(&host, "fake/echo", json!({ "text": n })));
@@ -90,6 +93,8 @@ async fn a_server_that_nobody_uses_is_stopped_and_comes_back_when_it_is_called()
     })
     .await;
     assert_eq!(selectors(&host), tools);
+    let unknown = call(&host, "fake/nothing", json!({})).await.unwrap_err();
+    assert_eq!(unknown.code(), "UNKNOWN_TOOL", "{unknown}");
     assert_eq!(text(&host, "fake/echo", json!({ "text": "2" })).await, "2");
     assert_eq!(effects.read().pids().len(), 2);
     host.shutdown().await;
