@@ -4,6 +4,7 @@ mod agents;
 mod answers;
 mod audit;
 mod calls;
+mod concealed;
 mod config;
 mod error;
 mod events;
@@ -27,6 +28,7 @@ use axum::{
     Extension, Json, Router,
     extract::{FromRequest, Request, rejection::JsonRejection},
     http::StatusCode,
+    middleware::map_response_with_state,
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -159,12 +161,13 @@ pub fn openapi() -> String {
     document.to_pretty_json().unwrap_or_default()
 }
 
-/// Everything that answers.
+/// Everything that answers, without the secrets of `world`.
 pub(crate) fn router(world: Arc<World>, agents: Weak<Agents>) -> Router {
     let (router, document) = parts();
     let description = document.to_pretty_json().unwrap_or_default();
     let document = move || async move { ([("content-type", "application/json")], description) };
     router
+        .layer(map_response_with_state(Arc::clone(&world), concealed::answer))
         .route("/openapi.json", get(document))
         .fallback(async || ApiError::new(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing at this address"))
         .method_not_allowed_fallback(async || {

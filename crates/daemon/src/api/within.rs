@@ -5,13 +5,11 @@ use std::collections::BTreeMap;
 use axum::{Json, extract::State as Extract};
 use chrono::{DateTime, SecondsFormat};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use toolrack_host::mcp;
 use toolrack_store::LogQuery;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Answer, ApiError, Body, Path, Query, State};
-use crate::event_log::conceal;
 
 /// Lines that are given at once.
 const MAX_LINES: usize = 5_000;
@@ -53,7 +51,7 @@ pub(super) async fn logs(Extract(world): State, Path(name): Path<String>, Query(
     let lines = lines.into_iter().map(|line| Line {
         at: DateTime::from_timestamp_millis(line.at).map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true)),
         level: line.kind,
-        text: world.secrets.conceal(&line.text).into_owned(),
+        text: line.text,
     });
     Ok(Json(Lines { lines: lines.collect() }))
 }
@@ -86,7 +84,7 @@ pub(super) struct Read {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Contents {
     #[schema(value_type = Vec<Object>)]
-    contents: Value,
+    contents: Vec<mcp::ResourceContents>,
 }
 
 /// Reads a resource.
@@ -96,8 +94,6 @@ pub(super) struct Contents {
         (status = 422, body = ApiError), (status = 424, body = ApiError)))]
 pub(super) async fn read(Extract(world): State, Path(name): Path<String>, Body(read): Body<Read>) -> Answer<Contents> {
     let contents = world.host.read_resource(&name, &read.uri).await?;
-    let mut contents = serde_json::to_value(contents).unwrap_or_default();
-    conceal(&mut contents, &world.secrets);
     Ok(Json(Contents { contents }))
 }
 
@@ -134,9 +130,7 @@ pub(super) async fn prompt(
     Extract(world): State,
     Path(name): Path<String>,
     Body(wanted): Body<GetPrompt>,
-) -> Answer<Value> {
+) -> Answer<mcp::PromptResult> {
     let prompt = world.host.get_prompt(&name, &wanted.name, &wanted.arguments).await?;
-    let mut prompt = serde_json::to_value(prompt).unwrap_or_default();
-    conceal(&mut prompt, &world.secrets);
     Ok(Json(prompt))
 }
