@@ -152,14 +152,14 @@ async fn what_is_asked_in_the_world_of_an_agent_is_seen_and_answered_outside_of_
                 (open.len() == 2).then_some(open)
             })
             .await;
-        let told: Vec<_> =
-            open.iter().map(|question| (&question["id"], &question["agent"], &question["server"])).collect();
-        let expected = [(json!("q1"), Value::Null, json!("shared")), (json!("coder:q1"), json!("coder"), json!("one"))];
-        assert_eq!(told, expected.iter().map(|(id, agent, server)| (id, agent, server)).collect::<Vec<_>>());
+        let told: Vec<_> = open.iter().map(|question| (&question["agent"], &question["server"])).collect();
+        assert_eq!(told, [(&Value::Null, &json!("shared")), (&json!("coder"), &json!("one"))]);
         assert_eq!(up.get("/api/v1/overview").await["approvals"], 2);
         let inside = up.get("/agents/coder/api/v1/approvals").await;
-        assert_eq!((&inside["approvals"][0]["id"], inside["approvals"].as_array().unwrap().len()), (&json!("q1"), 1));
-        for nobodys in ["nobody:q1", "a/b c:q1", "coder:q7", "coder:", ":"] {
+        assert_eq!(inside["approvals"].as_array().unwrap().len(), 1);
+        let id = inside["approvals"][0]["id"].as_str().unwrap();
+        assert_eq!(open[1]["id"], format!("coder:{id}"));
+        for nobodys in [&*format!("nobody:{id}"), &format!("a/b c:{id}"), &format!("coder:{id}7"), "coder:", ":"] {
             let path = format!("/api/v1/approvals/{}", nobodys.replace('/', "%2F"));
             assert_eq!(up.post(&path, json!({ "answer": "once" })).await.0, 404, "{nobodys}");
         }
@@ -173,7 +173,7 @@ async fn what_is_asked_in_the_world_of_an_agent_is_seen_and_answered_outside_of_
     loop {
         let (_, closed) = events.wait("question_closed").await;
         if closed["agent"] == "coder" {
-            break assert_eq!(closed["id"], "coder:q1");
+            break assert!(closed["id"].as_str().unwrap().starts_with("coder:q1-"), "{closed}");
         }
     }
     up.down().await;
