@@ -37,13 +37,18 @@ pub(crate) struct Ways {
     pub(crate) patience: Duration,
     /// How long the world of an agent stays unused.
     pub(crate) agent_idle: Duration,
+    /// How long what is under way at the end may go on.
+    pub(crate) grace: Duration,
+    /// Connections at once, and how long one may say nothing.
+    pub(crate) connections: (usize, Duration),
     /// Done before each world is applied.
     pub(crate) before_applying: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Default for Ways {
     fn default() -> Self {
-        Self { patience: LONG, agent_idle: LONG, before_applying: Arc::new(|| {}) }
+        let (connections, grace) = ((1_000, LONG), Duration::from_secs(5));
+        Self { patience: LONG, agent_idle: LONG, grace, connections, before_applying: Arc::new(|| {}) }
     }
 }
 
@@ -91,7 +96,8 @@ impl Up {
         Self::started(home, Ways { agent_idle, ..Ways::default() }).await
     }
 
-    async fn started(home: Home, ways: Ways) -> Self {
+    /// The same, in these ways.
+    pub(crate) async fn started(home: Home, ways: Ways) -> Self {
         let up = Self::begun(home, ways).await;
         // Nothing else is answered before the world is there.
         up.get("/openapi.json").await;
@@ -101,7 +107,7 @@ impl Up {
 
     /// One that listens, and applies what is configured meanwhile.
     pub(crate) async fn begun(home: Home, ways: Ways) -> Self {
-        let Ways { patience, agent_idle, before_applying } = ways;
+        let Ways { patience, agent_idle, grace, connections: (connections, silence), before_applying } = ways;
         let key = ("ANTHROPIC_API_KEY", PathBuf::from("sk-of-the-test"));
         let environment = Environment::new([("TOOLRACK_HOME", home.toolrack_home()), ("HOME", home.home()), key]);
         let places = Places::from_env(&environment).unwrap();
@@ -136,7 +142,7 @@ impl Up {
         let base = parts(None);
         let host = base.host.clone();
         let for_agents = move |id| AgentParts { parts: parts(Some(id)), then: Box::pin(async {}) };
-        let options = Options { agent_idle, ..Options::local(0, Token::given("key")) };
+        let options = Options { agent_idle, grace, connections, silence, ..Options::local(0, Token::given("key")) };
         let daemon = Daemon::start(base, Box::new(for_agents), options).await.unwrap();
         let url = format!("http://{}", daemon.address());
         let end = CancellationToken::new();
