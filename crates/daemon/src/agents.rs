@@ -21,7 +21,7 @@ use axum::{
     routing::any,
 };
 use futures::{StreamExt as _, future::BoxFuture};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use tokio::{sync::watch, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
@@ -36,6 +36,9 @@ use crate::{
 
 /// Where the worlds of agents are.
 const BELOW: &str = "/agents";
+
+/// What the ids of agents have otherwise in addresses: everything but what never needs it (RFC 3986, 2.3).
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Makes what the world of an agent is put together from, by the agent's id.
 pub type ForAgents = Box<dyn Fn(String) -> AgentParts + Send + Sync>;
@@ -137,6 +140,7 @@ impl Agents {
 
     /// Whether `given` opens `path`: it is that of the agent whose MCP endpoint is there.
     pub(crate) fn opens(&self, path: &str, given: &str) -> bool {
+        let Some(id) = at_endpoint(path) else { return false };
         let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         tokens.iter().any(|(id, token)| path == endpoint(id) && token.is(given))
     }
@@ -274,13 +278,21 @@ fn inside(uri: &Uri) -> Option<Uri> {
 pub(crate) fn home(id: &str) -> String {
     let mut home = BELOW.to_owned();
     home.push('/');
-    home.extend(utf8_percent_encode(id, NON_ALPHANUMERIC));
+    home.extend(utf8_percent_encode(id, ENCODED));
     home
 }
 
 /// Where MCP clients find the tools of the agent `id`.
 pub(crate) fn endpoint(id: &str) -> String {
     home(id) + "/mcp"
+}
+
+/// The id of the agent whose MCP endpoint is at `path`, as the router would find it: `/agents/ID/mcp` and no other, whatever
+/// is encoded in ID.
+fn at_endpoint(path: &str) -> Option<String> {
+    let id = path.strip_prefix(BELOW)?.strip_prefix('/')?.strip_suffix("/mcp")?;
+    let id = percent_decode_str(id).decode_utf8().ok().filter(|_| !id.contains('/'))?;
+    Some(id.into_owned())
 }
 
 /// Holds `in_use` until the last byte of the answer has been sent, or nobody wants it any more.
@@ -298,4 +310,23 @@ pub(crate) fn unknown(id: &str) -> ApiError {
     let id: String = id.chars().take(100).collect();
     ApiError::new(StatusCode::NOT_FOUND, "UNKNOWN_AGENT", format!("no agent is called `{id}`"))
         .hint("`[[agents]]` in toolrack.toml names them, GET /api/v1/agents lists them")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_has_exactly_one_agent_in_every_spelling() {
+        for id in ["my-agent", "a.b_c~d", "a/b c", "ä%2F"] {
+            assert_eq!(at_endpoint(&endpoint(id)).as_deref(), Some(id));
+        }
+        assert_eq!(endpoint("my-agent"), "/agents/my-agent/mcp");
+        assert_eq!(at_endpoint("/agents/my%2dagent/mcp").as_deref(), Some("my-agent"));
+        for path in
+            ["/agents/a/b/mcp", "/agents/a/mcp/", "/agents/a/mcp/x", "/agents/a%ff/mcp", "/agents/mcp", "/agentsa/mcp"]
+        {
+            assert_eq!(at_endpoint(path), None, "{path}");
+        }
+    }
 }

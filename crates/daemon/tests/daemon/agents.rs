@@ -87,6 +87,27 @@ async fn the_token_of_an_agent_leads_to_its_tools_and_nowhere_else() {
 }
 
 #[tokio::test]
+async fn the_token_of_an_agent_opens_its_address_however_that_is_written() {
+    let home = Home::new();
+    home.write("toolrack/toolrack.toml", "[[agents]]\nid = \"my-agent\"\n[[agents]]\nid = \"other\"\n");
+    let up = Up::of(home).await;
+    let (_, given) = up.post("/api/v1/agents/my-agent/token", json!({})).await;
+    assert_eq!(given["mcp"], "/agents/my-agent/mcp");
+    let (_, others) = up.post("/api/v1/agents/other/token", json!({})).await;
+    let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" },
+    } });
+    for path in ["/agents/my-agent/mcp", "/agents/my%2Dagent/mcp"] {
+        for (token, status) in [(&given["token"], 200), (&others["token"], 401)] {
+            let asked = up.client.post(format!("{}{path}", up.url)).bearer_auth(token.as_str().unwrap()).json(&ping);
+            let asked = asked.header("accept", "application/json, text/event-stream").send().await.unwrap();
+            assert_eq!(asked.status(), status, "{path}");
+        }
+    }
+    up.down().await;
+}
+
+#[tokio::test]
 async fn a_world_that_nobody_uses_ends_with_its_servers_and_begins_anew() {
     let effects = SideEffects::new();
     let up = Up::idle(home(&effects), Duration::from_millis(300)).await;
