@@ -22,7 +22,10 @@ use axum::{
 };
 use futures::{StreamExt as _, future::BoxFuture};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
 
@@ -57,13 +60,22 @@ impl fmt::Debug for AgentParts {
     }
 }
 
+/// How long what lasts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// The world of an agent, without a request.
+    pub(crate) idle: Duration,
+    /// What is under way when such a world is to end, at most.
+    pub(crate) grace: Duration,
+}
+
 /// The agents of a daemon.
 pub(crate) struct Agents {
     base: Arc<World>,
     make: ForAgents,
     address: SocketAddr,
     hosts: Vec<String>,
-    idle: Duration,
+    times: Times,
     running: Mutex<BTreeMap<String, Arc<Agent>>>,
     /// What opens the MCP endpoint of one agent, and nothing else.
     tokens: Mutex<BTreeMap<String, Token>>,
@@ -77,6 +89,8 @@ struct Agent {
     /// Answers requests, once the world has begun.
     answers: watch::Sender<Option<Router>>,
     stop: CancellationToken,
+    /// Whoever still waits for an answer gets none.
+    over: CancellationToken,
     /// There once it has begun.
     world: OnceLock<Arc<World>>,
 }
@@ -102,11 +116,11 @@ impl Agents {
         base: Arc<World>,
         make: ForAgents,
         (address, hosts): (SocketAddr, &[String]),
-        idle: Duration,
+        times: Times,
         tasks: TaskTracker,
     ) -> Arc<Self> {
         let hosts = hosts.to_vec();
-        Arc::new(Self { base, make, address, hosts, idle, running: Mutex::default(), tokens: Mutex::default(), tasks })
+        Arc::new(Self { base, make, address, hosts, times, running: Mutex::default(), tokens: Mutex::default(), tasks })
     }
 
     /// Everything below `/agents`.
@@ -138,11 +152,11 @@ impl Agents {
         Ok(Some(token))
     }
 
-    /// Whether `given` opens `path`: it is that of the agent whose MCP endpoint is there.
+    /// Whether `given` opens `path`: it is that of the agent whose MCP endpoint is there, in whatever way its id is written.
     pub(crate) fn opens(&self, path: &str, given: &str) -> bool {
         let Some(id) = at_endpoint(path) else { return false };
         let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        tokens.iter().any(|(id, token)| path == endpoint(id) && token.is(given))
+        tokens.get(&id).is_some_and(|token| token.is(given))
     }
 
     /// The worlds that have begun and not ended, by the ids of their agents.
@@ -156,7 +170,8 @@ impl Agents {
         self.lock().get(id)?.world.get().cloned()
     }
 
-    /// Ends the world of the agent `id`, and with it its servers. The next request begins it anew.
+    /// Ends the world of the agent `id`, and with it its servers, once what is under way has ended or had its time to. The
+    /// next request begins it anew.
     pub(crate) fn stop(&self, id: &str) {
         if let Some(agent) = self.lock().get(id) {
             agent.stop.cancel();
@@ -178,7 +193,7 @@ impl Agents {
             Entry::Vacant(place) => {
                 let stop = self.base.ending.child_token();
                 let (users, answers) = (watch::Sender::new(0), watch::Sender::new(None));
-                let agent = Agent { users, answers, stop, world: OnceLock::new() };
+                let agent = Agent { users, answers, stop, over: CancellationToken::new(), world: OnceLock::new() };
                 let agent = place.insert(Arc::new(agent));
                 self.tasks.spawn(Arc::clone(self).live(id.to_owned(), Arc::clone(agent)));
                 Arc::clone(agent)
@@ -201,9 +216,13 @@ impl Agents {
         let router = once_applied(router, &world);
         agent.answers.send_replace(Some(router));
         self.until_unused(&id, &agent).await;
+        // Nobody new is let in; streams of events end, and what is under way has its time to.
         agent.answers.send_replace(None);
         world.ending.cancel();
+        let mut users = agent.users.subscribe();
+        let _ = timeout(self.times.grace, users.wait_for(|users| *users == 0)).await;
         gateway.shutdown().await;
+        agent.over.cancel();
         tasks.close();
         tasks.wait().await;
         world.host.shutdown().await;
@@ -218,7 +237,7 @@ impl Agents {
                 // Its sender is in the agent itself.
                 let _ = users.wait_for(|users| *users == 0).await;
                 tokio::select! {
-                    () = sleep(self.idle) => true,
+                    () = sleep(self.times.idle) => true,
                     _ = users.changed() => false,
                 }
             };
@@ -254,18 +273,23 @@ async fn answer(
         router = answers.wait_for(Option::is_some) => router.ok().and_then(|router| router.clone()),
         () = in_use.0.stop.cancelled() => None,
     };
-    let Some(router) = router else {
-        return ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "ENDING", "the world of this agent is about to end")
-            .hint("ask once more")
-            .into_response();
-    };
+    let Some(router) = router else { return ending("ask once more") };
     // What the router outside has found out does not hold for the one inside.
     let (parts, body) = request.into_parts();
     let mut request = Request::new(body);
     (*request.method_mut(), *request.headers_mut(), *request.uri_mut()) = (parts.method, parts.headers, inside);
     *request.version_mut() = parts.version;
-    let Ok(response) = router.oneshot(request).await;
-    until_sent(response, in_use)
+    tokio::select! {
+        Ok(response) = router.oneshot(request) => until_sent(response, in_use),
+        () = in_use.0.over.cancelled() => ending("what was asked for was given up"),
+    }
+}
+
+/// Nothing is answered any more.
+fn ending(hint: &str) -> Response {
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "ENDING", "the world of this agent is about to end")
+        .hint(hint)
+        .into_response()
 }
 
 /// `/agents/ID/REST` as the world of that agent knows it: `/REST`.

@@ -19,7 +19,7 @@ use toolrack_config::Loaded;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
-    agents::{Agents, ForAgents},
+    agents::{self, Agents, ForAgents},
     api, dashboard,
     gateway::{Gateway, GatewayOptions},
     guard,
@@ -168,7 +168,8 @@ impl Daemon {
         let tasks = TaskTracker::new();
         let world = World::start(parts, &tasks, CancellationToken::new()).await;
         let gateway = Gateway::new(world.host.clone(), told(&world, &hosts, address));
-        let agents = Agents::new(Arc::clone(&world), for_agents, (address, &hosts), agent_idle, tasks.clone());
+        let times = agents::Times { idle: agent_idle, grace };
+        let agents = Agents::new(Arc::clone(&world), for_agents, (address, &hosts), times, tasks.clone());
         let guard = Arc::new(Guard::new(
             token.clone(),
             address,

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use toolrack_testkit::{Home, SideEffects, fake_server_path, processes};
 
-use crate::up::{Events, LONG, Up};
+use crate::up::{Events, LONG, Up, Ways};
 
 /// Two agents beside what everybody has. The fake server tells in `effects` what it did.
 fn home(effects: &SideEffects) -> Home {
@@ -198,4 +199,75 @@ async fn what_is_asked_in_the_world_of_an_agent_is_seen_and_answered_outside_of_
         }
     }
     up.down().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_after_the_world_of_its_question_has_ended_approves_nothing_in_the_next_one() {
+    let effects = SideEffects::new();
+    let ways = Ways { grace: Duration::from_millis(100), ..Ways::default() };
+    let up = Up::started(home(&effects), ways).await;
+    let write = || up.post("/agents/coder/api/v1/calls", json!({ "tool": "one/write", "arguments": { "path": "a" } }));
+    let connected = async || {
+        up.eventually("its server is connected", async || {
+            let found = up.get("/agents/coder/api/v1/servers/one").await;
+            (found["state"] == "connected").then_some(())
+        })
+        .await;
+    };
+    connected().await;
+    let first = async {
+        let question = up.question().await;
+        assert_eq!(up.post("/api/v1/agents/coder/stop", json!({})).await.0, 204);
+        question
+    };
+    let ((status, given_up), stale) = futures::join!(write(), first);
+    assert_eq!((status.as_u16(), &given_up["error"]["code"]), (503, &json!("ENDING")), "it ends with its world");
+    connected().await;
+    let second = async {
+        let question = up.question().await;
+        assert_ne!(question["id"], stale["id"]);
+        assert_eq!(up.answer(&stale, json!({ "answer": "once" })).await, 404);
+        assert_eq!(up.answer(&question, json!({ "answer": "deny" })).await, 204);
+    };
+    let ((status, _), ()) = futures::join!(write(), second);
+    assert_eq!((status.as_u16(), effects.read().runs_of("write")), (403, 0));
+    up.down().await;
+}
+
+#[tokio::test]
+async fn a_call_of_an_agent_that_is_under_way_when_the_daemon_ends_has_its_time_to_end() {
+    let effects = SideEffects::new();
+    let up = Up::of(home(&effects)).await;
+    up.eventually("its server is connected", async || {
+        let found = up.get("/agents/coder/api/v1/servers/one").await;
+        (found["state"] == "connected").then_some(())
+    })
+    .await;
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+        "name": "mcp__one__sleep", "arguments": { "ms": 1_000 },
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    } });
+    let request = up.request(Method::POST, "/agents/coder/mcp").json(&call);
+    let request = request
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2026-07-28")
+        .header("mcp-method", "tools/call")
+        .header("mcp-name", "mcp__one__sleep");
+    let mut asking = JoinSet::new();
+    asking.spawn(async { request.send().await.unwrap().text().await.unwrap() });
+    let question = up.question().await;
+    assert_eq!(up.answer(&question, json!({ "answer": "once" })).await, 204);
+    let begun = async {
+        while effects.read().runs_of("sleep") == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LONG, begun).await.expect("the tool is called");
+    up.down().await;
+    let answer = asking.join_next().await.unwrap().unwrap();
+    assert!(answer.contains("slept 1000 ms"), "{answer}");
 }
