@@ -83,6 +83,8 @@ const USUAL: &[(&str, &str, bool)] = &[
     ("413", "The body is too large", true),
     ("415", "The body is not said to be JSON", true),
     ("429", "Too many requests", false),
+    ("500", "Something failed here", false),
+    ("503", "The daemon, or the world of an agent, is about to end", false),
 ];
 
 /// The addresses, and what is said of them.

@@ -74,7 +74,8 @@ pub(super) struct Described {
 /// then `result` or `error`. A caller who goes away cancels the call.
 #[utoipa::path(post, path = "/api/v1/calls", tag = "calls", request_body = NewCall,
     responses((status = 200, body = Described), (status = 403, body = ApiError), (status = 404, body = ApiError),
-        (status = 409, body = ApiError), (status = 422, body = ApiError), (status = 424, body = ApiError)))]
+        (status = 409, body = ApiError), (status = 422, body = ApiError), (status = 424, body = ApiError),
+        (status = 502, body = ApiError)))]
 pub(super) async fn call(
     Extract(world): State,
     headers: HeaderMap,

@@ -40,7 +40,8 @@ struct Line {
 
 /// The newest lines that a server wrote, the oldest of them first.
 #[utoipa::path(get, path = "/api/v1/servers/{name}/logs", tag = "servers", params(("name" = String, Path), Limit),
-    responses((status = 200, body = Lines), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+    responses((status = 200, body = Lines), (status = 404, body = ApiError), (status = 409, body = ApiError),
+        (status = 507, body = ApiError)))]
 pub(super) async fn logs(Extract(world): State, Path(name): Path<String>, Query(limit): Query<Limit>) -> Answer<Lines> {
     let loaded = world.loaded();
     let entry = loaded.entry(&name).ok_or_else(|| ApiError::no_server(&name))?;
@@ -68,7 +69,7 @@ pub(super) struct Resources {
 /// The resources of a server, and the templates of more.
 #[utoipa::path(get, path = "/api/v1/servers/{name}/resources", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = Resources), (status = 404, body = ApiError), (status = 409, body = ApiError),
-        (status = 424, body = ApiError)))]
+        (status = 422, body = ApiError), (status = 424, body = ApiError), (status = 502, body = ApiError)))]
 pub(super) async fn resources(Extract(world): State, Path(name): Path<String>) -> Answer<Resources> {
     let (resources, templates) = tokio::join!(world.host.resources(&name), world.host.resource_templates(&name));
     Ok(Json(Resources { resources: resources?, templates: templates? }))
@@ -91,7 +92,7 @@ pub(super) struct Contents {
 #[utoipa::path(post, path = "/api/v1/servers/{name}/resources/read", tag = "servers", request_body = Read,
     params(("name" = String, Path)),
     responses((status = 200, body = Contents), (status = 404, body = ApiError), (status = 409, body = ApiError),
-        (status = 422, body = ApiError), (status = 424, body = ApiError)))]
+        (status = 422, body = ApiError), (status = 424, body = ApiError), (status = 502, body = ApiError)))]
 pub(super) async fn read(Extract(world): State, Path(name): Path<String>, Body(read): Body<Read>) -> Answer<Contents> {
     let contents = world.host.read_resource(&name, &read.uri).await?;
     Ok(Json(Contents { contents }))
@@ -107,7 +108,7 @@ pub(super) struct Prompts {
 /// The prompts of a server.
 #[utoipa::path(get, path = "/api/v1/servers/{name}/prompts", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = Prompts), (status = 404, body = ApiError), (status = 409, body = ApiError),
-        (status = 424, body = ApiError)))]
+        (status = 422, body = ApiError), (status = 424, body = ApiError), (status = 502, body = ApiError)))]
 pub(super) async fn prompts(Extract(world): State, Path(name): Path<String>) -> Answer<Prompts> {
     Ok(Json(Prompts { prompts: world.host.prompts(&name).await? }))
 }
@@ -125,7 +126,7 @@ pub(super) struct GetPrompt {
 #[utoipa::path(post, path = "/api/v1/servers/{name}/prompts/get", tag = "servers", request_body = GetPrompt,
     params(("name" = String, Path)),
     responses((status = 200, body = Object), (status = 404, body = ApiError), (status = 409, body = ApiError),
-        (status = 422, body = ApiError), (status = 424, body = ApiError)))]
+        (status = 422, body = ApiError), (status = 424, body = ApiError), (status = 502, body = ApiError)))]
 pub(super) async fn prompt(
     Extract(world): State,
     Path(name): Path<String>,

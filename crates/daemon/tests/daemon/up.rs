@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, LazyLock},
     time::Duration,
 };
 
@@ -168,12 +168,13 @@ impl Up {
     }
 
     pub(crate) async fn send(&self, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
-        let mut request = self.request(method, path);
+        let mut request = self.request(method.clone(), path);
         if let Some(body) = body {
             request = request.json(&body);
         }
         let response = request.send().await.unwrap();
         let status = response.status();
+        assert_documented(&method, path, status);
         let text = response.text().await.unwrap();
         (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
@@ -249,6 +250,28 @@ impl Up {
         self.host.shutdown().await;
         self.home
     }
+}
+
+/// The description of the API has this status for whoever asks so, if it has the address.
+fn assert_documented(method: &Method, path: &str, status: StatusCode) {
+    static PATHS: LazyLock<Value> =
+        LazyLock::new(|| serde_json::from_str::<Value>(&toolrack_daemon::openapi()).unwrap()["paths"].take());
+    let path = path.split('?').next().unwrap();
+    let path = match path.strip_prefix("/agents/").and_then(|rest| rest.find('/').map(|at| &rest[at..])) {
+        // There is no such agent.
+        Some(_) if status == StatusCode::NOT_FOUND => return,
+        Some(inside) => inside,
+        None => path,
+    };
+    let is_at = |template: &str| {
+        template.split('/').count() == path.split('/').count()
+            && template.split('/').zip(path.split('/')).all(|(part, given)| part.starts_with('{') || part == given)
+    };
+    let all = PATHS.as_object().unwrap().iter().filter(|(template, _)| is_at(template));
+    // Of `/a/b` and `/a/{x}`, the first is meant.
+    let Some((template, found)) = all.min_by_key(|(template, _)| template.matches('{').count()) else { return };
+    let Some(operation) = found.get(method.as_str().to_lowercase()) else { return };
+    assert!(operation["responses"].get(status.as_str()).is_some(), "{method} {template} has no {status}");
 }
 
 /// Server-Sent Events as they come.
