@@ -33,6 +33,7 @@ use crate::{
     entry::{Report, closest, decode},
     node::Node,
     problem::Problem,
+    trust::content_hash,
 };
 
 pub use place::{NoPlace, Place};
@@ -58,6 +59,11 @@ pub struct Edited {
     pub diff: String,
     /// What looks like a mistake in a new entry.
     pub warnings: Vec<Problem>,
+    /// The [hash](crate::Entry::hash) of the entry as it was in the file until then; `None` where there was none.
+    pub before: Option<String>,
+    /// The same as it is now, or would be. Who agrees to run what was written agrees to this, and to nothing that somebody
+    /// else has written since.
+    pub after: Option<String>,
 }
 
 /// Why a file was not edited. It is as it was.
@@ -78,6 +84,18 @@ pub enum EditError {
         shown_path(path)
     )]
     Exists {
+        /// The entry's name.
+        name: String,
+        /// The file.
+        path: PathBuf,
+    },
+    /// The entry is not the one that was seen.
+    #[error(
+        "`{}` in {} was changed meanwhile: look at it again, and repeat the change",
+        for_line(name),
+        shown_path(path)
+    )]
+    Moved {
         /// The entry's name.
         name: String,
         /// The file.
@@ -173,7 +191,7 @@ fn shown_path(path: &Path) -> String {
 /// [`EditError`]; the file is then as it was.
 pub fn add(path: &Path, name: &str, entry: &Json, options: Options) -> Result<Edited, EditError> {
     let warnings = check(name, entry)?;
-    let edited = change(path, options.dry_run, |file| match file.find(name)? {
+    let edited = change(path, name, options.dry_run, |file| match file.find(name)? {
         true if !options.replace => Err(EditError::Exists { name: name.to_owned(), path: path.to_owned() }),
         true => file.replace(name, entry),
         false => file.insert(name, entry),
@@ -192,7 +210,7 @@ pub fn remove(path: &Path, name: &str, options: Options) -> Result<Edited, EditE
         // Not even the folder is made for this.
         return Err(EditError::Missing { name: name.to_owned(), path: path.to_owned(), near: None });
     }
-    change(path, options.dry_run, |file| match file.find(name)? {
+    change(path, name, options.dry_run, |file| match file.find(name)? {
         true => file.remove(name),
         false => Err(missing(file, name)),
     })
@@ -206,7 +224,7 @@ pub fn remove(path: &Path, name: &str, options: Options) -> Result<Edited, EditE
 /// # Errors
 /// [`EditError`]; the file is then as it was.
 pub fn switch(path: &Path, name: &str, enabled: bool, options: Options) -> Result<Edited, EditError> {
-    change(path, options.dry_run, |file| match file.find(name)? {
+    change(path, name, options.dry_run, |file| match file.find(name)? {
         true => file.switch(name, enabled),
         // To other programs, a lone `enabled` is a server without a command.
         false if !file.is_ours() => Err(missing(file, name)),
@@ -317,8 +335,10 @@ fn open(document: Document) -> Result<Box<dyn File>, EditError> {
     }
 }
 
+/// Changes the entry `name` of the file at `path`.
 fn change(
     path: &Path,
+    name: &str,
     dry_run: bool,
     edit: impl FnOnce(&dyn File) -> Result<String, EditError>,
 ) -> Result<Edited, EditError> {
@@ -328,7 +348,7 @@ fn change(
         let exists = document.is_some();
         let file = open(document.unwrap_or_else(|| Document::new(Some(target.clone()), "")))?;
         let text = edit(&*file)?;
-        ensure_safe(&*file, &text)?;
+        let edited = ensure_safe(&*file, &text)?;
         let whole = file.document().with_text(&text);
         if !dry_run && text != file.text() {
             write::replace(&target, &whole)?;
@@ -338,18 +358,32 @@ fn change(
             created: !exists && !dry_run,
             diff: diff::of(&target, file.text(), &text),
             warnings: Vec::new(),
+            before: hash_of(&*file, name),
+            after: hash_of(&*edited, name),
         })
     };
     if dry_run { edit() } else { write::locked(&target, edit) }
 }
 
-/// Refuses a text that differs from the file in more than one entry, or anywhere else.
-fn ensure_safe(file: &dyn File, text: &str) -> Result<(), EditError> {
+/// The file with this text; refused when it differs from the file in more than one entry, or anywhere else.
+fn ensure_safe(file: &dyn File, text: &str) -> Result<Box<dyn File>, EditError> {
     let edited = open(Document::new(file.document().path.clone(), text)).map_err(|_| file.refused())?;
     let (before, after) = (file.parts(), edited.parts());
     let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
     let changed = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
-    if changed.count() > 1 { Err(file.refused()) } else { Ok(()) }
+    if changed.count() > 1 { Err(file.refused()) } else { Ok(edited) }
+}
+
+/// The entry `name` as it is written.
+fn written(file: &dyn File, name: &str) -> Result<Option<Raw>, EditError> {
+    let servers = dialect::servers(file.document()).map_err(EditError::Unreadable)?;
+    Ok(servers.raw.into_iter().rfind(|raw| raw.name == name))
+}
+
+/// What [`Entry::hash`](crate::Entry::hash) is of the entry `name`, once the file is loaded.
+fn hash_of(file: &dyn File, name: &str) -> Option<String> {
+    let raw = written(file, name).ok().flatten()?;
+    Some(content_hash(&raw.node.to_json()))
 }
 
 /// What a change is shown as; see [`fuzzing`](crate::fuzzing).

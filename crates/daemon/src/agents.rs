@@ -21,8 +21,11 @@ use axum::{
     routing::any,
 };
 use futures::{StreamExt as _, future::BoxFuture};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use tokio::{sync::watch, time::sleep};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
 
@@ -36,6 +39,9 @@ use crate::{
 
 /// Where the worlds of agents are.
 const BELOW: &str = "/agents";
+
+/// What the ids of agents have otherwise in addresses: everything but what never needs it (RFC 3986, 2.3).
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Makes what the world of an agent is put together from, by the agent's id.
 pub type ForAgents = Box<dyn Fn(String) -> AgentParts + Send + Sync>;
@@ -54,13 +60,22 @@ impl fmt::Debug for AgentParts {
     }
 }
 
+/// How long what lasts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// The world of an agent, without a request.
+    pub(crate) idle: Duration,
+    /// What is under way when such a world is to end, at most.
+    pub(crate) grace: Duration,
+}
+
 /// The agents of a daemon.
 pub(crate) struct Agents {
     base: Arc<World>,
     make: ForAgents,
     address: SocketAddr,
     hosts: Vec<String>,
-    idle: Duration,
+    times: Times,
     running: Mutex<BTreeMap<String, Arc<Agent>>>,
     /// What opens the MCP endpoint of one agent, and nothing else.
     tokens: Mutex<BTreeMap<String, Token>>,
@@ -74,6 +89,8 @@ struct Agent {
     /// Answers requests, once the world has begun.
     answers: watch::Sender<Option<Router>>,
     stop: CancellationToken,
+    /// Whoever still waits for an answer gets none.
+    over: CancellationToken,
     /// There once it has begun.
     world: OnceLock<Arc<World>>,
 }
@@ -99,11 +116,11 @@ impl Agents {
         base: Arc<World>,
         make: ForAgents,
         (address, hosts): (SocketAddr, &[String]),
-        idle: Duration,
+        times: Times,
         tasks: TaskTracker,
     ) -> Arc<Self> {
         let hosts = hosts.to_vec();
-        Arc::new(Self { base, make, address, hosts, idle, running: Mutex::default(), tokens: Mutex::default(), tasks })
+        Arc::new(Self { base, make, address, hosts, times, running: Mutex::default(), tokens: Mutex::default(), tasks })
     }
 
     /// Everything below `/agents`.
@@ -135,10 +152,11 @@ impl Agents {
         Ok(Some(token))
     }
 
-    /// Whether `given` opens `path`: it is that of the agent whose MCP endpoint is there.
+    /// Whether `given` opens `path`: it is that of the agent whose MCP endpoint is there, in whatever way its id is written.
     pub(crate) fn opens(&self, path: &str, given: &str) -> bool {
+        let Some(id) = at_endpoint(path) else { return false };
         let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        tokens.iter().any(|(id, token)| path == endpoint(id) && token.is(given))
+        tokens.get(&id).is_some_and(|token| token.is(given))
     }
 
     /// The worlds that have begun and not ended, by the ids of their agents.
@@ -152,7 +170,8 @@ impl Agents {
         self.lock().get(id)?.world.get().cloned()
     }
 
-    /// Ends the world of the agent `id`, and with it its servers. The next request begins it anew.
+    /// Ends the world of the agent `id`, and with it its servers, once what is under way has ended or had its time to. The
+    /// next request begins it anew.
     pub(crate) fn stop(&self, id: &str) {
         if let Some(agent) = self.lock().get(id) {
             agent.stop.cancel();
@@ -174,7 +193,7 @@ impl Agents {
             Entry::Vacant(place) => {
                 let stop = self.base.ending.child_token();
                 let (users, answers) = (watch::Sender::new(0), watch::Sender::new(None));
-                let agent = Agent { users, answers, stop, world: OnceLock::new() };
+                let agent = Agent { users, answers, stop, over: CancellationToken::new(), world: OnceLock::new() };
                 let agent = place.insert(Arc::new(agent));
                 self.tasks.spawn(Arc::clone(self).live(id.to_owned(), Arc::clone(agent)));
                 Arc::clone(agent)
@@ -197,9 +216,13 @@ impl Agents {
         let router = once_applied(router, &world);
         agent.answers.send_replace(Some(router));
         self.until_unused(&id, &agent).await;
+        // Nobody new is let in; streams of events end, and what is under way has its time to.
         agent.answers.send_replace(None);
         world.ending.cancel();
+        let mut users = agent.users.subscribe();
+        let _ = timeout(self.times.grace, users.wait_for(|users| *users == 0)).await;
         gateway.shutdown().await;
+        agent.over.cancel();
         tasks.close();
         tasks.wait().await;
         world.host.shutdown().await;
@@ -214,7 +237,7 @@ impl Agents {
                 // Its sender is in the agent itself.
                 let _ = users.wait_for(|users| *users == 0).await;
                 tokio::select! {
-                    () = sleep(self.idle) => true,
+                    () = sleep(self.times.idle) => true,
                     _ = users.changed() => false,
                 }
             };
@@ -250,18 +273,23 @@ async fn answer(
         router = answers.wait_for(Option::is_some) => router.ok().and_then(|router| router.clone()),
         () = in_use.0.stop.cancelled() => None,
     };
-    let Some(router) = router else {
-        return ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "ENDING", "the world of this agent is about to end")
-            .hint("ask once more")
-            .into_response();
-    };
+    let Some(router) = router else { return ending("ask once more") };
     // What the router outside has found out does not hold for the one inside.
     let (parts, body) = request.into_parts();
     let mut request = Request::new(body);
     (*request.method_mut(), *request.headers_mut(), *request.uri_mut()) = (parts.method, parts.headers, inside);
     *request.version_mut() = parts.version;
-    let Ok(response) = router.oneshot(request).await;
-    until_sent(response, in_use)
+    tokio::select! {
+        Ok(response) = router.oneshot(request) => until_sent(response, in_use),
+        () = in_use.0.over.cancelled() => ending("what was asked for was given up"),
+    }
+}
+
+/// Nothing is answered any more.
+fn ending(hint: &str) -> Response {
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "ENDING", "the world of this agent is about to end")
+        .hint(hint)
+        .into_response()
 }
 
 /// `/agents/ID/REST` as the world of that agent knows it: `/REST`.
@@ -274,13 +302,21 @@ fn inside(uri: &Uri) -> Option<Uri> {
 pub(crate) fn home(id: &str) -> String {
     let mut home = BELOW.to_owned();
     home.push('/');
-    home.extend(utf8_percent_encode(id, NON_ALPHANUMERIC));
+    home.extend(utf8_percent_encode(id, ENCODED));
     home
 }
 
 /// Where MCP clients find the tools of the agent `id`.
 pub(crate) fn endpoint(id: &str) -> String {
     home(id) + "/mcp"
+}
+
+/// The id of the agent whose MCP endpoint is at `path`, as the router would find it: `/agents/ID/mcp` and no other, whatever
+/// is encoded in ID.
+fn at_endpoint(path: &str) -> Option<String> {
+    let id = path.strip_prefix(BELOW)?.strip_prefix('/')?.strip_suffix("/mcp")?;
+    let id = percent_decode_str(id).decode_utf8().ok().filter(|_| !id.contains('/'))?;
+    Some(id.into_owned())
 }
 
 /// Holds `in_use` until the last byte of the answer has been sent, or nobody wants it any more.
@@ -298,4 +334,23 @@ pub(crate) fn unknown(id: &str) -> ApiError {
     let id: String = id.chars().take(100).collect();
     ApiError::new(StatusCode::NOT_FOUND, "UNKNOWN_AGENT", format!("no agent is called `{id}`"))
         .hint("`[[agents]]` in toolrack.toml names them, GET /api/v1/agents lists them")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_has_exactly_one_agent_in_every_spelling() {
+        for id in ["my-agent", "a.b_c~d", "a/b c", "ä%2F"] {
+            assert_eq!(at_endpoint(&endpoint(id)).as_deref(), Some(id));
+        }
+        assert_eq!(endpoint("my-agent"), "/agents/my-agent/mcp");
+        assert_eq!(at_endpoint("/agents/my%2dagent/mcp").as_deref(), Some("my-agent"));
+        for path in
+            ["/agents/a/b/mcp", "/agents/a/mcp/", "/agents/a/mcp/x", "/agents/a%ff/mcp", "/agents/mcp", "/agentsa/mcp"]
+        {
+            assert_eq!(at_endpoint(path), None, "{path}");
+        }
+    }
 }

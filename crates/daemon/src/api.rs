@@ -4,6 +4,7 @@ mod agents;
 mod answers;
 mod audit;
 mod calls;
+mod concealed;
 mod config;
 mod error;
 mod events;
@@ -27,6 +28,7 @@ use axum::{
     Extension, Json, Router,
     extract::{FromRequest, Request, rejection::JsonRejection},
     http::StatusCode,
+    middleware::map_response_with_state,
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -81,6 +83,8 @@ const USUAL: &[(&str, &str, bool)] = &[
     ("413", "The body is too large", true),
     ("415", "The body is not said to be JSON", true),
     ("429", "Too many requests", false),
+    ("500", "Something failed here", false),
+    ("503", "The daemon, or the world of an agent, is about to end", false),
 ];
 
 /// The addresses, and what is said of them.
@@ -159,12 +163,13 @@ pub fn openapi() -> String {
     document.to_pretty_json().unwrap_or_default()
 }
 
-/// Everything that answers.
+/// Everything that answers, without the secrets of `world`.
 pub(crate) fn router(world: Arc<World>, agents: Weak<Agents>) -> Router {
     let (router, document) = parts();
     let description = document.to_pretty_json().unwrap_or_default();
     let document = move || async move { ([("content-type", "application/json")], description) };
     router
+        .layer(map_response_with_state(Arc::clone(&world), concealed::answer))
         .route("/openapi.json", get(document))
         .fallback(async || ApiError::new(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing at this address"))
         .method_not_allowed_fallback(async || {

@@ -8,6 +8,7 @@ use std::{
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use futures::future::BoxFuture;
+use rand::Rng as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::{sync::oneshot, time::timeout};
@@ -31,6 +32,9 @@ pub struct Questions(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
+    /// Part of the ids of all that is asked here, and of nothing that is asked in another world, or was before the daemon
+    /// began anew: an answer that comes too late must not be one to another question.
+    mark: u32,
     open: Mutex<Open>,
     patience: Duration,
     /// Where it is told; there once the daemon runs.
@@ -57,7 +61,7 @@ struct Waiting {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Question {
     /// Names it in an answer.
-    #[schema(example = "q12")]
+    #[schema(example = "q12-5f0c9a3e")]
     pub(crate) id: String,
     /// The agent in whose world it is asked, where that is not the world that tells of it.
     agent: Option<String>,
@@ -156,6 +160,24 @@ pub(crate) enum Untaken {
     Arguments(String),
 }
 
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug)]
+enum Unanswered {
+    /// So much waits for an answer that nobody was asked.
+    TooMany,
+    /// Nobody gave one in time.
+    Late,
+}
+
+impl Unanswered {
+    fn why(self) -> String {
+        match self {
+            Self::TooMany => format!("nobody was asked, because {MAX_OPEN} questions wait for an answer already"),
+            Self::Late => "nobody answered in time".to_owned(),
+        }
+    }
+}
+
 impl Question {
     /// As it is told of outside of the world of `agent`, where another question may have its number.
     pub(crate) fn of_agent(self, agent: &str) -> Self {
@@ -177,7 +199,8 @@ impl Questions {
     /// Nothing is asked yet. Who has not answered within `patience` has said no.
     #[must_use]
     pub fn new(patience: Duration) -> Self {
-        Self(Arc::new(Inner { open: Mutex::default(), patience, log: OnceLock::new(), of_agent: OnceLock::new() }))
+        let (mark, open) = (rand::rng().random(), Mutex::default());
+        Self(Arc::new(Inner { mark, open, patience, log: OnceLock::new(), of_agent: OnceLock::new() }))
     }
 
     /// From now on, `log` tells when a question is opened and closed.
@@ -206,7 +229,7 @@ impl Questions {
     /// When it is no longer asked, or asks for something else, or when the call cannot be made like this; in the latter cases it
     /// stays open.
     pub(crate) async fn answer(&self, id: &str, answer: Answer) -> Result<(), Untaken> {
-        let number = id.strip_prefix('q').and_then(|number| number.parse().ok()).ok_or(Untaken::Over)?;
+        let number = self.0.number(id).ok_or(Untaken::Over)?;
         let asked = self.0.asked(number, &answer)?;
         if let (Some(question), Some(arguments)) = (asked, &answer.arguments)
             && answer.answer != Word::Deny
@@ -218,13 +241,14 @@ impl Questions {
         waiting.answer.send(answer).map_err(|_| Untaken::Over)
     }
 
-    /// Asks, and waits; `None` when nobody answered in time, or too much is asked.
-    async fn ask(&self, about: About, approval: Option<Confirm>) -> Option<Answer> {
+    /// Asks, and waits.
+    async fn ask(&self, about: About, approval: Option<Confirm>) -> Result<Answer, Unanswered> {
         let (answer, answered) = oneshot::channel();
-        let asked = Asked { inner: &self.0, number: self.0.put(about, approval, answer)? };
+        let number = self.0.put(about, approval, answer).ok_or(Unanswered::TooMany)?;
+        let asked = Asked { inner: &self.0, number };
         let answer = timeout(self.0.patience, answered).await;
         drop(asked);
-        answer.ok()?.ok()
+        answer.ok().and_then(Result::ok).ok_or(Unanswered::Late)
     }
 }
 
@@ -237,6 +261,17 @@ impl Word {
 impl Inner {
     fn waiting(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the question of this number is called.
+    fn id(&self, number: u64) -> String {
+        format!("q{number}-{:08x}", self.mark)
+    }
+
+    /// The number of the question that is called `id`, if it was asked here.
+    fn number(&self, id: &str) -> Option<u64> {
+        let number = id.strip_prefix('q')?.split_once('-')?.0.parse().ok()?;
+        (self.id(number) == id).then_some(number)
     }
 
     /// The approval that the question of this number asks for, if it asks for one; an error when `answer` cannot be one to it.
@@ -258,7 +293,7 @@ impl Inner {
         let number = open.last;
         let now = Utc::now();
         let question = Question {
-            id: format!("q{number}"),
+            id: self.id(number),
             agent: None,
             about,
             asked_at: rfc3339(now),
@@ -267,27 +302,35 @@ impl Inner {
         let told = question.clone();
         open.waiting.insert(number, Waiting { question, approval, answer });
         drop(open);
-        self.opened(told);
+        self.opened(&told);
         Some(number)
     }
 
-    fn opened(&self, question: Question) {
+    /// Tells of an event here and, as one of the agent's, wherever else its questions are told. `event` gets the agent there.
+    fn tell(&self, name: &str, event: impl Fn(Option<&str>) -> Value) {
         if let Some(log) = self.log.get() {
-            log.add("question_opened", &json!({ "question": question }));
+            log.add(name, &event(None));
         }
         if let Some((agent, log)) = self.of_agent.get() {
-            log.add("question_opened", &json!({ "question": question.of_agent(agent), "agent": agent }));
+            let mut event = event(Some(agent));
+            event["agent"] = json!(agent);
+            log.add(name, &event);
         }
     }
 
+    fn opened(&self, question: &Question) {
+        self.tell("question_opened", |agent| match agent {
+            Some(agent) => json!({ "question": question.clone().of_agent(agent) }),
+            None => json!({ "question": question }),
+        });
+    }
+
     fn closed(&self, number: u64) {
-        let id = format!("q{number}");
-        if let Some(log) = self.log.get() {
-            log.add("question_closed", &json!({ "id": id }));
-        }
-        if let Some((agent, log)) = self.of_agent.get() {
-            log.add("question_closed", &json!({ "id": abroad(agent, &id), "agent": agent }));
-        }
+        let id = self.id(number);
+        self.tell(
+            "question_closed",
+            |agent| json!({ "id": agent.map_or_else(|| id.clone(), |agent| abroad(agent, &id)) }),
+        );
     }
 }
 
@@ -322,8 +365,9 @@ impl Asker for Questions {
                 description: question.description,
                 lasting: lasting_word(question.lasting).to_owned(),
             };
-            let Some(answer) = self.ask(about, Some(asked)).await else {
-                return Confirmed::No { why: Some("nobody answered in time".to_owned()) };
+            let answer = match self.ask(about, Some(asked)).await {
+                Ok(answer) => answer,
+                Err(unanswered) => return Confirmed::No { why: Some(unanswered.why()) },
             };
             let arguments = answer.arguments;
             match answer.answer {
@@ -344,8 +388,8 @@ impl Asker for Questions {
         };
         Box::pin(async move {
             match self.ask(about, None).await {
-                Some(Answer { answer: Word::Accept, content, .. }) => Elicited::Accept(content.unwrap_or_default()),
-                Some(Answer { answer: Word::Decline, .. }) => Elicited::Decline,
+                Ok(Answer { answer: Word::Accept, content, .. }) => Elicited::Accept(content.unwrap_or_default()),
+                Ok(Answer { answer: Word::Decline, .. }) => Elicited::Decline,
                 _ => Elicited::Cancel,
             }
         })
@@ -433,5 +477,27 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn silence_is_a_no() {
         assert!(matches!(questions().confirm(question()).await, Confirmed::No { why: Some(_) }));
+    }
+
+    #[tokio::test]
+    async fn an_answer_to_a_question_of_one_world_is_none_to_one_of_another() {
+        let (before, after) = (questions(), questions());
+        let (mut first, mut second) = (pin!(before.confirm(question())), pin!(after.confirm(question())));
+        assert!(poll!(&mut first).is_pending() && poll!(&mut second).is_pending());
+        let stale = before.open()[0].id.clone();
+        assert_ne!(stale, after.open()[0].id);
+        assert_eq!(after.answer(&stale, answered("once")).await, Err(Untaken::Over));
+        assert_eq!(after.open().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn whoever_asks_too_much_is_told_that_nobody_was_asked() {
+        let questions = questions();
+        let mut open: Vec<_> = (0..MAX_OPEN).map(|_| questions.confirm(question())).collect();
+        for asked in &mut open {
+            assert!(poll!(asked).is_pending());
+        }
+        let Confirmed::No { why: Some(why) } = questions.confirm(question()).await else { panic!("it was confirmed") };
+        assert!(why.contains("nobody was asked"), "{why}");
     }
 }

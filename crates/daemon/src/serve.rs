@@ -1,14 +1,8 @@
 //! The daemon itself: an address, what answers there, and the way to its end.
 
-use std::{
-    fmt,
-    future::{Future, IntoFuture as _},
-    io,
-    net::SocketAddr,
-    pin::pin,
-    sync::Arc,
-    time::Duration,
-};
+mod connections;
+
+use std::{fmt, future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -25,7 +19,7 @@ use toolrack_config::Loaded;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
-    agents::{Agents, ForAgents},
+    agents::{self, Agents, ForAgents},
     api, dashboard,
     gateway::{Gateway, GatewayOptions},
     guard,
@@ -39,7 +33,13 @@ const MAX_BODY: usize = 4 * 1024 * 1024;
 /// Programs of this machine that are served at once through the socket.
 const MAX_LOCAL: usize = 256;
 
-/// Before the socket is listened on again when the system refused a connection, for want of descriptors most likely.
+/// Connections of HTTP that are served at once. A client has a few, and each stream of events that it listens to is one.
+const MAX_CONNECTIONS: usize = 4_096;
+
+/// How long a connection may be without the head of a request: longer than clients keep one for their next request, as a rule.
+const SILENCE: Duration = Duration::from_mins(2);
+
+/// Before more is listened for when the system refused a connection, for want of descriptors most likely.
 const REFUSED: Duration = Duration::from_millis(100);
 
 /// How a daemon listens.
@@ -57,6 +57,10 @@ pub struct Options {
     pub grace: Duration,
     /// How long the world of an agent stays without a request.
     pub agent_idle: Duration,
+    /// Connections of HTTP at once; who comes then waits for one of them to end. 4,096 by default.
+    pub connections: usize,
+    /// How long one may take to send the head of a request, the first or another, before it is ended. 2 minutes by default.
+    pub silence: Duration,
 }
 
 impl Options {
@@ -71,6 +75,8 @@ impl Options {
             remote: false,
             grace: Duration::from_secs(5),
             agent_idle: Duration::from_mins(10),
+            connections: MAX_CONNECTIONS,
+            silence: SILENCE,
         }
     }
 }
@@ -131,6 +137,7 @@ pub struct Daemon {
     socket: Option<UnixListener>,
     world: Arc<World>,
     tasks: TaskTracker,
+    bounds: connections::Bounds,
     grace: Duration,
 }
 
@@ -147,7 +154,8 @@ impl Daemon {
     /// # Errors
     /// [`StartError`]; nothing was started then.
     pub async fn start(parts: Parts, for_agents: ForAgents, options: Options) -> Result<Self, StartError> {
-        let Options { listen, token, hosts, remote, grace, agent_idle } = options;
+        let Options { listen, token, hosts, remote, grace, agent_idle, connections, silence } = options;
+        let bounds = connections::Bounds { most: connections, silence };
         if !remote && !listen.ip().is_loopback() {
             return Err(StartError::Remote(listen));
         }
@@ -160,7 +168,8 @@ impl Daemon {
         let tasks = TaskTracker::new();
         let world = World::start(parts, &tasks, CancellationToken::new()).await;
         let gateway = Gateway::new(world.host.clone(), told(&world, &hosts, address));
-        let agents = Agents::new(Arc::clone(&world), for_agents, (address, &hosts), agent_idle, tasks.clone());
+        let times = agents::Times { idle: agent_idle, grace };
+        let agents = Agents::new(Arc::clone(&world), for_agents, (address, &hosts), times, tasks.clone());
         let guard = Arc::new(Guard::new(
             token.clone(),
             address,
@@ -178,7 +187,7 @@ impl Daemon {
             .layer(DefaultBodyLimit::max(MAX_BODY))
             .layer(CatchPanicLayer::new())
             .layer(middleware::from_fn_with_state(guard, guard::check));
-        Ok(Self { listener, address, token, router, gateway, socket: None, world, tasks, grace })
+        Ok(Self { listener, address, token, router, gateway, socket: None, world, tasks, bounds, grace })
     }
 
     /// Where it listens.
@@ -213,7 +222,7 @@ impl Daemon {
     /// Answers until `until` is ready. Then nothing new is taken, streams end, and calls in flight are given
     /// [`Options::grace`]. The host is not shut down.
     pub async fn run(self, until: impl Future<Output = ()>) {
-        let Self { listener, router, gateway, socket, world, tasks, grace, .. } = self;
+        let Self { listener, router, gateway, socket, world, tasks, bounds, grace, .. } = self;
         let ending = world.ending.clone();
         if let Some(socket) = socket {
             let (gateway, within) = (gateway.clone(), tasks.clone());
@@ -223,19 +232,14 @@ impl Daemon {
                 serve_local(socket, gateway, within, ending).await;
             });
         }
-        let serving = axum::serve(listener, router).with_graceful_shutdown(ending.clone().cancelled_owned());
-        let mut serving = pin!(serving.into_future());
+        let mut serving = pin!(connections::serve(listener, router, bounds, ending.clone()));
         let ended = tokio::select! {
-            result = &mut serving => {
-                if let Err(error) = result {
-                    tracing::error!("the daemon no longer listens: {error}");
-                }
-                true
-            }
+            () = &mut serving => true,
             () = until => false,
         };
         ending.cancel();
-        if !ended && timeout(grace, serving).await.is_err() {
+        // What is given up hears of it from the gateway, through a connection that lasts until all of this has ended.
+        if !ended && timeout(grace, &mut serving).await.is_err() {
             tracing::warn!("calls that were in flight for {} s more were given up", grace.as_secs_f64());
         }
         gateway.shutdown().await;

@@ -237,11 +237,18 @@ impl World {
 
     /// Stops `name`, or lets it run again, without a word in any file.
     pub(crate) async fn hold(&self, name: &str, hold: bool) -> Result<(), NotReloaded> {
-        let changed = match hold {
+        match hold {
             true => self.held().insert(name.to_owned()),
             false => self.held().remove(name),
         };
-        if changed { self.order(Order::Apply).await } else { Ok(()) }
+        // Also when it was so before: whoever said it may still wait for it to be done.
+        self.order(Order::Apply).await
+    }
+
+    /// Forgets that somebody stopped what is no longer configured: who adds a server of this name later wants it to run.
+    fn release_removed(&self) {
+        let loaded = self.loaded();
+        self.held().retain(|name| loaded.entry(name).is_some());
     }
 
     /// Reads the configuration again, and applies it.

@@ -64,11 +64,11 @@ pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     let token = Token::new().map_err(|error| Failure::new(Exit::Other, "NO_RANDOM", error.to_string()))?;
     let options = Options {
         listen: args.listen,
-        token,
         hosts: args.allow_host.clone(),
         remote: args.allow_remote,
         grace: args.grace,
         agent_idle: args.agent_idle,
+        ..Options::local(0, token)
     };
     let gate = Arc::new(LiveRules::new(rules(&args.rules, &world.load().await?, &[])));
     let parts = parts(&args, world, gate);

@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::{EditError, Edited, File, Options, change, check, missing};
+use super::{EditError, Edited, File, Options, change, check, missing, written};
 use crate::{
     Problem,
-    dialect::{self, Raw},
     entry::{Decoded, Report, decode},
     mask::HIDDEN,
     redact,
+    trust::content_hash,
 };
 
 /// Puts `entry` in the place of the one that is called `name` in the file at `path`.
@@ -18,17 +18,29 @@ use crate::{
 /// leave the file, and are not lost either. A hidden text that has no such value is an error, as is everything that
 /// [`add`](super::add()) refuses.
 ///
+/// `seen` is the [hash](crate::Entry::hash) of the entry that was shown: where the file has another one by now, it is left
+/// alone. Nobody else edits the file between this look and the change. `None` changes whatever is there.
+///
 /// Blocks up to 5 s while another process edits the file.
 ///
 /// # Errors
 /// [`EditError`]; the file is then as it was.
-pub fn revise(path: &std::path::Path, name: &str, entry: &Json, options: Options) -> Result<Edited, EditError> {
+pub fn revise(
+    path: &std::path::Path,
+    name: &str,
+    entry: &Json,
+    seen: Option<&str>,
+    options: Options,
+) -> Result<Edited, EditError> {
     let mut warnings = Vec::new();
-    let edited = change(path, options.dry_run, |file| {
+    let edited = change(path, name, options.dry_run, |file| {
         if !file.find(name)? {
             return Err(missing(file, name));
         }
         let before = before(file, name)?;
+        if seen.is_some_and(|seen| seen != content_hash(&before.written)) {
+            return Err(EditError::Moved { name: name.to_owned(), path: file.path() });
+        }
         let mut entry = entry.clone();
         if let Err(field) = reveal(&mut entry, &before.view, &before.written, "") {
             let message = format!("`{field}` is hidden, and the file has no such value to keep");
@@ -48,10 +60,7 @@ struct Before {
 }
 
 fn before(file: &dyn File, name: &str) -> Result<Before, EditError> {
-    let servers = dialect::servers(file.document()).map_err(EditError::Unreadable)?;
-    let Some(raw) = servers.raw.into_iter().rfind(|raw: &Raw| raw.name == name) else {
-        return Err(missing(file, name));
-    };
+    let raw = written(file, name)?.ok_or_else(|| missing(file, name))?;
     let mut report = Report::new(None, name);
     let view = match decode(&raw, &mut report) {
         Decoded::Server(spec) => redact(&spec),
@@ -123,7 +132,7 @@ mod tests {
         assert!(!entry.to_string().contains("hunter2") && !entry.to_string().contains("s3cret"), "{entry}");
         entry["args"].as_array_mut().unwrap().insert(0, json!("-v"));
         entry["env"]["NEW"] = json!("x");
-        let edited = revise(&file, "a", &entry, Options::default()).unwrap();
+        let edited = revise(&file, "a", &entry, None, Options::default()).unwrap();
         assert!(!edited.diff.contains("hunter2"), "{}", edited.diff);
         let after: Json = serde_json::from_str(&fs::read_to_string(&file).unwrap().replace("// mine", "")).unwrap();
         let after = &after["mcpServers"]["a"];
@@ -133,13 +142,36 @@ mod tests {
     }
 
     #[test]
+    fn what_another_changed_meanwhile_is_left_alone_and_what_is_written_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mcp.json");
+        let loaded = || load(&Request::new(Places::under(folder.path()), folder.path()), &NoLedger);
+        fs::write(&file, FILE).unwrap();
+        let seen = loaded().entry("a").unwrap().clone();
+        let theirs = FILE.replace("hunter2-hunter2", "another-one");
+        fs::write(&file, &theirs).unwrap();
+        let refused = revise(&file, "a", &seen.view, Some(&seen.hash), Options::default()).unwrap_err();
+        assert!(matches!(refused, EditError::Moved { .. }), "{refused}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), theirs);
+
+        let now = loaded().entry("a").unwrap().clone();
+        let mut entry = now.view.clone();
+        entry["env"]["NEW"] = json!("x");
+        let edited = revise(&file, "a", &entry, Some(&now.hash), Options::default()).unwrap();
+        assert_eq!(edited.before, Some(now.hash));
+        assert_eq!(edited.after.as_ref(), Some(&loaded().entry("a").unwrap().hash));
+        let again = revise(&file, "a", &entry, edited.before.as_deref(), Options::default());
+        assert!(matches!(again, Err(EditError::Moved { .. })), "the second of two with one version");
+    }
+
+    #[test]
     fn a_header_keeps_its_scheme_and_its_secret() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("mcp.json");
         fs::write(&file, FILE).unwrap();
         let mut entry = shown(folder.path(), "b");
         entry["url"] = json!("https://example.com/other");
-        revise(&file, "b", &entry, Options::default()).unwrap();
+        revise(&file, "b", &entry, None, Options::default()).unwrap();
         let text = fs::read_to_string(&file).unwrap();
         assert!(text.contains("Bearer abcdefgh") && text.contains("/other"), "{text}");
     }
@@ -151,7 +183,7 @@ mod tests {
         fs::write(&file, FILE).unwrap();
         let mut entry = shown(folder.path(), "a");
         entry["env"]["OTHER_KEY"] = json!("***");
-        let error = revise(&file, "a", &entry, Options::default()).unwrap_err();
+        let error = revise(&file, "a", &entry, None, Options::default()).unwrap_err();
         assert!(error.to_string().contains("env.OTHER_KEY"), "{error}");
         assert_eq!(fs::read_to_string(&file).unwrap(), FILE);
     }

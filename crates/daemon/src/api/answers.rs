@@ -66,7 +66,7 @@ pub(super) struct Forgotten {
 
 /// The tools that run without a question because somebody said so for good.
 #[utoipa::path(get, path = "/api/v1/answers", tag = "approvals",
-    responses((status = 200, body = Standing), (status = 409, body = ApiError)))]
+    responses((status = 200, body = Standing), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn list(Extract(world): State) -> Answer<Standing> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let answers = store.answers().await?;
@@ -75,7 +75,7 @@ pub(super) async fn list(Extract(world): State) -> Answer<Standing> {
 
 /// Takes answers back: such calls are asked about again.
 #[utoipa::path(delete, path = "/api/v1/answers", tag = "approvals", params(Which),
-    responses((status = 200, body = Forgotten), (status = 409, body = ApiError)))]
+    responses((status = 200, body = Forgotten), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn forget(Extract(world): State, Query(which): Query<Which>) -> Answer<Forgotten> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let forgotten = store.forget_answers(which.server.as_deref(), which.tool.as_deref(), Way::Daemon).await?;

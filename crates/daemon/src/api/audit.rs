@@ -48,7 +48,8 @@ struct Row {
     seq: u64,
     /// In RFC 3339.
     at: Option<String>,
-    /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `forgot`, `lost`.
+    /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `quarantined`, `approved`, `signed_in`,
+    /// `signed_out`, `sign_in_failed`, `forgot`, `lost`.
     #[schema(example = "call")]
     kind: String,
     /// `cli`, `daemon`, `gateway`, `agent`, `program`.
@@ -112,7 +113,7 @@ impl From<AuditRow> for Row {
 
 /// What was called, connected, trusted and answered, the newest first.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(Which),
-    responses((status = 200, body = Audit), (status = 409, body = ApiError)))]
+    responses((status = 200, body = Audit), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn list(Extract(world): State, Query(which): Query<Which>) -> Answer<Audit> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let since = which.since.as_deref().map(time).transpose()?;

@@ -22,8 +22,8 @@ use toolrack_host::{
 };
 use utoipa::ToSchema;
 
-use super::{ApiError, Body, Path, State, done, named::Running};
-use crate::{event_log::conceal, questions::Questions, world::World};
+use super::{ApiError, Body, Path, State, concealed, done, named::Running};
+use crate::{questions::Questions, world::World};
 
 /// Reports of progress that wait for a slow reader; further ones are dropped.
 const MAX_PROGRESS: usize = 1_000;
@@ -74,7 +74,8 @@ pub(super) struct Described {
 /// then `result` or `error`. A caller who goes away cancels the call.
 #[utoipa::path(post, path = "/api/v1/calls", tag = "calls", request_body = NewCall,
     responses((status = 200, body = Described), (status = 403, body = ApiError), (status = 404, body = ApiError),
-        (status = 409, body = ApiError), (status = 422, body = ApiError), (status = 424, body = ApiError)))]
+        (status = 409, body = ApiError), (status = 422, body = ApiError), (status = 424, body = ApiError),
+        (status = 502, body = ApiError)))]
 pub(super) async fn call(
     Extract(world): State,
     headers: HeaderMap,
@@ -111,11 +112,12 @@ fn streamed(
     told: mpsc::Receiver<Progress>,
 ) -> Sse<impl futures::Stream<Item = Result<Event, Infallible>>> {
     let reports = stream::unfold(told, async |mut told| Some((told.recv().await?, told)));
-    let reports = reports.map(|progress| event("progress", &progress));
+    let reporting = Arc::clone(&world);
+    let reports = reports.map(move |progress| concealed_event(&reporting, "progress", &progress));
     let end = async move {
         match run(&world, running, call).await {
-            Ok(outcome) => event("result", &outcome),
-            Err(error) => event("error", &error),
+            Ok(outcome) => concealed_event(&world, "result", &outcome),
+            Err(error) => concealed_event(&world, "error", &error),
         }
     };
     // The channel ends with the call, after its last report.
@@ -127,17 +129,17 @@ pub(super) fn event(name: &str, data: &impl Serialize) -> Event {
     Event::default().event(name).data(serde_json::to_string(data).unwrap_or_default())
 }
 
-/// Runs the call, with secrets hidden in what it gives.
-async fn run(world: &World, running: Running, call: Call) -> Result<Value, ApiError> {
-    let outcome: ToolOutcome = tokio::select! {
-        outcome = world.host.call(call) => outcome?,
-        () = running.cancelled() => {
-            return Err(ApiError::new(StatusCode::CONFLICT, "CANCELLED", "the call was cancelled"));
-        }
-    };
-    let mut shown = serde_json::to_value(outcome).unwrap_or_default();
-    conceal(&mut shown, &world.secrets);
-    Ok(shown)
+/// An event whose texts may hold what a server was given in confidence.
+fn concealed_event(world: &World, name: &str, data: &impl Serialize) -> Event {
+    Event::default().event(name).data(concealed::written(world, data))
+}
+
+/// Runs the call.
+async fn run(world: &World, running: Running, call: Call) -> Result<ToolOutcome, ApiError> {
+    tokio::select! {
+        outcome = world.host.call(call) => Ok(outcome?),
+        () = running.cancelled() => Err(ApiError::new(StatusCode::CONFLICT, "CANCELLED", "the call was cancelled")),
+    }
 }
 
 /// Cancels a call by the name that its caller gave it.

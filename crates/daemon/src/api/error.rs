@@ -153,12 +153,6 @@ impl From<EditFailed> for ApiError {
     fn from(error: EditFailed) -> Self {
         match error {
             EditFailed::Unknown => Self::new(StatusCode::NOT_FOUND, "UNKNOWN_SERVER", "there is no such server"),
-            EditFailed::Moved => Self::new(
-                StatusCode::PRECONDITION_FAILED,
-                "CHANGED",
-                "the entry was changed by somebody else meanwhile",
-            )
-            .hint("read it again and repeat the change"),
             EditFailed::NoPlace(no_place) => of_no_place(&no_place),
             EditFailed::Edit(error) => of_edit(&error),
             EditFailed::Store(error) => error.into(),
@@ -182,6 +176,7 @@ fn of_edit(error: &EditError) -> ApiError {
     let (status, code) = match error {
         EditError::Invalid { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "INVALID_ENTRY"),
         EditError::Exists { .. } => (StatusCode::CONFLICT, "EXISTS"),
+        EditError::Moved { .. } => (StatusCode::PRECONDITION_FAILED, "CHANGED"),
         EditError::Missing { .. } => (StatusCode::NOT_FOUND, "UNKNOWN_SERVER"),
         EditError::Busy { .. } => (StatusCode::CONFLICT, "BUSY"),
         EditError::Io { .. } => (StatusCode::INSUFFICIENT_STORAGE, "NOT_WRITTEN"),

@@ -29,12 +29,17 @@ impl Named {
     /// Something begins.
     ///
     /// # Errors
-    /// When something else of this name goes on.
+    /// When something else of this name goes on, or 10,000 others do that have names.
     pub(super) fn begin(&self, name: Option<String>) -> Result<Running, ApiError> {
         let cancelled = CancellationToken::new();
         if let Some(name) = &name {
             let mut all = self.all();
-            if all.contains_key(name) || all.len() >= MAX {
+            if all.len() >= MAX {
+                let message = format!("{MAX} others with an id are under way");
+                return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY", message)
+                    .hint("wait until some have ended, or give no id"));
+            }
+            if all.contains_key(name) {
                 let message = "something of this id is under way";
                 return Err(ApiError::new(StatusCode::CONFLICT, "ID_IN_USE", message).hint("choose another id"));
             }
@@ -70,5 +75,21 @@ impl Drop for Running {
         if let Some(name) = &self.name {
             self.all.all().remove(name);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_table_and_an_id_in_use_are_told_apart() {
+        let all = Named::default();
+        let mut running: Vec<_> = (1..MAX).map(|id| all.begin(Some(id.to_string())).unwrap()).collect();
+        assert_eq!(all.begin(Some("1".to_owned())).unwrap_err().status(), StatusCode::CONFLICT);
+        running.push(all.begin(Some("last".to_owned())).unwrap());
+        assert_eq!(all.begin(Some("new".to_owned())).unwrap_err().status(), StatusCode::TOO_MANY_REQUESTS);
+        drop(running);
+        assert!(all.begin(Some("new".to_owned())).is_ok());
     }
 }

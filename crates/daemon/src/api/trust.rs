@@ -154,7 +154,8 @@ struct Trusted {
 }
 
 /// What waits for somebody's agreement, and what has it.
-#[utoipa::path(get, path = "/api/v1/trust", tag = "trust", responses((status = 200, body = Trust)))]
+#[utoipa::path(get, path = "/api/v1/trust", tag = "trust",
+    responses((status = 200, body = Trust), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn list(Extract(world): State) -> Answer<Trust> {
     let loaded = world.loaded();
     let approvals = world.approvals().await?;
@@ -200,7 +201,7 @@ pub(super) struct Approve {
 
 /// Agrees to run an entry exactly as it was shown.
 #[utoipa::path(post, path = "/api/v1/trust/approve", tag = "trust", request_body = Approve,
-    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn approve(Extract(world): State, Body(shown): Body<Approve>) -> Result<Response, ApiError> {
     let loaded = world.loaded();
     let project = PathBuf::from(&shown.project);
@@ -230,7 +231,7 @@ pub(super) struct Revoke {
 
 /// Takes an agreement back, and stops what ran because of it.
 #[utoipa::path(post, path = "/api/v1/trust/revoke", tag = "trust", request_body = Revoke,
-    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn revoke(Extract(world): State, Body(agreed): Body<Revoke>) -> Result<Response, ApiError> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     if !store.revoke(&PathBuf::from(&agreed.project), &agreed.name, Way::Daemon).await? {
@@ -252,7 +253,7 @@ pub(super) struct ApproveTool {
 
 /// Uses a tool in quarantine, exactly as it was shown.
 #[utoipa::path(post, path = "/api/v1/trust/tools/approve", tag = "trust", request_body = ApproveTool,
-    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn approve_tool(Extract(world): State, Body(shown): Body<ApproveTool>) -> Result<Response, ApiError> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let of_tool = |kept: &Kept| kept.of.server.as_str() == shown.server && kept.strange.tool == shown.tool;

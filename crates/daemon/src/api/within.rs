@@ -5,13 +5,11 @@ use std::collections::BTreeMap;
 use axum::{Json, extract::State as Extract};
 use chrono::{DateTime, SecondsFormat};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use toolrack_host::mcp;
 use toolrack_store::LogQuery;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Answer, ApiError, Body, Path, Query, State};
-use crate::event_log::conceal;
 
 /// Lines that are given at once.
 const MAX_LINES: usize = 5_000;
@@ -42,7 +40,8 @@ struct Line {
 
 /// The newest lines that a server wrote, the oldest of them first.
 #[utoipa::path(get, path = "/api/v1/servers/{name}/logs", tag = "servers", params(("name" = String, Path), Limit),
-    responses((status = 200, body = Lines), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+    responses((status = 200, body = Lines), (status = 404, body = ApiError), (status = 409, body = ApiError),
+        (status = 507, body = ApiError)))]
 pub(super) async fn logs(Extract(world): State, Path(name): Path<String>, Query(limit): Query<Limit>) -> Answer<Lines> {
     let loaded = world.loaded();
     let entry = loaded.entry(&name).ok_or_else(|| ApiError::no_server(&name))?;
@@ -53,7 +52,7 @@ pub(super) async fn logs(Extract(world): State, Path(name): Path<String>, Query(
     let lines = lines.into_iter().map(|line| Line {
         at: DateTime::from_timestamp_millis(line.at).map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true)),
         level: line.kind,
-        text: world.secrets.conceal(&line.text).into_owned(),
+        text: line.text,
     });
     Ok(Json(Lines { lines: lines.collect() }))
 }
@@ -70,7 +69,7 @@ pub(super) struct Resources {
 /// The resources of a server, and the templates of more.
 #[utoipa::path(get, path = "/api/v1/servers/{name}/resources", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = Resources), (status = 404, body = ApiError), (status = 409, body = ApiError),
-        (status = 424, body = ApiError)))]
+        (status = 422, body = ApiError), (status = 424, body = ApiError), (status = 502, body = ApiError)))]
 pub(super) async fn resources(Extract(world): State, Path(name): Path<String>) -> Answer<Resources> {
     let (resources, templates) = tokio::join!(world.host.resources(&name), world.host.resource_templates(&name));
     Ok(Json(Resources { resources: resources?, templates: templates? }))
@@ -86,18 +85,16 @@ pub(super) struct Read {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Contents {
     #[schema(value_type = Vec<Object>)]
-    contents: Value,
+    contents: Vec<mcp::ResourceContents>,
 }
 
 /// Reads a resource.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/resources/read", tag = "servers", request_body = Read,
     params(("name" = String, Path)),
     responses((status = 200, body = Contents), (status = 404, body = ApiError), (status = 409, body = ApiError),
-        (status = 422, body = ApiError), (status = 424, body = ApiError)))]
+        (status = 422, body = ApiError), (status = 424, body = ApiError), (status = 502, body = ApiError)))]
 pub(super) async fn read(Extract(world): State, Path(name): Path<String>, Body(read): Body<Read>) -> Answer<Contents> {
     let contents = world.host.read_resource(&name, &read.uri).await?;
-    let mut contents = serde_json::to_value(contents).unwrap_or_default();
-    conceal(&mut contents, &world.secrets);
     Ok(Json(Contents { contents }))
 }
 
@@ -111,7 +108,7 @@ pub(super) struct Prompts {
 /// The prompts of a server.
 #[utoipa::path(get, path = "/api/v1/servers/{name}/prompts", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = Prompts), (status = 404, body = ApiError), (status = 409, body = ApiError),
-        (status = 424, body = ApiError)))]
+        (status = 422, body = ApiError), (status = 424, body = ApiError), (status = 502, body = ApiError)))]
 pub(super) async fn prompts(Extract(world): State, Path(name): Path<String>) -> Answer<Prompts> {
     Ok(Json(Prompts { prompts: world.host.prompts(&name).await? }))
 }
@@ -129,14 +126,12 @@ pub(super) struct GetPrompt {
 #[utoipa::path(post, path = "/api/v1/servers/{name}/prompts/get", tag = "servers", request_body = GetPrompt,
     params(("name" = String, Path)),
     responses((status = 200, body = Object), (status = 404, body = ApiError), (status = 409, body = ApiError),
-        (status = 422, body = ApiError), (status = 424, body = ApiError)))]
+        (status = 422, body = ApiError), (status = 424, body = ApiError), (status = 502, body = ApiError)))]
 pub(super) async fn prompt(
     Extract(world): State,
     Path(name): Path<String>,
     Body(wanted): Body<GetPrompt>,
-) -> Answer<Value> {
+) -> Answer<mcp::PromptResult> {
     let prompt = world.host.get_prompt(&name, &wanted.name, &wanted.arguments).await?;
-    let mut prompt = serde_json::to_value(prompt).unwrap_or_default();
-    conceal(&mut prompt, &world.secrets);
     Ok(Json(prompt))
 }

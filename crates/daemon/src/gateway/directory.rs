@@ -96,20 +96,37 @@ impl Directory {
     }
 
     async fn read(&self, host: &Host, age: Duration) -> Arc<Listed> {
+        let begin = || {
+            let (host, style, cap) = (host.clone(), self.style.clone(), self.cap);
+            async move { Arc::new(list(&host, &style, cap).await) }.boxed().shared()
+        };
+        self.kept_or(begin, age).await
+    }
+
+    /// What was read at most `age` ago, or is being read; otherwise what `begin` reads now.
+    async fn kept_or(&self, begin: impl FnOnce() -> Reading, age: Duration) -> Arc<Listed> {
         let reading = {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             match &*kept {
-                // Whoever asks meanwhile waits for the same answer.
-                Some((since, reading)) if since.elapsed() <= age || reading.peek().is_none() => reading.clone(),
+                Some((since, reading)) if is_of_use(reading, since.elapsed(), age) => reading.clone(),
                 _ => {
-                    let (host, style, cap) = (host.clone(), self.style.clone(), self.cap);
-                    let reading = async move { Arc::new(list(&host, &style, cap).await) }.boxed().shared();
+                    let reading = begin();
                     *kept = Some((Instant::now(), reading.clone()));
                     reading
                 }
             }
         };
         reading.await
+    }
+}
+
+/// Whether what was begun `elapsed` ago is what one gets who wants to know what there was at most `age` ago.
+fn is_of_use(reading: &Reading, elapsed: Duration, age: Duration) -> bool {
+    match reading.peek() {
+        Some(_) => elapsed <= age,
+        // Whoever asks meanwhile waits for the same answer. But only its readers drive it: once all of them have gone away,
+        // its time passes and nothing is read.
+        None => reading.strong_count().is_some_and(|readers| readers > 1),
     }
 }
 
@@ -261,7 +278,46 @@ fn fits(template: &str, uri: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        pin::pin,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
+    use futures::poll;
+    use tokio::time::{advance, sleep};
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_nobody_waited_for_is_read_again_and_one_that_somebody_waits_for_is_not() {
+        let directory = Directory::new(NameStyle::default(), NameCap::default());
+        let begun = Arc::new(AtomicUsize::new(0));
+        let begin = || {
+            let begun = Arc::clone(&begun);
+            let slow = async move {
+                begun.fetch_add(1, Ordering::Relaxed);
+                // As long as a server may take; behind it, there is nothing of that server.
+                let read = timeout(SLOWEST, sleep(SLOWEST / 2)).await;
+                let readable = read.map(|()| ServerName::new("slow").unwrap()).into_iter().collect();
+                Arc::new(Listed { readable, ..Listed::default() })
+            };
+            slow.boxed().shared()
+        };
+        for age in [FRESH, KNOWN] {
+            {
+                let mut abandoned = pin!(directory.kept_or(begin, age));
+                assert!(poll!(&mut abandoned).is_pending());
+            }
+            advance(Duration::from_secs(3_600)).await;
+            let before = begun.load(Ordering::Relaxed);
+            assert_eq!(directory.kept_or(begin, age).await.readable.len(), 1, "a part is missing");
+            assert_eq!(begun.load(Ordering::Relaxed) - before, 1, "what was given up is read anew");
+            directory.forget();
+            tokio::join!(directory.kept_or(begin, age), directory.kept_or(begin, age));
+            assert_eq!(begun.load(Ordering::Relaxed) - before, 2, "who asks meanwhile waits for the same");
+            directory.forget();
+        }
+    }
 
     #[test]
     fn templates_are_told_apart_by_what_stands_around_their_expressions() {

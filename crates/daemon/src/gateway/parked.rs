@@ -38,7 +38,7 @@ impl Origin {
             params.retain(|name, _| matches!(name.as_str(), "name" | "uri" | "arguments"));
             params
         };
-        self.method == other.method && Arc::ptr_eq(&self.view, &other.view) && salient(self) == salient(other)
+        self.method == other.method && self.view.is(&other.view) && salient(self) == salient(other)
     }
 }
 
@@ -160,6 +160,19 @@ mod tests {
             static VIEW: Arc<View> = Views::new(&GatewayOptions::default()).whole();
         }
         Origin { method: "tools/call", params: params.into(), view: VIEW.with(Arc::clone) }
+    }
+
+    #[tokio::test]
+    async fn a_client_comes_back_whatever_others_have_asked_for_meanwhile() {
+        let views = Views::new(&GatewayOptions::default());
+        let view = |query: &str| views.of(Some(query)).unwrap();
+        let (parked, (mut one, ..)) = (Parked::new(2, Duration::from_secs(60)), waiting());
+        one.origin.view = view("tools=a");
+        let state = state_of(&parked.park(one).unwrap());
+        (0..200).for_each(|number| drop(view(&format!("tools=t{number}"))));
+        let again = |query: &str| Origin { view: view(query), ..origin(r#"{"name":"a"}"#) };
+        assert!(parked.resume(&state, &again("tools=b")).is_err(), "it may see other tools");
+        assert!(parked.resume(&state, &again("tools=a")).is_ok());
     }
 
     fn state_of(result: &Bytes) -> String {

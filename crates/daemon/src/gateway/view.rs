@@ -33,13 +33,19 @@ pub(super) struct Pages {
 /// What one client sees.
 #[derive(Debug)]
 pub(super) struct View {
+    wish: Wish,
     selections: Vec<Selection>,
     pub(super) pages: Mutex<Pages>,
 }
 
 impl View {
-    fn new(selections: Vec<Selection>) -> Arc<Self> {
-        Arc::new(Self { selections, pages: Mutex::default() })
+    fn new(wish: Wish, selections: Vec<Selection>) -> Arc<Self> {
+        Arc::new(Self { wish, selections, pages: Mutex::default() })
+    }
+
+    /// Whether `other` was asked for in the same words. Not every view is remembered: the same can be made twice.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.wish == other.wish
     }
 
     pub(super) fn has(&self, tool: &CatalogTool) -> bool {
@@ -58,7 +64,7 @@ pub(super) struct Views {
     base: Selection,
     presets: BTreeMap<String, Selection>,
     whole: Arc<View>,
-    kept: Mutex<Vec<(Wish, Arc<View>)>>,
+    kept: Mutex<Vec<Arc<View>>>,
 }
 
 impl Views {
@@ -66,7 +72,7 @@ impl Views {
         Self {
             base: options.selection.clone(),
             presets: options.presets.clone(),
-            whole: View::new(vec![options.selection.clone()]),
+            whole: View::new(Wish::new(), vec![options.selection.clone()]),
             kept: Mutex::default(),
         }
     }
@@ -88,18 +94,18 @@ impl Views {
             return Ok(self.whole());
         }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, view)) = kept.iter().find(|(known, _)| *known == wish) {
+        if let Some(view) = kept.iter().find(|known| known.wish == wish) {
             return Ok(view.clone());
         }
         let mut selections = vec![self.base.clone()];
         for (key, value) in &wish {
             selections.push(self.selection(key, value)?);
         }
-        let view = View::new(selections);
+        let view = View::new(wish, selections);
         if kept.len() == KEPT {
             kept.remove(0);
         }
-        kept.push((wish, view.clone()));
+        kept.push(view.clone());
         Ok(view)
     }
 

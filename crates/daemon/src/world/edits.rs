@@ -6,7 +6,6 @@ use serde_json::Value;
 use toolrack_config::{
     Entry, Scope,
     edit::{self, EditError, Edited, NoPlace, Options, Place},
-    trust::content_hash,
 };
 use toolrack_host::{Way, spec::Trust};
 use toolrack_store::{Approval, StoreError};
@@ -31,8 +30,6 @@ pub(crate) enum Change {
 pub(crate) enum EditFailed {
     /// There is no such entry.
     Unknown,
-    /// It is another by now.
-    Moved,
     /// No one file could be meant.
     NoPlace(NoPlace),
     /// The file was not edited.
@@ -64,15 +61,10 @@ impl World {
         let (places, folder) = (&self.request.places, &self.request.cwd);
         let place = match &change {
             Change::Add { scope, .. } => Place::of_new(*scope, places, folder),
-            Change::Revise { seen: Some(seen), .. } if known()?.hash != *seen => return Err(EditFailed::Moved),
             Change::Revise { .. } | Change::Remove => Place::only(known()?)?,
             Change::Switch(_) => Place::to_switch(known()?, &loaded, places, folder)?,
         };
-        let new_hash = match &change {
-            Change::Add { entry, .. } => Some(content_hash(entry)),
-            _ => None,
-        };
-        let is_revision = matches!(change, Change::Revise { .. });
+        let is_new = matches!(change, Change::Add { .. });
         let edited = write(place.path.clone(), name.to_owned(), change, dry_run).await?;
         if dry_run {
             return Ok((place.scope, edited));
@@ -80,22 +72,23 @@ impl World {
         // What it says now is known once it is read again; files that cannot be used any more are told of elsewhere.
         let _ = self.reload().await;
         if place.scope == Scope::Project {
-            self.agree_to_edit(name, entry, new_hash.as_deref(), is_revision).await?;
+            self.agree_to_edit(name, entry, &edited, is_new).await?;
         }
         Ok((place.scope, edited))
     }
 
-    /// Whoever writes an entry into a project's file has agreed to run it, and who agreed before agrees still when it is
-    /// only switched.
+    /// Whoever writes an entry into a project's file has agreed to run exactly that, and who agreed before agrees still when
+    /// it is only switched. A change of an entry is agreed to where the entry that it began from was: hidden values, which
+    /// nobody sees, come from there.
     async fn agree_to_edit(
         &self,
         name: &str,
         before: Option<&Entry>,
-        new_hash: Option<&str>,
-        is_revision: bool,
+        edited: &Edited,
+        is_new: bool,
     ) -> Result<(), EditFailed> {
         let loaded = self.loaded();
-        let was_trusted = before.is_some_and(|before| before.trust == Trust::Trusted);
+        let trusted = before.filter(|before| before.trust == Trust::Trusted);
         let Some(now) = loaded.entry(name) else {
             if let (Some(store), Some(project)) = (&self.store, before.and_then(|before| before.project.as_ref())) {
                 // Whoever puts it back later has to ask again.
@@ -103,9 +96,10 @@ impl World {
             }
             return Ok(());
         };
-        let is_what_was_written = new_hash.is_some_and(|hash| hash == now.hash);
-        let is_only_switched = before.is_some_and(|before| before.hash_unswitched == now.hash_unswitched);
-        if is_what_was_written || (was_trusted && (is_only_switched || is_revision)) {
+        let is_what_was_written = edited.after.as_ref() == Some(&now.hash);
+        let is_only_switched = trusted.is_some_and(|before| before.hash_unswitched == now.hash_unswitched);
+        let was_agreed_to = is_new || trusted.is_some_and(|before| edited.before.as_ref() == Some(&before.hash));
+        if is_only_switched || (is_what_was_written && was_agreed_to) {
             self.trust(now).await?;
             let _ = self.reload().await;
         }
@@ -133,7 +127,7 @@ async fn write(path: PathBuf, name: String, change: Change, dry_run: bool) -> Re
     let options = Options { dry_run, ..Options::default() };
     let edit = move || match change {
         Change::Add { entry, replace, .. } => edit::add(&path, &name, &entry, Options { replace, ..options }),
-        Change::Revise { entry, .. } => edit::revise(&path, &name, &entry, options),
+        Change::Revise { entry, seen } => edit::revise(&path, &name, &entry, seen.as_deref(), options),
         Change::Remove => edit::remove(&path, &name, options),
         Change::Switch(enabled) => edit::switch(&path, &name, enabled, options),
     };

@@ -85,6 +85,7 @@ impl Keeper {
                 self.world.rejected.store(Arc::default());
                 let changes = changes(&before, &loaded);
                 self.world.loaded.store(Arc::new(loaded));
+                self.world.release_removed();
                 self.apply().await;
                 self.follow();
                 if !changes.is_null() {

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use toolrack_testkit::{Home, SideEffects, fake_server_path, processes};
 
-use crate::up::{Events, LONG, Up};
+use crate::up::{Events, LONG, Up, Ways};
 
 /// Two agents beside what everybody has. The fake server tells in `effects` what it did.
 fn home(effects: &SideEffects) -> Home {
@@ -87,6 +88,27 @@ async fn the_token_of_an_agent_leads_to_its_tools_and_nowhere_else() {
 }
 
 #[tokio::test]
+async fn the_token_of_an_agent_opens_its_address_however_that_is_written() {
+    let home = Home::new();
+    home.write("toolrack/toolrack.toml", "[[agents]]\nid = \"my-agent\"\n[[agents]]\nid = \"other\"\n");
+    let up = Up::of(home).await;
+    let (_, given) = up.post("/api/v1/agents/my-agent/token", json!({})).await;
+    assert_eq!(given["mcp"], "/agents/my-agent/mcp");
+    let (_, others) = up.post("/api/v1/agents/other/token", json!({})).await;
+    let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" },
+    } });
+    for path in ["/agents/my-agent/mcp", "/agents/my%2Dagent/mcp"] {
+        for (token, status) in [(&given["token"], 200), (&others["token"], 401)] {
+            let asked = up.client.post(format!("{}{path}", up.url)).bearer_auth(token.as_str().unwrap()).json(&ping);
+            let asked = asked.header("accept", "application/json, text/event-stream").send().await.unwrap();
+            assert_eq!(asked.status(), status, "{path}");
+        }
+    }
+    up.down().await;
+}
+
+#[tokio::test]
 async fn a_world_that_nobody_uses_ends_with_its_servers_and_begins_anew() {
     let effects = SideEffects::new();
     let up = Up::idle(home(&effects), Duration::from_millis(300)).await;
@@ -152,14 +174,14 @@ async fn what_is_asked_in_the_world_of_an_agent_is_seen_and_answered_outside_of_
                 (open.len() == 2).then_some(open)
             })
             .await;
-        let told: Vec<_> =
-            open.iter().map(|question| (&question["id"], &question["agent"], &question["server"])).collect();
-        let expected = [(json!("q1"), Value::Null, json!("shared")), (json!("coder:q1"), json!("coder"), json!("one"))];
-        assert_eq!(told, expected.iter().map(|(id, agent, server)| (id, agent, server)).collect::<Vec<_>>());
+        let told: Vec<_> = open.iter().map(|question| (&question["agent"], &question["server"])).collect();
+        assert_eq!(told, [(&Value::Null, &json!("shared")), (&json!("coder"), &json!("one"))]);
         assert_eq!(up.get("/api/v1/overview").await["approvals"], 2);
         let inside = up.get("/agents/coder/api/v1/approvals").await;
-        assert_eq!((&inside["approvals"][0]["id"], inside["approvals"].as_array().unwrap().len()), (&json!("q1"), 1));
-        for nobodys in ["nobody:q1", "a/b c:q1", "coder:q7", "coder:", ":"] {
+        assert_eq!(inside["approvals"].as_array().unwrap().len(), 1);
+        let id = inside["approvals"][0]["id"].as_str().unwrap();
+        assert_eq!(open[1]["id"], format!("coder:{id}"));
+        for nobodys in [&*format!("nobody:{id}"), &format!("a/b c:{id}"), &format!("coder:{id}7"), "coder:", ":"] {
             let path = format!("/api/v1/approvals/{}", nobodys.replace('/', "%2F"));
             assert_eq!(up.post(&path, json!({ "answer": "once" })).await.0, 404, "{nobodys}");
         }
@@ -173,8 +195,79 @@ async fn what_is_asked_in_the_world_of_an_agent_is_seen_and_answered_outside_of_
     loop {
         let (_, closed) = events.wait("question_closed").await;
         if closed["agent"] == "coder" {
-            break assert_eq!(closed["id"], "coder:q1");
+            break assert!(closed["id"].as_str().unwrap().starts_with("coder:q1-"), "{closed}");
         }
     }
     up.down().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_after_the_world_of_its_question_has_ended_approves_nothing_in_the_next_one() {
+    let effects = SideEffects::new();
+    let ways = Ways { grace: Duration::from_millis(100), ..Ways::default() };
+    let up = Up::started(home(&effects), ways).await;
+    let write = || up.post("/agents/coder/api/v1/calls", json!({ "tool": "one/write", "arguments": { "path": "a" } }));
+    let connected = async || {
+        up.eventually("its server is connected", async || {
+            let found = up.get("/agents/coder/api/v1/servers/one").await;
+            (found["state"] == "connected").then_some(())
+        })
+        .await;
+    };
+    connected().await;
+    let first = async {
+        let question = up.question().await;
+        assert_eq!(up.post("/api/v1/agents/coder/stop", json!({})).await.0, 204);
+        question
+    };
+    let ((status, given_up), stale) = futures::join!(write(), first);
+    assert_eq!((status.as_u16(), &given_up["error"]["code"]), (503, &json!("ENDING")), "it ends with its world");
+    connected().await;
+    let second = async {
+        let question = up.question().await;
+        assert_ne!(question["id"], stale["id"]);
+        assert_eq!(up.answer(&stale, json!({ "answer": "once" })).await, 404);
+        assert_eq!(up.answer(&question, json!({ "answer": "deny" })).await, 204);
+    };
+    let ((status, _), ()) = futures::join!(write(), second);
+    assert_eq!((status.as_u16(), effects.read().runs_of("write")), (403, 0));
+    up.down().await;
+}
+
+#[tokio::test]
+async fn a_call_of_an_agent_that_is_under_way_when_the_daemon_ends_has_its_time_to_end() {
+    let effects = SideEffects::new();
+    let up = Up::of(home(&effects)).await;
+    up.eventually("its server is connected", async || {
+        let found = up.get("/agents/coder/api/v1/servers/one").await;
+        (found["state"] == "connected").then_some(())
+    })
+    .await;
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+        "name": "mcp__one__sleep", "arguments": { "ms": 1_000 },
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    } });
+    let request = up.request(Method::POST, "/agents/coder/mcp").json(&call);
+    let request = request
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2026-07-28")
+        .header("mcp-method", "tools/call")
+        .header("mcp-name", "mcp__one__sleep");
+    let mut asking = JoinSet::new();
+    asking.spawn(async { request.send().await.unwrap().text().await.unwrap() });
+    let question = up.question().await;
+    assert_eq!(up.answer(&question, json!({ "answer": "once" })).await, 204);
+    let begun = async {
+        while effects.read().runs_of("sleep") == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LONG, begun).await.expect("the tool is called");
+    up.down().await;
+    let answer = asking.join_next().await.unwrap().unwrap();
+    assert!(answer.contains("slept 1000 ms"), "{answer}");
 }

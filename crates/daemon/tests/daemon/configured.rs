@@ -52,6 +52,17 @@ async fn disconnecting_changes_no_file_and_lasts_until_somebody_connects() {
 }
 
 #[tokio::test]
+async fn a_server_that_was_disconnected_and_removed_runs_when_it_is_added_again() {
+    let up = Up::with(&[("x", fake(&[]))]).await;
+    assert_eq!(up.post("/api/v1/servers/x/disconnect", json!({})).await.0, 202);
+    up.until("x", "disconnected").await;
+    assert_eq!(up.send(Method::DELETE, "/api/v1/servers/x", None).await.0, 200);
+    assert_eq!(up.post("/api/v1/servers", json!({ "name": "x", "entry": fake(&[]) })).await.0, 201);
+    up.until("x", "connected").await;
+    up.down().await;
+}
+
+#[tokio::test]
 async fn an_entry_that_cannot_work_is_refused_before_anything_is_written() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
     let before = up.file();

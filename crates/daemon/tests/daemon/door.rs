@@ -1,9 +1,17 @@
 //! Who is let in, and what is said to nonsense.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
+use toolrack_testkit::Home;
 
-use crate::up::{Up, fake};
+use crate::up::{LONG, Up, Ways, fake};
 
 #[tokio::test]
 async fn nobody_is_answered_without_the_token_the_right_host_and_the_right_origin() {
@@ -16,6 +24,25 @@ async fn nobody_is_answered_without_the_token_the_right_host_and_the_right_origi
     assert_eq!(foreign.send().await.unwrap().status(), 403);
     let rebound = plain("/health").header("host", "evil.example");
     assert_eq!(rebound.send().await.unwrap().status(), 403);
+    up.down().await;
+}
+
+#[tokio::test]
+async fn connections_that_say_nothing_keep_nobody_out_for_long() {
+    let silence = Duration::from_secs(1);
+    let up = Up::begun(Home::new(), Ways { connections: (4, silence), ..Ways::default() }).await;
+    let address = up.url.strip_prefix("http://").unwrap();
+    let mut silent = Vec::new();
+    for _ in 0..5 {
+        silent.push(TcpStream::connect(address).await.unwrap());
+    }
+    // One has begun a request that never goes on.
+    silent[0].write_all(b"GET /health HTTP/1.1\r\nHost: ").await.unwrap();
+    assert!(up.get("/api/v1/overview").await.is_object(), "somebody is let in");
+    let mut said = Vec::new();
+    for stream in &mut silent[..4] {
+        timeout(LONG, stream.read_to_end(&mut said)).await.expect("it is ended").unwrap();
+    }
     up.down().await;
 }
 

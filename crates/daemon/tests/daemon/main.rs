@@ -17,6 +17,8 @@ mod questions;
 #[cfg(test)]
 mod reload;
 #[cfg(test)]
+mod secrets;
+#[cfg(test)]
 mod soak;
 #[cfg(test)]
 mod trust;

@@ -1,3 +1,4 @@
+use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use toolrack_host::Event;
@@ -45,6 +46,41 @@ async fn an_approved_entry_that_changes_waits_again_and_shows_what_was_approved(
     let again = up.get("/api/v1/trust").await["pending"][0].clone();
     assert_eq!(again["before"]["args"], pending["config"]["args"]);
     assert_ne!(again["config"]["args"], pending["config"]["args"]);
+    up.down().await;
+}
+
+#[tokio::test]
+async fn a_change_that_somebody_else_made_meanwhile_is_neither_overwritten_nor_agreed_to() {
+    let home = Home::new();
+    let brought = |options: &str| {
+        let mut entry = fake(&[]);
+        entry["env"] = json!({ "NODE_OPTIONS": options });
+        [("theirs", entry)]
+    };
+    project(&home, &brought("--first-secret-option"));
+    let up = Up::of(home).await;
+    let pending = up.get("/api/v1/trust").await["pending"][0].clone();
+    let approval = json!({ "project": pending["project"], "name": "theirs", "hash": pending["hash"] });
+    assert_eq!(up.post("/api/v1/trust/approve", approval).await.0, 204);
+    let seen = up.until("theirs", "connected").await;
+    let revise = async |more: &str| {
+        let mut entry = seen["config"].clone();
+        entry["env"]["MORE"] = json!(more);
+        let tag = format!("\"{}\"", seen["version"].as_str().unwrap());
+        let request = up.request(Method::PUT, "/api/v1/servers/theirs").header("if-match", tag);
+        request.json(&json!({ "entry": entry })).send().await.unwrap().status().as_u16()
+    };
+    project(&up.home, &brought("--require=evil-secret.js"));
+    assert_eq!(revise("1").await, 412);
+    assert_eq!(up.post("/api/v1/config/reload", json!({})).await.0, 204);
+    up.until("theirs", "pending_trust").await;
+
+    project(&up.home, &brought("--first-secret-option"));
+    assert_eq!(up.post("/api/v1/config/reload", json!({})).await.0, 204);
+    up.until("theirs", "connected").await;
+    let (one, other) = futures::join!(revise("1"), revise("2"));
+    assert_eq!(one.min(other) + one.max(other), 200 + 412, "{one} {other}");
+    up.until("theirs", "connected").await;
     up.down().await;
 }
 
@@ -114,7 +150,7 @@ async fn clients_of_the_gateway_are_not_offered_what_is_in_quarantine_and_are_to
             "io.modelcontextprotocol/clientCapabilities": {},
         });
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-        let mut request = up.request(reqwest::Method::POST, "/mcp").json(&body);
+        let mut request = up.request(Method::POST, "/mcp").json(&body);
         let headers = [
             ("accept", "application/json, text/event-stream"),
             ("mcp-protocol-version", "2026-07-28"),

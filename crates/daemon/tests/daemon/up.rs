@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, LazyLock},
     time::Duration,
 };
 
@@ -37,13 +37,18 @@ pub(crate) struct Ways {
     pub(crate) patience: Duration,
     /// How long the world of an agent stays unused.
     pub(crate) agent_idle: Duration,
+    /// How long what is under way at the end may go on.
+    pub(crate) grace: Duration,
+    /// Connections at once, and how long one may say nothing.
+    pub(crate) connections: (usize, Duration),
     /// Done before each world is applied.
     pub(crate) before_applying: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Default for Ways {
     fn default() -> Self {
-        Self { patience: LONG, agent_idle: LONG, before_applying: Arc::new(|| {}) }
+        let (connections, grace) = ((1_000, LONG), Duration::from_secs(5));
+        Self { patience: LONG, agent_idle: LONG, grace, connections, before_applying: Arc::new(|| {}) }
     }
 }
 
@@ -91,7 +96,8 @@ impl Up {
         Self::started(home, Ways { agent_idle, ..Ways::default() }).await
     }
 
-    async fn started(home: Home, ways: Ways) -> Self {
+    /// The same, in these ways.
+    pub(crate) async fn started(home: Home, ways: Ways) -> Self {
         let up = Self::begun(home, ways).await;
         // Nothing else is answered before the world is there.
         up.get("/openapi.json").await;
@@ -101,7 +107,7 @@ impl Up {
 
     /// One that listens, and applies what is configured meanwhile.
     pub(crate) async fn begun(home: Home, ways: Ways) -> Self {
-        let Ways { patience, agent_idle, before_applying } = ways;
+        let Ways { patience, agent_idle, grace, connections: (connections, silence), before_applying } = ways;
         let key = ("ANTHROPIC_API_KEY", PathBuf::from("sk-of-the-test"));
         let environment = Environment::new([("TOOLRACK_HOME", home.toolrack_home()), ("HOME", home.home()), key]);
         let places = Places::from_env(&environment).unwrap();
@@ -136,7 +142,7 @@ impl Up {
         let base = parts(None);
         let host = base.host.clone();
         let for_agents = move |id| AgentParts { parts: parts(Some(id)), then: Box::pin(async {}) };
-        let options = Options { agent_idle, ..Options::local(0, Token::given("key")) };
+        let options = Options { agent_idle, grace, connections, silence, ..Options::local(0, Token::given("key")) };
         let daemon = Daemon::start(base, Box::new(for_agents), options).await.unwrap();
         let url = format!("http://{}", daemon.address());
         let end = CancellationToken::new();
@@ -162,12 +168,13 @@ impl Up {
     }
 
     pub(crate) async fn send(&self, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
-        let mut request = self.request(method, path);
+        let mut request = self.request(method.clone(), path);
         if let Some(body) = body {
             request = request.json(&body);
         }
         let response = request.send().await.unwrap();
         let status = response.status();
+        assert_documented(&method, path, status);
         let text = response.text().await.unwrap();
         (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
@@ -243,6 +250,28 @@ impl Up {
         self.host.shutdown().await;
         self.home
     }
+}
+
+/// The description of the API has this status for whoever asks so, if it has the address.
+fn assert_documented(method: &Method, path: &str, status: StatusCode) {
+    static PATHS: LazyLock<Value> =
+        LazyLock::new(|| serde_json::from_str::<Value>(&toolrack_daemon::openapi()).unwrap()["paths"].take());
+    let path = path.split('?').next().unwrap();
+    let path = match path.strip_prefix("/agents/").and_then(|rest| rest.find('/').map(|at| &rest[at..])) {
+        // There is no such agent.
+        Some(_) if status == StatusCode::NOT_FOUND => return,
+        Some(inside) => inside,
+        None => path,
+    };
+    let is_at = |template: &str| {
+        template.split('/').count() == path.split('/').count()
+            && template.split('/').zip(path.split('/')).all(|(part, given)| part.starts_with('{') || part == given)
+    };
+    let all = PATHS.as_object().unwrap().iter().filter(|(template, _)| is_at(template));
+    // Of `/a/b` and `/a/{x}`, the first is meant.
+    let Some((template, found)) = all.min_by_key(|(template, _)| template.matches('{').count()) else { return };
+    let Some(operation) = found.get(method.as_str().to_lowercase()) else { return };
+    assert!(operation["responses"].get(status.as_str()).is_some(), "{method} {template} has no {status}");
 }
 
 /// Server-Sent Events as they come.

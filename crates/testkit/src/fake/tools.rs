@@ -126,7 +126,8 @@ async fn sleep(request: &Request, args: &Value) -> Reply {
             let step = (total - slept).min(100);
             tokio::time::sleep(Duration::from_millis(step)).await;
             slept += step;
-            let params = json!({"progressToken": token, "progress": slept, "total": total, "message": "sleeping"});
+            let message = str_of(args, "message", "sleeping");
+            let params = json!({"progressToken": token, "progress": slept, "total": total, "message": message});
             request.out.send(Frame::message(&wire::notification("notifications/progress", &params))).await;
         }
     } else {

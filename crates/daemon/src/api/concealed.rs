@@ -1,0 +1,107 @@
+//! What leaves the control API, without secrets: servers repeat what they were given in confidence, in results, in errors,
+//! on stderr, in descriptions. The one place where answers are looked through; events that are sent one by one are
+//! [`written`] where they are made.
+
+use std::{borrow::Cow, sync::Arc};
+
+use axum::{
+    body::{Body, to_bytes},
+    extract::State as Extract,
+    http::header::{CONTENT_LENGTH, CONTENT_TYPE},
+    response::{IntoResponse as _, Response},
+};
+use serde::Serialize;
+use serde_json::Value;
+use toolrack_config::Interpolate;
+use toolrack_host::text::change_in;
+
+use super::ApiError;
+use crate::world::World;
+
+/// Bytes of an answer. Each is made of what has bounds of its own, so that none comes near this.
+const MAX: usize = 256 * 1024 * 1024;
+
+/// `response`, with `***` for each secret in a body of JSON.
+pub(super) async fn answer(Extract(world): Extract<Arc<World>>, response: Response) -> Response {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if !kind.is_some_and(|kind| kind.starts_with("application/json")) {
+        return response;
+    }
+    let (mut head, body) = response.into_parts();
+    // Such a body is in memory as one piece, which is taken as it is.
+    let Ok(body) = to_bytes(body, MAX).await else {
+        return ApiError::internal("the answer is too large to be looked through for secrets").into_response();
+    };
+    match str::from_utf8(&body).map(|text| json(&world, text)) {
+        Ok(Cow::Borrowed(_)) => Response::from_parts(head, Body::from(body)),
+        Ok(Cow::Owned(shown)) => {
+            head.headers.remove(CONTENT_LENGTH);
+            Response::from_parts(head, Body::from(shown))
+        }
+        Err(_) => ApiError::internal("the answer is no text").into_response(),
+    }
+}
+
+/// `value` as JSON, with `***` for each secret in its texts.
+pub(super) fn written(world: &World, value: &impl Serialize) -> String {
+    let text = serde_json::to_string(value).unwrap_or_default();
+    match json(world, &text) {
+        Cow::Owned(shown) => shown,
+        Cow::Borrowed(_) => text,
+    }
+}
+
+fn json<'t>(world: &World, text: &'t str) -> Cow<'t, str> {
+    let loaded = world.loaded();
+    in_json(text, &world.secrets, |text| loaded.entry(text).is_some())
+}
+
+/// `text`, which is JSON, with `***` for each secret. Most answers hold none: they are looked through once, and neither
+/// copied nor read. In another one only texts are changed, so that it stays JSON whatever a secret looks like; and not
+/// what `is_name` says is the name of a server, which is no secret even where a password is the same word: nothing could
+/// be done with that server any more.
+fn in_json<'t>(text: &'t str, secrets: &Interpolate, is_name: impl Fn(&str) -> bool) -> Cow<'t, str> {
+    if let Cow::Borrowed(_) = secrets.conceal(text) {
+        return Cow::Borrowed(text);
+    }
+    let mut value: Value = serde_json::from_str(text).unwrap_or_default();
+    change_in(&mut value, &|text| if is_name(text) { Cow::Borrowed(text) } else { secrets.conceal(text) });
+    Cow::Owned(value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use toolrack_config::{Environment, Unset};
+
+    use super::*;
+
+    fn secrets(secrets: &[&str]) -> Interpolate {
+        let known = Interpolate::new(Environment::new(std::iter::empty::<(String, String)>()), Unset::Error);
+        secrets.iter().for_each(|secret| known.keep_secret(secret));
+        known
+    }
+
+    #[test]
+    fn an_answer_without_secrets_is_not_copied() {
+        let shown = in_json(r#"{"a":"b"}"#, &secrets(&["hunter2-hunter2"]), |_| false);
+        assert!(matches!(shown, Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn an_answer_stays_json_whatever_a_secret_looks_like() {
+        let secrets = secrets(&["12345678", r#"a"b\cdefg"#, r#"","error"#]);
+        let text =
+            json!({ "bytes": 12_345_678, "message": "for 12345678", "error": r#"of a"b\cdefg"#, "x": "" }).to_string();
+        let shown: Value = serde_json::from_str(&in_json(&text, &secrets, |_| false)).unwrap();
+        assert_eq!(shown, json!({ "bytes": 12_345_678, "message": "for ***", "error": "of ***", "x": "" }));
+    }
+
+    #[test]
+    fn a_server_whose_password_is_its_name_keeps_its_name() {
+        let text = r#"{"name":"postgres","error":"no password postgres"}"#;
+        let shown = in_json(text, &secrets(&["postgres"]), |text| text == "postgres");
+        let shown: Value = serde_json::from_str(&shown).unwrap();
+        assert_eq!(shown, json!({ "name": "postgres", "error": "no password ***" }));
+    }
+}

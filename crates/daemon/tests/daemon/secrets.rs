@@ -1,0 +1,42 @@
+//! What servers were given in confidence and repeat.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::up::{Up, fake};
+
+const SECRET: &str = "hunter2-hunter2";
+
+#[tokio::test]
+async fn no_answer_repeats_what_a_server_was_given_in_confidence() {
+    let mut talks = fake(&[]);
+    talks["env"] = json!({ "API_KEY": SECRET });
+    let dies = json!({ "command": "/bin/sh", "args": ["-c", "echo \"bad key $API_KEY\" >&2; exit 1"], "env": { "API_KEY": SECRET } });
+    let up = Up::with(&[("talks", talks), ("dies", dies)]).await;
+    let call = |tool: &str, arguments: Value| json!({ "tool": tool, "arguments": arguments, "approved": true });
+    let refused = call("talks/protocol_error", json!({ "message": format!("401 for key {SECRET}") }));
+    let (status, error) = up.post("/api/v1/calls", refused.clone()).await;
+    let error = error.to_string();
+    assert_eq!(status.as_u16(), 422);
+    assert!(error.contains("401 for key ***") && !error.contains(SECRET), "{error}");
+
+    let works = json!({ "ms": 100, "progress": true, "message": format!("with {SECRET}") });
+    for (call, shown) in [(refused, "401 for key ***"), (call("talks/sleep", works), "with ***")] {
+        let request = up.request(Method::POST, "/api/v1/calls").header("accept", "text/event-stream").json(&call);
+        let told = request.send().await.unwrap().text().await.unwrap();
+        assert!(told.contains(shown) && !told.contains(SECRET), "{told}");
+    }
+
+    let died = up.eventually("the server has died", async || {
+        let found = up.get("/api/v1/servers/dies").await;
+        found["error"].is_string().then(|| found["error"].to_string())
+    });
+    let died = died.await;
+    assert!(died.contains("bad key ***"), "{died}");
+    let servers = up.get("/api/v1/servers").await.to_string();
+    let (_, tested) = up.post("/api/v1/servers/dies/test", json!({})).await;
+    let tested = tested.to_string();
+    assert!(servers.contains("bad key ***") && tested.contains("bad key ***"), "{servers} {tested}");
+    assert!(!format!("{servers}{tested}").contains(SECRET), "{servers} {tested}");
+    up.down().await;
+}
