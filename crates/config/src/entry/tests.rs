@@ -328,6 +328,12 @@ fn a_timeout_in_milliseconds_is_the_whole_time_of_a_call_as_claude_code_has_it()
 }
 
 #[test]
+fn the_scheme_of_an_address_may_be_in_capitals() {
+    assert_eq!(http(json!({ "url": "HTTP://127.0.0.1:9/x" })).url, "HTTP://127.0.0.1:9/x");
+    assert_eq!(broken(json!({ "url": "ftp://x" })), ["`url` must begin with `http://` or `https://`"]);
+}
+
+#[test]
 fn a_name_that_cannot_be_one_costs_the_entry() {
     let raw = Raw { name: "a/b".into(), name_at: 0..0, node: Node::from_json(&json!({ "command": "x" })) };
     let mut report = Report::new(None, "a/b");
