@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, ops::Range, time::Duration};
 
-use super::Report;
+use super::{Report, closest};
 use crate::{
     node::{Member, Node, Value},
     problem::Problem,
@@ -66,6 +66,11 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
 
     pub(super) fn has(&self, name: &str) -> bool {
         self.rest.iter().any(|(key, _)| key == name)
+    }
+
+    /// A field that nobody has taken, and the one of `names` that it is probably a misspelling of.
+    pub(super) fn misspelt<'n>(&self, names: &[&'n str]) -> Option<(&'m str, &'n str)> {
+        self.rest.iter().find_map(|(key, member)| Some((&*member.name, closest(key, names.iter().copied())?)))
     }
 
     /// Takes the field that has one of these names. Two of them are an error: they are names of one thing.

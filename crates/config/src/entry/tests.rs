@@ -334,6 +334,20 @@ fn the_scheme_of_an_address_may_be_in_capitals() {
 }
 
 #[test]
+fn a_misspelt_command_is_named_with_what_was_meant() {
+    for (entry, hint) in [
+        (json!({ "comand": "x" }), "`comand` is not a known field; did you mean `command`?"),
+        (json!({ "URLL": "https://x", "headers": {} }), "`URLL` is not a known field; did you mean `url`?"),
+        (json!({ "argz": [] }), "give it `command` or `url`"),
+    ] {
+        let (decoded, problems) = read(&entry);
+        assert!(matches!(decoded, Decoded::Broken), "{entry}");
+        assert_eq!(problems[0].message, "nothing says how to reach the server", "{entry}");
+        assert_eq!(problems[0].hint.as_deref(), Some(hint), "{entry}");
+    }
+}
+
+#[test]
 fn a_name_that_cannot_be_one_costs_the_entry() {
     let raw = Raw { name: "a/b".into(), name_at: 0..0, node: Node::from_json(&json!({ "command": "x" })) };
     let mut report = Report::new(None, "a/b");

@@ -91,7 +91,13 @@ pub(super) fn kind(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> O
         (true, false) => return Some(Kind::Stdio),
         (false, true) => return Some(Kind::Http),
         (true, true) => Problem::error("both `command` and `url` are given").hint("keep one of them"),
-        (false, false) => Problem::error("nothing says how to reach the server").hint("give it `command` or `url`"),
+        (false, false) => {
+            let hint = match fields.misspelt(&["command", "url", "container"]) {
+                Some((written, meant)) => format!("`{written}` is not a known field; did you mean `{meant}`?"),
+                None => "give it `command` or `url`".to_owned(),
+            };
+            Problem::error("nothing says how to reach the server").hint(hint)
+        }
     };
     fields.report().add(problem, name_at);
     None
