@@ -621,6 +621,15 @@ fn header_pair(word: &str) -> Result<(String, String), String> {
 
 /// A time such as `30s`, `1.5m`, `500ms`, or a number of seconds; above zero and at most a day.
 fn duration(word: &str) -> Result<Duration, String> {
+    let seconds = seconds(word).ok_or("write a time such as 30s, 2m or 500ms")?;
+    if !(0.001..=86_400.0).contains(&seconds) {
+        return Err("it must be between 1ms and 24h".to_owned());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// A number of seconds, or of what stands behind it.
+fn seconds(word: &str) -> Option<f64> {
     let at = word.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(word.len());
     let (number, unit) = word.split_at(at);
     let seconds_each = match unit {
@@ -628,13 +637,11 @@ fn duration(word: &str) -> Result<Duration, String> {
         "" | "s" => 1.0,
         "m" => 60.0,
         "h" => 3600.0,
-        _ => return Err("write a time such as 30s, 2m or 500ms".to_owned()),
+        "d" => 86_400.0,
+        "w" => 604_800.0,
+        _ => return None,
     };
-    let seconds = number.trim().parse::<f64>().map_err(|_| "write a time such as 30s, 2m or 500ms")? * seconds_each;
-    if !(0.001..=86_400.0).contains(&seconds) {
-        return Err("it must be between 1ms and 24h".to_owned());
-    }
-    Ok(Duration::from_secs_f64(seconds))
+    Some(number.trim().parse::<f64>().ok()? * seconds_each)
 }
 
 #[cfg(test)]

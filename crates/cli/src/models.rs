@@ -233,6 +233,6 @@ fn scripted(path: &str) -> Result<Arc<dyn Model>, Failure> {
     let script = std::fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("--model: cannot read {path}: {}", in_words(&error))))?;
     let model = Scripted::from_json(&script)
-        .map_err(|error| Failure::usage(format!("--model: {path} is no script: {}", with_causes(&error))))?;
+        .map_err(|error| Failure::usage(format!("--model: {path}: {}", with_causes(&error))))?;
     Ok(Arc::new(model))
 }

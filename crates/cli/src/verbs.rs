@@ -267,8 +267,8 @@ pub(crate) fn failed(error: &CallError) -> Failure {
 ///
 /// # Errors
 /// When there is no such server or it cannot be used.
-async fn connect_to(world: &World, name: &str) -> Result<(Host, ServerName), Failure> {
-    let desired = only(&world.load().await?, &[name.to_owned()])?;
+async fn connect_to(world: &World, loaded: &Loaded, name: &str) -> Result<(Host, ServerName), Failure> {
+    let desired = only(loaded, &[name.to_owned()])?;
     let host = world.connect(desired).await?;
     let servers = host.status();
     let Some(server) = servers.into_iter().find(|server| server.name.as_str() == name) else {

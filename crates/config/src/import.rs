@@ -58,6 +58,8 @@ pub struct Offer {
     pub hash: String,
     /// Whether a file inside the project has it. It is a proposal then, and not the user's own.
     pub from_project: bool,
+    /// The one folder that the user has it for; `None` when it is for every folder, or the project's.
+    pub private_to: Option<PathBuf>,
     /// What was translated, and what could not be. For a person; safe to print, and without secrets.
     pub notes: Vec<String>,
 }
@@ -141,15 +143,15 @@ impl Found {
             };
             for member in members {
                 // The private servers of a nearer folder come first and stand in for those of a farther one.
-                if container.is_private && !given.insert(&member.name) {
+                if container.private_to.is_some() && !given.insert(&member.name) {
                     continue;
                 }
-                self.offer(&origin, document, &Raw::from(member));
+                self.offer(&origin, document, &Raw::from(member), container.private_to);
             }
         }
     }
 
-    fn offer(&mut self, origin: &Origin<'_>, document: &Document, raw: &Raw) {
+    fn offer(&mut self, origin: &Origin<'_>, document: &Document, raw: &Raw, private_to: Option<&Path>) {
         let mut report = Report::new(Some(document), &raw.name);
         let Some(Translated { raw, notes }) = translate::entry(origin, raw, &mut report) else {
             return self.problems.extend(report.into_problems());
@@ -166,6 +168,7 @@ impl Found {
                     entry,
                     view: redact(&spec),
                     from_project: origin.file.from_project,
+                    private_to: private_to.map(Path::to_owned),
                     notes,
                 });
             }
@@ -193,22 +196,21 @@ struct Origin<'a> {
 struct Container<'a> {
     name: String,
     node: &'a Node,
-    /// Whether it is for one folder only.
-    is_private: bool,
+    /// The one folder that it is for.
+    private_to: Option<&'a Path>,
 }
 
-fn containers<'a>(file: &File, root: &'a Node) -> Vec<Container<'a>> {
+fn containers<'a>(file: &'a File, root: &'a Node) -> Vec<Container<'a>> {
     let at = |path: &[&str]| {
         let node = path.iter().try_fold(root, |node, key| Some(&node.get(key)?.node))?;
         let is_there = !matches!(node.value, Value::Null);
-        is_there.then(|| Container { name: path.join("."), node, is_private: false })
+        is_there.then(|| Container { name: path.join("."), node, private_to: None })
     };
     match file.client {
         Client::ClaudeCode => {
-            let folders = file.cwd.ancestors().filter_map(|folder| claude_project(root, folder));
-            let private = folders.filter_map(|project| {
-                let node = &project.get("mcpServers")?.node;
-                Some(Container { name: "mcpServers".to_owned(), node, is_private: true })
+            let private = file.cwd.ancestors().filter_map(|folder| {
+                let node = &claude_project(root, folder)?.get("mcpServers")?.node;
+                Some(Container { name: "mcpServers".to_owned(), node, private_to: Some(folder) })
             });
             private.chain(at(&["mcpServers"])).collect()
         }

@@ -25,7 +25,7 @@ use toolrack_host::{
 use self::known::Known;
 use crate::{
     environment::Environment,
-    mask::is_secret_name,
+    mask,
     placeholder::{self, Bare, TemplateError, Wanted, expand},
 };
 
@@ -130,8 +130,9 @@ impl Interpolate {
     }
 
     /// `text` with `***` for every secret that was handed out so far: what a server was given in a variable, a header or
-    /// a placeholder whose name says that it is a secret (`TOKEN`, `Authorization`, …), also where it stands in JSON, and
-    /// from 8 bytes on in base64 or percent-encoded.
+    /// a placeholder whose name says that it is a secret (`API_TOKEN`, `OPENAI_KEY`, `Authorization`, …), and what
+    /// [`redact()`](crate::redact()) hides in arguments, values and URLs; also where it stands in JSON, and from 8 bytes on
+    /// in base64 or percent-encoded.
     ///
     /// A server can repeat what it was given, on stderr or in an error. Values of less than 6 bytes are not found.
     #[must_use]
@@ -154,7 +155,8 @@ impl Interpolate {
     pub async fn setting(&self, field: &str, text: &str, is_secret: bool) -> Result<String, ResolveError> {
         let values = self.values(None, [text]).await;
         let value = values.text(field, text, Bare::Nothing)?;
-        self.remember(None, values.into_secrets().into_iter().chain(is_secret.then(|| value.clone())));
+        let parts = if is_secret { vec![value.clone()] } else { mask::secrets_of(&value) };
+        self.remember(None, values.into_secrets().into_iter().chain(parts));
         Ok(value)
     }
 
@@ -244,7 +246,7 @@ struct Values {
     unset: Unset,
     /// The stored secrets that are named in what is filled in.
     stored: BTreeMap<String, Result<Option<String>, String>>,
-    /// What was looked up under the name of a secret.
+    /// What of it all is a secret.
     secrets: Mutex<Vec<String>>,
 }
 
@@ -274,13 +276,13 @@ impl Values {
         }
     }
 
-    /// Notes `value` when `name` says that it is a secret.
+    /// Notes what is a secret of `value`, which stands under `name`.
     fn note(&self, name: &str, value: &str) {
-        // Two kinds of names that only sound like it; their values are in half of all outputs.
-        let is_harmless = name.ends_with("PWD") || name.to_ascii_lowercase().contains("author_");
-        if is_secret_name(name) && !is_harmless {
-            self.secrets.lock().unwrap_or_else(PoisonError::into_inner).push(value.to_owned());
-        }
+        self.note_all(mask::secrets_under(name, value));
+    }
+
+    fn note_all(&self, secrets: Vec<String>) {
+        self.secrets.lock().unwrap_or_else(PoisonError::into_inner).extend(secrets);
     }
 
     fn into_secrets(self) -> Vec<String> {
@@ -307,8 +309,13 @@ impl Values {
         };
         for (name, value) in &spec.env {
             let value = self.text(&format!("env.{name}"), value, Bare::Names)?;
-            self.note(name, &value);
             child.insert(name.into(), value.into());
+        }
+        // Inherited ones, too: the child can repeat those as well.
+        for (name, value) in &child {
+            if let (Some(name), Some(value)) = (name.to_str(), value.to_str()) {
+                self.note(name, value);
+            }
         }
         Ok(child.into_iter().collect())
     }
@@ -383,6 +390,8 @@ impl Interpolate {
             sandbox: None,
             container: None,
         };
+        values.note_all(mask::secrets_of(&plan.command));
+        values.note_all(mask::secrets_of_arguments(plan.args.iter().map(String::as_str)));
         if let Some(container) = &spec.container {
             self.contain(spec, &mut plan, &values, container)?;
         }
@@ -396,6 +405,7 @@ impl Interpolate {
     async fn address(&self, server: &ServerName, spec: &Http) -> Result<String, ResolveError> {
         let values = self.values(Some(server), [&*spec.url]).await;
         let url = values.text("url", &spec.url, Bare::Nothing)?;
+        values.note_all(mask::secrets_of(&url));
         self.remember(Some(server), values.into_secrets());
         Ok(url)
     }
@@ -591,6 +601,34 @@ mod tests {
             let found = self.0.lock().unwrap().get(name).cloned();
             Box::pin(async move { if name == "shut" { Err("wrong key".to_owned()) } else { Ok(found) } })
         }
+    }
+
+    #[test]
+    fn whatever_is_hidden_where_an_entry_is_shown_is_concealed_in_what_its_server_says() {
+        let environment = Environment::new([
+            ("OPENAI_KEY", "canary-1"),
+            ("DATABASE_URL", "postgres://u:canary-2@h/db"),
+            ("GITHUB_PAT", "canary-3"),
+            ("MONKEY", "banana-4"),
+        ]);
+        let interpolate = Interpolate::new(environment, Unset::Error);
+        let mut spec = stdio_with(&[
+            ("A", "${OPENAI_KEY}"),
+            ("B", "${DATABASE_URL}"),
+            ("DB_PASS", "canary-5"),
+            ("LEAK_URL", "postgres://u:canary%2F6@h/db"),
+            ("MODE", "verbose"),
+            ("C", "${MONKEY}"),
+        ]);
+        spec.inherit_env = InheritEnv::Names(vec!["GITHUB_PAT".into()]);
+        let args = ["--api-key", "canary-7", "--password=canary-8", "--header", "Authorization: Bearer canary-9"];
+        spec.args = args.iter().map(|&arg| arg.to_owned()).collect();
+        interpolate.stdio(&name(), &spec).now_or_never().unwrap().unwrap();
+        let http = Http { url: "https://x/?key=canary-0".into(), ..Http::default() };
+        interpolate.url(&name(), &http).now_or_never().unwrap().unwrap();
+        let said = "canary-1 canary-2 canary-3 canary-5 canary/6 canary-7 canary-8 canary-9 canary-0";
+        assert_eq!(interpolate.conceal(said), ["***"; 9].join(" "));
+        assert_eq!(interpolate.conceal("verbose banana-4 postgres"), "verbose banana-4 postgres");
     }
 
     #[test]

@@ -1,9 +1,17 @@
 //! Hides what could be a secret.
 //!
 //! Two jobs: [`line()`] hides every value of a line that nobody could parse, so that it can be shown in a message;
-//! [`argument`] hides the secret parts of text that is otherwise worth reading, such as a program's argument.
+//! [`argument`] hides the secret parts of text that is otherwise worth reading, such as a program's argument. What it
+//! hides is what [`secrets_of`] finds, so that a value that is hidden where it is configured is hidden everywhere.
 
-use crate::{placeholder::Bare, redact::literal};
+use std::{borrow::Cow, ops::Range};
+
+use percent_encoding::percent_decode_str;
+
+use crate::{
+    placeholder::Bare,
+    redact::{literal, split_scheme},
+};
 
 /// What stands for a hidden value.
 pub(crate) const HIDDEN: &str = "***";
@@ -171,87 +179,196 @@ const TOKEN_STARTS: &[&str] = &[
 /// A shorter word is no token, whatever it begins with.
 const MIN_TOKEN: usize = 16;
 
-/// Whether the name of a field or option says that its value is a secret.
+/// The same as [`SECRET_NAMES`] where they are the last word of a name: inside of others (`MONKEY`, `COMPASS`) they mean nothing.
+const LAST_WORDS: &[&str] = &["key", "pass", "pat", "passcode", "pgpass", "sshpass", "jwt", "creds"];
+
+/// Words before `key` that say that it opens nothing.
+const OPEN_KEYS: &[&str] = &["foreign", "group", "partition", "primary", "public", "sort"];
+
+/// Last words of names that are about a secret and hold none.
+const ABOUT: &[&str] = &["author", "dir", "file", "method", "mode", "sock", "type"];
+
+/// Whether the name of a field, a variable or an option says that its value is a secret.
 pub(crate) fn is_secret_name(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    SECRET_NAMES.iter().any(|word| name.contains(word))
+    let words = words(name);
+    let plain = name.to_ascii_lowercase();
+    // Folders, people who wrote something, and numbers; their values are in half of all outputs.
+    let is_harmless = matches!(name, "PWD" | "OLDPWD" | "XAUTHORITY")
+        || plain.contains("author_")
+        || plain.contains("author-")
+        || words.ends_with(&["max".to_owned(), "tokens".to_owned()])
+        || words.last().is_some_and(|last| ABOUT.contains(&&**last));
+    !is_harmless && (SECRET_NAMES.iter().any(|word| plain.contains(word)) || is_key(&words))
 }
+
+/// Whether what stands under this name is a secret: all that has the [name](is_secret_name) of one, but for the path of a
+/// file under the name of a key. (A last part with a dot tells a path from base64.)
+pub(crate) fn is_secret(name: &str, value: &str) -> bool {
+    let begins = ["/", "./", "../", "~/"].iter().any(|start| value.starts_with(start));
+    let is_path = begins && value.rsplit('/').next().is_some_and(|last| last.contains('.'));
+    is_secret_name(name) && !(is_path && words(name).last().is_some_and(|last| last == "key"))
+}
+
+fn is_key(words: &[String]) -> bool {
+    let Some((last, before)) = words.split_last() else {
+        return false;
+    };
+    let opens = |word: &String| !OPEN_KEYS.contains(&&**word);
+    LAST_WORDS.contains(&&**last) && (last != "key" || before.last().is_none_or(opens))
+}
+
+/// The words of a name in lower case, of `OPENAI_KEY`, `--openai-key` and `openaiKey`, without numbers.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for c in name.chars() {
+        if !c.is_alphabetic() || (was_lower && c.is_uppercase()) {
+            words.push(String::new());
+        }
+        was_lower = c.is_lowercase();
+        if c.is_alphabetic()
+            && let Some(word) = words.last_mut()
+        {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// Where secrets stand in a text, in order.
+type Spans = Vec<Range<usize>>;
 
 /// The arguments of a program, or other readable texts, with their secret parts hidden: the value of an option such as
 /// `--api-key`, passwords and secret query parameters in URLs, tokens of well-known services.
 pub(crate) fn arguments<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-    let mut value_is_secret = false;
-    arguments
-        .into_iter()
-        .map(|text| {
-            let hide = value_is_secret && !text.starts_with('-');
-            value_is_secret = text.starts_with('-') && !text.contains('=') && is_secret_name(text);
-            if hide { literal(text, Bare::Nothing) } else { argument(text) }
-        })
-        .collect()
+    spans_of_arguments(arguments).map(|(text, spans)| hide(text, spans)).collect()
 }
 
 /// One such text on its own.
 pub(crate) fn argument(text: &str) -> String {
-    if let Some((name, value)) = text.split_once('=')
-        && !name.contains("://")
-        && is_secret_name(name)
-    {
-        return format!("{name}={}", literal(value, Bare::Nothing));
-    }
-    tokens(&url(text))
+    hide(text, spans(text))
 }
 
 /// `text` with the passwords and secret query parameters of its URL hidden.
 pub(crate) fn url(text: &str) -> String {
+    hide(text, spans_of_url(text))
+}
+
+/// The secret parts of the [arguments] of a program, without placeholders: what is hidden where they are shown.
+pub(crate) fn secrets_of_arguments<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    spans_of_arguments(arguments).flat_map(|(text, spans)| parts(text, spans)).collect()
+}
+
+/// The same of what stands under `name`: all of it, or its secret parts.
+pub(crate) fn secrets_under(name: &str, value: &str) -> Vec<String> {
+    if is_secret(name, value) { vec![value.to_owned()] } else { secrets_of(value) }
+}
+
+/// The same of one text on its own.
+pub(crate) fn secrets_of(text: &str) -> Vec<String> {
+    parts(text, spans(text))
+}
+
+fn hide(text: &str, spans: Spans) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    for span in spans {
+        out.push_str(&text[at..span.start]);
+        out.push_str(&literal(&text[span.clone()], Bare::Nothing));
+        at = span.end;
+    }
+    out + &text[at..]
+}
+
+/// What stands there, as it is and as whoever takes a URL apart has it.
+fn parts(text: &str, spans: Spans) -> Vec<String> {
+    let mut found = Vec::new();
+    for span in spans {
+        let (_, part) = split_scheme(&text[span]);
+        let decoded = percent_decode_str(part).decode_utf8().ok().filter(|decoded| decoded != part);
+        found.extend(decoded.map(Cow::into_owned));
+        found.push(part.to_owned());
+    }
+    found
+}
+
+fn spans_of_arguments<'a>(arguments: impl IntoIterator<Item = &'a str>) -> impl Iterator<Item = (&'a str, Spans)> {
+    let mut option = None;
+    arguments.into_iter().map(move |text| {
+        let is_value = option.take().is_some_and(|name| !text.starts_with('-') && is_secret(name, text));
+        option = (text.starts_with('-') && !text.contains('=')).then_some(text);
+        (text, if is_value { std::iter::once(0..text.len()).collect() } else { spans(text) })
+    })
+}
+
+fn spans(text: &str) -> Spans {
+    if let Some(value) = named(text) {
+        return std::iter::once(value).collect();
+    }
+    let mut spans = spans_of_url(text);
+    let tokens: Vec<_> = tokens(text).filter(|token| spans.iter().all(|span| !span.contains(&token.start))).collect();
+    spans.extend(tokens);
+    spans.sort_by_key(|span| span.start);
+    spans
+}
+
+/// Where the secret value of `name=value` stands, or of a header: `Name: value`.
+fn named(text: &str) -> Option<Range<usize>> {
+    let header = text.split_once(':').filter(|(name, value)| {
+        let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+        is_word && (value.starts_with(' ') || !split_scheme(value).0.is_empty())
+    });
+    let setting = text.split_once('=').filter(|(name, _)| !name.contains("://"));
+    let (name, value) = header.or(setting)?;
+    let value = value.trim_start_matches(' ');
+    is_secret(name, value).then(|| text.len() - value.len()..text.len())
+}
+
+fn spans_of_url(text: &str) -> Spans {
     let Some((scheme, rest)) = text.split_once("://") else {
-        return text.to_owned();
+        return Spans::new();
     };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    let authority = match authority.rsplit_once('@') {
-        Some((user, host)) => {
-            let user = match user.split_once(':') {
-                Some((name, password)) => format!("{name}:{}", literal(password, Bare::Nothing)),
-                None => literal(user, Bare::Nothing),
-            };
-            format!("{user}@{host}")
+    let mut spans = Spans::new();
+    let start = scheme.len() + 3;
+    if let Some((user, _)) = authority.rsplit_once('@') {
+        // Alone, it is a token; where people have names, such as those of databases, it is only one if it looks so.
+        let is_web = ["http", "https"].iter().any(|web| scheme.to_ascii_lowercase().ends_with(web));
+        let is_token = is_web || user.len() >= MIN_TOKEN;
+        match user.find(':') {
+            Some(colon) => spans.push(start + colon + 1..start + user.len()),
+            None if is_token => spans.push(start..start + user.len()),
+            None => {}
         }
-        None => authority.to_owned(),
-    };
-    format!("{scheme}://{authority}{}", query(path))
-}
-
-fn query(path: &str) -> String {
-    let Some((path, parameters)) = path.split_once('?') else {
-        return path.to_owned();
-    };
-    let parameters: Vec<_> = parameters
-        .split('&')
-        .map(|parameter| match parameter.split_once('=') {
-            Some((name, value)) if is_secret_name(name) || name.eq_ignore_ascii_case("key") => {
-                format!("{name}={}", literal(value, Bare::Nothing))
-            }
-            _ => parameter.to_owned(),
-        })
-        .collect();
-    format!("{path}?{}", parameters.join("&"))
-}
-
-/// `text` with the tokens of well-known services hidden.
-fn tokens(text: &str) -> String {
-    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while !rest.is_empty() {
-        let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
-        let (word, tail) = rest.split_at(end);
-        let is_token = word.len() >= MIN_TOKEN && TOKEN_STARTS.iter().any(|start| word.starts_with(start));
-        out.push_str(if is_token { HIDDEN } else { word });
-        let next = tail.find(is_word).unwrap_or(tail.len());
-        out.push_str(&tail[..next]);
-        rest = &tail[next..];
     }
-    out
+    let Some((before, parameters)) = path.split_once('?') else {
+        return spans;
+    };
+    let mut at = start + authority.len() + before.len() + 1;
+    for parameter in parameters.split('&') {
+        if let Some((name, value)) = parameter.split_once('=')
+            && is_secret(name, value)
+        {
+            spans.push(at + name.len() + 1..at + parameter.len());
+        }
+        at += parameter.len() + 1;
+    }
+    spans
+}
+
+/// Where the tokens of well-known services stand.
+fn tokens(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let mut at = 0;
+    let words = text.split_inclusive(move |c| !is_word(c)).map(move |word| {
+        let start = at;
+        at += word.len();
+        start..start + word.trim_end_matches(|c| !is_word(c)).len()
+    });
+    words.filter(|word| {
+        word.len() >= MIN_TOKEN && TOKEN_STARTS.iter().any(|start| text[word.clone()].starts_with(start))
+    })
 }
 
 #[cfg(test)]
@@ -307,6 +424,56 @@ mod tests {
                 "x=***!",
             ]
         );
+    }
+
+    #[test]
+    fn a_name_says_secret_by_its_last_word_and_ordinary_words_do_not() {
+        for name in ["DB_PASS", "OPENAI_KEY", "openaiKey", "--api-key", "GITHUB_PAT", "KEY", "PGPASS", "OPENAI_KEY_2"] {
+            assert!(is_secret_name(name), "{name}");
+        }
+        for name in [
+            "PATH",
+            "KEYBOARD",
+            "MONKEY",
+            "COMPASS",
+            "KEY_ID",
+            "PASSIVE",
+            "PWD",
+            "SSH_AUTH_SOCK",
+            "GIT_AUTHOR_NAME",
+            "--token-file",
+            "--sort-key",
+            "PUBLIC_KEY",
+            "MAX_TOKENS",
+            "",
+        ] {
+            assert!(!is_secret_name(name), "{name}");
+        }
+        assert!(is_secret("TLS_KEY", "/q1+/x9aa==") && !is_secret("TLS_KEY", "/etc/tls/server.key"));
+        assert!(is_secret("PASSWORD", "/etc/tls/server.key"));
+    }
+
+    #[test]
+    fn what_is_hidden_where_it_is_shown_is_what_is_found_as_a_secret() {
+        for (text, found) in [
+            ("--password=argpw-1", &["argpw-1"][..]),
+            ("postgres://u:p%40ss@h/db?key=abc&x=1", &["p@ss", "p%40ss", "abc"]),
+            ("https://tok@h/", &["tok"]),
+            ("postgres://postgres@h/db", &[]),
+            ("Authorization: Bearer abc", &["abc"]),
+            ("Authorization:Bearer abc", &["abc"]),
+            ("token-proxy:latest", &[]),
+            ("é ghp_canarycanarycanary!", &["ghp_canarycanarycanary"]),
+            ("plain text", &[]),
+        ] {
+            let secrets = secrets_of(text);
+            assert_eq!(secrets, found, "{text}");
+            let shown = argument(text);
+            assert!(secrets.iter().all(|secret| !shown.contains(secret)), "{shown}");
+            assert_eq!(shown == text, secrets.is_empty(), "{shown}");
+        }
+        let found = secrets_of_arguments(["s.py", "--api-key", "argkey-1", "--verbose", "word", "--key", "/a/b.pem"]);
+        assert_eq!(found, ["argkey-1"]);
     }
 
     #[test]

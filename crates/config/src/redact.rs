@@ -212,10 +212,15 @@ fn hidden(values: &std::collections::BTreeMap<String, String>) -> Json {
         .into()
 }
 
+/// The word `Bearer` or one of its like before a credential, and the credential.
+pub(crate) fn split_scheme(text: &str) -> (&str, &str) {
+    let is_scheme = |scheme: &&&str| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+    text.split_at(SCHEMES.iter().find(is_scheme).map_or(0, |scheme| scheme.len()))
+}
+
 /// `text` with everything hidden but its placeholders, and the word `Bearer` and its like before them.
 pub(crate) fn literal(text: &str, bare: Bare) -> String {
-    let is_scheme = |scheme: &&&str| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
-    let (scheme, rest) = text.split_at(SCHEMES.iter().find(is_scheme).map_or(0, |scheme| scheme.len()));
+    let (scheme, rest) = split_scheme(text);
     let Ok(pieces) = pieces(rest, bare) else {
         return format!("{scheme}{HIDDEN}");
     };

@@ -186,6 +186,8 @@ function object(schema, root) {
   const fields = Object.entries(properties).map(([name, part]) => {
     return { name, required: required.includes(name), shape: () => shapeOf(part, root) };
   });
+  // What has to be filled in comes first; sorting keeps the order of the schema otherwise.
+  fields.sort((a, b) => Number(b.required) - Number(a.required));
   const open = schema.additionalProperties !== false;
   // An object about which nothing is known, or whose keys are free, is typed as JSON.
   return fields.length === 0 && open && schema.additionalProperties !== undefined

@@ -1,6 +1,6 @@
 //! What goes wrong between us and a model.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
 /// Why there is no answer.
 ///
@@ -15,8 +15,6 @@ pub struct ModelError {
     pub attempts: u32,
     /// What went wrong.
     pub kind: ModelErrorKind,
-    #[source]
-    pub(crate) source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 /// What went wrong. All text in it is safe to print and bounded.
@@ -126,7 +124,7 @@ pub enum ModelErrorKind {
 impl ModelError {
     /// What a model of your own says when it does not answer.
     pub fn new(model: impl Into<String>, attempts: u32, kind: ModelErrorKind) -> Self {
-        Self { model: model.into(), attempts, kind, source: None }
+        Self { model: model.into(), attempts, kind }
     }
 
     /// The HTTP status, if there was one.

@@ -56,7 +56,7 @@ enum Step {
 
 /// A script that cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("the script for the mock cannot be read: {source}; write a list such as [{{\"text\": \"hello\"}}]")]
+#[error("it is no script for the mock: write a list such as [{{\"text\": \"hello\"}}]")]
 #[non_exhaustive]
 pub struct BadScript {
     #[source]
@@ -212,7 +212,7 @@ impl Scripted {
     }
 
     fn error(&self, kind: ModelErrorKind) -> ModelError {
-        ModelError { model: self.name.clone(), attempts: 1, kind, source: None }
+        ModelError { model: self.name.clone(), attempts: 1, kind }
     }
 }
 

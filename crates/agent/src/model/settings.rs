@@ -192,7 +192,6 @@ impl ModelSettings {
             model: name,
             attempts: 0,
             kind: ModelErrorKind::Settings { why },
-            source: None,
         })
     }
 }

@@ -77,21 +77,20 @@ pub(super) fn secret_header(name: &str, value: &str) -> Result<(HeaderName, Head
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) kind: ModelErrorKind,
-    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     /// The same request may succeed later.
     may_retry: bool,
 }
 
 impl From<ModelErrorKind> for Failed {
     fn from(kind: ModelErrorKind) -> Self {
-        Self { kind, source: None, may_retry: false }
+        Self { kind, may_retry: false }
     }
 }
 
 impl Failed {
     /// Tells it of this model.
     pub(super) fn of(self, transport: &Transport, attempts: u32) -> ModelError {
-        ModelError { model: transport.model.clone(), attempts, kind: self.kind, source: self.source }
+        ModelError { model: transport.model.clone(), attempts, kind: self.kind }
     }
 }
 
@@ -180,7 +179,7 @@ impl Attempts {
         // No byte of an answer has come. Unlike a call of a tool, a question to a model may be asked twice.
         let may_retry = !error.is_builder() && !error.is_timeout();
         let kind = ModelErrorKind::Unreachable { origin, why };
-        Failed { kind, source: Some(Arc::new(error)), may_retry }
+        Failed { kind, may_retry }
     }
 
     async fn refused(&self, mut response: Response) -> Failed {
@@ -204,7 +203,7 @@ impl Attempts {
         };
         let kind = (self.judge)(&words);
         let may_retry = failure::may_retry(&words, &kind);
-        Failed { kind, source: None, may_retry }
+        Failed { kind, may_retry }
     }
 
     /// The time for everything is over.

@@ -194,6 +194,7 @@ async fn nobody_there_is_tried_again_and_told_with_the_address() {
     let error = settings.connect().unwrap().complete(Request::new(&hello())).await.unwrap_err();
     assert_eq!((error.code(), error.attempts), ("MODEL_UNREACHABLE", 5));
     assert!(error.to_string().contains(&format!("cannot reach http://127.0.0.1:{port}: ")), "{error}");
+    assert!(std::error::Error::source(&error).is_none(), "whoever prints causes would say it twice");
     assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
 }
 

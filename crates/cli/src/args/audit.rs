@@ -73,11 +73,27 @@ pub(crate) struct ExportAuditArgs {
     pub(crate) only: OnlyAudit,
 }
 
-/// As other times, and days.
+/// How long ago: at most a hundred years, which is before everything.
 fn age(word: &str) -> Result<Duration, String> {
-    let Some(days) = word.strip_suffix('d') else {
-        return super::duration(word);
-    };
-    let days: u32 = days.parse().map_err(|_| "write a time such as 15m, 1h or 7d")?;
-    Ok(Duration::from_secs(24 * 60 * 60) * days.min(36_500))
+    const LONGEST: f64 = 36_500.0 * 86_400.0;
+    let seconds = super::seconds(word).filter(|seconds| *seconds > 0.0);
+    seconds
+        .map(|seconds| Duration::from_secs_f64(seconds.min(LONGEST)))
+        .ok_or_else(|| "write a time such as 15m, 48h, 7d or 2w".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::age;
+
+    #[test]
+    fn an_age_may_be_longer_than_a_day_in_any_unit() {
+        for (word, hours) in [("48h", 48), ("2d", 48), ("1w", 168), ("1.5d", 36), ("9999999w", 36_500 * 24)] {
+            assert_eq!(age(word).unwrap().as_secs(), hours * 3600, "{word}");
+        }
+        for word in ["", "0", "-1d", "1y", "d", "nan"] {
+            let said = age(word).unwrap_err();
+            assert_eq!(said, "write a time such as 15m, 48h, 7d or 2w", "{word}");
+        }
+    }
 }

@@ -48,8 +48,11 @@ pub(super) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
         .and_then(Value::as_array)
         .map(|names| names.iter().filter_map(Value::as_str).collect())
         .unwrap_or_default();
-    properties
-        .iter()
+    // What has to be filled in comes first; the rest can be passed over at the end.
+    let (needed, other): (Vec<_>, Vec<_>) = properties.iter().partition(|(name, _)| required.contains(&name.as_str()));
+    needed
+        .into_iter()
+        .chain(other)
         .map(|(name, of)| {
             let words = |key: &str| of.get(key).and_then(Value::as_str).map(str::to_owned);
             Ok(Field {

@@ -62,9 +62,11 @@ impl Check {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// The server that cannot be connected because a placeholder has no value.
-    pub(crate) fn server_without_a_value(&self) -> Option<&str> {
-        (self.area == "variables").then_some(self.subject.as_str())
+    /// The server that cannot be connected, as this says already: a placeholder has no value, or its program, its engine or
+    /// its image is not there.
+    pub(crate) fn lost_server(&self) -> Option<&str> {
+        let is_needed = matches!(self.area, "variables" | "program" | "container");
+        (is_needed && self.health == Health::Bad).then_some(self.subject.as_str())
     }
 
     /// The same, as something that fails the command.

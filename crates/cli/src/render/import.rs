@@ -41,6 +41,8 @@ pub(crate) struct Offered<'a> {
     line: Option<usize>,
     /// Whether a file of the project has it: it is a proposal then.
     from_project: bool,
+    /// The one folder that it is for.
+    private_to: Option<String>,
     #[serde(rename = "state")]
     pub(crate) standing: Standing,
     /// What would be written, without secrets.
@@ -58,6 +60,7 @@ impl<'a> Offered<'a> {
             source: offer.path.display().to_string(),
             line: offer.line,
             from_project: offer.from_project,
+            private_to: offer.private_to.as_ref().map(|folder| folder.display().to_string()),
             standing,
             entry: &offer.view,
             notes: &offer.notes,
@@ -93,6 +96,9 @@ pub(crate) fn page(offered: &[Offered<'_>], look: Look) -> String {
         let rows: Vec<_> = of_file.iter().map(|offered| row(offered, look)).collect();
         for (offered, line) in of_file.iter().zip(columns(&rows)) {
             lines.push(format!("  {line}"));
+            let private =
+                offered.private_to.as_ref().map(|folder| format!("      for {} alone", text::for_line(folder)));
+            lines.extend(private.map(|private| paint(Tone::Faint, &private)));
             let notes = offered.notes.iter().map(|note| paint(Tone::Faint, &format!("      {}", text::for_line(note))));
             lines.extend(notes);
         }

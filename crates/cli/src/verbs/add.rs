@@ -1,6 +1,6 @@
 //! `toolrack add` and `toolrack add-json`
 
-use std::{io::IsTerminal, time::Duration};
+use std::{io::IsTerminal, net::IpAddr, time::Duration};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -9,7 +9,7 @@ use toolrack_config::{
     edit::{self, Edited, Options, Place},
     trust::content_hash,
 };
-use toolrack_host::ServerName;
+use toolrack_host::{ServerName, text};
 
 use super::{
     edits::{self, Document},
@@ -44,6 +44,9 @@ pub(super) async fn run(args: AddArgs, after_dashes: bool, world: &World) -> Res
     let name = server_name(&args.name)?;
     let target = args.target(after_dashes).map_err(|error| misunderstood(&error))?;
     let mut options = args.options;
+    if let (Target::Command { command, .. }, None, false) = (&target, options.transport, after_dashes) {
+        runs_a_program(command, world)?;
+    }
     ask_for_values(&mut options, world).await?;
     let addition = Addition {
         entry: entry(&target, &options, world)?,
@@ -107,6 +110,34 @@ struct Tried {
 
 fn server_name(name: &str) -> Result<ServerName, Failure> {
     ServerName::new(name).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// Refuses an address that would be taken for a program, with all options behind it for arguments.
+fn runs_a_program(command: &str, world: &World) -> Result<(), Failure> {
+    let shown = text::for_line(command);
+    if command.contains("://") {
+        let message = format!("`{shown}` is no address of a server: it must begin with http:// or https://");
+        return Err(Failure::usage(message).hint("a command that looks so goes after `--`"));
+    }
+    if looks_like_address(command) && !world.folder.join(command).exists() {
+        let message = format!("`{shown}` looks like an address, and there is no such program");
+        return Err(Failure::usage(message)
+            .hint(format!("write https://{shown}, or http://{shown}; a command that looks so goes after `--`")));
+    }
+    Ok(())
+}
+
+/// Whether `word` is the name of a host, and behind it a port or a path.
+fn looks_like_address(word: &str) -> bool {
+    let (authority, has_path) = word.split_once('/').map_or((word, false), |(authority, _)| (authority, true));
+    let (host, port) = authority.rsplit_once(':').map_or((authority, None), |(host, port)| (host, Some(port)));
+    let is_port = port.is_some_and(|port| port.parse::<u16>().is_ok());
+    let is_label = |label: &str| !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    let is_domain = host.rsplit_once('.').is_some_and(|(before, last)| {
+        before.split('.').all(is_label) && last.len() >= 2 && last.chars().all(|c| c.is_ascii_alphabetic())
+    });
+    let is_host = host == "localhost" || is_domain || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    is_host && (is_port || (has_path && port.is_none()))
 }
 
 /// The words after a URL that are no options.

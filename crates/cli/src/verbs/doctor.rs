@@ -40,9 +40,8 @@ pub(super) async fn run(args: DoctorArgs, world: &World) -> Result<Exit, Failure
         checks.extend(entry_checks(entry, &loaded, named, world).await);
     }
     if !args.offline {
-        let unset: Vec<_> =
-            checks.iter().filter_map(|check| check.server_without_a_value().map(str::to_owned)).collect();
-        checks.extend(connections(&loaded, named, &unset, world).await?);
+        let lost: Vec<_> = checks.iter().filter_map(|check| check.lost_server().map(str::to_owned)).collect();
+        checks.extend(connections(&loaded, named, &lost, world).await?);
     }
     let exit = checks.iter().find_map(|check| (check.health == Health::Bad).then_some(check.exit)).unwrap_or(Exit::Ok);
     if world.screen.json() {
@@ -242,17 +241,12 @@ async fn resolved(name: &str, spec: &ServerSpec, world: &World) -> Option<Check>
 }
 
 /// How far the connection of each server comes; what is known not to connect is not tried.
-async fn connections(
-    loaded: &Loaded,
-    named: &[String],
-    unset: &[String],
-    world: &World,
-) -> Result<Vec<Check>, Failure> {
+async fn connections(loaded: &Loaded, named: &[String], lost: &[String], world: &World) -> Result<Vec<Check>, Failure> {
     let mut desired = loaded.desired.clone();
     desired.retain(|name, spec| {
         let is = |other: &String| other == name.as_str();
         let wanted = named.is_empty() || named.iter().any(is);
-        wanted && spec.enabled && spec.trust == Trust::Trusted && !unset.iter().any(is)
+        wanted && spec.enabled && spec.trust == Trust::Trusted && !lost.iter().any(is)
     });
     let specs = desired.clone();
     let host = world.connect(desired).await?;

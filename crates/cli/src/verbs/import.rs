@@ -5,11 +5,12 @@ use toolrack_config::{
     Loaded, Scope as Layer,
     edit::{self, Options},
     import::{self, Client, Found, Offer},
+    project_root,
 };
 
 use super::{edits, input};
 use crate::{
-    args::ImportArgs,
+    args::{ImportArgs, Scope},
     error::{Exit, Failure},
     render::import::{self as page, Added, Document, Offered, Standing},
     suggest,
@@ -40,7 +41,7 @@ pub(super) async fn run(args: ImportArgs, world: &World) -> Result<Exit, Failure
         world.screen.page(page::page(&offered, world.screen.look())).await?;
     }
     let choices = if args.all {
-        everything(&offered, world)
+        everything(&offered, args.write.scope.is_some(), world)
     } else if args.server.is_empty() {
         if is_choosing { ask(&offered).await? } else { Vec::new() }
     } else {
@@ -72,6 +73,8 @@ async fn conclude(offered: &[Offered<'_>], added: &[Added], args: &ImportArgs, w
         screen.note("no other program has servers that could be imported");
     } else if added.is_empty() && !offered.iter().any(is_new) {
         screen.note("there is nothing new to import");
+    } else if added.is_empty() && args.all {
+        screen.note("nothing was added; `--server NAME` chooses a single one");
     } else if added.is_empty() {
         screen.note("nothing was added; `toolrack import --all` adds what is yours, `--server NAME` a single one");
     } else if !args.write.dry_run {
@@ -93,9 +96,11 @@ fn standing(offer: &Offer, found: &Found, loaded: &Loaded) -> Standing {
     }
 }
 
-/// All that the person has configured elsewhere, and that means one thing only.
-fn everything<'a>(offered: &[Offered<'a>], world: &World) -> Vec<Choice<'a>> {
+/// All that the person has configured elsewhere, and that means one thing only. What is for one folder alone, and that not
+/// this project, is only among it when it was `said` where all goes.
+fn everything<'a>(offered: &[Offered<'a>], said: bool, world: &World) -> Vec<Choice<'a>> {
     let mut choices = Vec::new();
+    let project = project_root(&world.folder);
     for new in offered.iter().filter(|offered| offered.standing == Standing::New) {
         let offer = new.offer;
         let rivals = offered.iter().any(|other| other.standing == Standing::Rival && other.offer.name == offer.name);
@@ -105,6 +110,9 @@ fn everything<'a>(offered: &[Offered<'a>], world: &World) -> Vec<Choice<'a>> {
         } else if rivals {
             let hint = format!("toolrack import {} --server {}", offer.client.id(), offer.name);
             world.screen.warning(&format!("`{}` means several things: choose one, such as {hint}", offer.name));
+        } else if let Some(folder) = offer.private_to.as_ref().filter(|folder| !said && **folder != project) {
+            let folder = folder.display();
+            world.screen.note(&format!("`{}` is for {folder} alone: choose it with --server", offer.name));
         } else {
             choices.push(Choice { offer, name: offer.name.clone() });
         }
@@ -159,7 +167,9 @@ async fn ask<'a>(offered: &'a [Offered<'a>]) -> Result<Vec<Choice<'a>>, Failure>
 }
 
 async fn add(choice: &Choice<'_>, args: &ImportArgs, world: &World) -> Result<Added, Failure> {
-    let place = edits::place(args.write.scope.unwrap_or_default(), world);
+    // What was for one folder does not begin to run in all others.
+    let usual = if choice.offer.private_to.is_some() { Scope::Local } else { Scope::default() };
+    let place = edits::place(args.write.scope.unwrap_or(usual), world);
     let (name, path, entry) = (choice.name.clone(), place.path.clone(), choice.offer.entry.clone());
     let options = Options { replace: false, dry_run: args.write.dry_run };
     let edited =

@@ -45,11 +45,17 @@ pub(super) async fn offers(host: &Host, servers: &[ServerName]) -> (Vec<Offer>, 
 
 pub(super) async fn get(args: PromptArgs, world: &World) -> Result<Exit, Failure> {
     let given = arguments::parse(&args.arguments).and_then(arguments::texts)?;
-    let Some((server, prompt)) = args.selector.split_once('/') else {
+    let loaded = world.load().await?;
+    let before_dot = || {
+        let server = super::server_of(&args.selector, &loaded).ok()??;
+        Some((server.to_string(), args.selector.get(server.as_str().len() + 1..)?))
+    };
+    let before_slash = args.selector.split_once('/').map(|(server, prompt)| (server.to_owned(), prompt));
+    let Some((server, prompt)) = before_slash.or_else(before_dot) else {
         return Err(Failure::usage(format!("`{}` names no prompt: write server/prompt", args.selector))
             .hint("`toolrack prompts` shows all prompts"));
     };
-    let (host, server) = super::connect_to(world, server).await?;
+    let (host, server) = super::connect_to(world, &loaded, &server).await?;
     let filled = host.get_prompt(server.as_str(), prompt, &given).await.map_err(|error| super::failed(&error))?;
     if world.screen.json() {
         let document = FilledDocument {

@@ -51,7 +51,7 @@ async fn offer(host: &Host, server: &ServerName) -> Result<Offer, Failure> {
 }
 
 pub(super) async fn read(args: ReadArgs, world: &World) -> Result<Exit, Failure> {
-    let (host, server) = super::connect_to(world, &args.server).await?;
+    let (host, server) = super::connect_to(world, &world.load().await?, &args.server).await?;
     let contents = host.read_resource(server.as_str(), &args.uri).await.map_err(|error| super::failed(&error))?;
     if world.screen.json() {
         let document = ReadDocument { server: server.as_str(), uri: &args.uri, contents: &contents };

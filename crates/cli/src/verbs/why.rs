@@ -22,5 +22,5 @@ pub(super) async fn run(args: WhyArgs, world: &World) -> Result<Exit, Failure> {
         let page = why::page(&why, world.screen.look());
         world.screen.page(page).await?;
     }
-    Ok(Exit::Ok)
+    Ok(if why.known { Exit::Ok } else { Exit::Tool })
 }

@@ -57,6 +57,35 @@ fn three_habits_write_what_they_mean_and_try_it() {
 }
 
 #[test]
+fn an_address_is_not_taken_for_a_program() {
+    let rack = Rack::new();
+    for (word, says) in [
+        ("ftp://example.com/mcp", "must begin with http:// or https://"),
+        ("wss://example.com/mcp", "must begin with http:// or https://"),
+        ("example.com/mcp", "write https://example.com/mcp"),
+        ("localhost:8080/mcp", "http://localhost:8080/mcp"),
+        ("localhost:8080", "http://localhost:8080"),
+        ("[::1]:80/x", "http://[::1]:80/x"),
+    ] {
+        let ran = rack.run(&["add", "v", word, "--no-test"]).ends_with(2);
+        assert!(ran.stderr.contains(says), "{ran}");
+    }
+    assert!(!rack.home.root().join("toolrack/mcp.json").exists());
+    work_file(&rack, "example.com/mcp", "");
+    for words in [
+        &["add", "a", "--no-test", "example.com/mcp"][..],
+        &["add", "b", "--no-test", "--", "localhost:8080/mcp"],
+        &["add", "c", "--no-test", "bin/server.py"],
+        &["add", "d", "--no-test", "./server.sh"],
+        &["add", "e", "HTTP://127.0.0.1:9/x", "--no-test"],
+    ] {
+        let _ = rack.run(words).ends_with(0);
+    }
+    let get = rack.run(&["get", "e", "--json"]).ends_with(0).json();
+    assert_eq!((&get["entry"]["type"], &get["valid"]), (&"http".into(), &true.into()), "{get}");
+}
+
+#[test]
 fn a_server_that_does_not_work_is_written_all_the_same() {
     let rack = Rack::new();
     assert_snapshot!(rack.run(&["add", "gone", "--", "/nonexistent/server"]), @"

@@ -452,3 +452,17 @@ fn a_disk_that_is_full_costs_the_memory_and_not_the_answer() {
     let ran = mock(&rack, &json!([{ "text": "Going on." }]), &["--session", "last", "go on"]).ends_with(0);
     assert_eq!(ran.stdout, "Going on.\n");
 }
+
+#[test]
+fn what_keeps_a_model_from_answering_is_said_once() {
+    let rack = Rack::new();
+    crate::rack::work_file(&rack, "script.json", "[{]");
+    let ran = rack.run(&["ask", "--model", "mock/script.json", "hi"]).ends_with(2);
+    assert_eq!(ran.stderr.matches("line 1 column").count(), 1, "{ran}");
+    assert!(ran.stderr.contains("write a list such as"), "{ran}");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let ran = rack.run(&["ask", "--model", "m", "--base-url", &format!("http://127.0.0.1:{port}/v1"), "hi"]);
+    let ran = ran.ends_with(9);
+    let said = ran.stderr.lines().find(|line| line.starts_with("error: ")).unwrap().to_lowercase();
+    assert_eq!(said.matches("refused").count(), 1, "{ran}");
+}

@@ -209,6 +209,70 @@ fn no_byte_of_a_secret_is_in_anything_that_is_printed_told_or_kept() {
     assert!(looked > 100_000, "only {looked} bytes were looked through");
 }
 
+/// Servers that were given secrets without saying so: in words of their entries, and by names that do not say `token`.
+fn outspoken(web: &FakeHttp) -> Rack {
+    let rack = Rack::new()
+        .env("OPENAI_KEY", value("key"))
+        .env("SLACK_PAT", value("pat"))
+        .env("PGPASS", value("pass"))
+        .env("DATABASE_URL", format!("postgres://u:{}@h/db", value("url")));
+    let script = "echo \"got $DB_PASS $LEAK_URL $A $B $C $D $SLACK_PAT $*\" >&2; exec \"$0\" stdio";
+    let bearer = format!("Authorization: Bearer {}", value("bearer"));
+    let password = format!("--password={}", value("password"));
+    rack.configure(&[
+        (
+            "local",
+            json!({
+                "command": "sh",
+                "args": ["-c", script, fake_server_path(), "--api-key", value("arg"), password, "--header", bearer],
+                "env": {
+                    "DB_PASS": value("literal"),
+                    "LEAK_URL": format!("postgres://u:{}@h/db", value("in-url")),
+                    "A": "${OPENAI_KEY}",
+                    "B": "${PGPASS}",
+                    "C": "${DATABASE_URL}",
+                    "D": "a word",
+                },
+                "inherit_env": ["SLACK_PAT"],
+            }),
+        ),
+        (
+            "web",
+            json!({ "url": format!("{}?key={}", web.url(), value("query")), "headers": { "X-Api-Key": value("header") } }),
+        ),
+    ]);
+    rack
+}
+
+#[test]
+fn what_is_hidden_in_an_entry_is_hidden_wherever_its_server_repeats_it() {
+    let web = FakeHttp::start::<&str>(&[]);
+    let rack = outspoken(&web);
+    for (args, says) in [
+        (&["get", "local"][..], "***"),
+        (&["get", "web", "--json"], "***"),
+        (&["call", "local/env", "name=DB_PASS"], "***"),
+        (&["call", "local/env", "name=LEAK_URL"], "postgres://u:***@h/db"),
+        (&["call", "local/env", "name=A", "--json"], "***"),
+        (&["call", "local/env", "name=B"], "***"),
+        (&["call", "local/env", "name=C"], "postgres://u:***@h/db"),
+        (&["call", "local/env", "name=D"], "a word"),
+        (&["call", "local/env", "name=SLACK_PAT"], "***"),
+        (&["call", "web/headers", "--json"], "***"),
+        (&["-vv", "list"], "web"),
+        (&["logs", "-n", "500"], "--password=*** --header Authorization: Bearer ***"),
+    ] {
+        let ran = rack.run(args);
+        assert_clean(&ran);
+        let ran = ran.ends_with(0);
+        assert!(ran.stdout.contains(says), "{says}: {ran}");
+    }
+    files_below(rack.home.root(), &mut |path, bytes| {
+        let is_there = bytes.windows(CANARY.len()).any(|window| window == CANARY.as_bytes());
+        assert!(!is_there || path.ends_with("toolrack/mcp.json"), "{}", path.display());
+    });
+}
+
 #[test]
 fn a_secret_of_one_server_goes_to_another_only_when_a_person_says_so() {
     let rack = Rack::with(&[("other", fake(&[]))]);

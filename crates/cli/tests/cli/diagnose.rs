@@ -71,6 +71,10 @@ fn the_doctor_names_what_is_wrong_and_what_to_do() {
     assert_eq!(json["ok"], true);
     assert!(json["checks"].as_array().unwrap().iter().any(|check| check["area"] == "server"), "{json}");
     let _ = rack.run(&["doctor", "theirs"]).ends_with(7);
+    // Why it cannot be started is said once.
+    let json = rack.run(&["doctor", "--json"]).ends_with(4).json();
+    let checks = json["checks"].as_array().unwrap();
+    assert_eq!(checks.iter().filter(|check| check["subject"] == "gone").count(), 1, "{json}");
     let _ = rack.run(&["doctor", "gone"]).ends_with(4);
 }
 

@@ -86,6 +86,33 @@ fn all_adds_what_is_the_persons_own_and_means_one_thing() {
 }
 
 #[test]
+fn what_another_program_has_for_one_folder_stays_in_that_folder() {
+    let rack = Rack::new();
+    let work = rack.home.work().canonicalize().unwrap();
+    let below = work.join("below");
+    std::fs::create_dir_all(&below).unwrap();
+    std::fs::create_dir_all(work.join(".git")).unwrap();
+    let servers = |name: &str| json!({ "mcpServers": { name: { "command": "x", "args": [name] } } });
+    let claude = json!({ "projects": {
+        work.to_str().unwrap(): servers("here"),
+        below.to_str().unwrap(): servers("deeper"),
+        work.parent().unwrap().to_str().unwrap(): servers("above"),
+    } });
+    rack.home.write("home/.claude.json", claude.to_string());
+    let ran = rack.run(&["import", "--all"]).ends_with(0);
+    assert!(ran.stderr.contains("`above` is for") && ran.stderr.contains("alone: choose it with --server"), "{ran}");
+    assert!(ran.stdout.contains("/projects/") && !ran.stdout.contains("added above"), "{ran}");
+    let get = rack.run(&["get", "here", "--json"]).ends_with(0);
+    assert!(get.stdout.contains("local"), "{get}");
+    assert!(!rack.home.root().join("toolrack/mcp.json").exists(), "nothing is for every folder");
+    let again = rack.run(&["import", "--all"]).ends_with(0);
+    assert!(again.stderr.contains("nothing was added; `--server NAME`"), "{again}");
+    assert!(!again.stderr.contains("import --all"), "{again}");
+    let _ = rack.run(&["import", "--server", "above"]).ends_with(0);
+    assert!(!rack.home.root().join("toolrack/mcp.json").exists(), "it is for this project when it is chosen");
+}
+
+#[test]
 fn one_is_chosen_by_name_and_program_and_may_be_renamed() {
     let rack = home();
     assert_snapshot!(rack.run(&["import", "--server", "two"]), @"

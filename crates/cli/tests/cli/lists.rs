@@ -260,7 +260,7 @@ fn why_follows_a_tool_from_the_file_to_its_name() {
         + start        connected
         + negotiation  2026-07-28 (modern era)
         x list         the server lists 22 tools, this is none of them
-        [0]
+        [5]
     ");
     assert_snapshot!(rack.run(&["why", "gone/x"]), @"
         $ toolrack why gone/x
@@ -278,4 +278,22 @@ fn why_follows_a_tool_from_the_file_to_its_name() {
         [5]
     ");
     assert_eq!(rack.run(&["why", "fake/echo", "--json"]).ends_with(0).json()["present"], true);
+}
+
+#[test]
+fn why_takes_a_tool_as_call_does_and_what_nothing_is_called_fails() {
+    let rack = mixed();
+    for (word, code, present) in [
+        ("fake.echo", 0, true),
+        ("mcp__fake__echo", 0, true),
+        ("fake", 0, true),
+        ("fake.nope", 5, false),
+        ("nope", 5, false),
+    ] {
+        let ran = rack.run(&["why", word, "--json"]).ends_with(code);
+        assert_eq!(ran.json()["present"], present, "{ran}");
+    }
+    let one = Rack::with(&[("fake", fake(&[]))]);
+    let (called, why) = (one.run(&["call", "echo", "text=x"]), one.run(&["why", "echo", "--json"]));
+    assert_eq!((called.code, why.code), (Some(0), Some(0)), "{called} {why}");
 }

@@ -205,16 +205,16 @@ fn a_form_is_asked_for_and_answered() {
     let asked = terminal.expect("Ctrl-D leaves the form.");
     assert!(asked.contains("The server `fake` asks: Who are you?"), "{asked}");
     let mut transcript = String::new();
-    for typed in ["old", "36", "Ada", "", "", "2", ""] {
+    for typed in ["Ada", "old", "36", "", "", "2", ""] {
         let question = terminal.expect(": ");
         transcript += &format!("{question}: {typed}\n");
         terminal.type_in(&format!("{typed}\n"));
     }
     assert_snapshot!(transcript.replace('\r', ""), @"
+          Name [nobody]: Ada
           age (whole number) [42]: old
           write a number
           age (whole number) [42]: 36
-          Name [nobody]: Ada
           note (may be left out): 
           score (number) [1.5]: 
           1) new

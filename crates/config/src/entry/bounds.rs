@@ -26,6 +26,9 @@ pub(super) fn timeouts(fields: &mut Fields<'_, '_, '_>, timeouts: &mut Timeouts)
     if let Some(field) = fields.take_object("timeout") {
         opencode_timeouts(fields, field, timeouts);
     }
+    if let Some(whole) = fields.take_milliseconds("timeout") {
+        (timeouts.call, timeouts.call_total) = (whole, whole);
+    }
     let mut set = |names: &[&str], bound: &mut Duration| {
         let duration = fields.duration(names);
         *bound = duration.unwrap_or(*bound);

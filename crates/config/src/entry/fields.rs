@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, ops::Range, time::Duration};
 
-use super::Report;
+use super::{Report, closest};
 use crate::{
     node::{Member, Node, Value},
     problem::Problem,
@@ -68,6 +68,11 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         self.rest.iter().any(|(key, _)| key == name)
     }
 
+    /// A field that nobody has taken, and the one of `names` that it is probably a misspelling of.
+    pub(super) fn misspelt<'n>(&self, names: &[&'n str]) -> Option<(&'m str, &'n str)> {
+        self.rest.iter().find_map(|(key, member)| Some((&*member.name, closest(key, names.iter().copied())?)))
+    }
+
     /// Takes the field that has one of these names. Two of them are an error: they are names of one thing.
     pub(super) fn take(&mut self, names: &[&str]) -> Option<Field<'m>> {
         let mut taken: Option<Field<'m>> = None;
@@ -87,6 +92,25 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         let is_object = |(key, member): &(String, &Member)| key == name && member.node.members().is_some();
         let found = self.rest.iter().position(is_object)?;
         Some(Field::of(self.rest.remove(found).1))
+    }
+
+    /// Takes the field `name` where it is a number that other programs would take for milliseconds, and nobody for seconds:
+    /// a thousand or more. What is longer than can be configured is the longest that can.
+    ///
+    /// In Claude Code's `.mcp.json` such a `timeout` is the whole time of a call, and whoever else writes it means a request,
+    /// too; below a thousand, where Claude Code takes none, it is in seconds here.
+    pub(super) fn take_milliseconds(&mut self, name: &str) -> Option<Duration> {
+        let number = |member: &Member| match &member.node.value {
+            Value::Number(number) => number.as_f64().filter(|number| *number >= 1000.0),
+            _ => None,
+        };
+        let (found, number) = self
+            .rest
+            .iter()
+            .enumerate()
+            .find_map(|(index, (key, member))| Some((index, number(member).filter(|_| key == name)?)))?;
+        self.rest.remove(found);
+        Some(seconds(number / 1000.0).map_or(MAX_DURATION, |time| time.min(MAX_DURATION)))
     }
 
     pub(super) fn flag(&mut self, field: Field<'m>) -> Option<bool> {
@@ -167,7 +191,6 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
             .collect();
         let spelled: Vec<&str> = spelled.iter().map(String::as_str).collect();
         let field = self.take(&spelled)?;
-        let is_plain = names.contains(&&*canonical(field.name));
         let unit = if canonical(field.name).ends_with("_ms") { 0.001 } else { 1.0 };
         let duration = match &field.node.value {
             Value::Number(number) => number.as_f64().and_then(|number| seconds(number * unit)),
@@ -175,24 +198,9 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
             _ => None,
         };
         match duration {
-            Some(duration) if is_plain && field.name == "timeout" && is_suspicious(field.node) => {
-                Some(self.milliseconds(field, duration))
-            }
             Some(duration) if !duration.is_zero() && duration <= MAX_DURATION => Some(duration),
             _ => self.wrong(field, "a time between 1 ms and 24 h, such as `30` or `\"30s\"`"),
         }
-    }
-
-    /// `timeout` is in seconds here and in milliseconds elsewhere; nobody waits a quarter of an hour for a start.
-    fn milliseconds(&mut self, field: Field<'m>, seconds: Duration) -> Duration {
-        let meant = seconds / 1000;
-        let problem =
-            Problem::warning(format!("`timeout` is in seconds, but {} is taken for milliseconds", seconds.as_secs()));
-        self.report.add(
-            problem.field(field.name).hint(format!("write `\"{}s\"` or `timeout_ms`", meant.as_secs_f64())),
-            &field.node.at,
-        );
-        meant
     }
 
     pub(super) fn wrong<T>(&mut self, field: Field<'m>, wanted: &str) -> Option<T> {
@@ -214,10 +222,6 @@ fn described(node: &Node) -> String {
         Value::Number(number) => number.to_string(),
         _ => node.kind().to_owned(),
     }
-}
-
-fn is_suspicious(node: &Node) -> bool {
-    matches!(&node.value, Value::Number(number) if number.as_f64().is_some_and(|number| number >= 1000.0))
 }
 
 fn seconds(seconds: f64) -> Option<Duration> {

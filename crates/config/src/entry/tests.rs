@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use toolrack_host::{
     CallError, LinkError,
-    spec::{Grant, Http, InheritEnv, Ports, Sandbox, Stdio, Transport},
+    spec::{Grant, Http, InheritEnv, Ports, Sandbox, Stdio, Timeouts, Transport},
 };
 
 use super::*;
@@ -337,12 +337,39 @@ fn likely_mistakes_are_warnings() {
 }
 
 #[test]
-fn a_timeout_in_milliseconds_is_understood_and_said() {
-    let (decoded, problems) = read(&json!({ "command": "x", "timeout": 30000 }));
+fn a_timeout_in_milliseconds_is_the_whole_time_of_a_call_as_claude_code_has_it() {
+    let (decoded, problems) = read(&json!({ "command": "x", "timeout": 600_000 }));
     let Decoded::Server(spec) = decoded else { panic!() };
-    assert_eq!(spec.timeouts.startup, Duration::from_secs(30));
-    assert_eq!(problems[0].message, "`timeout` is in seconds, but 30000 is taken for milliseconds");
+    let (given, usual) = (&spec.timeouts, Timeouts::default());
+    assert_eq!((given.startup, given.list), (usual.startup, usual.list));
+    assert_eq!((given.call, given.call_total), (Duration::from_secs(600), Duration::from_secs(600)));
+    assert!(problems.is_empty(), "{problems:?}");
+    let given = server(json!({ "command": "x", "timeout": 30_000, "call_timeout": 90, "startup_timeout": 5 })).timeouts;
+    assert_eq!((given.call.as_secs(), given.call_total.as_secs(), given.startup.as_secs()), (90, 90, 5));
+    let longest = server(json!({ "command": "x", "timeout": 1e300 })).timeouts.call;
+    assert_eq!(longest, Duration::from_secs(24 * 60 * 60));
+    assert_eq!(server(json!({ "command": "x", "timeout": 999 })).timeouts.startup.as_secs(), 999);
     assert_eq!(server(json!({ "command": "x", "timeout": "1000s" })).timeouts.startup.as_secs(), 1000);
+}
+
+#[test]
+fn the_scheme_of_an_address_may_be_in_capitals() {
+    assert_eq!(http(json!({ "url": "HTTP://127.0.0.1:9/x" })).url, "HTTP://127.0.0.1:9/x");
+    assert_eq!(broken(json!({ "url": "ftp://x" })), ["`url` must begin with `http://` or `https://`"]);
+}
+
+#[test]
+fn a_misspelt_command_is_named_with_what_was_meant() {
+    for (entry, hint) in [
+        (json!({ "comand": "x" }), "`comand` is not a known field; did you mean `command`?"),
+        (json!({ "URLL": "https://x", "headers": {} }), "`URLL` is not a known field; did you mean `url`?"),
+        (json!({ "argz": [] }), "give it `command` or `url`"),
+    ] {
+        let (decoded, problems) = read(&entry);
+        assert!(matches!(decoded, Decoded::Broken), "{entry}");
+        assert_eq!(problems[0].message, "nothing says how to reach the server", "{entry}");
+        assert_eq!(problems[0].hint.as_deref(), Some(hint), "{entry}");
+    }
 }
 
 #[test]

@@ -91,7 +91,13 @@ pub(super) fn kind(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> O
         (true, false) => return Some(Kind::Stdio),
         (false, true) => return Some(Kind::Http),
         (true, true) => Problem::error("both `command` and `url` are given").hint("keep one of them"),
-        (false, false) => Problem::error("nothing says how to reach the server").hint("give it `command` or `url`"),
+        (false, false) => {
+            let hint = match fields.misspelt(&["command", "url", "container"]) {
+                Some((written, meant)) => format!("`{written}` is not a known field; did you mean `{meant}`?"),
+                None => "give it `command` or `url`".to_owned(),
+            };
+            Problem::error("nothing says how to reach the server").hint(hint)
+        }
     };
     fields.report().add(problem, name_at);
     None
@@ -153,7 +159,7 @@ fn http(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Http {
     http.url = required(fields, field, "url", name_at);
     if let Some(field) = field
         && !http.url.is_empty()
-        && !["http://", "https://", "$"].iter().any(|start| http.url.trim_start().starts_with(start))
+        && !["http://", "https://", "$"].iter().any(|start| begins(http.url.trim_start(), start))
     {
         let message = format!("`{}` must begin with `http://` or `https://`", field.name);
         fields.report().error(&field.node.at, field.name, message);
@@ -173,6 +179,11 @@ fn http(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Http {
         http.sse_max_reconnects = u32::try_from(count).unwrap_or(u32::MAX);
     }
     http
+}
+
+/// Whether `text` begins with `start`, in letters of either size: that is how schemes are compared.
+fn begins(text: &str, start: &str) -> bool {
+    text.get(..start.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(start))
 }
 
 /// A program that prints headers: a list, or one text whose words are told apart as a shell would, quotes included. No shell

@@ -100,9 +100,10 @@ fn hide(node: &Node, above: Above, hidden: &mut Hidden) {
 
 /// What stands in `node`, under the key `name`.
 fn below(above: Above, name: &str, node: &Node) -> Above {
+    let is_secret_name = mask::is_secret_name(name);
     let name = name.to_ascii_lowercase();
     let is_variables = matches!(&*name, "env" | "environment") || name.ends_with("headers");
-    let is_secret = is_variables || mask::is_secret_name(&name);
+    let is_secret = is_variables || is_secret_name;
     let is_map = matches!(node.value, Value::Map(_));
     // Wherever servers are, the fields of an entry are what they are.
     let is_entry = matches!(&*name, "command" | "args" | "url" | "cwd" | "http_url" | "httpurl" | "serverurl");

@@ -71,10 +71,10 @@ fn windsurf_and_gemini_load_with_their_own_words() {
 
     let loaded = example!("gemini.json");
     assert_eq!(names(&loaded), ["discoveredServer", "googleCloudServer", "httpServer", "pythonTools"]);
-    assert_eq!(loaded.desired["pythonTools"].timeouts.startup.as_secs(), 15);
+    assert_eq!(loaded.desired["pythonTools"].timeouts.call.as_secs(), 15);
     assert!(loaded.problems.iter().all(|problem| problem.severity == Severity::Warning));
     let about: Vec<_> = loaded.problems.iter().filter_map(|problem| problem.field.as_deref()).collect();
-    assert_eq!(about, ["timeout", "trust", "authProviderType"]);
+    assert_eq!(about, ["trust", "authProviderType"]);
 }
 
 #[test]

@@ -99,6 +99,8 @@ pub struct Why {
     pub selector: String,
     /// Whether it can be called.
     pub present: bool,
+    /// Whether there is such a server or tool at all, as far as can be seen: of a server that is not connected, any tool.
+    pub known: bool,
     /// The steps, in order.
     pub steps: Vec<WhyStep>,
 }
@@ -127,34 +129,46 @@ impl fmt::Display for Why {
     }
 }
 
-/// Follows a tool, `server/tool`, on its way into the catalog, or a server up to the list of its tools.
+/// Follows a tool on its way into the catalog, or a server up to the list of its tools. A tool may be written in every way
+/// in which a person may call it.
 pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
-    let mut trail = Trail(Vec::new());
+    let mut trail = Trail { steps: Vec::new(), is_unknown: false };
     let known = catalog.select(selector).ok();
+    let known = known.or_else(|| catalog.by_usual_name(selector)).or_else(|| catalog.in_quarantine(selector));
     let (server, tool) = match &known {
         Some(tool) => (tool.server.to_string(), tool.tool().name.clone()),
         None => {
-            let (server, tool) = selector.split_once('/').unwrap_or((selector, ""));
+            let at_dot = || {
+                // The longest name wins: names may hold dots themselves.
+                let at = selector.rmatch_indices('.').find(|(at, _)| servers.contains_key(&selector[..*at]))?.0;
+                (!servers.contains_key(selector)).then(|| (&selector[..at], &selector[at + 1..]))
+            };
+            let (server, tool) = selector.split_once('/').or_else(at_dot).unwrap_or((selector, ""));
             (server.to_owned(), tool.to_owned())
         }
     };
     let followed = trail.follow(&server, &tool, servers, catalog).is_some();
     let present = followed && (known.is_some() || tool.is_empty());
-    Why { selector: text::for_line(selector).into_owned(), present, steps: trail.0 }
+    Why { selector: text::for_line(selector).into_owned(), present, known: !trail.is_unknown, steps: trail.steps }
 }
 
-struct Trail(Vec<WhyStep>);
+struct Trail {
+    steps: Vec<WhyStep>,
+    /// Whether it ended where nothing has the name.
+    is_unknown: bool,
+}
 
 impl Trail {
     fn step(&mut self, stage: &'static str, ok: bool, what: impl AsRef<str>) -> Option<()> {
         let what = text::for_line(what.as_ref()).into_owned();
-        self.0.push(WhyStep { stage, ok, what });
+        self.steps.push(WhyStep { stage, ok, what });
         ok.then_some(())
     }
 
     /// Walks until the first step that fails.
     fn follow(&mut self, name: &str, tool: &str, servers: &Servers, catalog: &Catalog) -> Option<()> {
         let Some(server) = servers.get(name) else {
+            self.is_unknown = true;
             let known: Vec<_> = servers.keys().map(ServerName::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             return self.step("config", false, format!("no server is called `{name}`; configured: {known}"));
@@ -227,6 +241,7 @@ impl Trail {
             return self.step("filter", false, "hidden by the entry's `tools` allow and deny lists");
         }
         if !listed {
+            self.is_unknown = true;
             let count = set.tools.len();
             return self.step("list", false, format!("the server lists {count} tools, this is none of them"));
         }

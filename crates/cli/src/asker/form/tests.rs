@@ -37,6 +37,15 @@ fn an_empty_line_takes_the_default_or_leaves_the_field_out() {
 }
 
 #[test]
+fn fields_that_are_needed_are_asked_for_first() {
+    let text = json!({ "type": "string" });
+    let properties = json!({ "a": text, "b": text, "c": text, "d": text });
+    let fields = fields(&json!({ "properties": properties, "required": ["d", "b"] })).unwrap();
+    let names: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
+    assert_eq!(names, ["b", "d", "a", "c"]);
+}
+
+#[test]
 fn values_are_read_as_their_type_and_checked() {
     let whole = field(json!({ "type": "integer", "minimum": 1, "maximum": 9 }));
     assert_eq!(whole.read("7"), Ok(Some(json!(7))));

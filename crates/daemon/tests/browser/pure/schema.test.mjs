@@ -13,6 +13,12 @@ function through(schema, value) {
   return valueOf(shape, draftOf(shape, value));
 }
 
+test("fields_that_are_needed_come_first_and_otherwise_in_the_order_of_the_schema", () => {
+  const text = { type: "string" };
+  const shape = shapeOf(object({ z: text, y: text, x: text, w: text }, ["w", "y"]));
+  assert.deepEqual(shape.fields.map(({ name }) => name), ["y", "w", "z", "x"]);
+});
+
 test("a_value_survives_the_form_that_it_is_put_into", () => {
   const point = { $ref: "#/$defs/point" };
   const schema = {
@@ -95,8 +101,8 @@ test("lengths_are_checked", () => {
   );
   const problems = (word) =>
     valueOf(shape, { fields: { word: { text: word }, list: { items: [] } } }).problems.map(({ message }) => message);
-  assert.deepEqual(problems("😀"), ["needs at least 2 characters", "needs at least 1 items"]);
-  assert.deepEqual(problems("four"), ["takes at most 3 characters", "needs at least 1 items"]);
+  assert.deepEqual(problems("😀"), ["needs at least 1 items", "needs at least 2 characters"]);
+  assert.deepEqual(problems("four"), ["needs at least 1 items", "takes at most 3 characters"]);
 });
 
 test("a_choice_between_constants_is_an_enum_with_names", () => {
