@@ -12,12 +12,14 @@ use std::{
 use futures::future::BoxFuture;
 use http::{HeaderValue, Method};
 use tokio::{
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::{sleep, timeout},
 };
+use tokio_util::task::TaskTracker;
 use toolrack_host::{
     Authorizer, Challenge, Destination, Fact, NotAuthorized, Resolver, ServerName, Signature, Witness, spec::OAuth,
 };
+use tracing::Instrument as _;
 use url::Url;
 
 pub use builder::SignInBuilder;
@@ -38,6 +40,10 @@ use crate::{
 const LEASE: Duration = Duration::from_secs(120);
 /// How long somebody else's refresh is waited for.
 const LEASE_WAIT: Duration = Duration::from_secs(60);
+/// For all of what must not stop in the middle: a wait for the lease, and what is done under it.
+const LONGEST: Duration = Duration::from_secs(LEASE_WAIT.as_secs() + LEASE.as_secs());
+/// How long the end of a program may wait for it.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked whether somebody has signed in.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
@@ -65,6 +71,8 @@ pub(crate) struct Inner {
     pub(crate) wires: Wires,
     /// One for each server and account that was ever asked about; no more than are configured.
     slots: Mutex<HashMap<TokenKey, Arc<Slot>>>,
+    /// What goes on to its end, whoever waits for it. Closed from the beginning, so that it can be waited for at any time.
+    under_way: TaskTracker,
 }
 
 /// What this process knows of one sign-in.
@@ -76,15 +84,21 @@ pub(crate) struct Slot {
     /// Why the last renewal failed, if it did: it is tried again with each request, and told once.
     failing: Mutex<Option<&'static str>>,
     /// Whoever has the permit looks into the store or renews; the others wait for what comes of it.
-    turn: Semaphore,
+    turn: Arc<Semaphore>,
 }
 
+/// The turn of a slot, where somebody has it. It ends with the last copy.
+type Turn = Option<Arc<OwnedSemaphorePermit>>;
+
 /// A request, or a person, that wants to be signed in somewhere.
+#[derive(Clone)]
 pub(crate) struct Errand {
     pub(crate) oauth: OAuth,
     pub(crate) slot: Arc<Slot>,
     /// The server as it is known to authorization servers.
     pub(crate) server: Url,
+    /// A request has it, which then keeps it until what was begun for it is done.
+    turn: Turn,
 }
 
 #[derive(Clone)]
@@ -117,6 +131,10 @@ impl Slot {
                 (!is_stale).then(|| Some(Arc::clone(credentials)))
             }
         }
+    }
+
+    async fn turn(&self) -> Turn {
+        Arc::clone(&self.turn).acquire_owned().await.ok().map(Arc::new)
     }
 
     fn nonce(&self) -> MutexGuard<'_, Option<Nonce>> {
@@ -179,13 +197,22 @@ impl SignIn {
         }
         Ok(accounts)
     }
+
+    /// Waits until no renewal, sign-in or sign-out is in the middle of something that must not stop there, at most for five
+    /// seconds: for the end of a program, after its hosts have ended. A renewal outlives the request that began it, because
+    /// the server may have spent the old refresh token already.
+    pub async fn settled(&self) {
+        if timeout(PATIENCE, self.0.under_way.wait()).await.is_err() {
+            tracing::warn!("a sign-in is under way while the program ends: somebody may have to sign in again");
+        }
+    }
 }
 
 impl Inner {
     pub(crate) async fn errand(&self, to: Destination<'_>) -> Result<Errand, AuthError> {
         let resolved = self.resolver.oauth(to.server, to.spec).await;
         let oauth = resolved.map_err(|error| AuthError::Config { why: error.to_string() })?;
-        Ok(Errand { oauth, slot: self.slot(&to), server: resource(to.url) })
+        Ok(Errand { oauth, slot: self.slot(&to), server: resource(to.url), turn: None })
     }
 
     fn slot(&self, to: &Destination<'_>) -> Arc<Slot> {
@@ -198,7 +225,13 @@ impl Inner {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = slots.entry(key).or_insert_with_key(|key| {
             let (known, nonce) = (Mutex::new(Known::Unknown), Mutex::default());
-            Arc::new(Slot { key: key.clone(), known, nonce, failing: Mutex::default(), turn: Semaphore::new(1) })
+            Arc::new(Slot {
+                key: key.clone(),
+                known,
+                nonce,
+                failing: Mutex::default(),
+                turn: Arc::new(Semaphore::new(1)),
+            })
         });
         Arc::clone(slot)
     }
@@ -226,6 +259,18 @@ impl Inner {
         Ok(saved?)
     }
 
+    /// Begins `work`, which goes on to its end, also when nobody waits for it any more: an answer that is thrown away would be lost with the
+    /// token in it, and a lease that nobody gives back holds up everybody until it runs out.
+    pub(crate) fn whole<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, AuthError>> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, AuthError>> {
+        let late = |_| AuthError::Unavailable { why: format!("it was not done within {} s", LONGEST.as_secs()) };
+        let stopped = |_| AuthError::Unavailable { why: "it was stopped before it was done".to_owned() };
+        let work = self.under_way.spawn(timeout(LONGEST, work).in_current_span());
+        Box::pin(async move { work.await.map_err(stopped)?.map_err(late)? })
+    }
+
     pub(crate) async fn lease(&self, key: &TokenKey) -> Result<Box<dyn Lease>, AuthError> {
         let late = || AuthError::Unavailable {
             why: format!("another process renews this sign-in for longer than {} s", LEASE_WAIT.as_secs()),
@@ -235,7 +280,7 @@ impl Inner {
     }
 
     /// What a request is signed with, renewed if it is time.
-    async fn sign(&self, to: Destination<'_>, method: &Method) -> Result<Option<Signature>, AuthError> {
+    async fn sign(self: &Arc<Self>, to: Destination<'_>, method: &Method) -> Result<Option<Signature>, AuthError> {
         let slot = self.slot(&to);
         let usable = match slot.at_hand() {
             Some(usable) => usable,
@@ -253,8 +298,8 @@ impl Inner {
     }
 
     /// What is kept, renewed if it is time.
-    async fn usable(&self, to: Destination<'_>, slot: &Slot) -> Result<Option<Arc<Credentials>>, AuthError> {
-        let _turn = slot.turn.acquire().await;
+    async fn usable(self: &Arc<Self>, to: Destination<'_>, slot: &Slot) -> Result<Option<Arc<Credentials>>, AuthError> {
+        let turn = slot.turn().await;
         if let Some(usable) = slot.at_hand() {
             return Ok(usable);
         }
@@ -273,7 +318,8 @@ impl Inner {
         let Some(kept) = kept else {
             return Ok(None);
         };
-        match self.renewed(to.server, &self.errand(to).await?, Stale::Old(&kept)).await {
+        let errand = Errand { turn, ..self.errand(to).await? };
+        match self.renewed(to.server, &errand, Stale::Old(Arc::clone(&kept))).await {
             Ok(()) => {}
             Err(AuthError::Ended) => return Ok(None),
             // It is renewed ahead of time: the next request tries again.
@@ -288,25 +334,34 @@ impl Inner {
         })
     }
 
-    /// Renews what is stale, unless another process has done so meanwhile. The caller has the turn of `slot`.
-    async fn renewed(&self, server: &ServerName, errand: &Errand, stale: Stale<'_>) -> Result<(), AuthError> {
-        let renewed = match self.lease(&errand.slot.key).await {
-            Ok(lease) => {
-                let renewed = self.renew(errand, stale, lease.as_ref()).await;
-                lease.release().await;
-                renewed
-            }
-            Err(error) => Err(error),
-        };
-        let code = renewed.as_ref().err().map(AuthError::code);
+    /// Renews what is stale, unless another process has done so meanwhile. The caller has the turn of the slot.
+    async fn renewed(self: &Arc<Self>, server: &ServerName, errand: &Errand, stale: Stale) -> Result<(), AuthError> {
+        let (inner, server, errand) = (Arc::clone(self), server.clone(), errand.clone());
+        let renewed = self.whole(async move {
+            let renewed = inner.renewed_under_lease(&errand, &stale).await;
+            inner.tell_if_new(&server, &errand.slot, renewed.as_ref().err());
+            renewed
+        });
+        renewed.await
+    }
+
+    async fn renewed_under_lease(&self, errand: &Errand, stale: &Stale) -> Result<(), AuthError> {
+        let lease = self.lease(&errand.slot.key).await?;
+        let renewed = self.renew(errand, stale, lease.as_ref()).await;
+        lease.release().await;
+        renewed
+    }
+
+    /// A failure that goes on is told once.
+    fn tell_if_new(&self, server: &ServerName, slot: &Slot, error: Option<&AuthError>) {
+        let code = error.map(AuthError::code);
         let before = {
-            let mut failing = errand.slot.failing.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut failing = slot.failing.lock().unwrap_or_else(PoisonError::into_inner);
             mem::replace(&mut *failing, code)
         };
-        if let Some(error) = renewed.as_ref().err().filter(|_| code != before) {
+        if let Some(error) = error.filter(|_| code != before) {
             self.tell_of_failure(server, error);
         }
-        renewed
     }
 
     /// Has it written down, where somebody does.
@@ -320,8 +375,8 @@ impl Inner {
         self.tell(Fact::SignInFailed { server: server.clone(), error: error.to_string(), code: error.code() });
     }
 
-    async fn renew(&self, errand: &Errand, stale: Stale<'_>, lease: &dyn Lease) -> Result<(), AuthError> {
-        let Errand { oauth, slot, server } = errand;
+    async fn renew(&self, errand: &Errand, stale: &Stale, lease: &dyn Lease) -> Result<(), AuthError> {
+        let Errand { oauth, slot, server, .. } = errand;
         let kept = self.load(&slot.key).await?;
         let Some(kept) = kept.filter(|kept| kept.tokens.is_some()) else {
             slot.knows(None);
@@ -340,7 +395,7 @@ impl Inner {
         let mut kept = kept;
         if let Stale::Refused(_, challenge) = stale {
             // A server can have moved to another issuer, and what the first one gave is no business of the second.
-            let found = within(Found::out(Arc::clone(&wire), server, challenge)).await?;
+            let found = within(Found::out(Arc::clone(&wire), server, challenge.as_deref())).await?;
             if found.issuer != kept.issuer {
                 slot.knows(None);
                 lease.delete().await?;
@@ -360,7 +415,7 @@ impl Inner {
     }
 
     /// Finds another token after a refusal.
-    async fn again(&self, to: Destination<'_>, challenge: &Challenge) -> Result<(), Refused> {
+    async fn again(self: &Arc<Self>, to: Destination<'_>, challenge: &Challenge) -> Result<(), Refused> {
         if challenge.status == 401 && challenge::wants_nonce(&challenge.www_authenticate) {
             return match &*self.slot(&to).nonce() {
                 Some(_) => Ok(()),
@@ -369,16 +424,16 @@ impl Inner {
                 })),
             };
         }
-        let errand = self.errand(to).await?;
-        let Errand { oauth, slot, server } = &errand;
-        let _turn = slot.turn.acquire().await;
-        let kept = self.load(&slot.key).await.map_err(AuthError::Store)?;
+        let mut errand = self.errand(to).await?;
+        errand.turn = errand.slot.turn().await;
+        let Errand { oauth, slot, server, .. } = &errand;
+        let kept = self.load(&slot.key).await.map_err(AuthError::Store)?.map(Arc::new);
         let sent = challenge.sent.as_ref();
         if let Some(kept) = kept.as_ref().filter(|kept| kept.tokens.is_some())
             && kept.header().as_ref() != sent
         {
             // Somebody has signed in or renewed since.
-            slot.knows(Some(Arc::new(kept.clone())));
+            slot.knows(Some(Arc::clone(kept)));
             return Ok(());
         }
         let leading = challenge::leading(&challenge.www_authenticate);
@@ -414,40 +469,40 @@ impl Inner {
             && !must_begin_anew
             && let Some(kept) = kept.as_ref().filter(|kept| kept.tokens.is_some())
         {
-            match self.renewed(to.server, &errand, Stale::Refused(kept, leading)).await {
+            let stale = Stale::Refused(Arc::clone(kept), leading.map(str::to_owned));
+            match self.renewed(to.server, &errand, stale).await {
                 Err(AuthError::Ended) => {}
                 renewed => return Ok(renewed?),
             }
         }
-        slot.knows(if challenge.status == 403 { kept.clone().map(Arc::new) } else { None });
+        slot.knows(if challenge.status == 403 { kept.clone() } else { None });
         let Some(browser) = &self.browser else {
             return Err(Refused::SignIn(if challenge.status == 403 { asked } else { Vec::new() }));
         };
-        let wanted = Wanted { scopes: &asked, challenge: leading, before: kept.as_ref() };
+        let wanted = Wanted { scopes: &asked, challenge: leading, before: kept.as_deref() };
         Ok(self.signed(to.server, &errand, wanted, browser.as_ref()).await.map(drop)?)
     }
 }
 
 /// What has to be renewed, and why.
-#[derive(Clone, Copy)]
-enum Stale<'a> {
+enum Stale {
     /// It is old.
-    Old(&'a Credentials),
+    Old(Arc<Credentials>),
     /// A server refused it, with this challenge.
-    Refused(&'a Credentials, Option<&'a str>),
+    Refused(Arc<Credentials>, Option<String>),
 }
 
-impl<'a> Stale<'a> {
-    fn access(self) -> Option<&'a str> {
+impl Stale {
+    fn access(&self) -> Option<&str> {
         match self {
             Self::Old(credentials) | Self::Refused(credentials, _) => credentials.access(),
         }
     }
 
-    fn challenge(self) -> Option<&'a str> {
+    fn challenge(&self) -> Option<&str> {
         match self {
             Self::Old(_) => None,
-            Self::Refused(_, challenge) => challenge,
+            Self::Refused(_, challenge) => challenge.as_deref(),
         }
     }
 }

@@ -1,12 +1,15 @@
 //! What a person does: sign in, sign out.
 
+use std::sync::Arc;
+
 use toolrack_host::{Destination, Fact, ServerName};
+use url::Url;
 
 use crate::{
     authorizer::{Errand, Inner, SignIn},
     browser::Browser,
     credentials::Credentials,
-    engine::{Found, within},
+    engine::{Asked, Found, within},
     error::AuthError,
     revoke::revoke,
 };
@@ -67,32 +70,21 @@ impl SignIn {
     /// [`AuthError::Store`] when they cannot be forgotten.
     pub async fn logout(&self, to: Destination<'_>) -> Result<Option<Result<bool, AuthError>>, AuthError> {
         let inner = &self.0;
-        let Errand { oauth, slot, server } = inner.errand(to).await?;
-        // Nobody renews meanwhile and keeps what was just forgotten.
-        let lease = inner.lease(&slot.key).await?;
-        let forgotten = async {
-            let Some(kept) = inner.load(&slot.key).await? else {
-                return Ok(None);
-            };
-            slot.knows(None);
-            lease.delete().await?;
-            let revoked = match inner.wires.to(&server) {
-                Ok(wire) => within(revoke(wire, &server, &kept, &oauth)).await,
-                Err(error) => Err(error),
-            };
-            Ok(Some(revoked))
-        }
-        .await;
-        lease.release().await;
-        if let Ok(Some(revoked)) = &forgotten {
-            let outcome = match revoked {
-                Ok(true) => "the tokens were revoked".to_owned(),
-                Ok(false) => "the tokens were forgotten; nobody there revokes any".to_owned(),
-                Err(error) => format!("the tokens were forgotten and not revoked: {error}"),
-            };
-            inner.tell(Fact::SignedOut { server: to.server.clone(), outcome });
-        }
-        forgotten
+        let (errand, name) = (inner.errand(to).await?, to.server.clone());
+        let work = Arc::clone(inner);
+        let left = inner.whole(async move {
+            let left = work.leave(&errand).await;
+            if let Ok(Some(revoked)) = &left {
+                let outcome = match revoked {
+                    Ok(true) => "the tokens were revoked".to_owned(),
+                    Ok(false) => "the tokens were forgotten; nobody there revokes any".to_owned(),
+                    Err(error) => format!("the tokens were forgotten and not revoked: {error}"),
+                };
+                work.tell(Fact::SignedOut { server: name, outcome });
+            }
+            left
+        });
+        left.await
     }
 }
 
@@ -109,34 +101,53 @@ pub(crate) struct Wanted<'a> {
 impl Inner {
     /// Shows the page on which somebody signs in, and keeps what comes of it.
     pub(crate) async fn signed(
-        &self,
+        self: &Arc<Self>,
         name: &ServerName,
         errand: &Errand,
         wanted: Wanted<'_>,
         browser: &dyn Browser,
     ) -> Result<Signed, AuthError> {
-        let asked = self.ask(errand, wanted, browser).await;
-        self.recorded(name, asked)
+        let answered = self.ask(errand, wanted, browser).await;
+        let (inner, name, errand) = (Arc::clone(self), name.clone(), errand.clone());
+        let signed = self.whole(async move {
+            let signed = match answered {
+                Ok((asked, back)) => inner.exchanged(&errand, asked, &back).await,
+                Err(error) => Err(error),
+            };
+            inner.recorded(&name, signed)
+        });
+        signed.await
     }
 
     /// Signs in with a grant that needs no person, and keeps what comes of it.
     pub(crate) async fn by_itself(
-        &self,
+        self: &Arc<Self>,
         name: &ServerName,
         errand: &Errand,
         scopes: &[String],
         challenge: Option<&str>,
     ) -> Result<Signed, AuthError> {
-        let Errand { oauth, slot, server } = errand;
-        let signed = async {
-            let found = within(Found::out(self.wires.to(server)?, server, challenge)).await?;
-            let fresh = within(found.without_a_person(oauth, scopes, &self.wires)).await?;
-            let signed = Signed::of(&fresh);
-            self.keep(slot, fresh).await?;
-            Ok(signed)
-        };
-        let signed = Box::pin(signed).await;
-        self.recorded(name, signed)
+        let (inner, name, errand) = (Arc::clone(self), name.clone(), errand.clone());
+        let (scopes, challenge) = (scopes.to_vec(), challenge.map(str::to_owned));
+        let signed = self.whole(async move {
+            let signed = inner.without_a_person(&errand, &scopes, challenge.as_deref()).await;
+            inner.recorded(&name, signed)
+        });
+        signed.await
+    }
+
+    async fn without_a_person(
+        &self,
+        errand: &Errand,
+        scopes: &[String],
+        challenge: Option<&str>,
+    ) -> Result<Signed, AuthError> {
+        let Errand { oauth, slot, server, .. } = errand;
+        let found = within(Found::out(self.wires.to(server)?, server, challenge)).await?;
+        let fresh = within(found.without_a_person(oauth, scopes, &self.wires)).await?;
+        let signed = Signed::of(&fresh);
+        self.keep(slot, fresh).await?;
+        Ok(signed)
     }
 
     /// Has it written down how a sign-in went.
@@ -148,8 +159,9 @@ impl Inner {
         signed
     }
 
-    async fn ask(&self, errand: &Errand, wanted: Wanted<'_>, browser: &dyn Browser) -> Result<Signed, AuthError> {
-        let Errand { oauth, slot, server } = errand;
+    /// Sends a person to the page: what was asked there, and where they came back to.
+    async fn ask(&self, errand: &Errand, wanted: Wanted<'_>, browser: &dyn Browser) -> Result<(Asked, Url), AuthError> {
+        let Errand { oauth, server, .. } = errand;
         let wire = self.wires.to(server)?;
         let back_to = browser.redirect_uri();
         let asked = async {
@@ -158,9 +170,37 @@ impl Inner {
         };
         let asked = within(asked).await?;
         let back = browser.visit(&asked.page).await?;
-        let fresh = within(asked.answered(&back, oauth.client_secret.as_deref())).await?;
+        Ok((asked, back))
+    }
+
+    /// Gets tokens for the code that somebody came back with, and keeps them.
+    async fn exchanged(&self, errand: &Errand, asked: Asked, back: &Url) -> Result<Signed, AuthError> {
+        let Errand { oauth, slot, .. } = errand;
+        let fresh = within(asked.answered(back, oauth.client_secret.as_deref())).await?;
         let signed = Signed::of(&fresh);
         self.keep(slot, fresh).await?;
         Ok(signed)
+    }
+
+    /// Forgets the tokens, and revokes them where that can be done.
+    async fn leave(&self, errand: &Errand) -> Result<Option<Result<bool, AuthError>>, AuthError> {
+        let Errand { oauth, slot, server, .. } = errand;
+        // Nobody renews meanwhile and keeps what was just forgotten.
+        let lease = self.lease(&slot.key).await?;
+        let forgotten = async {
+            let Some(kept) = self.load(&slot.key).await? else {
+                return Ok(None);
+            };
+            slot.knows(None);
+            lease.delete().await?;
+            let revoked = match self.wires.to(server) {
+                Ok(wire) => within(revoke(wire, server, &kept, oauth)).await,
+                Err(error) => Err(error),
+            };
+            Ok(Some(revoked))
+        }
+        .await;
+        lease.release().await;
+        forgotten
     }
 }

@@ -36,24 +36,27 @@ pub(crate) async fn revoke(
     let both =
         [tokens.refresh.as_deref().map(|token| (token, "refresh_token")), Some((&tokens.access, "access_token"))];
     for (token, kind) in both.into_iter().flatten() {
-        let mut form = Serializer::new(String::new());
-        form.append_pair("token", token).append_pair("token_type_hint", kind);
-        let mut request = Request::builder()
-            .method(Method::POST)
-            .uri(endpoint.as_str())
-            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
-        match secret {
-            Some(secret) if !in_body => request = request.header(header::AUTHORIZATION, basic(&client.id, secret)),
-            Some(secret) => {
-                form.append_pair("client_id", &client.id).append_pair("client_secret", secret);
-            }
-            None => {
-                form.append_pair("client_id", &client.id);
-                statement.as_ref().map(|statement| statement.add_to(&mut form)).transpose()?;
-            }
-        }
         let why = |why: String| AuthError::Unavailable { why: format!("the tokens could not be revoked: {why}") };
-        let request = request.body(form.finish().into_bytes()).map_err(|error| why(error.to_string()))?;
+        // The form is gone before anything is waited for: it cannot go from one thread to another.
+        let request = {
+            let mut form = Serializer::new(String::new());
+            form.append_pair("token", token).append_pair("token_type_hint", kind);
+            let mut request = Request::builder()
+                .method(Method::POST)
+                .uri(endpoint.as_str())
+                .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+            match secret {
+                Some(secret) if !in_body => request = request.header(header::AUTHORIZATION, basic(&client.id, secret)),
+                Some(secret) => {
+                    form.append_pair("client_id", &client.id).append_pair("client_secret", secret);
+                }
+                None => {
+                    form.append_pair("client_id", &client.id);
+                    statement.as_ref().map(|statement| statement.add_to(&mut form)).transpose()?;
+                }
+            }
+            request.body(form.finish().into_bytes()).map_err(|error| why(error.to_string()))?
+        };
         let answer = wire.send(request).await.map_err(|error| why(error.to_string()))?;
         if !answer.status().is_success() {
             return Err(why(format!("the server answered HTTP {}", answer.status().as_u16())));

@@ -437,6 +437,8 @@ impl World {
             // The notes are of what is there when this begins; they are written while the servers end.
             tokio::join!(self.note_tools(host), host.shutdown());
         }
+        // What it comes to is a row of the audit log.
+        self.sign_in.settled().await;
         if let Some(log) = self.log.get() {
             log.close().await;
         }

@@ -25,7 +25,7 @@ pub use self::sign_ins::{NoSignIn, SignInPage, SignIns};
 pub(crate) use self::{
     edits::{Change, EditFailed},
     sign_ins::{SigningIn, Unpasted},
-    tally::{Recent, Tally, word as end_word},
+    tally::{Recent, Tally},
 };
 use self::{
     keeper::{Keeper, Order},

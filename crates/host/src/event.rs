@@ -159,6 +159,19 @@ pub enum CallEnd {
     Cancelled,
 }
 
+impl CallEnd {
+    /// A stable word, as in events.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::ToolError => "tool_error",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
 #[expect(clippy::cast_possible_truncation, reason = "a call does not take 600 million years")]
 pub(crate) fn millis<S: serde::Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(duration.as_millis() as u64)

@@ -194,10 +194,28 @@ pub enum Decision {
 }
 
 impl Decision {
+    /// Those with which a call runs.
+    pub const YES: [Self; 4] = [Self::Allowed, Self::Remembered, Self::Confirmed, Self::Edited];
+
     /// Whether the call ran.
     #[must_use]
     pub fn is_yes(self) -> bool {
-        matches!(self, Self::Allowed | Self::Remembered | Self::Confirmed | Self::Edited)
+        Self::YES.contains(&self)
+    }
+
+    /// A stable word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Remembered => "remembered",
+            Self::Confirmed => "confirmed",
+            Self::Edited => "edited",
+            Self::Denied => "denied",
+            Self::Declined => "declined",
+            Self::Unasked => "unasked",
+            Self::Unanswered => "unanswered",
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod verify;
 mod writer;
 
 use sqlx::QueryBuilder;
+use toolrack_host::Decision;
 
 pub(crate) use chain::append;
 pub use chain::{BadChainEnd, ChainEnd, hex};
@@ -114,7 +115,12 @@ impl Store {
             builder.push(" AND tool = ").push_bind(tool);
         }
         if query.denied {
-            builder.push(" AND kind = 'call' AND decision NOT IN ('allowed', 'confirmed', 'edited')");
+            builder.push(" AND kind = 'call' AND decision NOT IN (");
+            let mut words = builder.separated(", ");
+            for yes in Decision::YES {
+                words.push_bind(yes.word());
+            }
+            builder.push(")");
         }
         builder.push(" ORDER BY seq ").push(order).push(" LIMIT ");
         builder.push_bind(i64::try_from(query.limit.min(MOST)).unwrap_or(i64::MAX));

@@ -99,6 +99,12 @@ pub enum StoreError {
         /// How many it has.
         found: u64,
     },
+    /// Somebody else in this process goes on with the session.
+    #[error("a turn of the session {prefix} is under way already")]
+    SessionBusy {
+        /// The session.
+        prefix: String,
+    },
     /// A file that should hold another program's sessions holds none.
     #[error("{} holds no sessions that can be read: {why}", path.display())]
     NoSessions {

@@ -3,7 +3,7 @@
 use serde_json::json;
 use toolrack_agent::{Message, Reply, Role, Turn, Usage, turn};
 
-use crate::{NewMessage, NewSession, Session, Spent, Step, Store, StoreError, StoredMessage, Uuid};
+use crate::{Claim, NewMessage, NewSession, Session, Spent, Step, Store, StoreError, StoredMessage, Uuid};
 
 /// Messages that are read at once when a conversation is gone on with.
 const PAGE: usize = 1_000;
@@ -16,12 +16,16 @@ const TITLE: usize = 80;
 pub struct Journal {
     store: Option<Store>,
     session: Option<Session>,
+    /// The id that it has, or will have.
+    id: Uuid,
     /// Who answers.
     model: String,
     /// How many messages are kept.
     kept: usize,
     /// What the newest answer has cost, until it is written.
     spent: Option<Spent>,
+    /// How many messages are kept if the last step was written of which nobody has heard; fewer if one before it was.
+    unsure: Option<usize>,
 }
 
 /// A conversation to go on with.
@@ -37,7 +41,8 @@ impl Journal {
     /// Of a conversation that begins; without a store, nothing is kept.
     #[must_use]
     pub fn new(store: Option<Store>, model: &str) -> Self {
-        Self { store, session: None, model: model.to_owned(), kept: 0, spent: None }
+        let id = Uuid::now_v7();
+        Self { store, session: None, id, model: model.to_owned(), kept: 0, spent: None, unsure: None }
     }
 
     /// Of one that is gone on with.
@@ -56,8 +61,9 @@ impl Journal {
         }
         let open = store.open_turn(session.id).await?.and_then(|state| serde_json::from_str(&state).ok());
         let kept = messages.len();
-        let (store, session) = (Some(store.clone()), Some(session));
-        Ok((Self { store, session, model: model.to_owned(), kept, spent: None }, Opened { messages, open }))
+        let (store, id, session) = (Some(store.clone()), session.id, Some(session));
+        let journal = Self { store, session, id, model: model.to_owned(), kept, spent: None, unsure: None };
+        Ok((journal, Opened { messages, open }))
     }
 
     /// What the newest answer has cost.
@@ -65,28 +71,48 @@ impl Journal {
         self.spent = Some(spent(reply.usage, reply.cost));
     }
 
-    /// Writes down what is new in `turn`.
+    /// Keeps everybody else in this process from going on with the conversation, also with one that nobody can have heard of
+    /// yet; nothing without a store. To be taken for as long as a turn of it is under way.
+    ///
+    /// # Errors
+    /// [`StoreError::SessionBusy`] when somebody has it already.
+    pub fn claim(&self) -> Result<Option<Claim>, StoreError> {
+        let Some(store) = &self.store else { return Ok(None) };
+        let busy = || StoreError::SessionBusy {
+            prefix: self.session.as_ref().map_or_else(|| self.id.to_string(), |session| session.prefix.clone()),
+        };
+        store.claim_id(self.id).map(Some).ok_or_else(busy)
+    }
+
+    /// Writes down what is new in `turn`. Where it is dropped or fails before it is known whether something was written, the
+    /// next one goes on from what was.
     ///
     /// # Errors
     /// When it cannot be written; nothing of it is then.
     pub async fn keep(&mut self, turn: &Turn) -> Result<(), StoreError> {
-        let Some(store) = &self.store else {
+        let Some(store) = self.store.clone() else {
             return Ok(());
         };
         let messages = turn.messages();
-        let session = match &self.session {
-            Some(session) => session.id,
-            None => {
-                let new = NewSession { title: title(messages), model: Some(self.model.clone()), agent: None };
-                let session = store.create_session(&new).await?;
-                self.session.insert(session).id
-            }
-        };
-        let fresh = messages.get(self.kept..).unwrap_or_default();
-        let spent = self.spent.take();
-        let mut rows: Vec<_> = fresh.iter().map(row).collect();
+        if self.session.is_none() {
+            let new = NewSession { title: title(messages), model: Some(self.model.clone()), agent: None };
+            self.session = Some(store.create_session_as(self.id, &new).await?);
+        }
+        let mut added = self.add(&store, turn).await;
+        if let Err(StoreError::SessionMoved { found, .. }) = &added
+            && self.has_added(&store, *found, messages).await?
+        {
+            added = self.add(&store, turn).await;
+        }
+        added
+    }
+
+    /// Adds what is not kept yet.
+    async fn add(&mut self, store: &Store, turn: &Turn) -> Result<(), StoreError> {
+        let messages = turn.messages();
+        let mut rows: Vec<_> = messages.get(self.kept..).unwrap_or_default().iter().map(row).collect();
         if let Some(answer) = rows.iter_mut().rfind(|row| row.role == crate::Role::Assistant) {
-            answer.spent = spent;
+            answer.spent = self.spent;
         }
         let is_done = matches!(turn.next(), turn::Next::Done(_));
         let step = Step {
@@ -95,9 +121,26 @@ impl Journal {
             open_turn: if is_done { None } else { serde_json::to_string(turn.state()).ok() },
             model: Some(self.model.clone()),
         };
-        store.append(session, &step).await?;
-        self.kept = messages.len();
+        self.unsure = Some(messages.len());
+        store.append(self.id, &step).await?;
+        (self.kept, self.spent, self.unsure) = (messages.len(), None, None);
         Ok(())
+    }
+
+    /// Whether the conversation is longer than it was known to be, by `found` messages in all, because of a step of ours.
+    async fn has_added(&mut self, store: &Store, found: u64, messages: &[Message]) -> Result<bool, StoreError> {
+        let found = usize::try_from(found).unwrap_or(usize::MAX);
+        if self.unsure.is_none_or(|unsure| found > unsure) || found <= self.kept {
+            return Ok(false);
+        }
+        let ours = messages.get(self.kept..found).unwrap_or_default();
+        let there = store.messages(self.id, self.kept as u64, ours.len()).await?;
+        let is_ours = |(there, ours): (&StoredMessage, &Message)| there.body == row(ours).body;
+        if there.len() != ours.len() || !there.iter().zip(ours).all(is_ours) {
+            return Ok(false);
+        }
+        (self.kept, self.spent) = (found, None);
+        Ok(true)
     }
 
     /// Keeps nothing from now on. What is kept stays a conversation that can be gone on with.
@@ -187,3 +230,6 @@ fn message(stored: &StoredMessage) -> Message {
         parsed(&stored.tool_results).and_then(|results| Some(results.get("tool_call_id")?.as_str()?.to_owned()));
     message
 }
+
+#[cfg(test)]
+mod tests;

@@ -78,7 +78,8 @@ pub use error::StoreError;
 pub use log::{LogLine, LogQuery};
 pub use pins::{Pinned, Stranger};
 pub use sessions::{
-    Imported, NewMessage, NewSession, Retention, Role, Session, SessionQuery, SessionTotals, Spent, Step, StoredMessage,
+    Claim, Imported, NewMessage, NewSession, Retention, Role, Session, SessionQuery, SessionTotals, Spent, Step,
+    StoredMessage,
 };
 pub use uuid::Uuid;
 pub use vault::{Lease, Sealed, Space, Vault, VaultError, VaultKey};
@@ -102,6 +103,7 @@ pub struct Store {
     path: PathBuf,
     /// Whether something was deleted that nobody should find.
     has_erased: Arc<AtomicBool>,
+    claims: sessions::Claims,
 }
 
 impl Store {
@@ -133,7 +135,7 @@ impl Store {
     }
 
     fn of(pool: SqlitePool, path: PathBuf) -> Self {
-        Self { pool, path, has_erased: Arc::default() }
+        Self { pool, path, has_erased: Arc::default(), claims: sessions::Claims::default() }
     }
 
     /// The file.

@@ -1,5 +1,6 @@
 //! Conversations with models, and how they are found again.
 
+mod claim;
 mod import;
 mod messages;
 mod retention;
@@ -12,6 +13,8 @@ use uuid::Uuid;
 
 use crate::{Store, StoreError};
 
+pub use claim::Claim;
+pub(crate) use claim::Claims;
 pub use import::Imported;
 pub use messages::{NewMessage, Role, Step, StoredMessage};
 pub use retention::Retention;
@@ -251,11 +254,18 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn create_session(&self, new: &NewSession) -> Result<Session, StoreError> {
+        self.create_session_as(Uuid::now_v7(), new).await
+    }
+
+    /// The same with this id. Where it was begun already, it stays as it is: whoever does not know whether it was begun can
+    /// do so again.
+    pub(crate) async fn create_session_as(&self, id: Uuid, new: &NewSession) -> Result<Session, StoreError> {
         let doing = "beginning a session";
-        let (id, now) = (Uuid::now_v7(), Utc::now().timestamp_millis());
+        let now = Utc::now().timestamp_millis();
         let mut transaction = self.begin_durably(doing).await?;
         sqlx::query(
-            "INSERT INTO sessions (id, title, model, agent, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
+            "INSERT INTO sessions (id, title, model, agent, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5) \
+             ON CONFLICT (id) DO NOTHING",
         )
         .bind(id.to_string())
         .bind(kept_title(&new.title))

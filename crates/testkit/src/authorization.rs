@@ -29,7 +29,10 @@ use std::{
 };
 
 use serde_json::Value;
-use tokio::{net::TcpListener, sync::oneshot};
+use tokio::{
+    net::TcpListener,
+    sync::{oneshot, watch},
+};
 
 use crate::FakeHttp;
 use grants::{Grants, To};
@@ -103,6 +106,8 @@ struct Shared {
     /// Passes requests on to it.
     client: reqwest::Client,
     state: Mutex<State>,
+    /// Tells that there is a reason to look at the state again.
+    moved: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -113,6 +118,8 @@ struct State {
     statements: Statements,
     counts: Counts,
     asked: Vec<Asked>,
+    /// Answers of the token endpoint that were held back.
+    held: u64,
 }
 
 impl Shared {
@@ -126,6 +133,24 @@ impl Shared {
 
     fn mcp_url(&self) -> String {
         format!("http://{}/mcp", self.address)
+    }
+
+    /// Waits while answers of the token endpoint are held back.
+    async fn hold_back(&self) {
+        let is_held = |state: &State| state.wrong.contains(&Wrong::HoldsTokens);
+        if is_held(&self.state()) {
+            self.state().held += 1;
+            self.moved.send_replace(());
+            self.until(|state| !is_held(state)).await;
+        }
+    }
+
+    async fn until(&self, is_so: impl Fn(&State) -> bool) {
+        let mut moved = self.moved.subscribe();
+        while !is_so(&self.state()) {
+            // Never closed: the sender is ours.
+            let _ = moved.changed().await;
+        }
     }
 
     /// What the first of these says that is wrong now.
@@ -170,7 +195,8 @@ impl FakeAuthorization {
                 let address = listener.local_addr().unwrap_or_else(|error| panic!("no address: {error}"));
                 let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build();
                 let client = client.unwrap_or_else(|error| panic!("no client: {error}"));
-                let shared = Arc::new(Shared { address, behind, client, state: Mutex::new(state) });
+                let moved = watch::Sender::new(());
+                let shared = Arc::new(Shared { address, behind, client, state: Mutex::new(state), moved });
                 let _gone = started.send(Arc::clone(&shared));
                 tokio::select! {
                     ended = axum::serve(listener, pages::router(shared)) => panic!("it ended: {ended:?}"),
@@ -209,6 +235,12 @@ impl FakeAuthorization {
     /// From now on it does this wrong, and nothing else.
     pub fn goes_wrong(&self, wrong: impl IntoIterator<Item = Wrong>) {
         self.shared.state().wrong = wrong.into_iter().collect();
+        self.shared.moved.send_replace(());
+    }
+
+    /// Waits until it has held back this many answers in all; see [`Wrong::HoldsTokens`].
+    pub async fn has_held(&self, answers: u64) {
+        self.shared.until(|state| state.held >= answers).await;
     }
 
     /// Enters a client that signs in with a key instead of a secret (`private_key_jwt`): its id, and the key in PEM.

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use tokio_util::task::TaskTracker;
 use toolrack_host::{Egress, Resolver, ServerName, Verbatim, Witness};
 
 use super::{Hears, How, Inner, SignIn};
@@ -77,8 +78,9 @@ impl SignInBuilder {
     #[must_use]
     pub fn build(self) -> SignIn {
         let Self { store, resolver, browser, tenant, user, how, hears, witness, egress } = self;
-        let (wires, slots) = (Wires::new(egress), Default::default());
-        SignIn(Arc::new(Inner { store, resolver, browser, tenant, user, how, hears, witness, wires, slots }))
+        let (wires, slots, under_way) = (Wires::new(egress), Default::default(), TaskTracker::new());
+        under_way.close();
+        SignIn(Arc::new(Inner { store, resolver, browser, tenant, user, how, hears, witness, wires, slots, under_way }))
     }
 }
 

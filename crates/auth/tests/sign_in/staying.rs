@@ -249,3 +249,61 @@ async fn sign_ins_sign_outs_and_failures_are_told_and_a_failure_that_goes_on_onc
     assert!(stage.login().await.is_err());
     assert!(matches!(&*told(), [Fact::SignInFailed { code: "SIGN_IN_WITHOUT_PKCE", .. }]));
 }
+
+#[tokio::test]
+async fn a_call_that_is_dropped_while_its_token_is_renewed_loses_no_sign_in() {
+    let stage = Stage::of(FakeAuthorization::start([]));
+    stage.login().await.unwrap();
+    let host = stage.host().await;
+    stage.server.goes_wrong([Wrong::HoldsTokens]);
+    stage.server.expire();
+    tokio::select! {
+        _ = echo(&host) => panic!("nobody can have got a token"),
+        () = stage.server.has_held(1) => {}
+    }
+    stage.server.goes_wrong([]);
+    echo(&host).await.unwrap();
+    let counts = stage.server.counts();
+    assert_eq!((counts.refreshes, counts.reused), (1, 0));
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_program_waits_for_the_renewal_that_a_request_left_behind() {
+    let stage = Stage::of(FakeAuthorization::start([]));
+    stage.login().await.unwrap();
+    let host = stage.host().await;
+    stage.server.goes_wrong([Wrong::HoldsTokens]);
+    stage.server.expire();
+    tokio::select! {
+        _ = echo(&host) => panic!("nobody can have got a token"),
+        () = stage.server.has_held(1) => {}
+    }
+    host.shutdown().await;
+    let mut settled = Box::pin(stage.sign_in.settled());
+    assert!(futures::poll!(&mut settled).is_pending());
+    stage.server.goes_wrong([]);
+    settled.await;
+
+    // Another process finds what it has got.
+    let host = stage.host_with(stage.another()).await;
+    echo(&host).await.unwrap();
+    assert_eq!((stage.server.counts().refreshes, stage.server.counts().reused), (1, 0));
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_login_that_is_given_up_after_its_code_was_spent_is_kept_all_the_same() {
+    let stage = Stage::of(FakeAuthorization::start([Wrong::HoldsTokens]));
+    tokio::select! {
+        _ = stage.login() => panic!("nobody can have got a token"),
+        () = stage.server.has_held(1) => {}
+    }
+    stage.server.goes_wrong([]);
+    stage.sign_in.settled().await;
+    assert!(stage.sign_in.accounts().await.unwrap()[0].signed_in);
+    let host = stage.host().await;
+    echo(&host).await.unwrap();
+    assert_eq!(stage.server.counts().exchanges, 1);
+    host.shutdown().await;
+}

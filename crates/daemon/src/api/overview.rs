@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{State, agents::Known, questions, servers};
-use crate::world::{Recent, end_word};
+use crate::world::Recent;
 
 /// The daemon at a glance.
 #[derive(Debug, Serialize, ToSchema)]
@@ -54,7 +54,7 @@ impl From<Recent> for Call {
         Self {
             server: recent.server,
             tool: recent.tool,
-            outcome: end_word(recent.end),
+            outcome: recent.end.word(),
             duration_ms: recent.duration.as_millis(),
             at: recent.at.to_rfc3339_opts(SecondsFormat::Millis, true),
         }

@@ -16,7 +16,10 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use toolrack_agent::{Agent, AgentError, Delta, End, Front, Message, NotKept, Role, Turn, TurnEvent};
 use toolrack_host::{Budget, Host, Offer, Pattern, Selection, ServerName};
-use toolrack_store::journal::{self, Journal, Opened};
+use toolrack_store::{
+    Claim, StoreError,
+    journal::{self, Journal, Opened},
+};
 use utoipa::ToSchema;
 
 use super::{ApiError, Body, Path, State, calls::event, done, named::Running};
@@ -66,11 +69,12 @@ pub(super) async fn begin(
                 None => error,
             }
         })?;
-    let (journal, opened) = open(&world, new.session.as_deref(), chosen.model.name()).await?;
+    let (journal, claim, opened) = open(&world, new.session.as_deref(), chosen.model.name()).await?;
     let turn = turn(opened, &new.text, &chosen)?;
     let agent = agent(&world, chosen, selection(new.servers.as_deref(), new.tools.as_deref())?).await;
     let (said, heard) = mpsc::channel(MAX_WAITING);
-    let live = Live::new(Arc::clone(&world), agent.host.clone(), journal, said);
+    let mut live = Live::new(Arc::clone(&world), agent.host.clone(), journal, said);
+    live.claim = claim;
     let end = to_its_end(agent, turn, live, running).into_stream().filter_map(async |()| None);
     let heard = stream::unfold(heard, async |mut heard| Some((heard.recv().await?, heard)));
     Ok(Sse::new(stream::select(heard, end).map(Ok)).keep_alive(KeepAlive::default()))
@@ -84,13 +88,24 @@ pub(super) async fn cancel(Extract(world): State, Path(id): Path<String>) -> Res
     Ok(done())
 }
 
-async fn open(world: &World, session: Option<&str>, model: &str) -> Result<(Journal, Opened), ApiError> {
+/// The conversation, as it is once nobody else goes on with it: the calls of a turn that is under way would look as if it had
+/// been interrupted.
+async fn open(world: &World, session: Option<&str>, model: &str) -> Result<(Journal, Option<Claim>, Opened), ApiError> {
+    let busy = |error: StoreError| match error {
+        StoreError::SessionBusy { .. } => ApiError::new(StatusCode::CONFLICT, "SESSION_BUSY", error.to_string())
+            .hint("wait until that turn has ended, or cancel it"),
+        error => error.into(),
+    };
     let Some(session) = session else {
-        return Ok((Journal::new(world.store.clone(), model), Opened::default()));
+        let journal = Journal::new(world.store.clone(), model);
+        let claim = journal.claim().map_err(busy)?;
+        return Ok((journal, claim, Opened::default()));
     };
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let session = store.find_session(session).await?;
-    Ok(Journal::open(store, session, model).await?)
+    let claim = store.claim(&session).map_err(busy)?;
+    let (journal, opened) = Journal::open(store, session, model).await?;
+    Ok((journal, Some(claim), opened))
 }
 
 fn turn(opened: Opened, text: &str, chosen: &ChosenModel) -> Result<Turn, ApiError> {
@@ -159,6 +174,8 @@ async fn to_its_end(agent: Agent, mut turn: Turn, mut live: Live, running: Runni
         ended => ended,
     };
     live.tell_text(true);
+    // Whoever hears of the end may go on at once.
+    live.claim = None;
     match ended {
         Ok(end) => {
             let last = turn.messages().last().filter(|message| message.role == Role::Assistant);
@@ -192,6 +209,8 @@ struct Live {
     /// What the model sees of it.
     host: Host,
     journal: Journal,
+    /// Keeps others from going on with the conversation meanwhile.
+    claim: Option<Claim>,
     said: mpsc::Sender<Event>,
     /// What the reader has not taken yet.
     waiting: VecDeque<(&'static str, Value)>,
@@ -205,7 +224,8 @@ struct Live {
 impl Live {
     fn new(world: Arc<World>, host: Host, journal: Journal, said: mpsc::Sender<Event>) -> Self {
         let (waiting, held, answer) = (VecDeque::new(), String::new(), String::new());
-        let mut live = Self { world, host, journal, said, waiting, held, answer, has_session: false };
+        let claim = None;
+        let mut live = Self { world, host, journal, claim, said, waiting, held, answer, has_session: false };
         live.tell_session();
         live
     }

@@ -71,7 +71,7 @@ impl Tally {
         let sum = |wanted: &dyn Fn(&str) -> bool| {
             counted.by_server.iter().filter(|((_, end), _)| wanted(end)).map(|(_, count)| count.calls).sum()
         };
-        (sum(&|_| true), sum(&|end| end == word(CallEnd::ToolError) || end == word(CallEnd::Failed)))
+        (sum(&|_| true), sum(&|end| end == CallEnd::ToolError.word() || end == CallEnd::Failed.word()))
     }
 
     /// Calls that were not allowed.
@@ -98,7 +98,7 @@ impl Tally {
 
     fn add(&self, server: String, tool: String, end: CallEnd, duration: Duration) {
         let mut counted = self.counted();
-        let mut key = (server.clone(), word(end));
+        let mut key = (server.clone(), end.word());
         if !counted.by_server.contains_key(&key) && counted.by_server.len() >= MAX_SERVERS {
             key.0 = "(others)".to_owned();
         }
@@ -125,16 +125,6 @@ impl Counted {
         while self.ends.front().is_some_and(|end| end.elapsed() > MINUTE) {
             self.ends.pop_front();
         }
-    }
-}
-
-/// The word for `end`, as in events.
-pub(crate) fn word(end: CallEnd) -> &'static str {
-    match end {
-        CallEnd::Ok => "ok",
-        CallEnd::ToolError => "tool_error",
-        CallEnd::Failed => "failed",
-        CallEnd::Cancelled => "cancelled",
     }
 }
 

@@ -90,6 +90,32 @@ async fn a_turn_is_cancelled_by_its_name_and_what_was_said_is_kept() {
 }
 
 #[tokio::test]
+async fn a_conversation_has_one_turn_at_a_time_and_the_one_that_is_under_way_keeps_its_result() {
+    let up = Up::with(&[("fake", fake(&[]))]).await;
+    let calls = json!([{ "name": "mcp__fake__write", "input": { "path": "a" } }]);
+    let model = script(json!([{ "tool_calls": calls }, { "text": "Written." }]));
+    let second = json!({ "text": "And?", "session": "last", "model": script(json!([{ "text": "Yes." }])) });
+    // The first is a new conversation, the next goes on with it.
+    for session in [Value::Null, json!("last")] {
+        let turn = say(&up, json!({ "text": "Write.", "model": model, "session": session }));
+        let meanwhile = async {
+            let question = up.question().await;
+            let refused = up.post("/api/v1/turns", second.clone()).await;
+            up.answer(&question, json!({ "answer": "once" })).await;
+            refused
+        };
+        let (told, (status, error)) = futures::join!(turn, meanwhile);
+        assert_eq!((status.as_u16(), &error["error"]["code"]), (409, &json!("SESSION_BUSY")), "{error}");
+        let ends = of(&told, "call_ends");
+        assert_eq!((ends.len(), &ends[0]["is_error"]), (1, &json!(false)), "{told:?}");
+        let (last, done) = told.last().unwrap();
+        assert_eq!((last.as_str(), &done["text"]), ("done", &json!("Written.")), "{told:?}");
+    }
+    assert_eq!(say(&up, second).await.last().unwrap().1["text"], "Yes.");
+    up.down().await;
+}
+
+#[tokio::test]
 async fn without_a_model_or_anything_said_it_is_clear_what_is_missing() {
     let up = Up::with(&[]).await;
     let who = up.get("/api/v1/model").await;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolrack_host::{
-    CallEnd, Called, Caller, Decision, DefinitionHash, Evidence, Fact, Way,
+    Called, Caller, DefinitionHash, Evidence, Fact, Way,
     pins::{PinnedServer, Strange},
     text,
 };
@@ -147,7 +147,7 @@ impl Entry {
             Fact::Answered { server, tool, caller, decision, why } => Self {
                 server: Some(server.to_string()),
                 tool: line(&tool, MAX_NAME),
-                decision: Some(decision_word(decision).to_owned()),
+                decision: Some(decision.word().to_owned()),
                 why: hidden(&why),
                 ..Self::of_kind("answer").by(&caller)
             },
@@ -190,9 +190,9 @@ impl Entry {
             arguments_sha256: Some(hex(&sha256)),
             arguments_bytes: size(bytes),
             arguments,
-            decision: Some(decision_word(called.decision).to_owned()),
+            decision: Some(called.decision.word().to_owned()),
             why: line(&hide(&called.why), MAX_WHY),
-            outcome: called.end.map(|end| end_word(end).to_owned()),
+            outcome: called.end.map(|end| end.word().to_owned()),
             code: called.code.map(str::to_owned),
             duration_us: u64::try_from(called.duration.as_micros()).ok().filter(|_| sent),
             bytes: size(called.bytes).filter(|_| sent),
@@ -216,28 +216,5 @@ fn each_text(value: Value, hide: &Hide) -> Value {
             Value::Object(hidden.collect())
         }
         plain => plain,
-    }
-}
-
-fn decision_word(decision: Decision) -> &'static str {
-    match decision {
-        Decision::Allowed => "allowed",
-        Decision::Remembered => "remembered",
-        Decision::Confirmed => "confirmed",
-        Decision::Edited => "edited",
-        Decision::Denied => "denied",
-        Decision::Declined => "declined",
-        Decision::Unasked => "unasked",
-        Decision::Unanswered => "unanswered",
-        _ => "other",
-    }
-}
-
-fn end_word(end: CallEnd) -> &'static str {
-    match end {
-        CallEnd::Ok => "ok",
-        CallEnd::ToolError => "tool_error",
-        CallEnd::Failed => "failed",
-        CallEnd::Cancelled => "cancelled",
     }
 }

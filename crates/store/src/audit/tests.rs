@@ -85,6 +85,28 @@ async fn a_chain_nobody_touched_is_whole_and_is_read_in_order() {
 }
 
 #[tokio::test]
+async fn those_that_were_denied_are_all_that_did_not_run_and_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let all = [
+        Decision::Allowed,
+        Decision::Remembered,
+        Decision::Confirmed,
+        Decision::Edited,
+        Decision::Denied,
+        Decision::Declined,
+        Decision::Unasked,
+        Decision::Unanswered,
+    ];
+    let decided = |decision: &Decision| Entry { decision: Some(decision.word().to_owned()), ..call("t") };
+    store.keep_audit(&all.iter().map(|decision| (1_000, decided(decision))).collect::<Vec<_>>()).await.unwrap();
+    let rows = store.audit(&AuditQuery { denied: true, limit: 99, ..AuditQuery::default() }).await.unwrap();
+    let denied: Vec<_> = rows.into_iter().map(|row| row.entry.decision.unwrap()).collect();
+    let expected: Vec<_> = all.into_iter().filter(|decision| !decision.is_yes()).map(Decision::word).collect();
+    assert_eq!(denied, expected);
+}
+
+#[tokio::test]
 async fn what_was_written_can_be_neither_changed_nor_deleted_by_mistake() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder).await;

@@ -281,6 +281,7 @@ async fn token(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Respo
         JWT_BEARER => Err(("invalid_grant", "not this assertion")),
         _ => Err(("unsupported_grant_type", "not here")),
     };
+    server.hold_back().await;
     match given {
         Ok(tokens) => json_of(200, &written(&server, &tokens)),
         Err((error, why)) => refused(&server, 400, error, why),

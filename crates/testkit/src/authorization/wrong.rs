@@ -33,6 +33,8 @@ pub enum Wrong {
     Lives(u64),
     /// The token endpoint answers after this long.
     SlowTokens(Duration),
+    /// The token endpoint does as it is asked, and answers only once it does something else wrong, or nothing.
+    HoldsTokens,
     /// The token endpoint answers with this OAuth error.
     TokenError(&'static str),
     /// Tokens come without a refresh token.
