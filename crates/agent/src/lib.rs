@@ -5,11 +5,13 @@
 //! environment, a database or a terminal: keys and addresses come in as data, and a [`Front`] stores and shows.
 
 mod driver;
+mod held;
 pub mod message;
 pub mod model;
 pub mod turn;
 
 pub use driver::{Agent, AgentError, Front, NotKept, SAFETY, TurnEvent, Unseen};
+pub use held::{Held, Words};
 pub use message::{Message, Role, ToolCallData};
 pub use model::{Delta, Model, ModelError, Reply, Request, Stop, Usage};
 pub use toolrack_host::Conceal;

@@ -378,7 +378,9 @@ impl Listener {
     fn usage(&mut self, heard: Option<HeardUsage>, told: &mut Told) {
         let Some(heard) = heard else { return };
         let Usage { input, output, cached_read, cache_write, reasoning } = self.draft.usage;
-        let plain = heard.input_tokens.unwrap_or(input - cached_read - cache_write);
+        // The sum may have met its end.
+        let plain = input.saturating_sub(cached_read).saturating_sub(cache_write);
+        let plain = heard.input_tokens.unwrap_or(plain);
         let cached_read = heard.cache_read_input_tokens.unwrap_or(cached_read);
         let cache_write = heard.cache_creation_input_tokens.unwrap_or(cache_write);
         let input = plain.saturating_add(cached_read).saturating_add(cache_write);

@@ -48,7 +48,8 @@ pub struct AskedModel {
 }
 
 enum Step {
-    Reply(Box<Reply>),
+    /// What it thinks, and says.
+    Reply(String, Box<Reply>),
     /// After what was said in front of it, if anything.
     Fail(Option<Box<Reply>>, ModelErrorKind),
     Hang,
@@ -69,6 +70,9 @@ pub struct BadScript {
 struct Written {
     #[serde(default)]
     text: String,
+    /// What is told of its thoughts where the answer is streamed; kept nowhere.
+    #[serde(default)]
+    thinking: String,
     #[serde(default)]
     tool_calls: Vec<WrittenCall>,
     #[serde(default)]
@@ -108,7 +112,7 @@ impl Scripted {
         }
     }
 
-    /// A script that somebody wrote: a JSON list of answers, each with `text`, `tool_calls` (`name` and `input`) and
+    /// A script that somebody wrote: a JSON list of answers, each with `text`, `thinking`, `tool_calls` (`name` and `input`) and
     /// `usage`, all of them optional.
     ///
     /// # Errors
@@ -120,14 +124,14 @@ impl Scripted {
                 answer.tool_calls.into_iter().map(|call| ToolCallData::new("", call.name, call.input)).collect();
             let mut reply = Reply::new(Message::new(Role::Assistant, answer.text).with_tool_calls(calls));
             reply.usage = answer.usage;
-            model.reply(reply)
+            model.step(Step::Reply(answer.thinking, Box::new(reply)))
         }))
     }
 
     /// The next answer. Calls without an id get one.
     #[must_use]
     pub fn reply(self, reply: Reply) -> Self {
-        self.step(Step::Reply(Box::new(reply)))
+        self.step(Step::Reply(String::new(), Box::new(reply)))
     }
 
     /// The next answer: this text.
@@ -202,7 +206,7 @@ impl Scripted {
         let mut step = locked(&self.script)
             .pop_front()
             .ok_or_else(|| self.error(ModelErrorKind::Settings { why: "the script has no further answer".into() }))?;
-        if let Step::Reply(reply) = &mut step {
+        if let Step::Reply(_, reply) = &mut step {
             let calls = reply.message.tool_calls.iter_mut().flatten();
             for (number, call) in calls.enumerate().filter(|(_, call)| call.id.is_empty()) {
                 call.id = format!("call_{}_{number}", request.messages.len());
@@ -222,13 +226,17 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// An answer as it would be streamed: the text word by word, the calls one after the other.
 fn deltas(reply: &Reply) -> Vec<Delta> {
-    let words = reply.message.content.split_inclusive(' ').map(|word| Delta::Text(word.to_owned()));
+    let words = words(&reply.message.content).map(Delta::Text);
     let calls = reply.message.calls().iter().enumerate().flat_map(|(index, call)| {
         let fragment = call.raw_arguments.clone().unwrap_or_else(|| call.input.to_string());
         let (id, name) = (call.id.clone(), call.name.clone());
         [Delta::ToolCallBegin { index, id, name }, Delta::ToolCallArguments { index, fragment }]
     });
     words.chain(calls).collect()
+}
+
+fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.split_inclusive(' ').map(str::to_owned)
 }
 
 impl Model for Scripted {
@@ -246,7 +254,7 @@ impl Model for Scripted {
 
     fn complete(&self, request: Request<'_>) -> BoxFuture<'static, Result<Reply, ModelError>> {
         match self.next(&request) {
-            Ok(Step::Reply(reply)) => futures::future::ready(Ok(*reply)).boxed(),
+            Ok(Step::Reply(_, reply)) => futures::future::ready(Ok(*reply)).boxed(),
             Ok(Step::Fail(_, kind)) => futures::future::ready(Err(self.error(kind))).boxed(),
             Ok(Step::Hang) => futures::future::pending().boxed(),
             Err(error) => futures::future::ready(Err(error)).boxed(),
@@ -255,8 +263,10 @@ impl Model for Scripted {
 
     fn stream(&self, request: Request<'_>) -> BoxStream<'static, Result<Delta, ModelError>> {
         match self.next(&request) {
-            Ok(Step::Reply(reply)) => {
-                let told = deltas(&reply).into_iter().chain([Delta::Usage(reply.usage), Delta::Done(reply)]);
+            Ok(Step::Reply(thinking, reply)) => {
+                let thoughts = words(&thinking).map(Delta::Thinking).collect::<Vec<_>>();
+                let told =
+                    thoughts.into_iter().chain(deltas(&reply)).chain([Delta::Usage(reply.usage), Delta::Done(reply)]);
                 stream::iter(told.map(Ok).collect::<Vec<_>>()).boxed()
             }
             Ok(Step::Fail(begun, kind)) => {

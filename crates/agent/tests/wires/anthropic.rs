@@ -229,6 +229,16 @@ async fn thinking_text_and_parallel_calls_are_told_and_kept_in_their_order() {
 }
 
 #[tokio::test]
+async fn counts_that_cannot_be_are_no_end_of_the_answer() {
+    let mut events = THINKING;
+    events[0] = r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","content":[],"usage":{"input_tokens":10,"cache_read_input_tokens":18446744073709551615,"cache_creation_input_tokens":5,"output_tokens":1}}}"#;
+    let (_server, model) = scripted("custom", WIRE, [Answer::events(events)]).await;
+    let messages = [Message::new(Role::User, "hello")];
+    let (_, reply) = streamed(&*model, Request::new(&messages)).await;
+    assert_eq!(reply.unwrap().message.content, "Let me see.");
+}
+
+#[tokio::test]
 async fn thinking_goes_back_as_it_came_before_the_calls_and_to_no_other_model() {
     let (_server, model) = scripted("custom", WIRE, [Answer::events(THINKING)]).await;
     let mut messages = vec![Message::new(Role::User, "hello")];

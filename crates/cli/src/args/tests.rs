@@ -1,3 +1,5 @@
+use clap::CommandFactory as _;
+
 use super::*;
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {
@@ -34,7 +36,7 @@ fn variable_of(name: &str, value: &str) -> (String, Option<String>) {
 #[test]
 fn the_definition_of_the_command_line_is_sound() {
     Cli::command().debug_assert();
-    AfterUrl::command().debug_assert();
+    add::AfterUrl::command().debug_assert();
 }
 
 #[test]
@@ -125,8 +127,8 @@ fn variables_and_headers_need_a_name() {
     assert!(parse("toolrack add --bearer-token-env a-b fs https://x").is_err());
     assert!(parse("toolrack add -e =x fs npx").is_err());
     assert_eq!(add("toolrack add -e A= fs npx").options.env, [variable_of("A", "")]);
-    assert_eq!(header_pair("Authorization: Bearer a:b").unwrap(), pair("Authorization", "Bearer a:b"));
-    assert!(header_pair("no colon").is_err());
+    assert_eq!(add::header_pair("Authorization: Bearer a:b").unwrap(), pair("Authorization", "Bearer a:b"));
+    assert!(add::header_pair("no colon").is_err());
 }
 
 #[test]

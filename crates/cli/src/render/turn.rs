@@ -1,7 +1,6 @@
 //! A turn as it happens: the answer on stdout, piece by piece, and what is done for it on stderr.
 
 mod brake;
-mod held;
 mod paper;
 
 use std::{sync::Arc, time::Duration};
@@ -13,7 +12,7 @@ use tokio::{
     sync::{mpsc, oneshot},
     task::JoinSet,
 };
-use toolrack_agent::{Agent, Delta, End, Front, NotKept, ToolCallData, Turn, TurnEvent, turn::Next};
+use toolrack_agent::{Agent, Delta, End, Front, Held, NotKept, ToolCallData, Turn, TurnEvent, Words, turn::Next};
 use toolrack_host::{CallError, Catalog, ScriptCall, text};
 use toolrack_store::{
     Spent, StoreError,
@@ -21,7 +20,6 @@ use toolrack_store::{
 };
 
 pub(crate) use brake::Brake;
-use held::{Held, Kind};
 use paper::Paper;
 
 use super::{Look, Sign, Tone, paint};
@@ -195,9 +193,9 @@ impl Live {
         match delta {
             Delta::Text(piece) => {
                 self.partial.push_str(piece);
-                self.says(Kind::Text, piece);
+                self.says(Words::Text, piece);
             }
-            Delta::Thinking(piece) => self.says(Kind::Thinking, piece),
+            Delta::Thinking(piece) => self.says(Words::Thinking, piece),
             Delta::Retry { after, why } => {
                 self.record(json!({ "type": "retry", "after_ms": millis(*after), "why": why }));
                 if self.shown == Shown::ToPeople {
@@ -209,8 +207,8 @@ impl Live {
     }
 
     /// Shows a piece of what the model says, as far as no secret is cut in it.
-    fn says(&mut self, kind: Kind, piece: &str) {
-        if self.shown == Shown::AsDocument || (self.shown == Shown::ToPeople && kind == Kind::Thinking) {
+    fn says(&mut self, kind: Words, piece: &str) {
+        if self.shown == Shown::AsDocument || (self.shown == Shown::ToPeople && kind == Words::Thinking) {
             return;
         }
         let screen = &self.screen;
@@ -226,11 +224,11 @@ impl Live {
         }
     }
 
-    fn show(&self, kind: Kind, words: String) {
+    fn show(&self, kind: Words, words: String) {
         match (self.shown, kind) {
             (Shown::ToPeople, _) => self.put(Out::Piece(words)),
-            (_, Kind::Text) => self.record(json!({ "type": "text", "text": words })),
-            (_, Kind::Thinking) => self.record(json!({ "type": "thinking", "text": words })),
+            (_, Words::Text) => self.record(json!({ "type": "text", "text": words })),
+            (_, Words::Thinking) => self.record(json!({ "type": "thinking", "text": words })),
         }
     }
 

@@ -171,7 +171,10 @@ fn what_makes_no_sense_is_refused() {
         $ toolrack add url https://example.com more
         --- stderr ---
         error: unexpected argument 'more' found
-        hint: toolrack add --help
+
+        Usage: toolrack add NAME URL [OPTIONS]
+
+        For more information, try '--help'.
         [2]
     ");
     assert_snapshot!(rack.run(&["add", "x", "--tpyo", "y"]), @"

@@ -14,7 +14,7 @@ use futures::{FutureExt as _, Stream, StreamExt as _, future::BoxFuture, stream}
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use toolrack_agent::{Agent, AgentError, Delta, End, Front, Message, NotKept, Role, Turn, TurnEvent};
+use toolrack_agent::{Agent, AgentError, Delta, End, Front, Held, Message, NotKept, Role, Turn, TurnEvent, Words};
 use toolrack_host::{Budget, Host, Offer, Pattern, Selection, ServerName};
 use toolrack_store::{
     Claim, StoreError,
@@ -173,7 +173,7 @@ async fn to_its_end(agent: Agent, mut turn: Turn, mut live: Live, running: Runni
         }
         ended => ended,
     };
-    live.tell_text(true);
+    live.said_all();
     // Whoever hears of the end may go on at once.
     live.claim = None;
     match ended {
@@ -214,8 +214,8 @@ struct Live {
     said: mpsc::Sender<Event>,
     /// What the reader has not taken yet.
     waiting: VecDeque<(&'static str, Value)>,
-    /// Text of the answer that is not told yet: a secret could begin in it.
-    held: String,
+    /// What the model says and is not told yet: a secret could begin in it.
+    held: Held,
     /// The answer until now.
     answer: String,
     has_session: bool,
@@ -223,7 +223,7 @@ struct Live {
 
 impl Live {
     fn new(world: Arc<World>, host: Host, journal: Journal, said: mpsc::Sender<Event>) -> Self {
-        let (waiting, held, answer) = (VecDeque::new(), String::new(), String::new());
+        let (waiting, held, answer) = (VecDeque::new(), Held::default(), String::new());
         let claim = None;
         let mut live = Self { world, host, journal, claim, said, waiting, held, answer, has_session: false };
         live.tell_session();
@@ -237,14 +237,27 @@ impl Live {
         }
     }
 
-    /// Tells as much of the text as is known to hold no half of a secret; all of it when it has ended.
-    fn tell_text(&mut self, ended: bool) {
-        let whole = if ended { self.held.len() } else { self.world.secrets.whole(&self.held) };
-        let rest = self.held.split_off(whole);
-        let text = std::mem::replace(&mut self.held, rest);
-        if !text.is_empty() {
-            self.tell("text", json!({ "text": text }));
+    /// Tells as much of what the model says as is known to hold no half of a secret.
+    fn says(&mut self, words: Words, piece: &str) {
+        let secrets = Arc::clone(&self.world.secrets);
+        for (words, text) in self.held.push(words, piece, |text| secrets.whole(text)) {
+            self.tell_words(words, &text);
         }
+    }
+
+    /// Tells what was held back: nothing follows it.
+    fn said_all(&mut self) {
+        if let Some((words, text)) = self.held.take() {
+            self.tell_words(words, &text);
+        }
+    }
+
+    fn tell_words(&mut self, words: Words, text: &str) {
+        let name = match words {
+            Words::Text => "text",
+            Words::Thinking => "thinking",
+        };
+        self.tell(name, json!({ "text": text }));
     }
 
     fn tell(&mut self, name: &'static str, mut data: Value) {
@@ -289,15 +302,14 @@ impl Front for Live {
             }
             TurnEvent::Delta(Delta::Text(text)) => {
                 self.answer.push_str(text);
-                self.held.push_str(text);
-                self.tell_text(false);
+                self.says(Words::Text, text);
             }
-            TurnEvent::Delta(Delta::Thinking(text)) => self.tell("thinking", json!({ "text": text })),
+            TurnEvent::Delta(Delta::Thinking(text)) => self.says(Words::Thinking, text),
             TurnEvent::Delta(Delta::Retry { after, why }) => {
                 self.tell("retry", json!({ "after_ms": after.as_millis(), "why": why }));
             }
             TurnEvent::Answered(reply) => {
-                self.tell_text(true);
+                self.said_all();
                 self.answer.clear();
                 self.journal.cost_of(reply);
             }

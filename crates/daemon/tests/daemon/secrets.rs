@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::up::{Up, fake};
+use crate::up::{Events, Up, fake};
 
 const SECRET: &str = "hunter2-hunter2";
 
@@ -38,5 +38,27 @@ async fn no_answer_repeats_what_a_server_was_given_in_confidence() {
     let tested = tested.to_string();
     assert!(servers.contains("bad key ***") && tested.contains("bad key ***"), "{servers} {tested}");
     assert!(!format!("{servers}{tested}").contains(SECRET), "{servers} {tested}");
+    up.down().await;
+}
+
+#[tokio::test]
+async fn a_secret_that_a_model_thinks_and_says_in_pieces_is_told_in_none() {
+    let mut talks = fake(&[]);
+    // A model says word by word.
+    talks["env"] = json!({ "API_KEY": "hunter2 hunter2" });
+    let up = Up::with(&[("talks", talks)]).await;
+    let text = "it is hunter2 hunter2 I think";
+    let model = json!([{ "thinking": text, "text": text }]).to_string();
+    let request = up.request(Method::POST, "/api/v1/turns").json(&json!({ "text": "What is it?", "model": model }));
+    let mut events = Events::of(request.send().await.unwrap());
+    let (mut thought, mut said) = (String::new(), String::new());
+    while let Some((_, name, data)) = events.next().await {
+        match name.as_str() {
+            "thinking" => thought += data["text"].as_str().unwrap(),
+            "text" => said += data["text"].as_str().unwrap(),
+            _ => assert!(!data.to_string().contains("hunter2"), "{name} {data}"),
+        }
+    }
+    assert_eq!([thought, said], ["it is *** I think", "it is *** I think"]);
     up.down().await;
 }

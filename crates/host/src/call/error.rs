@@ -49,7 +49,7 @@ pub enum CallError {
         cause: Cause,
     },
     /// The server has no connection, or what tools it has is not known.
-    #[error("the server {server} ({source_of}) {}", NotReady(.state))]
+    #[error("the server {server} ({source_of}) {}", NotReady(.state, .error.as_deref()))]
     NotReady {
         /// Which.
         server: ServerName,
@@ -84,7 +84,9 @@ pub enum CallError {
     },
 }
 
-struct NotReady<'a>(&'a State);
+const NOT_SIGNED_IN: &str = "is not connected: it asks for a sign-in";
+
+struct NotReady<'a>(&'a State, Option<&'a LinkError>);
 
 impl fmt::Display for NotReady<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -97,7 +99,10 @@ impl fmt::Display for NotReady<'_> {
             State::PendingTrust => "it comes from a project file and is not trusted yet",
             State::Connecting => "it is still starting",
             // The state says what to do, which is the hint.
-            State::NeedsAuth { .. } => "it asks for a sign-in",
+            State::NeedsAuth { .. } => {
+                let Some(LinkError::NeedsAuth { status, .. }) = self.1 else { return f.write_str(NOT_SIGNED_IN) };
+                return write!(f, "{NOT_SIGNED_IN} (HTTP {status})");
+            }
             state => state.error().unwrap_or("it was stopped"),
         };
         write!(f, "is not connected: {why}")

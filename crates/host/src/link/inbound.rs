@@ -3,6 +3,8 @@
 //! Everything is taken in the order in which it comes and nothing waits: progress is handed to its call on the spot,
 //! changes only raise a flag, log messages are bounded by rate, events of changed lists by time, and requests run as bounded tasks of the connection.
 
+mod question;
+
 use std::{
     borrow::Cow,
     collections::HashMap,
@@ -25,6 +27,8 @@ use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
 };
+
+use question::Question;
 
 use super::{
     channel::no_params,
@@ -560,58 +564,6 @@ impl Drop for Revocable<'_> {
     fn drop(&mut self) {
         self.inbound.all_revocable().remove(&self.key);
     }
-}
-
-/// A request of the server, about to be answered.
-struct Question {
-    inbound: Arc<Inbound>,
-    method: String,
-    params: Value,
-    from: Option<i64>,
-}
-
-impl Question {
-    async fn answer(self) -> Result<Value, input::Refusal> {
-        if self.method.starts_with("tasks/") {
-            return self.inbound.our_tasks.serve(&self.method, &self.params).await;
-        }
-        if self.params.get("task").is_some_and(Value::is_object) {
-            let tasks = self.inbound.clone();
-            let ttl = self.params["task"]["ttl"].as_u64();
-            return tasks.our_tasks.start(ttl, self.ask());
-        }
-        self.ask().await
-    }
-
-    /// Asks whoever caused it, with the clocks of waiting calls stopped.
-    async fn ask(self) -> Result<Value, input::Refusal> {
-        let flight = self.inbound.flight_of(self.from);
-        let asker = match &flight {
-            // Folders are no matter of one call, unless it comes on that call's stream.
-            _ if self.from.is_none() && self.method == "roots/list" => self.inbound.asker.clone(),
-            Some(flight) if self.from.is_some() || flight.asker.is_alone() || can_answer(&flight.asker) => {
-                flight.asker.clone()
-            }
-            _ => self.inbound.asker.clone(),
-        };
-        let given_up = flight.as_ref().map(|flight| flight.given_up.clone()).unwrap_or_default();
-        // Without a stream of its own it may belong to any call: none of them may run out meanwhile.
-        let waiting = match (self.from, flight) {
-            (Some(_), Some(flight)) => vec![flight],
-            _ => self.inbound.all_flights(),
-        };
-        let _paused: Vec<_> = waiting.iter().map(|flight| flight.clock.pause()).collect();
-        let answer = input::answer(&asker, self.inbound.questioner(), &self.method, &self.params);
-        tokio::select! {
-            answer = answer => answer,
-            // The call that it belongs to was given up.
-            () = given_up.cancelled() => Err(input::Refusal::unanswered()),
-        }
-    }
-}
-
-fn can_answer(asker: &SharedAsker) -> bool {
-    asker.abilities() != crate::Abilities::NONE
 }
 
 /// Why a connection is over; told once, read by everybody who waits on it.

@@ -124,11 +124,11 @@ mod needs_podman {
     fn a_server_in_a_container_works_with_the_bounds_that_were_asked_for() {
         let engine = Engine::new();
         let mut entry = contained(&[], &podman());
-        entry["env"] = json!({ "MY_TOKEN": "canary-in-env", "KEY": "two\nlines" });
+        entry["env"] = json!({ "MY_TOKEN": "canary-in-env", "LINES": "two\nlines" });
         engine.rack.configure(&[("box", entry)]);
         let names = engine.rack.run(&["call", "box/env"]).ends_with(0).stdout;
         assert!(names.contains("MY_TOKEN") && !names.contains("TOOLRACK_HOME"), "{names}");
-        let lines = engine.rack.run(&["call", "box/env", "name=KEY"]).ends_with(0).stdout;
+        let lines = engine.rack.run(&["call", "box/env", "name=LINES"]).ends_with(0).stdout;
         assert!(lines.contains("two") && lines.contains("lines"), "{lines}");
         let mut host = endless(&engine.rack);
         let inspected = engine.podman(&["inspect", &engine.running()]);

@@ -2,26 +2,27 @@
 
 use std::mem;
 
-/// What the words of a piece are.
+/// Whom words of a model are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Words {
     /// For the person.
     Text,
     /// What the model thinks.
     Thinking,
 }
 
-/// A stream of pieces, in which secrets are cut anywhere, as pieces that have none cut.
+/// A stream of pieces, in which secrets are cut anywhere, as pieces that have none cut: for a [`Front`](crate::Front) that hides
+/// secrets in what it shows. Does no IO.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub struct Held {
     words: String,
-    kind: Option<Kind>,
+    kind: Option<Words>,
 }
 
 impl Held {
     /// What can be shown once `piece` has come, in order. `whole` says how many bytes of a text can be shown whatever comes
     /// next.
-    pub(super) fn push(&mut self, kind: Kind, piece: &str, whole: impl Fn(&str) -> usize) -> Vec<(Kind, String)> {
+    pub fn push(&mut self, kind: Words, piece: &str, whole: impl Fn(&str) -> usize) -> Vec<(Words, String)> {
         // What is said next to each other is read next to each other.
         let before = if self.kind == Some(kind) { None } else { self.take() };
         self.kind = Some(kind);
@@ -31,7 +32,7 @@ impl Held {
     }
 
     /// What is left, when nothing more comes.
-    pub(super) fn take(&mut self) -> Option<(Kind, String)> {
+    pub fn take(&mut self) -> Option<(Words, String)> {
         let words = mem::take(&mut self.words);
         self.kind.take().filter(|_| !words.is_empty()).map(|kind| (kind, words))
     }
@@ -46,12 +47,15 @@ mod tests {
         // Everything after an `x` may go on.
         let whole = |text: &str| text.find('x').unwrap_or(text.len());
         let mut held = Held::default();
-        assert_eq!(held.push(Kind::Thinking, "hm ax", whole), [(Kind::Thinking, "hm a".into())]);
-        assert_eq!(held.push(Kind::Thinking, "b", whole), []);
-        assert_eq!(held.push(Kind::Text, "well", whole), [(Kind::Thinking, "xb".into()), (Kind::Text, "well".into())]);
+        assert_eq!(held.push(Words::Thinking, "hm ax", whole), [(Words::Thinking, "hm a".into())]);
+        assert_eq!(held.push(Words::Thinking, "b", whole), []);
+        assert_eq!(
+            held.push(Words::Text, "well", whole),
+            [(Words::Thinking, "xb".into()), (Words::Text, "well".into())]
+        );
         assert_eq!(held.take(), None);
-        assert_eq!(held.push(Kind::Text, "x", whole), []);
-        assert_eq!(held.take(), Some((Kind::Text, "x".into())));
+        assert_eq!(held.push(Words::Text, "x", whole), []);
+        assert_eq!(held.take(), Some((Words::Text, "x".into())));
         assert_eq!(held.take(), None);
     }
 }

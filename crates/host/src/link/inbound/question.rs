@@ -1,0 +1,60 @@
+//! A request of the server: who answers it, and what waits meanwhile.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::Inbound;
+use crate::{Abilities, ask::SharedAsker, link::input};
+
+/// A request of the server, about to be answered.
+pub(super) struct Question {
+    pub(super) inbound: Arc<Inbound>,
+    pub(super) method: String,
+    pub(super) params: Value,
+    pub(super) from: Option<i64>,
+}
+
+impl Question {
+    pub(super) async fn answer(self) -> Result<Value, input::Refusal> {
+        if self.method.starts_with("tasks/") {
+            return self.inbound.our_tasks.serve(&self.method, &self.params).await;
+        }
+        if self.params.get("task").is_some_and(Value::is_object) {
+            let tasks = self.inbound.clone();
+            let ttl = self.params["task"]["ttl"].as_u64();
+            return tasks.our_tasks.start(ttl, self.ask());
+        }
+        self.ask().await
+    }
+
+    /// Asks whoever caused it, with the clocks of waiting calls stopped.
+    async fn ask(self) -> Result<Value, input::Refusal> {
+        let flight = self.inbound.flight_of(self.from);
+        let asker = match &flight {
+            // Folders are no matter of one call, unless it comes on that call's stream.
+            _ if self.from.is_none() && self.method == "roots/list" => self.inbound.asker.clone(),
+            Some(flight) if self.from.is_some() || flight.asker.is_alone() || can_answer(&flight.asker) => {
+                flight.asker.clone()
+            }
+            _ => self.inbound.asker.clone(),
+        };
+        let given_up = flight.as_ref().map(|flight| flight.given_up.clone()).unwrap_or_default();
+        // Without a stream of its own it may belong to any call: none of them may run out meanwhile.
+        let waiting = match (self.from, flight) {
+            (Some(_), Some(flight)) => vec![flight],
+            _ => self.inbound.all_flights(),
+        };
+        let _paused: Vec<_> = waiting.iter().map(|flight| flight.clock.pause()).collect();
+        let answer = input::answer(&asker, self.inbound.questioner(), &self.method, &self.params);
+        tokio::select! {
+            answer = answer => answer,
+            // The call that it belongs to was given up.
+            () = given_up.cancelled() => Err(input::Refusal::unanswered()),
+        }
+    }
+}
+
+fn can_answer(asker: &SharedAsker) -> bool {
+    asker.abilities() != Abilities::NONE
+}
