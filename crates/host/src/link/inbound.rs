@@ -3,6 +3,7 @@
 //! Everything is taken in the order in which it comes and nothing waits: progress is handed to its call on the spot,
 //! changes only raise a flag, log messages are bounded by rate, events of changed lists by time, and requests run as bounded tasks of the connection.
 
+mod closed;
 mod question;
 
 use std::{
@@ -23,11 +24,9 @@ use tokio::{
     sync::{Notify, Semaphore, oneshot},
     time::sleep,
 };
-use tokio_util::{
-    sync::{CancellationToken, DropGuard},
-    task::TaskTracker,
-};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub(crate) use closed::Closed;
 use question::Question;
 
 use super::{
@@ -35,7 +34,7 @@ use super::{
     clock::Clock,
     decode,
     envelope::{self, Envelope, Id},
-    error::{LinkError, quote},
+    error::quote,
     input,
     rate::Rate,
     tasks::OurTasks,
@@ -563,39 +562,5 @@ impl Revocable<'_> {
 impl Drop for Revocable<'_> {
     fn drop(&mut self) {
         self.inbound.all_revocable().remove(&self.key);
-    }
-}
-
-/// Why a connection is over; told once, read by everybody who waits on it.
-#[derive(Debug, Default)]
-pub(crate) struct Closed {
-    token: CancellationToken,
-    why: OnceLock<LinkError>,
-}
-
-impl Closed {
-    /// Ends the connection for everybody. The first reason stays.
-    pub(crate) fn close(&self, why: LinkError) {
-        let _ = self.why.set(why);
-        self.token.cancel();
-    }
-
-    /// Ends the connection, without a better reason, when the guard is dropped.
-    pub(crate) fn on_drop(&self) -> DropGuard {
-        self.token.clone().drop_guard()
-    }
-
-    /// Waits for the end and tells why.
-    pub(crate) async fn wait(&self) -> LinkError {
-        self.token.cancelled().await;
-        self.why()
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.token.is_cancelled()
-    }
-
-    pub(crate) fn why(&self) -> LinkError {
-        self.why.get().cloned().unwrap_or(LinkError::Stopped)
     }
 }
