@@ -47,6 +47,9 @@ const COUNT: Duration = Duration::from_millis(25);
 /// How long is tried to stop all of a server that multiplies.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
+/// How much this process goes before the server that it counts, as `nice(2)` has it: before it altogether.
+const URGENT: i32 = -20;
+
 /// How long the killed client of an engine may take to disappear.
 const CLIENT_LIMIT: Duration = Duration::from_secs(1);
 
@@ -87,6 +90,9 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
         }
     };
     let most = if is_confined { Confinement::of_words(words).and_then(|words| words.processes) } else { None };
+    if most.is_some() {
+        go_first();
+    }
     release_streams();
     tell(&mut reports, Report::Started(server.as_raw().unsigned_abs()));
 
@@ -213,6 +219,12 @@ fn start_confined(words: &[OsString], command: &[OsString]) -> Result<Pid, Repor
             Err(Report::ConfineFailed)
         }
     }
+}
+
+/// Has this process run before its server's, which could otherwise leave it no processor to be stopped with: a storm of forks
+/// grows for as long as it takes to count them. Only root may, and only root needs it: others are held by `RLIMIT_NPROC`.
+fn go_first() {
+    let _ = rustix::process::setpriority_process(None, URGENT);
 }
 
 fn c_string(bytes: &[u8]) -> Result<CString, Errno> {

@@ -99,10 +99,9 @@ async fn no_tree_survives_a_shutdown(lab: Lab) {
 async fn no_tree_survives_a_dropped_handle(lab: Lab) {
     for (name, script) in TREES {
         let child = lab.spawn_ready(script).await;
-        let start = Instant::now();
         drop(child);
-        lab.nothing_survives_for(Duration::from_secs(1), name).await;
-        assert!(start.elapsed() < Duration::from_secs(1), "{name}: {:?}", start.elapsed());
+        // Killed, and not asked first: as long as a kill may take.
+        lab.nothing_survives_for(Duration::from_secs(3), name).await;
     }
 }
 
