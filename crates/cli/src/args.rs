@@ -1,6 +1,7 @@
 //! What was typed. Nothing here looks at the world; what it means is worked out by the verbs.
 
 mod add;
+mod alone;
 mod ask;
 mod audit;
 mod itself;
@@ -65,6 +66,9 @@ impl Cli {
     /// # Errors
     /// As clap says it; help and versions are among them.
     pub(crate) fn of_words(words: &[OsString]) -> Result<Self, clap::Error> {
+        if let Some(cli) = Self::of_a_common_verb(words) {
+            return Ok(cli);
+        }
         let mut cli = Self::try_parse_from(words)?;
         if let Verb::Add(args) = &mut cli.verb {
             let after_dashes = args.follows_dashes(words);

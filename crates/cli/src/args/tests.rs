@@ -40,6 +40,34 @@ fn the_definition_of_the_command_line_is_sound() {
 }
 
 #[test]
+fn a_verb_that_is_understood_alone_is_understood_as_among_all_others() {
+    for (line, is_understood) in [
+        ("toolrack call fs/read path=a b:=1 --timeout 2m --json", true),
+        ("toolrack call --args - fs/read -qvv --root a --root=b --no-validate", true),
+        ("toolrack call --agent me --mcp-config a --strict-mcp-config --color never -- fs/read --x", true),
+        ("toolrack call fs/read --args -5 --no-daemon --no-input", true),
+        ("toolrack tools a b --search words --limit 3 --schema", true),
+        ("toolrack tools", true),
+        ("toolrack list --exit-code a", true),
+        ("toolrack read docs a://b", true),
+        ("toolrack call", false),
+        ("toolrack call --help", false),
+        ("toolrack call --version", false),
+        ("toolrack call a --json --json", false),
+        ("toolrack call a --unknown", false),
+        ("toolrack tools --limit 3", false),
+        ("toolrack --json call a", false),
+        ("toolrack", false),
+    ] {
+        let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        let alone = Cli::of_a_common_verb(&words);
+        assert_eq!(alone.is_some(), is_understood, "{line}");
+        let among_all = Cli::try_parse_from(&words);
+        assert!(alone.is_none_or(|alone| format!("{alone:?}") == format!("{:?}", among_all.unwrap())), "{line}");
+    }
+}
+
+#[test]
 fn add_takes_a_command_after_dashes_and_without() {
     let expected = command(&["npx", "-y", "server", "--flag", "-e", "X"]);
     for line in ["toolrack add fs -- npx -y server --flag -e X", "toolrack add fs npx -y server --flag -e X"] {
