@@ -335,6 +335,7 @@ pub(crate) struct ToolsArgs {
 Examples:
   toolrack call fs/read_text_file path=README.md head=10
   toolrack call fs/edit --args @edit.json
+  toolrack call browser/screenshot -o page.png
   echo '{\"path\": \".\"}' | toolrack call builtin/list_directory --args -")]
 pub(crate) struct CallArgs {
     /// Which tool: server/tool, server.tool, or the name a model sees
@@ -356,12 +357,17 @@ pub(crate) struct CallArgs {
     /// Send the arguments even if they do not fit the tool's schema
     #[arg(long)]
     pub(crate) no_validate: bool,
+
+    /// Write the result into this file as it is, decoded if it is no text; - for stdout
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// `read`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  toolrack read docs file:///readme.md")]
+#[command(after_help = "Examples:
+  toolrack read docs file:///readme.md
+  toolrack read docs file:///logo.png -o logo.png")]
 pub(crate) struct ReadArgs {
     /// Which server
     #[arg(value_name = "SERVER")]
@@ -370,6 +376,10 @@ pub(crate) struct ReadArgs {
     /// Which resource
     #[arg(value_name = "URI")]
     pub(crate) uri: String,
+
+    /// Write it into this file as it is, decoded if it is no text; - for stdout
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// `prompt`.

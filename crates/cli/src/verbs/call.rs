@@ -1,11 +1,11 @@
 //! `toolrack call`
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use serde_json::{Map, Value};
 use toolrack_host::{Call, CallError, Caller, Host, LinkError, ServerName, ToolOutcome, Unknown, Way, mcp::Progress};
 
-use super::input;
+use super::{given, input};
 use crate::{
     args::CallArgs,
     arguments::{self, BadArguments},
@@ -65,7 +65,7 @@ pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
         failure
     };
     let outcome = host.call(request).await.map_err(failed)?;
-    show(outcome, world).await
+    show(outcome, args.output.as_deref(), world).await
 }
 
 /// Whether the bound was reached that `--timeout` sets.
@@ -136,12 +136,14 @@ impl From<BadArguments> for Failure {
     }
 }
 
-async fn show(outcome: ToolOutcome, world: &World) -> Result<Exit, Failure> {
+async fn show(outcome: ToolOutcome, output: Option<&Path>, world: &World) -> Result<Exit, Failure> {
     if world.screen.json() {
         // Its serialised form is the documented shape of `call --json`.
         world.screen.document(&outcome).await?;
     } else {
-        world.screen.verbatim(call::page(&outcome)).await?;
+        // What a tool says of its failure is not what somebody wants to find in a file.
+        let output = output.filter(|_| !outcome.is_error);
+        given::give(&call::raw(&outcome), call::page(&outcome), output, &world.screen).await?;
         for warning in &outcome.warnings {
             world.screen.warning(warning);
         }

@@ -175,11 +175,6 @@ fn resources_are_listed_and_read() {
         a note
         [0]
     ");
-    assert_snapshot!(rack.run(&["read", "fake", "fake://blob"]), @"
-        $ toolrack read fake fake://blob
-        [resource application/octet-stream, 3 B]
-        [0]
-    ");
     assert_snapshot!(rack.run(&["read", "fake", "fake://note", "--json"]), @r#"
         $ toolrack read fake fake://note --json
         {"server":"fake","uri":"fake://note","contents":[{"uri":"fake://note","mimeType":"text/plain","text":"a note"}]}
