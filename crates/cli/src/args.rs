@@ -307,10 +307,12 @@ pub(crate) struct ListArgs {
   toolrack tools
   toolrack tools --search 'rename a file'
   toolrack tools github --search 'create issue' --limit 3
-  toolrack tools fs --schema")]
+  toolrack tools fs --schema
+  toolrack tools fs/read_text_file")]
 pub(crate) struct ToolsArgs {
-    #[command(flatten)]
-    pub(crate) only: ServersArgs,
+    /// Only these servers; the others are not started. Or one tool, to show all of it
+    #[arg(value_name = "SERVER | TOOL")]
+    pub(crate) servers: Vec<String>,
 
     /// Only tools that fit these words, the best first: a task as you would say it, or parts of a name
     #[arg(long, value_name = "WORDS")]

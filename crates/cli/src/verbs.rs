@@ -268,10 +268,7 @@ pub(crate) fn failed(error: &CallError) -> Failure {
             Some(format!("`toolrack pending {server}` shows what it would run, `toolrack trust {server}` agrees to it"))
         }
         CallError::NotReady { state: State::Disabled, server, .. } => Some(format!("toolrack enable {server}")),
-        CallError::Quarantined { server, tool, .. } => {
-            let words = |verb: &str| shell_words::join(["toolrack", "trust", verb, &format!("{server}/{tool}")]);
-            Some(format!("`{}`, then `{}` if it may be used like that", words("diff"), words("approve")))
-        }
+        CallError::Quarantined { server, tool, .. } => Some(out_of_quarantine(&format!("{server}/{tool}"))),
         _ => error.hint(),
     };
     match error {
@@ -282,6 +279,12 @@ pub(crate) fn failed(error: &CallError) -> Failure {
         | CallError::Remote { server, .. } => failure.server(server.as_str()),
         _ => failure,
     }
+}
+
+/// How `tool` comes out of quarantine.
+fn out_of_quarantine(tool: &str) -> String {
+    let words = |verb: &str| shell_words::join(["toolrack", "trust", verb, tool]);
+    format!("`{}`, then `{}` if it may be used like that", words("diff"), words("approve"))
 }
 
 /// A host that runs `name` and nothing else.

@@ -27,6 +27,8 @@ use crate::args::{Cli, Shell};
 pub(super) enum Offered {
     Servers,
     Tools,
+    /// As [`Self::Servers`], and behind a `/` as [`Self::Tools`].
+    ServersThenTools,
     /// `server/`, and the rest is typed.
     OfServers,
     Arguments,
@@ -46,6 +48,7 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("TOOL", Offered::Tools),
     ("SERVER[/TOOL]", Offered::Tools),
     ("PROMPT", Offered::OfServers),
+    ("SERVER | TOOL", Offered::ServersThenTools),
     ("NAME=VALUE", Offered::Arguments),
     ("FILE", Offered::Files),
     ("DIR", Offered::Folders),
@@ -134,7 +137,8 @@ fn completer(offered: Offered, line: &Arc<Line>, known: &Arc<Known>) -> ArgValue
         match offered {
             Offered::Servers => servers(&known, typed, ""),
             Offered::OfServers => servers(&known, typed, "/"),
-            Offered::Tools => tools(&known, typed),
+            Offered::ServersThenTools if !typed.contains('/') => servers(&known, typed, ""),
+            Offered::Tools | Offered::ServersThenTools => tools(&known, typed),
             Offered::Arguments => arguments(&known, &line, typed),
             Offered::Files => paths(&line, current, PathCompleter::file()),
             Offered::Folders => paths(&line, current, PathCompleter::dir()),

@@ -3,7 +3,10 @@
 use std::{path::Path, sync::Arc};
 
 use serde_json::{Map, Value};
-use toolrack_host::{Call, CallError, Caller, Host, LinkError, ServerName, ToolOutcome, Unknown, Way, mcp::Progress};
+use toolrack_config::Loaded;
+use toolrack_host::{
+    Call, CallError, Caller, CatalogTool, Host, LinkError, ServerName, ToolOutcome, Unknown, Way, mcp::Progress,
+};
 
 use super::{given, input};
 use crate::{
@@ -21,20 +24,8 @@ pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     let base = base(args.args.clone(), world).await?;
 
     let loaded = world.load().await?;
-    let named = super::server_of(&args.selector, &loaded)?;
-    let mut desired = loaded.desired;
-    if let Some(named) = &named {
-        desired.retain(|name, _| name == named);
-    }
-    let host = world.connect(desired).await?;
-    let catalog = host.catalog();
-    let selected = catalog.select(&args.selector);
     // The call of one in quarantine is refused at the door.
-    let other = || catalog.by_usual_name(&args.selector).or_else(|| catalog.in_quarantine(&args.selector));
-    let found = match selected.or_else(|unknown| other().ok_or(unknown)) {
-        Ok(found) => found,
-        Err(unknown) => return Err(missing(&host, &unknown, named.as_ref()).await),
-    };
+    let (host, found) = named(&args.selector, &loaded, world).await?;
     let (server, tool) = (&found.server, found.tool());
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
     let of_tool = |failure: Failure| {
@@ -69,6 +60,26 @@ pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
 }
 
 /// Whether the bound was reached that `--timeout` sets.
+/// The tool that is called `selector`, which may be in quarantine, and the host that has it: with its server alone where that
+/// is named, and with all otherwise.
+///
+/// # Errors
+/// When there is no such tool, or its server cannot be used.
+pub(super) async fn named(selector: &str, loaded: &Loaded, world: &World) -> Result<(Host, CatalogTool), Failure> {
+    let named = super::server_of(selector, loaded)?;
+    let mut desired = loaded.desired.clone();
+    if let Some(named) = &named {
+        desired.retain(|name, _| name == named);
+    }
+    let host = world.connect(desired).await?;
+    let catalog = host.catalog();
+    let other = || catalog.by_usual_name(selector).or_else(|| catalog.in_quarantine(selector));
+    match catalog.select(selector).or_else(|unknown| other().ok_or(unknown)) {
+        Ok(found) => Ok((host, found.clone())),
+        Err(unknown) => Err(missing(&host, &unknown, named.as_ref()).await),
+    }
+}
+
 fn is_silence(error: &CallError) -> bool {
     matches!(error, CallError::Link { error: LinkError::TimedOut { setting: "call_timeout", .. }, .. })
 }

@@ -68,6 +68,7 @@ fn no_line_is_wider_than_the_terminal() {
         "list",
         "tools",
         "tools fake --schema",
+        "tools fake/sleep",
         "resources",
         "prompts",
         "why fake/echo",
