@@ -62,7 +62,7 @@ pub(crate) async fn visit(
     let brought = tokio::select! {
         biased;
         exit = stop.requested() => return Ok(Visited::Done(exit)),
-        brought = brought(&cli.verb) => brought,
+        brought = brought(&cli.verb, screen) => brought,
     };
     let alone = |brought| Ok(Visited::Alone(brought));
     let hello = match &brought {
@@ -97,11 +97,11 @@ fn wanted(cli: &Cli, environment: &Environment) -> Option<PathBuf> {
 }
 
 /// What `--args` stands for, where only this process can read it.
-async fn brought(verb: &Verb) -> Option<Brought> {
+async fn brought(verb: &Verb, screen: &Screen) -> Option<Brought> {
     match verb {
         Verb::Call(args) => {
             let word = args.args.clone().filter(|word| word == "-" || word.starts_with('@'))?;
-            Some(verbs::call::read_arguments(word).await)
+            Some(verbs::call::read_arguments(word, screen).await)
         }
         _ => None,
     }

@@ -14,6 +14,7 @@ use crate::{
     arguments::{self, BadArguments},
     error::{Exit, Failure},
     render::{call, size},
+    screen::Screen,
     suggest,
     wire::World,
 };
@@ -59,7 +60,6 @@ pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     show(outcome, args.output.as_deref(), world).await
 }
 
-/// Whether the bound was reached that `--timeout` sets.
 /// The tool that is called `selector`, which may be in quarantine, and the host that has it: with its server alone where that
 /// is named, and with all otherwise.
 ///
@@ -80,6 +80,7 @@ pub(super) async fn named(selector: &str, loaded: &Loaded, world: &World) -> Res
     }
 }
 
+/// Whether the bound was reached that `--timeout` sets.
 fn is_silence(error: &CallError) -> bool {
     matches!(error, CallError::Link { error: LinkError::TimedOut { setting: "call_timeout", .. }, .. })
 }
@@ -128,7 +129,7 @@ async fn base(args: Option<String>, world: &World) -> Result<Map<String, Value>,
     };
     let text = match world.brought() {
         Some(brought) => brought?,
-        None => read_arguments(args).await?,
+        None => read_arguments(args, &world.screen).await?,
     };
     Ok(arguments::parse_object(&text)?)
 }
@@ -137,8 +138,8 @@ async fn base(args: Option<String>, world: &World) -> Result<Map<String, Value>,
 ///
 /// # Errors
 /// When it cannot be read.
-pub(crate) async fn read_arguments(args: String) -> Result<String, Failure> {
-    input::read("--args", args).await
+pub(crate) async fn read_arguments(args: String, screen: &Screen) -> Result<String, Failure> {
+    input::read("--args", args, screen).await
 }
 
 impl From<BadArguments> for Failure {
