@@ -50,7 +50,7 @@ pub(crate) use sign_in::{AccountArg, AuthVerb, LoginArgs, LogoutArgs};
 Exit codes:
   0 ok · 1 other · 2 usage or configuration · 3 sign-in needed · 4 unreachable or timed out
   5 tool error or unknown tool · 6 denied · 7 not trusted · 8 limit of a turn · 9 model
-  130 interrupted"
+  130 interrupted (Ctrl-C) · 143 ended by SIGTERM"
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
