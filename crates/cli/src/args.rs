@@ -51,7 +51,7 @@ pub(crate) use sign_in::{AccountArg, AuthVerb, LoginArgs, LogoutArgs};
 Exit codes:
   0 ok · 1 other · 2 usage or configuration · 3 sign-in needed · 4 unreachable or timed out
   5 tool error or unknown tool · 6 denied · 7 not trusted · 8 limit of a turn · 9 model
-  130 interrupted"
+  130 interrupted (Ctrl-C) · 143 ended by SIGTERM"
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -311,10 +311,12 @@ pub(crate) struct ListArgs {
   toolrack tools
   toolrack tools --search 'rename a file'
   toolrack tools github --search 'create issue' --limit 3
-  toolrack tools fs --schema")]
+  toolrack tools fs --schema
+  toolrack tools fs/read_text_file")]
 pub(crate) struct ToolsArgs {
-    #[command(flatten)]
-    pub(crate) only: ServersArgs,
+    /// Only these servers; the others are not started. Or one tool, to show all of it
+    #[arg(value_name = "SERVER | TOOL")]
+    pub(crate) servers: Vec<String>,
 
     /// Only tools that fit these words, the best first: a task as you would say it, or parts of a name
     #[arg(long, value_name = "WORDS")]
@@ -339,6 +341,7 @@ pub(crate) struct ToolsArgs {
 Examples:
   toolrack call fs/read_text_file path=README.md head=10
   toolrack call fs/edit --args @edit.json
+  toolrack call browser/screenshot -o page.png
   echo '{\"path\": \".\"}' | toolrack call builtin/list_directory --args -")]
 pub(crate) struct CallArgs {
     /// Which tool: server/tool, server.tool, or the name a model sees
@@ -360,12 +363,17 @@ pub(crate) struct CallArgs {
     /// Send the arguments even if they do not fit the tool's schema
     #[arg(long)]
     pub(crate) no_validate: bool,
+
+    /// Write the result into this file as it is, decoded if it is no text; - for stdout
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// `read`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  toolrack read docs file:///readme.md")]
+#[command(after_help = "Examples:
+  toolrack read docs file:///readme.md
+  toolrack read docs file:///logo.png -o logo.png")]
 pub(crate) struct ReadArgs {
     /// Which server
     #[arg(value_name = "SERVER")]
@@ -374,6 +382,10 @@ pub(crate) struct ReadArgs {
     /// Which resource
     #[arg(value_name = "URI")]
     pub(crate) uri: String,
+
+    /// Write it into this file as it is, decoded if it is no text; - for stdout
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// `prompt`.

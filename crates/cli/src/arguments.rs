@@ -4,12 +4,16 @@
 //! schema wants a number, and the text "5" where it wants text. `n:=5` is JSON as it stands.
 
 mod check;
+mod listed;
 
 use std::{cell::Cell, collections::HashSet};
 
 use serde_json::{Map, Number, Value};
 
-pub(crate) use self::check::check;
+pub(crate) use self::{
+    check::check,
+    listed::{Listed, listed},
+};
 use crate::suggest;
 
 /// How deep `$ref`, `anyOf` and the like are followed while a value is read.

@@ -114,11 +114,17 @@ fn read(before: &[OsString]) -> (Global, Option<String>) {
     let Ok(matches) = Cli::command().ignore_errors(true).try_get_matches_from(before) else {
         return (Global::default(), None);
     };
-    let Some((verb, of_verb)) = matches.subcommand() else {
-        return (Global::from_arg_matches(&matches).unwrap_or_default(), None);
-    };
-    let selector = offer::selector_of(verb).and_then(|id| of_verb.try_get_one::<String>(&id).ok().flatten().cloned());
-    (Global::from_arg_matches(of_verb).unwrap_or_default(), selector)
+    let whole = Cli::command();
+    let (mut command, mut matches) = (&whole, &matches);
+    // Some commands are below others: `policy test`.
+    while let Some((verb, of_verb)) = matches.subcommand()
+        && let Some(below) = command.find_subcommand(verb)
+    {
+        (command, matches) = (below, of_verb);
+    }
+    let selector =
+        offer::selector_of(command).and_then(|id| matches.try_get_one::<String>(&id).ok().flatten().cloned());
+    (Global::from_arg_matches(matches).unwrap_or_default(), selector)
 }
 
 /// The word as the program would get it, where a shell hands it over as it was typed.

@@ -116,6 +116,10 @@ pub(crate) enum ToCommand {
     Out(String),
     /// A piece of stderr.
     Err(String),
+    /// A piece of what is no text, in Base64.
+    Bytes(String),
+    /// The pieces are whole: they are for this file, or for stdout.
+    BytesFor(Option<PathBuf>),
     /// A line of stdin is wanted.
     Ask(u32),
     /// It is no longer.
@@ -132,7 +136,7 @@ impl ToCommand {
     /// How much of a reader's time it takes.
     fn len(&self) -> usize {
         match self {
-            Self::Out(text) | Self::Err(text) => text.len(),
+            Self::Out(text) | Self::Err(text) | Self::Bytes(text) => text.len(),
             _ => 1,
         }
     }

@@ -20,6 +20,7 @@ mod log;
 mod manual;
 mod mention;
 mod models;
+mod output;
 mod render;
 mod rules;
 mod run;

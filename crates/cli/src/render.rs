@@ -22,6 +22,7 @@ pub(crate) mod secret;
 pub(crate) mod sessions;
 pub(crate) mod sign_in;
 pub(crate) mod test;
+pub(crate) mod tool;
 pub(crate) mod tools;
 pub(crate) mod turn;
 pub(crate) mod why;

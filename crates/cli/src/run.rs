@@ -134,6 +134,7 @@ async fn to_the_end(
         Verb::Serve(_) => Hears::Everything,
         _ => Hears::Nothing,
     };
+    verbs::check(&cli.verb, cli.global.json)?;
     let brought = match visit(&cli, &words, &environment, screen, &mut stop).await? {
         Visited::Done(exit) => return Ok(exit),
         Visited::Alone(brought) => brought,

@@ -5,6 +5,7 @@ mod device;
 use std::{
     borrow::Cow,
     io::{self, IsTerminal},
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -20,6 +21,7 @@ use crate::{
     args::Global,
     error::{Exit, Failure},
     guest::Outbox,
+    output,
     render::{Look, Tone, paint},
 };
 
@@ -149,6 +151,11 @@ impl Screen {
         self.json
     }
 
+    /// Whether data goes to a terminal.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.device.is_terminal(Stream::Out)
+    }
+
     /// Whether somebody is there to ask.
     pub(crate) fn interactive(&self) -> bool {
         self.interactive
@@ -180,6 +187,30 @@ impl Screen {
             text.push('\n');
         }
         self.to_stdout(text).await
+    }
+
+    /// Writes bytes as they are, into `file` or to stdout. Secrets are hidden where they are text.
+    ///
+    /// # Errors
+    /// When they cannot be written. That the reader of stdout went away is no error.
+    pub(crate) async fn bytes(&self, bytes: Vec<u8>, file: Option<&Path>) -> Result<(), Failure> {
+        let bytes = match String::from_utf8(bytes) {
+            Ok(text) => self.concealed(&text).into_owned().into_bytes(),
+            Err(error) => error.into_bytes(),
+        };
+        self.clear();
+        self.raw_bytes(bytes, file.map(Path::to_owned)).await
+    }
+
+    /// As [`Self::bytes`], what another screen has made for this one.
+    ///
+    /// # Errors
+    /// As [`Self::bytes`].
+    pub(crate) async fn raw_bytes(&self, bytes: Vec<u8>, file: Option<PathBuf>) -> Result<(), Failure> {
+        match (&self.device, file) {
+            (Device::Own(_), Some(file)) => output::write(file, bytes, output::USUAL).await,
+            (_, file) => on_stdout(self.device.bytes(bytes, file).await),
+        }
     }
 
     /// Prints a piece of a text, without a line end. Secrets are hidden where they are whole in it.
@@ -363,12 +394,7 @@ impl Screen {
     /// # Errors
     /// As [`Self::verbatim`].
     pub(crate) async fn raw(&self, text: String) -> Result<(), Failure> {
-        match self.device.to_stdout(text).await {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(Failure::new(Exit::Other, "OUTPUT_FAILED", format!("cannot write to stdout: {error}")))
-            }
-            _ => Ok(()),
-        }
+        on_stdout(self.device.to_stdout(text).await)
     }
 
     /// As [`Self::raw`], beside the data.
@@ -386,6 +412,16 @@ impl Screen {
     fn to_stderr(&self, text: &str) {
         self.clear();
         self.device.to_stderr(&self.concealed(text));
+    }
+}
+
+/// How writing to stdout went. That its reader went away is no error.
+fn on_stdout(written: io::Result<()>) -> Result<(), Failure> {
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(Exit::Other, "OUTPUT_FAILED", format!("cannot write to stdout: {error}")))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -14,6 +14,7 @@ mod doctor;
 mod edits;
 mod gateway;
 mod get;
+mod given;
 mod import;
 mod input;
 pub(crate) mod itself;
@@ -42,7 +43,7 @@ use toolrack_host::{Call, CallError, Catalog, Desired, Host, ServerName, ServerS
 use crate::{
     args::Verb,
     error::{Exit, Failure, with_causes},
-    suggest,
+    output, suggest,
     wire::World,
 };
 
@@ -102,6 +103,26 @@ pub(crate) fn can_be_lent(verb: &Verb) -> bool {
             | Verb::Prompts(_)
             | Verb::Prompt(_)
     )
+}
+
+/// Looks at what only the process that was typed can see, before anything is started or a daemon is asked.
+///
+/// # Errors
+/// When the file that a result is to be written into has no place, or `--json` wants it elsewhere.
+pub(crate) fn check(verb: &Verb, json: bool) -> Result<(), Failure> {
+    let output = match verb {
+        Verb::Call(args) => args.output.as_deref(),
+        Verb::Read(args) => args.output.as_deref(),
+        _ => None,
+    };
+    match output {
+        // The library sees this only where both stand behind the verb.
+        Some(_) if json => {
+            Err(Failure::usage("`--output` writes content as it is, and `--json` prints a document: leave one out"))
+        }
+        Some(file) if !output::is_stdout(file) => output::check(file),
+        _ => Ok(()),
+    }
 }
 
 /// Runs one of the verbs that [can be lent](can_be_lent).
@@ -247,10 +268,7 @@ pub(crate) fn failed(error: &CallError) -> Failure {
             Some(format!("`toolrack pending {server}` shows what it would run, `toolrack trust {server}` agrees to it"))
         }
         CallError::NotReady { state: State::Disabled, server, .. } => Some(format!("toolrack enable {server}")),
-        CallError::Quarantined { server, tool, .. } => {
-            let words = |verb: &str| shell_words::join(["toolrack", "trust", verb, &format!("{server}/{tool}")]);
-            Some(format!("`{}`, then `{}` if it may be used like that", words("diff"), words("approve")))
-        }
+        CallError::Quarantined { server, tool, .. } => Some(out_of_quarantine(&format!("{server}/{tool}"))),
         _ => error.hint(),
     };
     match error {
@@ -261,6 +279,12 @@ pub(crate) fn failed(error: &CallError) -> Failure {
         | CallError::Remote { server, .. } => failure.server(server.as_str()),
         _ => failure,
     }
+}
+
+/// How `tool` comes out of quarantine.
+fn out_of_quarantine(tool: &str) -> String {
+    let words = |verb: &str| shell_words::join(["toolrack", "trust", verb, tool]);
+    format!("`{}`, then `{}` if it may be used like that", words("diff"), words("approve"))
 }
 
 /// A host that runs `name` and nothing else.

@@ -283,6 +283,17 @@ impl World {
         self.terminal().agrees(question).await
     }
 
+    /// That a question can be asked, before what it is about is shown. To agree without having been asked takes `--yes`.
+    ///
+    /// # Errors
+    /// When nobody is there to ask; `why` somebody must be.
+    pub(crate) fn somebody_to_ask(&self, why: &str) -> Result<(), Failure> {
+        if self.screen.interactive() {
+            return Ok(());
+        }
+        Err(Failure::usage(format!("{why}, and nobody is there to ask")).hint("look at it, then say `--yes`"))
+    }
+
     /// From now on, `gate` says what may run. Only before anything is connected.
     pub(crate) fn guard(&self, gate: Arc<dyn Gate>) {
         let _ = self.gate.set(gate);

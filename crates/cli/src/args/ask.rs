@@ -119,7 +119,7 @@ pub(crate) struct ChatArgs {
     pub(crate) prompt: Vec<String>,
 
     /// Go on with this conversation: its id, the beginning of its id, or `last`
-    #[arg(short, long, value_name = "SESSION")]
+    #[arg(short, long, value_name = "SESSION", visible_alias = "session", visible_short_alias = 's')]
     pub(crate) resume: Option<String>,
 
     /// What the model is told first
@@ -153,7 +153,7 @@ pub(crate) struct AskArgs {
     pub(crate) prompt: Vec<String>,
 
     /// Go on with this conversation: its id, the beginning of its id, or `last`
-    #[arg(short, long, value_name = "SESSION")]
+    #[arg(short, long, value_name = "SESSION", visible_alias = "resume", visible_short_alias = 'r')]
     pub(crate) session: Option<String>,
 
     /// Keep nothing of this conversation

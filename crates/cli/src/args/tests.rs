@@ -183,3 +183,17 @@ fn times_have_units_and_bounds() {
         assert!(time(bad).is_err(), "{bad}");
     }
 }
+
+#[test]
+fn a_conversation_is_gone_on_with_under_both_names() {
+    for option in ["--session", "--resume", "-s", "-r"] {
+        match parse(&format!("toolrack ask {option} last more")).unwrap().verb {
+            Verb::Ask(args) => assert_eq!(args.session.as_deref(), Some("last"), "{option}"),
+            other => panic!("{other:?}"),
+        }
+        match parse(&format!("toolrack chat {option} last")).unwrap().verb {
+            Verb::Chat(args) => assert_eq!(args.resume.as_deref(), Some("last"), "{option}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}

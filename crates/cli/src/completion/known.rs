@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::OnceLock};
 
 use toolrack_config::{Entry, Environment, Loaded, Places, Request, Scope, trust::NoLedger};
 use toolrack_host::text;
-use toolrack_store::{SessionQuery, Store};
+use toolrack_store::{SessionQuery, Space, Store};
 
 #[cfg(test)]
 use super::notebook::Listing;
@@ -99,6 +99,14 @@ impl Known {
             Named { name: session.prefix, about }
         });
         named.collect()
+    }
+
+    /// The names of stored secrets, which need no key.
+    pub(super) fn secrets(&self) -> Vec<String> {
+        let Ok(places) = Places::from_env(&self.environment) else {
+            return Vec::new();
+        };
+        from_store(&places, async |store| store.sealed_names(Space::Secret).await.unwrap_or_default())
     }
 
     /// The tools that `server` had when it was last connected, if its entry still is what was connected then, and may

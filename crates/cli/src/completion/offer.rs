@@ -27,11 +27,14 @@ use crate::args::{Cli, Shell};
 pub(super) enum Offered {
     Servers,
     Tools,
+    /// As [`Self::Servers`], and behind a `/` as [`Self::Tools`].
+    ServersThenTools,
     /// `server/`, and the rest is typed.
     OfServers,
     Arguments,
     Agents,
     Sessions,
+    Secrets,
     Files,
     Folders,
     /// Names of environment variables.
@@ -45,6 +48,7 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("SERVER", Offered::Servers),
     ("TOOL", Offered::Tools),
     ("SERVER[/TOOL]", Offered::Tools),
+    ("SERVER | TOOL", Offered::ServersThenTools),
     ("PROMPT", Offered::OfServers),
     ("NAME=VALUE", Offered::Arguments),
     ("FILE", Offered::Files),
@@ -53,7 +57,7 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("ACCOUNT", Offered::Nothing),
     ("AGENT", Offered::Agents),
     ("CLIENT", Offered::Nothing),
-    ("SECRET", Offered::Nothing),
+    ("SECRET", Offered::Secrets),
     ("SESSION", Offered::Sessions),
     ("COUNT", Offered::Nothing),
     ("ADDRESS", Offered::Nothing),
@@ -96,10 +100,9 @@ pub(super) fn offered(arg: &Arg) -> Option<Offered> {
     OFFERED.iter().find(|(known, _)| *known == name).map(|(_, offered)| *offered)
 }
 
-/// The argument of `verb` that names a tool.
-pub(super) fn selector_of(verb: &str) -> Option<String> {
-    let command = Cli::command();
-    let mut arguments = command.find_subcommand(verb)?.get_positionals();
+/// The argument of `command` that names a tool.
+pub(super) fn selector_of(command: &Command) -> Option<String> {
+    let mut arguments = command.get_positionals();
     arguments.find(|arg| offered(arg) == Some(Offered::Tools)).map(|arg| arg.get_id().to_string())
 }
 
@@ -134,12 +137,14 @@ fn completer(offered: Offered, line: &Arc<Line>, known: &Arc<Known>) -> ArgValue
         match offered {
             Offered::Servers => servers(&known, typed, ""),
             Offered::OfServers => servers(&known, typed, "/"),
-            Offered::Tools => tools(&known, typed),
+            Offered::ServersThenTools if !typed.contains('/') => servers(&known, typed, ""),
+            Offered::Tools | Offered::ServersThenTools => tools(&known, typed),
             Offered::Arguments => arguments(&known, &line, typed),
             Offered::Files => paths(&line, current, PathCompleter::file()),
             Offered::Folders => paths(&line, current, PathCompleter::dir()),
             Offered::Agents => plain(known.agents().iter().map(String::as_str), typed),
             Offered::Sessions => sessions(&known, typed),
+            Offered::Secrets => plain(known.secrets().iter().map(String::as_str), typed),
             Offered::Variables => plain(known.variables(), typed),
             Offered::Nothing => Vec::new(),
         }

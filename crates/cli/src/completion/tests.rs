@@ -124,6 +124,39 @@ fn arguments_of_a_tool_are_offered_by_name() {
 }
 
 #[test]
+fn commands_below_others_have_arguments_of_a_tool_too() {
+    let desk = desk();
+    assert_eq!(desk.offers(&["policy", "test", "builtin/read_text_file", ""]), ["head=", "path=", "tail="]);
+    desk.write("work/more.json", r#"{ "mcpServers": { "more": { "command": "x" } } }"#);
+    assert_eq!(desk.offers(&["policy", "--mcp-config", "more.json", "test", "m"]), ["more/"]);
+}
+
+#[test]
+fn a_server_is_offered_and_behind_it_its_tools_where_both_are_shown() {
+    let desk = desk();
+    assert_eq!(desk.offers(&["tools", "b"]), ["builtin"]);
+    assert_eq!(desk.offers(&["tools", "builtin/l"]), ["builtin/list_directory"]);
+}
+
+#[test]
+fn the_names_of_secrets_are_offered_without_their_key() {
+    let desk = desk();
+    assert_eq!(desk.offers(&["secret", "rm", "g"]), [] as [&str; 0], "there is no database");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = toolrack_store::Store::open(desk.folder.path().join("toolrack.db")).await.unwrap();
+        let key = toolrack_store::VaultKey::from_bytes([7; 32]);
+        let vault = toolrack_store::Vault::open(&store, key).await.unwrap();
+        for name in ["github", "gitlab"] {
+            vault.put(toolrack_store::Space::Secret, name, b"canary").await.unwrap();
+        }
+        store.close().await;
+    });
+    assert_eq!(desk.offers(&["secret", "rm", "git"]), ["github", "gitlab"]);
+    assert_eq!(desk.offers(&["secret", "set", "githu"]), ["github"]);
+}
+
+#[test]
 fn options_are_offered_when_one_is_begun() {
     let desk = desk();
     assert_eq!(desk.offers(&["call", "--no"]), ["--no-validate", "--no-input", "--no-daemon"]);

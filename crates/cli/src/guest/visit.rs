@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, ffi::OsString, future::Future, io, path::PathBuf, pin::Pin, time::Duration};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use tokio::{
     io::BufReader,
     net::{
@@ -13,7 +14,7 @@ use tokio::{
 };
 use toolrack_config::{Environment, Places};
 
-use super::{Build, Hello, ToCommand, ToDaemon, receive, send, socket};
+use super::{Build, Hello, MAX_MESSAGE, ToCommand, ToDaemon, receive, send, socket};
 use crate::{
     args::{Cli, Verb},
     asker::OwnLines,
@@ -61,7 +62,7 @@ pub(crate) async fn visit(
     let brought = tokio::select! {
         biased;
         exit = stop.requested() => return Ok(Visited::Done(exit)),
-        brought = brought(&cli.verb) => brought,
+        brought = brought(&cli.verb, screen) => brought,
     };
     let alone = |brought| Ok(Visited::Alone(brought));
     let hello = match &brought {
@@ -96,11 +97,11 @@ fn wanted(cli: &Cli, environment: &Environment) -> Option<PathBuf> {
 }
 
 /// What `--args` stands for, where only this process can read it.
-async fn brought(verb: &Verb) -> Option<Brought> {
+async fn brought(verb: &Verb, screen: &Screen) -> Option<Brought> {
     match verb {
         Verb::Call(args) => {
             let word = args.args.clone().filter(|word| word == "-" || word.starts_with('@'))?;
-            Some(verbs::call::read_arguments(word).await)
+            Some(verbs::call::read_arguments(word, screen).await)
         }
         _ => None,
     }
@@ -168,7 +169,7 @@ async fn show(
     };
     let lines = OwnLines::of_stdin();
     let showing = async {
-        let mut shown = Shown { screen, lines: &lines, typed: None };
+        let mut shown = Shown { screen, lines: &lines, typed: None, bytes: Vec::new() };
         let mut stopped = false;
         loop {
             tokio::select! {
@@ -240,6 +241,8 @@ struct Shown<'a> {
     screen: &'a Screen,
     lines: &'a OwnLines,
     typed: Typed<'a>,
+    /// What has come of what is no text.
+    bytes: Vec<u8>,
 }
 
 impl Shown<'_> {
@@ -248,6 +251,11 @@ impl Shown<'_> {
         match message {
             ToCommand::Out(text) => self.screen.raw(text).await?,
             ToCommand::Err(text) => self.screen.raw_aside(&text),
+            ToCommand::Bytes(_) if self.bytes.len() > MAX_MESSAGE => {
+                return Err(lost("it sends without end", self.screen));
+            }
+            ToCommand::Bytes(piece) => self.bytes.extend(STANDARD.decode(piece).unwrap_or_default()),
+            ToCommand::BytesFor(file) => self.screen.raw_bytes(std::mem::take(&mut self.bytes), file).await?,
             ToCommand::Ask(number) => self.typed = Some((number, Box::pin(self.lines.next()))),
             ToCommand::Unask => self.typed = None,
             ToCommand::Forget => self.lines.forget(),

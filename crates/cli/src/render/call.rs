@@ -1,22 +1,66 @@
 //! The result of a call.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 use toolrack_host::{Content, ToolOutcome, mcp::ResourceContents, text};
 
 use super::{Tone, paint, size};
+
+/// One piece of a result as it is, for a file or another program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Raw<'a> {
+    Text(Cow<'a, str>),
+    /// In Base64.
+    Bytes(&'a str),
+}
+
+/// The pieces of a result; what is structured is one only where there is no text, as on a [page].
+pub(crate) fn raw(outcome: &ToolOutcome) -> Vec<Raw<'_>> {
+    let mut pieces: Vec<_> = outcome.content.iter().map(raw_content).collect();
+    if !has_text(outcome)
+        && let Some(structured) = &outcome.structured
+    {
+        pieces.push(Raw::Text(pretty(structured).into()));
+    }
+    pieces
+}
+
+fn raw_content(content: &Content) -> Raw<'_> {
+    match content {
+        Content::Text { text } => Raw::Text(text.into()),
+        Content::Image { data, .. } | Content::Audio { data, .. } => Raw::Bytes(data),
+        Content::Resource { resource } => raw_contents(resource),
+        Content::ResourceLink { uri, .. } => Raw::Text(uri.into()),
+        Content::Other(value) => Raw::Text(pretty(value).into()),
+        other => Raw::Text(self::content(other).into()),
+    }
+}
+
+/// The contents of a resource as they are.
+pub(crate) fn raw_contents(resource: &ResourceContents) -> Raw<'_> {
+    match &resource.text {
+        Some(text) => Raw::Text(text.into()),
+        None => Raw::Bytes(resource.blob.as_deref().unwrap_or_default()),
+    }
+}
 
 /// What a person sees of a result: its text as it is, and a word about everything that is no text.
 ///
 /// Structured content is shown only where there is no text, because it repeats the text in most servers.
 pub(crate) fn page(outcome: &ToolOutcome) -> String {
     let mut parts: Vec<String> = outcome.content.iter().map(content).collect();
-    let has_text =
-        outcome.content.iter().any(|content| matches!(content, Content::Text { text } if !text.trim().is_empty()));
-    if !has_text && let Some(structured) = &outcome.structured {
+    if !has_text(outcome)
+        && let Some(structured) = &outcome.structured
+    {
         parts.push(json(structured));
     }
     parts.retain(|part| !part.is_empty());
     parts.join("\n")
+}
+
+fn has_text(outcome: &ToolOutcome) -> bool {
+    outcome.content.iter().any(|content| matches!(content, Content::Text { text } if !text.trim().is_empty()))
 }
 
 /// One piece of content.
@@ -50,8 +94,11 @@ pub(crate) fn contents(resource: &ResourceContents) -> String {
 
 /// JSON for people.
 pub(crate) fn json(value: &Value) -> String {
-    let pretty = serde_json::to_string_pretty(value).unwrap_or_default();
-    text::for_terminal(&pretty).into_owned()
+    text::for_terminal(&pretty(value)).into_owned()
+}
+
+fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
 /// `[image image/png, 12 kB]`

@@ -59,6 +59,32 @@ impl From<&Matched<'_>> for MatchedLine {
     }
 }
 
+/// What becomes of a call.
+#[derive(Debug, Serialize)]
+pub(crate) struct Judged {
+    verdict: Effect,
+    why: String,
+}
+
+impl From<&Verdict> for Judged {
+    fn from(verdict: &Verdict) -> Self {
+        let (verdict, why) = match verdict {
+            Verdict::Allow { why } => (Effect::Allow, why.to_string()),
+            Verdict::Confirm { why, .. } => (Effect::Confirm, why.clone()),
+            Verdict::Deny { why } => (Effect::Deny, why.clone()),
+        };
+        Self { verdict, why }
+    }
+}
+
+impl Judged {
+    /// Of `what`, which is safe to print.
+    pub(super) fn line(&self, what: &str) -> String {
+        let verdict = paint(tone(self.verdict), &self.verdict.to_string());
+        format!("{what}: {verdict}, because {}", safe(&self.why))
+    }
+}
+
 /// `policy test --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Tested {
@@ -66,8 +92,8 @@ pub(crate) struct Tested {
     tool: String,
     client: &'static str,
     client_name: Option<String>,
-    verdict: Effect,
-    why: String,
+    #[serde(flatten)]
+    judged: Judged,
     rules: Vec<MatchedLine>,
     /// What the server claimed of the tool when it was last connected; `null` when that is not known.
     annotations: Option<Annotations>,
@@ -82,21 +108,16 @@ impl Tested {
         explained: &Explained<'_>,
         answer: Option<Answer>,
     ) -> Self {
-        let (verdict, why) = match &explained.verdict {
-            Verdict::Allow { why } => (Effect::Allow, why.to_string()),
-            Verdict::Confirm { why, .. } => (Effect::Confirm, why.clone()),
-            Verdict::Deny { why } => (Effect::Deny, why.clone()),
-        };
+        let judged = Judged::from(&explained.verdict);
         Self {
             server: request.server.to_string(),
             tool: request.tool.to_owned(),
             client: request.caller.way().word(),
             client_name: request.caller.name().map(str::to_owned),
-            verdict,
-            why,
+            answer: answer.filter(|_| judged.verdict == Effect::Confirm),
+            judged,
             rules: explained.rules.iter().map(MatchedLine::from).collect(),
             annotations,
-            answer: answer.filter(|_| verdict == Effect::Confirm),
         }
     }
 }
@@ -144,8 +165,7 @@ fn safe(foreign: &str) -> String {
 
 /// The verdict, what it rests on, and every rule for the tool.
 pub(crate) fn tested(tested: &Tested) -> String {
-    let verdict = paint(tone(tested.verdict), &tested.verdict.to_string());
-    let mut lines = vec![format!("{}/{}: {verdict}, because {}", tested.server, safe(&tested.tool), safe(&tested.why))];
+    let mut lines = vec![tested.judged.line(&format!("{}/{}", tested.server, safe(&tested.tool)))];
     if let Some(answer) = &tested.answer {
         lines.push(format!(
             "and is not asked about as long as it is defined as on {}: somebody said `always`",
@@ -157,8 +177,15 @@ pub(crate) fn tested(tested: &Tested) -> String {
         lines.push(String::new());
         lines.extend(columns(&rows));
     }
+    lines.push(String::new());
+    lines.push(claimed(tested.annotations.as_ref()));
+    lines.join("\n")
+}
+
+/// What the server claims of a tool, as far as that is known.
+pub(super) fn claimed(annotations: Option<&Annotations>) -> String {
     let claim = |name: &str, value: Option<bool>| value.map(|value| format!("{name} = {value}"));
-    let said = match &tested.annotations {
+    let said = match annotations {
         None => "what the server claims of it is not known: it counts as if it claimed nothing".to_owned(),
         Some(Annotations { read_only, destructive, idempotent, open_world, .. }) => {
             let claims = [
@@ -175,9 +202,7 @@ pub(crate) fn tested(tested: &Tested) -> String {
             }
         }
     };
-    lines.push(String::new());
-    lines.push(paint(Tone::Faint, &said));
-    lines.join("\n")
+    paint(Tone::Faint, &said)
 }
 
 fn matched(line: &MatchedLine) -> Vec<Cell> {

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 use toolrack_host::{CatalogTool, mcp::Annotations, signature, text};
 
-use super::{Tone, count, one_line, paint};
+use super::{Tone, count, one_line, paint, policy::Judged};
 
 /// A tool that is shown.
 #[derive(Debug)]
@@ -26,30 +26,39 @@ struct Tool<'a> {
     name: &'a str,
     server: &'a str,
     tool: &'a str,
+    title: Option<&'a str>,
     description: Option<&'a str>,
     input_schema: &'a RawValue,
     annotations: &'a Annotations,
     tokens: usize,
     score: Option<f32>,
+    /// Of a tool that was asked for by its name.
+    policy: Option<&'a Judged>,
 }
 
 /// What `tools --json` prints.
 pub(crate) fn document<'a>(tools: &'a [Shown], warnings: &'a [String]) -> Document<'a> {
-    Document {
-        tools: tools
-            .iter()
-            .map(|Shown { tool: entry, score }| Tool {
-                name: &entry.name,
-                server: entry.server.as_str(),
-                tool: &entry.tool().name,
-                description: entry.tool().description.as_deref(),
-                input_schema: &entry.tool().input_schema,
-                annotations: &entry.tool().annotations,
-                tokens: entry.tokens(),
-                score: *score,
-            })
-            .collect(),
-        warnings,
+    Document { tools: tools.iter().map(|shown| as_json(&shown.tool, shown.score, None)).collect(), warnings }
+}
+
+/// What it prints of the one tool that was named.
+pub(crate) fn one<'a>(tool: &'a CatalogTool, judged: &'a Judged, warnings: &'a [String]) -> Document<'a> {
+    Document { tools: vec![as_json(tool, None, Some(judged))], warnings }
+}
+
+fn as_json<'a>(entry: &'a CatalogTool, score: Option<f32>, policy: Option<&'a Judged>) -> Tool<'a> {
+    let tool = entry.tool();
+    Tool {
+        name: &entry.name,
+        server: entry.server.as_str(),
+        tool: &tool.name,
+        title: tool.title.as_deref().or(tool.annotations.title.as_deref()),
+        description: tool.description.as_deref(),
+        input_schema: &tool.input_schema,
+        annotations: &tool.annotations,
+        tokens: entry.tokens(),
+        score,
+        policy,
     }
 }
 
@@ -99,7 +108,7 @@ fn of_tool(entry: &CatalogTool, name: &str, indent: &str, with_schema: bool) -> 
 }
 
 /// What the server claims about the tool, in a word.
-fn badge(claims: &Annotations) -> Option<(Tone, &'static str)> {
+pub(super) fn badge(claims: &Annotations) -> Option<(Tone, &'static str)> {
     if claims.read_only == Some(true) {
         Some((Tone::Good, "read-only"))
     } else if claims.destructive == Some(true) {

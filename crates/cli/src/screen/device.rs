@@ -3,9 +3,11 @@
 use std::{
     io::{self, IsTerminal, Write as _},
     os::fd::AsFd,
+    path::PathBuf,
 };
 
 use anstream::{AutoStream, ColorChoice};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -107,6 +109,31 @@ impl Device {
                     outbox.room().await;
                     outbox.push(ToCommand::Out(piece.to_owned()));
                 }
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes bytes to stdout as they are; at another process's, into the file that it is to write.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub(super) async fn bytes(&self, bytes: Vec<u8>, file: Option<PathBuf>) -> io::Result<()> {
+        match self {
+            Self::Own(_) => {
+                let written = tokio::task::spawn_blocking(move || {
+                    let mut stdout = io::stdout().lock();
+                    stdout.write_all(&bytes)?;
+                    stdout.flush()
+                });
+                written.await.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+            }
+            Self::Far { outbox, .. } => {
+                for piece in bytes.chunks(PIECE) {
+                    outbox.room().await;
+                    outbox.push(ToCommand::Bytes(STANDARD.encode(piece)));
+                }
+                outbox.push(ToCommand::BytesFor(file));
                 Ok(())
             }
         }

@@ -60,7 +60,7 @@ pub(super) async fn run(args: AddArgs, after_dashes: bool, world: &World) -> Res
 
 pub(super) async fn json(args: AddJsonArgs, world: &World) -> Result<Exit, Failure> {
     let name = server_name(&args.name)?;
-    let text = input::read("the entry", args.entry).await?;
+    let text = input::read("the entry", args.entry, &world.screen).await?;
     let value = serde_json::from_str(&text)
         .map_err(|error| Failure::usage(format!("the entry of `{name}` is not JSON: {error}")))?;
     let addition = Addition {

@@ -28,7 +28,7 @@ use crate::{
 };
 
 pub(super) async fn run(args: AskArgs, world: &World) -> Result<Exit, Failure> {
-    let prompt = prompt(&args.prompt).await?;
+    let prompt = prompt(&args.prompt, &world.screen).await?;
     let loaded = world.load().await?;
     let wishes = Wishes { model: args.model, limits: args.limits, configured: loaded.settings.model.clone() };
     let chosen = wishes.chosen(&world.around()).await?;
@@ -85,11 +85,11 @@ struct Prompt {
 }
 
 /// What was typed, and what stdin has to say; `None` when neither says anything.
-async fn prompt(words: &[String]) -> Result<Option<Prompt>, Failure> {
+async fn prompt(words: &[String], screen: &Screen) -> Result<Option<Prompt>, Failure> {
     let typed = words.join(" ").trim().to_owned();
     let piped = match std::io::stdin().is_terminal() {
         true => String::new(),
-        false => input::read("the prompt", "-".to_owned()).await?,
+        false => input::read("the prompt", "-".to_owned(), screen).await?,
     };
     let piped = Some(piped.trim_end().to_owned()).filter(|piped| !piped.is_empty());
     Ok((!typed.is_empty() || piped.is_some()).then_some(Prompt { typed, piped }))

@@ -1,16 +1,20 @@
 //! `toolrack call`
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use serde_json::{Map, Value};
-use toolrack_host::{Call, CallError, Caller, Host, LinkError, ServerName, ToolOutcome, Unknown, Way, mcp::Progress};
+use toolrack_config::Loaded;
+use toolrack_host::{
+    Call, CallError, Caller, CatalogTool, Host, LinkError, ServerName, ToolOutcome, Unknown, Way, mcp::Progress,
+};
 
-use super::input;
+use super::{given, input};
 use crate::{
     args::CallArgs,
     arguments::{self, BadArguments},
     error::{Exit, Failure},
     render::{call, size},
+    screen::Screen,
     suggest,
     wire::World,
 };
@@ -21,20 +25,8 @@ pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     let base = base(args.args.clone(), world).await?;
 
     let loaded = world.load().await?;
-    let named = super::server_of(&args.selector, &loaded)?;
-    let mut desired = loaded.desired;
-    if let Some(named) = &named {
-        desired.retain(|name, _| name == named);
-    }
-    let host = world.connect(desired).await?;
-    let catalog = host.catalog();
-    let selected = catalog.select(&args.selector);
     // The call of one in quarantine is refused at the door.
-    let other = || catalog.by_usual_name(&args.selector).or_else(|| catalog.in_quarantine(&args.selector));
-    let found = match selected.or_else(|unknown| other().ok_or(unknown)) {
-        Ok(found) => found,
-        Err(unknown) => return Err(missing(&host, &unknown, named.as_ref()).await),
-    };
+    let (host, found) = named(&args.selector, &loaded, world).await?;
     let (server, tool) = (&found.server, found.tool());
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
     let of_tool = |failure: Failure| {
@@ -65,7 +57,27 @@ pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
         failure
     };
     let outcome = host.call(request).await.map_err(failed)?;
-    show(outcome, world).await
+    show(outcome, args.output.as_deref(), world).await
+}
+
+/// The tool that is called `selector`, which may be in quarantine, and the host that has it: with its server alone where that
+/// is named, and with all otherwise.
+///
+/// # Errors
+/// When there is no such tool, or its server cannot be used.
+pub(super) async fn named(selector: &str, loaded: &Loaded, world: &World) -> Result<(Host, CatalogTool), Failure> {
+    let named = super::server_of(selector, loaded)?;
+    let mut desired = loaded.desired.clone();
+    if let Some(named) = &named {
+        desired.retain(|name, _| name == named);
+    }
+    let host = world.connect(desired).await?;
+    let catalog = host.catalog();
+    let other = || catalog.by_usual_name(selector).or_else(|| catalog.in_quarantine(selector));
+    match catalog.select(selector).or_else(|unknown| other().ok_or(unknown)) {
+        Ok(found) => Ok((host, found.clone())),
+        Err(unknown) => Err(missing(&host, &unknown, named.as_ref()).await),
+    }
 }
 
 /// Whether the bound was reached that `--timeout` sets.
@@ -117,7 +129,7 @@ async fn base(args: Option<String>, world: &World) -> Result<Map<String, Value>,
     };
     let text = match world.brought() {
         Some(brought) => brought?,
-        None => read_arguments(args).await?,
+        None => read_arguments(args, &world.screen).await?,
     };
     Ok(arguments::parse_object(&text)?)
 }
@@ -126,8 +138,8 @@ async fn base(args: Option<String>, world: &World) -> Result<Map<String, Value>,
 ///
 /// # Errors
 /// When it cannot be read.
-pub(crate) async fn read_arguments(args: String) -> Result<String, Failure> {
-    input::read("--args", args).await
+pub(crate) async fn read_arguments(args: String, screen: &Screen) -> Result<String, Failure> {
+    input::read("--args", args, screen).await
 }
 
 impl From<BadArguments> for Failure {
@@ -136,12 +148,14 @@ impl From<BadArguments> for Failure {
     }
 }
 
-async fn show(outcome: ToolOutcome, world: &World) -> Result<Exit, Failure> {
+async fn show(outcome: ToolOutcome, output: Option<&Path>, world: &World) -> Result<Exit, Failure> {
     if world.screen.json() {
         // Its serialised form is the documented shape of `call --json`.
         world.screen.document(&outcome).await?;
     } else {
-        world.screen.verbatim(call::page(&outcome)).await?;
+        // What a tool says of its failure is not what somebody wants to find in a file.
+        let output = output.filter(|_| !outcome.is_error);
+        given::give(&call::raw(&outcome), call::page(&outcome), output, &world.screen).await?;
         for warning in &outcome.warnings {
             world.screen.warning(warning);
         }

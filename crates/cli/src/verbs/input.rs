@@ -1,24 +1,45 @@
 //! What is read from files and stdin.
 
-use std::io::{self, BufRead, Read};
+use std::{
+    io::{self, BufRead, Read},
+    time::Duration,
+};
 
 use inquire::{InquireError, Password, PasswordDisplayMode};
+use tokio::time::timeout;
 
 use crate::{
     error::{Exit, Failure, in_words},
     render::size,
+    screen::Screen,
 };
 
 /// Bytes that are read: what a message to a server may be.
 const MAX: u64 = 8 * 1024 * 1024;
 
-/// The text that `word` stands for: itself, the content of `@FILE`, or all of stdin for `-`.
+/// How long stdin may stay open before somebody is told that it is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The text that `word` stands for: itself, the content of `@FILE`, or all of stdin for `-`. Who waits for a stdin that does
+/// not end is told so on `screen`.
 ///
 /// # Errors
 /// When it cannot be read, is no text, or is larger than 8 MiB.
-pub(super) async fn read(what: &'static str, word: String) -> Result<String, Failure> {
+pub(super) async fn read(what: &'static str, word: String, screen: &Screen) -> Result<String, Failure> {
+    let is_stdin = word == "-";
     // Stdin may stay silent for as long as it likes; a signal must be heard meanwhile.
-    let read = tokio::task::spawn_blocking(move || read_now(what, word)).await;
+    let mut reading = tokio::task::spawn_blocking(move || read_now(what, word));
+    let read = match timeout(PATIENCE, &mut reading).await {
+        Ok(read) => read,
+        Err(_) => {
+            if is_stdin {
+                screen.note(&format!(
+                    "reading {what} from stdin until it ends: Ctrl-D ends what is typed, `< /dev/null` has nothing to say"
+                ));
+            }
+            reading.await
+        }
+    };
     read.map_err(|_| Failure::new(Exit::Other, "INTERNAL", format!("cannot read {what}")))?
 }
 

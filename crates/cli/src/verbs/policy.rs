@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 use toolrack_config::{Entry, Loaded, Scope};
-use toolrack_host::{Caller, GateRequest, Otherwise, Policy, ServerName, Way, mcp::Annotations};
+use toolrack_host::{Caller, CatalogTool, GateRequest, Otherwise, Policy, ServerName, Way, mcp::Annotations};
 use toolrack_store::StandingAnswer;
 
 use super::{ask, no_such_server};
@@ -14,7 +14,7 @@ use crate::{
     error::{Exit, Failure},
     render::{
         count,
-        policy::{self, Answer, RuleLine, Tested},
+        policy::{self, Answer, Judged, RuleLine, Tested},
     },
     wire::{World, unusable_store},
 };
@@ -78,6 +78,14 @@ async fn test(args: TestPolicyArgs, world: &World) -> Result<Exit, Failure> {
         world.screen.page(policy::tested(&tested)).await?;
     }
     Ok(Exit::Ok)
+}
+
+/// What would become of a model's call of `tool`, if it had no arguments.
+pub(super) fn of_a_model(tool: &CatalogTool, loaded: &Loaded) -> Judged {
+    let (caller, arguments) = (Caller::by(Way::Agent), Map::new());
+    let (name, claims) = (&tool.tool().name, &tool.tool().annotations);
+    let request = GateRequest::unlisted(&tool.server, name, &arguments, claims).by(&caller);
+    Judged::from(&policy_for(loaded, &caller).explain(&request).verdict)
 }
 
 /// What decides about calls of this caller.

@@ -6,7 +6,10 @@ use toolrack_host::{Host, ServerName};
 use crate::{
     args::{ReadArgs, ServersArgs},
     error::{Exit, Failure},
-    render::resources::{self, Offer, ReadDocument},
+    render::{
+        call,
+        resources::{self, Offer, ReadDocument},
+    },
     wire::World,
 };
 
@@ -57,7 +60,9 @@ pub(super) async fn read(args: ReadArgs, world: &World) -> Result<Exit, Failure>
         let document = ReadDocument { server: server.as_str(), uri: &args.uri, contents: &contents };
         world.screen.document(&document).await?;
     } else {
-        world.screen.verbatim(resources::read_page(&contents)).await?;
+        let pieces: Vec<_> = contents.iter().map(call::raw_contents).collect();
+        let page = resources::read_page(&contents);
+        super::given::give(&pieces, page, args.output.as_deref(), &world.screen).await?;
     }
     Ok(Exit::Ok)
 }

@@ -104,7 +104,7 @@ async fn value_of(name: &str, world: &World) -> Result<String, Failure> {
     if std::io::stdin().is_terminal() {
         return Err(Failure::usage("nobody may be asked for the value").hint("give it on stdin"));
     }
-    let mut value = input::read("a secret", "-".to_owned()).await?;
+    let mut value = input::read("a secret", "-".to_owned(), &world.screen).await?;
     let end = value.strip_suffix('\n').map(|rest| rest.strip_suffix('\r').unwrap_or(rest).len());
     value.truncate(end.unwrap_or(value.len()));
     match value.is_empty() {

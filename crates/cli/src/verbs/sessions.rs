@@ -207,10 +207,7 @@ async fn delete(args: DeleteSessionsArgs, world: &World) -> Result<Exit, Failure
     let conceal = conceal(world).await;
     let about: Vec<_> = chosen.into_iter().map(|session| About::new(session, &conceal)).collect();
     if !args.yes {
-        if !world.screen.interactive() {
-            let failure = Failure::usage("what is deleted does not come back, and nobody is there to ask");
-            return Err(failure.hint("say `--yes`"));
-        }
+        world.somebody_to_ask("what is deleted does not come back")?;
         world.screen.say(&sessions::rows(&about).join("\n"));
         if !world.confirm(&format!("Delete {} for good?", count(about.len(), "session"))).await {
             return Err(Failure::new(Exit::Denied, "DENIED", "nothing was deleted"));

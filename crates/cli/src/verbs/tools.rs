@@ -1,17 +1,33 @@
 //! `toolrack tools`
 
+use toolrack_config::Loaded;
 use toolrack_host::{Catalog, CatalogTool, Host, Selection, text};
 
+use super::{call, policy};
 use crate::{
     args::ToolsArgs,
     error::{Exit, Failure},
-    render::tools::{self, Shown},
+    render::{
+        tool,
+        tools::{self, Shown},
+    },
     wire::World,
 };
 
 pub(super) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure> {
-    let named = &args.only.servers;
-    let desired = super::only(&world.load().await?, named)?;
+    let named = &args.servers;
+    let loaded = world.load().await?;
+    match named.as_slice() {
+        [word] if loaded.entry(word).is_none() => return one(word, &args, &loaded, world).await,
+        words => {
+            let tool = words.iter().find(|word| word.contains('/') && loaded.entry(word).is_none());
+            if let Some(tool) = tool {
+                return Err(Failure::usage(format!("`{tool}` is a tool, and one is shown at a time"))
+                    .hint(format!("toolrack tools {tool}")));
+            }
+        }
+    }
+    let desired = super::only(&loaded, named)?;
     let host = world.connect(desired).await?;
     let servers = host.status();
     let complaints = super::complaints(&host, named).await;
@@ -40,6 +56,42 @@ pub(super) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
         }
     }
     super::conclude(world, complaints, named)
+}
+
+/// Shows the tool that is called `word`, as a call would name it.
+async fn one(word: &str, args: &ToolsArgs, loaded: &Loaded, world: &World) -> Result<Exit, Failure> {
+    if args.search.is_some() {
+        return Err(super::no_such_server(word, loaded, Exit::Usage));
+    }
+    let (host, found) = match call::named(word, loaded, world).await {
+        // It may just as well have been meant for a server.
+        Err(failure) if failure.code == "UNKNOWN_TOOL" && failure.server.is_none() => {
+            let no_server = super::no_such_server(word, loaded, Exit::Usage);
+            if no_server.code != "UNKNOWN_SERVER" {
+                return Err(no_server);
+            }
+            let is_near = no_server.hint.as_ref().is_some_and(|hint| hint.starts_with("did you mean"));
+            let hint = if is_near { no_server.hint.clone() } else { failure.hint };
+            return Err(Failure { message: format!("there is no server and no tool `{word}`"), hint, ..no_server });
+        }
+        found => found?,
+    };
+    let selector = found.selector();
+    if host.catalog().in_quarantine(&selector).is_some() {
+        let message = format!("`{selector}` is in quarantine: it is not as it is pinned");
+        return Err(Failure::new(Exit::NotTrusted, "QUARANTINED", message)
+            .hint(super::out_of_quarantine(&selector))
+            .server(found.server.as_str())
+            .tool(&found.tool().name));
+    }
+    let judged = policy::of_a_model(&found, loaded);
+    if world.screen.json() {
+        let warnings: Vec<_> = host.status().into_iter().flat_map(|server| server.warnings).collect();
+        world.screen.document(&tools::one(&found, &judged, &warnings)).await?;
+    } else {
+        world.screen.page(tool::page(&found, &judged, args.schema)).await?;
+    }
+    Ok(Exit::Ok)
 }
 
 /// Every tool, by server.

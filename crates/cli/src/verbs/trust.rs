@@ -66,7 +66,7 @@ pub(super) async fn trust(args: TrustArgs, world: &World) -> Result<Exit, Failur
     if waiting.is_empty() {
         world.screen.note("nothing is pending here");
     } else if !args.yes {
-        somebody_to_ask(world, "what a project brings runs only when somebody agrees to it")?;
+        world.somebody_to_ask("what a project brings runs only when somebody agrees to it")?;
         world.screen.say(&pending::page(&waiting, world.screen.look()));
         let question = format!("Run {} as shown?", count(waiting.len(), "server"));
         if !world.confirm(&question).await {
@@ -83,15 +83,6 @@ pub(super) async fn trust(args: TrustArgs, world: &World) -> Result<Exit, Failur
         world.screen.page(pending::agreed(&waiting, !args.yes, world.screen.look())).await?;
     }
     Ok(Exit::Ok)
-}
-
-/// # Errors
-/// When nobody is there to ask: to agree without having been asked takes `--yes`.
-fn somebody_to_ask(world: &World, why: &str) -> Result<(), Failure> {
-    if world.screen.interactive() {
-        return Ok(());
-    }
-    Err(Failure::usage(format!("{why}, and nobody is there to ask")).hint("look at it, then say `--yes`"))
 }
 
 pub(super) async fn untrust(args: UntrustArgs, world: &World) -> Result<Exit, Failure> {

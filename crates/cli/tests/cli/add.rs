@@ -186,3 +186,17 @@ fn what_makes_no_sense_is_refused() {
     ");
     assert!(!rack.home.toolrack_home().join("mcp.json").exists());
 }
+
+#[test]
+fn a_program_that_is_no_server_is_kept_with_the_next_step() {
+    let rack = Rack::new();
+    assert_snapshot!(rack.run(&["add", "cat", "--", "cat"]), @"
+        $ toolrack add cat -- cat
+        added the stdio server cat to [HOME]/toolrack/mcp.json
+        --- stderr ---
+        error: the server cat ([HOME]/toolrack/mcp.json) is not connected: initialize is not supported (error -32601)
+        hint: see that what the entry in [HOME]/toolrack/mcp.json names is an MCP server, and correct or remove the entry
+        [5]
+    ");
+    let _ = rack.run(&["get", "cat"]).ends_with(0);
+}

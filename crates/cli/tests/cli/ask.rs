@@ -1,6 +1,7 @@
 //! One turn with a model: what reaches the model, the servers, stdout, stderr and the store.
 
 use std::{
+    io::{BufRead as _, BufReader, Write as _},
     process::{Command, Stdio},
     time::Duration,
 };
@@ -465,4 +466,21 @@ fn what_keeps_a_model_from_answering_is_said_once() {
     let ran = ran.ends_with(9);
     let said = ran.stderr.lines().find(|line| line.starts_with("error: ")).unwrap().to_lowercase();
     assert_eq!(said.matches("refused").count(), 1, "{ran}");
+}
+
+#[test]
+fn whoever_leaves_stdin_open_is_told_what_is_waited_for() {
+    let (rack, _effects) = rack();
+    work_file(&rack, "script.json", &json!([{ "text": "Yes." }, { "text": "Yes." }]).to_string());
+    for words in [&["ask", "--model", "mock/script.json", "Is it?"][..], &["call", "fake/add", "b=1", "--args", "-"]] {
+        let mut command = rack.command(words);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut told = String::new();
+        BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut told).unwrap();
+        assert!(told.starts_with("reading ") && told.contains("from stdin until it ends"), "{told}");
+        child.stdin.take().unwrap().write_all(br#"{"a": 1}"#).unwrap();
+        let ran = Ran::new(words, &child.wait_with_output().unwrap(), &rack).ends_with(0);
+        assert!(["Yes.\n", "2\n"].contains(&&*ran.stdout), "{ran}");
+    }
 }

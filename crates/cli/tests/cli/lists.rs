@@ -132,7 +132,7 @@ fn tools_of_all_servers_are_shown_although_some_are_not_there() {
     let document = rack.run(&["tools", "--json"]).ends_with(0).json();
     assert_eq!(document["tools"].as_array().unwrap().len(), 5);
     assert_eq!(document["warnings"].as_array().unwrap().len(), 1);
-    assert_snapshot!(document["tools"][2], @r#"{"annotations":{"idempotentHint":true,"openWorldHint":false,"readOnlyHint":true,"title":"List a folder"},"description":"Lists a folder: one line per entry, as `[DIR] name`, `[FILE] name  size` or `[LINK] name`.","input_schema":{"$schema":"https://json-schema.org/draft/2020-12/schema","properties":{"path":{"default":".","description":"A folder, relative to the working folder. Default: the working folder itself.","type":"string"}},"type":"object"},"name":"mcp__builtin__list_directory","score":null,"server":"builtin","tokens":0,"tool":"list_directory"}"#);
+    assert_snapshot!(document["tools"][2], @r#"{"annotations":{"idempotentHint":true,"openWorldHint":false,"readOnlyHint":true,"title":"List a folder"},"description":"Lists a folder: one line per entry, as `[DIR] name`, `[FILE] name  size` or `[LINK] name`.","input_schema":{"$schema":"https://json-schema.org/draft/2020-12/schema","properties":{"path":{"default":".","description":"A folder, relative to the working folder. Default: the working folder itself.","type":"string"}},"type":"object"},"name":"mcp__builtin__list_directory","policy":null,"score":null,"server":"builtin","title":"List a folder","tokens":0,"tool":"list_directory"}"#);
 }
 
 #[test]
@@ -145,6 +145,66 @@ fn a_tool_that_cannot_be_used_is_told_and_costs_no_other() {
         warning: `fake`: the tool (without a name) cannot be used: it cannot be read: invalid type: integer `7`, expected an object at line 1 column 1
     ");
     assert!(ran.stdout.contains("echo(text: string)"), "{ran}");
+}
+
+#[test]
+fn one_tool_is_shown_whole_however_it_is_named() {
+    let rack = Rack::with(&[("fake", fake(&["--era", "both"]))]);
+    rack.home.write("toolrack/toolrack.toml", "[policy]\ndeny = [\"fake/big\"]\n");
+    assert_snapshot!(rack.run(&["tools", "fake/sleep"]), @"
+        $ toolrack tools fake/sleep
+        fake/sleep  mcp__fake__sleep
+          Waits; with progress every 100 ms if `progress` is true and the request has a progress token.
+
+          ms        a whole number  needed
+          progress  true or false
+
+        a model's call: confirm, because no rule allows it
+        the server claims nothing of it
+        [0]
+    ");
+    let shown = rack.run(&["tools", "fake/sleep"]).stdout;
+    for name in ["fake.sleep", "sleep", "mcp__fake__sleep"] {
+        assert_eq!(rack.run(&["tools", name]).ends_with(0).stdout, shown, "{name}");
+    }
+    let denied = rack.run(&["tools", "fake/big", "--json"]).ends_with(0).json();
+    assert_eq!(denied["tools"].as_array().unwrap().len(), 1);
+    assert_eq!(denied["tools"][0]["policy"]["verdict"], "deny", "{denied}");
+    assert!(rack.run(&["tools", "fake/big", "--schema"]).stdout.contains("\n  \"properties\": {"));
+    assert_snapshot!(Rack::new().run(&["tools", "builtin/read_text_file"]), @"
+        $ toolrack tools builtin/read_text_file
+        builtin/read_text_file  mcp__builtin__read_text_file  [read-only]
+          Read a text file
+          Reads a text file, whole or only its first or last lines. At most 1 MiB is shown.
+
+          path  text            needed  A file, relative to the working folder.
+          head  a whole number          Only the first lines: how many.
+          tail  a whole number          Only the last lines: how many.
+
+        a model's call: allow, because the rule allow `builtin/*`
+        the server claims read_only = true, idempotent = true, open_world = false
+        [0]
+    ");
+}
+
+#[test]
+fn a_tool_that_is_not_there_is_told_as_a_call_tells_it() {
+    let rack = Rack::with(&[("fake", fake(&[]))]);
+    let named = rack.run(&["tools", "fake/ehco"]).ends_with(5);
+    assert_eq!(named.stderr, rack.run(&["call", "fake/ehco"]).ends_with(5).stderr);
+    assert!(named.stderr.ends_with("hint: did you mean `fake/echo`?\n"), "{named}");
+    for (word, meant) in [("ehco", "fake/echo"), ("fkae", "fake")] {
+        let ran = rack.run(&["tools", word]).ends_with(2);
+        let expected = format!("error: there is no server and no tool `{word}`\nhint: did you mean `{meant}`?\n");
+        assert_eq!(ran.stderr, expected);
+    }
+    assert_snapshot!(rack.run(&["tools", "fake/echo", "fake"]), @"
+        $ toolrack tools fake/echo fake
+        --- stderr ---
+        error: `fake/echo` is a tool, and one is shown at a time
+        hint: toolrack tools fake/echo
+        [2]
+    ");
 }
 
 #[test]
@@ -173,11 +233,6 @@ fn resources_are_listed_and_read() {
     assert_snapshot!(rack.run(&["read", "fake", "fake://note"]), @"
         $ toolrack read fake fake://note
         a note
-        [0]
-    ");
-    assert_snapshot!(rack.run(&["read", "fake", "fake://blob"]), @"
-        $ toolrack read fake fake://blob
-        [resource application/octet-stream, 3 B]
         [0]
     ");
     assert_snapshot!(rack.run(&["read", "fake", "fake://note", "--json"]), @r#"

@@ -41,6 +41,8 @@ mod exits;
 #[cfg(test)]
 mod field;
 #[cfg(test)]
+mod given;
+#[cfg(test)]
 mod help;
 #[cfg(test)]
 mod hostile;

@@ -48,6 +48,18 @@ fn width(line: &str) -> usize {
 }
 
 #[test]
+fn what_is_no_text_stays_off_a_terminal() {
+    let rack = wide();
+    let hint = "`-o FILE` writes what is no text into a file\n";
+    for options in [&[][..], &["-o", "-"]] {
+        let (page, code) = shown(&rack, &[&["read", "fake", "fake://blob"], options].concat());
+        assert!(page.ends_with(&format!("[resource application/octet-stream, 3 B]\n{hint}")), "{page:?}");
+        assert_eq!(code, 0);
+    }
+    assert!(!shown(&rack, &["read", "fake", "fake://note"]).0.contains(hint));
+}
+
+#[test]
 fn no_line_is_wider_than_the_terminal() {
     let rack = wide();
     let broken = format!("{{ \"mcpServers\": {{ \"x\": {} \"y\" }} }}", "\"abc\" ".repeat(40));
@@ -56,6 +68,7 @@ fn no_line_is_wider_than_the_terminal() {
         "list",
         "tools",
         "tools fake --schema",
+        "tools fake/sleep",
         "resources",
         "prompts",
         "why fake/echo",

@@ -107,6 +107,8 @@ fn wrong_usage_ends_with_2_and_help_with_0() {
               --args <JSON>     All arguments as one JSON object: the JSON itself, @FILE, or - for stdin
               --timeout <TIME>  End the call after this long without a sign of life, such as 30s or 2m
               --no-validate     Send the arguments even if they do not fit the tool's schema
+          -o, --output <FILE>   Write the result into this file as it is, decoded if it is no text; - for
+                                stdout
           -h, --help            Print help
 
         Options of every command:
@@ -130,6 +132,7 @@ fn wrong_usage_ends_with_2_and_help_with_0() {
         Examples:
           toolrack call fs/read_text_file path=README.md head=10
           toolrack call fs/edit --args @edit.json
+          toolrack call browser/screenshot -o page.png
           echo '{"path": "."}' | toolrack call builtin/list_directory --args -
         [0]
     "#);

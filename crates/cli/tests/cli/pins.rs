@@ -43,6 +43,7 @@ fn a_tool_that_has_changed_is_not_called_until_somebody_has_looked() {
         (&json!("QUARANTINED"), &json!("fs"), &json!("echo"))
     );
     assert!(error["message"].as_str().unwrap().contains("`toolrack trust diff fs/echo`"), "{refused}");
+    assert_eq!(rack.run(&["tools", "fs/echo", "--json"]).ends_with(7).error()["code"], "QUARANTINED");
     let _ = rack.run(&["call", "fs/add", "a=1", "b=2"]).ends_with(0);
     assert_eq!(rack.run(&["list", "fs", "--json"]).json()["servers"][0]["quarantined"], json!(["echo"]));
     let tools = rack.run(&["tools", "fs", "--json"]).json();

@@ -303,7 +303,7 @@ fn nothing_is_deleted_unless_a_person_says_so() {
     $ toolrack sessions delete [ID]
     --- stderr ---
     error: what is deleted does not come back, and nobody is there to ask
-    hint: say `--yes`
+    hint: look at it, then say `--yes`
     [2]
     ");
     let rack = rack.env("TERM", "xterm-256color");

@@ -115,6 +115,11 @@ const COMMANDS: &[&str] = &[
     "tools --search add\\snumbers --json --limit 3",
     "tools --search zzzzz",
     "tools fak",
+    "tools fake/add",
+    "tools add --json",
+    "tools fake.add --schema",
+    "tools fake/addd",
+    "tools fake/add fake",
     "tools off",
     "call fake/add a=1 b=2",
     "call add a=1 b=2",
@@ -133,6 +138,11 @@ const COMMANDS: &[&str] = &[
     "call fake/fail",
     "call fake/fail --json",
     "call fake/image --color always",
+    "call fake/image only:=[1] --no-validate --output picture",
+    "call fake/image only:=[0,4] --no-validate -o bytes",
+    "call fake/image only:=[4] --no-validate",
+    "call fake/image -o everything",
+    "call fake/echo text=a -o none/a",
     "call fake/structured --json",
     "call fake/env name=API_TOKEN",
     "call fake/env name=HOME",
@@ -154,6 +164,9 @@ const COMMANDS: &[&str] = &[
     "resources nope",
     "read fake fake://note",
     "read fake fake://note --json",
+    "read fake fake://blob",
+    "read fake fake://blob -o -",
+    "read fake fake://note -o note",
     "read fake fake://nope",
     "read off fake://note",
     "prompts",
@@ -204,6 +217,19 @@ fn what_is_large_comes_whole() {
     assert_eq!(text.len(), alone.len());
     assert!(text.len() > 600_000 && !text.contains("truncated"), "{}", text.len());
     assert_eq!(started(&effects), before + 1, "only the one that was told to did it alone");
+}
+
+#[test]
+fn a_file_is_written_where_the_command_was_typed_and_bytes_stay_bytes() {
+    let (rack, effects, _daemon) = warm(&[], &[]);
+    let before = started(&effects);
+    let words = ["call", "fake/image", "only:=[1]", "--no-validate"];
+    let warm = rack.command(&words).output().unwrap().stdout;
+    let _ = rack.run(&[&words[..], &["-o", "picture"]].concat()).ends_with(0);
+    assert_eq!(started(&effects), before, "it was not done by the daemon");
+    assert!(warm.starts_with(b"\x89PNG"), "{warm:?}");
+    assert_eq!(std::fs::read(rack.home.work().join("picture")).unwrap(), warm);
+    assert_eq!(rack.command(&[&words[..], &["--no-daemon"]].concat()).output().unwrap().stdout, warm);
 }
 
 #[test]

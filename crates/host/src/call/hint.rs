@@ -18,6 +18,10 @@ impl CallError {
             Self::NotReady { server, state, source_of, error } => match state {
                 State::PendingTrust => Some(format!("look at the entry `{server}` in {source_of}, then trust it")),
                 State::Disabled => Some(enable(server.as_str(), source_of)),
+                // It answered, and refused to begin: a program that only repeats what it is told does so too.
+                State::Failed { .. } if matches!(error.as_deref(), Some(LinkError::Rpc(_))) => Some(format!(
+                    "see that what the entry in {source_of} names is an MCP server, and correct or remove the entry"
+                )),
                 _ => error.as_deref().and_then(|error| about(error, source_of)),
             },
             Self::Link { error, source_of, .. } => about(error, source_of),

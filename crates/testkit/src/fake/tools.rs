@@ -65,7 +65,7 @@ fn at_once(server: &Server, request: &Request, name: &str, args: &Value) -> Valu
         "write" => text("written"),
         "fail" => failed(format!("{}{escapes}", str_of(args, "message", "told to fail"))),
         "structured" => structured(server, args),
-        "image" => every_kind_of_content(),
+        "image" => every_kind_of_content(args),
         "env" => text(env(args).to_string()),
         "cwd" => text(std::env::current_dir().map_or_else(|error| error.to_string(), |dir| dir.display().to_string())),
         "fds" => text(json!({"inherited": server.inherited, "now": process::open_descriptors()}).to_string()),
@@ -100,15 +100,23 @@ fn structured(server: &Server, args: &Value) -> Value {
     result
 }
 
-fn every_kind_of_content() -> Value {
-    json!({"content": [
+/// All kinds, or those at these places (`only`), which the schema does not name.
+fn every_kind_of_content(args: &Value) -> Value {
+    let all = json!([
         {"type": "text", "text": "one of each", "annotations": {"audience": ["user"], "priority": 0.5}},
         {"type": "image", "data": PNG, "mimeType": "image/png"},
         {"type": "audio", "data": "AAEC", "mimeType": "audio/wav"},
         {"type": "resource", "resource": {"uri": "fake://note", "mimeType": "text/plain", "text": "a note"}},
         {"type": "resource", "resource": {"uri": "fake://blob", "mimeType": "application/octet-stream", "blob": "AAEC"}},
         {"type": "resource_link", "uri": "fake://note", "name": "note", "mimeType": "text/plain"}
-    ], "isError": false})
+    ]);
+    let content = match args["only"].as_array() {
+        Some(places) => {
+            places.iter().filter_map(|place| all.get(usize::try_from(place.as_u64()?).ok()?).cloned()).collect()
+        }
+        None => all.clone(),
+    };
+    json!({"content": content, "isError": false})
 }
 
 fn protocol_error(args: &Value) -> Refusal {

@@ -1,10 +1,6 @@
 //! `toolrack sessions export`
 
-use std::{
-    fs::OpenOptions,
-    io::{self, Write as _},
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
 use serde::Serialize;
 use toolrack_store::transcript::markdown;
@@ -12,7 +8,8 @@ use toolrack_store::transcript::markdown;
 use super::{named, said};
 use crate::{
     args::{ExportSessionArgs, Format},
-    error::{Exit, Failure, in_words},
+    error::{Exit, Failure},
+    output::{self, FOR_ITS_OWNER},
     render::sessions::Document,
     wire::World,
 };
@@ -37,9 +34,10 @@ pub(super) async fn run(args: ExportSessionArgs, world: &World) -> Result<Exit, 
         Format::Json => ("json", json(&document)?),
     };
     let id = about.id.clone();
-    let file = args.output.filter(|file| file.as_os_str() != "-");
+    let file = args.output.filter(|file| !output::is_stdout(file));
     if let Some(file) = &file {
-        write(file.clone(), content.clone()).await?;
+        // A conversation is nobody else's business.
+        output::write(file.clone(), content.clone().into_bytes(), FOR_ITS_OWNER).await?;
     }
     let screen = &world.screen;
     match (file, args.format) {
@@ -57,22 +55,4 @@ pub(super) async fn run(args: ExportSessionArgs, world: &World) -> Result<Exit, 
 fn json(document: &Document<'_>) -> Result<String, Failure> {
     let written = serde_json::to_string_pretty(document).map(|json| json + "\n");
     written.map_err(|error| Failure::new(Exit::Other, "INTERNAL", format!("the session is no JSON: {error}")))
-}
-
-/// Writes a file that, where it is new, is for its owner only: a conversation is nobody else's business.
-async fn write(file: PathBuf, content: String) -> Result<(), Failure> {
-    let shown = file.display().to_string();
-    let written = tokio::task::spawn_blocking(move || write_now(&file, &content)).await;
-    written.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into())).map_err(|error| {
-        let message = format!("cannot write {shown}: {}", in_words(&error));
-        Failure::new(Exit::Other, "NOT_WRITTEN", message).hint("name a file that you may write to")
-    })
-}
-
-fn write_now(file: &Path, content: &str) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(file)?.write_all(content.as_bytes())
 }

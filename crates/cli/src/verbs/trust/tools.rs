@@ -53,7 +53,7 @@ pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exi
     if shown.is_empty() {
         world.screen.note("none of it is in quarantine here");
     } else if asks {
-        super::somebody_to_ask(world, "a tool that has changed is used again only when somebody approves it")?;
+        world.somebody_to_ask("a tool that has changed is used again only when somebody approves it")?;
         world.screen.say(&quarantine::page(&shown, world.screen.look()));
         let question = format!("Use {} as shown?", count(shown.len(), "tool"));
         if !world.confirm(&question).await {

@@ -49,6 +49,7 @@ pub(super) const LINES: &[Line] = &[
     line("tools", &["@"], Refused),
     line("tools", &["@", "--schema"], Refused),
     line("tools", &["@", "--search", "read a file", "--limit", "3"], Refused),
+    line("tools", &["@/echo"], Refused),
     line("call", &["@/echo", "text=${SECRET}"], Refused),
     line("call", &["@.echo", "--args", "{\"text\": \"$SECRET\"}", "--no-validate"], Refused),
     line("call", &["mcp__@__echo", "--timeout", "1s"], With(5)),

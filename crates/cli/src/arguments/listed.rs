@@ -1,0 +1,85 @@
+//! The arguments of a tool, for somebody who wants to know them.
+
+use std::{cell::Cell, collections::HashSet};
+
+use serde_json::Value;
+
+use super::{Expected, MAX_PLACES};
+
+/// One argument, in the words of its schema; nothing here is safe to print yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) name: String,
+    /// What it is to be, as an error would say it: `a whole number`, `one of a, b`.
+    pub(crate) expected: String,
+    pub(crate) required: bool,
+    /// As it would be typed.
+    pub(crate) default: Option<String>,
+    pub(crate) about: Option<String>,
+}
+
+/// What `schema`, a tool's whole input schema, says of the arguments: first those that are needed, in its order, then the
+/// others by name.
+pub(crate) fn listed(schema: &Value) -> Vec<Listed> {
+    let left = Cell::new(MAX_PLACES);
+    let known = schema.get("properties").and_then(Value::as_object);
+    let required = schema.get("required").and_then(Value::as_array);
+    let mut seen = HashSet::new();
+    let required = required.into_iter().flatten().filter_map(Value::as_str).map(|name| (name, true));
+    let all = required.chain(known.into_iter().flatten().map(|(name, _)| (name.as_str(), false)));
+    all.filter(|(name, _)| seen.insert(*name))
+        .map(|(name, required)| {
+            let expected = Expected::of_property(schema, name, &left);
+            let said = |word: &str| {
+                let beside = expected.here.and_then(|here| here.get(word));
+                beside.or_else(|| expected.resolved(0)?.here?.get(word))
+            };
+            let in_words = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            Listed {
+                name: name.to_owned(),
+                expected: expected.in_words(0),
+                required,
+                default: said("default").map(in_words),
+                about: said("description").and_then(Value::as_str).map(str::to_owned),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_needed_comes_first_and_each_says_what_it_is() {
+        let schema = json!({
+            "properties": {
+                "alpha": { "type": "boolean", "default": false },
+                "mode": { "$ref": "#/$defs/mode", "default": "slow" },
+                "path": { "type": "string", "description": "Where." },
+                "times": { "type": ["integer", "null"] },
+            },
+            "required": ["path", "mode", "ghost"],
+            "$defs": { "mode": { "enum": ["fast", "slow"], "description": "How." } },
+        });
+        let lines: Vec<_> = listed(&schema)
+            .into_iter()
+            .map(|Listed { name, expected, required, default, about }| {
+                format!("{name}: {expected}, {required}, {default:?}, {about:?}")
+            })
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "path: text, true, None, Some(\"Where.\")",
+                "mode: one of fast, slow, true, Some(\"slow\"), Some(\"How.\")",
+                "ghost: text, true, None, None",
+                "alpha: true or false, false, Some(\"false\"), None",
+                "times: a whole number or null, false, None, None",
+            ]
+        );
+        assert_eq!(listed(&json!(true)), []);
+    }
+}

@@ -1,0 +1,130 @@
+//! Files that a command writes because somebody named them (`-o FILE`).
+
+use std::{
+    fs::{self, File},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use atomic_write_file::AtomicWriteFile;
+
+use crate::error::{Exit, Failure, in_words};
+
+/// Permissions of a new file that is nobody else's business.
+pub(crate) const FOR_ITS_OWNER: u32 = 0o600;
+/// Those of any other new file; the umask takes away what it does not want.
+pub(crate) const USUAL: u32 = 0o666;
+
+/// What stands for stdout where a file is asked for.
+pub(crate) fn is_stdout(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+/// Whether `file` can be written at all, as far as that can be known without doing so: whoever names a folder that is not
+/// there is to hear of it before a tool is called and its result has no place to go.
+///
+/// # Errors
+/// When `file` is a folder, or the folder that it would be in is none.
+pub(crate) fn check(file: &Path) -> Result<(), Failure> {
+    let kind = if fs::metadata(file).is_ok_and(|about| about.is_dir()) {
+        Some(io::ErrorKind::IsADirectory)
+    } else {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        match fs::metadata(folder) {
+            Ok(about) if about.is_dir() => None,
+            Ok(_) => Some(io::ErrorKind::NotADirectory),
+            Err(error) => Some(error.kind()),
+        }
+    };
+    kind.map_or(Ok(()), |kind| Err(not_written(file, &kind.into())))
+}
+
+/// Writes `content` into `file`, in place of what it holds. A file appears whole or not at all, and one that is there keeps
+/// its permissions; a new one gets `mode`. What is no plain file, such as a pipe or a device, is written to and stays what
+/// it is.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) async fn write(file: PathBuf, content: Vec<u8>, mode: u32) -> Result<(), Failure> {
+    let to = file.clone();
+    // A pipe waits for its reader, and a signal must be heard meanwhile.
+    let written = tokio::task::spawn_blocking(move || write_now(&to, &content, mode)).await;
+    written.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into())).map_err(|error| not_written(&file, &error))
+}
+
+fn write_now(file: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    if fs::metadata(file).is_ok_and(|about| !about.is_file()) {
+        return File::options().write(true).open(file)?.write_all(content);
+    }
+    // Where it is a link, the file behind it is meant.
+    let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    let mut options = AtomicWriteFile::options();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
+    let mut written = options.open(file)?;
+    written.write_all(content)?;
+    written.commit()
+}
+
+fn not_written(file: &Path, error: &io::Error) -> Failure {
+    let message = format!("cannot write {}: {}", file.display(), in_words(error));
+    Failure::new(Exit::Other, "NOT_WRITTEN", message).hint("name a file that you may write to")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Read as _,
+        os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink},
+    };
+
+    use nix::fcntl::OFlag;
+
+    use super::*;
+
+    fn mode(file: &Path) -> u32 {
+        fs::metadata(file).unwrap().permissions().mode() & 0o777
+    }
+
+    #[tokio::test]
+    async fn a_file_is_replaced_where_it_is_and_keeps_its_permissions() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        write(file.clone(), b"one, and more".to_vec(), FOR_ITS_OWNER).await.unwrap();
+        assert_eq!(mode(&file), 0o600);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        symlink(&file, &link).unwrap();
+        write(link.clone(), b"two".to_vec(), FOR_ITS_OWNER).await.unwrap();
+        assert_eq!((fs::read(&file).unwrap(), mode(&file)), (b"two".to_vec(), 0o640));
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else is left");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_plain_file_stays_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        // Opens although nobody writes yet, and does not wait for who never will.
+        let mut reader = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&pipe).unwrap();
+        check(&pipe).unwrap();
+        write(pipe.clone(), b"through".to_vec(), USUAL).await.unwrap();
+        let mut read = String::new();
+        reader.read_to_string(&mut read).unwrap();
+        assert_eq!(read, "through");
+        assert!(!fs::metadata(&pipe).unwrap().is_file());
+    }
+
+    #[test]
+    fn a_place_that_is_not_there_is_known_beforehand() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "").unwrap();
+        let message = |below: &str| check(&folder.path().join(below)).map_err(|failure| failure.message);
+        assert_eq!(message("new"), Ok(()));
+        assert_eq!(message("file"), Ok(()));
+        assert!(message("none/file").unwrap_err().ends_with("there is no such file or folder"));
+        assert!(message("file/file").unwrap_err().ends_with("not a directory"));
+        assert!(message("").unwrap_err().ends_with("is a directory"));
+        check(Path::new("name")).unwrap();
+    }
+}

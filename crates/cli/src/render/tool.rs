@@ -1,0 +1,64 @@
+//! One tool, whole.
+
+use serde_json::Value;
+use toolrack_host::{CatalogTool, text};
+
+use super::{
+    Cell, Tone, columns, paint,
+    policy::{Judged, claimed},
+    tools::badge,
+};
+use crate::arguments::{Listed, listed};
+
+/// Everything that its server says of it, and what would become of a model's call.
+pub(crate) fn page(entry: &CatalogTool, judged: &Judged, with_schema: bool) -> String {
+    let tool = entry.tool();
+    let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
+    let badge = badge(&tool.annotations)
+        .map_or_else(String::new, |(tone, words)| format!("  {}", paint(tone, &format!("[{words}]"))));
+    let name = paint(Tone::Strong, &text::for_line(&entry.selector()));
+    let mut lines = vec![format!("{name}  {}{badge}", paint(Tone::Faint, &entry.name))];
+    let title = tool.title.as_deref().or(tool.annotations.title.as_deref());
+    lines.extend(title.map(|title| format!("  {}", text::for_line(title))));
+    let description = text::for_terminal(tool.description.as_deref().unwrap_or_default().trim()).into_owned();
+    lines.extend(description.lines().map(|line| format!("  {line}")));
+    lines.push(String::new());
+    let arguments = listed(&schema);
+    if arguments.is_empty() {
+        lines.push(paint(Tone::Faint, "it names no arguments"));
+    } else {
+        let rows: Vec<_> = arguments.iter().map(row).collect();
+        lines.extend(columns(&rows));
+    }
+    lines.push(String::new());
+    lines.push(judged.line("a model's call"));
+    lines.push(claimed(Some(&tool.annotations)));
+    if with_schema {
+        let schema = serde_json::to_string_pretty(&schema).unwrap_or_default();
+        lines.push(String::new());
+        lines.extend(text::for_terminal(&schema).lines().map(str::to_owned));
+    }
+    lines.join("\n")
+}
+
+/// Its name, what it is to be, whether it may be left out, and what it is for.
+fn row(argument: &Listed) -> Vec<Cell> {
+    let safe = |foreign: &str| text::for_line(foreign).into_owned();
+    let need = match (&argument.default, argument.required) {
+        (None, true) => "needed".to_owned(),
+        (None, false) => String::new(),
+        (Some(default), true) => format!("needed, default {}", safe(default)),
+        (Some(default), false) => format!("default {}", safe(default)),
+    };
+    let about = argument.about.as_deref().unwrap_or_default();
+    let about = about.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = [
+        (Tone::Plain, " ".to_owned()),
+        (Tone::Strong, safe(&argument.name)),
+        (Tone::Plain, safe(&argument.expected)),
+        (Tone::Faint, need),
+        (Tone::Faint, safe(&about)),
+    ];
+    let said = words.iter().rposition(|(_, words)| !words.is_empty()).map_or(0, |last| last + 1);
+    words.into_iter().take(said).map(|(tone, words)| Cell::new(tone, words)).collect()
+}
