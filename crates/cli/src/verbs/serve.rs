@@ -32,7 +32,7 @@ use crate::{
 
 /// `serve --json`: printed once the daemon listens.
 #[derive(Debug, Serialize)]
-struct Up {
+pub(super) struct Up {
     /// The dashboard, with the key to it.
     url: String,
     address: String,
