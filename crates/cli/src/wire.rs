@@ -24,7 +24,7 @@ use toolrack_host::{
 use toolrack_store::{ArtifactBounds, ArtifactFolder, Retention, Store, StoreError, Uuid};
 use url::Url;
 
-use self::lent::Lent;
+use self::lent::{Lent, Wanted};
 pub(crate) use self::{hosts::Hosts, lent::Visitor};
 use crate::{
     args::Global,
@@ -326,7 +326,7 @@ impl World {
     /// When this program cannot find itself, or this is the world of a command that cannot be done here.
     pub(crate) async fn connect(&self, mut desired: Desired) -> Result<Host, Failure> {
         if let Some(lent) = &self.lent {
-            return self.borrow(lent, &desired).await;
+            return self.borrow(lent, &desired, Wanted::Connections).await;
         }
         if !self.stays.load(Ordering::Relaxed) {
             for spec in desired.values_mut() {
@@ -344,6 +344,18 @@ impl World {
             () = self.show_who_connects(&host) => {}
         }
         Ok(host)
+    }
+
+    /// As [`Self::connect`], for what only shows how servers are and what they have: where a daemon lends them, those that it
+    /// could not connect to are as it knows them, and nothing is started.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub(crate) async fn look_at(&self, desired: Desired) -> Result<Host, Failure> {
+        match &self.lent {
+            Some(lent) => self.borrow(lent, &desired, Wanted::Sight).await,
+            None => self.connect(desired).await,
+        }
     }
 
     /// Names the servers that are waited for. Never ends.

@@ -33,7 +33,7 @@ pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     let other = || catalog.by_usual_name(&args.selector).or_else(|| catalog.in_quarantine(&args.selector));
     let found = match selected.or_else(|unknown| other().ok_or(unknown)) {
         Ok(found) => found,
-        Err(unknown) => return Err(missing(&host, &unknown, named.as_ref()).await),
+        Err(unknown) => return Err(missing(&host, &unknown, named.as_ref())),
     };
     let (server, tool) = (&found.server, found.tool());
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
@@ -87,10 +87,10 @@ fn as_far_as(progress: &Progress) -> String {
 }
 
 /// Why no tool is meant by `selector`. A server that is not there has no tools: that is the better reason.
-async fn missing(host: &Host, unknown: &Unknown, named: Option<&ServerName>) -> Failure {
+fn missing(host: &Host, unknown: &Unknown, named: Option<&ServerName>) -> Failure {
     for server in host.status() {
         if Some(&server.name) == named
-            && let Some(failure) = super::unusable(host, &server).await
+            && let Some(failure) = super::unusable(host, &server)
         {
             return failure;
         }

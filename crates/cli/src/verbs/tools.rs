@@ -11,10 +11,9 @@ use crate::{
 
 pub(super) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure> {
     let named = &args.only.servers;
-    let desired = super::only(&world.load().await?, named)?;
-    let host = world.connect(desired).await?;
+    let host = super::looked_at(world, &world.load().await?, named).await?;
     let servers = host.status();
-    let complaints = super::complaints(&host, named).await;
+    let complaints = super::complaints(&host, named);
     let catalog = host.catalog();
     let found = match &args.search {
         Some(words) => search(&host, words, args.limit, &Selection::all()).await,
