@@ -129,7 +129,7 @@ impl World {
         let secrets = Arc::new(secrets);
         screen.conceal(Arc::clone(&secrets));
         let egress = Egress::default().with_proxies_of_environment(proxies);
-        let audit = Arc::new(Audited::new(store.clone(), Arc::clone(&secrets)));
+        let audit = Arc::new(Audited::new(store.clone(), Arc::clone(&secrets), global.agent.clone()));
         let sign_in = SignIn::builder(Arc::new(Tokens(Arc::clone(&stored))))
             .witness(Arc::<Audited>::clone(&audit))
             .resolver(Arc::<Interpolate>::clone(&secrets))
@@ -217,6 +217,11 @@ impl World {
     /// Whether nothing may be asked, nor read from the terminal.
     pub(crate) fn has_no_input(&self) -> bool {
         self.global.no_input
+    }
+
+    /// The agent that was named.
+    pub(crate) fn agent(&self) -> Option<&str> {
+        self.global.agent.as_deref()
     }
 
     /// Whether HTTP goes through a proxy.
@@ -394,7 +399,7 @@ impl World {
     fn new_host(&self) -> Host {
         let gate = self.gate.get().cloned().unwrap_or_else(|| self.typed());
         let asker = self.asker.get().cloned().unwrap_or_else(|| self.terminal());
-        self.hosts().make(gate, asker)
+        self.hosts().make(gate, asker, None)
     }
 
     /// What may run of what is typed: whoever typed it wants it, but for what the files forbid or have confirmed.
@@ -412,7 +417,7 @@ impl World {
             artifacts: self.artifacts(),
             egress: self.egress.clone(),
             tracer: self.tracer.clone(),
-            witness: self.audit.witness(),
+            audit: Arc::clone(&self.audit),
         }
     }
 

@@ -113,7 +113,7 @@ impl World {
             asker: OnceLock::new(),
             stays: AtomicBool::new(false),
             log: OnceLock::new(),
-            audit: Arc::new(Audited::new(self.store.clone(), Arc::clone(&self.secrets))),
+            audit: Arc::new(Audited::new(self.store.clone(), Arc::clone(&self.secrets), self.global.agent.clone())),
             policy: Mutex::new(loaded.settings.policy.clone()),
             host: OnceLock::new(),
             brought: OnceLock::new(),
