@@ -26,7 +26,7 @@ pub(crate) use manage::{
 };
 pub(crate) use policy::{ForgetAnswersArgs, PolicyVerb, TestPolicyArgs};
 pub(crate) use secret::{KeyArgs, KeyPlace, RemoveSecretArgs, SecretVerb, SetSecretArgs};
-pub(crate) use serve::{DaemonLogsArgs, DaemonVerb, GatewayArgs, ServeArgs, StopArgs};
+pub(crate) use serve::{DaemonLogsArgs, DaemonVerb, GatewayArgs, ServeArgs};
 pub(crate) use sessions::{
     DeleteSessionsArgs, ExportSessionArgs, Format, ImportSessionsArgs, ListSessionsArgs, RenameSessionArgs,
     SessionsVerb, ShowSessionArgs,

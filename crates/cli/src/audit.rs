@@ -22,15 +22,17 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Audited {
     store: Option<Store>,
     secrets: Arc<Interpolate>,
+    /// In whose name everything happens for which nobody says anything else.
+    agent: Option<String>,
     keeper: OnceLock<AuditKeeper>,
     /// What is kept, as the settings say.
     keeps: Mutex<Audit>,
 }
 
 impl Audited {
-    /// Nothing is written without `store`.
-    pub(crate) fn new(store: Option<Store>, secrets: Arc<Interpolate>) -> Self {
-        Self { store, secrets, keeper: OnceLock::new(), keeps: Mutex::default() }
+    /// Of a world in the name of `agent`, if it is one. Nothing is written without `store`.
+    pub(crate) fn new(store: Option<Store>, secrets: Arc<Interpolate>, agent: Option<String>) -> Self {
+        Self { store, secrets, agent, keeper: OnceLock::new(), keeps: Mutex::default() }
     }
 
     /// Keeps from now on what the settings say.
@@ -41,15 +43,15 @@ impl Audited {
         }
     }
 
-    /// Who is told what happens; `None` without a database.
-    pub(crate) fn witness(&self) -> Option<Arc<dyn Witness>> {
+    /// Who is told what happens in the name of `agent`, or of this world where none is named; `None` without a database.
+    pub(crate) fn witness(&self, agent: Option<&str>) -> Option<Arc<dyn Witness>> {
         let store = self.store.as_ref()?;
         let keeper = self.keeper.get_or_init(|| {
             let keeper = AuditKeeper::start(store.clone(), Arc::clone(&self.secrets));
             keeper.set(*self.keeps.lock().unwrap_or_else(PoisonError::into_inner));
             keeper
         });
-        Some(keeper.witness())
+        Some(keeper.witness(agent.or(self.agent.as_deref())))
     }
 
     /// Writes what has happened until now, and ends. Waits at most two seconds.
@@ -63,7 +65,7 @@ impl Audited {
 /// For those who may never have anything to say.
 impl Witness for Audited {
     fn saw(&self, fact: Fact) {
-        if let Some(witness) = self.witness() {
+        if let Some(witness) = self.witness(None) {
             witness.saw(fact);
         }
     }
@@ -92,8 +94,11 @@ impl AuditKeeper {
     }
 
     /// Who is told what happens.
-    fn witness(&self) -> Arc<dyn Witness> {
-        Arc::<AuditLog>::clone(&self.log)
+    fn witness(&self, agent: Option<&str>) -> Arc<dyn Witness> {
+        match agent {
+            Some(agent) => self.log.of_agent(agent),
+            None => Arc::<AuditLog>::clone(&self.log),
+        }
     }
 
     /// What the settings say, from now on.

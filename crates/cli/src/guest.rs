@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Until `Go` nothing has begun, and until something is shown the daemon can still give up ([`ToCommand::Elsewhere`]): it
-//! does so wherever the answer could be another one than that of the command alone. After that, a connection that
+//! does so wherever the answer could be another one than that of the command alone, but for servers that it could not
+//! connect to and that are only shown: they are as it knows them. After that, a connection that
 //! breaks is a failure: a call is never made twice.
 //!
 //! Both ends are the same build of the same program ([`Build`]), so the messages are nobody else's business.

@@ -34,11 +34,10 @@ mod tools;
 mod trust;
 mod why;
 
-use std::{ffi::OsString, sync::Arc};
+use std::ffi::OsString;
 
-use serde_json::Map;
 use toolrack_config::Loaded;
-use toolrack_host::{Call, CallError, Catalog, Desired, Host, ServerName, ServerStatus, State};
+use toolrack_host::{CallError, Desired, Host, ServerName, ServerStatus, State};
 
 use crate::{
     args::Verb,
@@ -159,6 +158,16 @@ fn only(loaded: &Loaded, named: &[String]) -> Result<Desired, Failure> {
     Ok(desired)
 }
 
+/// The servers that are `named`, connected; when none is, all of them as they are: those that cannot be used are shown as
+/// that, and a daemon that has tried them knows as much as another attempt would tell.
+///
+/// # Errors
+/// As [`only`] and [`World::connect`].
+async fn looked_at(world: &World, loaded: &Loaded, named: &[String]) -> Result<Host, Failure> {
+    let desired = only(loaded, named)?;
+    if named.is_empty() { world.look_at(desired).await } else { world.connect(desired).await }
+}
+
 /// A name that no server has, or whose entry is broken.
 fn no_such_server(name: &str, loaded: &Loaded, exit: Exit) -> Failure {
     if let Some(entry) = loaded.entry(name) {
@@ -203,7 +212,7 @@ fn server_of(selector: &str, loaded: &Loaded) -> Result<Option<ServerName>, Fail
 }
 
 /// Why `server` cannot be used; `None` when it can, as far as it knows itself.
-async fn unusable(host: &Host, server: &ServerStatus) -> Option<Failure> {
+fn unusable(host: &Host, server: &ServerStatus) -> Option<Failure> {
     match &server.state {
         State::Connected { .. } | State::Idle { .. } => None,
         State::ToolsFailed { error } => {
@@ -211,25 +220,17 @@ async fn unusable(host: &Host, server: &ServerStatus) -> Option<Failure> {
             let message = format!("`{name}` is connected, but its tools cannot be listed: {error}");
             Some(Failure::new(Exit::Unreachable, "TOOLS_FAILED", message).server(name.as_str()))
         }
-        _ => {
-            // A call that reaches no tool, because its catalog is empty: the answer is why the server is not there.
-            let nothing = Arc::new(Catalog::default());
-            let call = Call::new(format!("{}/", server.name), Map::new()).pinned(nothing);
-            host.call(call).await.err().map(|error| failed(&error))
-        }
+        _ => host.not_ready(&server.name).map(|error| failed(&error)),
     }
 }
 
 /// What to say about servers that were wanted and cannot be used. A disabled server was not wanted unless it is among
 /// `named`.
-async fn complaints(host: &Host, named: &[String]) -> Vec<Failure> {
-    let mut complaints = Vec::new();
-    for server in host.status() {
-        if server.state != State::Disabled || named.iter().any(|name| name == server.name.as_str()) {
-            complaints.extend(unusable(host, &server).await);
-        }
-    }
-    complaints
+fn complaints(host: &Host, named: &[String]) -> Vec<Failure> {
+    let is_wanted = |server: &ServerStatus| {
+        server.state != State::Disabled || named.iter().any(|name| name == server.name.as_str())
+    };
+    host.status().iter().filter(|server| is_wanted(server)).filter_map(|server| unusable(host, server)).collect()
 }
 
 /// Their messages, for a JSON document.
@@ -298,7 +299,7 @@ async fn connect_to(world: &World, loaded: &Loaded, name: &str) -> Result<(Host,
     let Some(server) = servers.into_iter().find(|server| server.name.as_str() == name) else {
         return Err(Failure::new(Exit::Unreachable, "SERVER_FAILED", format!("`{name}` is not connected")));
     };
-    match unusable(&host, &server).await {
+    match unusable(&host, &server) {
         // Without its tools it may still have what is asked for.
         Some(failure) if !matches!(server.state, State::ToolsFailed { .. }) => Err(failure),
         _ => Ok((host, server.name)),

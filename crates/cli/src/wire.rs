@@ -24,7 +24,7 @@ use toolrack_host::{
 use toolrack_store::{ArtifactBounds, ArtifactFolder, Retention, Store, StoreError, Uuid};
 use url::Url;
 
-use self::lent::Lent;
+use self::lent::{Lent, Wanted};
 pub(crate) use self::{hosts::Hosts, lent::Visitor};
 use crate::{
     args::Global,
@@ -129,7 +129,7 @@ impl World {
         let secrets = Arc::new(secrets);
         screen.conceal(Arc::clone(&secrets));
         let egress = Egress::default().with_proxies_of_environment(proxies);
-        let audit = Arc::new(Audited::new(store.clone(), Arc::clone(&secrets)));
+        let audit = Arc::new(Audited::new(store.clone(), Arc::clone(&secrets), global.agent.clone()));
         let sign_in = SignIn::builder(Arc::new(Tokens(Arc::clone(&stored))))
             .witness(Arc::<Audited>::clone(&audit))
             .resolver(Arc::<Interpolate>::clone(&secrets))
@@ -217,6 +217,11 @@ impl World {
     /// Whether nothing may be asked, nor read from the terminal.
     pub(crate) fn has_no_input(&self) -> bool {
         self.global.no_input
+    }
+
+    /// The agent that was named.
+    pub(crate) fn agent(&self) -> Option<&str> {
+        self.global.agent.as_deref()
     }
 
     /// Whether HTTP goes through a proxy.
@@ -337,7 +342,7 @@ impl World {
     /// When this program cannot find itself, or this is the world of a command that cannot be done here.
     pub(crate) async fn connect(&self, mut desired: Desired) -> Result<Host, Failure> {
         if let Some(lent) = &self.lent {
-            return self.borrow(lent, &desired).await;
+            return self.borrow(lent, &desired, Wanted::Connections).await;
         }
         if !self.stays.load(Ordering::Relaxed) {
             for spec in desired.values_mut() {
@@ -355,6 +360,18 @@ impl World {
             () = self.show_who_connects(&host) => {}
         }
         Ok(host)
+    }
+
+    /// As [`Self::connect`], for what only shows how servers are and what they have: where a daemon lends them, those that it
+    /// could not connect to are as it knows them, and nothing is started.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub(crate) async fn look_at(&self, desired: Desired) -> Result<Host, Failure> {
+        match &self.lent {
+            Some(lent) => self.borrow(lent, &desired, Wanted::Sight).await,
+            None => self.connect(desired).await,
+        }
     }
 
     /// Names the servers that are waited for. Never ends.
@@ -393,7 +410,7 @@ impl World {
     fn new_host(&self) -> Host {
         let gate = self.gate.get().cloned().unwrap_or_else(|| self.typed());
         let asker = self.asker.get().cloned().unwrap_or_else(|| self.terminal());
-        self.hosts().make(gate, asker)
+        self.hosts().make(gate, asker, None)
     }
 
     /// What may run of what is typed: whoever typed it wants it, but for what the files forbid or have confirmed.
@@ -411,7 +428,7 @@ impl World {
             artifacts: self.artifacts(),
             egress: self.egress.clone(),
             tracer: self.tracer.clone(),
-            witness: self.audit.witness(),
+            audit: Arc::clone(&self.audit),
         }
     }
 

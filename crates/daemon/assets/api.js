@@ -55,6 +55,22 @@ export async function ask(path, { method = "GET", body, headers = {}, signal } =
   throw new Refusal(response.status, await errorIn(response));
 }
 
+/**
+ * A conversation with all that was said in it, page by page.
+ * @param {string} path of the conversation
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<{session: Api.Session, messages: Api.Message[]}>}
+ */
+export async function transcript(path, signal) {
+  const all = await get(path, signal);
+  for (let { next } = all; next !== null; ) {
+    const more = await get(`${path}?after=${next}`, signal);
+    all.messages.push(...more.messages);
+    next = more.next;
+  }
+  return all;
+}
+
 /** @param {Response} response */
 async function errorIn(response) {
   try {

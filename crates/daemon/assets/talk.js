@@ -1,7 +1,7 @@
 // The conversation of this page. It stands outside of the page's parts, so that an answer goes on while somebody looks
 // elsewhere in the dashboard, say at a server.
 
-import { call, get, takeTurn } from "./api.js";
+import { call, get, takeTurn, transcript } from "./api.js";
 import { asked, chosenFor, EVERYTHING, remember } from "./choice.js";
 import { signal } from "./html.js";
 import { begun, broken, told, turnsOf } from "./turn.js";
@@ -76,7 +76,7 @@ export async function resume(session) {
   talk.value = { ...NEW, session, state: "loading" };
   choice.value = chosenFor(session);
   try {
-    const { session: about, messages } = await get(path(session), mine.signal);
+    const { session: about, messages } = await transcript(path(session), mine.signal);
     if (!mine.signal.aborted)
       change({ title: about.title, turns: turnsOf(messages), open: about.open_turn, state: "idle" });
   } catch (error) {
@@ -130,7 +130,7 @@ export async function say(text, shown = text) {
 async function lookWhetherOpen(signal) {
   const { session } = talk.peek();
   if (!session) return;
-  const found = await get(path(session), signal).catch(() => null);
+  const found = await get(`${path(session)}?limit=1`, signal).catch(() => null);
   if (found && !signal.aborted && talk.peek().state === "idle") change({ open: found.session.open_turn });
 }
 

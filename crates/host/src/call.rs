@@ -46,7 +46,7 @@ use crate::{
     mcp::TaskSupport,
     resolve::{Answers, Artifacts},
     script::Around,
-    server::Server,
+    server::{Server, Snapshot},
     spec::ServerName,
     trace::{TraceContext, Tracer},
     witness::{Caller, Decision, Witness},
@@ -406,12 +406,17 @@ impl Target<'_> {
             Ok(Err(snapshot)) => snapshot,
             Err(_) => self.server.snapshot(),
         };
-        Err(CallError::NotReady {
+        Err(self.not_ready(snapshot))
+    }
+
+    /// That the server, as it is in `snapshot`, has no link.
+    pub(crate) fn not_ready(&self, snapshot: Snapshot) -> CallError {
+        CallError::NotReady {
             server: self.name.clone(),
             state: snapshot.state,
             source_of: Box::new(self.server.spec.source.clone()),
             error: snapshot.error,
-        })
+        }
     }
 
     pub(crate) fn failed(&self, error: LinkError) -> CallError {

@@ -447,6 +447,19 @@ impl Host {
         }
     }
 
+    /// Why nothing can be asked of the server `name` at this moment; `None` when it is connected, or is started when it is
+    /// called. Unlike a call it never waits, and wakes no server up that waits before its next attempt.
+    #[must_use]
+    pub fn not_ready(&self, name: &ServerName) -> Option<CallError> {
+        let server = match self.server(name.as_str()) {
+            Ok(server) => server,
+            Err(error) => return Some(error),
+        };
+        let snapshot = server.snapshot();
+        let is_ready = snapshot.live_link().is_some() || matches!(snapshot.state, State::Idle { .. });
+        (!is_ready).then(|| Target { name, what: "", server: &server }.not_ready(snapshot))
+    }
+
     fn server(&self, name: &str) -> Result<Arc<Server>, CallError> {
         self.servers
             .load()

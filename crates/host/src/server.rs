@@ -131,7 +131,7 @@ impl Snapshot {
     }
 
     /// The link, unless its connection has ended and nobody has noticed yet.
-    fn live_link(&self) -> Option<Link> {
+    pub(crate) fn live_link(&self) -> Option<Link> {
         self.link.clone().filter(|link| !link.is_closed())
     }
 }

@@ -52,6 +52,8 @@ pub struct AuditQuery {
     pub server: Option<String>,
     /// Only of this tool.
     pub tool: Option<String>,
+    /// Only what happened in the name of this agent.
+    pub agent: Option<String>,
     /// Only what happened at this time or later, in milliseconds since 1970.
     pub since: Option<i64>,
     /// Only calls that did not run because a rule or a person was against it, or nobody could be asked.
@@ -113,6 +115,9 @@ impl Store {
         }
         if let Some(tool) = &query.tool {
             builder.push(" AND tool = ").push_bind(tool);
+        }
+        if let Some(agent) = &query.agent {
+            builder.push(" AND agent = ").push_bind(agent);
         }
         if query.denied {
             builder.push(" AND kind = 'call' AND decision NOT IN (");

@@ -183,7 +183,7 @@ async fn what_is_in_the_way_is_named_and_left_as_it_is() {
     sqlx::query("PRAGMA user_version = 999").execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
     let error = refused(&file("new.db")).await;
-    assert!(error.to_string().contains("schema 999, this one knows 8"), "{error}");
+    assert!(error.to_string().contains("schema 999, this one knows 9"), "{error}");
 
     let mut connection = raw(&file("busy.db")).await;
     sqlx::query("BEGIN EXCLUSIVE").execute(&mut connection).await.unwrap();
@@ -198,8 +198,11 @@ async fn what_is_in_the_way_is_named_and_left_as_it_is() {
 }
 
 /// Files as older versions wrote them, by their schema.
-const OLDER: [(i64, &[u8]); 2] =
-    [(1, include_bytes!("../tests/fixtures/schema1.db")), (2, include_bytes!("../tests/fixtures/schema2.db"))];
+const OLDER: [(i64, &[u8]); 3] = [
+    (1, include_bytes!("../tests/fixtures/schema1.db")),
+    (2, include_bytes!("../tests/fixtures/schema2.db")),
+    (8, include_bytes!("../tests/fixtures/schema8.db")),
+];
 
 /// What is in all of them.
 async fn has_what_was_in_it(store: &Store) {
@@ -227,6 +230,12 @@ async fn files_of_older_versions_keep_what_is_in_them() {
         let log = store.log(&LogQuery { limit: 9, ..LogQuery::default() }).await.unwrap();
         let lines: Vec<_> = log.iter().map(|line| (&*line.server, &*line.text)).collect();
         assert_eq!(lines, if schema == 1 { vec![] } else { vec![("fs", "first"), ("fs", "second")] });
+        let query = audit::AuditQuery { limit: 9, ..audit::AuditQuery::default() };
+        let rows = store.audit(&query).await.unwrap();
+        let tools: Vec<_> = rows.iter().map(|row| (row.entry.tool.as_deref(), row.entry.agent.as_deref())).collect();
+        assert_eq!(tools, if schema == 8 { vec![(Some("a"), None), (Some("bad"), None)] } else { vec![] });
+        assert!(store.audit(&audit::AuditQuery { agent: Some("a".into()), ..query }).await.unwrap().is_empty());
+        assert_eq!(store.verify_audit(None).await.unwrap().unwrap().rows, tools.len() as u64);
         let session = store.create_session(&NewSession::default()).await.unwrap();
         store.close().await;
 

@@ -18,8 +18,11 @@ pub(crate) enum AuditVerb {
 
 /// `audit list`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(after_help = "With `--agent AGENT` only what happened in the name of that agent.
+
+Examples:
   toolrack audit list
+  toolrack audit list --agent coder
   toolrack audit list --since 1h --denied
   toolrack audit list --server github --tool create_issue --limit 200 --json")]
 pub(crate) struct ListAuditArgs {
@@ -65,7 +68,9 @@ pub(crate) struct VerifyAuditArgs {
 
 /// `audit export`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(after_help = "With `--agent AGENT` only what happened in the name of that agent.
+
+Examples:
   toolrack audit export > audit.jsonl
   toolrack audit export --since 24h --server github")]
 pub(crate) struct ExportAuditArgs {

@@ -92,6 +92,16 @@ Examples:
   toolrack daemon start
   toolrack daemon start --yes-read-only --allow 'fs/*'")]
     Start(Box<ServeArgs>),
+    /// End the daemon, if there is one, and start another: when Toolrack was updated, or with other options
+    #[command(
+        after_help = "It takes the options of `toolrack serve`, as `toolrack daemon start` does; those of the daemon before are not
+kept, nor is its folder.
+
+Examples:
+  toolrack daemon restart
+  toolrack daemon restart --yes-read-only --allow 'fs/*'"
+    )]
+    Restart(Box<ServeArgs>),
     /// Show whether a daemon is up, where, and how its servers are; fails when there is none
     #[command(after_help = "Examples:
   toolrack daemon status
@@ -117,10 +127,15 @@ pub(crate) struct StopArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "What servers wrote is shown by `toolrack logs`.
 
-Example:
-  toolrack daemon logs --lines 20")]
+Examples:
+  toolrack daemon logs --lines 20
+  toolrack daemon logs --follow")]
 pub(crate) struct DaemonLogsArgs {
     /// Show at most this many of the last lines
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 100)]
     pub(crate) lines: usize,
+
+    /// Go on showing what is written, until Ctrl-C
+    #[arg(short, long)]
+    pub(crate) follow: bool,
 }

@@ -17,6 +17,7 @@ pub(crate) struct Line<'a> {
     kind: &'a str,
     who: Option<&'a str>,
     client: Option<&'a str>,
+    agent: Option<&'a str>,
     server: Option<&'a str>,
     tool: Option<&'a str>,
     decision: Option<&'a str>,
@@ -44,6 +45,7 @@ impl<'a> From<&'a AuditRow> for Line<'a> {
             kind: &entry.kind,
             who: entry.who.as_deref(),
             client: entry.client.as_deref(),
+            agent: entry.agent.as_deref(),
             server: entry.server.as_deref(),
             tool: entry.tool.as_deref(),
             decision: entry.decision.as_deref(),
@@ -109,7 +111,9 @@ fn cells(row: &AuditRow) -> Vec<Cell> {
     let at = DateTime::from_timestamp_millis(row.at).unwrap_or_default().with_timezone(&Local);
     let (tone, word) = word(entry);
     let shown = |text: &str| text::for_line(text).into_owned();
-    let who = [&entry.who, &entry.client].into_iter().flatten().map(|text| shown(text)).collect::<Vec<_>>().join(" ");
+    let whose = entry.agent.as_deref().map(|agent| format!("for {agent}"));
+    let who = [&entry.who, &entry.client, &whose].into_iter().flatten();
+    let who = who.map(|text| shown(text)).collect::<Vec<_>>().join(" ");
     let what = [&entry.server, &entry.tool].into_iter().flatten().map(|text| shown(text)).collect::<Vec<_>>().join("/");
     vec![
         Cell::new(Tone::Faint, row.seq.to_string()),

@@ -261,7 +261,7 @@ async fn try_it(name: &ServerName, edited: &Edited, world: &World) -> Result<Opt
     let Some(status) = host.status().into_iter().find(|server| server.name == *name) else {
         return Ok(None);
     };
-    let failure = super::unusable(&host, &status).await;
+    let failure = super::unusable(&host, &status);
     let mut server = Server::from(status);
     if world.screen.json() {
         server.look_at(&host.catalog().findings());

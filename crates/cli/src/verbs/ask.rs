@@ -158,7 +158,7 @@ impl Tools {
             desired.insert(name.clone(), host.scripts(name, callable, interpreter));
             host = world.connect(desired).await?;
         }
-        for failure in super::complaints(&host, &policy.server).await {
+        for failure in super::complaints(&host, &policy.server) {
             world.screen.warning(&failure.message);
         }
         Ok(Self { host, selection, discovery, kept, rules, code, conceal: Arc::new(world.concealer()) })

@@ -50,7 +50,7 @@ pub(super) async fn run(verb: AuditVerb, world: &World) -> Result<Exit, Failure>
 }
 
 async fn list(args: ListAuditArgs, world: &World) -> Result<Exit, Failure> {
-    let query = AuditQuery { denied: args.denied, limit: args.limit, ..query(args.only) };
+    let query = AuditQuery { denied: args.denied, limit: args.limit, ..query(args.only, world) };
     let rows = world.store()?.audit(&query).await.map_err(|error| unusable_store(&error))?;
     if world.screen.json() {
         world.screen.document(&Listed { rows: rows.iter().map(Line::from).collect() }).await?;
@@ -99,7 +99,7 @@ async fn verify(args: VerifyAuditArgs, world: &World) -> Result<Exit, Failure> {
 
 async fn export(args: ExportAuditArgs, world: &World) -> Result<Exit, Failure> {
     let store = world.store()?;
-    let mut query = AuditQuery { limit: PAGE, ..query(args.only) };
+    let mut query = AuditQuery { limit: PAGE, ..query(args.only, world) };
     let mut all: Vec<AuditRow> = Vec::new();
     loop {
         let rows = store.audit_from(&query).await.map_err(|error| unusable_store(&error))?;
@@ -122,11 +122,12 @@ async fn export(args: ExportAuditArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-fn query(only: OnlyAudit) -> AuditQuery {
+fn query(only: OnlyAudit, world: &World) -> AuditQuery {
     let since = only.since.and_then(|since| SystemTime::now().checked_sub(since));
     AuditQuery {
         server: only.server,
         tool: only.tool,
+        agent: world.agent().map(str::to_owned),
         since: since.map(|since| chrono::DateTime::<chrono::Utc>::from(since).timestamp_millis()),
         ..AuditQuery::default()
     }

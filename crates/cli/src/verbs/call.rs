@@ -76,7 +76,7 @@ pub(super) async fn named(selector: &str, loaded: &Loaded, world: &World) -> Res
     let other = || catalog.by_usual_name(selector).or_else(|| catalog.in_quarantine(selector));
     match catalog.select(selector).or_else(|unknown| other().ok_or(unknown)) {
         Ok(found) => Ok((host, found.clone())),
-        Err(unknown) => Err(missing(&host, &unknown, named.as_ref()).await),
+        Err(unknown) => Err(missing(&host, &unknown, named.as_ref())),
     }
 }
 
@@ -99,10 +99,10 @@ fn as_far_as(progress: &Progress) -> String {
 }
 
 /// Why no tool is meant by `selector`. A server that is not there has no tools: that is the better reason.
-async fn missing(host: &Host, unknown: &Unknown, named: Option<&ServerName>) -> Failure {
+fn missing(host: &Host, unknown: &Unknown, named: Option<&ServerName>) -> Failure {
     for server in host.status() {
         if Some(&server.name) == named
-            && let Some(failure) = super::unusable(host, &server).await
+            && let Some(failure) = super::unusable(host, &server)
         {
             return failure;
         }

@@ -1,9 +1,10 @@
 //! `toolrack daemon`
 
 mod background;
+mod tail;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     ffi::OsString,
     path::{Path, PathBuf},
     time::Duration,
@@ -15,9 +16,10 @@ use serde::Serialize;
 use tokio::time::{sleep, timeout};
 use toolrack_host::text;
 
-use super::serve::{self, record::Record};
+use self::tail::Tail;
+use super::serve::{self, Up, record::Record};
 use crate::{
-    args::{DaemonLogsArgs, DaemonVerb, StopArgs},
+    args::{DaemonLogsArgs, DaemonVerb, ServeArgs},
     error::{Exit, Failure},
     guest::{self, About},
     render::count,
@@ -27,8 +29,14 @@ use crate::{
 /// How often it is looked whether a process has started, or ended.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// How often it is looked for new lines of a log.
+const LOOK: Duration = Duration::from_millis(200);
+
 /// How long a process that was killed takes to be gone.
 const KILLED: Duration = Duration::from_secs(5);
+
+/// How long the daemon before may take to end, as of `daemon stop`.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// `daemon status --json`.
 #[derive(Debug, Default, Serialize)]
@@ -56,6 +64,15 @@ struct Stopped {
     killed: bool,
 }
 
+/// `daemon restart --json`.
+#[derive(Debug, Serialize)]
+struct Restarted {
+    #[serde(flatten)]
+    up: Up,
+    /// What became of the one before.
+    before: Stopped,
+}
+
 /// `daemon logs --json`.
 #[derive(Debug, Serialize)]
 struct Log<'a> {
@@ -63,15 +80,35 @@ struct Log<'a> {
     lines: Vec<&'a str>,
 }
 
+/// A line of `daemon logs --follow --json`.
+#[derive(Debug, Serialize)]
+struct LogLine<'a> {
+    line: &'a str,
+}
+
 pub(super) async fn run(verb: DaemonVerb, words: &[OsString], world: &World) -> Result<Exit, Failure> {
     match verb {
-        DaemonVerb::Start(args) if args.with_parent => Err(Failure::usage("`--with-parent` is for `toolrack serve`")
-            .hint("a daemon in the background has no parent that could end")),
-        DaemonVerb::Start(_) => start(words, world).await,
+        DaemonVerb::Start(args) => {
+            without_parent(&args)?;
+            start(words, world).await
+        }
+        DaemonVerb::Restart(args) => {
+            without_parent(&args)?;
+            restart(words, world).await
+        }
         DaemonVerb::Status => status(world).await,
-        DaemonVerb::Stop(args) => stop(&args, world).await,
+        DaemonVerb::Stop(args) => stop(args.patience, world).await,
+        DaemonVerb::Logs(args) if args.follow => follow(&args, world).await,
         DaemonVerb::Logs(args) => logs(&args, world).await,
     }
+}
+
+fn without_parent(args: &ServeArgs) -> Result<(), Failure> {
+    if args.with_parent {
+        return Err(Failure::usage("`--with-parent` is for `toolrack serve`")
+            .hint("a daemon in the background has no parent that could end"));
+    }
+    Ok(())
 }
 
 /// The daemon that runs. What one that is gone has left is taken away.
@@ -91,13 +128,28 @@ async fn start(words: &[OsString], world: &World) -> Result<Exit, Failure> {
             world.screen.note(&format!("a daemon is up already (process {})", record.pid));
             record
         }
-        None => {
-            let record = background::start(words, world.places.data()).await?;
-            world.screen.note(&format!("process {}; `toolrack daemon stop` ends it", record.pid));
-            record
-        }
+        None => started("start", words, world).await?,
     };
     serve::show(&record, true, world).await?;
+    Ok(Exit::Ok)
+}
+
+/// A daemon with the words behind `daemon VERB`.
+async fn started(verb: &str, words: &[OsString], world: &World) -> Result<Record, Failure> {
+    let record = background::start(verb, words, world.places.data()).await?;
+    world.screen.note(&format!("process {}; `toolrack daemon stop` ends it", record.pid));
+    Ok(record)
+}
+
+async fn restart(words: &[OsString], world: &World) -> Result<Exit, Failure> {
+    let before = stopped(PATIENCE, world).await?;
+    world.screen.note(&said(&before));
+    let record = started("restart", words, world).await?;
+    if world.screen.json() {
+        world.screen.document(&Restarted { up: Up::from(&record), before }).await?;
+    } else {
+        serve::show(&record, true, world).await?;
+    }
     Ok(Exit::Ok)
 }
 
@@ -153,14 +205,27 @@ fn words(state: &str) -> String {
     text::for_line(state).replace('_', " ")
 }
 
-async fn stop(args: &StopArgs, world: &World) -> Result<Exit, Failure> {
+async fn stop(patience: Duration, world: &World) -> Result<Exit, Failure> {
+    let stopped = stopped(patience, world).await?;
+    if world.screen.json() {
+        world.screen.document(&stopped).await?;
+    } else {
+        world.screen.note(&said(&stopped));
+    }
+    Ok(Exit::Ok)
+}
+
+fn said(stopped: &Stopped) -> String {
+    match stopped.pid {
+        Some(pid) => format!("the daemon (process {pid}) has ended"),
+        None => "no daemon is up".to_owned(),
+    }
+}
+
+/// Ends the daemon that runs, and waits until it is gone; kills it after `patience`.
+async fn stopped(patience: Duration, world: &World) -> Result<Stopped, Failure> {
     let Some(record) = running(world) else {
-        if world.screen.json() {
-            world.screen.document(&Stopped::default()).await?;
-        } else {
-            world.screen.note("no daemon is up");
-        }
-        return Ok(Exit::Ok);
+        return Ok(Stopped::default());
     };
     // Where births are not known, only one that answers is surely a daemon.
     if record.birth.is_none() && guest::about(&guest::socket(world.places.data())).await.is_none() {
@@ -168,7 +233,7 @@ async fn stop(args: &StopArgs, world: &World) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Other, "NOT_SURE", message).hint("end it yourself if it is the daemon"));
     }
     record.send(Signal::SIGTERM);
-    let killed = timeout(args.patience, gone(&record)).await.is_err();
+    let killed = timeout(patience, gone(&record)).await.is_err();
     if killed {
         record.send(Signal::SIGKILL);
         if timeout(KILLED, gone(&record)).await.is_err() {
@@ -178,12 +243,7 @@ async fn stop(args: &StopArgs, world: &World) -> Result<Exit, Failure> {
         world.screen.warning("it did not end in time, and was killed");
     }
     record.forget(world.places.data());
-    if world.screen.json() {
-        world.screen.document(&Stopped { stopped: true, pid: Some(record.pid), killed }).await?;
-    } else {
-        world.screen.note(&format!("the daemon (process {}) has ended", record.pid));
-    }
-    Ok(Exit::Ok)
+    Ok(Stopped { stopped: true, pid: Some(record.pid), killed })
 }
 
 async fn gone(record: &Record) {
@@ -203,8 +263,41 @@ async fn logs(args: &DaemonLogsArgs, world: &World) -> Result<Exit, Failure> {
         if lines.is_empty() {
             world.screen.note("no daemon in the background has written anything yet");
         }
-        let shown: Vec<_> = lines.iter().map(|line| text::for_line(line).into_owned()).collect();
-        world.screen.page(shown.join("\n")).await?;
+        show(&lines, world).await?;
     }
     Ok(Exit::Ok)
+}
+
+/// The last lines, and then what is written, until the command is interrupted.
+async fn follow(args: &DaemonLogsArgs, world: &World) -> Result<Exit, Failure> {
+    let path = background::log(world.places.data());
+    let unusable = |error| background::unusable(&path, &error);
+    let mut tail = Tail::of(path.clone(), background::MAX_LOG).map_err(unusable)?;
+    let mut last = VecDeque::new();
+    while let Some(lines) = tail.more().map_err(unusable)? {
+        last.extend(lines);
+        last.drain(..last.len().saturating_sub(args.lines));
+    }
+    let mut lines = Vec::from(last);
+    loop {
+        let lines_of_text: Vec<_> = lines.iter().map(String::as_str).collect();
+        if world.screen.json() {
+            for line in lines_of_text {
+                world.screen.record(&LogLine { line }).await?;
+            }
+        } else {
+            show(&lines_of_text, world).await?;
+        }
+        lines = loop {
+            match tail.more().map_err(unusable)? {
+                Some(lines) => break lines,
+                None => sleep(LOOK).await,
+            }
+        };
+    }
+}
+
+async fn show(lines: &[&str], world: &World) -> Result<(), Failure> {
+    // An empty page is none; one of an empty line is.
+    world.screen.page(lines.iter().map(|line| text::for_line(line) + "\n").collect()).await
 }

@@ -252,7 +252,7 @@ async fn connections(loaded: &Loaded, named: &[String], lost: &[String], world: 
     let host = world.connect(desired).await?;
     let mut checks = tools::checks(&host);
     for status in host.status() {
-        let Some(failure) = super::unusable(&host, &status).await else {
+        let Some(failure) = super::unusable(&host, &status) else {
             checks.push(Check::good("server", status.name.as_str(), works(&status)));
             continue;
         };

@@ -15,8 +15,7 @@ pub(super) async fn run(args: ListArgs, world: &World) -> Result<Exit, Failure> 
     usable.retain(|name| loaded.entry(name).is_none_or(|entry| entry.is_valid));
     // Where only broken ones were named there is nothing to connect to.
     if named.is_empty() || !usable.is_empty() {
-        let desired = super::only(&loaded, &usable)?;
-        let host = world.connect(desired).await?;
+        let host = super::looked_at(world, &loaded, &usable).await?;
         servers.extend(host.status().into_iter().map(Server::from));
         if world.screen.json() {
             let findings = host.catalog().findings();

@@ -14,9 +14,8 @@ use crate::{
 };
 
 pub(super) async fn list(args: ServersArgs, world: &World) -> Result<Exit, Failure> {
-    let desired = super::only(&world.load().await?, &args.servers)?;
-    let host = world.connect(desired).await?;
-    let mut complaints = super::complaints(&host, &args.servers).await;
+    let host = super::looked_at(world, &world.load().await?, &args.servers).await?;
+    let mut complaints = super::complaints(&host, &args.servers);
     let (offers, failures) = offers(&host, &super::connected(&host)).await;
     complaints.extend(failures);
     if world.screen.json() {

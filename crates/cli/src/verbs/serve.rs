@@ -32,7 +32,7 @@ use crate::{
 
 /// `serve --json`: printed once the daemon listens.
 #[derive(Debug, Serialize)]
-struct Up {
+pub(super) struct Up {
     /// The dashboard, with the key to it.
     url: String,
     address: String,
@@ -178,7 +178,8 @@ fn for_agents(args: &ServeArgs, world: &World) -> ForAgents {
         let questions = Questions::new(patience);
         // What its files say is known before anything of it runs.
         let gate = Arc::new(LiveRules::new(Policy::default()));
-        let host = hosts.make(Arc::<LiveRules>::clone(&gate), Arc::new(AnyClient::or(Arc::new(questions.clone()))));
+        let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
+        let host = hosts.make(Arc::<LiveRules>::clone(&gate), asker, Some(&id));
         let log = hosts.log_of(&host);
         let (sources, audit, typed) = (log.as_ref().map(LogKeeper::sources), Arc::clone(&audit), typed.clone());
         let parts = Parts {

@@ -64,7 +64,7 @@ async fn finish(target: Target, signed: &Signed, chosen: Option<&str>, world: &W
     let host = world.connect(Desired::from([(name.clone(), spec)])).await?;
     for status in host.status() {
         tools = Some(status.tools);
-        failure = super::unusable(&host, &status).await;
+        failure = super::unusable(&host, &status);
     }
     let logged_in = LoggedIn {
         server: name.as_str(),

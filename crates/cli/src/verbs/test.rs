@@ -24,7 +24,7 @@ pub(super) async fn run(args: TestArgs, world: &World) -> Result<Exit, Failure> 
     let mut failures = Vec::new();
     for status in host.status() {
         let why = host.why(status.name.as_str());
-        failures.extend(super::unusable(&host, &status).await);
+        failures.extend(super::unusable(&host, &status));
         let took = took.get(&status.name).copied();
         tested.push(Tested::new(status, why, took));
     }

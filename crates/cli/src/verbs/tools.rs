@@ -27,10 +27,9 @@ pub(super) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
             }
         }
     }
-    let desired = super::only(&loaded, named)?;
-    let host = world.connect(desired).await?;
+    let host = super::looked_at(world, &loaded, named).await?;
     let servers = host.status();
-    let complaints = super::complaints(&host, named).await;
+    let complaints = super::complaints(&host, named);
     let catalog = host.catalog();
     let found = match &args.search {
         Some(words) => search(&host, words, args.limit, &Selection::all()).await,

@@ -4,10 +4,10 @@ use std::{fmt, sync::Arc};
 
 use toolrack_auth::SignIn;
 use toolrack_config::{Interpolate, SecretGate};
-use toolrack_host::{Egress, Gate, Host, SharedAsker, Tracer, Witness, supervisor::Supervisor};
+use toolrack_host::{Egress, Gate, Host, SharedAsker, Tracer, supervisor::Supervisor};
 use toolrack_store::{ArtifactFolder, Store};
 
-use crate::{discreet::Discreet, keep::LogKeeper};
+use crate::{audit::Audited, discreet::Discreet, keep::LogKeeper};
 
 /// The program that watches over a stdio server.
 const SUPERVISOR: &str = "toolrack-supervisor";
@@ -21,7 +21,7 @@ pub(crate) struct Hosts {
     pub(super) artifacts: ArtifactFolder,
     pub(super) egress: Egress,
     pub(super) tracer: Option<Arc<dyn Tracer>>,
-    pub(super) witness: Option<Arc<dyn Witness>>,
+    pub(super) audit: Arc<Audited>,
 }
 
 impl fmt::Debug for Hosts {
@@ -32,8 +32,8 @@ impl fmt::Debug for Hosts {
 
 impl Hosts {
     /// A host that runs nothing yet. `gate` says what may run, but no secret of one server goes to another unless somebody says
-    /// so; `asker` answers what comes up.
-    pub(crate) fn make(&self, gate: Arc<dyn Gate>, asker: SharedAsker) -> Host {
+    /// so; `asker` answers what comes up; what happens is written down in the name of `agent`, if it is for one alone.
+    pub(crate) fn make(&self, gate: Arc<dyn Gate>, asker: SharedAsker, agent: Option<&str>) -> Host {
         let discreet = || Arc::clone(&self.secrets);
         let mut builder = Host::builder()
             .client("toolrack", env!("CARGO_PKG_VERSION"))
@@ -49,8 +49,8 @@ impl Hosts {
             builder =
                 builder.memory(Arc::<Discreet<Store>>::clone(&memory)).pins(memory).answers(Arc::new(store.clone()));
         }
-        if let Some(witness) = &self.witness {
-            builder = builder.witness(Arc::clone(witness));
+        if let Some(witness) = self.audit.witness(agent) {
+            builder = builder.witness(witness);
         }
         if let Some(tracer) = &self.tracer {
             builder = builder.tracer(Arc::clone(tracer));

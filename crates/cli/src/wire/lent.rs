@@ -49,6 +49,15 @@ pub(super) struct Lent {
     is_elsewhere: AtomicBool,
 }
 
+/// What a command wants of servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// To ask something of them.
+    Connections,
+    /// To show how they are.
+    Sight,
+}
+
 /// A process that asks for a command to be done.
 pub(crate) struct Visitor {
     pub(crate) global: Global,
@@ -104,7 +113,7 @@ impl World {
             asker: OnceLock::new(),
             stays: AtomicBool::new(false),
             log: OnceLock::new(),
-            audit: Arc::new(Audited::new(self.store.clone(), Arc::clone(&self.secrets))),
+            audit: Arc::new(Audited::new(self.store.clone(), Arc::clone(&self.secrets), self.global.agent.clone())),
             policy: Mutex::new(loaded.settings.policy.clone()),
             host: OnceLock::new(),
             brought: OnceLock::new(),
@@ -118,19 +127,22 @@ impl World {
     }
 
     /// The servers of `desired`, which are there already.
-    pub(super) async fn borrow(&self, lent: &Lent, desired: &Desired) -> Result<Host, Failure> {
+    pub(super) async fn borrow(&self, lent: &Lent, desired: &Desired, wanted: Wanted) -> Result<Host, Failure> {
+        let mut is_here = wanted == Wanted::Connections || lent.has_tried_all().await;
         for (name, spec) in desired {
-            if !lent.has(name, spec).await || !self.is_given_the_same(lent, name, spec).await {
-                lent.is_elsewhere.store(true, Ordering::Relaxed);
-                return Err(Failure::new(Exit::Other, "ELSEWHERE", "the daemon has other servers"));
-            }
+            is_here =
+                is_here && lent.has(name, spec, wanted).await && self.is_given_the_same(lent, name, spec, wanted).await;
+        }
+        if !is_here {
+            lent.is_elsewhere.store(true, Ordering::Relaxed);
+            return Err(Failure::new(Exit::Other, "ELSEWHERE", "the daemon has other servers"));
         }
         let gate = Arc::new(SecretGate::new(self.typed(), Arc::clone(&self.secrets)));
         Ok(lent.host.excerpt(|name| desired.contains_key(name), self.terminal(), gate).await)
     }
 
     /// Whether `name` got what it would be given by the process that asks: its variables may be others.
-    async fn is_given_the_same(&self, lent: &Lent, name: &ServerName, spec: &ServerSpec) -> bool {
+    async fn is_given_the_same(&self, lent: &Lent, name: &ServerName, spec: &ServerSpec, wanted: Wanted) -> bool {
         if !spec.enabled || spec.trust == Trust::Pending {
             return true;
         }
@@ -139,6 +151,8 @@ impl World {
         match &spec.transport {
             Transport::Stdio(stdio) => match join(ours.stdio(name, stdio), theirs.stdio(name, stdio)).await {
                 (Ok(ours), Ok(theirs)) => without_terminal(ours) == without_terminal(theirs),
+                // What is missing here is missing there.
+                (Err(ours), Err(theirs)) => wanted == Wanted::Sight && ours.to_string() == theirs.to_string(),
                 _ => false,
             },
             Transport::Http(http) | Transport::Sse(http) => {
@@ -152,27 +166,42 @@ impl World {
 }
 
 impl Lent {
-    /// Whether `name` is here as a command alone would find it when it has connected.
-    async fn has(&self, name: &ServerName, spec: &ServerSpec) -> bool {
+    /// Whether each server has been connected, or has failed, at least once.
+    async fn has_tried_all(&self) -> bool {
+        timeout(PATIENCE, self.host.settled()).await.is_ok()
+    }
+
+    /// Whether `name` is here as a command alone would find it: when it has connected, or also when it has not.
+    async fn has(&self, name: &ServerName, spec: &ServerSpec, wanted: Wanted) -> bool {
         if self.current.is_held(name.as_str()) {
             return false;
         }
-        match timeout(PATIENCE, self.settled(name)).await {
-            Ok(Some(State::Connected { .. } | State::Idle { .. })) => true,
-            Ok(Some(State::Disabled)) => !spec.enabled,
-            Ok(Some(State::PendingTrust)) => spec.trust == Trust::Pending,
-            // Alone, a command tries anew.
-            _ => false,
+        let state = match wanted {
+            Wanted::Connections => timeout(PATIENCE, self.settled(name)).await.ok().flatten(),
+            Wanted::Sight => self.state(name),
+        };
+        match state {
+            Some(State::Connected { .. } | State::Idle { .. }) => true,
+            Some(State::Disabled) => !spec.enabled,
+            Some(State::PendingTrust) => spec.trust == Trust::Pending,
+            // Alone, a command that needs it tries anew.
+            Some(_) => wanted == Wanted::Sight,
+            None => false,
         }
+    }
+
+    /// How `name` is; `None` when there is none.
+    fn state(&self, name: &ServerName) -> Option<State> {
+        self.host.status().into_iter().find(|server| server.name == *name).map(|server| server.state)
     }
 
     /// How `name` is, once it is connected or has failed; `None` when there is none.
     async fn settled(&self, name: &ServerName) -> Option<State> {
         let mut events = self.host.events();
         loop {
-            let server = self.host.status().into_iter().find(|server| server.name == *name)?;
-            if server.state != State::Connecting {
-                return Some(server.state);
+            let state = self.state(name)?;
+            if state != State::Connecting {
+                return Some(state);
             }
             if let Err(RecvError::Closed) = events.recv().await {
                 return None;

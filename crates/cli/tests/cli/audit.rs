@@ -4,8 +4,10 @@ use serde_json::{Value, json};
 use toolrack_store::Store;
 
 use crate::{
+    canaries::ask_daemon,
     rack::{Rack, fake, mcp_json, work_file},
     sessions::{block_on, database},
+    warm::Daemon,
 };
 
 fn rows(rack: &Rack, words: &[&str]) -> Vec<Value> {
@@ -52,6 +54,39 @@ fn a_call_leaves_who_what_and_how_it_went() {
     assert!(rack.run(&["audit", "list", "--server", "other"]).ends_with(0).stderr.contains("nothing like this"));
     assert!(rows_of_kind(&rack, "call", &["--since", "1h"]) == 1 && rows_of_kind(&rack, "call", &["-n", "1"]) == 0);
     assert!(rack.run(&["audit", "list", "--since", "1y"]).ends_with(2).stderr.contains("write a time"));
+}
+
+#[test]
+fn what_an_agent_does_is_written_down_in_its_name() {
+    let rack = Rack::with(&[("fake", fake(&[]))]);
+    let program = toolrack_testkit::fake_server_path().display();
+    let own = format!("[[agents.mcp]]\nname = \"own\"\ncommand = \"{program}\"\nargs = [\"stdio\"]\n");
+    rack.home.write("toolrack/toolrack.toml", format!("[[agents]]\nid = \"coder\"\n{own}[[agents]]\nid = \"other\"\n"));
+    let _ = rack.run(&["call", "fake/echo", "text=x"]).ends_with(0);
+    let _ = rack.run(&["--agent", "other", "call", "fake/echo", "text=x"]).ends_with(0);
+    // Of a world of its own in a daemon that is nobody's.
+    let daemon = Daemon::start(&rack, &[]);
+    let call = json!({ "tool": "own/echo", "arguments": { "text": "x" }, "approved": true }).to_string();
+    for (path, found) in [("/agents/coder/api/v1/calls", "200 OK"), ("/api/v1/calls", "404 Not Found")] {
+        let answer = ask_daemon(&daemon.address, &daemon.token, &format!("POST {path}"), &call);
+        assert!(answer.contains(found), "{answer}");
+    }
+    let of = |rows: Vec<Value>| {
+        let calls = rows.into_iter().filter(|row| row["kind"] == "call");
+        calls.map(|row| words(&row, &["agent", "who", "server"]).join(" ")).collect::<Vec<_>>()
+    };
+    // The daemon writes a moment later.
+    let written = (0..200).any(|_| rows_of_kind(&rack, "call", &["--agent", "coder"]) == 1);
+    assert!(written, "{:?}", rows(&rack, &[]));
+    assert_eq!(of(rows(&rack, &[])), ["- cli fake", "other cli fake", "coder daemon own"]);
+    assert_eq!(of(rows(&rack, &["--agent", "coder"])), ["coder daemon own"]);
+    assert_eq!(of(rows(&rack, &["--agent", "gone"])), [""; 0], "one that no file knows has rows, or none");
+    let page = rack.run(&["--agent", "other", "audit", "list", "--tool", "echo"]).ends_with(0);
+    assert!(page.stdout.contains("cli for other"), "{page}");
+    let exported = rack.run(&["--agent", "coder", "audit", "export"]).ends_with(0);
+    assert!(exported.stdout.lines().all(|line| line.contains(r#""agent":"coder""#)), "{exported}");
+    let answer = ask_daemon(&daemon.address, &daemon.token, "GET /api/v1/audit?agent=other", "");
+    assert!(answer.contains(r#""agent":"other""#) && !answer.contains("coder"), "{answer}");
 }
 
 fn rows_of_kind(rack: &Rack, kind: &str, words: &[&str]) -> usize {

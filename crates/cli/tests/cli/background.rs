@@ -1,12 +1,13 @@
 //! `toolrack daemon`: a daemon without a terminal, from its start to its end.
 
 use std::{
+    io::{BufRead as _, BufReader},
     os::unix::fs::PermissionsExt as _,
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use toolrack_testkit::processes;
 
 use crate::{
@@ -84,6 +85,53 @@ fn a_daemon_is_started_found_and_ended() {
     assert_eq!(home.0.run(&["daemon", "stop", "--json"]).ends_with(0).json()["stopped"], false);
     for left in ["daemon.json", "run/cli.sock", "run/mcp.sock"] {
         assert!(!data.join(left).exists(), "{left} is left");
+    }
+}
+
+#[test]
+fn one_that_runs_is_ended_before_another_is_started_and_where_none_runs_that_is_said() {
+    let home = Home::new();
+    let restart = ["daemon", "restart", "--listen", "127.0.0.1:0"];
+    let first = home.0.run(&restart).ends_with(0);
+    assert!(first.stderr.contains("no daemon is up") && first.stdout.starts_with("http://"), "{first}");
+    let before = home.status();
+    let servers = processes::descendants(pid(&before));
+
+    let up = home.0.run(&[&restart[..], &["--deny", "*", "--json"]].concat()).ends_with(0).json();
+    assert_eq!(up["before"], json!({ "stopped": true, "pid": before["pid"], "killed": false }));
+    assert!(processes::wait_all_gone(&servers, LIMIT), "something was left running");
+    let status = home.status();
+    assert_eq!((&status["pid"], &status["url"], &status["answers"]), (&up["pid"], &up["url"], &true.into()));
+    assert_ne!(up["pid"], before["pid"]);
+
+    let _ = home.0.run(&["daemon", "restart", "--with-parent"]).ends_with(2);
+    assert_eq!(home.status()["pid"], up["pid"], "what cannot be started ends nothing");
+}
+
+#[test]
+fn its_log_is_followed_past_the_file_that_was_put_aside_until_it_is_interrupted() {
+    let home = Home::new();
+    let data = home.0.home.toolrack_home();
+    let log = data.join("daemon.log");
+    home.0.home.write("toolrack/daemon.log", "left out\nfirst\n");
+    for (more, line) in [(&[][..], "first\n"), (&["--json"], "{\"line\":\"first\"}\n")] {
+        let mut command = home.0.command(&[&["daemon", "logs", "--follow", "-n", "1"], more].concat());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut next = || {
+            let mut line = String::new();
+            lines.read_line(&mut line).unwrap();
+            line
+        };
+        assert_eq!(next(), line);
+        std::fs::rename(&log, data.join("daemon.log.old")).unwrap();
+        std::fs::write(&log, "\x1b[31mred\u{202e}\n").unwrap();
+        let escaped = next();
+        assert!(escaped.contains("red") && !escaped.contains(['\x1b', '\u{202e}']), "{escaped:?}");
+        std::fs::write(&log, "first\n").unwrap();
+        assert_eq!(next(), line, "it was cut short");
+        kill("INT", child.id());
+        assert_eq!(child.wait().unwrap().code(), Some(130));
     }
 }
 

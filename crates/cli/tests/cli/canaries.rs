@@ -79,7 +79,7 @@ fn files_below(folder: &Path, look: &mut dyn FnMut(&Path, &[u8])) {
 }
 
 /// What the daemon answers, head and body.
-fn ask_daemon(address: &str, token: &str, request: &str, body: &str) -> String {
+pub(crate) fn ask_daemon(address: &str, token: &str, request: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let length = body.len();

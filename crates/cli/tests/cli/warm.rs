@@ -365,10 +365,42 @@ fn the_rules_of_the_daemon_are_for_others_and_ask_nobody_who_typed_the_call() {
     assert_eq!(denied.stdout, "x\n", "alone nobody would forbid it");
 }
 
+/// A server that says in the file `starts` that it was started, and ends.
+fn gone(starts: &std::path::Path) -> Value {
+    let script = "echo started >> \"$0\"; echo no licence >&2; exit 3";
+    json!({ "command": "sh", "args": ["-c", script, starts], "retry": "off" })
+}
+
 #[test]
-fn a_server_that_is_down_is_tried_by_the_command_itself() {
+fn where_a_server_has_failed_what_shows_all_servers_is_done_by_the_daemon_and_starts_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let starts = folder.path().join("starts");
+    let unset = json!({ "command": "true", "args": ["${NOWHERE}"], "retry": "off" });
+    let (rack, effects, _daemon) = warm(&[("gone", gone(&starts)), ("unset", unset)], &[]);
+    // The daemon may still have to try it.
+    assert!((0..TRIES).any(|_| !is_alone(&rack, &effects, &["list"])), "the daemon never did what it could have done");
+    let all = || (started(&effects), std::fs::read_to_string(&starts).unwrap());
+    let before = all();
+    for args in [&["list"][..], &["tools"], &["tools", "--search", "adds numbers"], &["resources"], &["prompts"]] {
+        for more in [&[][..], &["--json"]] {
+            let args = [args, more].concat();
+            let warm = rack.run(&args).ends_with(0);
+            assert_eq!(all(), before, "{args:?} started something: {warm}");
+            let said = format!("{}{}", warm.stdout, warm.stderr);
+            assert!(said.contains("fake") && said.contains("no licence") && said.contains("NOWHERE"), "{warm}");
+        }
+    }
+    let servers = rack.run(&["list", "--json"]).json();
+    let states: Vec<_> = servers["servers"].as_array().unwrap().iter().map(|server| &server["state"]).collect();
+    assert_eq!(states, ["connected", "connected", "failed", "failed"], "the first is the one that is built in");
+    assert_eq!(rack.run(&["list", "--exit-code"]).code, Some(4));
+    assert_eq!(all(), before);
+}
+
+#[test]
+fn a_server_that_is_down_is_tried_by_the_command_that_needs_it() {
     let (rack, _, _daemon) = warm(&[("gone", json!({ "command": "/nonexistent/server" }))], &[]);
-    for args in [&["list"][..], &["tools"], &["call", "gone/x"], &["resources", "gone"]] {
+    for args in [&["list", "gone"][..], &["tools", "gone"], &["call", "gone/x"], &["resources", "gone"]] {
         let (warm, alone) = (rack.run(args), rack.run(&[args, &["--no-daemon"]].concat()));
         assert_eq!((&warm.stdout, &warm.stderr, warm.code), (&alone.stdout, &alone.stderr, alone.code), "{args:?}");
     }

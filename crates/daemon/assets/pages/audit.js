@@ -106,7 +106,7 @@ function None({ isNarrow }) {
 /** @param {{row: Api.AuditRow}} given */
 function Row({ row }) {
   const what = [row.server, row.tool].filter(Boolean).join("/");
-  const who = [row.who, row.client].filter(Boolean).join(", ");
+  const who = [row.who, row.client, row.agent && `for ${row.agent}`].filter(Boolean).join(", ");
   return html`
     <li data-testid="audit-row" data-seq=${row.seq} data-status=${row.outcome ?? row.decision ?? row.kind}>
       <details>
@@ -144,6 +144,7 @@ function facts(row) {
   /** @type {[string, string | null][]} */
   const all = [
     ["When", row.at && moment(row.at)],
+    ["In the name of", row.agent],
     ["Decision", row.decision],
     ["Why", row.why],
     ["Error", row.code],

@@ -1,6 +1,6 @@
 // One conversation, with the calls that were made in it.
 
-import { ask, call, get } from "../api.js";
+import { ask, call, transcript } from "../api.js";
 import { counted, day, json, moment, time, tokens } from "../format.js";
 import { html, useState } from "../html.js";
 import { Confirm } from "../parts/dialog.js";
@@ -15,7 +15,7 @@ import { go, hashOf } from "../router.js";
 /** @param {{id: string}} given */
 export function Session({ id }) {
   const path = `/api/v1/sessions/${encodeURIComponent(id)}`;
-  const loaded = useLoaded((signal) => get(path, signal), [path]);
+  const loaded = useLoaded((signal) => transcript(path, signal), [path]);
   const [asking, setAsking] = useState(false);
   const save = useAction((/** @type {string} */ format) => download(path, format));
   const up = { href: "#/sessions", label: "Sessions" };

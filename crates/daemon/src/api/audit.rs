@@ -22,6 +22,8 @@ pub(super) struct Which {
     server: Option<String>,
     /// Only of this tool, by its own name.
     tool: Option<String>,
+    /// Only what happened in the name of this agent.
+    agent: Option<String>,
     /// Only what happened at this time or later, in RFC 3339.
     since: Option<String>,
     /// Only calls that were not allowed.
@@ -56,6 +58,8 @@ struct Row {
     who: Option<String>,
     /// What the client calls itself.
     client: Option<String>,
+    /// The agent of `toolrack.toml` in whose name it happened.
+    agent: Option<String>,
     server: Option<String>,
     tool: Option<String>,
     /// `allowed`, `remembered`, `confirmed`, `edited`, `denied`, `declined`, `unasked`, `unanswered`; `forgotten` of an answer
@@ -91,6 +95,7 @@ impl From<AuditRow> for Row {
             kind: entry.kind,
             who: entry.who,
             client: entry.client,
+            agent: entry.agent,
             server: entry.server,
             tool: entry.tool,
             decision: entry.decision,
@@ -121,6 +126,7 @@ pub(super) async fn list(Extract(world): State, Query(which): Query<Which>) -> A
     let query = AuditQuery {
         server: which.server,
         tool: which.tool,
+        agent: which.agent,
         since,
         denied: which.denied,
         before: which.before.and_then(|before| u64::try_from(before).ok()),

@@ -20,7 +20,7 @@ use crate::world::World;
 /// Sessions that are given at once.
 const MAX: usize = 500;
 
-/// Messages of one session that are given.
+/// Messages of one session that are given at once.
 const MAX_MESSAGES: usize = 10_000;
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -64,11 +64,11 @@ struct About {
 }
 
 impl About {
-    fn new(session: &Session, world: &World) -> Self {
+    fn new(session: &Session) -> Self {
         Self {
             id: session.id.to_string(),
             prefix: session.prefix.clone(),
-            title: world.secrets.conceal(&session.title).into_owned(),
+            title: session.title.clone(),
             model: session.model.clone(),
             agent: session.agent.clone(),
             created_at: rfc3339(session.created_at),
@@ -105,7 +105,18 @@ pub(super) async fn list(Extract(world): State, Query(wanted): Query<Wanted>) ->
     };
     let sessions = store.sessions(&query).await?;
     let total = store.session_totals().await?.sessions;
-    Ok(Json(Sessions { sessions: sessions.iter().map(|session| About::new(session, &world)).collect(), total }))
+    Ok(Json(Sessions { sessions: sessions.iter().map(About::new).collect(), total }))
+}
+
+/// Which part of a conversation.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Part {
+    /// Only messages behind this position: `next` of the page before.
+    after: Option<u64>,
+    /// How many at most; 10,000 unless told, and never more.
+    limit: Option<usize>,
 }
 
 /// A conversation with what was said.
@@ -114,26 +125,31 @@ pub(super) struct Transcript {
     session: About,
     #[schema(value_type = Vec<Object>)]
     messages: Vec<Said>,
+    /// The position behind which the next page begins; `null` when there is none.
+    next: Option<u64>,
 }
 
-/// A session and what was said in it, with secrets hidden.
-async fn read(world: &World, id: &str) -> Result<(Session, Vec<Said>), ApiError> {
-    let store = store(world)?;
-    let mut session = store.find_session(id).await?;
-    session.title = world.secrets.conceal(&session.title).into_owned();
-    let messages = store.messages(session.id, 0, MAX_MESSAGES).await?;
+/// What was said in a session from the position `from` on, at most `limit` messages of it, with secrets hidden; and the last
+/// position, if more follows.
+async fn said(world: &World, session: &Session, from: u64, limit: usize) -> Result<(Vec<Said>, Option<u64>), ApiError> {
+    let mut messages = store(world)?.messages(session.id, from, limit + 1).await?;
+    let is_cut = messages.len() > limit;
+    messages.truncate(limit);
+    let next = messages.last().map(|last| last.position).filter(|_| is_cut);
     let conceal = |text: &str| world.secrets.conceal(text).into_owned();
-    let said = messages.into_iter().map(|message| Said::new(message, &conceal));
-    Ok((session, said.collect()))
+    Ok((messages.into_iter().map(|message| Said::new(message, &conceal)).collect(), next))
 }
 
 /// A conversation, by its id, its beginning, or `last`.
-#[utoipa::path(get, path = "/api/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/api/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path), Part),
     responses((status = 200, body = Transcript), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
-pub(super) async fn get(Extract(world): State, Path(id): Path<String>) -> Answer<Transcript> {
-    let (session, messages) = read(&world, &id).await?;
-    Ok(Json(Transcript { session: About::new(&session, &world), messages }))
+pub(super) async fn get(Extract(world): State, Path(id): Path<String>, Query(part): Query<Part>) -> Answer<Transcript> {
+    let session = store(&world)?.find_session(&id).await?;
+    let from = part.after.map_or(0, |after| after.saturating_add(1));
+    let limit = part.limit.unwrap_or(MAX_MESSAGES).clamp(1, MAX_MESSAGES);
+    let (messages, next) = said(&world, &session, from, limit).await?;
+    Ok(Json(Transcript { session: About::new(&session), messages, next }))
 }
 
 /// Deletes a conversation for good.
@@ -173,11 +189,19 @@ pub(super) async fn export(
     Path(id): Path<String>,
     Query(format): Query<Format>,
 ) -> Result<Response, ApiError> {
-    let (session, messages) = read(&world, &id).await?;
+    let mut session = store(&world)?.find_session(&id).await?;
+    // A file that is no JSON is looked through by nobody else.
+    session.title = world.secrets.conceal(&session.title).into_owned();
+    let (mut messages, mut next) = said(&world, &session, 0, MAX_MESSAGES).await?;
+    while let Some(last) = next {
+        let (more, then) = said(&world, &session, last + 1, MAX_MESSAGES).await?;
+        messages.extend(more);
+        next = then;
+    }
     let (kind, ending, text) = match format.format {
         Kind::Md => ("text/markdown; charset=utf-8", "md", markdown::document(&session, &messages)),
         Kind::Json => {
-            let document = Transcript { session: About::new(&session, &world), messages };
+            let document = Transcript { session: About::new(&session), messages, next };
             ("application/json", "json", serde_json::to_string_pretty(&document).unwrap_or_default())
         }
     };

@@ -279,6 +279,7 @@ declare namespace Api {
     kind: string;
     who: string | null;
     client: string | null;
+    agent: string | null;
     server: string | null;
     tool: string | null;
     decision: string | null;

@@ -42,6 +42,22 @@ async fn no_answer_repeats_what_a_server_was_given_in_confidence() {
 }
 
 #[tokio::test]
+async fn the_title_of_a_conversation_tells_no_secret_in_any_answer() {
+    let mut talks = fake(&[]);
+    talks["env"] = json!({ "API_KEY": SECRET });
+    let up = Up::with(&[("talks", talks)]).await;
+    let model = json!([{ "text": "No." }]).to_string();
+    let said = json!({ "text": format!("is it {SECRET}?"), "model": model });
+    let _ = up.request(Method::POST, "/api/v1/turns").json(&said).send().await.unwrap().text().await.unwrap();
+    for below in ["", "/last", "/last/export?format=md", "/last/export?format=json"] {
+        let answer = up.request(Method::GET, &format!("/api/v1/sessions{below}")).send().await.unwrap();
+        let answer = answer.text().await.unwrap();
+        assert!(answer.contains("is it ***?") && !answer.contains(SECRET), "{below}: {answer}");
+    }
+    up.down().await;
+}
+
+#[tokio::test]
 async fn a_secret_that_a_model_thinks_and_says_in_pieces_is_told_in_none() {
     let mut talks = fake(&[]);
     // A model says word by word.

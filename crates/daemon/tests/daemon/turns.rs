@@ -49,6 +49,18 @@ async fn a_model_calls_a_tool_and_answers_and_the_conversation_is_kept() {
     let roles: Vec<_> =
         kept["messages"].as_array().unwrap().iter().map(|said| said["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "assistant", "user", "assistant"]);
+    assert_eq!(kept["next"], Value::Null);
+    // The same, page by page: a long one is cut, and says so.
+    let (mut paged, mut after) = (Vec::new(), String::new());
+    for cut in [true, true, false] {
+        let page = up.get(&format!("/api/v1/sessions/{session}?limit=2{after}")).await;
+        paged.extend(page["messages"].as_array().unwrap().clone());
+        assert_eq!(page["next"], if cut { paged.last().unwrap()["position"].clone() } else { Value::Null });
+        after = format!("&after={}", page["next"]);
+    }
+    assert_eq!(Value::from(paged), kept["messages"]);
+    let exported = up.get(&format!("/api/v1/sessions/{session}/export?format=json")).await;
+    assert_eq!((&exported["messages"], &exported["next"]), (&kept["messages"], &Value::Null));
     up.down().await;
 }
 

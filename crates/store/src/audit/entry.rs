@@ -31,6 +31,9 @@ pub struct Entry {
     /// What the client calls itself. Untrusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
+    /// The agent, as `toolrack.toml` names it, in whose name it happened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// The server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
@@ -139,8 +142,12 @@ impl Entry {
         }
     }
 
-    /// What is kept of `fact`.
-    pub(super) fn of(fact: Fact, hide: &Hide) -> Self {
+    /// What is kept of `fact`, which happened in the name of `agent`.
+    pub(super) fn of(fact: Fact, agent: Option<&str>, hide: &Hide) -> Self {
+        Self { agent: agent.and_then(|agent| line(agent, MAX_NAME)), ..Self::of_fact(fact, hide) }
+    }
+
+    fn of_fact(fact: Fact, hide: &Hide) -> Self {
         let hidden = |text: &str| line(&hide(text), MAX_WHY);
         match fact {
             Fact::Called(called) => Self::of_call(*called, hide),

@@ -282,6 +282,32 @@ async fn what_a_witness_is_told_is_written_in_order_and_without_secrets() {
 }
 
 #[tokio::test]
+async fn rows_name_the_agent_in_whose_name_they_are_and_are_found_by_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let (log, writer) = AuditLog::new(store.clone(), Arc::new(str::to_owned));
+    let log = Arc::new(log);
+    let coder = log.of_agent("a\ncoder");
+    log.set(true, KeepAudit::default());
+    assert!(coder.wants_arguments(), "it is the log that says what is kept");
+    log.saw(connected(1));
+    coder.saw(connected(2));
+    log.of_agent("other").saw(connected(3));
+    log.close();
+    writer.run().await;
+    let rows = async |agent: Option<&str>| {
+        let query = AuditQuery { agent: agent.map(str::to_owned), limit: 9, ..AuditQuery::default() };
+        let rows = store.audit(&query).await.unwrap();
+        rows.into_iter().map(|row| (row.entry.count.unwrap(), row.entry.agent)).collect::<Vec<_>>()
+    };
+    let (coder, other) = ((2, Some("a\\ncoder".to_owned())), (3, Some("other".to_owned())));
+    assert_eq!(rows(None).await, [(1, None), coder.clone(), other]);
+    assert_eq!(rows(Some("a\\ncoder")).await, [coder]);
+    assert_eq!(rows(Some("nobody")).await, []);
+    chain(&store).await.unwrap();
+}
+
+#[tokio::test]
 async fn what_could_not_be_written_is_counted_and_nobody_waits() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder).await;

@@ -31,9 +31,12 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Returns a text without the secrets in it.
 pub type Hide = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
+/// What was told: when, in whose name, and what.
+type Told = (i64, Option<Arc<str>>, Fact);
+
 /// Takes what a host tells its witness, and never waits.
 pub struct AuditLog {
-    queue: mpsc::Sender<(i64, Fact)>,
+    queue: mpsc::Sender<Told>,
     lost: Arc<AtomicU64>,
     in_full: AtomicBool,
     keep: watch::Sender<KeepAudit>,
@@ -64,6 +67,18 @@ impl AuditLog {
         self.keep.send_replace(keep);
     }
 
+    /// For a host that runs in the name of `agent`: its rows say so.
+    #[must_use]
+    pub fn of_agent(self: &Arc<Self>, agent: &str) -> Arc<dyn Witness> {
+        Arc::new(OfAgent { log: Arc::clone(self), agent: agent.into() })
+    }
+
+    fn take(&self, agent: Option<Arc<str>>, fact: Fact) {
+        if self.queue.try_send((Utc::now().timestamp_millis(), agent, fact)).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Has everything that was told until now written at once, and the writer end.
     pub fn close(&self) {
         self.end.send_replace(true);
@@ -72,9 +87,7 @@ impl AuditLog {
 
 impl Witness for AuditLog {
     fn saw(&self, fact: Fact) {
-        if self.queue.try_send((Utc::now().timestamp_millis(), fact)).is_err() {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-        }
+        self.take(None, fact);
     }
 
     fn wants_arguments(&self) -> bool {
@@ -82,11 +95,27 @@ impl Witness for AuditLog {
     }
 }
 
+/// What happens in the name of an agent.
+struct OfAgent {
+    log: Arc<AuditLog>,
+    agent: Arc<str>,
+}
+
+impl Witness for OfAgent {
+    fn saw(&self, fact: Fact) {
+        self.log.take(Some(Arc::clone(&self.agent)), fact);
+    }
+
+    fn wants_arguments(&self) -> bool {
+        self.log.wants_arguments()
+    }
+}
+
 /// Writes what an [`AuditLog`] is told.
 pub struct AuditWriter {
     store: Store,
     hide: Hide,
-    facts: mpsc::Receiver<(i64, Fact)>,
+    facts: mpsc::Receiver<Told>,
     lost: Arc<AtomicU64>,
     keep: watch::Receiver<KeepAudit>,
     end: watch::Receiver<bool>,
@@ -113,7 +142,7 @@ impl AuditWriter {
     }
 
     /// Waits for facts, and then a little for more of them. Returns whether these are the last.
-    async fn gather(&mut self, batch: &mut Vec<(i64, Fact)>) -> bool {
+    async fn gather(&mut self, batch: &mut Vec<Told>) -> bool {
         tokio::select! {
             received = self.facts.recv_many(batch, BATCH) => if received == 0 { return true },
             // Also when the log itself is gone.
@@ -133,7 +162,7 @@ impl AuditWriter {
     }
 
     /// What is in the queue.
-    fn rest(&mut self, batch: &mut Vec<(i64, Fact)>) -> bool {
+    fn rest(&mut self, batch: &mut Vec<Told>) -> bool {
         self.facts.close();
         while let Ok(fact) = self.facts.try_recv() {
             batch.push(fact);
@@ -141,12 +170,13 @@ impl AuditWriter {
         true
     }
 
-    async fn write(&self, facts: Vec<(i64, Fact)>) {
+    async fn write(&self, facts: Vec<Told>) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if facts.is_empty() && lost == 0 {
             return;
         }
-        let mut entries: Vec<_> = facts.into_iter().map(|(at, fact)| (at, Entry::of(fact, &self.hide))).collect();
+        let entry = |(at, agent, fact): Told| (at, Entry::of(fact, agent.as_deref(), &self.hide));
+        let mut entries: Vec<_> = facts.into_iter().map(entry).collect();
         let told = entries.len() as u64;
         if lost > 0 {
             entries.push((Utc::now().timestamp_millis(), Entry { count: Some(lost), ..Entry::of_kind("lost") }));

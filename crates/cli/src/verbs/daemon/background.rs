@@ -24,24 +24,21 @@ use crate::{
 const START: Duration = Duration::from_secs(30);
 
 /// Bytes of the log before it is put aside, and of what is shown of it.
-const MAX_LOG: u64 = 1024 * 1024;
+pub(super) const MAX_LOG: u64 = 1024 * 1024;
 
 /// Where a daemon in the background writes.
 pub(super) fn log(data: &Path) -> PathBuf {
     data.join("daemon.log")
 }
 
-/// Starts `toolrack serve` with the words behind `daemon start`, and waits until other commands find it.
+/// Starts `toolrack serve` with the words behind `daemon VERB`, and waits until other commands find it.
 ///
 /// # Errors
 /// When it does not start, with what it said.
-pub(super) async fn start(words: &[OsString], data: &Path) -> Result<Record, Failure> {
+pub(super) async fn start(verb: &str, words: &[OsString], data: &Path) -> Result<Record, Failure> {
     let path = log(data);
-    let unusable = |error: io::Error| {
-        Failure::new(Exit::Other, "NO_LOG", format!("{} cannot be used: {}", path.display(), in_words(&error)))
-    };
-    let (file, written) = opened(&path).map_err(unusable)?;
-    let mut child = spawned(words, file).map_err(|error| {
+    let (file, written) = opened(&path).map_err(|error| unusable(&path, &error))?;
+    let mut child = spawned(&as_serve(verb, words), file).map_err(|error| {
         Failure::new(Exit::Other, "NOT_STARTED", format!("the daemon cannot be started: {}", in_words(&error)))
     })?;
     let end = Instant::now() + START;
@@ -66,6 +63,11 @@ pub(super) async fn start(words: &[OsString], data: &Path) -> Result<Record, Fai
     }
 }
 
+/// The log at `path` can be neither written nor read.
+pub(super) fn unusable(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(Exit::Other, "NO_LOG", format!("{} cannot be used: {}", path.display(), in_words(error)))
+}
+
 /// The log, to be written at its end, and how long it is. One that is long is put aside, in the place of the one before.
 fn opened(path: &Path) -> io::Result<(File, u64)> {
     if let Some(folder) = path.parent() {
@@ -81,12 +83,12 @@ fn opened(path: &Path) -> io::Result<(File, u64)> {
 
 fn spawned(words: &[OsString], log: File) -> io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(as_serve(words)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     command.spawn()
 }
 
-/// The words of `daemon start` as those of `serve`, without the program's name.
-fn as_serve(words: &[OsString]) -> Vec<OsString> {
+/// The words of `daemon VERB` as those of `serve`, without the program's name.
+fn as_serve(verb: &str, words: &[OsString]) -> Vec<OsString> {
     let values: Vec<String> = Cli::command()
         .get_arguments()
         .filter(|option| option.get_action().takes_values())
@@ -96,7 +98,7 @@ fn as_serve(words: &[OsString]) -> Vec<OsString> {
     let mut serve = Vec::new();
     let mut words = words.iter().skip(1);
     // Before the options of the command there are only those of every command.
-    for name in ["daemon", "start"] {
+    for name in ["daemon", verb] {
         while let Some(word) = words.next() {
             if word == name {
                 break;
@@ -142,16 +144,21 @@ mod tests {
 
     #[test]
     fn the_words_of_start_become_those_of_serve() {
-        let of = |line: &str| {
+        let as_serve_of = |verb: &str, line: &str| {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            as_serve(&words).iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+            as_serve(verb, &words).iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
         };
+        let of = |line| as_serve_of("start", line);
         assert_eq!(of("toolrack daemon start"), "serve --detached --no-open");
         assert_eq!(
             of("toolrack --agent daemon daemon --mcp-config start start --json --listen 127.0.0.1:0"),
             "--agent daemon --mcp-config start serve --detached --no-open --listen 127.0.0.1:0"
         );
         assert_eq!(of("toolrack -v --json daemon start --allow *"), "-v serve --detached --no-open --allow *");
+        assert_eq!(
+            as_serve_of("restart", "toolrack --agent restart daemon restart --allow start"),
+            "--agent restart serve --detached --no-open --allow start"
+        );
     }
 
     #[test]

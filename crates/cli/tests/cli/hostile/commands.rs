@@ -59,6 +59,7 @@ pub(super) const LINES: &[Line] = &[
     line("chat", &["--model", "mock/answers.json", "${SECRET}"], With(0)),
     line("serve", &["--listen", "127.0.0.1:0", "--with-parent", "--allow", "*"], With(0)),
     line("daemon start", &["--with-parent"], With(2)),
+    line("daemon restart", &["--with-parent"], With(2)),
     line("daemon status", &[], With(1)),
     line("daemon stop", &[], With(0)),
     line("daemon logs", &[], With(0)),
