@@ -33,7 +33,7 @@ use crate::{
     entry::{Report, closest, decode},
     node::Node,
     problem::Problem,
-    trust::content_hash,
+    trust::hash,
 };
 
 pub use place::{NoPlace, Place};
@@ -383,7 +383,7 @@ fn written(file: &dyn File, name: &str) -> Result<Option<Raw>, EditError> {
 /// What [`Entry::hash`](crate::Entry::hash) is of the entry `name`, once the file is loaded.
 fn hash_of(file: &dyn File, name: &str) -> Option<String> {
     let raw = written(file, name).ok().flatten()?;
-    Some(content_hash(&raw.node.to_json()))
+    Some(hash(&raw.node))
 }
 
 /// What a change is shown as; see [`fuzzing`](crate::fuzzing).

@@ -131,7 +131,10 @@ fn say_sse(entry: &mut Node) {
     let at = entry.at.clone();
     if let Value::Map(members) = &mut entry.value {
         let node = Node { at: at.clone(), value: Value::Text("sse".to_owned()) };
-        members.push(Member { name: "type".to_owned(), name_at: at, node });
+        match members.iter_mut().rfind(|member| member.name == "type") {
+            Some(null) => null.node = node,
+            None => members.push(Member { name: "type".to_owned(), name_at: at, node }),
+        }
     }
 }
 
@@ -291,6 +294,10 @@ mod tests {
     #[test]
     fn an_address_in_gemini_s_own_file_is_one_of_sse() {
         let text = r#"{ "mcpServers": { "a": { "url": "u" }, "b": { "httpUrl": "u" }, "c": { "url": "u", "type": "http" } } }"#;
+        let null = r#"{ "mcpServers": { "a": { "url": "u", "type": null } } }"#;
+        let servers_of_null = servers(&Document::new(Some("/home/ada/.gemini/settings.json".into()), null)).unwrap();
+        let fields = servers_of_null.raw[0].node.members().unwrap();
+        assert_eq!(fields.iter().filter(|field| field.name == "type").count(), 1, "{fields:?}");
         let kinds = |path: &str| {
             let servers = servers(&Document::new(Some(path.into()), text)).unwrap();
             servers.raw.iter().map(|raw| raw.node.text("type").map(str::to_owned)).collect::<Vec<_>>()
