@@ -342,7 +342,7 @@ fn change(
     dry_run: bool,
     edit: impl FnOnce(&dyn File) -> Result<String, EditError>,
 ) -> Result<Edited, EditError> {
-    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let target = write::target(path)?;
     let edit = || {
         let document = Document::read(&target, Kind::Regular).map_err(EditError::Unreadable)?;
         let exists = document.is_some();
