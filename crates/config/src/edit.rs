@@ -33,7 +33,7 @@ use crate::{
     entry::{Report, closest, decode},
     node::Node,
     problem::Problem,
-    trust::content_hash,
+    trust::hash,
 };
 
 pub use place::{NoPlace, Place};
@@ -342,7 +342,7 @@ fn change(
     dry_run: bool,
     edit: impl FnOnce(&dyn File) -> Result<String, EditError>,
 ) -> Result<Edited, EditError> {
-    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let target = write::target(path)?;
     let edit = || {
         let document = Document::read(&target, Kind::Regular).map_err(EditError::Unreadable)?;
         let exists = document.is_some();
@@ -383,7 +383,7 @@ fn written(file: &dyn File, name: &str) -> Result<Option<Raw>, EditError> {
 /// What [`Entry::hash`](crate::Entry::hash) is of the entry `name`, once the file is loaded.
 fn hash_of(file: &dyn File, name: &str) -> Option<String> {
     let raw = written(file, name).ok().flatten()?;
-    Some(content_hash(&raw.node.to_json()))
+    Some(hash(&raw.node))
 }
 
 /// What a change is shown as; see [`fuzzing`](crate::fuzzing).

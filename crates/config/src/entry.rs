@@ -13,14 +13,14 @@ mod sign_in;
 mod tools;
 mod transport;
 
-use std::ops::Range;
+use std::{collections::HashSet, ops::Range};
 
 use toolrack_host::{PinMode, ServerName, ServerSpec, spec::Protocol};
 
 use crate::{
     dialect::Raw,
     document::Document,
-    node::{Node, Value},
+    node::{Member, Node, Value},
     problem::Problem,
 };
 use fields::Fields;
@@ -89,6 +89,11 @@ impl<'a> Report<'a> {
         self.add(Problem::error(message).field(field), at);
     }
 
+    fn two_names(&mut self, first: &str, second: &Member) {
+        let message = format!("`{first}` and `{}` are two names of one thing", second.name);
+        self.add(Problem::error(message).field(&second.name).hint("keep one of them"), &second.name_at);
+    }
+
     pub(crate) fn has_errors(&self) -> bool {
         self.problems.iter().any(Problem::is_error)
     }
@@ -108,6 +113,7 @@ pub(crate) fn decode(raw: &Raw, report: &mut Report<'_>) -> Decoded {
         report.add(Problem::error(message), &raw.node.at);
         return Decoded::Broken;
     };
+    twins(&raw.node, report);
     let mut fields = Fields::new(members, report);
     let enabled = enabled(&mut fields);
     if fields.is_exhausted() {
@@ -126,6 +132,25 @@ pub(crate) fn decode(raw: &Raw, report: &mut Report<'_>) -> Decoded {
     match spec {
         Some(spec) if !report.has_errors() => Decoded::Server(Box::new(spec)),
         _ => Decoded::Broken,
+    }
+}
+
+/// Complains of every name that an object in `node` has twice, be it with `null`: which of the two counts would be a matter of
+/// who reads it, and what a person has agreed to must be what runs.
+fn twins(node: &Node, report: &mut Report<'_>) {
+    match &node.value {
+        Value::List(nodes) => nodes.iter().for_each(|node| twins(node, report)),
+        Value::Map(members) => {
+            let mut names = HashSet::with_capacity(members.len());
+            for member in members {
+                if !names.insert(&*member.name) {
+                    let problem = Problem::error(format!("`{}` is given twice", member.name));
+                    report.add(problem.field(&member.name).hint("keep one of them"), &member.name_at);
+                }
+                twins(&member.node, report);
+            }
+        }
+        _ => {}
     }
 }
 

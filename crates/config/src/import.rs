@@ -29,7 +29,7 @@ use crate::{
     node::{Node, Value},
     problem::Problem,
     redact::redact,
-    trust::content_hash,
+    trust::hash,
 };
 pub use client::Client;
 use places::File;
@@ -54,7 +54,7 @@ pub struct Offer {
     pub entry: Json,
     /// The entry as it can be shown; see [`redact()`](crate::redact).
     pub view: Json,
-    /// The [`content_hash`] of [`Self::entry`].
+    /// The [`content_hash`](crate::trust::content_hash) of [`Self::entry`].
     pub hash: String,
     /// Whether a file inside the project has it. It is a proposal then, and not the user's own.
     pub from_project: bool,
@@ -158,14 +158,13 @@ impl Found {
         };
         match decode(&raw, &mut report) {
             Decoded::Server(spec) => {
-                let entry = raw.node.to_json();
                 self.offers.push(Offer {
                     client: origin.file.client,
                     path: origin.file.path.clone(),
                     line: document.line_of(raw.name_at.start),
                     name: raw.name,
-                    hash: content_hash(&entry),
-                    entry,
+                    hash: hash(&raw.node),
+                    entry: raw.node.to_json(),
                     view: redact(&spec),
                     from_project: origin.file.from_project,
                     private_to: private_to.map(Path::to_owned),

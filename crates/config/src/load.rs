@@ -22,11 +22,12 @@ use crate::{
     document::{Document, Kind},
     entry::{Decoded, Report, canonical, closest, decode},
     model::CheckName,
+    node::{Node, Value},
     places::{Places, project_root},
     problem::Problem,
     redact::redact,
     settings::{Section, Settings, Wanted},
-    trust::{Candidate, Ledger, content_hash},
+    trust::{Candidate, Ledger, hash},
 };
 use layers::{Layer, Reads, layers};
 use told::Told;
@@ -183,9 +184,10 @@ pub struct Entry {
     pub trust: Trust,
     /// For an entry of a project: the folder of its file. With name and hash, what an approval is for.
     pub project: Option<PathBuf>,
-    /// The [`content_hash`] of the entry without `enabled` and `disabled`: what stays when it is only switched.
+    /// The [`content_hash`](crate::trust::content_hash) of the entry without `enabled` and `disabled`: what stays when it is only
+    /// switched.
     pub hash_unswitched: String,
-    /// The [`content_hash`] of the entry as it is written.
+    /// The [`content_hash`](crate::trust::content_hash) of the entry as it is written.
     pub hash: String,
     /// The entries that it replaces, the strongest first.
     pub shadows: Vec<Shadowed>,
@@ -257,8 +259,8 @@ impl<'a> World<'a> {
                 switched_by: None,
                 trust: spec.trust.clone(),
                 project: None,
-                hash_unswitched: hash_unswitched(redact(spec)),
-                hash: content_hash(&redact(spec)),
+                hash_unswitched: hash_unswitched(Node::from_json(&redact(spec))),
+                hash: hash(&Node::from_json(&redact(spec))),
                 shadows: Vec::new(),
                 view: redact(spec),
             };
@@ -412,8 +414,7 @@ impl<'a> World<'a> {
     fn put(&mut self, place: &Place<'_>, raw: &Raw, spec: Option<ServerSpec>) {
         let layer = place.layer;
         let source = Source::file(layer.scope.as_str(), &layer.path);
-        let json = raw.node.to_json();
-        let hash = content_hash(&json);
+        let hash = hash(&raw.node);
         let project = layer.folder.clone().filter(|_| layer.scope == Scope::Project);
         let trust = match &project {
             Some(project) => self.verdict(project, &raw.name, &hash),
@@ -439,7 +440,7 @@ impl<'a> World<'a> {
             switched_by: None,
             trust,
             project,
-            hash_unswitched: hash_unswitched(json),
+            hash_unswitched: hash_unswitched(raw.node.clone()),
             hash,
             shadows,
             view: spec.as_ref().map_or(Json::Null, redact),
@@ -513,11 +514,11 @@ fn unknown_agent(chosen: &str, known: &[String]) -> Option<Problem> {
 }
 
 /// The hash of an entry without what only switches it.
-fn hash_unswitched(mut entry: Json) -> String {
-    if let Some(fields) = entry.as_object_mut() {
-        fields.retain(|name, _| !["enabled", "disabled"].contains(&&*canonical(name)));
+fn hash_unswitched(mut entry: Node) -> String {
+    if let Value::Map(fields) = &mut entry.value {
+        fields.retain(|field| !["enabled", "disabled"].contains(&&*canonical(&field.name)));
     }
-    content_hash(&entry)
+    hash(&entry)
 }
 
 /// `spec` with what its file adds: what a project's entry runs, runs in the project's folder.

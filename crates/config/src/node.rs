@@ -56,7 +56,7 @@ impl Node {
         self.get(name)?.node.as_text()
     }
 
-    /// The value without places. Of duplicate members, the last remains.
+    /// The value without places. Of duplicate members, the last remains: what was agreed to is [`hash`](crate::trust::hash).
     pub(crate) fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
         match &self.value {

@@ -8,6 +8,8 @@ use std::path::Path;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 
+use crate::node::{Node, Value};
+
 /// An entry that needs an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate<'a> {
@@ -44,36 +46,41 @@ impl Ledger for NoLedger {
 /// The hash of an entry's content: SHA-256 over all of its fields, known or not, in a canonical order; 64 hex digits.
 #[must_use]
 pub fn content_hash(entry: &Json) -> String {
+    hash(&Node::from_json(entry))
+}
+
+/// The [`content_hash`] of an entry as a file has it. Members of one name all count, in their order: an entry that has such
+/// is refused, and if it ever were not, nothing of it could be exchanged behind the back of whoever agreed to it.
+pub(crate) fn hash(entry: &Node) -> String {
     let mut canonical = String::from("toolrack entry 1\n");
     write_canonical(entry, &mut canonical);
     let hash = Sha256::digest(canonical);
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn write_canonical(value: &Json, out: &mut String) {
-    match value {
-        Json::Array(values) => {
+fn write_canonical(node: &Node, out: &mut String) {
+    match &node.value {
+        Value::List(nodes) => {
             out.push('[');
-            for value in values {
-                write_canonical(value, out);
+            for node in nodes {
+                write_canonical(node, out);
                 out.push(',');
             }
             out.push(']');
         }
-        Json::Object(members) => {
-            // Sorted here, because the order of a `Map` depends on a feature that any crate can switch on.
+        Value::Map(members) => {
             let mut members: Vec<_> = members.iter().collect();
-            members.sort_by_key(|(name, _)| name.as_str());
+            members.sort_by_key(|member| &*member.name);
             out.push('{');
-            for (name, value) in members {
-                out.push_str(&Json::from(name.as_str()).to_string());
+            for member in members {
+                out.push_str(&Json::from(&*member.name).to_string());
                 out.push(':');
-                write_canonical(value, out);
+                write_canonical(&member.node, out);
                 out.push(',');
             }
             out.push('}');
         }
-        scalar => out.push_str(&scalar.to_string()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => out.push_str(&node.to_json().to_string()),
     }
 }
 

@@ -1,18 +1,29 @@
 //! Hears of changes of files.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt,
+    fs::Metadata,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        mpsc::{Receiver, RecvTimeoutError, sync_channel},
+    },
+    thread,
+    time::{Duration, SystemTime},
 };
 
-use notify::RecursiveMode;
-use notify_debouncer_full::{DebounceEventResult, DebouncedEvent, Debouncer, RecommendedCache, new_debouncer};
+use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 
 /// Editors write a file in several steps; what happens within this time is one change.
 const SETTLE: Duration = Duration::from_millis(150);
+
+/// How often the files are looked at though nothing was heard of them: not everything is told of, such as that a folder far
+/// above them was exchanged, and a folder that cannot be watched tells of nothing.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// How often it is tried to watch folders that come and go meanwhile. After that, the next look finds them.
+const TRIES: usize = 3;
 
 /// Files that cannot be watched. They can still be read when somebody asks.
 #[derive(Debug, thiserror::Error)]
@@ -23,19 +34,17 @@ pub struct WatchError {
 
 /// Hears of changes of files until it is dropped.
 ///
-/// It is folders that are watched, since editors put a new file in the place of the old one. Of a file whose folder does not
-/// exist, the nearest folder above that does is watched, so that both can be made later. Where a file is a symbolic link, so
-/// is the file that it leads to.
+/// It is folders that are watched, since editors put a new file in the place of the old one; and what is above a folder, since
+/// it can be exchanged as well. Of a file whose folder does not exist, the nearest folder above that does is watched, so that
+/// both can be made later. Where a file is a symbolic link, so is the file that it leads to. Whenever one of them changes, it
+/// is found out anew what there is to be watched. Beside that, all of them are looked at every ten seconds.
 pub struct Watch {
-    debouncer: Debouncer<notify::RecommendedWatcher, RecommendedCache>,
-    folders: BTreeSet<PathBuf>,
-    /// What is worth telling of, among all that happens in those folders: a database may lie beside.
-    paths: Arc<Mutex<BTreeSet<PathBuf>>>,
+    followed: Arc<Mutex<Followed>>,
 }
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").field("folders", &self.folders).finish_non_exhaustive()
+        f.debug_struct("Watch").field("folders", &locked(&self.followed).folders.keys()).finish_non_exhaustive()
     }
 }
 
@@ -46,124 +55,202 @@ impl Watch {
     /// # Errors
     /// When the system has no way to watch files, or none left.
     pub fn new(changed: impl Fn() + Send + 'static) -> Result<Self, WatchError> {
-        let paths = Arc::<Mutex<BTreeSet<PathBuf>>>::default();
-        let watched = Arc::clone(&paths);
-        let told = move |events: DebounceEventResult| {
-            let is_ours = |events: &Vec<DebouncedEvent>| {
-                let watched = watched.lock().unwrap_or_else(PoisonError::into_inner);
-                events.iter().any(|event| is_change(event) && event.paths.iter().any(|path| watched.contains(path)))
-            };
-            // An error means that something may have been missed.
-            if events.as_ref().map_or(true, is_ours) {
-                changed();
-            }
-        };
-        let debouncer = new_debouncer(SETTLE, None, told).map_err(|error| unusable(&error))?;
-        Ok(Self { debouncer, folders: BTreeSet::new(), paths })
+        Self::looking_every(LOOK, changed)
     }
 
-    /// Watches these files in place of the ones before. One whose folder cannot be watched is left out.
+    fn looking_every(pause: Duration, changed: impl Fn() + Send + 'static) -> Result<Self, WatchError> {
+        // One word is enough: whoever hears it looks at everything.
+        let (wake, woken) = sync_channel(1);
+        let paths = Arc::<Mutex<BTreeSet<PathBuf>>>::default();
+        let watched = Arc::clone(&paths);
+        let heard = move |event: notify::Result<Event>| {
+            // An error means that something may have been missed.
+            if event.map_or(true, |event| is_change(&event, &locked(&watched))) {
+                let _ = wake.try_send(());
+            }
+        };
+        let watcher = notify::recommended_watcher(heard).map_err(|error| unusable(&error))?;
+        let (files, folders) = (BTreeMap::new(), BTreeMap::new());
+        let followed = Arc::new(Mutex::new(Followed { watcher, paths, files, folders }));
+        // It ends when the watch is dropped: then nothing is left to look at, and nobody who could wake it.
+        let seen = Arc::downgrade(&followed);
+        thread::Builder::new()
+            .name("toolrack-watch".to_owned())
+            .spawn(move || look(&seen, &woken, pause, &changed))
+            .map_err(|error| WatchError { why: error.to_string() })?;
+        Ok(Self { followed })
+    }
+
+    /// Watches these files in place of the ones before. One whose folder cannot be watched is only looked at every ten seconds.
     pub fn follow<'f>(&mut self, files: impl IntoIterator<Item = &'f Path>) {
-        let wanted: BTreeSet<PathBuf> = files.into_iter().flat_map(watched).collect();
-        let folders: BTreeSet<PathBuf> = wanted.iter().filter_map(|path| path.parent()).map(Path::to_owned).collect();
-        *self.paths.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
-        for folder in self.folders.difference(&folders) {
-            // It may not exist any longer.
-            let _ = self.debouncer.unwatch(folder);
+        let mut followed = locked(&self.followed);
+        let mut before = std::mem::take(&mut followed.files);
+        for file in files {
+            let print = before.remove(file).unwrap_or_else(|| Print::of(file));
+            followed.files.insert(file.to_owned(), print);
         }
-        for folder in folders.difference(&self.folders) {
-            if let Err(error) = self.debouncer.watch(folder, RecursiveMode::NonRecursive) {
+        followed.watch();
+    }
+}
+
+/// Tells of changes until the watch is gone.
+fn look(followed: &Weak<Mutex<Followed>>, woken: &Receiver<()>, pause: Duration, changed: &impl Fn()) {
+    loop {
+        let is_heard = match woken.recv_timeout(pause) {
+            Ok(()) => {
+                thread::sleep(SETTLE);
+                // What was said meanwhile is about the same change.
+                let _ = woken.try_recv();
+                true
+            }
+            Err(RecvTimeoutError::Timeout) => false,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let Some(followed) = followed.upgrade() else { return };
+        let mut followed = locked(&followed);
+        if is_heard || followed.is_changed() {
+            followed.begin_anew();
+            drop(followed);
+            changed();
+        }
+    }
+}
+
+/// What is followed, and how.
+struct Followed {
+    watcher: RecommendedWatcher,
+    /// What is worth telling of, among all that happens in the folders: a database may lie beside.
+    paths: Arc<Mutex<BTreeSet<PathBuf>>>,
+    files: BTreeMap<PathBuf, Print>,
+    /// What is watched, and what it was then.
+    folders: BTreeMap<PathBuf, Print>,
+}
+
+impl Followed {
+    /// Whether a file is another one than when it was last looked at, or a folder than the one that is watched.
+    fn is_changed(&self) -> bool {
+        self.files.iter().any(|(file, known)| Print::of(file) != *known)
+            || self.folders.iter().any(|(folder, known)| !Print::of(folder).is_of(known))
+    }
+
+    /// Watches every folder again: one that was put in the place of another is not watched yet, whatever its name. What happens
+    /// before it is watched, whoever is told afterwards sees.
+    fn begin_anew(&mut self) {
+        for folder in std::mem::take(&mut self.folders).into_keys() {
+            // It may not exist any longer.
+            let _ = self.watcher.unwatch(&folder);
+        }
+        self.watch();
+        for (file, print) in &mut self.files {
+            *print = Print::of(file);
+        }
+    }
+
+    /// Watches what is not watched yet, and nothing that need not be.
+    fn watch(&mut self) {
+        for _ in 0..TRIES {
+            let wanted: BTreeSet<PathBuf> = self.files.keys().flat_map(|file| watched(file)).collect();
+            let folders: BTreeSet<PathBuf> =
+                wanted.iter().filter_map(|path| path.parent()).map(Path::to_owned).collect();
+            if self.folders.keys().eq(&folders) && *locked(&self.paths) == wanted {
+                return;
+            }
+            *locked(&self.paths) = wanted;
+            for (folder, _) in self.folders.extract_if(.., |folder, _| !folders.contains(folder)) {
+                let _ = self.watcher.unwatch(&folder);
+            }
+            for folder in folders {
+                if !self.folders.contains_key(&folder) {
+                    self.watch_folder(folder);
+                }
+            }
+        }
+    }
+
+    fn watch_folder(&mut self, folder: PathBuf) {
+        // First what it is: if it is exchanged before it is watched, it is seen later not to be the one that was meant.
+        let print = Print::of(&folder);
+        if let Err(error) = self.watcher.watch(&folder, RecursiveMode::NonRecursive) {
+            // The rest, such as a folder above the others that is closed to us, is nobody's to mend.
+            if matches!(error.kind, notify::ErrorKind::MaxFilesWatch) {
                 tracing::warn!("{}", unusable(&error));
             }
         }
-        self.folders = folders;
+        self.folders.insert(folder, print);
     }
 }
 
-/// Whether it is more than that somebody has read a file: whoever reads because of that would never come to an end.
-fn is_change(event: &DebouncedEvent) -> bool {
-    !event.kind.is_access()
+/// By what a file or folder is known to be another one. All of it is absent where there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Print {
+    identity: Option<(u64, u64)>,
+    made: Option<SystemTime>,
+    content: Option<(SystemTime, u64)>,
 }
 
-/// What to look at for a change of `file`: itself, or what has to be made first, and what it leads to.
-fn watched(file: &Path) -> impl Iterator<Item = PathBuf> {
-    let seen = file.ancestors().find(|path| path.parent().is_some_and(Path::is_dir)).and_then(|path| {
-        let folder = path.parent()?;
-        Some(folder.canonicalize().unwrap_or_else(|_| folder.to_owned()).join(path.file_name()?))
-    });
-    seen.into_iter().chain(file.canonicalize())
+impl Print {
+    fn of(path: &Path) -> Self {
+        let Ok(metadata) = std::fs::metadata(path) else { return Self::default() };
+        Self {
+            identity: identity(&metadata),
+            made: metadata.created().ok(),
+            content: metadata.modified().ok().map(|modified| (modified, metadata.len())),
+        }
+    }
+
+    /// Whether it is of the same file or folder, whatever is in it.
+    fn is_of(&self, other: &Self) -> bool {
+        (self.identity, self.made) == (other.identity, other.made)
+    }
+}
+
+#[cfg(unix)]
+#[expect(clippy::unnecessary_wraps, reason = "elsewhere there is none")]
+fn identity(metadata: &Metadata) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Metadata) -> Option<(u64, u64)> {
+    None
+}
+
+/// Whether it is more than that somebody has read a file: whoever reads because of that would never come to an end.
+fn is_change(event: &Event, watched: &BTreeSet<PathBuf>) -> bool {
+    !event.kind.is_access() && (event.need_rescan() || event.paths.iter().any(|path| watched.contains(path)))
+}
+
+/// What to look at for a change of `file`: itself, or what has to be made first; what it leads to; and the folders of both,
+/// which can be exchanged.
+fn watched(file: &Path) -> Vec<PathBuf> {
+    let mut watched = Vec::new();
+    if let Some(seen) = file.ancestors().find(|path| path.parent().is_some_and(Path::is_dir)) {
+        watched.extend(placed(seen));
+        let folder = seen.parent();
+        watched.extend(folder.and_then(placed));
+        watched.extend(folder.and_then(|folder| folder.canonicalize().ok()));
+    }
+    if let Ok(target) = file.canonicalize() {
+        watched.extend(target.parent().map(Path::to_owned));
+        watched.push(target);
+    }
+    watched
+}
+
+/// `path` with its folder, and nothing but that, by its real path.
+fn placed(path: &Path) -> Option<PathBuf> {
+    let folder = path.parent()?;
+    Some(folder.canonicalize().unwrap_or_else(|_| folder.to_owned()).join(path.file_name()?))
 }
 
 fn unusable(error: &notify::Error) -> WatchError {
     WatchError { why: error.to_string() }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::{fs, sync::mpsc};
-
-    use super::*;
-
-    /// Longer than a change takes to be told of on a busy machine.
-    const LONG: Duration = Duration::from_secs(20);
-
-    fn watched(files: &[&Path]) -> (Watch, mpsc::Receiver<()>) {
-        let (told, hears) = mpsc::channel();
-        let mut watch = Watch::new(move || {
-            // Nobody listens any more once the test is over.
-            let _ = told.send(());
-        })
-        .unwrap();
-        watch.follow(files.iter().copied());
-        (watch, hears)
-    }
-
-    #[test]
-    fn a_file_that_is_replaced_as_editors_do_is_a_change() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("mcp.json");
-        fs::write(&file, "{}").unwrap();
-        let (_watch, hears) = watched(&[&file]);
-        fs::write(folder.path().join("mcp.json.new"), "{ }").unwrap();
-        fs::rename(folder.path().join("mcp.json.new"), &file).unwrap();
-        hears.recv_timeout(LONG).unwrap();
-    }
-
-    #[test]
-    fn a_file_in_a_folder_that_is_made_later_is_a_change_once_it_is_followed_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("later").join("mcp.json");
-        let (mut watch, hears) = watched(&[&file]);
-        fs::create_dir(folder.path().join("later")).unwrap();
-        hears.recv_timeout(LONG).unwrap();
-        watch.follow([&*file]);
-        fs::write(&file, "{}").unwrap();
-        hears.recv_timeout(LONG).unwrap();
-    }
-
-    #[test]
-    fn the_file_that_a_link_leads_to_is_watched_too() {
-        let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let (link, real) = (folder.path().join("mcp.json"), other.path().join("dotfile.json"));
-        fs::write(&real, "{}").unwrap();
-        std::os::unix::fs::symlink(&real, &link).unwrap();
-        let (_watch, hears) = watched(&[&link]);
-        fs::write(&real, "{ }").unwrap();
-        hears.recv_timeout(LONG).unwrap();
-    }
-
-    #[test]
-    fn reading_a_file_and_writing_another_is_no_change() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, other) = (folder.path().join("mcp.json"), folder.path().join("toolrack.db"));
-        fs::write(&file, "{}").unwrap();
-        let (_watch, hears) = watched(&[&file]);
-        fs::read(&file).unwrap();
-        fs::write(&other, "rows").unwrap();
-        std::thread::sleep(SETTLE * 4);
-        fs::write(&file, "{ }").unwrap();
-        hears.recv_timeout(LONG).unwrap();
-        // One change of the three was told of, and no other is on its way.
-        assert!(hears.recv_timeout(SETTLE * 4).is_err());
-    }
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,9 @@ pub(crate) const CONTAINERS: &[&[&str]] =
 /// The key under which opencode has its servers, where the file is opencode's.
 const OPENCODE: &[&str] = &["mcp"];
 
+/// How many servers a message names.
+const MAX_NAMED: usize = 5;
+
 /// Members beside the servers that are nobody's mistake.
 const COMPANIONS: &[&str] = &["$schema", "inputs"];
 
@@ -53,8 +56,10 @@ pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
     let Some(root) = parse(document)? else {
         return Ok(servers);
     };
-    match container(document, &root)? {
+    let container = container(document, &root)?;
+    match container {
         Container::Under(node) | Container::Root(node) => {
+            servers.problems.extend(overlooked(document, &root, node));
             let members = node.members().unwrap_or_default();
             servers.raw = members.iter().filter(|member| member.name != "$schema").map(Raw::from).collect();
             if is_gemini(document) {
@@ -105,6 +110,67 @@ pub(crate) fn container<'a>(document: &Document, root: &'a Node) -> Result<Conta
     Ok(Container::Missing)
 }
 
+/// Complains of servers that stand under another key than those that count, or under the same one once more.
+fn overlooked(document: &Document, root: &Node, counting: &Node) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut counting_path = None;
+    for &path in CONTAINERS {
+        if path == OPENCODE && !is_opencode(document, root) {
+            continue;
+        }
+        for node in all_at(root, path) {
+            if std::ptr::eq(node, counting) {
+                counting_path = Some(path);
+                continue;
+            }
+            // The servers that count may stand in it, or it is one of them.
+            let holds = |outer: &Node, inner: &Node| outer.at.start <= inner.at.start && inner.at.end <= outer.at.end;
+            let names = names_of_servers(node);
+            if names.is_empty() || holds(node, counting) || holds(counting, node) {
+                continue;
+            }
+            problems.push((path, node, names));
+        }
+    }
+    let told = |(path, node, names): (&[&str], &Node, String)| {
+        let key = path.join(".");
+        let problem = match counting_path {
+            Some(counting) if counting == path => {
+                Problem::error(format!("`{key}` is given twice, and this one is not used: {names}"))
+            }
+            Some(counting) => Problem::warning(format!(
+                "servers stand in `{}` already, and those in `{key}` are not used: {names}",
+                counting.join(".")
+            )),
+            None => Problem::warning(format!("the servers in `{key}` are not used: {names}")),
+        };
+        document.locate(problem.hint("move them to the others"), node.at.clone())
+    };
+    problems.into_iter().map(told).collect()
+}
+
+/// Everything that is at `path`, which names that are given twice can make more than one.
+fn all_at<'a>(root: &'a Node, path: &[&str]) -> Vec<&'a Node> {
+    let mut found = vec![root];
+    for key in path {
+        let members = found.into_iter().flat_map(|node| node.members().unwrap_or_default());
+        found = members.filter(|member| member.name == *key).map(|member| &member.node).collect();
+    }
+    found
+}
+
+/// The names of what could be servers in `container`, or of some of them.
+fn names_of_servers(container: &Node) -> String {
+    let members = container.members().unwrap_or_default().iter();
+    let mut names = members.filter(|member| looks_like_server(&member.node)).map(|member| format!("`{}`", member.name));
+    let mut shown: Vec<String> = names.by_ref().take(MAX_NAMED).collect();
+    match names.count() {
+        0 => {}
+        more => shown.push(format!("{more} more")),
+    }
+    shown.join(", ")
+}
+
 /// Whether the file is one of opencode's, which has its own words for the fields of an entry.
 pub(crate) fn is_opencode(document: &Document, root: &Node) -> bool {
     let is_named = || document.path.as_deref().and_then(Path::file_stem).is_some_and(|stem| stem == "opencode");
@@ -131,7 +197,10 @@ fn say_sse(entry: &mut Node) {
     let at = entry.at.clone();
     if let Value::Map(members) = &mut entry.value {
         let node = Node { at: at.clone(), value: Value::Text("sse".to_owned()) };
-        members.push(Member { name: "type".to_owned(), name_at: at, node });
+        match members.iter_mut().rfind(|member| member.name == "type") {
+            Some(null) => null.node = node,
+            None => members.push(Member { name: "type".to_owned(), name_at: at, node }),
+        }
     }
 }
 
@@ -291,12 +360,65 @@ mod tests {
     #[test]
     fn an_address_in_gemini_s_own_file_is_one_of_sse() {
         let text = r#"{ "mcpServers": { "a": { "url": "u" }, "b": { "httpUrl": "u" }, "c": { "url": "u", "type": "http" } } }"#;
+        let null = r#"{ "mcpServers": { "a": { "url": "u", "type": null } } }"#;
+        let servers_of_null = servers(&Document::new(Some("/home/ada/.gemini/settings.json".into()), null)).unwrap();
+        let fields = servers_of_null.raw[0].node.members().unwrap();
+        assert_eq!(fields.iter().filter(|field| field.name == "type").count(), 1, "{fields:?}");
         let kinds = |path: &str| {
             let servers = servers(&Document::new(Some(path.into()), text)).unwrap();
             servers.raw.iter().map(|raw| raw.node.text("type").map(str::to_owned)).collect::<Vec<_>>()
         };
         assert_eq!(kinds("/home/ada/.gemini/settings.json"), [Some("sse".to_owned()), None, Some("http".to_owned())]);
         assert_eq!(kinds("/home/ada/settings.json"), [None, None, Some("http".to_owned())]);
+    }
+
+    #[test]
+    fn servers_that_another_container_hides_are_named() {
+        let entry = r#"{ "command": "x" }"#;
+        for (text, is_error, counts, message) in [
+            (
+                format!(r#"{{"mcpServers":{{"a":{entry}}},"mcpServers":{{"c":{entry}}}}}"#),
+                true,
+                "c",
+                "`mcpServers` is given twice, and this one is not used: `a`",
+            ),
+            (
+                format!(r#"{{"mcpServers":{{"a":{entry}}},"servers":{{"b":{entry}}}}}"#),
+                false,
+                "a",
+                "servers stand in `mcpServers` already, and those in `servers` are not used: `b`",
+            ),
+            (
+                format!(r#"{{"mcp":{{"servers":{{"b":{entry}}}}},"mcp.servers":{{"c":{entry}}}}}"#),
+                false,
+                "b",
+                "servers stand in `mcp.servers` already, and those in `mcp.servers` are not used: `c`",
+            ),
+            (
+                format!(r#"{{"mcp":{{"servers":{{"a":{entry}}}}},"mcp":{{"servers":{{"b":{entry}}}}}}}"#),
+                true,
+                "b",
+                "`mcp.servers` is given twice, and this one is not used: `a`",
+            ),
+        ] {
+            let servers = servers(&Document::new(Some("mcp.json".into()), &text)).unwrap();
+            assert_eq!(servers.raw.iter().map(|raw| &*raw.name).collect::<Vec<_>>(), [counts], "{text}");
+            assert_eq!(servers.problems.len(), 1, "{text}: {:?}", servers.problems);
+            let problem = &servers.problems[0];
+            assert_eq!((problem.is_error(), &*problem.message), (is_error, message), "{text}");
+            assert!(problem.line.is_some() && problem.hint.is_some());
+        }
+        for harmless in [
+            format!(r#"{{"mcpServers":{{"a":{entry}}},"servers":{{}}}}"#),
+            format!(r#"{{"mcpServers":{{"a":{entry}}},"servers":["x"],"mcp":{{"enabled":true}}}}"#),
+            format!(r#"{{"mcpServers":{{"a":{entry},"servers":{entry}}}}}"#),
+        ] {
+            names(&harmless);
+        }
+        let many: Vec<_> = (0..9).map(|index| format!(r#""s{index}":{entry}"#)).collect();
+        let text = format!(r#"{{"mcpServers":{{"a":{entry}}},"servers":{{{}}}}}"#, many.join(","));
+        let servers = servers(&Document::new(None, &text)).unwrap();
+        assert!(servers.problems[0].message.ends_with("`s4`, 4 more"), "{:?}", servers.problems);
     }
 
     #[test]

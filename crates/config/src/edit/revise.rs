@@ -8,7 +8,7 @@ use crate::{
     entry::{Decoded, Report, decode},
     mask::HIDDEN,
     redact,
-    trust::content_hash,
+    trust::hash,
 };
 
 /// Puts `entry` in the place of the one that is called `name` in the file at `path`.
@@ -38,7 +38,7 @@ pub fn revise(
             return Err(missing(file, name));
         }
         let before = before(file, name)?;
-        if seen.is_some_and(|seen| seen != content_hash(&before.written)) {
+        if seen.is_some_and(|seen| seen != before.hash) {
             return Err(EditError::Moved { name: name.to_owned(), path: file.path() });
         }
         let mut entry = entry.clone();
@@ -56,6 +56,7 @@ pub fn revise(
 /// An entry as the file has it, and as it is shown.
 struct Before {
     written: Json,
+    hash: String,
     view: Json,
 }
 
@@ -67,7 +68,7 @@ fn before(file: &dyn File, name: &str) -> Result<Before, EditError> {
         // Nothing of it was ever shown.
         Decoded::Switch(_) | Decoded::Broken => Json::Null,
     };
-    Ok(Before { written: raw.node.to_json(), view })
+    Ok(Before { written: raw.node.to_json(), hash: hash(&raw.node), view })
 }
 
 /// Puts the written values in the place of hidden ones. The error is the field that has none.

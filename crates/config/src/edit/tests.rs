@@ -171,6 +171,42 @@ fn a_symbolic_link_stays_one() {
 }
 
 #[test]
+fn a_link_that_leads_nowhere_stays_one_and_the_file_is_made_where_it_leads() {
+    let folder = Folder::new();
+    let second = folder.0.path().join("second.json");
+    std::os::unix::fs::symlink("second.json", folder.file()).unwrap();
+    std::os::unix::fs::symlink("nothere/deep.json", &second).unwrap();
+    let dry = add(&folder.file(), "n", &entry(), DRY).unwrap();
+    let edited = add(&folder.file(), "n", &entry(), Options::default()).unwrap();
+    let real = folder.0.path().join("nothere/deep.json");
+    assert!(edited.created && edited.path == dry.path);
+    assert_eq!(edited.path.canonicalize().unwrap(), real.canonicalize().unwrap());
+    for link in [&folder.file(), &second] {
+        assert!(fs::symlink_metadata(link).unwrap().is_symlink());
+    }
+    assert!(fs::read_to_string(&real).unwrap().contains("npx"));
+    assert_eq!(fs::symlink_metadata(&real).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_link_that_leads_to_itself_is_an_error_and_stays() {
+    let folder = Folder::new();
+    std::os::unix::fs::symlink("mcp.json", folder.file()).unwrap();
+    let error = add(&folder.file(), "n", &entry(), Options::default()).unwrap_err();
+    assert!(error.to_string().starts_with("cannot follow the link "), "{error}");
+    assert!(fs::symlink_metadata(folder.file()).unwrap().is_symlink());
+}
+
+#[test]
+fn nothing_is_written_with_the_permissions_of_a_link() {
+    let folder = Folder::new();
+    std::os::unix::fs::symlink("nothere", folder.file()).unwrap();
+    // As where the link is put there after it was looked for.
+    write::replace(&folder.file(), "{}").unwrap();
+    assert_eq!(fs::symlink_metadata(folder.file()).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
 fn many_writers_at_once_lose_nothing() {
     let folder = Folder::new();
     thread::scope(|scope| {

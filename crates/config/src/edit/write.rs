@@ -1,9 +1,9 @@
 //! One writer at a time, and never half a file.
 
 use std::{
-    fs::{DirBuilder, File},
+    fs::{self, DirBuilder, File},
     io::{self, Write},
-    path::Path,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
@@ -18,6 +18,24 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often to try while waiting.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// How many links one after another lead to a file; more are taken for a circle. As many as Linux follows.
+const MAX_LINKS: usize = 40;
+
+/// The file that `path` is, with links followed: also one that leads to where there is nothing yet, which is then made there. In
+/// the place of the link it would be a file that its owner believes to be elsewhere.
+pub(super) fn target(path: &Path) -> Result<PathBuf, EditError> {
+    let mut target = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        if let Ok(real) = target.canonicalize() {
+            return Ok(real);
+        }
+        let Ok(next) = fs::read_link(&target) else { return Ok(target) };
+        target = folder_of(&target).join(next);
+    }
+    let source = io::Error::other("too many links");
+    Err(EditError::Io { doing: "follow the link", path: path.to_owned(), source })
+}
 
 /// Runs `edit` while nobody else edits a file in the folder of `path`. The folder is made when there is none.
 ///
@@ -59,14 +77,17 @@ fn locked_within<T>(
     edit()
 }
 
-/// Replaces the content of `path` in one step, keeping its permissions. A new file is for its owner only.
+/// Replaces the content of `path` in one step, keeping the permissions of a file. A new one is for its owner only.
 pub(super) fn replace(path: &Path, text: &str) -> Result<(), EditError> {
     let write = || -> io::Result<()> {
         let mut options = AtomicWriteFile::options();
         #[cfg(unix)]
         {
-            use std::os::unix::fs::OpenOptionsExt;
-            options.mode(0o600);
+            use atomic_write_file::unix::OpenOptionsExt as _;
+            use std::os::unix::fs::OpenOptionsExt as _;
+            // Those of a link, which somebody may have put there meanwhile, let everybody write.
+            let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
+            options.mode(0o600).preserve_mode(is_file);
         }
         let mut file = options.open(path)?;
         file.write_all(text.as_bytes())?;

@@ -1,17 +1,20 @@
 //! Typed access to the fields of an entry, with complaints that name the field and its place.
 
-use std::{collections::HashSet, ops::Range, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+    time::Duration,
+};
 
 use super::{Report, closest};
-use crate::{
-    node::{Member, Node, Value},
-    problem::Problem,
-};
+use crate::node::{Member, Node, Value};
 
 /// The longest time that can be configured.
 pub(super) const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The fields of one entry that nobody has taken yet. Fields that are `null` count as absent.
+///
+/// A name that is given twice, `null` or not, was complained of before, by [`decode`](super::decode): the first one counts.
 #[derive(Debug)]
 pub(super) struct Fields<'m, 'r, 'd> {
     rest: Vec<(String, &'m Member)>,
@@ -37,14 +40,17 @@ pub(super) struct Item<'m> {
 impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
     pub(super) fn new(members: &'m [Member], report: &'r mut Report<'d>) -> Self {
         let mut rest: Vec<(String, &Member)> = Vec::with_capacity(members.len());
-        let mut keys = HashSet::new();
+        let mut firsts: HashMap<String, &str> = HashMap::new();
         for member in members.iter().filter(|member| !matches!(member.node.value, Value::Null)) {
             let key = canonical(&member.name);
-            if !keys.insert(key.clone()) {
-                let message = format!("`{}` is given twice", member.name);
-                report.error(&member.name_at, &member.name, message);
+            match firsts.get(&key) {
+                Some(first) if *first == member.name => {}
+                Some(first) => report.two_names(first, member),
+                None => {
+                    firsts.insert(key.clone(), &member.name);
+                    rest.push((key, member));
+                }
             }
-            rest.push((key, member));
         }
         Self { rest, report }
     }
@@ -78,8 +84,7 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         let mut taken: Option<Field<'m>> = None;
         for (_, member) in self.rest.extract_if(.., |(key, _)| names.contains(&&**key)) {
             if let Some(first) = taken {
-                let message = format!("`{}` and `{}` are two names of one thing", first.name, member.name);
-                self.report.add(Problem::error(message).field(&member.name).hint("keep one of them"), &member.name_at);
+                self.report.two_names(first.name, member);
             } else {
                 taken = Some(Field::of(member));
             }
@@ -143,18 +148,14 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
             self.wrong::<()>(field, "an object of texts, such as `{ \"NAME\": \"value\" }`");
             return Vec::new();
         };
-        let mut items: Vec<Item<'m>> = Vec::with_capacity(members.len());
         let mut names = HashSet::new();
-        for member in members.iter().filter(|member| !matches!(member.node.value, Value::Null)) {
-            let place = format!("{}.{}", field.name, member.name);
-            if !names.insert(&*member.name) {
-                self.report.error(&member.name_at, &place, format!("`{place}` is given twice"));
-            }
-            if let Some(item) = self.item(place, &member.node) {
-                items.push(Item { name: member.name.clone(), ..item });
-            }
-        }
-        items
+        let given = members.iter().filter(|member| !matches!(member.node.value, Value::Null));
+        let given = given.filter(|member| names.insert(&*member.name));
+        let item = |member: &'m Member| {
+            let item = self.item(format!("{}.{}", field.name, member.name), &member.node)?;
+            Some(Item { name: member.name.clone(), ..item })
+        };
+        given.filter_map(item).collect()
     }
 
     fn item(&mut self, name: String, node: &'m Node) -> Option<Item<'m>> {

@@ -398,6 +398,120 @@ fn any_json() -> impl Strategy<Value = Json> {
     })
 }
 
+/// What the text of an entry says, with every member that stands in it.
+fn read_text(text: &str) -> (Raw, Decoded, Vec<Problem>) {
+    let document = Document::new(Some("mcp.json".into()), &format!(r#"{{ "mcpServers": {{ "demo": {text} }} }}"#));
+    let raw = crate::dialect::servers(&document).unwrap().raw.remove(0);
+    let mut report = Report::new(Some(&document), "demo");
+    let decoded = decode(&raw, &mut report);
+    (raw, decoded, report.into_problems())
+}
+
+#[test]
+fn a_name_that_is_given_twice_costs_the_entry_and_is_told_of_once_be_it_null() {
+    let fields = [
+        r#""command": "x", "args": ["-c", "echo harmless"]"#,
+        r#""command": "x", "sandbox": true"#,
+        r#""command": "x", "sandbox": { "connect": "any" }"#,
+        r#""command": "x", "container": { "image": "x", "network": "bridge" }"#,
+        r#""command": "x", "env": { "A": "1" }"#,
+        r#""command": "x", "cwd": "sub", "tools": { "deny": ["a"] }, "pins": "enforce", "protocol": "legacy""#,
+        r#""url": "https://x", "headers": { "A": "1" }, "timeout": { "connect": 1 }, "enabled": true, "type": "http""#,
+        r#""url": "https://x", "oauth": { "scope": "a" }, "unknown": [{ "deep": 1 }]"#,
+    ];
+    for fields in fields {
+        let entry: Json = serde_json::from_str(&format!("{{{fields}}}")).unwrap();
+        let mut places = Vec::new();
+        all_members(&entry, &mut places);
+        for (name, value) in places {
+            let member = format!("{}:{value}", Json::from(&*name));
+            for other in ["null".to_owned(), "1".to_owned(), value.to_string()] {
+                for twins in [
+                    format!("{member},{}:{other}", Json::from(&*name)),
+                    format!("{}:{other},{member}", Json::from(&*name)),
+                ] {
+                    let text = entry.to_string().replacen(&member, &twins, 1);
+                    let (_, decoded, problems) = read_text(&text);
+                    assert!(matches!(decoded, Decoded::Broken), "{text}");
+                    let twice = problems.iter().filter(|problem| {
+                        let is_of_twins = problem.message.contains("twice") || problem.message.contains("two names");
+                        is_of_twins && problem.is_error() && problem.line.is_some()
+                    });
+                    assert_eq!(twice.count(), 1, "{text}: {problems:#?}");
+                }
+            }
+        }
+    }
+    let (_, _, problems) = read_text(r#"{ "command": "x", "command": "y" }"#);
+    assert_eq!(problems.iter().map(|problem| &*problem.message).collect::<Vec<_>>(), ["`command` is given twice"]);
+    let (_, _, problems) = read_text(r#"{ "command": "x", "startupTimeout": 1, "startup-timeout": 1 }"#);
+    let told = ["`startupTimeout` and `startup-timeout` are two names of one thing"];
+    assert_eq!(problems.iter().map(|problem| &*problem.message).collect::<Vec<_>>(), told);
+}
+
+/// The members of all objects in `value`.
+fn all_members(value: &Json, members: &mut Vec<(String, Json)>) {
+    match value {
+        Json::Array(values) => values.iter().for_each(|value| all_members(value, members)),
+        Json::Object(object) => {
+            for (name, value) in object {
+                members.push((name.clone(), value.clone()));
+                all_members(value, members);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Members of an entry: few names, so that they come up again, and values among which `null` is.
+fn any_members() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
+    let names = vec!["command", "args", "sandbox", "env", "cwd", "enabled", "tools"];
+    prop::collection::vec((prop::sample::select(names), any_value()), 1..6)
+}
+
+fn any_value() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "null",
+        "true",
+        "false",
+        "\"x\"",
+        "\"y\"",
+        "[\"x\"]",
+        "[\"y\"]",
+        r#"{"deny":["x"],"deny":null}"#,
+        r#"{"deny":["y"],"deny":null}"#,
+        r#"{"A":"1","A":null}"#,
+        r#"{"A":"2","A":null}"#,
+        r#"{"A":"2"}"#,
+    ])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn entries_that_mean_different_things_never_have_one_hash(
+        members in any_members(), changed in any::<prop::sample::Index>(), value in any_value(),
+    ) {
+        let text = |members: &[(&str, &str)]| {
+            let members: Vec<_> = members.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+            format!("{{\"command\":\"x\",{}}}", members.join(","))
+        };
+        let mut others = members.clone();
+        others[changed.index(members.len())].1 = value;
+        let (one, other) = (read_text(&text(&members)), read_text(&text(&others)));
+        let is_one_hash = crate::trust::hash(&one.0.node) == crate::trust::hash(&other.0.node);
+        let means_one_thing = match (&one.1, &other.1) {
+            (Decoded::Server(one), Decoded::Server(other)) => one == other,
+            (Decoded::Switch(one), Decoded::Switch(other)) => one == other,
+            (Decoded::Broken, Decoded::Broken) => true,
+            _ => false,
+        };
+        prop_assert!(means_one_thing || !is_one_hash, "{:?} {:?}", members, others);
+        prop_assert_eq!(is_one_hash, members == others, "all that is written counts");
+    }
+}
+
 proptest! {
     #[test]
     fn every_entry_is_either_a_server_or_says_why_not(entry in any_json()) {
@@ -553,6 +667,12 @@ mod containers {
             (json!({ "container": { "image": "x", "mounts": ["/:/host"] } }), "the whole machine"),
             (json!({ "container": { "image": "x", "mounts": ["/run/:/x"] } }), "the whole machine"),
             (json!({ "container": { "image": "x", "mounts": ["/var/run/docker.sock:/s:rw"] } }), "the whole machine"),
+            (json!({ "container": { "image": "x", "mounts": ["/run/user/1000:/r"] } }), "the whole machine"),
+            (json!({ "container": { "image": "x", "mounts": ["/var/run/docker:/q"] } }), "the whole machine"),
+            (json!({ "container": { "image": "x", "mounts": ["/var/lib/docker:/d:rw"] } }), "the whole machine"),
+            (json!({ "container": { "image": "x", "mounts": ["~/.docker:/d"] } }), "the whole machine"),
+            (json!({ "container": { "image": "x", "mounts": ["/etc:/etc2:rw"] } }), "the whole machine"),
+            (json!({ "container": { "image": "x", "mounts": ["/home:/h:rw"] } }), "the whole machine"),
             (json!({ "container": { "image": "x", "mounts": ["notes:/notes"] } }), "must be two full paths"),
             (json!({ "container": { "image": "x", "mounts": ["/notes:/a,z"] } }), "must be two full paths"),
             (json!({ "container": { "image": "x", "mounts": ["/notes"] } }), "must be `SOURCE:TARGET`"),

@@ -92,7 +92,7 @@ fn a_server_is_offered_with_where_it_comes_from() {
     assert_eq!((offer.client, &*offer.name, offer.line), (Client::Cursor, "gh", Some(3)));
     assert_eq!(offer.entry, json!({ "command": "gh-mcp", "env": { "T": "canary" } }));
     assert!(!offer.view.to_string().contains("canary"), "{}", offer.view);
-    assert_eq!(offer.hash, content_hash(&offer.entry));
+    assert_eq!(offer.hash, crate::trust::content_hash(&offer.entry));
     assert!(!offer.from_project && offer.notes.is_empty());
     assert_eq!(found.named("gh").count(), 1);
 }

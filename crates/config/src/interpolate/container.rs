@@ -22,7 +22,7 @@ impl Interpolate {
             let field = format!("container.mounts[{index}]");
             let source = values.path(&field, &mount.source)?;
             let source = source.to_str().ok_or_else(|| ResolveError::new(format!("`{field}` is not UTF-8 text")))?;
-            if !source.starts_with('/') || Mount::gives_too_much(source.as_ref()) {
+            if !source.starts_with('/') || Mount::gives_too_much(source.as_ref(), mount.write) {
                 let message =
                     format!("`{field}` must lead to a file or folder by its full path, and not to the whole machine");
                 return Err(ResolveError::new(message));

@@ -174,6 +174,28 @@ fn what_a_project_brings_waits_until_exactly_it_is_approved() {
 }
 
 #[test]
+fn nothing_of_what_was_approved_can_be_exchanged_behind_a_null() {
+    for (seen, exchanged) in [
+        (r#""args": ["-c", "echo harmless"], "args": null"#, r#""args": ["-c", "echo other"], "args": null"#),
+        (r#""sandbox": true, "sandbox": null"#, r#""sandbox": null"#),
+        (r#""env": { "A": "1", "A": null }"#, r#""env": { "A": "2", "A": null }"#),
+    ] {
+        let disk = Disk::new();
+        let load_with = |fields: &str, ledger: &dyn Ledger| {
+            let text = format!(r#"{{ "mcpServers": {{ "a": {{ "command": "sh", {fields} }} }} }}"#);
+            disk.write("project/.mcp.json", &text);
+            load(&disk.request(), ledger)
+        };
+        let before = load_with(seen, &NoLedger).entry("a").unwrap().clone();
+        assert!(!before.is_valid, "{seen}");
+        let approved = |candidate: &Candidate<'_>| candidate.hash == before.hash;
+        let after = load_with(exchanged, &approved);
+        assert_eq!(after.entry("a").unwrap().trust, Trust::Pending, "{exchanged}");
+        assert_ne!(after.entry("a").unwrap().hash_unswitched, before.hash_unswitched, "{exchanged}");
+    }
+}
+
+#[test]
 fn only_project_files_wait() {
     let disk = Disk::new();
     disk.write("home/mcp.json", &server("user"));

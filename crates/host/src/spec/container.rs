@@ -118,15 +118,45 @@ pub struct Mount {
 
 impl Mount {
     /// Whether `source`, by its real path, would give away all that this machine has, and with it the bounds of the container:
-    /// the system's root, its state, or a socket. Who reaches an engine's socket starts what it likes, outside of any container.
+    /// the system's root, its state, what engines keep of containers, or a socket, or a folder that holds one of these. Who
+    /// reaches an engine's socket starts what it likes, outside of any container, though it may only read the folder of it.
+    ///
+    /// With `write` more does: what changes the system's settings, its programs or the files of all users, changes what runs
+    /// outside. Looks at no file.
     #[must_use]
-    pub fn gives_too_much(source: &Path) -> bool {
-        TOO_MUCH.iter().any(|folder| source == Path::new(folder)) || source.extension() == Some(OsStr::new("sock"))
+    pub fn gives_too_much(source: &Path, write: bool) -> bool {
+        let is_one_of = |folders: &[&str]| folders.iter().any(|folder| source == Path::new(folder));
+        is_one_of(WHOLE)
+            || (write && is_one_of(WHOLE_TO_CHANGE))
+            || ALL_BELOW.iter().any(|folder| source.starts_with(folder))
+            || OF_ENGINES.iter().any(|folder| source.ancestors().any(|above| above.ends_with(folder)))
+            || source.ends_with(".docker")
+            || source.extension() == Some(OsStr::new("sock"))
     }
 }
 
-/// Folders through which all else of this machine can be had, its engines included.
-const TOO_MUCH: &[&str] = &["/", "/run", "/var", "/var/run", "/proc", "/sys", "/dev"];
+/// Folders through which all else of this machine can be had, its engines included; what is in them may be harmless.
+const WHOLE: &[&str] = &["/", "/var", "/var/lib"];
+
+/// More of them, where a container may change what it sees.
+const WHOLE_TO_CHANGE: &[&str] =
+    &["/bin", "/boot", "/etc", "/home", "/lib", "/lib64", "/opt", "/root", "/sbin", "/usr", "/usr/bin", "/usr/lib"];
+
+/// Folders that hold sockets, processes, devices and the state of engines, with all in them.
+const ALL_BELOW: &[&str] =
+    &["/dev", "/proc", "/run", "/sys", "/var/lib/containerd", "/var/lib/containers", "/var/lib/docker", "/var/run"];
+
+/// The same in a person's home, wherever that is: sockets and state of engines that run without root or in a machine of their own.
+const OF_ENGINES: &[&str] = &[
+    ".colima",
+    ".docker/desktop",
+    ".docker/run",
+    ".lima",
+    ".local/share/containers",
+    ".local/share/docker",
+    ".orbstack",
+    ".rd",
+];
 
 /// Beginnings of names of variables that mean something to the engine's client, to what loads it, or to a shell that starts it.
 const OF_CLIENTS: &[&str] = &[
@@ -205,6 +235,55 @@ mod tests {
         }
         for name in ["GITHUB_TOKEN", "GOOGLE_API_KEY", "NODE_OPTIONS", "LANG", "HOME_PAGE", "ENVIRONMENT", "PATHS"] {
             assert!(!acts_on_the_client(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_leads_to_an_engine_or_to_the_whole_system_is_told_from_what_is_harmless() {
+        for source in [
+            "/",
+            "/run",
+            "/run/",
+            "/run/user/1000",
+            "/run/podman",
+            "/var",
+            "/var/run/docker",
+            "/var/lib",
+            "/var/lib/docker",
+            "/var/lib/docker/volumes",
+            "/var/lib/containers/storage",
+            "/var/lib/containerd",
+            "/proc/1/root",
+            "/sys/fs/cgroup",
+            "/dev/shm",
+            "/home/ada/.docker",
+            "/home/ada/.docker/run",
+            "/home/ada/.local/share/containers/storage",
+            "/Users/ada/.colima/default",
+            "/srv/engine.sock",
+        ] {
+            for write in [false, true] {
+                assert!(Mount::gives_too_much(Path::new(source), write), "{source}");
+            }
+        }
+        for source in ["/etc", "/etc/", "/root", "/home", "/usr", "/usr/bin"] {
+            assert!(Mount::gives_too_much(Path::new(source), true), "{source}");
+            assert!(!Mount::gives_too_much(Path::new(source), false), "{source}");
+        }
+        for source in [
+            "/home/ada/notes",
+            "/home/ada/run",
+            "/srv",
+            "/runs",
+            "/device",
+            "/var/www",
+            "/var/lib/app",
+            "/etc/app",
+            "/mnt/data",
+        ] {
+            for write in [false, true] {
+                assert!(!Mount::gives_too_much(Path::new(source), write), "{source}");
+            }
         }
     }
 

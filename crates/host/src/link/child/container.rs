@@ -9,7 +9,7 @@ use toolrack_supervisor::container::Removal;
 use super::ChildCommand;
 use super::resolve::{SpawnError, resolve_cwd, search};
 use crate::resolve::ContainerPlan;
-use crate::spec::{Engine, Mount, Pull, ServerName};
+use crate::spec::{Container, Engine, Mount, Pull, ServerName};
 
 /// The label that each container of ours has; its value is the name of the server.
 const LABEL: &str = "dev.toolrack.server";
@@ -27,7 +27,7 @@ pub struct Enclosure {
     options: Vec<OsString>,
     image: String,
     /// What it mounts.
-    sources: Vec<PathBuf>,
+    mounts: Vec<Mount>,
 }
 
 impl Enclosure {
@@ -35,8 +35,8 @@ impl Enclosure {
     pub(crate) fn new(server: &ServerName, plan: &ContainerPlan) -> Self {
         let name = format!("toolrack-{}{:016x}", slug(server.as_str()), rand::random::<u64>());
         let options = options(&name, server, plan);
-        let sources = plan.container.mounts.iter().map(|mount| mount.source.clone().into()).collect();
-        Self { engine: plan.container.engine, name, options, image: plan.container.image.clone(), sources }
+        let Container { engine, image, mounts, .. } = plan.container.clone();
+        Self { engine, name, options, image, mounts }
     }
 
     /// Makes of `command` the engine's command that runs it; the duty to remove the container. Blocking: looks for the engine.
@@ -45,7 +45,7 @@ impl Enclosure {
             let why = "`container.image` must be the name of an image".to_owned();
             return Err(SpawnError::NotContained { why });
         }
-        refuse_too_much(&self.sources)?;
+        refuse_too_much(&self.mounts)?;
         let (engine, is_podman) = self.find(&command.env)?;
         let mut args: Vec<OsString> = vec!["run".into()];
         args.extend(self.options);
@@ -88,11 +88,12 @@ impl Enclosure {
 
 /// Looks where links lead, which the engine would follow. What is not there is the engine's to refuse.
 #[expect(clippy::disallowed_methods, reason = "what a container sees are files")]
-fn refuse_too_much(sources: &[PathBuf]) -> Result<(), SpawnError> {
-    for source in sources {
+fn refuse_too_much(mounts: &[Mount]) -> Result<(), SpawnError> {
+    for Mount { source, write, .. } in mounts {
         let is_socket = |path: &Path| path.metadata().is_ok_and(|metadata| metadata.file_type().is_socket());
-        if source.canonicalize().is_ok_and(|real| Mount::gives_too_much(&real) || is_socket(&real)) {
-            let why = format!("mounting {} would give it the whole machine", source.display());
+        let is_too_much = |real: &Path| Mount::gives_too_much(real, *write) || is_socket(real);
+        if Path::new(source).canonicalize().is_ok_and(|real| is_too_much(&real)) {
+            let why = format!("mounting {source} would give it the whole machine");
             return Err(SpawnError::NotContained { why });
         }
     }
