@@ -181,7 +181,7 @@ fn of_http(kind: &str, http: &Http, values: Values) -> Map<String, Json> {
     let usual = Http::default();
     let mut entry = Map::new();
     entry.insert("type".to_owned(), json!(kind));
-    entry.insert("url".to_owned(), values.text(&http.url, mask::url));
+    entry.insert("url".to_owned(), values.text(&http.url, mask::argument));
     if !http.headers.is_empty() {
         entry.insert("headers".to_owned(), values.named(&http.headers));
     }
@@ -228,7 +228,7 @@ fn of_oauth(oauth: &OAuth, values: Values) -> Map<String, Json> {
         shown.extend(value.as_ref().map(|value| (name.to_owned(), json!(value))));
     }
     if let Some(idp) = &oauth.idp {
-        let mut provider = Map::from_iter([("token_url".to_owned(), values.text(&idp.token_url, mask::url))]);
+        let mut provider = Map::from_iter([("token_url".to_owned(), values.text(&idp.token_url, mask::argument))]);
         provider.extend(idp.client_id.as_ref().map(|id| ("client_id".to_owned(), json!(id))));
         let secret = idp.client_secret.as_ref().map(|secret| values.secret(secret));
         provider.extend(secret.map(|secret| ("client_secret".to_owned(), secret)));
@@ -237,7 +237,7 @@ fn of_oauth(oauth: &OAuth, values: Values) -> Map<String, Json> {
     if oauth.dpop {
         shown.insert("dpop".to_owned(), json!(true));
     }
-    let document = oauth.client_metadata_url.as_ref().map(|url| values.text(url, mask::url));
+    let document = oauth.client_metadata_url.as_ref().map(|url| values.text(url, mask::argument));
     shown.extend(document.map(|url| ("client_metadata_url".to_owned(), url)));
     if !oauth.scopes.is_empty() {
         shown.insert("scopes".to_owned(), json!(oauth.scopes));
