@@ -11,7 +11,7 @@ use std::{
     ffi::OsString,
     fmt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
 };
 
 use futures::future::BoxFuture;
@@ -22,7 +22,7 @@ use toolrack_host::{
     spec::{Http, InheritEnv, OAuth, Sandbox, Stdio, Transport},
 };
 
-use self::known::Known;
+use self::known::{Known, Life};
 use crate::{
     environment::Environment,
     mask,
@@ -97,7 +97,7 @@ pub struct Interpolate {
     /// Where confined servers have their homes.
     homes: Option<PathBuf>,
     /// The values that were handed out and are somebody's business only: see [`Self::conceal`].
-    secrets: Mutex<Known>,
+    secrets: RwLock<Known>,
 }
 
 /// Where values come from.
@@ -112,7 +112,7 @@ impl Interpolate {
     #[must_use]
     pub fn new(environment: Environment, unset: Unset) -> Self {
         let source = Source { environment: Arc::new(environment), unset };
-        Self { source: RwLock::new(source), stored: None, homes: None, secrets: Mutex::default() }
+        Self { source: RwLock::new(source), stored: None, homes: None, secrets: RwLock::default() }
     }
 
     /// Takes stored secrets from `stored`; without it there are none.
@@ -134,7 +134,9 @@ impl Interpolate {
     /// [`redact()`](crate::redact()) hides in arguments, values and URLs; also where it stands in JSON, and from 8 bytes on
     /// in base64 or percent-encoded.
     ///
-    /// A server can repeat what it was given, on stderr or in an error. Values of less than 6 bytes are not found.
+    /// A server can repeat what it was given, on stderr or in an error. Values of less than 6 bytes are not found. What it
+    /// costs goes by the length of `text`, not by how many secrets there are. 10,000 of them are known, of 16 MiB at most: of
+    /// more, those are forgotten that were handed out the longest time ago, [renewed](Self::keep_secret) ones first.
     #[must_use]
     pub fn conceal<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.known().conceal(text)
@@ -160,9 +162,9 @@ impl Interpolate {
         Ok(value)
     }
 
-    /// Conceals `secret` from now on: one that did not come from a placeholder, such as a token.
+    /// Conceals `secret` from now on: one that did not come from a placeholder, such as a token, and will be renewed.
     pub fn keep_secret(&self, secret: &str) {
-        self.remember(None, [secret.to_owned()]);
+        self.remember_as(Life::Passing, None, [secret.to_owned()]);
     }
 
     /// Whether a secret stands in `arguments` that was handed out, and not to `server`: somebody is taking it from one to
@@ -174,12 +176,16 @@ impl Interpolate {
 
     /// Counts `found` as secrets from now on, which `server` was given; `None`: no server was.
     fn remember(&self, server: Option<&ServerName>, found: impl IntoIterator<Item = String>) {
-        let mut known = self.known();
-        found.into_iter().for_each(|secret| known.add(server, secret));
+        self.remember_as(Life::Lasting, server, found);
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.secrets.lock().unwrap_or_else(PoisonError::into_inner)
+    fn remember_as(&self, life: Life, server: Option<&ServerName>, found: impl IntoIterator<Item = String>) {
+        let mut known = self.secrets.write().unwrap_or_else(PoisonError::into_inner);
+        found.into_iter().for_each(|secret| known.add(server, secret, life));
+    }
+
+    fn known(&self) -> RwLockReadGuard<'_, Known> {
+        self.secrets.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The same, with other variables, and with no secrets to conceal yet.
@@ -188,7 +194,7 @@ impl Interpolate {
         let source = self.source.read().unwrap_or_else(PoisonError::into_inner).clone();
         let source = Source { environment: Arc::new(environment), ..source };
         let (stored, homes) = (self.stored.clone(), self.homes.clone());
-        Self { source: RwLock::new(source), stored, homes, secrets: Mutex::default() }
+        Self { source: RwLock::new(source), stored, homes, secrets: RwLock::default() }
     }
 
     /// The variables that it resolves from.
@@ -449,7 +455,7 @@ impl Resolver for Interpolate {
         // Without the word before it, too: `Bearer abc`.
         let words = secrets.iter().filter_map(|secret| secret.rsplit_once(' ')).map(|(_, word)| word.to_owned());
         let words: Vec<String> = words.collect();
-        self.remember(Some(server), secrets.into_iter().chain(words));
+        self.remember_as(Life::Passing, Some(server), secrets.into_iter().chain(words));
     }
 
     fn oauth<'a>(&'a self, _: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<OAuth, ResolveError>> {

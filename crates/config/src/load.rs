@@ -25,7 +25,7 @@ use crate::{
     node::{Node, Value},
     places::{Places, project_root},
     problem::Problem,
-    redact::redact,
+    redact::{proposal, redact},
     settings::{Section, Settings, Wanted},
     trust::{Candidate, Ledger, hash},
 };
@@ -193,6 +193,10 @@ pub struct Entry {
     pub shadows: Vec<Shadowed>,
     /// The entry as it can be shown; see [`redact()`](crate::redact). `null` for a broken one.
     pub view: Json,
+    /// What a person is asked to agree to: the entry with every value as it is written, secrets that somebody wrote there
+    /// included. It comes from a project's file, so it is not safe to print before it is escaped. `null` for a broken
+    /// entry, and for one that no project brings, which needs no agreement.
+    pub proposal: Json,
 }
 
 /// An entry that a stronger one replaces.
@@ -263,6 +267,7 @@ impl<'a> World<'a> {
                 hash: hash(&Node::from_json(&redact(spec))),
                 shadows: Vec::new(),
                 view: redact(spec),
+                proposal: Json::Null,
             };
             (name.to_string(), (entry, Some(spec.clone())))
         });
@@ -444,6 +449,7 @@ impl<'a> World<'a> {
             hash,
             shadows,
             view: spec.as_ref().map_or(Json::Null, redact),
+            proposal: spec.as_ref().filter(|_| layer.scope == Scope::Project).map_or(Json::Null, proposal),
         };
         self.entries.insert(raw.name.clone(), (entry, spec));
     }
@@ -469,6 +475,9 @@ impl<'a> World<'a> {
             entry.enabled = enabled;
             spec.enabled = enabled;
             entry.view = redact(spec);
+            if !entry.proposal.is_null() {
+                entry.proposal = proposal(spec);
+            }
             entry.switched_by = Some(Source::file(layer.scope.as_str(), &layer.path));
         }
     }

@@ -9,6 +9,9 @@ use std::{borrow::Cow, ops::Range};
 use percent_encoding::percent_decode_str;
 
 use crate::{
+    dialect::json,
+    document::Document,
+    node::{Node, Value},
     placeholder::Bare,
     redact::{literal, split_scheme},
 };
@@ -250,11 +253,6 @@ pub(crate) fn argument(text: &str) -> String {
     hide(text, spans(text))
 }
 
-/// `text` with the passwords and secret query parameters of its URL hidden.
-pub(crate) fn url(text: &str) -> String {
-    hide(text, spans_of_url(text))
-}
-
 /// The secret parts of the [arguments] of a program, without placeholders: what is hidden where they are shown.
 pub(crate) fn secrets_of_arguments<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     spans_of_arguments(arguments).flat_map(|(text, spans)| parts(text, spans)).collect()
@@ -281,43 +279,128 @@ fn hide(text: &str, spans: Spans) -> String {
     out + &text[at..]
 }
 
-/// What stands there, as it is and as whoever takes a URL apart has it.
+/// What stands there, as it is and as whoever takes a URL or JSON apart has it.
 fn parts(text: &str, spans: Spans) -> Vec<String> {
     let mut found = Vec::new();
     for span in spans {
         let (_, part) = split_scheme(&text[span]);
         let decoded = percent_decode_str(part).decode_utf8().ok().filter(|decoded| decoded != part);
         found.extend(decoded.map(Cow::into_owned));
+        if part.contains('\\') {
+            found.extend(serde_json::from_str(&format!("\"{part}\"")).ok().filter(|unescaped| unescaped != part));
+        }
         found.push(part.to_owned());
     }
     found
 }
 
 fn spans_of_arguments<'a>(arguments: impl IntoIterator<Item = &'a str>) -> impl Iterator<Item = (&'a str, Spans)> {
-    let mut option = None;
+    let mut option: Option<&str> = None;
     arguments.into_iter().map(move |text| {
-        let is_value = option.take().is_some_and(|name| !text.starts_with('-') && is_secret(name, text));
-        option = (text.starts_with('-') && !text.contains('=')).then_some(text);
-        (text, if is_value { std::iter::once(0..text.len()).collect() } else { spans(text) })
+        let before = option.take();
+        let is_value = before.is_some_and(|name| !is_option(text) && is_secret(name, text));
+        option = (!is_value && text.starts_with('-') && !text.contains('=')).then_some(text);
+        let spans = if is_value {
+            std::iter::once(0..text.len()).collect()
+        } else if before.is_some_and(announces_header) {
+            spans_of_value(text, true)
+        } else {
+            spans(text)
+        };
+        (text, spans)
     })
 }
 
-fn spans(text: &str) -> Spans {
-    if let Some(value) = named(text) {
-        return std::iter::once(value).collect();
-    }
-    let mut spans = spans_of_url(text);
-    let tokens: Vec<_> = tokens(text).filter(|token| spans.iter().all(|span| !span.contains(&token.start))).collect();
-    spans.extend(tokens);
-    spans.sort_by_key(|span| span.start);
-    spans
+/// Whether this is an option, and not a value that begins with a dash: those have digits and signs in them.
+fn is_option(text: &str) -> bool {
+    let Some(name) = text.strip_prefix('-') else {
+        return false;
+    };
+    let name = name.split('=').next().unwrap_or_default();
+    let is_long = name.starts_with('-');
+    let is_of_name = |c: char| c.is_ascii_alphabetic() || c == '-' || (is_long && (c.is_ascii_digit() || c == '_'));
+    name.chars().count() <= 1 || name.chars().all(is_of_name)
 }
 
-/// Where the secret value of `name=value` stands, or of a header: `Name: value`.
-fn named(text: &str) -> Option<Range<usize>> {
+/// Whether the value of this option is a header, such as that of `-H`.
+fn announces_header(option: &str) -> bool {
+    option == "-H" || words(option).last().is_some_and(|last| last == "header" || last == "headers")
+}
+
+fn spans(text: &str) -> Spans {
+    // What an option says is read like an argument of its own.
+    match text.split_once('=') {
+        Some((option, value)) if is_option(option) && !is_secret(option, value) => {
+            let start = option.len() + 1;
+            shifted(spans_of_value(value, announces_header(option)), start).collect()
+        }
+        _ => spans_of_value(text, false),
+    }
+}
+
+fn shifted(spans: Spans, by: usize) -> impl Iterator<Item = Range<usize>> {
+    spans.into_iter().map(move |span| span.start + by..span.end + by)
+}
+
+fn spans_of_value(text: &str, is_header: bool) -> Spans {
+    spans_of_json(text).unwrap_or_else(|| spans_of_plain(text, is_header))
+}
+
+fn spans_of_plain(text: &str, is_header: bool) -> Spans {
+    if let Some(value) = named(text, is_header) {
+        return std::iter::once(value).collect();
+    }
+    let mut spans = spans_of_urls(text);
+    spans.extend(spans_of_pairs(text));
+    spans.extend(tokens(text));
+    spans.sort_by_key(|span| span.start);
+    let mut merged = Spans::new();
+    for span in spans {
+        match merged.last_mut() {
+            Some(last) if span.start < last.end => last.end = last.end.max(span.end),
+            _ => merged.push(span),
+        }
+    }
+    merged
+}
+
+/// Where secrets stand in an object or a list of JSON; `None` when the text is neither.
+fn spans_of_json(text: &str) -> Option<Spans> {
+    if !text.trim_start().starts_with(['{', '[']) {
+        return None;
+    }
+    let root = json::parse(&Document::new(None, text)).ok()??;
+    let mut spans = Spans::new();
+    walk(&root, "", text, &mut spans);
+    Some(spans)
+}
+
+/// Adds what is secret in `node`, which stands under `name`.
+fn walk(node: &Node, name: &str, text: &str, spans: &mut Spans) {
+    match &node.value {
+        Value::Text(value) => {
+            // Without its quotes.
+            let inner = node.at.start + 1..node.at.end - 1;
+            if is_secret(name, value) {
+                spans.push(inner);
+            } else {
+                let start = inner.start;
+                spans.extend(shifted(spans_of_plain(&text[inner], false), start));
+            }
+        }
+        Value::Number(_) if is_secret_name(name) => spans.push(node.at.clone()),
+        Value::List(nodes) => nodes.iter().for_each(|node| walk(node, name, text, spans)),
+        Value::Map(members) => members.iter().for_each(|member| walk(&member.node, &member.name, text, spans)),
+        _ => {}
+    }
+}
+
+/// Where the secret value of `name=value` stands, or of a header: `Name: value`. Where somebody says that a header comes, it
+/// needs no space.
+fn named(text: &str, is_header: bool) -> Option<Range<usize>> {
     let header = text.split_once(':').filter(|(name, value)| {
         let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
-        is_word && (value.starts_with(' ') || !split_scheme(value).0.is_empty())
+        is_word && (is_header || value.starts_with(' ') || !split_scheme(value).0.is_empty())
     });
     let setting = text.split_once('=').filter(|(name, _)| !name.contains("://"));
     let (name, value) = header.or(setting)?;
@@ -325,16 +408,21 @@ fn named(text: &str) -> Option<Range<usize>> {
     is_secret(name, value).then(|| text.len() - value.len()..text.len())
 }
 
-fn spans_of_url(text: &str) -> Spans {
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return Spans::new();
-    };
-    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+/// Where passwords stand before the hosts of URLs.
+fn spans_of_urls(text: &str) -> Spans {
     let mut spans = Spans::new();
-    let start = scheme.len() + 3;
-    if let Some((user, _)) = authority.rsplit_once('@') {
+    for (at, mark) in text.match_indices("://") {
+        let start = at + mark.len();
+        let rest = &text[start..];
+        let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
+        let Some((user, _)) = authority.rsplit_once('@') else {
+            continue;
+        };
         // Alone, it is a token; where people have names, such as those of databases, it is only one if it looks so.
-        let is_web = ["http", "https"].iter().any(|web| scheme.to_ascii_lowercase().ends_with(web));
+        let scheme = text[..at].as_bytes();
+        let ends_with =
+            |web: &[u8]| scheme.len() >= web.len() && scheme[scheme.len() - web.len()..].eq_ignore_ascii_case(web);
+        let is_web = ends_with(b"http") || ends_with(b"https");
         let is_token = is_web || user.len() >= MIN_TOKEN;
         match user.find(':') {
             Some(colon) => spans.push(start + colon + 1..start + user.len()),
@@ -342,19 +430,47 @@ fn spans_of_url(text: &str) -> Spans {
             None => {}
         }
     }
-    let Some((before, parameters)) = path.split_once('?') else {
-        return spans;
-    };
-    let mut at = start + authority.len() + before.len() + 1;
-    for parameter in parameters.split('&') {
-        if let Some((name, value)) = parameter.split_once('=')
-            && is_secret(name, value)
-        {
-            spans.push(at + name.len() + 1..at + parameter.len());
+    spans
+}
+
+/// What ends before the name of a pair, beside white space.
+const BEFORE_NAMES: &[char] = &[';', '&', '?', '#', '=', '/', ':', ',', '|', '(', '{', '<', '>', '"', '\'', '`'];
+
+/// Where the secret values of `name=value` pairs stand, between white space, `;` or `&`: of parameters of URLs, of connections
+/// to databases, of variables before a command.
+fn spans_of_pairs(text: &str) -> Spans {
+    let mut spans = Spans::new();
+    let mut done = 0;
+    for (at, _) in text.match_indices('=') {
+        if at < done {
+            continue;
         }
-        at += parameter.len() + 1;
+        let is_before = |c: char| c.is_whitespace() || BEFORE_NAMES.contains(&c);
+        let name = text[done..at].rsplit(is_before).next().unwrap_or_default();
+        done = at + 1;
+        if !is_secret_name(name) {
+            continue;
+        }
+        let is_parameter = text[..at - name.len()].ends_with(['?', '&', '#']);
+        let value = value_of_pair(&text[done..], is_parameter);
+        if !value.is_empty() && is_secret(name, &text[done + value.start..done + value.end]) {
+            spans.push(done + value.start..done + value.end);
+            done += value.end;
+        }
     }
     spans
+}
+
+/// Where the value stands that `rest` begins with: between quotes, or up to what ends a pair.
+fn value_of_pair(rest: &str, is_parameter: bool) -> Range<usize> {
+    if let Some(quote) = rest.chars().next().filter(|c| matches!(c, '"' | '\''))
+        && let Some(length) = rest[1..].find(quote)
+    {
+        return 1..1 + length;
+    }
+    let ends = |c: char| c.is_whitespace() || c == '&' || (c == ';' && !is_parameter);
+    let value = &rest[..rest.find(ends).unwrap_or(rest.len())];
+    0..value.trim_end_matches(['"', '\'', '`']).len()
 }
 
 /// Where the tokens of well-known services stand.
@@ -465,6 +581,25 @@ mod tests {
             ("token-proxy:latest", &[]),
             ("é ghp_canarycanarycanary!", &["ghp_canarycanarycanary"]),
             ("plain text", &[]),
+            ("--header=Authorization: Bearer abc", &["abc"]),
+            ("--header=X-Api-Key:abc", &["abc"]),
+            ("--env=API_KEY=abc", &["abc"]),
+            (
+                r#"{"braveApiKey":"abc","n":{"tokens":["qrs"],"pin_code":1,"url":"https://u:efg@h"},"x":"y"}"#,
+                &["abc", "qrs", "efg"],
+            ),
+            (r#"--config={"password": 12345678}"#, &["12345678"]),
+            (r#"{"password":"a\u0026b"}"#, &["a&b", r"a\u0026b"]),
+            ("--dsn=host=db user=ada password=abc sslmode=on", &["abc"]),
+            ("Server=db;User Id=ada;Password=abc;Encrypt=yes", &["abc"]),
+            ("host=db password='a b' user=ada", &["a b"]),
+            ("jdbc:sqlserver://h:1433;user=sa;password=abc;encrypt=true", &["abc"]),
+            ("https://a/ postgresql://ada:abc@db/x redis://:def@r", &["abc", "def"]),
+            ("https://h/mcp#token=abc", &["abc"]),
+            ("https://h/mcp?mode=x#a=b&access_token=abc;d&x=1", &["abc;d"]),
+            ("https://token.example/a=1?mode=x", &[]),
+            ("exec env MODE=x API_TOKEN=\"abc\" npx -y server", &["abc"]),
+            ("{ not json", &[]),
         ] {
             let secrets = secrets_of(text);
             assert_eq!(secrets, found, "{text}");
@@ -474,12 +609,31 @@ mod tests {
         }
         let found = secrets_of_arguments(["s.py", "--api-key", "argkey-1", "--verbose", "word", "--key", "/a/b.pem"]);
         assert_eq!(found, ["argkey-1"]);
+        for (arguments, found) in [
+            (&["--header", "X-API-Key:abc"][..], &["abc"][..]),
+            (&["-H", "Authorization:abc", "x:y"], &["abc"]),
+            (&["--config", r#"{"braveApiKey":"abc"}"#], &["abc"]),
+            (&["--password", "-canary-1", "--verbose"], &["-canary-1"]),
+            (&["--use-auth", "--api-key", "abc", "-y"], &["abc"]),
+            (&["--no-auth", "-v", "-jar", "x.jar"], &[]),
+        ] {
+            assert_eq!(secrets_of_arguments(arguments.iter().copied()), found, "{arguments:?}");
+        }
     }
 
     #[test]
     fn placeholders_stay_readable() {
         assert_eq!(arguments(["--token", "${TOKEN}"]), ["--token", "${TOKEN}"]);
-        assert_eq!(url("https://x:${PASS}@h/?key=${KEY}"), "https://x:${PASS}@h/?key=${KEY}");
+        assert_eq!(argument("https://x:${PASS}@h/?key=${KEY}"), "https://x:${PASS}@h/?key=${KEY}");
+        let config = r#"{"apiKey": "${KEY}", "port": 1}"#;
+        assert_eq!(arguments(["--config", config]), ["--config", config]);
+    }
+
+    #[test]
+    fn a_long_argument_is_read_once() {
+        for piece in ["a://", "a=", "-a=", "token=", "a://?", "token='", "[", "{\"a\":", "://b@"] {
+            assert!(!argument(&piece.repeat(100_000)).is_empty(), "{piece}");
+        }
     }
 
     proptest! {

@@ -195,7 +195,7 @@ impl ModelChoice {
         };
         let said = [
             ("name", self.name.as_ref().map(|name| json!(name))),
-            ("base_url", self.base_url.as_deref().map(|url| json!(mask::url(url)))),
+            ("base_url", self.base_url.as_deref().map(|url| json!(mask::argument(url)))),
             ("wire", self.wire.map(|wire| json!(wire.as_str()))),
             ("key", self.key.as_deref().map(|key| json!(literal(key, placeholder::Bare::Nothing)))),
             ("context_tokens", self.context_tokens.map(|count| json!(count))),

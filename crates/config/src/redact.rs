@@ -1,9 +1,10 @@
-//! Configuration that can be shown: placeholders stay, literal secrets do not.
+//! Configuration that can be shown: placeholders stay, literal secrets do not. Who is to agree to an entry is shown
+//! [everything](proposal).
 
 mod container;
 mod file;
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use serde_json::{Map, Value as Json, json};
 use toolrack_host::{
@@ -37,10 +38,55 @@ pub fn show(path: &Path) -> Result<Option<String>, Box<Problem>> {
 /// its placeholders, and so are the secret parts of arguments and URLs. Defaults are left out.
 #[must_use]
 pub fn redact(spec: &ServerSpec) -> Json {
+    entry(spec, Values::Hidden)
+}
+
+/// The same with every value as it is written, for a person who is to agree to it. What a project's file says is no
+/// secret of whoever opens the project, and a value that looks like one may be half of a command.
+pub(crate) fn proposal(spec: &ServerSpec) -> Json {
+    entry(spec, Values::Written)
+}
+
+/// How the values of an entry are shown.
+#[derive(Clone, Copy)]
+enum Values {
+    /// With what could be a secret hidden.
+    Hidden,
+    /// As they are written.
+    Written,
+}
+
+impl Values {
+    fn text(self, text: &str, hide: impl FnOnce(&str) -> String) -> Json {
+        Json::String(match self {
+            Self::Hidden => hide(text),
+            Self::Written => text.to_owned(),
+        })
+    }
+
+    fn secret(self, text: &str) -> Json {
+        self.text(text, |text| literal(text, Bare::Nothing))
+    }
+
+    fn arguments<'a>(self, arguments: impl IntoIterator<Item = &'a String>) -> Json {
+        let arguments = arguments.into_iter().map(String::as_str);
+        match self {
+            Self::Hidden => json!(mask::arguments(arguments)),
+            Self::Written => arguments.collect(),
+        }
+    }
+
+    fn named(self, values: &BTreeMap<String, String>) -> Json {
+        let shown = |value: &String| self.text(value, |value| literal(value, Bare::Names));
+        values.iter().map(|(name, value)| (name.clone(), shown(value))).collect::<Map<_, _>>().into()
+    }
+}
+
+fn entry(spec: &ServerSpec, values: Values) -> Json {
     let mut entry = match &spec.transport {
-        Transport::Stdio(stdio) => of_stdio(stdio),
-        Transport::Http(http) => of_http("http", http),
-        Transport::Sse(http) => of_http("sse", http),
+        Transport::Stdio(stdio) => of_stdio(stdio, values),
+        Transport::Http(http) => of_http("http", http, values),
+        Transport::Sse(http) => of_http("sse", http, values),
         Transport::Native(_) => Map::from_iter([("type".to_owned(), json!("native"))]),
     };
     let mut put = |name: &str, differs: bool, value: Json| {
@@ -73,18 +119,17 @@ pub fn redact(spec: &ServerSpec) -> Json {
     Json::Object(entry)
 }
 
-fn of_stdio(stdio: &Stdio) -> Map<String, Json> {
+fn of_stdio(stdio: &Stdio, values: Values) -> Map<String, Json> {
     let mut entry = Map::new();
     entry.insert("type".to_owned(), json!("stdio"));
     if stdio.container.is_none() || !stdio.command.is_empty() {
-        entry.insert("command".to_owned(), json!(mask::argument(&stdio.command)));
+        entry.insert("command".to_owned(), values.text(&stdio.command, mask::argument));
     }
     if !stdio.args.is_empty() {
-        let args = mask::arguments(stdio.args.iter().map(String::as_str));
-        entry.insert("args".to_owned(), json!(args));
+        entry.insert("args".to_owned(), values.arguments(&stdio.args));
     }
     if !stdio.env.is_empty() {
-        entry.insert("env".to_owned(), hidden(&stdio.env));
+        entry.insert("env".to_owned(), values.named(&stdio.env));
     }
     if let Some(cwd) = &stdio.cwd {
         entry.insert("cwd".to_owned(), json!(cwd.display().to_string()));
@@ -132,20 +177,19 @@ fn of_sandbox(sandbox: &Sandbox) -> Json {
     Json::Object(shown)
 }
 
-fn of_http(kind: &str, http: &Http) -> Map<String, Json> {
+fn of_http(kind: &str, http: &Http, values: Values) -> Map<String, Json> {
     let usual = Http::default();
     let mut entry = Map::new();
     entry.insert("type".to_owned(), json!(kind));
-    entry.insert("url".to_owned(), json!(mask::url(&http.url)));
+    entry.insert("url".to_owned(), values.text(&http.url, mask::argument));
     if !http.headers.is_empty() {
-        entry.insert("headers".to_owned(), hidden(&http.headers));
+        entry.insert("headers".to_owned(), values.named(&http.headers));
     }
     if let Some(helper) = &http.headers_helper {
-        let words =
-            mask::arguments(std::iter::once(helper.command.as_str()).chain(helper.args.iter().map(String::as_str)));
-        entry.insert("headers_helper".to_owned(), json!(words));
+        let words = std::iter::once(&helper.command).chain(&helper.args);
+        entry.insert("headers_helper".to_owned(), values.arguments(words));
     }
-    let oauth = of_oauth(&http.oauth);
+    let oauth = of_oauth(&http.oauth, values);
     if !oauth.is_empty() {
         entry.insert("oauth".to_owned(), Json::Object(oauth));
     }
@@ -161,7 +205,7 @@ fn of_http(kind: &str, http: &Http) -> Map<String, Json> {
     entry
 }
 
-fn of_oauth(oauth: &OAuth) -> Map<String, Json> {
+fn of_oauth(oauth: &OAuth, values: Values) -> Map<String, Json> {
     let mut shown = Map::new();
     let texts = [("client_id", &oauth.client_id), ("account", &oauth.account)];
     for (name, value) in texts {
@@ -173,7 +217,7 @@ fn of_oauth(oauth: &OAuth) -> Map<String, Json> {
         ("assertion", &oauth.assertion.text),
     ];
     for (name, value) in secrets {
-        shown.extend(value.as_ref().map(|value| (name.to_owned(), json!(literal(value, Bare::Nothing)))));
+        shown.extend(value.as_ref().map(|value| (name.to_owned(), values.secret(value))));
     }
     let plain = [
         ("private_key_file", &oauth.private_key.file),
@@ -184,16 +228,16 @@ fn of_oauth(oauth: &OAuth) -> Map<String, Json> {
         shown.extend(value.as_ref().map(|value| (name.to_owned(), json!(value))));
     }
     if let Some(idp) = &oauth.idp {
-        let mut provider = Map::from_iter([("token_url".to_owned(), json!(mask::url(&idp.token_url)))]);
+        let mut provider = Map::from_iter([("token_url".to_owned(), values.text(&idp.token_url, mask::argument))]);
         provider.extend(idp.client_id.as_ref().map(|id| ("client_id".to_owned(), json!(id))));
-        let secret = idp.client_secret.as_ref().map(|secret| json!(literal(secret, Bare::Nothing)));
+        let secret = idp.client_secret.as_ref().map(|secret| values.secret(secret));
         provider.extend(secret.map(|secret| ("client_secret".to_owned(), secret)));
         shown.insert("idp".to_owned(), Json::Object(provider));
     }
     if oauth.dpop {
         shown.insert("dpop".to_owned(), json!(true));
     }
-    let document = oauth.client_metadata_url.as_ref().map(|url| json!(mask::url(url)));
+    let document = oauth.client_metadata_url.as_ref().map(|url| values.text(url, mask::argument));
     shown.extend(document.map(|url| ("client_metadata_url".to_owned(), url)));
     if !oauth.scopes.is_empty() {
         shown.insert("scopes".to_owned(), json!(oauth.scopes));
@@ -202,14 +246,6 @@ fn of_oauth(oauth: &OAuth) -> Map<String, Json> {
         shown.insert("grant".to_owned(), json!(oauth.grant));
     }
     shown
-}
-
-fn hidden(values: &std::collections::BTreeMap<String, String>) -> Json {
-    values
-        .iter()
-        .map(|(name, value)| (name.clone(), Json::String(literal(value, Bare::Names))))
-        .collect::<Map<_, _>>()
-        .into()
 }
 
 /// The word `Bearer` or one of its like before a credential, and the credential.
@@ -243,6 +279,8 @@ pub(crate) fn literal(text: &str, bare: Bare) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -301,5 +339,35 @@ mod tests {
         }
         assert!(!redact(&spec).to_string().contains("canary"), "{}", redact(&spec));
         assert!(!redact(&spec).to_string().contains("canary"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_agreed_to_is_shown_to_the_last_letter(
+            words in prop::collection::vec(".{0,12}", 1..6),
+            name in "[A-Z_]{0,6}(TOKEN|AUTH|KEY|OPTIONS)",
+            value in "(--|token=|Bearer |https://a:b@|\\$\\{)?.{0,20}",
+        ) {
+            let mut spec = ServerSpec::stdio(&*value, words.iter().map(|word| format!("{name}={word}")).chain(words.clone()));
+            let Transport::Stdio(stdio) = &mut spec.transport else { unreachable!() };
+            stdio.env.insert(name.clone(), value.clone());
+            let shown = proposal(&spec);
+            let Transport::Stdio(stdio) = &spec.transport else { unreachable!() };
+            prop_assert_eq!(&shown["command"], &json!(value));
+            prop_assert_eq!(&shown["args"], &json!(stdio.args));
+            prop_assert_eq!(&shown["env"], &json!(stdio.env));
+
+            let mut spec = ServerSpec::http(&*value);
+            let Transport::Http(http) = &mut spec.transport else { unreachable!() };
+            http.headers.insert(name.clone(), value.clone());
+            http.headers_helper = Some(Box::new(Stdio { command: name.clone(), args: words.clone(), ..Stdio::default() }));
+            http.oauth.client_secret = Some(value.clone());
+            let shown = proposal(&spec);
+            let helper: Vec<_> = std::iter::once(&name).chain(&words).collect();
+            prop_assert_eq!(&shown["url"], &json!(value));
+            prop_assert_eq!(&shown["headers"][&name], &json!(value));
+            prop_assert_eq!(&shown["headers_helper"], &json!(helper));
+            prop_assert_eq!(&shown["oauth"]["client_secret"], &json!(value));
+        }
     }
 }

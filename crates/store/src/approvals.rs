@@ -19,7 +19,7 @@ pub struct Approval {
     pub name: String,
     /// The hash of the entry's content.
     pub hash: String,
-    /// What the person was shown, without secrets, to compare with when the content changes.
+    /// What the person was shown, to compare with when the content changes.
     pub shown: String,
     /// When, in seconds since 1970.
     pub approved_at: i64,

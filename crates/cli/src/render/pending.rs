@@ -31,7 +31,7 @@ pub(crate) struct Pending<'a> {
     /// The folder that an agreement is for.
     project: Option<String>,
     enabled: bool,
-    /// What would run, without secrets.
+    /// What would run, to the last letter.
     entry: &'a Value,
     hash: &'a str,
     /// When something else of this name was agreed to, in RFC 3339.
@@ -50,7 +50,7 @@ impl<'a> Pending<'a> {
         let approved = before.and_then(|approval| DateTime::from_timestamp(approval.approved_at, 0));
         let changes = before.map(|approval| {
             let shown = serde_json::from_str(&approval.shown).unwrap_or_default();
-            changes::between(&shown, &entry.view)
+            changes::between(&shown, &entry.proposal)
         });
         Self {
             name: &entry.name,
@@ -59,7 +59,7 @@ impl<'a> Pending<'a> {
             line: entry.line,
             project: entry.project.as_ref().map(|folder| folder.display().to_string()),
             enabled: entry.enabled,
-            entry: &entry.view,
+            entry: &entry.proposal,
             hash: &entry.hash,
             approved_at: approved.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true)),
             changes: changes.unwrap_or_default(),
@@ -92,7 +92,7 @@ fn block(pending: &Pending<'_>, look: Look) -> Vec<String> {
     let day = approved.with_timezone(&Local).format("%Y-%m-%d");
     lines.push(paint(Tone::Waiting, &format!("  changed since you agreed to it on {day}:")));
     if pending.changes.is_empty() {
-        lines.push("    a value that is not shown, or a field that has no meaning here".to_owned());
+        lines.push("    a field that has no meaning here, or how the same is written".to_owned());
     }
     lines.extend(changes::lines(&pending.changes).into_iter().map(|line| format!("    {line}")));
     lines

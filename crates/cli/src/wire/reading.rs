@@ -105,7 +105,7 @@ impl World {
             project: project.clone(),
             name: entry.name.clone(),
             hash: entry.hash.clone(),
-            shown: entry.view.to_string(),
+            shown: entry.proposal.to_string(),
             approved_at: chrono::Utc::now().timestamp(),
         };
         let approved = self.store()?.approve(&approval, Way::Cli).await;

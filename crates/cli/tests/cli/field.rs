@@ -28,7 +28,6 @@ fn json_hides_what_the_page_hides() {
         &["get", "fs"],
         &["get", "web"],
         &["get", "theirs"],
-        &["pending"],
         &["config", "show"],
         &["config", "validate"],
         &["test", "fs", "web"],
@@ -36,7 +35,6 @@ fn json_hides_what_the_page_hides() {
         &["doctor"],
         &["disable", "fs", "--dry-run"],
         &["remove", "fs", "--dry-run"],
-        &["trust", "theirs", "--yes"],
     ] {
         for options in [[].as_slice(), &["--json"]] {
             let ran = rack.run(&[options, words].concat());

@@ -8,7 +8,6 @@ use base64::{
     engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD},
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::Value;
 
 /// A shorter secret is looked for as it is, and in JSON: what is short is found in other texts by chance once it is encoded.
 pub(super) const MIN_ENCODED: usize = 8;
@@ -28,19 +27,82 @@ const IN_SCRIPTS: &AsciiSet = &UNRESERVED.remove(b'!').remove(b'\'').remove(b'('
 /// `secret` as it is and as JSON has it; from [`MIN_ENCODED`] bytes on also in base64, wherever in the encoded text it
 /// begins, and percent-encoded.
 pub(super) fn forms(secret: &str) -> BTreeSet<String> {
-    let mut forms = BTreeSet::from([secret.to_owned(), in_json(secret)]);
-    // What is JSON inside of a text of JSON.
-    forms.insert(in_json(&in_json(secret)));
+    let mut forms = BTreeSet::from([secret.to_owned()]);
+    // Letters and digits are themselves in JSON and in URLs.
+    let is_plain = secret.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte));
+    for style in STYLES.iter().filter(|_| !is_plain) {
+        let once = style.write(secret);
+        // What is JSON inside of a text of JSON, of the same writer or of a plain one.
+        forms.extend([style.write(&once), PLAIN.write(&once), once]);
+    }
     if (MIN_ENCODED..=MAX_ENCODED).contains(&secret.len()) {
         base64(secret.as_bytes(), &mut forms);
-        percent(secret, &mut forms);
+        if !is_plain {
+            percent(secret, &mut forms);
+        }
     }
     forms
 }
 
-fn in_json(text: &str) -> String {
-    let quoted = Value::from(text).to_string();
-    quoted[1..quoted.len() - 1].to_owned()
+/// What a writer of JSON escapes although it need not.
+#[derive(Clone, Copy)]
+struct Style {
+    /// As `\u` and four digits.
+    in_digits: &'static str,
+    /// The same for all that is not ASCII, and for DEL.
+    is_ascii: bool,
+    /// With a backslash before `/`.
+    slash: bool,
+    /// With `A` to `F` as digits.
+    is_upper: bool,
+}
+
+/// JavaScript's, and Rust's.
+const PLAIN: Style = Style { in_digits: "", is_ascii: false, slash: false, is_upper: false };
+
+/// How other languages write JSON when nobody tells them how.
+const STYLES: &[Style] = &[
+    PLAIN,
+    // Go, Ruby on Rails, and Gson.
+    Style { in_digits: "<>&\u{2028}\u{2029}", ..PLAIN },
+    Style { in_digits: "<>&='\u{2028}\u{2029}", ..PLAIN },
+    // Python; PHP, also with its slashes or its letters left alone, or made safe for HTML.
+    Style { is_ascii: true, ..PLAIN },
+    Style { is_ascii: true, slash: true, ..PLAIN },
+    Style { slash: true, ..PLAIN },
+    Style { in_digits: "<>&'\"", is_ascii: true, slash: true, is_upper: true },
+    // Whoever has large digits; .NET.
+    Style { is_ascii: true, is_upper: true, ..PLAIN },
+    Style { in_digits: "<>&'\"+`", is_ascii: true, slash: false, is_upper: true },
+];
+
+impl Style {
+    /// `text` as it stands between quotes.
+    fn write(self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        for c in text.chars() {
+            if self.in_digits.contains(c) || (self.is_ascii && (!c.is_ascii() || c == '\u{7f}')) {
+                c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&self.digits(*unit)));
+                continue;
+            }
+            match c {
+                '"' | '\\' => out.extend(['\\', c]),
+                '/' if self.slash => out.push_str("\\/"),
+                '\n' => out.push_str("\\n"),
+                '\r' => out.push_str("\\r"),
+                '\t' => out.push_str("\\t"),
+                '\u{8}' => out.push_str("\\b"),
+                '\u{c}' => out.push_str("\\f"),
+                '\0'..' ' => out.push_str(&self.digits(c as u16)),
+                c => out.push(c),
+            }
+        }
+        out
+    }
+
+    fn digits(self, unit: u16) -> String {
+        if self.is_upper { format!("\\u{unit:04X}") } else { format!("\\u{unit:04x}") }
+    }
 }
 
 /// Three bytes are four characters, so where `secret` begins decides which: each of the three ways, without the characters
@@ -105,6 +167,22 @@ mod tests {
         ] {
             assert!(is_found(secret, made), "{made}");
         }
+        let secret = "p/ä<&+'=\"\u{1f511}";
+        for made in [
+            // Go, Gson, Python, PHP, PHP with `JSON_HEX_TAG` and its like, .NET; JSON inside of JSON.
+            r#"p/ä\u003c\u0026+'=\"🔑"#,
+            r#"p/ä\u003c\u0026+\u0027\u003d\"🔑"#,
+            r#"p/\u00e4<&+'=\"\ud83d\udd11"#,
+            r#"p\/\u00e4<&+'=\"\ud83d\udd11"#,
+            r#"p\/ä<&+'=\"🔑"#,
+            r#"p\/\u00E4\u003C\u0026+\u0027=\u0022\uD83D\uDD11"#,
+            r#"p/\u00E4\u003C\u0026\u002B\u0027=\u0022\uD83D\uDD11"#,
+            r#"p/ä\\u003c\\u0026+'=\\\"🔑"#,
+            r#"p\\\/\\u00e4<&+'=\\\"\\ud83d\\udd11"#,
+            r#"p\\/\\u00e4<&+'=\\\"\\ud83d\\udd11"#,
+        ] {
+            assert!(is_found(secret, made), "{made}");
+        }
         assert!(!is_found("short", "c2hvcnQ"), "it would be found everywhere");
         assert!(forms("abcdefgh").len() < 12, "what is plain has few forms: {:?}", forms("abcdefgh"));
     }
@@ -115,6 +193,15 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn every_style_means_the_same(text in any::<String>()) {
+            for style in STYLES {
+                let written = format!("\"{}\"", style.write(&text));
+                prop_assert_eq!(&serde_json::from_str::<String>(&written).unwrap(), &text, "{}", written);
+            }
+            prop_assert_eq!(format!("\"{}\"", PLAIN.write(&text)), serde_json::Value::from(&*text).to_string());
+        }
+
         #[test]
         fn in_base64_it_is_found_wherever_it_begins(
             before in "\\PC{0,9}", secret in "[ -~]{8,40}", after in "\\PC{0,9}",

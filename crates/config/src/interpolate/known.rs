@@ -3,9 +3,9 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
+    ops::Bound,
 };
 
-use memchr::memmem::Finder;
 use serde_json::{Map, Value};
 use toolrack_host::ServerName;
 
@@ -18,101 +18,315 @@ const MIN_SECRET: usize = 6;
 /// A shorter one may be in arguments by chance.
 const MIN_TELLING: usize = 8;
 
-/// How many values are remembered as secrets. A configuration with more has other problems.
+/// How many values are remembered as secrets. Of more, the oldest are forgotten.
 const MAX_SECRETS: usize = 10_000;
+
+/// How many bytes they may have together.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// How long a secret is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Life {
+    /// Until others came in its place: a token that is renewed, the output of a program that is asked again and again.
+    Passing,
+    /// As long as there is room: what is configured was given to a process once, which may say it at any time.
+    Lasting,
+}
 
 /// Secrets, with the servers that were given each.
 #[derive(Default)]
 pub(super) struct Known {
-    given: BTreeMap<String, BTreeSet<ServerName>>,
+    given: BTreeMap<String, Secret>,
     /// The same in each form that it may have elsewhere.
     forms: BTreeMap<String, Form>,
+    /// How the forms begin.
+    starts: Starts,
+    /// The length of the longest form.
+    longest: usize,
+    /// The bytes of all secrets.
+    bytes: usize,
+    /// Counts what was added.
+    clock: u64,
 }
 
-struct Form {
-    finder: Finder<'static>,
+struct Secret {
+    life: Life,
+    /// When it was handed out last.
+    at: u64,
     given: BTreeSet<ServerName>,
 }
 
-impl Form {
-    fn is_in(&self, text: &str) -> bool {
-        self.finder.find(text.as_bytes()).is_some()
-    }
+/// A text that one secret or several would look like.
+#[derive(Default)]
+struct Form {
+    secrets: usize,
+    given: BTreeSet<ServerName>,
 }
 
 impl Known {
     /// Counts `secret` as one from now on, which `server` was given; `None`: no server was.
-    pub(super) fn add(&mut self, server: Option<&ServerName>, secret: String) {
-        let is_new = match self.given.get(&secret) {
+    pub(super) fn add(&mut self, server: Option<&ServerName>, secret: String, life: Life) {
+        self.clock += 1;
+        if let Some(known) = self.given.get_mut(&secret) {
+            known.at = self.clock;
+            known.life = known.life.max(life);
             // As a rule: headers are given with each request.
-            Some(given) => server.is_some_and(|server| !given.contains(server)),
-            None => secret.trim().len() >= MIN_SECRET && self.given.len() < MAX_SECRETS,
-        };
-        if !is_new {
+            if server.is_none_or(|server| known.given.contains(server)) {
+                return;
+            }
+            known.given.extend(server.cloned());
+            for form in forms(&secret) {
+                self.forms.entry(form).or_default().given.extend(server.cloned());
+            }
+            return;
+        }
+        if secret.trim().len() < MIN_SECRET {
             return;
         }
         for form in forms(&secret) {
-            let form = self.forms.entry(form).or_insert_with_key(|form| Form {
-                finder: Finder::new(form.as_bytes()).into_owned(),
-                given: BTreeSet::new(),
-            });
+            self.starts.add(&form);
+            self.longest = self.longest.max(form.len());
+            let form = self.forms.entry(form).or_default();
+            form.secrets += 1;
             form.given.extend(server.cloned());
         }
-        self.given.entry(secret).or_default().extend(server.cloned());
+        self.bytes += secret.len();
+        self.given.insert(secret, Secret { life, at: self.clock, given: server.cloned().into_iter().collect() });
+        if self.given.len() > MAX_SECRETS || self.bytes > MAX_BYTES {
+            self.forget();
+        }
     }
 
-    /// `text` with `***` for each.
-    pub(super) fn conceal<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let mut concealed = Cow::Borrowed(text);
-        // Of two that begin alike the longer one goes first.
-        for (secret, form) in self.forms.iter().rev() {
-            if form.is_in(&concealed) {
-                concealed = Cow::Owned(concealed.replace(secret, HIDDEN));
+    /// Forgets the tenth that was handed out the longest time ago: many at once, because what is left is looked through. What
+    /// passes goes before what lasts; the newest stays.
+    fn forget(&mut self) {
+        let mut oldest: Vec<_> =
+            self.given.iter().map(|(text, secret)| (secret.life, secret.at, text.clone())).collect();
+        oldest.sort_unstable();
+        oldest.retain(|(_, at, _)| *at != self.clock);
+        for (_, _, secret) in oldest {
+            if self.given.len() <= MAX_SECRETS / 10 * 9 && self.bytes <= MAX_BYTES / 10 * 9 {
+                break;
+            }
+            self.given.remove(&secret);
+            self.bytes -= secret.len();
+            for form in forms(&secret) {
+                if let Some(known) = self.forms.get_mut(&form) {
+                    known.secrets -= 1;
+                    if known.secrets == 0 {
+                        self.forms.remove(&form);
+                    }
+                }
             }
         }
-        concealed
+        self.starts = Starts::default();
+        self.forms.keys().for_each(|form| self.starts.add(form));
+        self.longest = self.forms.keys().map(String::len).max().unwrap_or(0);
+    }
+
+    /// `text` with `***` for each, and for several that overlap.
+    pub(super) fn conceal<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut concealed = String::new();
+        let (mut shown, mut hidden) = (0, 0);
+        for at in self.places(text) {
+            let Some((form, _)) = self.beginning(&text[at..]).next() else {
+                continue;
+            };
+            if at >= hidden {
+                concealed.push_str(&text[shown..at]);
+                concealed.push_str(HIDDEN);
+            }
+            hidden = hidden.max(at + form.len());
+            shown = hidden;
+        }
+        if hidden == 0 { Cow::Borrowed(text) } else { Cow::Owned(concealed + &text[shown..]) }
     }
 
     /// How many bytes of `text`, which goes on, hold no secret in part.
     pub(super) fn whole(&self, text: &str) -> usize {
-        let begun = |secret: &str| {
-            let ends = secret.char_indices().skip(1).map(|(end, _)| end).take_while(|end| *end <= text.len());
-            ends.map(|end| &secret[..end]).filter(|start| text.ends_with(start)).map(str::len).max()
+        let from = text.floor_char_boundary(text.len().saturating_sub(self.longest));
+        let is_begun = |at: &usize| {
+            let rest = &text[*at..];
+            let next = self.forms.range::<str, _>((Bound::Excluded(rest), Bound::Unbounded)).next();
+            next.is_some_and(|(form, _)| form.starts_with(rest))
         };
-        let held = self.forms.keys().filter_map(|secret| begun(secret)).max().unwrap_or(0);
-        let mut whole = text.len() - held;
+        let begun = text[from..].char_indices().map(|(at, _)| from + at).find(is_begun);
+        let mut whole = begun.unwrap_or(text.len());
         // One that is there already may go beyond where another one begins.
-        while let Some(start) = self.forms.keys().filter_map(|secret| start_across(text, secret, whole)).min() {
+        while let Some(start) = self.start_across(text, whole) {
             whole = start;
         }
         whole
     }
 
+    /// The first place where a secret begins in `text` before `at` and ends behind it.
+    fn start_across(&self, text: &str, at: usize) -> Option<usize> {
+        let from = text.floor_char_boundary(at.saturating_sub(self.longest));
+        let goes_on =
+            |start: usize| self.beginning(&text[start..]).next().is_some_and(|(form, _)| start + form.len() > at);
+        self.places(&text[from..])
+            .map(|start| from + start)
+            .take_while(|start| *start < at)
+            .find(|start| goes_on(*start))
+    }
+
     /// Whether one that `server` was not given stands in `arguments`, names of members included.
     pub(super) fn is_in(&self, arguments: &Map<String, Value>, server: &ServerName) -> bool {
-        let is_foreign =
-            |(secret, form): &(&String, &Form)| secret.len() >= MIN_TELLING && !form.given.contains(server);
-        let foreign: Vec<_> = self.forms.iter().filter(is_foreign).map(|(_, form)| form).collect();
-        !foreign.is_empty() && arguments.iter().any(|(name, value)| holds(name, &foreign) || holds_in(value, &foreign))
+        arguments.iter().any(|(name, value)| self.holds(name, server) || self.holds_in(value, server))
+    }
+
+    fn holds(&self, text: &str, server: &ServerName) -> bool {
+        let is_foreign = |(form, known): (&str, &Form)| form.len() >= MIN_TELLING && !known.given.contains(server);
+        self.places(text).any(|at| self.beginning(&text[at..]).any(is_foreign))
+    }
+
+    fn holds_in(&self, value: &Value, server: &ServerName) -> bool {
+        match value {
+            Value::String(text) => self.holds(text, server),
+            Value::Array(items) => items.iter().any(|item| self.holds_in(item, server)),
+            Value::Object(members) => {
+                members.iter().any(|(name, value)| self.holds(name, server) || self.holds_in(value, server))
+            }
+            _ => false,
+        }
+    }
+
+    /// Where in `text` a form may begin. What else stands there is looked at once, however many there are.
+    fn places<'t>(&self, text: &'t str) -> impl Iterator<Item = usize> + use<'_, 't> {
+        let windows = if self.forms.is_empty() { [].windows(START) } else { text.as_bytes().windows(START) };
+        windows
+            .enumerate()
+            .filter(|(_, start)| self.starts.has(start))
+            .map(|(at, _)| at)
+            .filter(|at| text.is_char_boundary(*at))
+    }
+
+    /// The forms that `text` begins with, the longest first.
+    fn beginning<'k>(&'k self, text: &str) -> impl Iterator<Item = (&'k str, &'k Form)> {
+        // Each is the last of those that are not greater than what is left.
+        let mut left = text;
+        std::iter::from_fn(move || {
+            while !left.is_empty() {
+                let (form, known) =
+                    self.forms.range::<str, _>((Bound::Unbounded, Bound::Included(left))).next_back()?;
+                let common = form.bytes().zip(left.bytes()).take_while(|(one, other)| one == other).count();
+                if common == form.len() {
+                    left = &left[..left.floor_char_boundary(common - 1)];
+                    return Some((&**form, known));
+                }
+                // A shorter one is in what both begin with.
+                left = &left[..left.floor_char_boundary(common)];
+            }
+            None
+        })
     }
 }
 
-/// The first place where `secret` begins in `text` before `at` and ends behind it.
-fn start_across(text: &str, secret: &str, at: usize) -> Option<usize> {
-    let from = at.saturating_sub(secret.len().saturating_sub(1));
-    let mut starts = (from..at).filter(|start| text.is_char_boundary(*start));
-    starts.find(|start| text[*start..].starts_with(secret))
+/// Bytes that are looked at to tell whether a form may begin somewhere. No form is shorter.
+const START: usize = 4;
+
+/// How many bits say so: enough that with all forms of all secrets one place in eight looks like a beginning by chance.
+const BITS: usize = 1 << 20;
+
+/// Which beginnings there are; some more look as if they were.
+#[derive(Default)]
+struct Starts(Vec<u64>);
+
+impl Starts {
+    fn add(&mut self, form: &str) {
+        if let Some(start) = form.as_bytes().get(..START) {
+            self.0.resize(BITS / 64, 0);
+            let bit = bit(start);
+            self.0[bit / 64] |= 1 << (bit % 64);
+        }
+    }
+
+    fn has(&self, start: &[u8]) -> bool {
+        let bit = bit(start);
+        self.0.get(bit / 64).is_some_and(|bits| bits & (1 << (bit % 64)) != 0)
+    }
 }
 
-fn holds(text: &str, secrets: &[&Form]) -> bool {
-    secrets.iter().any(|secret| secret.is_in(text))
+fn bit(start: &[u8]) -> usize {
+    let number = start.iter().fold(0_u32, |number, byte| number << 8 | u32::from(*byte));
+    number.wrapping_mul(0x9e37_79b1) as usize >> 12
 }
 
-fn holds_in(value: &Value, secrets: &[&Form]) -> bool {
-    match value {
-        Value::String(text) => holds(text, secrets),
-        Value::Array(items) => items.iter().any(|item| holds_in(item, secrets)),
-        Value::Object(members) => members.iter().any(|(name, value)| holds(name, secrets) || holds_in(value, secrets)),
-        _ => false,
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn token(number: usize) -> String {
+        format!("token-{number:05}-{:x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    fn known(secrets: impl IntoIterator<Item = String>) -> Known {
+        let mut known = Known::default();
+        secrets.into_iter().for_each(|secret| known.add(None, secret, Life::Passing));
+        known
+    }
+
+    #[test]
+    fn of_twenty_thousand_renewed_tokens_the_newest_are_known_and_what_is_configured_is_not_forgotten() {
+        let mut known = Known::default();
+        known.add(None, "configured once".to_owned(), Life::Lasting);
+        for number in 0..20_000 {
+            known.add(None, token(number), Life::Passing);
+            assert!(known.given.len() <= MAX_SECRETS);
+            if number % 1_000 == 999 {
+                assert_eq!(known.conceal(&token(number)), HIDDEN, "{number}");
+            }
+        }
+        assert_eq!(known.conceal(&format!("configured once, {}.", token(19_000))), "***, ***.");
+        assert_eq!(known.conceal(&token(0)), token(0), "it was forgotten");
+        let forms: BTreeSet<_> = known.given.keys().flat_map(|secret| forms(secret)).collect();
+        assert!(known.forms.keys().eq(&forms), "nothing of what was forgotten is left");
+        assert_eq!(known.bytes, known.given.keys().map(String::len).sum::<usize>());
+    }
+
+    #[test]
+    fn what_was_handed_out_again_is_as_good_as_new() {
+        let mut known = known((0..MAX_SECRETS).map(token));
+        known.add(None, token(0), Life::Passing);
+        known.add(None, "one more".to_owned(), Life::Passing);
+        assert_eq!(known.conceal(&token(0)), HIDDEN);
+        assert_eq!(known.conceal(&token(1)), token(1));
+    }
+
+    #[test]
+    fn a_text_is_compared_no_more_often_because_more_is_known() {
+        let text = "the quick brown fox jumps over the lazy dog; ".repeat(1_000);
+        let compared = |secrets: usize| {
+            let known = known((0..secrets).map(token));
+            assert!(matches!(known.conceal(&text), Cow::Borrowed(_)));
+            known.places(&text).count()
+        };
+        let (few, many) = (compared(10), compared(5_000));
+        assert!(many <= few + text.len() / 8, "{few} {many} of {}", text.len());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_found_is_all_that_is_there(
+            secrets in prop::collection::btree_set("[abé]{6,9}", 0..8), text in "[abé]{0,40}",
+        ) {
+            let known = known(secrets.iter().cloned());
+            // By hand: a place is hidden when a secret is on it.
+            let mut hidden = vec![false; text.len()];
+            for (at, _) in text.char_indices() {
+                for form in known.forms.keys().filter(|form| text[at..].starts_with(form.as_str())) {
+                    hidden[at..at + form.len()].fill(true);
+                }
+            }
+            let left = |text: &str| text.replace('*', "");
+            let shown: String = text.char_indices().filter(|(at, _)| !hidden[*at]).map(|(_, c)| c).collect();
+            prop_assert_eq!(left(&known.conceal(&text)), shown);
+            let longest_first: Vec<_> = known.beginning(&text).map(|(form, _)| form).collect();
+            let mut all: Vec<_> = known.forms.keys().filter(|form| text.starts_with(form.as_str())).collect();
+            all.sort_by_key(|form| std::cmp::Reverse(form.len()));
+            prop_assert_eq!(longest_first, all);
+        }
     }
 }

@@ -5,13 +5,14 @@
 use std::{borrow::Cow, sync::Arc};
 
 use axum::{
+    Json,
     body::{Body, to_bytes},
     extract::State as Extract,
     http::header::{CONTENT_LENGTH, CONTENT_TYPE},
     response::{IntoResponse as _, Response},
 };
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use toolrack_config::Interpolate;
 use toolrack_host::text::change_in;
 
@@ -21,8 +22,15 @@ use crate::world::World;
 /// Bytes of an answer. Each is made of what has bounds of its own, so that none comes near this.
 const MAX: usize = 256 * 1024 * 1024;
 
+/// Marks an answer that was looked through where it was made.
+#[derive(Clone, Copy)]
+struct LookedThrough;
+
 /// `response`, with `***` for each secret in a body of JSON.
 pub(super) async fn answer(Extract(world): Extract<Arc<World>>, response: Response) -> Response {
+    if response.extensions().get::<LookedThrough>().is_some() {
+        return response;
+    }
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if !kind.is_some_and(|kind| kind.starts_with("application/json")) {
         return response;
@@ -40,6 +48,18 @@ pub(super) async fn answer(Extract(world): Extract<Arc<World>>, response: Respon
         }
         Err(_) => ApiError::internal("the answer is no text").into_response(),
     }
+}
+
+/// `value` as an answer, with `***` for each secret except in its member `shown`, which stays to the last letter: there, a
+/// person looks for what they are to agree to.
+pub(super) fn except(world: &World, shown: &str, value: &impl Serialize) -> Response {
+    let mut value = serde_json::to_value(value).unwrap_or_default();
+    let kept = value.get_mut(shown).map(Value::take);
+    let mut answer: Map<String, Value> = serde_json::from_str(&written(world, &value)).unwrap_or_default();
+    answer.extend(kept.map(|kept| (shown.to_owned(), kept)));
+    let mut response = Json(answer).into_response();
+    response.extensions_mut().insert(LookedThrough);
+    response
 }
 
 /// `value` as JSON, with `***` for each secret in its texts.

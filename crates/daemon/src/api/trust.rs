@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use axum::{Json, extract::State as Extract, http::StatusCode, response::Response};
+use axum::{extract::State as Extract, http::StatusCode, response::Response};
 use chrono::{DateTime, SecondsFormat};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,7 +17,7 @@ use toolrack_host::{
 use toolrack_store::Stranger as Kept;
 use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Body, State, done};
+use super::{ApiError, Body, State, concealed, done};
 use crate::world::World;
 
 /// What waits and what is agreed to.
@@ -111,6 +111,12 @@ fn visible(mut definition: Value) -> Value {
     definition
 }
 
+/// An entry with each text on one line, in which an argument cannot look like two.
+fn on_lines(mut entry: Value) -> Value {
+    text::change_in(&mut entry, &|text| text::for_line(text));
+    entry
+}
+
 /// The tools in quarantine of the servers that are configured now.
 async fn strangers(world: &World) -> Result<Vec<Kept>, ApiError> {
     let Some(store) = &world.store else {
@@ -135,10 +141,11 @@ struct Pending {
     line: Option<usize>,
     /// Names exactly this content.
     hash: String,
-    /// What would run, with secrets hidden.
+    /// What would run, to the last letter: placeholders are not filled in, and characters that are not seen or end a line
+    /// are spelled out.
     #[schema(value_type = Object)]
     config: Value,
-    /// What was agreed to when the entry was another.
+    /// What was agreed to when the entry was another, shown likewise.
     #[schema(value_type = Option<Object>)]
     before: Option<Value>,
 }
@@ -156,14 +163,14 @@ struct Trusted {
 /// What waits for somebody's agreement, and what has it.
 #[utoipa::path(get, path = "/api/v1/trust", tag = "trust",
     responses((status = 200, body = Trust), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn list(Extract(world): State) -> Answer<Trust> {
+pub(super) async fn list(Extract(world): State) -> Result<Response, ApiError> {
     let loaded = world.loaded();
     let approvals = world.approvals().await?;
     let before = |entry: &Entry| {
         let of = |approval: &&toolrack_store::Approval| {
             Some(&approval.project) == entry.project.as_ref() && approval.name == entry.name
         };
-        approvals.iter().find(of).and_then(|approval| serde_json::from_str(&approval.shown).ok())
+        approvals.iter().find(of).and_then(|approval| serde_json::from_str(&approval.shown).ok()).map(on_lines)
     };
     let waits = |entry: &&Entry| entry.trust == Verdict::Pending && entry.is_valid;
     let pending = loaded.entries.iter().filter(waits).filter_map(|entry| {
@@ -173,7 +180,7 @@ pub(super) async fn list(Extract(world): State) -> Answer<Trust> {
             source: entry.source.path.as_ref().map(|path| path.display().to_string()),
             line: entry.line,
             hash: entry.hash.clone(),
-            config: entry.view.clone(),
+            config: on_lines(entry.proposal.clone()),
             before: before(entry),
         })
     });
@@ -187,7 +194,10 @@ pub(super) async fn list(Extract(world): State) -> Answer<Trust> {
         }
     });
     let quarantined = strangers(&world).await?.into_iter().map(Stranger::new).collect();
-    Ok(Json(Trust { pending: pending.collect(), trusted: trusted.collect(), quarantined }))
+    let trust = Trust { pending: pending.collect(), trusted: trusted.collect(), quarantined };
+    // What a server that was agreed to has been given counts as a secret, and its author chose that: it must hide nothing
+    // of what is proposed next.
+    Ok(concealed::except(&world, "pending", &trust))
 }
 
 /// An entry as it was shown.

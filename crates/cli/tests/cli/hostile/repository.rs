@@ -18,7 +18,8 @@ use crate::rack::{Rack, Ran, mcp_json};
 
 /// A secret in the environment. Nobody has agreed to show it to anything that the repository brings.
 const IN_ENVIRONMENT: &str = "canary-of-the-environment";
-/// A secret that a file of the repository holds: no secret from its author, but Toolrack shows none.
+/// A secret that a file of the repository holds: no secret from its author, but Toolrack shows it to nobody but a person who
+/// is to agree to what is written there.
 pub(super) const IN_FILE: &str = "canary-of-the-file";
 /// A terminal that obeys any of this is no longer the person's own.
 pub(super) const ESCAPES: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{202e}\u{200b}\u{e0041}\r\n\u{8}";
@@ -232,17 +233,21 @@ impl Repository {
         }
     }
 
-    /// No secret was shown or written down, nothing is left running, and a terminal obeys nothing of what was printed.
+    /// No secret was shown or written down, nothing is left running, and a terminal obeys nothing of what was printed. What
+    /// is agreed to is shown as it is written, and kept like that to be compared.
     pub(super) fn keeps_its_secrets(&self, ran: &Ran) {
+        let command = ran.to_string().lines().next().unwrap_or_default().to_owned();
+        let is_agreeing = command.split(' ').any(|word| word == "pending" || word == "trust");
         for text in [&ran.stdout, &ran.stderr] {
             assert!(!text.contains(IN_ENVIRONMENT), "the environment was read: {ran}");
-            assert!(!text.contains(IN_FILE), "a secret was shown: {ran}");
+            assert!(is_agreeing || !text.contains(IN_FILE), "a secret was shown: {ran}");
             assert!(!text.contains(obeyed), "{text:?}");
         }
         for path in files_below(self.rack.home.root()) {
             let content = fs::read(&path).unwrap();
             assert!(!holds(&content, IN_ENVIRONMENT), "{} holds the environment's secret after {ran}", path.display());
-            let is_theirs = path.starts_with(self.rack.home.work());
+            let is_agreement = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("toolrack.db"));
+            let is_theirs = path.starts_with(self.rack.home.work()) || is_agreement;
             assert!(is_theirs || !holds(&content, IN_FILE), "{} holds the file's secret after {ran}", path.display());
         }
         let home = self.rack.home.home();
