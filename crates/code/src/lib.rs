@@ -10,7 +10,7 @@
 //! use toolrack_host::{Desired, Host, Selection, ServerName, ServerSpec};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let host = Host::builder().build();
+//! let host = Host::builder().environment(std::env::vars_os()).build();
 //! let files = ServerSpec::stdio("npx", ["-y", "@modelcontextprotocol/server-filesystem", "."]);
 //! let mut desired = Desired::from([(ServerName::new("files")?, files)]);
 //! host.apply(desired.clone()).await;
