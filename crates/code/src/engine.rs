@@ -3,10 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -16,16 +13,17 @@ use rquickjs::{
     promise::PromiseState,
 };
 use tokio::sync::mpsc;
-use toolrack_host::{Printed, ScriptCallError};
+use toolrack_host::ScriptCallError;
 
 use crate::{
     Bounds,
     run::{Answer, Asked, What},
+    watch::Seen,
 };
 
 /// What a script finds beside the language.
 const PRELUDE: &str = include_str!("prelude.js");
-/// How deep calls may nest, in bytes of the thread's stack, of which tokio's threads have 2 MiB.
+/// How deep calls may nest, in bytes of the thread's stack, of which there are 2 MiB.
 const STACK: usize = 512 * 1024;
 /// Arguments of one call, in bytes.
 const ARGUMENT_BYTES: usize = 1024 * 1024;
@@ -46,30 +44,33 @@ type Language = (
     intrinsic::WeakRef,
 );
 
-/// Runs `code` to its end, which is there when nothing that it began is under way any more.
+/// Runs `code` to its end, which is there when nothing that it began is under way any more. Gives what prevented that, for
+/// the model that wrote it; `seen` has what was printed.
 pub(crate) fn run(
     code: &str,
     bounds: Bounds,
     ask: mpsc::Sender<Asked>,
     answers: mpsc::Receiver<Answer>,
-    stopped: Arc<AtomicBool>,
-) -> Printed {
-    let clock = Rc::new(Clock { left: Cell::new(bounds.compute), since: Cell::new(Some(Instant::now())), stopped });
-    let output = Rc::new(RefCell::new(Output { text: String::new(), left: bounds.output, most: bounds.output }));
+    seen: Arc<Seen>,
+) -> Option<String> {
+    let clock = Rc::new(Clock { left: Cell::new(bounds.compute), since: Cell::new(None), seen });
+    clock.go_on();
     let script = Script { clock: Rc::clone(&clock), under_way: Rc::default(), lost: Rc::default(), ask, bounds };
-    let ended = script.run(code, answers, &output);
-    let error = ended.err().map(|why| match why {
-        _ if clock.is_stopped() => "the script was cancelled".to_owned(),
-        _ if clock.is_over() => {
-            format!("the script was ended: it computed for more than {} s", bounds.compute.as_secs_f32())
-        }
+    let ended = script.run(code, answers);
+    ended.err().map(|why| match why {
+        _ if clock.seen.is_stopped() => "the script was cancelled".to_owned(),
+        _ if clock.is_over() => too_long(bounds),
         Why::Threw(said) => said,
         Why::OutOfMemory => {
             format!("the script was ended: it needs more than {} MiB of memory", bounds.memory / (1024 * 1024))
         }
         Why::Stuck => "the script was ended: it waits for something that will never happen".to_owned(),
-    });
-    Printed { text: std::mem::take(&mut output.borrow_mut().text), error }
+    })
+}
+
+/// Why a script was ended that did not end by itself, for the model.
+pub(crate) fn too_long(bounds: Bounds) -> String {
+    format!("the script was ended: it computed for more than {} s", bounds.compute.as_secs_f32())
 }
 
 /// Why a script did not come to its end.
@@ -89,39 +90,33 @@ struct Script {
 }
 
 impl Script {
-    fn run(self, code: &str, answers: mpsc::Receiver<Answer>, output: &Rc<RefCell<Output>>) -> Result<(), Why> {
+    fn run(self, code: &str, answers: mpsc::Receiver<Answer>) -> Result<(), Why> {
         let failed = |_: Error| Why::OutOfMemory;
         let runtime = Runtime::new().map_err(failed)?;
         runtime.set_memory_limit(self.bounds.memory);
         runtime.set_max_stack_size(STACK);
         let clock = Rc::clone(&self.clock);
-        runtime.set_interrupt_handler(Some(Box::new(move || clock.is_stopped() || clock.is_over())));
+        runtime.set_interrupt_handler(Some(Box::new(move || clock.is_no_more())));
         let lost = Rc::clone(&self.lost);
         runtime.set_host_promise_rejection_tracker(Some(Box::new(move |_, _, reason, is_handled| {
             lost.borrow_mut().note(&reason, is_handled);
         })));
         let context = Context::custom::<Language>(&runtime).map_err(failed)?;
-        context.with(|ctx| self.until_the_end(&ctx, code, answers, output))
+        context.with(|ctx| self.until_the_end(&ctx, code, answers))
     }
 
-    fn until_the_end(
-        self,
-        ctx: &Ctx<'_>,
-        code: &str,
-        mut answers: mpsc::Receiver<Answer>,
-        output: &Rc<RefCell<Output>>,
-    ) -> Result<(), Why> {
+    fn until_the_end(self, ctx: &Ctx<'_>, code: &str, mut answers: mpsc::Receiver<Answer>) -> Result<(), Why> {
         let (clock, under_way) = (Rc::clone(&self.clock), Rc::clone(&self.under_way));
         let lost = Rc::clone(&self.lost);
-        let settle = self.furnish(ctx, output).map_err(|error| why(ctx, &error))?;
+        let settle = self.furnish(ctx).map_err(|error| why(ctx, &error))?;
         let mut options = EvalOptions::default();
         options.strict = false;
         options.promise = true;
         options.filename = Some("script".to_owned());
         let main: Promise<'_> = ctx.eval_with_options(code, options).map_err(|error| why(ctx, &error))?;
         loop {
-            while !clock.is_stopped() && !clock.is_over() && ctx.execute_pending_job() {}
-            if clock.is_stopped() || clock.is_over() {
+            while !clock.is_no_more() && ctx.execute_pending_job() {}
+            if clock.is_no_more() {
                 return Err(Why::Stuck);
             }
             if let Some(Err(error)) = main.result::<Value<'_>>() {
@@ -146,9 +141,9 @@ impl Script {
     }
 
     /// Puts what a script finds into its world; gives what settles its promises.
-    fn furnish<'js>(self, ctx: &Ctx<'js>, output: &Rc<RefCell<Output>>) -> Result<Function<'js>, Error> {
-        let output = Rc::clone(output);
-        let print = Function::new(ctx.clone(), move |line: String| output.borrow_mut().print(&line))?;
+    fn furnish<'js>(self, ctx: &Ctx<'js>) -> Result<Function<'js>, Error> {
+        let seen = Arc::clone(&self.clock.seen);
+        let print = Function::new(ctx.clone(), move |line: String| seen.print(&line))?;
         // Gives `undefined`, or why not.
         let ask =
             move |number: u32, kind: String, name: String, argument: String| self.asked(number, &kind, name, argument);
@@ -234,12 +229,12 @@ struct Clock {
     left: Cell<Duration>,
     /// Since when it runs; `None` while the script waits.
     since: Cell<Option<Instant>>,
-    stopped: Arc<AtomicBool>,
+    seen: Arc<Seen>,
 }
 
 impl Clock {
-    fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
+    fn is_no_more(&self) -> bool {
+        self.seen.is_stopped() || self.is_over()
     }
 
     fn is_over(&self) -> bool {
@@ -250,34 +245,12 @@ impl Clock {
         if let Some(since) = self.since.take() {
             self.left.set(self.left.get().saturating_sub(since.elapsed()));
         }
+        self.seen.computes_until(None);
     }
 
     fn go_on(&self) {
-        self.since.set(Some(Instant::now()));
-    }
-}
-
-/// What was printed.
-struct Output {
-    text: String,
-    left: usize,
-    most: usize,
-}
-
-impl Output {
-    fn print(&mut self, line: &str) {
-        if self.left == 0 {
-            return;
-        }
-        if line.len() < self.left {
-            self.text.push_str(line);
-            self.text.push('\n');
-            self.left -= line.len() + 1;
-        } else {
-            self.text.push_str(&line[..line.floor_char_boundary(self.left)]);
-            self.left = 0;
-            let most = self.most;
-            self.text.push_str(&format!("\n[cut: a script prints at most {most} bytes]\n"));
-        }
+        let now = Instant::now();
+        self.since.set(Some(now));
+        self.seen.computes_until(now.checked_add(self.left.get()));
     }
 }

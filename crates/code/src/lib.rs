@@ -10,7 +10,7 @@
 //! use toolrack_host::{Desired, Host, Selection, ServerName, ServerSpec};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let host = Host::builder().build();
+//! let host = Host::builder().environment(std::env::vars_os()).build();
 //! let files = ServerSpec::stdio("npx", ["-y", "@modelcontextprotocol/server-filesystem", "."]);
 //! let mut desired = Desired::from([(ServerName::new("files")?, files)]);
 //! host.apply(desired.clone()).await;
@@ -25,11 +25,14 @@
 
 mod engine;
 mod run;
+mod watch;
 
 use std::{fmt::Write as _, num::NonZeroUsize, time::Duration};
 
 use futures::future::BoxFuture;
 use toolrack_host::{Interpreter, Printed, ScriptTools};
+
+use crate::watch::Lost;
 
 /// What one script may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,10 +64,16 @@ impl Default for Bounds {
 }
 
 /// JavaScript in QuickJS: a fresh interpreter for each script, on a thread of its own.
+///
+/// A script whose time is over, or for which nobody waits any more, ends at its next step. There are steps that take very
+/// long, such as to compare long texts again and again: who waits is answered all the same, and the thread goes on until its
+/// step is done. While four threads of one `QuickJs` and its clones are left behind in this way, further scripts are refused.
+/// Neither a runtime that is dropped nor the end of the process waits for them.
 #[derive(Clone, Debug)]
 pub struct QuickJs {
     bounds: Bounds,
     manual: String,
+    lost: Lost,
 }
 
 impl QuickJs {
@@ -79,7 +88,7 @@ impl QuickJs {
             compute.as_secs_f32(),
             memory / (1024 * 1024),
         );
-        Self { bounds, manual }
+        Self { bounds, manual, lost: Lost::default() }
     }
 }
 
@@ -100,7 +109,7 @@ impl Interpreter for QuickJs {
     }
 
     fn run(&self, code: String, tools: ScriptTools) -> BoxFuture<'_, Printed> {
-        Box::pin(run::run(code, tools, self.bounds))
+        Box::pin(run::run(code, tools, self.bounds, &self.lost))
     }
 }
 

@@ -4,6 +4,7 @@
   // Kept here, so that a script that replaces them confuses only itself.
   const { parse, stringify } = JSON;
   const { isArray } = Array;
+  const { apply } = Reflect;
   const waiting = new Map();
   let last = 0;
 
@@ -59,6 +60,38 @@
   globalThis.print = (...values) => print(values.map(shown).join(" ").toWellFormed());
   globalThis.console = {};
   for (const level of ["log", "info", "warn", "error", "debug"]) globalThis.console[level] = globalThis.print;
+
+  // To look for a text in a text is one step, however long it takes. This is what the slowest search may compare, which takes
+  // seconds; searches of texts that are no trap take far less than they might.
+  const COMPARISONS = 1e10;
+  const isObject = (value) => (typeof value === "object" && value !== null) || typeof value === "function";
+  const textOf = (value) => (isObject(value) ? `${value}` : value);
+  const searches = {
+    indexOf: undefined,
+    lastIndexOf: undefined,
+    includes: Symbol.match,
+    split: Symbol.split,
+    replace: Symbol.replace,
+    replaceAll: Symbol.replace,
+  };
+  for (const [name, symbol] of Object.entries(searches)) {
+    const search = String.prototype[name];
+    const bounded = {
+      [name](sought, ...more) {
+        // Regular expressions look at the clock.
+        const isElsewhere = symbol !== undefined && isObject(sought) && sought[symbol] != null;
+        if (this == null || isElsewhere) return apply(search, this, [sought, ...more]);
+        const text = textOf(this);
+        const part = textOf(sought);
+        if (typeof text === "string" && typeof part === "string") {
+          const comparisons = (text.length - part.length + 1) * part.length;
+          if (comparisons > COMPARISONS) throw new RangeError(`${name}: both texts are too long`);
+        }
+        return apply(search, text, [part, ...more]);
+      },
+    };
+    Object.defineProperty(String.prototype, name, { value: bounded[name] });
+  }
 
   return (number, code, said) => {
     const { resolve, reject } = waiting.get(number);

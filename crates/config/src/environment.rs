@@ -7,36 +7,7 @@ use std::{
     path::PathBuf,
 };
 
-use toolrack_host::spec::acts_on_the_client;
-
-/// What a child process may see of our environment unless its entry says otherwise: where things are, who the user
-/// is, and how to reach the network. Nothing in it is a secret by design.
-///
-/// The first eight are the list of the official SDKs; proxies and certificate bundles are what servers behind a
-/// company's network cannot do without.
-const SAFE: &[&str] = &[
-    "HOME",
-    "LANG",
-    "LOGNAME",
-    "PATH",
-    "SHELL",
-    "TERM",
-    "TMPDIR",
-    "USER",
-    "ALL_PROXY",
-    "HTTPS_PROXY",
-    "HTTP_PROXY",
-    "NO_PROXY",
-    "all_proxy",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "CURL_CA_BUNDLE",
-    "NODE_EXTRA_CA_CERTS",
-    "REQUESTS_CA_BUNDLE",
-    "SSL_CERT_DIR",
-    "SSL_CERT_FILE",
-];
+use toolrack_host::spec::{InheritEnv, passes_to_the_client};
 
 /// A snapshot of environment variables.
 ///
@@ -88,25 +59,20 @@ impl Environment {
         self.variables.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
     }
 
-    /// The variables that every child process may see; see [`InheritEnv::Safe`](toolrack_host::spec::InheritEnv).
+    /// The variables that every child process may see; see [`InheritEnv::Safe`].
     pub fn safe(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
-        self.iter().filter(|(name, value)| is_safe(name) && !is_shell_function(value))
+        self.inherited(&InheritEnv::Safe)
+    }
+
+    /// The variables that a child process sees whose entry says so.
+    pub(crate) fn inherited<'a>(&'a self, inherit: &'a InheritEnv) -> impl Iterator<Item = (&'a OsStr, &'a OsStr)> {
+        self.iter().filter(|(name, value)| inherit.passes(name, value))
     }
 
     /// What the client of a container engine needs: the safe variables, and those that mean something to it.
     pub(crate) fn of_clients(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
-        let is_its_own = |name: &OsStr| name.to_str().is_some_and(acts_on_the_client);
-        self.iter().filter(move |(name, value)| (is_safe(name) || is_its_own(name)) && !is_shell_function(value))
+        self.iter().filter(|(name, value)| passes_to_the_client(name, value))
     }
-}
-
-fn is_safe(name: &OsStr) -> bool {
-    name.to_str().is_some_and(|name| SAFE.contains(&name) || name.starts_with("LC_"))
-}
-
-/// Old shells pass functions down as variables, and a shell below would run their text.
-fn is_shell_function(value: &OsStr) -> bool {
-    value.as_encoded_bytes().starts_with(b"()")
 }
 
 impl fmt::Debug for Environment {

@@ -301,18 +301,9 @@ impl Values {
     }
 
     fn child_environment(&self, spec: &Stdio) -> Result<Vec<(OsString, OsString)>, ResolveError> {
-        let own = |(name, value): (&std::ffi::OsStr, &std::ffi::OsStr)| (name.to_owned(), value.to_owned());
-        let mut child: BTreeMap<OsString, OsString> = match &spec.inherit_env {
-            InheritEnv::None => BTreeMap::new(),
-            InheritEnv::All => self.environment.iter().map(own).collect(),
-            InheritEnv::Safe => self.environment.safe().map(own).collect(),
-            InheritEnv::Names(names) => {
-                let named = names
-                    .iter()
-                    .filter_map(|name| Some((OsString::from(name), self.environment.get(name)?.to_owned())));
-                self.environment.safe().map(own).chain(named).collect()
-            }
-        };
+        let inherited = self.environment.inherited(&spec.inherit_env);
+        let mut child: BTreeMap<OsString, OsString> =
+            inherited.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         for (name, value) in &spec.env {
             let value = self.text(&format!("env.{name}"), value, Bare::Names)?;
             child.insert(name.into(), value.into());

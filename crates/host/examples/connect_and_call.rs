@@ -7,22 +7,18 @@
 use std::{env, error::Error};
 
 use serde_json::json;
-use toolrack_host::{Call, Desired, Host, ServerName, ServerSpec, spec::Transport};
+use toolrack_host::{Call, Desired, Host, ServerName, ServerSpec};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut words = env::args().skip(1);
     let command = words.next().ok_or("give the command of an MCP server")?;
-    let mut spec = match command.starts_with("http") {
+    let spec = match command.starts_with("http") {
         true => ServerSpec::http(command),
         false => ServerSpec::stdio(command, words),
     };
-    // A host hands nothing of its own environment to servers: what they need is in their spec.
-    if let Transport::Stdio(stdio) = &mut spec.transport {
-        stdio.env.insert("PATH".into(), env::var("PATH")?);
-    }
-
-    let host = Host::builder().build();
+    // A host reads no environment. Of what it is given, a server gets what its spec says: here PATH and a few others.
+    let host = Host::builder().environment(env::vars_os()).build();
     host.apply(Desired::from([(ServerName::new("demo")?, spec)])).await;
     host.settled().await;
     for server in host.status() {

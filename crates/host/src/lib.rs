@@ -4,7 +4,7 @@
 //! use toolrack_host::{Call, Desired, Host, ServerName, ServerSpec};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let host = Host::builder().build();
+//! let host = Host::builder().environment(std::env::vars_os()).build();
 //! let spec = ServerSpec::stdio("npx", ["-y", "@modelcontextprotocol/server-everything"]);
 //! host.apply(Desired::from([(ServerName::new("everything")?, spec)])).await;
 //! host.settled().await;
@@ -20,7 +20,7 @@
 //! the supervisor of child processes.
 //!
 //! This crate touches no files, no environment, no database and no terminal: what it needs of them comes through
-//! [`Resolver`], [`Authorizer`], [`Memory`], [`Pins`], [`Artifacts`], [`Answers`] and [`Witness`].
+//! [`HostBuilder::environment`], [`Resolver`], [`Authorizer`], [`Memory`], [`Pins`], [`Artifacts`], [`Answers`] and [`Witness`].
 
 pub mod ask;
 mod call;

@@ -2,6 +2,8 @@
 //!
 //! The host reads no environment, no files and no database. It asks these traits, at the moment it needs an answer.
 
+mod inheriting;
+
 use std::{ffi::OsString, fmt, path::PathBuf};
 
 use bytes::Bytes;
@@ -9,6 +11,8 @@ use futures::future::BoxFuture;
 use http::{HeaderValue, Method};
 use toolrack_supervisor::Confinement;
 use url::Url;
+
+pub(crate) use inheriting::Inheriting;
 
 use crate::{
     catalog::DefinitionHash,
@@ -18,7 +22,8 @@ use crate::{
 
 /// Turns placeholders into values, at the last moment.
 ///
-/// The default, [`Verbatim`], takes everything as written and inherits nothing.
+/// The default takes everything as written, as [`Verbatim`] does, and passes on what there is of
+/// [`HostBuilder::environment`](crate::HostBuilder::environment).
 pub trait Resolver: Send + Sync {
     /// What to start. Called before each spawn, so that a changed environment takes effect on reconnect.
     ///

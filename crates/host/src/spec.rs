@@ -18,8 +18,10 @@ use sha2::{Digest, Sha256};
 use crate::{glob::ToolFilter, link::native::Native, pins::PinMode};
 
 mod container;
+mod inherit;
 
 pub use container::{Container, Engine, Mount, Pull, acts_on_the_client};
+pub use inherit::{InheritEnv, passes_to_the_client};
 
 /// The world as it should be. Handed to [`Host::apply`](crate::Host::apply).
 pub type Desired = BTreeMap<ServerName, ServerSpec>;
@@ -221,7 +223,8 @@ pub struct Stdio {
     pub env: BTreeMap<String, String>,
     /// Working folder; default: that of the host.
     pub cwd: Option<PathBuf>,
-    /// Which variables of the host's environment the child sees.
+    /// Which variables of the environment that the host was given the child sees. A host that was given none has none to pass
+    /// on: see [`HostBuilder::environment`](crate::HostBuilder::environment).
     pub inherit_env: InheritEnv,
     /// What it may do, if not everything that the person may. Default: everything.
     pub sandbox: Option<Box<Sandbox>>,
@@ -304,20 +307,6 @@ impl Sandbox {
             best_effort: self.best_effort,
         }
     }
-}
-
-/// Which variables a child process inherits.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum InheritEnv {
-    /// HOME LOGNAME PATH SHELL TERM USER TMPDIR LANG LC_*, proxy and CA variables. The default.
-    #[default]
-    Safe,
-    /// Everything, secrets included.
-    All,
-    /// Nothing.
-    None,
-    /// The safe list and these.
-    Names(Vec<String>),
 }
 
 /// An HTTP endpoint. `url` and header values may hold placeholders.

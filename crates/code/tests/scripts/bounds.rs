@@ -33,6 +33,75 @@ async fn a_script_that_computes_for_too_long_is_ended() {
     }
 }
 
+/// One step that never ends and keeps next to nothing.
+const ENDLESS_STEP: &str =
+    "print('on'); let all = []; for (let n = 0; n < 60; n++) all = [all, all]; all.flat(Infinity)";
+
+#[test]
+fn a_step_that_never_ends_holds_up_neither_its_answer_nor_the_end_of_the_runtime() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let began = Instant::now();
+    runtime.block_on(async {
+        let host = bounded(|bounds| bounds.compute = Duration::from_millis(200)).await;
+        let said = failure(&host, ENDLESS_STEP).await;
+        assert_eq!(said, "on\nthe script was ended: it computed for more than 0.2 s");
+    });
+    drop(runtime);
+    assert!(began.elapsed() < Duration::from_secs(60));
+}
+
+#[tokio::test]
+async fn while_four_scripts_compute_that_nobody_waits_for_no_other_one_is_begun() {
+    let host = bounded(|bounds| bounds.compute = Duration::from_millis(200)).await;
+    for before in 0..4 {
+        assert_eq!(printed(&host, "print(1)").await, "1\n", "after {before}");
+        failure(&host, ENDLESS_STEP).await;
+    }
+    assert_eq!(
+        failure(&host, "print(1)").await,
+        "no script is run now: 4 that were ended have not stopped computing yet"
+    );
+}
+
+#[tokio::test]
+async fn a_search_that_would_take_for_ever_is_an_error_that_can_be_caught() {
+    let host = bounded(|bounds| bounds.compute = Duration::from_secs(300)).await;
+    let code = "const text = 'a'.repeat(3e7), part = 'a'.repeat(1.2e7) + 'b';
+                for (const name of ['indexOf', 'lastIndexOf', 'includes', 'split', 'replace', 'replaceAll'])
+                    for (const sought of [part, { toString: () => part }])
+                        try { print(text[name](sought, name.startsWith('replace') ? 'c' : undefined)) }
+                        catch (error) { if (error.name !== 'RangeError') print(error) }
+                print('on')";
+    assert_eq!(printed(&host, code).await, "on\n");
+}
+
+#[tokio::test]
+async fn other_searches_are_those_of_the_language() {
+    let code = "print('abcabc'.indexOf('c'), 'abcabc'.indexOf('c', 3), 'abc'.indexOf(), 'a1'.indexOf(1), 'a'.indexOf('ab'));
+                print('abcabc'.lastIndexOf('c'), 'abcabc'.lastIndexOf('c', 4), 'abc'.includes('b'), 'abc'.includes('b', 2));
+                print('a,b,c'.split(','), 'a,b,c'.split(',', 2), 'a,b'.split(), 'ab'.split(''), 'a1b2'.split(/\\d/));
+                print('aXbX'.replace('X', '[$&]'), 'aXbX'.replaceAll('X', (found, at) => found + at), 'ab'.replace(/b/, 'c'));
+                print('ab'.replace({ [Symbol.replace]: () => 'mine' }), String.prototype.indexOf.call(121, '2'));
+                for (const wrong of [() => 'a'.includes(/a/), () => 'a'.replaceAll(/a/, ''), () => String.prototype.split.call(null)])
+                    try { print(wrong()) } catch (error) { print(error.name) }
+                print('x'.indexOf.name, Object.keys(String.prototype).length);
+                const text = 'x'.repeat(4e6) + 'y'; print(text.indexOf(text.slice(1)), text.includes(text))";
+    assert_eq!(
+        printed(&usual().await, code).await,
+        r#"2 5 -1 1 -1
+5 2 true false
+["a","b","c"] ["a","b"] ["a,b"] ["a","b"] ["a","b",""]
+a[X]bX aX1bX3 ac
+mine 1
+TypeError
+TypeError
+TypeError
+indexOf 0
+1 true
+"#
+    );
+}
+
 #[tokio::test]
 async fn a_script_that_wants_too_much_memory_is_ended_and_nothing_else_is() {
     let host = bounded(|bounds| bounds.memory = 8 * 1024 * 1024).await;

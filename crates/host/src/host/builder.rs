@@ -1,6 +1,6 @@
 //! How a host is put together.
 
-use std::sync::Arc;
+use std::{ffi::OsString, sync::Arc};
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, broadcast, mpsc};
@@ -18,7 +18,7 @@ use crate::{
     event::Event,
     link::{ClientInfo, Connector, inbound::Events, supervisor::Supervisor},
     pins::Pins,
-    resolve::{Answers, Artifacts, Authorizer, Memory, Resolver, Verbatim},
+    resolve::{Answers, Artifacts, Authorizer, Inheriting, Memory, Resolver},
     server::Surroundings,
     trace::{PassOn, Tracer},
     updates::Watched,
@@ -34,6 +34,7 @@ const INBOX: usize = 16;
 #[must_use]
 pub struct HostBuilder {
     resolver: Option<Arc<dyn Resolver>>,
+    environment: Vec<(OsString, OsString)>,
     authorizer: Option<Arc<dyn Authorizer>>,
     memory: Option<Arc<dyn Memory>>,
     pins: Option<Arc<dyn Pins>>,
@@ -58,7 +59,17 @@ impl std::fmt::Debug for HostBuilder {
 }
 
 impl HostBuilder {
-    /// Who turns placeholders into values. Default: [`Verbatim`], which takes every string as it is.
+    /// The variables that child processes may inherit, usually [`std::env::vars_os`]: each gets what the
+    /// [`inherit_env`](crate::spec::Stdio::inherit_env) of its spec says, by default a few that are harmless. Default: none, and
+    /// a program is then found only by its path, or by a `PATH` in its spec. A [resolver](Self::resolver) that is set has
+    /// variables of its own, and these are not used.
+    pub fn environment(mut self, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        self.environment = variables.into_iter().collect();
+        self
+    }
+
+    /// Who turns placeholders into values. Default: every string is taken as it is, and child processes inherit of
+    /// [`Self::environment`].
     pub fn resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
         self.resolver = Some(resolver);
         self
@@ -178,7 +189,7 @@ impl HostBuilder {
         let asker = self.asker.unwrap_or_else(|| Arc::new(Nobody));
         let around = Surroundings {
             connector: Connector {
-                resolver: self.resolver.unwrap_or_else(|| Arc::new(Verbatim)),
+                resolver: self.resolver.unwrap_or_else(|| Arc::new(Inheriting(self.environment))),
                 authorizer: self.authorizer,
                 asker: asker.clone(),
                 events: events.clone(),

@@ -7,8 +7,11 @@ use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     time::{Instant, timeout},
 };
-use toolrack_host::{Call, CallErrorKind, Era, Host, Native, ServerSpec, spec::Transport};
-use toolrack_testkit::{FakeHttp, Home};
+use toolrack_host::{
+    Call, CallErrorKind, Era, Host, Native, ServerSpec,
+    spec::{InheritEnv, Transport},
+};
+use toolrack_testkit::{FakeHttp, Home, fake_server_path};
 
 use crate::{
     scripted::{Reaction, Scripted, tool},
@@ -31,6 +34,46 @@ async fn a_child_gets_what_its_entry_says_and_nothing_else() {
 }
 
 /// Each cause has one clear error that names server and cause, and a healthy neighbour does not notice.
+#[tokio::test]
+async fn a_child_inherits_what_its_spec_says_of_the_environment_that_the_host_was_given() {
+    let folder = fake_server_path().parent().unwrap();
+    let variables = [("PATH", folder.to_str().unwrap()), ("LC_ALL", "C"), ("TEAM", "blue"), ("TOKEN", "secret")];
+    let variables = variables.map(|(name, value)| (name.into(), value.into()));
+    let host = Host::builder().environment(variables).build();
+    // As on the first page of the documentation: a program that is found by its name.
+    let spec = ServerSpec::stdio(fake_server_path().file_name().unwrap().to_str().unwrap(), ["stdio"]);
+    let inheriting = |inherit_env| {
+        let mut spec = spec.clone();
+        let Transport::Stdio(stdio) = &mut spec.transport else { panic!("not stdio") };
+        // Found by its path where nothing is inherited; what an entry says goes before what is.
+        stdio.command = fake_server_path().to_str().unwrap().to_owned();
+        stdio.env.insert("LC_ALL".into(), "own".into());
+        stdio.inherit_env = inherit_env;
+        spec
+    };
+    let desired = world([
+        ("everything", spec.clone()),
+        ("named", inheriting(InheritEnv::Names(vec!["TEAM".to_owned(), "ABSENT".to_owned()]))),
+        ("all", inheriting(InheritEnv::All)),
+        ("none", inheriting(InheritEnv::None)),
+    ]);
+    settle(&host, desired).await;
+    for (server, expected) in [
+        ("everything", &["LC_ALL", "PATH"][..]),
+        ("named", &["LC_ALL", "PATH", "TEAM"]),
+        ("all", &["LC_ALL", "PATH", "TEAM", "TOKEN"]),
+        ("none", &["LC_ALL"]),
+    ] {
+        let mut names: Vec<String> =
+            serde_json::from_str(&text(&host, &format!("{server}/env"), json!({})).await).unwrap();
+        names.sort();
+        assert_eq!(names, expected, "{server}");
+    }
+    assert_eq!(text(&host, "everything/env", json!({"name": "LC_ALL"})).await, "\"C\"");
+    assert_eq!(text(&host, "all/env", json!({"name": "LC_ALL"})).await, "\"own\"");
+    host.shutdown().await;
+}
+
 #[tokio::test]
 async fn every_way_not_to_start_says_what_went_wrong() {
     let home = Home::new();

@@ -1,0 +1,76 @@
+//! The resolver of a host that was given none.
+
+use std::ffi::OsString;
+
+use futures::future::BoxFuture;
+
+use super::{ChildPlan, ResolveError, Resolver, Verbatim};
+use crate::spec::{Http, InheritEnv, ServerName, Stdio, acts_on_the_client, passes_to_the_client};
+
+/// As [`Verbatim`], and child processes inherit of these variables what their spec says.
+pub(crate) struct Inheriting(pub(crate) Vec<(OsString, OsString)>);
+
+impl Inheriting {
+    /// Adds to `plan` what is inherited.
+    fn bequeath(&self, spec: &Stdio, plan: &mut ChildPlan) {
+        for (name, value) in &self.0 {
+            let is_given =
+                spec.inherit_env.passes(name, value) || (plan.container.is_some() && passes_to_the_client(name, value));
+            if is_given && !plan.env.iter().any(|(other, _)| other == name) {
+                plan.env.push((name.clone(), value.clone()));
+            }
+        }
+        // Into a container, nothing is inherited but what is named.
+        if let (Some(container), InheritEnv::Names(names)) = (&mut plan.container, &spec.inherit_env) {
+            let is_set = |wanted: &String| self.0.iter().any(|(name, _)| name == wanted.as_str());
+            let named = names.iter().filter(|name| is_set(name) && !acts_on_the_client(name));
+            container.variables.extend(named.cloned());
+            container.variables.sort();
+            container.variables.dedup();
+        }
+    }
+}
+
+impl Resolver for Inheriting {
+    fn stdio<'a>(&'a self, server: &'a ServerName, spec: &'a Stdio) -> BoxFuture<'a, Result<ChildPlan, ResolveError>> {
+        Box::pin(async move {
+            let mut plan = Verbatim.stdio(server, spec).await?;
+            self.bequeath(spec, &mut plan);
+            Ok(plan)
+        })
+    }
+
+    fn url<'a>(&'a self, server: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<String, ResolveError>> {
+        Verbatim.url(server, spec)
+    }
+
+    fn headers<'a>(
+        &'a self,
+        server: &'a ServerName,
+        spec: &'a Http,
+    ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>> {
+        Verbatim.headers(server, spec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Container;
+
+    #[tokio::test]
+    async fn into_a_container_goes_what_is_named_and_its_client_gets_what_it_needs() {
+        let variables = ["PATH", "DOCKER_HOST", "TEAM", "TOKEN"].map(|name| (name.into(), "there".into()));
+        let names = ["TEAM", "ABSENT", "DOCKER_HOST"].map(str::to_owned).to_vec();
+        let spec = Stdio {
+            env: [("MODE".to_owned(), "fast".to_owned())].into(),
+            inherit_env: InheritEnv::Names(names),
+            container: Some(Box::new(Container::default())),
+            ..Stdio::default()
+        };
+        let plan = Inheriting(variables.to_vec()).stdio(&ServerName::new("a").unwrap(), &spec).await.unwrap();
+        let given: Vec<_> = plan.env.iter().map(|(name, _)| name.to_str().unwrap()).collect();
+        assert_eq!(given, ["MODE", "PATH", "DOCKER_HOST", "TEAM"]);
+        assert_eq!(plan.container.unwrap().variables, ["MODE", "TEAM"]);
+    }
+}

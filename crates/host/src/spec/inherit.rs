@@ -1,0 +1,78 @@
+//! What a child process sees of an environment.
+
+use std::ffi::OsStr;
+
+use super::acts_on_the_client;
+
+/// What a child process may see of our environment unless its entry says otherwise: where things are, who the user
+/// is, and how to reach the network. Nothing in it is a secret by design.
+///
+/// The first eight are the list of the official SDKs; proxies and certificate bundles are what servers behind a
+/// company's network cannot do without.
+const SAFE: &[&str] = &[
+    "HOME",
+    "LANG",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "TERM",
+    "TMPDIR",
+    "USER",
+    "ALL_PROXY",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NO_PROXY",
+    "all_proxy",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+];
+
+/// Which variables a child process inherits: of [`HostBuilder::environment`](crate::HostBuilder::environment), or of what
+/// the [`Resolver`](crate::Resolver) has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum InheritEnv {
+    /// HOME LOGNAME PATH SHELL TERM USER TMPDIR LANG LC_*, proxy and CA variables. The default.
+    #[default]
+    Safe,
+    /// Everything, secrets included.
+    All,
+    /// Nothing.
+    None,
+    /// The safe list and these.
+    Names(Vec<String>),
+}
+
+impl InheritEnv {
+    /// Whether this variable is inherited.
+    #[must_use]
+    pub fn passes(&self, name: &OsStr, value: &OsStr) -> bool {
+        let is_safe = || is_safe(name) && !is_shell_function(value);
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Safe => is_safe(),
+            Self::Names(names) => is_safe() || names.iter().any(|other| name == other.as_str()),
+        }
+    }
+}
+
+/// Whether the client of a container engine gets this variable: the safe ones, and those that mean something to it.
+#[must_use]
+pub fn passes_to_the_client(name: &OsStr, value: &OsStr) -> bool {
+    (is_safe(name) || name.to_str().is_some_and(acts_on_the_client)) && !is_shell_function(value)
+}
+
+fn is_safe(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| SAFE.contains(&name) || name.starts_with("LC_"))
+}
+
+/// Old shells pass functions down as variables, and a shell below would run their text.
+fn is_shell_function(value: &OsStr) -> bool {
+    value.as_encoded_bytes().starts_with(b"()")
+}
