@@ -1,5 +1,7 @@
 // What is typed into a form while it is typed, and the value that it stands for. Pure.
 
+import { json } from "./format.js";
+
 /** @typedef {import("./schema.js").Shape} Shape */
 
 /**
@@ -40,7 +42,7 @@ export function draftOf(shape, value = shape.preset) {
     case "union":
       return union(shape, value);
     case "any":
-      return { text: value === undefined ? "" : JSON.stringify(value, null, 2) };
+      return { text: value === undefined ? "" : json(value) };
     default:
       return {};
   }

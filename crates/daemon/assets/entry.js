@@ -1,5 +1,7 @@
 // A server's entry in a configuration file, and the form in which it is edited. Pure.
 
+import { json } from "./format.js";
+
 /**
  * What the form holds: lines of text, as they are typed.
  * @typedef {object} EntryForm
@@ -50,7 +52,7 @@ export function formOf(entry) {
     env: pairs(entry.env),
     url: string(entry.url),
     headers: pairs(entry.headers),
-    others: rest.length > 0 ? JSON.stringify(Object.fromEntries(rest), null, 2) : "",
+    others: rest.length > 0 ? json(Object.fromEntries(rest)) : "",
   };
 }
 

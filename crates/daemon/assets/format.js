@@ -1,5 +1,7 @@
 // Numbers, times and lists, as people read them.
 
+import { visibleJson } from "./visible.js";
+
 const NUMBER = new Intl.NumberFormat("en");
 
 /** @param {number | null | undefined} value */
@@ -65,8 +67,8 @@ export const time = (at) => new Date(at).toLocaleTimeString(undefined, { hour12:
 /** The moment in full. @param {string} at RFC 3339 */
 export const moment = (at) => new Date(at).toLocaleString();
 
-/** A value as JSON for reading. @param {unknown} value */
-export const json = (value) => JSON.stringify(value, null, 2) ?? "undefined";
+/** A value as JSON for reading, and for going on with: what is not seen is spelled out as JSON does it. @param {unknown} value */
+export const json = (value) => visibleJson(JSON.stringify(value, null, 2) ?? "undefined");
 
 /**
  * What a server is called on the page, and its version.

@@ -69,6 +69,11 @@ mod needs_browser {
     }
 
     #[test]
+    fn text_that_hides_something_is_spelled_out() {
+        tests_of("pure/visible");
+    }
+
+    #[test]
     fn choices_are_remembered() {
         tests_of("pure/choice");
     }
@@ -116,6 +121,11 @@ mod needs_browser {
     #[test]
     fn trust() {
         tests_of("pages/trust");
+    }
+
+    #[test]
+    fn text_that_wants_to_deceive() {
+        tests_of("pages/deceptive");
     }
 
     #[test]
