@@ -5,7 +5,7 @@ import { h } from "./vendor/preact.js";
 import { visible } from "./visible.js";
 
 export { Fragment, render } from "./vendor/preact.js";
-export { useEffect, useId, useMemo, useRef, useState } from "./vendor/preact-hooks.js";
+export { useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "./vendor/preact-hooks.js";
 export { batch, computed, effect, signal } from "./vendor/preact-signals.js";
 
 /** Attributes that are read or read out. What is typed into a field is none of them: it is somebody's value. */

@@ -13,25 +13,37 @@ import { SchemaForm, useTyped, valueTyped } from "./schema-form.js";
 import { Text } from "./text.js";
 import { onText } from "./input.js";
 
-/** @param {{question: Api.Question}} given */
-export function Question({ question }) {
+/** Who asks, or for what. @param {{question: Api.Question}} given */
+export function Asker({ question: { kind, server, tool, agent } }) {
+  return html`
+    <h2>
+      ${kind === "approval" ? html`<span class="server-part">${server}/</span>${tool}` : html`<span class="server-part">${server}</span> asks`}
+    </h2>
+    ${agent && html`<${Mark}>agent <span data-testid="of-agent">${agent}</span><//>`}
+  `;
+}
+
+/** @param {{question: Api.Question, onAnswer: (isAnswered: boolean) => void}} given `onAnswer` is told when an answer is on its way, or was not taken */
+export function Question({ question, onAnswer }) {
   const send = useAction(async (/** @type {Record<string, unknown>} */ answer) => {
+    // The daemon may tell that the question is closed before it answers.
+    onAnswer(true);
     try {
       await post(`/api/v1/approvals/${encodeURIComponent(question.id)}`, answer);
     } catch (error) {
-      if (!(error instanceof Refusal) || error.status !== 404) throw error;
+      if (!(error instanceof Refusal) || error.status !== 404) {
+        onAnswer(false);
+        throw error;
+      }
       say("It was answered elsewhere, or is over");
     }
     answered(question.id);
   });
-  const { kind, server, agent, expires_at: expires } = question;
+  const { kind, expires_at: expires } = question;
   return html`
     <article class="question panel" data-testid="question" data-status=${kind} data-id=${question.id}>
       <header class="question-head">
-        <h2>
-          ${kind === "approval" ? html`<span class="server-part">${server}/</span>${question.tool}` : html`<span class="server-part">${server}</span> asks`}
-        </h2>
-        ${agent && html`<${Mark}>agent <span data-testid="of-agent">${agent}</span><//>`}
+        <${Asker} question=${question} />
         ${expires && html`<${Clock} until=${expires} />`}
       </header>
       ${kind === "approval" && html`<${Approval} question=${question} send=${send} />`}

@@ -69,6 +69,43 @@ test("a_question_goes_when_the_call_goes", async () => {
   await leave(page);
 });
 
+test("a_click_that_was_meant_for_a_question_never_answers_the_next", async () => {
+  const page = await both.visitor.open(both.stage, "#/approvals");
+  // From here on time stands still, but for what is told: a click comes exactly between two of its moments.
+  await page.clock.install();
+  await page.clock.pauseAt(Date.now() + 60_000);
+  const over = new AbortController();
+  const gone = both.stage
+    .api("/api/v1/calls", { tool: "workshop/erase", arguments: { path: "first" } }, over.signal)
+    .catch(() => {});
+  await question(page).getByText("first").waitFor();
+  const call = calls("erase", { path: "second" });
+  const [first, second] = [question(page).filter({ hasText: "first" }), question(page).filter({ hasText: "second" })];
+  await second.waitFor();
+  await page.clock.runFor(600);
+  const { x, y, width, height } = await first.getByTestId("once").boundingBox();
+  const click = () => page.mouse.click(x + width / 2, y + height / 2);
+  const waiting = async () => (await both.stage.api("/api/v1/approvals")).body.approvals.length;
+
+  over.abort();
+  await gone;
+  await page.getByTestId("question-over").waitFor();
+  await click();
+  await page.clock.runFor(3_900);
+  await click();
+  assert.equal(await page.getByTestId("question-over").count(), 1, "it keeps its place");
+  await page.clock.runFor(200);
+  await page.getByTestId("question-over").waitFor({ state: "detached" });
+  const slid = await second.getByTestId("once").boundingBox();
+  assert.ok(Math.abs(slid.y - y) < height / 2, "the second is where the first was");
+  await click();
+  assert.equal(await waiting(), 1, "nobody has answered the second");
+  await page.clock.runFor(600);
+  await click();
+  assert.equal((await call).body.text, "erased second");
+  await leave(page);
+});
+
 test("a_form_of_a_server_is_answered", async () => {
   const page = await both.visitor.open(both.stage, "#/approvals");
   const call = both.stage.api("/api/v1/calls", { tool: "workshop/ask", arguments: {}, approved: true });

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { LINGER, shownAfter } from "../../../assets/asked.js";
 import { pause } from "../../../assets/events.js";
 import { historyOf, linesSince, LOG_LENGTH, merged } from "../../../assets/merge.js";
 import { EventCutter } from "../../../assets/sse.js";
@@ -54,6 +55,17 @@ test("a_question_comes_once_and_goes", () => {
   const twice = merged(once, event("question_opened", { question: { id: "q1", why: "new" } })).world;
   assert.deepEqual(twice.questions, [{ id: "q1", why: "new" }]);
   assert.deepEqual(merged(twice, event("question_closed", { id: "q1" })).world.questions, []);
+});
+
+test("a_question_that_ended_by_itself_keeps_its_place_for_a_while", () => {
+  const [a, b, c] = ["a", "b", "c"].map((name) => ({ id: name }));
+  const ids = (shown) => shown.map(({ question, over }) => (over === null ? question.id : `(${question.id})`)).join("");
+  const both = shownAfter([], [a, b], new Set(), 0);
+  const gone = shownAfter(both, [b], new Set(), 10);
+  assert.equal(ids(gone), "(a)b");
+  assert.equal(ids(shownAfter(gone, [c, b], new Set(), 9 + LINGER)), "(a)bc", "and what is new comes below");
+  assert.equal(ids(shownAfter(gone, [b], new Set(), 10 + LINGER)), "b");
+  assert.equal(ids(shownAfter(both, [b], new Set(["a"]), 10)), "b", "one that was answered here goes at once");
 });
 
 test("an_event_that_comes_again_changes_nothing", () => {
