@@ -1,6 +1,7 @@
 // The control API: the one place that fetches.
 
 import { pathOf } from "./agent.js";
+import { parse } from "./exact.js";
 import { eventsOf } from "./sse.js";
 import { dropToken, token } from "./token.js";
 
@@ -73,7 +74,7 @@ async function errorIn(response) {
  */
 export async function call(path, options) {
   const response = await ask(path, options);
-  return response.status === 204 ? null : response.json();
+  return response.status === 204 ? null : parse(await response.text());
 }
 
 /** @param {string} path @param {AbortSignal} [signal] */
@@ -95,9 +96,9 @@ export const serverPath = (name, below = "") => `/api/v1/servers/${encodeURIComp
 export async function callTool(request, onProgress, signal) {
   const headers = { Accept: "text/event-stream" };
   const response = await ask("/api/v1/calls", { method: "POST", body: request, headers, signal });
-  if (!response.headers.get("content-type")?.startsWith("text/event-stream")) return response.json();
+  if (!response.headers.get("content-type")?.startsWith("text/event-stream")) return parse(await response.text());
   for await (const { event, data } of eventsOf(response)) {
-    const said = JSON.parse(data);
+    const said = parse(data);
     if (event === "progress") onProgress(said);
     if (event === "result") return said;
     if (event === "error") throw new Refusal(response.status, said.error ?? {});
@@ -120,7 +121,7 @@ export async function takeTurn(request, onEvent, signal) {
   const response = await ask("/api/v1/turns", { method: "POST", body: request, headers, signal });
   try {
     for await (const { event, data } of eventsOf(response)) {
-      const said = JSON.parse(data);
+      const said = parse(data);
       if (event === "error") throw new Refusal(response.status, said.error ?? {});
       onEvent(event, said);
       if (event === "done") return;

@@ -1,6 +1,7 @@
 // The live events of the daemon: one stream for the whole page, begun again when it breaks.
 
 import { ask, Refusal } from "./api.js";
+import { parse } from "./exact.js";
 import { eventsOf } from "./sse.js";
 
 /** Pauses between tries: they double, with a little chance in them so that pages do not come back all at once. In ms. */
@@ -40,7 +41,7 @@ export async function listen({ onEvent, onState }, signal) {
       tries = 0;
       for await (const { event, data, id } of eventsOf(response)) {
         last = id ?? last;
-        onEvent({ id, name: event, data: JSON.parse(data) });
+        onEvent({ id, name: event, data: parse(data) });
       }
     } catch (error) {
       if (signal.aborted || (error instanceof Refusal && error.status === 401)) return;

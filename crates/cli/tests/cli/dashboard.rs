@@ -74,6 +74,11 @@ mod needs_browser {
     }
 
     #[test]
+    fn numbers_stay_as_they_are_written() {
+        tests_of("pure/exact");
+    }
+
+    #[test]
     fn choices_are_remembered() {
         tests_of("pure/choice");
     }

@@ -1,6 +1,7 @@
 // A question with its answers: an approval, a form, or an address to open.
 
 import { post, Refusal } from "../api.js";
+import { parseExact } from "../exact.js";
 import { json } from "../format.js";
 import { html, useEffect, useId, useState } from "../html.js";
 import { webAddress } from "../links.js";
@@ -100,14 +101,16 @@ function Approval({ question, send }) {
   const [problem, setProblem] = useState("");
   const id = useId();
   const allow = (/** @type {string} */ answer) => {
-    if (edited === null) return send.run({ answer });
+    // What nobody changed runs as it was asked, and not as it was read and written anew.
+    if (edited === null || edited === json(given)) return send.run({ answer });
+    let changed;
     try {
-      const changed = JSON.parse(edited);
-      setProblem("");
-      return send.run({ answer, arguments: changed });
+      changed = parseExact(edited);
     } catch {
       return setProblem("the arguments are not JSON");
     }
+    setProblem("");
+    return send.run({ answer, arguments: changed });
   };
   return html`
     <p class="marks">

@@ -44,6 +44,32 @@ test("a_call_runs_with_the_arguments_as_they_were_changed", async () => {
   await leave(page);
 });
 
+test("a_number_of_any_length_is_shown_and_sent_as_it_is", async () => {
+  const { stage, visitor } = both;
+  const page = await visitor.open(stage, "#/approvals");
+  const long = "9007199254740993";
+  const ask = () =>
+    fetch(`http://${stage.host}/api/v1/calls`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${stage.token}`, "content-type": "application/json" },
+      body: `{"tool":"workshop/erase","arguments":{"path":"n.txt","id":${long}}}`,
+    });
+  const answers = [];
+  page.on("request", (request) => request.method() === "POST" && answers.push(request.postData()));
+  for (const path of ["n.txt", "m.txt"]) {
+    const call = ask();
+    await question(page).getByText(long).waitFor();
+    await page.getByTestId("edit-arguments").click();
+    const edit = page.getByTestId("arguments-edit");
+    await edit.fill((await edit.inputValue()).replace("n.txt", path));
+    await page.getByTestId("once").click();
+    assert.equal((await call).status, 200);
+    await question(page).waitFor({ state: "detached" });
+  }
+  assert.deepEqual(answers, ['{"answer":"once"}', `{"answer":"once","arguments":{"id":${long},"path":"m.txt"}}`]);
+  await leave(page);
+});
+
 test("a_call_is_denied_with_a_reason", async () => {
   const page = await both.visitor.open(both.stage, "#/approvals");
   const call = calls("erase", { path: "a.txt" });
