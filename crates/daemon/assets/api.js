@@ -44,16 +44,22 @@ export async function ask(path, { method = "GET", body, headers = {}, signal } =
   try {
     response = await fetch(pathOf(path), { method, headers: sent, body: text, signal, cache: "no-store" });
   } catch (error) {
-    if (signal?.aborted) throw error;
-    throw new Refusal(0, {
-      code: "UNREACHABLE",
-      message: "the daemon does not answer",
-      hint: "is it running? `toolrack up` starts it",
-    });
+    throw failed(error, signal);
   }
   if (response.ok) return response;
   if (response.status === 401) dropToken();
   throw new Refusal(response.status, await errorIn(response));
+}
+
+/** Why there is no answer, if it is not that nobody wants one. @param {unknown} error @param {AbortSignal} [signal] */
+function failed(error, signal) {
+  const isLate = signal?.reason instanceof DOMException && signal.reason.name === "TimeoutError";
+  if (signal?.aborted && !isLate) return error;
+  return new Refusal(0, {
+    code: "UNREACHABLE",
+    message: isLate ? "the daemon did not answer in time" : "the daemon does not answer",
+    hint: "is it running? `toolrack up` starts it",
+  });
 }
 
 /** @param {Response} response */
@@ -74,7 +80,11 @@ async function errorIn(response) {
  */
 export async function call(path, options) {
   const response = await ask(path, options);
-  return response.status === 204 ? null : parse(await response.text());
+  if (response.status === 204) return null;
+  const text = await response.text().catch((error) => {
+    throw failed(error, options?.signal);
+  });
+  return parse(text);
 }
 
 /** @param {string} path @param {AbortSignal} [signal] */

@@ -1,7 +1,8 @@
-// The live events of the daemon: one stream for the whole page, begun again when it breaks.
+// The live events of the daemon: one stream for the whole page, begun again when it breaks and when the page is seen again.
 
 import { ask, Refusal } from "./api.js";
 import { parse } from "./exact.js";
+import { seated } from "./seat.js";
 import { eventsOf } from "./sse.js";
 
 /** Pauses between tries: they double, with a little chance in them so that pages do not come back all at once. In ms. */
@@ -32,11 +33,12 @@ export function pause(tries, chance = Math.random()) {
 export async function listen({ onEvent, onState }, signal) {
   let last = "0";
   let tries = 0;
+  onState("connecting");
   while (!signal.aborted) {
-    onState(tries === 0 ? "connecting" : "lost");
+    const seat = await seated(signal);
     try {
       const headers = { "Last-Event-ID": last, Accept: "text/event-stream" };
-      const response = await ask("/api/v1/events", { headers, signal });
+      const response = await ask("/api/v1/events", { headers, signal: seat.signal });
       onState("live");
       tries = 0;
       for await (const { event, data, id } of eventsOf(response)) {
@@ -45,6 +47,9 @@ export async function listen({ onEvent, onState }, signal) {
       }
     } catch (error) {
       if (signal.aborted || (error instanceof Refusal && error.status === 401)) return;
+      if (seat.signal.aborted) continue;
+    } finally {
+      seat.leave();
     }
     tries += 1;
     onState("lost");

@@ -37,24 +37,38 @@ export const trouble = signal(/** @type {unknown} */ (null));
 
 /** @typedef {import("./merge.js").Part} Part */
 
+/** How long a look may take: one that never ends must not be the last. In ms. */
+const PATIENCE = 20_000;
+
+/** @param {string} path */
+async function look(path) {
+  const over = new AbortController();
+  const timer = setTimeout(() => over.abort(new DOMException("no answer", "TimeoutError")), PATIENCE);
+  try {
+    return await get(path, over.signal);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 /** @type {Record<Part, () => Promise<void>>} */
 const FETCH = {
   servers: async () => {
-    const { servers, problems: found } = await get("/api/v1/servers");
+    const { servers, problems: found } = await look("/api/v1/servers");
     batch(() => {
       world.value = { ...world.peek(), servers };
       problems.value = found ?? [];
     });
   },
   questions: async () => {
-    const { approvals } = await get("/api/v1/approvals");
+    const { approvals } = await look("/api/v1/approvals");
     world.value = { ...world.peek(), questions: approvals };
   },
   overview: async () => {
-    overview.value = await get("/api/v1/overview");
+    overview.value = await look("/api/v1/overview");
   },
   trust: async () => {
-    trust.value = await get("/api/v1/trust");
+    trust.value = await look("/api/v1/trust");
   },
   config: async () => {
     configTurn.value += 1;

@@ -94,6 +94,11 @@ mod needs_browser {
     }
 
     #[test]
+    fn many_tabs() {
+        tests_of("pages/tabs");
+    }
+
+    #[test]
     fn the_overview() {
         tests_of("pages/overview");
     }
