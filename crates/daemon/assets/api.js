@@ -36,8 +36,9 @@ export class Refusal extends Error {
  * @returns {Promise<Response>}
  */
 export async function ask(path, { method = "GET", body, headers = {}, signal } = {}) {
+  const given = token.peek();
   /** @type {Record<string, string>} */
-  const sent = { ...headers, Authorization: `Bearer ${token.peek() ?? ""}` };
+  const sent = { ...headers, Authorization: `Bearer ${given ?? ""}` };
   if (body !== undefined) sent["Content-Type"] = "application/json";
   const text = body === undefined ? undefined : JSON.stringify(body);
   let response;
@@ -47,7 +48,7 @@ export async function ask(path, { method = "GET", body, headers = {}, signal } =
     throw failed(error, signal);
   }
   if (response.ok) return response;
-  if (response.status === 401) dropToken();
+  if (response.status === 401) dropToken(given);
   throw new Refusal(response.status, await errorIn(response));
 }
 

@@ -21,7 +21,7 @@ import { Head } from "./parts/page.js";
 import { Trouble } from "./parts/problem.js";
 import { Said } from "./parts/say.js";
 import { hashOf, place, startRouter } from "./router.js";
-import { findToken, token } from "./token.js";
+import { findToken, heardToken, token } from "./token.js";
 import { connection, questions, refresh, startWorld, trouble, trust } from "./world.js";
 
 const SECTIONS = [
@@ -144,6 +144,7 @@ function titled() {
 }
 
 findToken();
+addEventListener("storage", heardToken);
 startRouter();
 addEventListener("hashchange", findTokenAgain);
 startWorld();
