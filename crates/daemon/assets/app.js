@@ -145,8 +145,9 @@ function titled() {
 
 findToken();
 addEventListener("storage", heardToken);
-startRouter();
+// Before the router looks: a token is no place.
 addEventListener("hashchange", findTokenAgain);
+startRouter();
 startWorld();
 effect(titled);
 render(html`<${App} />`, /** @type {Element} */ (document.getElementById("app")));
