@@ -70,7 +70,7 @@ function Navigation() {
   `;
 }
 
-const LIVE = { live: "Live", connecting: "Connecting…", lost: "Connection lost, trying again…" };
+const LIVE = { live: "Live", connecting: "Connecting…", lost: "Connection lost, trying again…", refused: "Not answered" };
 
 function Connection() {
   const state = connection.value;

@@ -29,7 +29,7 @@ export const trust = signal(/** @type {Api.Trust | null} */ (null));
 /** Counts how often configuration changed: who shows files asks again when it moves. */
 export const configTurn = signal(0);
 
-/** @type {import("./vendor/preact-signals.js").Signal<"connecting" | "live" | "lost">} */
+/** @type {import("./vendor/preact-signals.js").Signal<import("./events.js").State>} */
 export const connection = signal("connecting");
 
 /** Why the last look failed. */
@@ -131,8 +131,10 @@ function follow(signal) {
     world.value = outcome.world;
     if (outcome.stale.length > 0) refresh(...outcome.stale);
   };
-  const onState = (/** @type {"connecting" | "live" | "lost"} */ state) => {
+  /** @type {import("./events.js").Listener["onState"]} */
+  const onState = (state, refusal) => {
     connection.value = state;
+    if (refusal) trouble.value = refusal;
     if (state === "live") refresh(...ALL);
   };
   listen({ onEvent, onState }, signal);
