@@ -3,7 +3,7 @@
 import { post, Refusal } from "../api.js";
 import { parseExact } from "../exact.js";
 import { json } from "../format.js";
-import { html, useEffect, useId, useState } from "../html.js";
+import { html, useEffect, useId, useLayoutEffect, useRef, useState } from "../html.js";
 import { webAddress } from "../links.js";
 import { answered } from "../world.js";
 import { useAction } from "./loaded.js";
@@ -17,7 +17,7 @@ import { onText } from "./input.js";
 /** Who asks, or for what. @param {{question: Api.Question}} given */
 export function Asker({ question: { kind, server, tool, agent } }) {
   return html`
-    <h2>
+    <h2 tabindex="-1">
       ${kind === "approval" ? html`<span class="server-part">${server}/</span>${tool}` : html`<span class="server-part">${server}</span> asks`}
     </h2>
     ${agent && html`<${Mark}>agent <span data-testid="of-agent">${agent}</span><//>`}
@@ -100,6 +100,8 @@ function Approval({ question, send }) {
   const [reason, setReason] = useState(/** @type {string | null} */ (null));
   const [problem, setProblem] = useState("");
   const id = useId();
+  const denying = useFocusMoved(reason !== null);
+  const editing = useFocusMoved(edited !== null);
   const allow = (/** @type {string} */ answer) => {
     // What nobody changed runs as it was asked, and not as it was read and written anew.
     if (edited === null || edited === json(given)) return send.run({ answer });
@@ -122,7 +124,13 @@ function Approval({ question, send }) {
       edited === null
         ? html`<${Text} text=${json(given)} label="Arguments" testid="arguments" />
             <p>
-              <button type="button" class="small" onClick=${() => setEdited(json(given))} data-testid="edit-arguments">
+              <button
+                ref=${editing.off}
+                type="button"
+                class="small"
+                onClick=${() => setEdited(json(given))}
+                data-testid="edit-arguments"
+              >
                 Edit the arguments
               </button>
             </p>`
@@ -130,6 +138,7 @@ function Approval({ question, send }) {
             <label class="field">
               <span class="label">Arguments</span>
               <textarea
+                ref=${editing.on}
                 class="code"
                 rows=${Math.min(16, edited.split("\n").length + 1)}
                 spellcheck=${false}
@@ -171,6 +180,7 @@ function Approval({ question, send }) {
                 `,
               )}
               <button
+                ref=${denying.off}
                 type="button"
                 class="danger"
                 disabled=${send.busy}
@@ -184,7 +194,7 @@ function Approval({ question, send }) {
         : html`
             <div class="field">
               <label class="label" for=${id}>Why not? <span class="optional">optional; the model reads it</span></label>
-              <input id=${id} value=${reason} onInput=${onText(setReason)} data-testid="deny-reason" />
+              <input ref=${denying.on} id=${id} value=${reason} onInput=${onText(setReason)} data-testid="deny-reason" />
             </div>
             <div class="answers">
               <button
@@ -201,6 +211,22 @@ function Approval({ question, send }) {
           `
     }
   `;
+}
+
+/**
+ * Takes the focus along when what had it gives its place to something else.
+ * @param {boolean} isOn
+ */
+function useFocusMoved(isOn) {
+  const on = useRef(/** @type {HTMLElement | null} */ (null));
+  const off = useRef(/** @type {HTMLElement | null} */ (null));
+  const before = useRef(isOn);
+  useLayoutEffect(() => {
+    if (before.current === isOn) return;
+    before.current = isOn;
+    (isOn ? on : off).current?.focus();
+  }, [isOn]);
+  return { on, off };
 }
 
 /** @param {{question: Api.Question, send: Send}} given */

@@ -15,6 +15,7 @@ export function Questions({ waiting, inline = false, children = null }) {
   shown.current = shownAfter(shown.current, waiting, answered.current, performance.now());
   const list = useRef(/** @type {HTMLElement | null} */ (null));
   useSettled(list);
+  const onFocusIn = useFocusKept(list, shown.current);
   const ends = shown.current.flatMap(({ over }) => (over === null ? [] : [over]));
   const first = ends.length > 0 ? Math.min(...ends) : null;
   useEffect(() => {
@@ -22,14 +23,15 @@ export function Questions({ waiting, inline = false, children = null }) {
     const timer = setTimeout(() => look((turn) => turn + 1), Math.max(0, first + LINGER - performance.now()));
     return () => clearTimeout(timer);
   });
-  if (shown.current.length === 0) return children;
   const mark = (/** @type {string} */ id) => (/** @type {boolean} */ isAnswered) =>
     isAnswered ? answered.current.add(id) : answered.current.delete(id);
+  if (shown.current.length === 0) return children;
   return html`
     <ul
       ref=${list}
       class=${inline ? "questions inline" : "questions"}
       aria-label="Questions that wait"
+      onFocusIn=${onFocusIn}
       data-testid="questions"
     >
       ${shown.current.map(
@@ -50,6 +52,31 @@ function Over({ question }) {
       <p class="quiet-text" role="status">It is over: it was answered elsewhere, or nobody waits for the answer any more.</p>
     </article>
   `;
+}
+
+/**
+ * Takes the focus on when the question that had it is over: to the next one, or to the head of the page.
+ * @param {{current: HTMLElement | null}} list
+ * @param {import("../asked.js").Shown[]} shown
+ */
+function useFocusKept(list, shown) {
+  const had = useRef({ id: "", at: 0 });
+  useLayoutEffect(() => {
+    const { id, at } = had.current;
+    if (id === "" || shown.some(({ question, over }) => question.id === id && over === null)) return;
+    had.current = { id: "", at: 0 };
+    // Whoever went on elsewhere meanwhile stays there.
+    if (document.activeElement !== document.body) return;
+    const isOpen = shown.map(({ over }) => over === null);
+    const next = isOpen.indexOf(true, at) >= 0 ? isOpen.indexOf(true, at) : isOpen.lastIndexOf(true);
+    const heading = next >= 0 ? list.current?.children[next]?.querySelector("h2") : document.querySelector("main h1");
+    if (heading instanceof HTMLElement) heading.focus();
+  });
+  return (/** @type {FocusEvent} */ { target }) => {
+    const item = target instanceof Element ? target.closest("li[data-id]") : null;
+    if (!(item instanceof HTMLElement)) return;
+    had.current = { id: item.dataset.id ?? "", at: [...(list.current?.children ?? [])].indexOf(item) };
+  };
 }
 
 /**
