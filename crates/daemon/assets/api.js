@@ -1,6 +1,7 @@
 // The control API: the one place that fetches.
 
 import { pathOf } from "./agent.js";
+import { heardTime } from "./clock.js";
 import { parse } from "./exact.js";
 import { eventsOf } from "./sse.js";
 import { dropToken, token } from "./token.js";
@@ -47,6 +48,7 @@ export async function ask(path, { method = "GET", body, headers = {}, signal } =
   } catch (error) {
     throw failed(error, signal);
   }
+  heardTime(response.headers.get("date"));
   if (response.ok) return response;
   if (response.status === 401) dropToken(given);
   throw new Refusal(response.status, await errorIn(response));

@@ -1,5 +1,6 @@
 // Numbers, times and lists, as people read them.
 
+import { daemonNow } from "./clock.js";
 import { visibleJson } from "./visible.js";
 
 const NUMBER = new Intl.NumberFormat("en");
@@ -46,7 +47,7 @@ export function bytes(value) {
  * @param {string} at RFC 3339
  * @param {number} [now]
  */
-export function ago(at, now = Date.now()) {
+export function ago(at, now = daemonNow()) {
   const then = Date.parse(at);
   if (Number.isNaN(then)) return at;
   const seconds = Math.max(0, Math.round((now - then) / 1000));

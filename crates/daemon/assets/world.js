@@ -1,6 +1,7 @@
 // What the page knows of the daemon, kept fresh by its events.
 
 import { get } from "./api.js";
+import { daemonNow } from "./clock.js";
 import { listen } from "./events.js";
 import { batch, computed, effect, signal } from "./html.js";
 import { merged } from "./merge.js";
@@ -124,8 +125,8 @@ export function startWorld() {
 
 /** @param {AbortSignal} signal */
 function follow(signal) {
-  // What happened before is history, and what is fetched now knows of it.
-  const begun = Date.now();
+  // What happened before the daemon first answered is history, and what is fetched from then on knows of it.
+  let begun = Number.POSITIVE_INFINITY;
   const onEvent = (/** @type {Api.LiveEvent} */ event) => {
     const outcome = merged(world.peek(), event, Date.parse(event.data.at) < begun);
     world.value = outcome.world;
@@ -135,7 +136,9 @@ function follow(signal) {
   const onState = (state, refusal) => {
     connection.value = state;
     if (refusal) trouble.value = refusal;
-    if (state === "live") refresh(...ALL);
+    if (state !== "live") return;
+    begun = Math.min(begun, daemonNow());
+    refresh(...ALL);
   };
   listen({ onEvent, onState }, signal);
 }

@@ -1,6 +1,7 @@
 // A question with its answers: an approval, a form, or an address to open.
 
 import { post, Refusal } from "../api.js";
+import { daemonNow } from "../clock.js";
 import { parseExact } from "../exact.js";
 import { json } from "../format.js";
 import { html, useEffect, useId, useLayoutEffect, useRef, useState } from "../html.js";
@@ -57,9 +58,9 @@ export function Question({ question, onAnswer }) {
 
 /** How long there is to answer. @param {{until: string}} given */
 function Clock({ until }) {
-  const [now, setNow] = useState(Date.now());
+  const [now, setNow] = useState(daemonNow());
   useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), 1000);
+    const timer = setInterval(() => setNow(daemonNow()), 1000);
     return () => clearInterval(timer);
   }, []);
   const left = Math.max(0, Math.round((Date.parse(until) - now) / 1000));

@@ -132,6 +132,22 @@ test("a_click_that_was_meant_for_a_question_never_answers_the_next", async () =>
   await leave(page);
 });
 
+for (const [how, minutes] of Object.entries({ behind: -5, ahead: 5 }))
+  test(`a_question_appears_though_the_clock_of_the_browser_is_${how}`, async () => {
+    const page = await both.visitor.open(both.stage, "#/approvals");
+    await page.addInitScript((ms) => {
+      const now = Date.now.bind(Date);
+      Date.now = () => now() + ms;
+    }, minutes * 60_000);
+    await page.reload();
+    await page.getByTestId("empty").waitFor();
+    const call = calls("erase", { path: "a.txt" });
+    await question(page).locator(".clock").getByText(/^(10:00|9:\d\d) min left/).waitFor();
+    await page.getByTestId("once").click();
+    assert.equal((await call).status, 200);
+    await leave(page);
+  });
+
 test("a_form_of_a_server_is_answered", async () => {
   const page = await both.visitor.open(both.stage, "#/approvals");
   const call = both.stage.api("/api/v1/calls", { tool: "workshop/ask", arguments: {}, approved: true });

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { LINGER, shownAfter } from "../../../assets/asked.js";
+import { daemonNow, heardTime } from "../../../assets/clock.js";
 import { pause } from "../../../assets/events.js";
 import { historyOf, linesSince, LOG_LENGTH, merged } from "../../../assets/merge.js";
 import { EventCutter } from "../../../assets/sse.js";
@@ -123,6 +124,19 @@ test("live_lines_go_on_where_the_fetched_ones_end", () => {
     { at: at(4), level: "warning", text: '{"x":1}' },
   ]);
   assert.equal(linesSince(log, "a", "").length, 3, "all of them, when nothing was fetched");
+});
+
+test("now_is_what_the_daemons_clock_says", () => {
+  const at = (seconds, now) => heardTime(new Date(seconds * 1000).toUTCString(), now);
+  at(1_000, 900_000);
+  assert.equal(daemonNow(900_000), 1_000_000);
+  at(1_000, 900_700);
+  assert.equal(daemonNow(900_700), 1_000_700, "an answer of the same second changes nothing");
+  at(1_000, 1_300_000);
+  assert.equal(daemonNow(1_300_000), 1_000_000, "the clock of the browser was set");
+  heardTime(null, 0);
+  heardTime("nonsense", 0);
+  assert.equal(daemonNow(1_300_000), 1_000_000);
 });
 
 test("pauses_between_tries_grow_up_to_a_bound", () => {
