@@ -30,6 +30,9 @@ export const trust = signal(/** @type {Api.Trust | null} */ (null));
 /** Counts how often configuration changed: who shows files asks again when it moves. */
 export const configTurn = signal(0);
 
+/** Counts how often tools may have become others: who shows some asks again when it moves. */
+export const toolsTurn = signal(0);
+
 /** @type {import("./vendor/preact-signals.js").Signal<import("./events.js").State>} */
 export const connection = signal("connecting");
 
@@ -74,10 +77,13 @@ const FETCH = {
   config: async () => {
     configTurn.value += 1;
   },
+  tools: async () => {
+    toolsTurn.value += 1;
+  },
 };
 
 /** @type {Part[]} */
-const ALL = ["servers", "questions", "overview", "trust", "config"];
+const ALL = ["servers", "questions", "overview", "trust", "config", "tools"];
 
 /** Events come in bursts: what they make stale is fetched once, this much later. In ms. */
 const GATHER = 120;

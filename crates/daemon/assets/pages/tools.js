@@ -10,7 +10,7 @@ import { Search } from "../parts/search.js";
 import { Empty, Waiting } from "../parts/text.js";
 import { ToolList } from "../parts/tool-list.js";
 import { refine } from "../router.js";
-import { overview, servers } from "../world.js";
+import { overview, servers, toolsTurn } from "../world.js";
 import { onText } from "../parts/input.js";
 
 /** So many are shown at once; a search finds the others. */
@@ -20,7 +20,7 @@ const SHOWN = 200;
 export function Tools({ query }) {
   const { q = "", server = "" } = query;
   const search = new URLSearchParams({ limit: String(SHOWN), ...(q && { q }), ...(server && { server }) });
-  const loaded = useLoaded((signal) => get(`/api/v1/tools?${search}`, signal), [q, server, overview.value?.tools]);
+  const loaded = useLoaded((signal) => get(`/api/v1/tools?${search}`, signal), [q, server, overview.value?.tools, toolsTurn.value]);
   const found = /** @type {Api.Tools | null} */ (loaded.data);
   return html`
     <${Head}

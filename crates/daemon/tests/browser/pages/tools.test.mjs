@@ -22,6 +22,20 @@ test("tools_of_all_servers_are_searched", async () => {
   await leave(page);
 });
 
+test("the_page_of_a_tool_follows_its_server", async () => {
+  const page = await open("echo");
+  await page.getByTestId("try").waitFor();
+  await both.stage.api("/api/v1/servers/workshop/disconnect", {});
+  await page.getByTestId("away").getByText("Its server is not connected (disconnected)").waitFor();
+  await page.reload();
+  await page.getByTestId("away").waitFor();
+  assert.equal(await page.getByTestId("try").count(), 0);
+  await both.stage.api("/api/v1/servers/workshop/connect", {});
+  await page.getByTestId("try").waitFor();
+  assert.equal(await page.getByTestId("away").count(), 0);
+  await leave(page);
+});
+
 test("a_tool_is_tried_through_its_form", async () => {
   const page = await open("echo");
   await page.getByTestId("call").click();

@@ -89,6 +89,7 @@ test("what_was_missed_is_asked_for_again", () => {
     "overview",
     "trust",
     "config",
+    "tools",
   ]);
 });
 
