@@ -1,6 +1,8 @@
 // The control API: the one place that fetches.
 
 import { pathOf } from "./agent.js";
+import { heardTime } from "./clock.js";
+import { parse } from "./exact.js";
 import { eventsOf } from "./sse.js";
 import { dropToken, token } from "./token.js";
 
@@ -35,23 +37,20 @@ export class Refusal extends Error {
  * @returns {Promise<Response>}
  */
 export async function ask(path, { method = "GET", body, headers = {}, signal } = {}) {
+  const given = token.peek();
   /** @type {Record<string, string>} */
-  const sent = { ...headers, Authorization: `Bearer ${token.peek() ?? ""}` };
+  const sent = { ...headers, Authorization: `Bearer ${given ?? ""}` };
   if (body !== undefined) sent["Content-Type"] = "application/json";
   const text = body === undefined ? undefined : JSON.stringify(body);
   let response;
   try {
     response = await fetch(pathOf(path), { method, headers: sent, body: text, signal, cache: "no-store" });
   } catch (error) {
-    if (signal?.aborted) throw error;
-    throw new Refusal(0, {
-      code: "UNREACHABLE",
-      message: "the daemon does not answer",
-      hint: "is it running? `toolrack up` starts it",
-    });
+    throw failed(error, signal);
   }
+  heardTime(response.headers.get("date"));
   if (response.ok) return response;
-  if (response.status === 401) dropToken();
+  if (response.status === 401) dropToken(given);
   throw new Refusal(response.status, await errorIn(response));
 }
 
@@ -69,6 +68,17 @@ export async function transcript(path, signal) {
     next = more.next;
   }
   return all;
+}
+
+/** Why there is no answer, if it is not that nobody wants one. @param {unknown} error @param {AbortSignal} [signal] */
+function failed(error, signal) {
+  const isLate = signal?.reason instanceof DOMException && signal.reason.name === "TimeoutError";
+  if (signal?.aborted && !isLate) return error;
+  return new Refusal(0, {
+    code: "UNREACHABLE",
+    message: isLate ? "the daemon did not answer in time" : "the daemon does not answer",
+    hint: "is it running? `toolrack up` starts it",
+  });
 }
 
 /** @param {Response} response */
@@ -89,7 +99,11 @@ async function errorIn(response) {
  */
 export async function call(path, options) {
   const response = await ask(path, options);
-  return response.status === 204 ? null : response.json();
+  if (response.status === 204) return null;
+  const text = await response.text().catch((error) => {
+    throw failed(error, options?.signal);
+  });
+  return parse(text);
 }
 
 /** @param {string} path @param {AbortSignal} [signal] */
@@ -111,9 +125,9 @@ export const serverPath = (name, below = "") => `/api/v1/servers/${encodeURIComp
 export async function callTool(request, onProgress, signal) {
   const headers = { Accept: "text/event-stream" };
   const response = await ask("/api/v1/calls", { method: "POST", body: request, headers, signal });
-  if (!response.headers.get("content-type")?.startsWith("text/event-stream")) return response.json();
+  if (!response.headers.get("content-type")?.startsWith("text/event-stream")) return parse(await response.text());
   for await (const { event, data } of eventsOf(response)) {
-    const said = JSON.parse(data);
+    const said = parse(data);
     if (event === "progress") onProgress(said);
     if (event === "result") return said;
     if (event === "error") throw new Refusal(response.status, said.error ?? {});
@@ -136,7 +150,7 @@ export async function takeTurn(request, onEvent, signal) {
   const response = await ask("/api/v1/turns", { method: "POST", body: request, headers, signal });
   try {
     for await (const { event, data } of eventsOf(response)) {
-      const said = JSON.parse(data);
+      const said = parse(data);
       if (event === "error") throw new Refusal(response.status, said.error ?? {});
       onEvent(event, said);
       if (event === "done") return;

@@ -21,7 +21,7 @@ import { Head } from "./parts/page.js";
 import { Trouble } from "./parts/problem.js";
 import { Said } from "./parts/say.js";
 import { hashOf, place, startRouter } from "./router.js";
-import { findToken, token } from "./token.js";
+import { findToken, heardToken, token } from "./token.js";
 import { connection, questions, refresh, startWorld, trouble, trust } from "./world.js";
 
 const SECTIONS = [
@@ -70,7 +70,7 @@ function Navigation() {
   `;
 }
 
-const LIVE = { live: "Live", connecting: "Connecting…", lost: "Connection lost, trying again…" };
+const LIVE = { live: "Live", connecting: "Connecting…", lost: "Connection lost, trying again…", refused: "Not answered" };
 
 function Connection() {
   const state = connection.value;
@@ -144,8 +144,10 @@ function titled() {
 }
 
 findToken();
-startRouter();
+addEventListener("storage", heardToken);
+// Before the router looks: a token is no place.
 addEventListener("hashchange", findTokenAgain);
+startRouter();
 startWorld();
 effect(titled);
 render(html`<${App} />`, /** @type {Element} */ (document.getElementById("app")));

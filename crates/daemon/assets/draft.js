@@ -1,5 +1,8 @@
 // What is typed into a form while it is typed, and the value that it stands for. Pure.
 
+import { counted, exactNumber, isExact, isExactNumber, parseExact } from "./exact.js";
+import { json } from "./format.js";
+
 /** @typedef {import("./schema.js").Shape} Shape */
 
 /**
@@ -28,7 +31,7 @@ export function draftOf(shape, value = shape.preset) {
       return { text: typeof value === "string" ? value : "" };
     case "number":
     case "integer":
-      return { text: typeof value === "number" ? String(value) : "" };
+      return { text: isExactNumber(value) ? value.rawJSON : typeof value === "number" ? String(value) : "" };
     case "boolean":
       return { on: value === true };
     case "enum":
@@ -40,7 +43,7 @@ export function draftOf(shape, value = shape.preset) {
     case "union":
       return union(shape, value);
     case "any":
-      return { text: value === undefined ? "" : JSON.stringify(value, null, 2) };
+      return { text: value === undefined ? "" : json(value) };
     default:
       return {};
   }
@@ -83,7 +86,7 @@ function union(shape, value) {
 function isLike(shape, value) {
   switch (shape.kind) {
     case "integer":
-      return Number.isInteger(value);
+      return Number.isInteger(counted(value));
     case "null":
       return value === null;
     case "enum":
@@ -100,7 +103,7 @@ function isLike(shape, value) {
     case "any":
       return true;
     default:
-      return typeof value === shape.kind;
+      return typeof counted(value) === shape.kind;
   }
 }
 
@@ -168,13 +171,14 @@ function number({ kind, bounds }, text, fine, bad) {
   if (kind === "integer" && !Number.isInteger(value)) return bad("is not a whole number");
   if (bounds?.least !== undefined && value < bounds.least) return bad(`must be at least ${bounds.least}`);
   if (bounds?.most !== undefined && value > bounds.most) return bad(`must be at most ${bounds.most}`);
-  return fine(value);
+  if (!isExact && kind === "integer" && !Number.isSafeInteger(value)) return bad("is too long for this browser");
+  return fine(exactNumber(text));
 }
 
 /** @param {string} text @param {Fine} fine @param {Bad} bad */
 function parsed(text, fine, bad) {
   try {
-    return fine(JSON.parse(text));
+    return fine(parseExact(text));
   } catch {
     return bad("is not JSON (a text is written in quotes)");
   }

@@ -1,11 +1,16 @@
 // A server's entry in a configuration file, and the form in which it is edited. Pure.
 
+import { json } from "./format.js";
+import { visible } from "./visible.js";
+
 /**
  * What the form holds: lines of text, as they are typed.
  * @typedef {object} EntryForm
  * @property {"stdio" | "http"} transport
+ * @property {string} type what the entry itself calls its transport, if that is not another one
  * @property {string} command
- * @property {string} args one on each line
+ * @property {string} args one on each line, or
+ * @property {boolean} isList all of them as a JSON list, where lines cannot hold them
  * @property {string} cwd
  * @property {Pair[]} env
  * @property {string} url
@@ -18,14 +23,13 @@
 /** How the API writes a value that it does not tell. */
 export const HIDDEN = "***";
 
-/** @type {readonly string[]} */
-const IN_FORM = ["type", "command", "args", "cwd", "env", "url", "headers"];
-
 /** @returns {EntryForm} */
 export const emptyForm = () => ({
   transport: "stdio",
+  type: "",
   command: "",
   args: "",
+  isList: false,
   cwd: "",
   env: [],
   url: "",
@@ -34,28 +38,40 @@ export const emptyForm = () => ({
 });
 
 /**
- * The form of an entry. What the form has no field for goes to its rest, so that nothing is lost.
+ * The form of an entry. What a field cannot hold exactly as it is goes to the rest, so that nothing is lost or changed.
  * @param {Api.Entry} entry
  * @returns {EntryForm}
  */
 export function formOf(entry) {
-  const rest = Object.entries(entry).filter(
-    ([name, value]) => !IN_FORM.includes(name) || (name === "type" && !isUsual(value)),
-  );
-  return {
+  const args = Array.isArray(entry.args) ? entry.args : null;
+  const isList = args !== null && !(args.length > 0 && args.every(isLine));
+  /** @type {EntryForm} */
+  const form = {
     transport: entry.url === undefined || entry.url === null ? "stdio" : "http",
+    type: string(entry.type),
     command: string(entry.command),
-    args: Array.isArray(entry.args) ? entry.args.map(String).join("\n") : "",
+    args: args === null ? "" : isList ? json(args) : args.join("\n"),
+    isList,
     cwd: string(entry.cwd),
     env: pairs(entry.env),
     url: string(entry.url),
     headers: pairs(entry.headers),
-    others: rest.length > 0 ? JSON.stringify(Object.fromEntries(rest), null, 2) : "",
+    others: "",
   };
+  const held = fieldsOf(form);
+  const rest = Object.entries(entry).filter(([name, value]) => JSON.stringify(held[name]) !== JSON.stringify(value));
+  if (rest.length === 0) return form;
+  const empty = emptyForm();
+  const without = Object.fromEntries(rest.map(([name]) => [name, empty[/** @type {keyof EntryForm} */ (name)]]));
+  return { ...form, ...without, others: json(Object.fromEntries(rest)) };
 }
 
-/** Whether a `type` says nothing that the rest of the entry does not say. @param {unknown} type */
-const isUsual = (type) => type === "stdio" || type === "http" || type === "streamable-http";
+/** Whether an argument can stand on a line of its own, where it is seen as it is. @param {unknown} arg */
+const isLine = (arg) => typeof arg === "string" && arg !== "" && !/[\r\n]/.test(arg) && visible(arg) === arg;
+
+/** Whether a `type` says only what the rest of the entry says, too. @param {EntryForm} form */
+const isUsual = ({ type, transport }) =>
+  transport === "stdio" ? type === "stdio" : type === "http" || type === "streamable-http";
 
 /** @param {unknown} value */
 const string = (value) => (typeof value === "string" ? value : "");
@@ -75,25 +91,47 @@ export function entryOf(form) {
   const others = rest(form.others);
   if (others === null)
     return { problem: 'other settings must be a JSON object, such as {"timeout": 60000}', field: "others" };
-  return form.transport === "stdio" ? program(form, others) : address(form, others);
+  const wrong = form.transport === "stdio" ? wrongInProgram(form) : wrongInAddress(form);
+  return wrong ?? { entry: { ...fieldsOf(form), ...others } };
 }
 
-/** @param {EntryForm} form @param {Record<string, unknown>} others */
-function program(form, others) {
-  const command = form.command.trim();
-  if (!command) return { problem: "a command is needed, such as npx", field: "command" };
-  const args = form.args.split("\n").filter((line) => line !== "");
-  const entry = { command, ...(args.length > 0 && { args }), ...(form.cwd.trim() && { cwd: form.cwd.trim() }) };
-  return { entry: { ...entry, ...named("env", form.env), ...others } };
+/** @param {EntryForm} form */
+function wrongInProgram(form) {
+  if (!form.command.trim()) return { problem: "a command is needed, such as npx", field: "command" };
+  return argsOf(form) === null ? { problem: 'the arguments must be a JSON list, such as ["-y"]', field: "args" } : null;
 }
 
-/** @param {EntryForm} form @param {Record<string, unknown>} others */
-function address(form, others) {
-  const url = form.url.trim();
+/** @param {EntryForm} form */
+function wrongInAddress({ url }) {
   // An address may be a placeholder as a whole, so only what is surely none is refused.
-  if (!/^(https?:\/\/|\$\{)/i.test(url))
-    return { problem: "an address is needed that begins with https:// or http://", field: "url" };
-  return { entry: { url, ...named("headers", form.headers), ...others } };
+  if (/^(https?:\/\/|\$\{)/i.test(url.trim())) return null;
+  return { problem: "an address is needed that begins with https:// or http://", field: "url" };
+}
+
+/** What stands in the fields of a form, without its rest. @param {EntryForm} form @returns {Api.Entry} */
+function fieldsOf(form) {
+  const type = isUsual(form) && { type: form.type };
+  if (form.transport === "http") return { ...type, url: form.url.trim(), ...named("headers", form.headers) };
+  const args = argsOf(form) ?? [];
+  return {
+    ...type,
+    command: form.command.trim(),
+    ...((form.isList ? form.args.trim() !== "" : args.length > 0) && { args }),
+    ...(form.cwd.trim() && { cwd: form.cwd.trim() }),
+    ...named("env", form.env),
+  };
+}
+
+/** The arguments; null when they are a list that cannot be read. @param {EntryForm} form @returns {unknown[] | null} */
+function argsOf({ args, isList }) {
+  if (!isList) return args.split("\n").filter((line) => line !== "");
+  if (args.trim() === "") return [];
+  try {
+    const list = JSON.parse(args);
+    return Array.isArray(list) ? list : null;
+  } catch {
+    return null;
+  }
 }
 
 /** @param {string} key @param {Pair[]} list */

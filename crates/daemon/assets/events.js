@@ -1,6 +1,8 @@
-// The live events of the daemon: one stream for the whole page, begun again when it breaks.
+// The live events of the daemon: one stream for the whole page, begun again when it breaks and when the page is seen again.
 
 import { ask, Refusal } from "./api.js";
+import { parse } from "./exact.js";
+import { seated } from "./seat.js";
 import { eventsOf } from "./sse.js";
 
 /** Pauses between tries: they double, with a little chance in them so that pages do not come back all at once. In ms. */
@@ -17,10 +19,12 @@ export function pause(tries, chance = Math.random()) {
   return Math.round(full * (0.75 + chance / 4));
 }
 
+/** @typedef {"connecting" | "live" | "lost" | "refused"} State */
+
 /**
  * @typedef {object} Listener
  * @property {(event: Api.LiveEvent) => void} onEvent
- * @property {(state: "connecting" | "live" | "lost") => void} onState
+ * @property {(state: State, refusal: Refusal | null) => void} onState with why, when the daemon answers and lets nobody listen
  */
 
 /**
@@ -31,22 +35,29 @@ export function pause(tries, chance = Math.random()) {
 export async function listen({ onEvent, onState }, signal) {
   let last = "0";
   let tries = 0;
+  onState("connecting", null);
   while (!signal.aborted) {
-    onState(tries === 0 ? "connecting" : "lost");
+    const seat = await seated(signal);
+    /** @type {Refusal | null} */
+    let refusal = null;
     try {
       const headers = { "Last-Event-ID": last, Accept: "text/event-stream" };
-      const response = await ask("/api/v1/events", { headers, signal });
-      onState("live");
+      const response = await ask("/api/v1/events", { headers, signal: seat.signal });
+      onState("live", null);
       tries = 0;
       for await (const { event, data, id } of eventsOf(response)) {
         last = id ?? last;
-        onEvent({ id, name: event, data: JSON.parse(data) });
+        onEvent({ id, name: event, data: parse(data) });
       }
     } catch (error) {
       if (signal.aborted || (error instanceof Refusal && error.status === 401)) return;
+      if (seat.signal.aborted) continue;
+      if (error instanceof Refusal && error.status >= 400 && error.status < 500) refusal = error;
+    } finally {
+      seat.leave();
     }
     tries += 1;
-    onState("lost");
+    onState(refusal ? "refused" : "lost", refusal);
     await sleep(pause(tries), signal);
   }
 }

@@ -1,5 +1,8 @@
 // Numbers, times and lists, as people read them.
 
+import { daemonNow } from "./clock.js";
+import { visibleJson } from "./visible.js";
+
 const NUMBER = new Intl.NumberFormat("en");
 
 /** @param {number | null | undefined} value */
@@ -44,7 +47,7 @@ export function bytes(value) {
  * @param {string} at RFC 3339
  * @param {number} [now]
  */
-export function ago(at, now = Date.now()) {
+export function ago(at, now = daemonNow()) {
   const then = Date.parse(at);
   if (Number.isNaN(then)) return at;
   const seconds = Math.max(0, Math.round((now - then) / 1000));
@@ -65,8 +68,8 @@ export const time = (at) => new Date(at).toLocaleTimeString(undefined, { hour12:
 /** The moment in full. @param {string} at RFC 3339 */
 export const moment = (at) => new Date(at).toLocaleString();
 
-/** A value as JSON for reading. @param {unknown} value */
-export const json = (value) => JSON.stringify(value, null, 2) ?? "undefined";
+/** A value as JSON for reading, and for going on with: what is not seen is spelled out as JSON does it. @param {unknown} value */
+export const json = (value) => visibleJson(JSON.stringify(value, null, 2) ?? "undefined");
 
 /**
  * What a server is called on the page, and its version.

@@ -7,7 +7,7 @@
  * @property {Api.LiveEvent[]} log the last events, oldest first
  */
 
-/** What has to be asked for again after an event. @typedef {"servers" | "questions" | "overview" | "trust" | "config"} Part */
+/** What has to be asked for again after an event. @typedef {"servers" | "questions" | "overview" | "trust" | "config" | "tools"} Part */
 
 /** So many events are remembered for the history of servers. */
 export const LOG_LENGTH = 1000;
@@ -19,8 +19,8 @@ const STALE = {
   mcp_server_disconnected: ["servers", "overview"],
   mcp_server_error: ["servers", "overview"],
   mcp_server_warning: ["servers"],
-  mcp_tools_updated: ["servers", "overview"],
-  mcp_tool_quarantined: ["servers", "overview", "trust"],
+  mcp_tools_updated: ["servers", "overview", "tools"],
+  mcp_tool_quarantined: ["servers", "overview", "trust", "tools"],
   tool_completed: ["overview"],
   tool_denied: ["overview"],
   // A list that was asked for before the event may come after it, and know nothing of it.
@@ -28,7 +28,7 @@ const STALE = {
   question_closed: ["questions", "overview"],
   config_changed: ["servers", "overview", "trust", "config"],
   config_rejected: ["servers", "config"],
-  missed: ["servers", "questions", "overview", "trust", "config"],
+  missed: ["servers", "questions", "overview", "trust", "config", "tools"],
 };
 
 /**

@@ -1,5 +1,7 @@
 // Exactly what an entry would run or contact, as lines that can be compared with what was agreed to before. Pure.
 
+import { quoted, visibleJson } from "./visible.js";
+
 /** @typedef {{label: string, value: string, before: string | null | undefined}} Line
  *   `before` is null when the line is new, and undefined when it is as it was or nothing was agreed to yet */
 
@@ -38,18 +40,20 @@ export function linesOf(config, before, folder) {
   });
 }
 
-/** A value as it is read: a list with one item on each line. @param {unknown} value @returns {string | null} */
+/**
+ * A value as it is read: a list with one item on each line, and each where it can be seen where it ends.
+ * @param {unknown} value
+ * @returns {string | null}
+ */
 function written(value) {
   if (value === undefined || value === null) return null;
-  if (Array.isArray(value))
-    return value.length === 0
-      ? null
-      : value.map((one) => (typeof one === "string" ? one : JSON.stringify(one))).join("\n");
+  if (Array.isArray(value)) return value.length === 0 ? null : value.map(one).join("\n");
   if (typeof value === "object") {
     const entries = Object.entries(value);
-    return entries.length === 0
-      ? null
-      : entries.map(([name, one]) => `${name}=${typeof one === "string" ? one : JSON.stringify(one)}`).join("\n");
+    return entries.length === 0 ? null : entries.map(([name, its]) => `${quoted(name)}=${one(its)}`).join("\n");
   }
-  return String(value);
+  return one(value);
 }
+
+/** @param {unknown} value */
+const one = (value) => (typeof value === "string" ? quoted(value) : visibleJson(JSON.stringify(value)));

@@ -43,9 +43,24 @@ export function keepToken(given) {
   token.value = given;
 }
 
-/** Forgets a token that the daemon does not take. */
-export function dropToken() {
-  localStorage.removeItem(PLACE);
-  refused.value = true;
-  token.value = null;
+/**
+ * Forgets a token that the daemon does not take. Another tab may have got the one of a newer launch meanwhile: that stays, and
+ * is taken here as well.
+ * @param {string | null} given the one that was refused
+ */
+export function dropToken(given) {
+  const kept = localStorage.getItem(PLACE);
+  if (kept === given) localStorage.removeItem(PLACE);
+  // An answer to what was asked before this page got its token says nothing of it.
+  if (token.peek() !== given) return;
+  const newer = kept === given ? null : kept;
+  refused.value = newer === null;
+  token.value = newer;
+}
+
+/** Takes the token that another tab got. @param {{key: string | null, newValue: string | null}} change of what this browser keeps */
+export function heardToken({ key, newValue }) {
+  if (key !== PLACE || newValue === null) return;
+  refused.value = false;
+  token.value = newValue;
 }

@@ -1,6 +1,7 @@
 // What the page knows of the daemon, kept fresh by its events.
 
 import { get } from "./api.js";
+import { daemonNow } from "./clock.js";
 import { listen } from "./events.js";
 import { batch, computed, effect, signal } from "./html.js";
 import { merged } from "./merge.js";
@@ -29,7 +30,10 @@ export const trust = signal(/** @type {Api.Trust | null} */ (null));
 /** Counts how often configuration changed: who shows files asks again when it moves. */
 export const configTurn = signal(0);
 
-/** @type {import("./vendor/preact-signals.js").Signal<"connecting" | "live" | "lost">} */
+/** Counts how often tools may have become others: who shows some asks again when it moves. */
+export const toolsTurn = signal(0);
+
+/** @type {import("./vendor/preact-signals.js").Signal<import("./events.js").State>} */
 export const connection = signal("connecting");
 
 /** Why the last look failed. */
@@ -37,32 +41,49 @@ export const trouble = signal(/** @type {unknown} */ (null));
 
 /** @typedef {import("./merge.js").Part} Part */
 
+/** How long a look may take: one that never ends must not be the last. In ms. */
+const PATIENCE = 20_000;
+
+/** @param {string} path */
+async function look(path) {
+  const over = new AbortController();
+  const timer = setTimeout(() => over.abort(new DOMException("no answer", "TimeoutError")), PATIENCE);
+  try {
+    return await get(path, over.signal);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 /** @type {Record<Part, () => Promise<void>>} */
 const FETCH = {
   servers: async () => {
-    const { servers, problems: found } = await get("/api/v1/servers");
+    const { servers, problems: found } = await look("/api/v1/servers");
     batch(() => {
       world.value = { ...world.peek(), servers };
       problems.value = found ?? [];
     });
   },
   questions: async () => {
-    const { approvals } = await get("/api/v1/approvals");
+    const { approvals } = await look("/api/v1/approvals");
     world.value = { ...world.peek(), questions: approvals };
   },
   overview: async () => {
-    overview.value = await get("/api/v1/overview");
+    overview.value = await look("/api/v1/overview");
   },
   trust: async () => {
-    trust.value = await get("/api/v1/trust");
+    trust.value = await look("/api/v1/trust");
   },
   config: async () => {
     configTurn.value += 1;
   },
+  tools: async () => {
+    toolsTurn.value += 1;
+  },
 };
 
 /** @type {Part[]} */
-const ALL = ["servers", "questions", "overview", "trust", "config"];
+const ALL = ["servers", "questions", "overview", "trust", "config", "tools"];
 
 /** Events come in bursts: what they make stale is fetched once, this much later. In ms. */
 const GATHER = 120;
@@ -110,16 +131,20 @@ export function startWorld() {
 
 /** @param {AbortSignal} signal */
 function follow(signal) {
-  // What happened before is history, and what is fetched now knows of it.
-  const begun = Date.now();
+  // What happened before the daemon first answered is history, and what is fetched from then on knows of it.
+  let begun = Number.POSITIVE_INFINITY;
   const onEvent = (/** @type {Api.LiveEvent} */ event) => {
     const outcome = merged(world.peek(), event, Date.parse(event.data.at) < begun);
     world.value = outcome.world;
     if (outcome.stale.length > 0) refresh(...outcome.stale);
   };
-  const onState = (/** @type {"connecting" | "live" | "lost"} */ state) => {
+  /** @type {import("./events.js").Listener["onState"]} */
+  const onState = (state, refusal) => {
     connection.value = state;
-    if (state === "live") refresh(...ALL);
+    if (refusal) trouble.value = refusal;
+    if (state !== "live") return;
+    begun = Math.min(begun, daemonNow());
+    refresh(...ALL);
   };
   listen({ onEvent, onState }, signal);
 }

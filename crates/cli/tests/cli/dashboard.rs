@@ -69,6 +69,16 @@ mod needs_browser {
     }
 
     #[test]
+    fn text_that_hides_something_is_spelled_out() {
+        tests_of("pure/visible");
+    }
+
+    #[test]
+    fn numbers_stay_as_they_are_written() {
+        tests_of("pure/exact");
+    }
+
+    #[test]
     fn choices_are_remembered() {
         tests_of("pure/choice");
     }
@@ -81,6 +91,11 @@ mod needs_browser {
     #[test]
     fn the_page_opens_with_its_token_only() {
         tests_of("pages/door");
+    }
+
+    #[test]
+    fn many_tabs() {
+        tests_of("pages/tabs");
     }
 
     #[test]
@@ -116,6 +131,11 @@ mod needs_browser {
     #[test]
     fn trust() {
         tests_of("pages/trust");
+    }
+
+    #[test]
+    fn text_that_wants_to_deceive() {
+        tests_of("pages/deceptive");
     }
 
     #[test]

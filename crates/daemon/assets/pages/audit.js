@@ -1,6 +1,7 @@
 // What was called, connected, trusted and answered: the log that shows when somebody has changed it.
 
 import { get } from "../api.js";
+import { daemonNow } from "../clock.js";
 import { ago, bytes, counted, duration, json, moment } from "../format.js";
 import { html } from "../html.js";
 import { onText } from "../parts/input.js";
@@ -51,7 +52,7 @@ function wanted({ server, since, denied, before }) {
   return new URLSearchParams({
     limit: String(SHOWN),
     ...(server && { server }),
-    ...(span && { since: new Date(Date.now() - span).toISOString() }),
+    ...(span && { since: new Date(daemonNow() - span).toISOString() }),
     ...(denied && { denied: "true" }),
     ...(before && { before }),
   });

@@ -7,7 +7,7 @@ import { Composer } from "../parts/composer.js";
 import { useLoaded } from "../parts/loaded.js";
 import { Head } from "../parts/page.js";
 import { Trouble } from "../parts/problem.js";
-import { Question } from "../parts/question.js";
+import { Questions } from "../parts/questions.js";
 import { useEnd } from "../parts/scroll.js";
 import { Empty, spoken, Waiting } from "../parts/text.js";
 import { Tail, Turn } from "../parts/turn.js";
@@ -107,12 +107,7 @@ function Asked({ isGoing }) {
   const mine = isGoing ? questions.value.filter(({ id, agent }) => !agent && !before.includes(id)) : [];
   return html`
     <p class="hidden" role="status">${mine.length > 0 ? "A question waits for your answer." : ""}</p>
-    ${
-      mine.length > 0 &&
-      html`<ul class="questions inline" aria-label="Questions that wait" data-testid="questions">
-        ${mine.map((question) => html`<li key=${question.id}><${Question} question=${question} /></li>`)}
-      </ul>`
-    }
+    <${Questions} waiting=${mine} inline=${true} />
   `;
 }
 

@@ -6,6 +6,7 @@ import { useLoaded } from "../parts/loaded.js";
 import { Trouble } from "../parts/problem.js";
 import { Empty, Waiting } from "../parts/text.js";
 import { ToolList } from "../parts/tool-list.js";
+import { toolsTurn } from "../world.js";
 
 /** More than any server has. */
 const ALL = 10_000;
@@ -15,7 +16,7 @@ export function ServerTools({ server }) {
   const { name, tools, state } = server;
   const loaded = useLoaded(
     (signal) => get(`/api/v1/tools?server=${encodeURIComponent(name)}&limit=${ALL}`, signal),
-    [name, tools, state],
+    [name, tools, state, toolsTurn.value],
   );
   if (!loaded.data)
     return loaded.error ? html`<${Trouble} error=${loaded.error} again=${loaded.again} />` : html`<${Waiting} />`;

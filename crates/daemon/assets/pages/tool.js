@@ -1,34 +1,36 @@
 // One tool: what it says of itself, and a call of it.
 
-import { callTool, get } from "../api.js";
+import { callTool, get, Refusal } from "../api.js";
 import { commandFor } from "../copy.js";
 import { json, tokens } from "../format.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { CopyButton } from "../parts/copy.js";
 import { useLoaded } from "../parts/loaded.js";
 import { Head } from "../parts/page.js";
-import { ToolMarks } from "../parts/pill.js";
+import { stateName, ToolMarks } from "../parts/pill.js";
 import { Trouble } from "../parts/problem.js";
 import { Result } from "../parts/result.js";
 import { SchemaForm, useTyped, valueTyped } from "../parts/schema-form.js";
 import { Findings } from "../parts/stranger.js";
 import { Text, Waiting } from "../parts/text.js";
 import { hashOf } from "../router.js";
-import { questions } from "../world.js";
+import { questions, servers, toolsTurn } from "../world.js";
 
 /** @param {{server: string, tool: string}} given */
 export function Tool({ server, tool }) {
   const path = `/api/v1/tools/${encodeURIComponent(server)}/${encodeURIComponent(tool)}`;
-  const loaded = useLoaded((signal) => get(path, signal), [path]);
+  const state = servers.value?.find(({ name }) => name === server)?.state;
+  const loaded = useLoaded((signal) => get(path, signal), [path, state, toolsTurn.value]);
   const about = /** @type {Api.ToolDetail | null} */ (loaded.data);
   const up = { href: hashOf(["servers", server]), label: server };
   if (!about)
-    return html`<${Head}
-        title=${tool}
-        up=${up}
-      />${loaded.error ? html`<${Trouble} error=${loaded.error} again=${loaded.again} />` : html`<${Waiting} />`}`;
+    return html`
+      <${Head} title=${tool} up=${up} />
+      ${loaded.error ? html`<${Away} loaded=${loaded} server=${server} state=${state} />` : html`<${Waiting} />`}
+    `;
   return html`
     <${Head} title=${tool} up=${up} about=${about.title !== tool ? about.title : null} />
+    <${Away} loaded=${loaded} server=${server} state=${state} />
     <p class="marks">
       <${ToolMarks} annotations=${about.annotations} /><span class="quiet-text">${tokens(about.tokens)} tokens</span>
       <code class="model-name" title="the name that models see">${about.name}</code>
@@ -39,7 +41,7 @@ export function Tool({ server, tool }) {
       about.quarantined &&
       html`<p class="notice warn" data-testid="quarantined">It is in quarantine: ${about.quarantined}. <a href="#/trust">Review</a></p>`
     }
-    <${Try} tool=${about} />
+    <${Try} key=${about.definition} tool=${about} />
     <details class="fold">
       <summary>Schemas</summary>
       <h3>Input</h3>
@@ -51,6 +53,21 @@ export function Tool({ server, tool }) {
       }
     </details>
   `;
+}
+
+/**
+ * Why there is nothing to be known of the tool now: its server tells of its tools only while it is connected.
+ * @param {{loaded: {error: unknown, again: () => void}, server: string, state: string | undefined}} given
+ */
+function Away({ loaded, server, state }) {
+  if (!loaded.error) return null;
+  const isGone = loaded.error instanceof Refusal && loaded.error.status === 404;
+  if (!isGone || state === undefined || state === "connected")
+    return html`<${Trouble} error=${loaded.error} again=${loaded.again} />`;
+  return html`<p class="notice warn" data-testid="away">
+    Its server is not connected (${stateName(state)}), and its tools are known while it is.${" "}
+    <a href=${hashOf(["servers", server])}>Look at ${server}</a>
+  </p>`;
 }
 
 /**

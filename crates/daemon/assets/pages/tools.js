@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { counted, tokens } from "../format.js";
-import { html } from "../html.js";
+import { html, useState } from "../html.js";
 import { useLoaded } from "../parts/loaded.js";
 import { Head } from "../parts/page.js";
 import { Trouble } from "../parts/problem.js";
@@ -10,18 +10,23 @@ import { Search } from "../parts/search.js";
 import { Empty, Waiting } from "../parts/text.js";
 import { ToolList } from "../parts/tool-list.js";
 import { refine } from "../router.js";
-import { overview, servers } from "../world.js";
+import { overview, servers, toolsTurn } from "../world.js";
 import { onText } from "../parts/input.js";
 
-/** So many are shown at once; a search finds the others. */
+/** So many are shown at first, and so many more each time. */
 const SHOWN = 200;
 
 /** @param {{query: Record<string, string>}} given */
 export function Tools({ query }) {
   const { q = "", server = "" } = query;
-  const search = new URLSearchParams({ limit: String(SHOWN), ...(q && { q }), ...(server && { server }) });
-  const loaded = useLoaded((signal) => get(`/api/v1/tools?${search}`, signal), [q, server, overview.value?.tools]);
+  const [more, setMore] = useState({ of: "", shown: SHOWN });
+  // Another search begins at its beginning.
+  const of = JSON.stringify([q, server]);
+  const limit = more.of === of ? more.shown : SHOWN;
+  const search = new URLSearchParams({ limit: String(limit), ...(q && { q }), ...(server && { server }) });
+  const loaded = useLoaded((signal) => get(`/api/v1/tools?${search}`, signal), [q, server, limit, overview.value?.tools, toolsTurn.value]);
   const found = /** @type {Api.Tools | null} */ (loaded.data);
+  const isMore = found !== null && found.tools.length >= limit;
   return html`
     <${Head}
       title="Tools"
@@ -40,9 +45,22 @@ export function Tools({ query }) {
     <${Trouble} error=${loaded.error} again=${loaded.again} />
     ${!found && !loaded.error && html`<${Waiting} />`}
     <p class="quiet-text" role="status">
-      ${found && found.tools.length === SHOWN ? `The ${q ? "best" : "first"} ${SHOWN} of ${found.total}: search for the others.` : ""}
+      ${isMore ? `The ${q ? "best" : "first"} ${found.tools.length} are shown.` : ""}
     </p>
     ${found && found.tools.length > 0 && html`<${ToolList} tools=${found.tools} withServer=${true} />`}
+    ${
+      isMore &&
+      html`<p class="actions">
+        <button
+          type="button"
+          disabled=${loaded.loading}
+          onClick=${() => setMore({ of, shown: limit + SHOWN })}
+          data-testid="more"
+        >
+          Show ${SHOWN} more
+        </button>
+      </p>`
+    }
     ${found && found.tools.length === 0 && html`<${None} isSearch=${q !== "" || server !== ""} />`}
   `;
 }

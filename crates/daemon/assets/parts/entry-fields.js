@@ -45,8 +45,18 @@ export function EntryFields({ form, onChange, bad = "" }) {
                 data-testid="command"
             /></label>
             <label class="field">
-              <span class="label">Arguments</span><span class="help">One on each line, without quotes</span>
-              <textarea class="code" rows="4" value=${form.args} onInput=${typed("args")} data-testid="args" />
+              <span class="label">Arguments</span
+              ><span class="help">
+                ${form.isList ? "As a JSON list: not each of them can be shown as one line" : "One on each line, without quotes"}
+              </span>
+              <textarea
+                class="code"
+                rows=${form.isList ? 8 : 4}
+                aria-invalid=${bad === "args"}
+                value=${form.args}
+                onInput=${typed("args")}
+                data-testid="args"
+              />
             </label>
             <${Pairs}
               title="Environment"

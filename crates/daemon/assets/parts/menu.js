@@ -1,4 +1,5 @@
-// More actions behind a button. Closes when something was chosen, with Escape, and when the focus goes elsewhere.
+// More actions behind a button. Closes when something was chosen, with Escape, and when the focus goes elsewhere; what had the
+// focus in it gives it to the button, and a dialog that was opened by it gives it back there.
 
 import { html, useRef, useState } from "../html.js";
 
@@ -10,16 +11,19 @@ export function Menu({ label, children, testid = "menu" }) {
   const close = () => {
     if (details.current) details.current.open = false;
   };
+  const closeHere = () => {
+    close();
+    details.current?.querySelector("summary")?.focus();
+  };
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
     if (event.key !== "Escape" || !details.current?.open) return;
-    close();
-    details.current.querySelector("summary")?.focus();
+    closeHere();
   };
   const onFocusOut = (/** @type {FocusEvent} */ event) => {
     if (event.relatedTarget instanceof Node && !details.current?.contains(event.relatedTarget)) close();
   };
   const onClick = (/** @type {MouseEvent} */ event) => {
-    if (event.target instanceof Element && event.target.closest(".menu-items button, .menu-items a")) close();
+    if (event.target instanceof Element && event.target.closest(".menu-items button, .menu-items a")) closeHere();
   };
   return html`
     <details

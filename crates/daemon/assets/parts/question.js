@@ -1,8 +1,10 @@
 // A question with its answers: an approval, a form, or an address to open.
 
 import { post, Refusal } from "../api.js";
+import { daemonNow } from "../clock.js";
+import { parseExact } from "../exact.js";
 import { json } from "../format.js";
-import { html, useEffect, useId, useState } from "../html.js";
+import { html, useEffect, useId, useLayoutEffect, useRef, useState } from "../html.js";
 import { webAddress } from "../links.js";
 import { answered } from "../world.js";
 import { useAction } from "./loaded.js";
@@ -13,25 +15,37 @@ import { SchemaForm, useTyped, valueTyped } from "./schema-form.js";
 import { Text } from "./text.js";
 import { onText } from "./input.js";
 
-/** @param {{question: Api.Question}} given */
-export function Question({ question }) {
+/** Who asks, or for what. @param {{question: Api.Question}} given */
+export function Asker({ question: { kind, server, tool, agent } }) {
+  return html`
+    <h2 tabindex="-1">
+      ${kind === "approval" ? html`<span class="server-part">${server}/</span>${tool}` : html`<span class="server-part">${server}</span> asks`}
+    </h2>
+    ${agent && html`<${Mark}>agent <span data-testid="of-agent">${agent}</span><//>`}
+  `;
+}
+
+/** @param {{question: Api.Question, onAnswer: (isAnswered: boolean) => void}} given `onAnswer` is told when an answer is on its way, or was not taken */
+export function Question({ question, onAnswer }) {
   const send = useAction(async (/** @type {Record<string, unknown>} */ answer) => {
+    // The daemon may tell that the question is closed before it answers.
+    onAnswer(true);
     try {
       await post(`/api/v1/approvals/${encodeURIComponent(question.id)}`, answer);
     } catch (error) {
-      if (!(error instanceof Refusal) || error.status !== 404) throw error;
+      if (!(error instanceof Refusal) || error.status !== 404) {
+        onAnswer(false);
+        throw error;
+      }
       say("It was answered elsewhere, or is over");
     }
     answered(question.id);
   });
-  const { kind, server, agent, expires_at: expires } = question;
+  const { kind, expires_at: expires } = question;
   return html`
     <article class="question panel" data-testid="question" data-status=${kind} data-id=${question.id}>
       <header class="question-head">
-        <h2>
-          ${kind === "approval" ? html`<span class="server-part">${server}/</span>${question.tool}` : html`<span class="server-part">${server}</span> asks`}
-        </h2>
-        ${agent && html`<${Mark}>agent <span data-testid="of-agent">${agent}</span><//>`}
+        <${Asker} question=${question} />
         ${expires && html`<${Clock} until=${expires} />`}
       </header>
       ${kind === "approval" && html`<${Approval} question=${question} send=${send} />`}
@@ -44,9 +58,9 @@ export function Question({ question }) {
 
 /** How long there is to answer. @param {{until: string}} given */
 function Clock({ until }) {
-  const [now, setNow] = useState(Date.now());
+  const [now, setNow] = useState(daemonNow());
   useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), 1000);
+    const timer = setInterval(() => setNow(daemonNow()), 1000);
     return () => clearInterval(timer);
   }, []);
   const left = Math.max(0, Math.round((Date.parse(until) - now) / 1000));
@@ -87,15 +101,19 @@ function Approval({ question, send }) {
   const [reason, setReason] = useState(/** @type {string | null} */ (null));
   const [problem, setProblem] = useState("");
   const id = useId();
+  const denying = useFocusMoved(reason !== null);
+  const editing = useFocusMoved(edited !== null);
   const allow = (/** @type {string} */ answer) => {
-    if (edited === null) return send.run({ answer });
+    // What nobody changed runs as it was asked, and not as it was read and written anew.
+    if (edited === null || edited === json(given)) return send.run({ answer });
+    let changed;
     try {
-      const changed = JSON.parse(edited);
-      setProblem("");
-      return send.run({ answer, arguments: changed });
+      changed = parseExact(edited);
     } catch {
       return setProblem("the arguments are not JSON");
     }
+    setProblem("");
+    return send.run({ answer, arguments: changed });
   };
   return html`
     <p class="marks">
@@ -107,7 +125,13 @@ function Approval({ question, send }) {
       edited === null
         ? html`<${Text} text=${json(given)} label="Arguments" testid="arguments" />
             <p>
-              <button type="button" class="small" onClick=${() => setEdited(json(given))} data-testid="edit-arguments">
+              <button
+                ref=${editing.off}
+                type="button"
+                class="small"
+                onClick=${() => setEdited(json(given))}
+                data-testid="edit-arguments"
+              >
                 Edit the arguments
               </button>
             </p>`
@@ -115,6 +139,7 @@ function Approval({ question, send }) {
             <label class="field">
               <span class="label">Arguments</span>
               <textarea
+                ref=${editing.on}
                 class="code"
                 rows=${Math.min(16, edited.split("\n").length + 1)}
                 spellcheck=${false}
@@ -156,6 +181,7 @@ function Approval({ question, send }) {
                 `,
               )}
               <button
+                ref=${denying.off}
                 type="button"
                 class="danger"
                 disabled=${send.busy}
@@ -169,7 +195,7 @@ function Approval({ question, send }) {
         : html`
             <div class="field">
               <label class="label" for=${id}>Why not? <span class="optional">optional; the model reads it</span></label>
-              <input id=${id} value=${reason} onInput=${onText(setReason)} data-testid="deny-reason" />
+              <input ref=${denying.on} id=${id} value=${reason} onInput=${onText(setReason)} data-testid="deny-reason" />
             </div>
             <div class="answers">
               <button
@@ -186,6 +212,22 @@ function Approval({ question, send }) {
           `
     }
   `;
+}
+
+/**
+ * Takes the focus along when what had it gives its place to something else.
+ * @param {boolean} isOn
+ */
+function useFocusMoved(isOn) {
+  const on = useRef(/** @type {HTMLElement | null} */ (null));
+  const off = useRef(/** @type {HTMLElement | null} */ (null));
+  const before = useRef(isOn);
+  useLayoutEffect(() => {
+    if (before.current === isOn) return;
+    before.current = isOn;
+    (isOn ? on : off).current?.focus();
+  }, [isOn]);
+  return { on, off };
 }
 
 /** @param {{question: Api.Question, send: Send}} given */

@@ -1,6 +1,7 @@
 // What a tool gave back. All of it is text of others: nothing of it becomes markup.
 
 import { bytes, duration, json } from "../format.js";
+import { parseExact } from "../exact.js";
 import { html } from "../html.js";
 import { dataAddress, webAddress } from "../links.js";
 import { CopyButton } from "./copy.js";
@@ -43,7 +44,7 @@ export function Result({ outcome }) {
 function isSameJson(block, structured) {
   if (block.type !== "text" || typeof block.text !== "string") return false;
   try {
-    return JSON.stringify(JSON.parse(block.text)) === JSON.stringify(structured);
+    return JSON.stringify(parseExact(block.text)) === JSON.stringify(structured);
   } catch {
     return false;
   }

@@ -1,6 +1,7 @@
 // A form that a schema describes, with a switch to the same value as JSON.
 
 import { draftOf, valueOf } from "../draft.js";
+import { parseExact } from "../exact.js";
 import { json } from "../format.js";
 import { html, useMemo, useState } from "../html.js";
 import { shapeOf } from "../schema.js";
@@ -34,7 +35,7 @@ export function useTyped(schema, value) {
 export function valueTyped({ shape, draft, raw }) {
   if (raw === null) return valueOf(shape, draft);
   try {
-    return { value: JSON.parse(raw.trim() || "{}"), problems: [] };
+    return { value: parseExact(raw.trim() || "{}"), problems: [] };
   } catch (error) {
     return {
       value: undefined,

@@ -78,6 +78,10 @@ for (const [look, options] of Object.entries({
     await page.getByTestId("call").locator("summary").click();
     await page.getByTestId("message").waitFor();
     assert.deepEqual(await violations(page), [], "a conversation");
+    await page.goto(`${both.stage.origin}/#/chat`);
+    await page.getByTestId("choose").click();
+    await page.getByTestId("choose-server").first().waitFor();
+    assert.deepEqual(await violations(page), [], "what a conversation may use");
     await page.goto(`${both.stage.origin}/#/approvals`);
     await page.getByTestId("once").click();
     await page.getByTestId("cancel-question").click();
@@ -131,6 +135,40 @@ test("a_dialog_keeps_the_focus_and_gives_it_back", async () => {
   await page.keyboard.press("Escape");
   await page.getByTestId("confirm").waitFor({ state: "detached" });
   assert.equal(await opener.evaluate((element) => element === document.activeElement), true);
+  await leave(page);
+});
+
+test("the_focus_goes_on_where_what_had_it_is_gone", async () => {
+  const page = await both.visitor.open(both.stage, "#/approvals");
+  const focused = () => page.evaluate(() => document.activeElement?.dataset.testid ?? document.activeElement?.textContent);
+  const calls = ["a.txt", "b.txt"].map((path) =>
+    both.stage.api("/api/v1/calls", { tool: "workshop/erase", arguments: { path } }),
+  );
+  const question = (path) => page.getByTestId("question").filter({ hasText: path });
+  await question("b.txt").waitFor();
+  await question("a.txt").getByTestId("deny").press("Enter");
+  assert.equal(await focused(), "deny-reason");
+  await page.getByRole("button", { name: "Back" }).press("Enter");
+  assert.equal(await focused(), "deny");
+  await question("a.txt").getByTestId("once").press("Enter");
+  await question("a.txt").waitFor({ state: "detached" });
+  assert.equal(await focused(), "workshop/erase");
+  await page.keyboard.press("Tab");
+  assert.ok(await question("b.txt").evaluate((card) => card.contains(document.activeElement)), "the next question");
+  await question("b.txt").getByTestId("once").press("Enter");
+  await page.getByTestId("empty").waitFor();
+  assert.equal(await focused(), "Approvals");
+  await Promise.all(calls);
+
+  await page.goto(`${both.stage.origin}/#/servers`);
+  const row = page.locator('[data-testid="server"][data-name="old"]');
+  const menu = row.getByTestId("menu").locator("summary");
+  await menu.press("Enter");
+  await row.getByTestId("remove").press("Enter");
+  await page.getByTestId("diff").waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByTestId("confirm").waitFor({ state: "detached" });
+  assert.equal(await menu.evaluate((element) => element === document.activeElement), true);
   await leave(page);
 });
 

@@ -33,6 +33,16 @@ test("the_world_of_an_agent_is_shown_by_itself", async () => {
   await leave(page);
 });
 
+test("a_world_that_is_not_there_says_so", async () => {
+  const page = await both.visitor.open(both.stage);
+  await page.goto(`${both.stage.origin}/?agent=gone#/`);
+  await page.locator('[data-testid="trouble"][data-code="UNKNOWN_AGENT"]').getByText("no agent is called gone").waitFor();
+  await page.locator('[data-testid="connection"][data-status="refused"]').waitFor();
+  await page.getByTestId("agent").selectOption("");
+  await page.locator('[data-testid="connection"][data-status="live"]').waitFor();
+  await leave(page);
+});
+
 test("what_an_agent_is_asked_about_is_answered_in_everybodys_inbox", async () => {
   const { stage, visitor } = both;
   const { command, args } = workshop();

@@ -44,6 +44,32 @@ test("a_call_runs_with_the_arguments_as_they_were_changed", async () => {
   await leave(page);
 });
 
+test("a_number_of_any_length_is_shown_and_sent_as_it_is", async () => {
+  const { stage, visitor } = both;
+  const page = await visitor.open(stage, "#/approvals");
+  const long = "9007199254740993";
+  const ask = () =>
+    fetch(`http://${stage.host}/api/v1/calls`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${stage.token}`, "content-type": "application/json" },
+      body: `{"tool":"workshop/erase","arguments":{"path":"n.txt","id":${long}}}`,
+    });
+  const answers = [];
+  page.on("request", (request) => request.method() === "POST" && answers.push(request.postData()));
+  for (const path of ["n.txt", "m.txt"]) {
+    const call = ask();
+    await question(page).getByText(long).waitFor();
+    await page.getByTestId("edit-arguments").click();
+    const edit = page.getByTestId("arguments-edit");
+    await edit.fill((await edit.inputValue()).replace("n.txt", path));
+    await page.getByTestId("once").click();
+    assert.equal((await call).status, 200);
+    await question(page).waitFor({ state: "detached" });
+  }
+  assert.deepEqual(answers, ['{"answer":"once"}', `{"answer":"once","arguments":{"id":${long},"path":"m.txt"}}`]);
+  await leave(page);
+});
+
 test("a_call_is_denied_with_a_reason", async () => {
   const page = await both.visitor.open(both.stage, "#/approvals");
   const call = calls("erase", { path: "a.txt" });
@@ -68,6 +94,59 @@ test("a_question_goes_when_the_call_goes", async () => {
   await question(page).waitFor({ state: "detached" });
   await leave(page);
 });
+
+test("a_click_that_was_meant_for_a_question_never_answers_the_next", async () => {
+  const page = await both.visitor.open(both.stage, "#/approvals");
+  // From here on time stands still, but for what is told: a click comes exactly between two of its moments.
+  await page.clock.install();
+  await page.clock.pauseAt(Date.now() + 60_000);
+  const over = new AbortController();
+  const gone = both.stage
+    .api("/api/v1/calls", { tool: "workshop/erase", arguments: { path: "first" } }, over.signal)
+    .catch(() => {});
+  await question(page).getByText("first").waitFor();
+  const call = calls("erase", { path: "second" });
+  const [first, second] = [question(page).filter({ hasText: "first" }), question(page).filter({ hasText: "second" })];
+  await second.waitFor();
+  await page.clock.runFor(600);
+  const { x, y, width, height } = await first.getByTestId("once").boundingBox();
+  const click = () => page.mouse.click(x + width / 2, y + height / 2);
+  const waiting = async () => (await both.stage.api("/api/v1/approvals")).body.approvals.length;
+
+  over.abort();
+  await gone;
+  await page.getByTestId("question-over").waitFor();
+  await click();
+  await page.clock.runFor(3_900);
+  await click();
+  assert.equal(await page.getByTestId("question-over").count(), 1, "it keeps its place");
+  await page.clock.runFor(200);
+  await page.getByTestId("question-over").waitFor({ state: "detached" });
+  const slid = await second.getByTestId("once").boundingBox();
+  assert.ok(Math.abs(slid.y - y) < height / 2, "the second is where the first was");
+  await click();
+  assert.equal(await waiting(), 1, "nobody has answered the second");
+  await page.clock.runFor(600);
+  await click();
+  assert.equal((await call).body.text, "erased second");
+  await leave(page);
+});
+
+for (const [how, minutes] of Object.entries({ behind: -5, ahead: 5 }))
+  test(`a_question_appears_though_the_clock_of_the_browser_is_${how}`, async () => {
+    const page = await both.visitor.open(both.stage, "#/approvals");
+    await page.addInitScript((ms) => {
+      const now = Date.now.bind(Date);
+      Date.now = () => now() + ms;
+    }, minutes * 60_000);
+    await page.reload();
+    await page.getByTestId("empty").waitFor();
+    const call = calls("erase", { path: "a.txt" });
+    await question(page).locator(".clock").getByText(/^(10:00|9:\d\d) min left/).waitFor();
+    await page.getByTestId("once").click();
+    assert.equal((await call).status, 200);
+    await leave(page);
+  });
 
 test("a_form_of_a_server_is_answered", async () => {
   const page = await both.visitor.open(both.stage, "#/approvals");

@@ -15,6 +15,15 @@ test("the_token_leaves_the_address_at_once_and_is_remembered", async () => {
   await leave(page);
 });
 
+test("a_new_address_over_the_old_one_leads_to_the_overview", async () => {
+  const page = await both.visitor.open(both.stage, "#/servers");
+  await page.getByRole("heading", { name: "Servers", level: 1 }).waitFor();
+  await page.goto(both.stage.address);
+  await page.getByTestId("figures").waitFor();
+  assert.doesNotMatch(page.url(), /token/);
+  await leave(page);
+});
+
 test("without_the_token_it_is_asked_for", async () => {
   const page = await both.visitor.open(both.stage);
   await page.evaluate(() => localStorage.clear());

@@ -22,6 +22,37 @@ test("tools_of_all_servers_are_searched", async () => {
   await leave(page);
 });
 
+test("all_tools_can_be_reached_without_a_search", async () => {
+  const page = await both.visitor.open(both.stage);
+  const annotations = { read_only: null, destructive: null, idempotent: null, open_world: null };
+  const tool = (_, number) => ({ server: "many", tool: `t${number}`, name: `t${number}`, tokens: 1, annotations });
+  await page.route("**/api/v1/tools?*", (route) => {
+    const limit = Number(new URL(route.request().url()).searchParams.get("limit"));
+    return route.fulfill({ json: { version: 1, total: 356, tools: Array.from({ length: Math.min(limit, 356) }, tool) } });
+  });
+  await page.getByTestId("nav-tools").click();
+  await page.getByText("The first 200 are shown.").waitFor();
+  await page.getByTestId("more").click();
+  await page.locator('[data-name="many/t355"]').waitFor();
+  assert.equal(await page.getByTestId("tool").count(), 356);
+  assert.equal(await page.getByTestId("more").count(), 0, "there are no others");
+  await leave(page);
+});
+
+test("the_page_of_a_tool_follows_its_server", async () => {
+  const page = await open("echo");
+  await page.getByTestId("try").waitFor();
+  await both.stage.api("/api/v1/servers/workshop/disconnect", {});
+  await page.getByTestId("away").getByText("Its server is not connected (disconnected)").waitFor();
+  await page.reload();
+  await page.getByTestId("away").waitFor();
+  assert.equal(await page.getByTestId("try").count(), 0);
+  await both.stage.api("/api/v1/servers/workshop/connect", {});
+  await page.getByTestId("try").waitFor();
+  assert.equal(await page.getByTestId("away").count(), 0);
+  await leave(page);
+});
+
 test("a_tool_is_tried_through_its_form", async () => {
   const page = await open("echo");
   await page.getByTestId("call").click();

@@ -19,8 +19,25 @@ test("an_entry_survives_its_form", () => {
     { url: "https://example.com/mcp", headers: { Authorization: "Bearer ${T}" }, disabled_tools: ["x"] },
     { url: "${URL}", type: "sse" },
     { command: "x" },
+    { command: "sh", args: ["-c", "echo one\necho two", "", " x "], cwd: "/a" },
+    { command: "x", args: ["safe\u202etxt.exe", "\u200b"] },
+    { command: "x", args: [] },
+    { type: "stdio", command: "x", args: ["a"], env: { PORT: 5, ON: true }, url: null },
+    { type: "http", url: "https://example.com/mcp", env: { A: "b" } },
+    { type: "streamable-http", url: "https://example.com/mcp", headers: {} },
+    { type: "http", command: "x", cwd: " /a " },
+    { command: "npx", env: { " A ": "b" } },
   ];
   for (const entry of entries) assert.deepEqual(entryOf(formOf(entry)), { entry });
+});
+
+test("a_change_of_one_field_changes_only_that_field", () => {
+  const entry = { type: "stdio", command: "sh", args: ["-c", "echo one\necho two", ""], env: { PORT: 5 } };
+  assert.deepEqual(entryOf({ ...formOf(entry), cwd: "/a" }), { entry: { ...entry, cwd: "/a" } });
+  const url = "https://example.com/mcp";
+  assert.deepEqual(entryOf({ ...formOf({ ...entry, env: {} }), transport: "http", url, others: "" }), { entry: { url } });
+  assert.equal(entryOf({ ...formOf(entry), args: "[" }).field, "args");
+  assert.deepEqual(entryOf({ ...formOf(entry), args: "", others: "" }), { entry: { type: "stdio", command: "sh" } });
 });
 
 test("what_is_missing_is_said_with_its_field", () => {

@@ -2,6 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { LINGER, shownAfter } from "../../../assets/asked.js";
+import { daemonNow, heardTime } from "../../../assets/clock.js";
 import { pause } from "../../../assets/events.js";
 import { historyOf, linesSince, LOG_LENGTH, merged } from "../../../assets/merge.js";
 import { EventCutter } from "../../../assets/sse.js";
@@ -56,6 +58,17 @@ test("a_question_comes_once_and_goes", () => {
   assert.deepEqual(merged(twice, event("question_closed", { id: "q1" })).world.questions, []);
 });
 
+test("a_question_that_ended_by_itself_keeps_its_place_for_a_while", () => {
+  const [a, b, c] = ["a", "b", "c"].map((name) => ({ id: name }));
+  const ids = (shown) => shown.map(({ question, over }) => (over === null ? question.id : `(${question.id})`)).join("");
+  const both = shownAfter([], [a, b], new Set(), 0);
+  const gone = shownAfter(both, [b], new Set(), 10);
+  assert.equal(ids(gone), "(a)b");
+  assert.equal(ids(shownAfter(gone, [c, b], new Set(), 9 + LINGER)), "(a)bc", "and what is new comes below");
+  assert.equal(ids(shownAfter(gone, [b], new Set(), 10 + LINGER)), "b");
+  assert.equal(ids(shownAfter(both, [b], new Set(["a"]), 10)), "b", "one that was answered here goes at once");
+});
+
 test("an_event_that_comes_again_changes_nothing", () => {
   const first = event("mcp_tools_updated", { server: "a" });
   const { world } = merged(WORLD, first);
@@ -76,6 +89,7 @@ test("what_was_missed_is_asked_for_again", () => {
     "overview",
     "trust",
     "config",
+    "tools",
   ]);
 });
 
@@ -111,6 +125,19 @@ test("live_lines_go_on_where_the_fetched_ones_end", () => {
     { at: at(4), level: "warning", text: '{"x":1}' },
   ]);
   assert.equal(linesSince(log, "a", "").length, 3, "all of them, when nothing was fetched");
+});
+
+test("now_is_what_the_daemons_clock_says", () => {
+  const at = (seconds, now) => heardTime(new Date(seconds * 1000).toUTCString(), now);
+  at(1_000, 900_000);
+  assert.equal(daemonNow(900_000), 1_000_000);
+  at(1_000, 900_700);
+  assert.equal(daemonNow(900_700), 1_000_700, "an answer of the same second changes nothing");
+  at(1_000, 1_300_000);
+  assert.equal(daemonNow(1_300_000), 1_000_000, "the clock of the browser was set");
+  heardTime(null, 0);
+  heardTime("nonsense", 0);
+  assert.equal(daemonNow(1_300_000), 1_000_000);
 });
 
 test("pauses_between_tries_grow_up_to_a_bound", () => {

@@ -6,7 +6,7 @@ import { agentIn, pathOf } from "../../../assets/agent.js";
 import { ago, bytes, duration, tokens } from "../../../assets/format.js";
 import { dataAddress, webAddress } from "../../../assets/links.js";
 import { hashOf, placeOf } from "../../../assets/router.js";
-import { tokenIn } from "../../../assets/token.js";
+import { dropToken, heardToken, keepToken, refused, token, tokenIn } from "../../../assets/token.js";
 
 test("a_place_survives_its_address", () => {
   for (const [path, query] of [
@@ -39,6 +39,30 @@ test("a_token_is_found_only_where_it_belongs", () => {
   assert.equal(tokenIn("#token=abc&x=1"), "abc");
   assert.equal(tokenIn("#/servers?token=abc"), null);
   assert.equal(tokenIn("#token=%E0"), "%E0");
+});
+
+test("an_old_tab_leaves_the_token_of_a_new_launch_alone", () => {
+  const kept = new Map();
+  globalThis.localStorage = /** @type {any} */ ({
+    getItem: (name) => kept.get(name) ?? null,
+    setItem: (name, value) => kept.set(name, value),
+    removeItem: (name) => kept.delete(name),
+  });
+  const state = () => [token.peek(), refused.peek(), ...kept.values()];
+  keepToken("old");
+  // Another tab was opened with the address of the new launch.
+  kept.set("toolrack.token", "new");
+  dropToken("old");
+  assert.deepEqual(state(), ["new", false, "new"], "it is taken here, too");
+  dropToken("old");
+  assert.deepEqual(state(), ["new", false, "new"], "a late answer to what was asked with the old one changes nothing");
+  dropToken("new");
+  assert.deepEqual(state(), [null, true]);
+  heardToken({ key: "other", newValue: "x" });
+  heardToken({ key: "toolrack.token", newValue: null });
+  assert.equal(token.peek(), null);
+  heardToken({ key: "toolrack.token", newValue: "newest" });
+  assert.deepEqual(state(), ["newest", false]);
 });
 
 test("only_addresses_of_the_web_can_be_followed", () => {

@@ -1,0 +1,115 @@
+// Questions, one below the other. A click that was meant for one never answers another that came into its place.
+
+import { LINGER, shownAfter } from "../asked.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
+import { Asker, Question } from "./question.js";
+
+/** So long a question takes no click after it came to where it is. In ms. */
+const SETTLE = 500;
+
+/** @param {{waiting: Api.Question[], inline?: boolean, children?: unknown}} given `children` stand there while there is none */
+export function Questions({ waiting, inline = false, children = null }) {
+  const shown = useRef(/** @type {import("../asked.js").Shown[]} */ ([]));
+  const answered = useRef(/** @type {Set<string>} */ (new Set()));
+  const [, look] = useState(0);
+  shown.current = shownAfter(shown.current, waiting, answered.current, performance.now());
+  const list = useRef(/** @type {HTMLElement | null} */ (null));
+  useSettled(list);
+  const onFocusIn = useFocusKept(list, shown.current);
+  const ends = shown.current.flatMap(({ over }) => (over === null ? [] : [over]));
+  const first = ends.length > 0 ? Math.min(...ends) : null;
+  useEffect(() => {
+    if (first === null) return undefined;
+    const timer = setTimeout(() => look((turn) => turn + 1), Math.max(0, first + LINGER - performance.now()));
+    return () => clearTimeout(timer);
+  });
+  const mark = (/** @type {string} */ id) => (/** @type {boolean} */ isAnswered) =>
+    isAnswered ? answered.current.add(id) : answered.current.delete(id);
+  if (shown.current.length === 0) return children;
+  return html`
+    <ul
+      ref=${list}
+      class=${inline ? "questions inline" : "questions"}
+      aria-label="Questions that wait"
+      onFocusIn=${onFocusIn}
+      data-testid="questions"
+    >
+      ${shown.current.map(
+        ({ question, over }) =>
+          html`<li key=${question.id} data-id=${question.id}>
+            ${over === null ? html`<${Question} question=${question} onAnswer=${mark(question.id)} />` : html`<${Over} question=${question} />`}
+          </li>`,
+      )}
+    </ul>
+  `;
+}
+
+/** What became of a question that went away by itself. @param {{question: Api.Question}} given */
+function Over({ question }) {
+  return html`
+    <article class="question panel" data-testid="question-over" data-id=${question.id}>
+      <header class="question-head"><${Asker} question=${question} /></header>
+      <p class="quiet-text" role="status">It is over: it was answered elsewhere, or nobody waits for the answer any more.</p>
+    </article>
+  `;
+}
+
+/**
+ * Takes the focus on when the question that had it is over: to the next one, or to the head of the page.
+ * @param {{current: HTMLElement | null}} list
+ * @param {import("../asked.js").Shown[]} shown
+ */
+function useFocusKept(list, shown) {
+  const had = useRef({ id: "", at: 0 });
+  useLayoutEffect(() => {
+    const { id, at } = had.current;
+    if (id === "" || shown.some(({ question, over }) => question.id === id && over === null)) return;
+    had.current = { id: "", at: 0 };
+    // Whoever went on elsewhere meanwhile stays there.
+    if (document.activeElement !== document.body) return;
+    const isOpen = shown.map(({ over }) => over === null);
+    const next = isOpen.indexOf(true, at) >= 0 ? isOpen.indexOf(true, at) : isOpen.lastIndexOf(true);
+    const heading = next >= 0 ? list.current?.children[next]?.querySelector("h2") : document.querySelector("main h1");
+    if (heading instanceof HTMLElement) heading.focus();
+  });
+  return (/** @type {FocusEvent} */ { target }) => {
+    const item = target instanceof Element ? target.closest("li[data-id]") : null;
+    if (!(item instanceof HTMLElement)) return;
+    had.current = { id: item.dataset.id ?? "", at: [...(list.current?.children ?? [])].indexOf(item) };
+  };
+}
+
+/**
+ * Keeps the pointer from what has just come to another place, and the place of what is over as high as it was.
+ * @param {{current: HTMLElement | null}} list
+ */
+function useSettled(list) {
+  const places = useRef(/** @type {Map<string, {top: number, height: number}>} */ (new Map()));
+  const timers = useRef(/** @type {Map<string, number>} */ (new Map()));
+  useLayoutEffect(() => {
+    const items = /** @type {HTMLElement[]} */ ([...(list.current?.children ?? [])]);
+    const before = places.current;
+    for (const item of items) {
+      const old = before.get(item.dataset.id ?? "");
+      const isOver = item.querySelector('[data-testid="question-over"]') !== null;
+      if (isOver && old) item.style.minHeight = `${old.height}px`;
+    }
+    places.current = new Map(
+      items.map((item) => [item.dataset.id ?? "", { top: item.offsetTop, height: item.offsetHeight }]),
+    );
+    for (const item of items) {
+      const id = item.dataset.id ?? "";
+      if (before.get(id)?.top === item.offsetTop) continue;
+      item.classList.add("settling");
+      clearTimeout(timers.current.get(id));
+      timers.current.set(
+        id,
+        setTimeout(() => {
+          item.classList.remove("settling");
+          timers.current.delete(id);
+        }, SETTLE),
+      );
+    }
+  });
+  useEffect(() => () => timers.current.forEach((timer) => clearTimeout(timer)), []);
+}

@@ -1,0 +1,48 @@
+// Who listens. A browser opens six connections to a daemon at most, for all of its tabs together: if each kept one for its
+// stream, the sixth tab would leave none to ask anything with.
+
+/** So many tabs that nobody looks at listen all the same, so that the count in a title is true. */
+const UNSEEN = 2;
+
+/**
+ * A seat: this page may listen until the signal is aborted.
+ * @typedef {object} Seat
+ * @property {AbortSignal} signal
+ * @property {() => void} leave gives it back
+ */
+
+/**
+ * Waits until this page may listen: at once when it is seen, or else when a seat for the unseen is free. It has to leave, and
+ * ask anew, when it is hidden or shown.
+ * @param {AbortSignal} signal
+ * @returns {Promise<Seat>}
+ */
+export async function seated(signal) {
+  const over = new AbortController();
+  const leave = () => over.abort();
+  const seat = AbortSignal.any([signal, over.signal]);
+  document.addEventListener("visibilitychange", leave, { signal: seat });
+  if (document.hidden && !seat.aborted) await unseen(seat);
+  return { signal: seat, leave };
+}
+
+/** Has one of the seats for the unseen until the signal is aborted. @param {AbortSignal} signal @returns {Promise<void>} */
+function unseen(signal) {
+  return new Promise((resolve) => {
+    const end = new Promise((left) => signal.addEventListener("abort", left, { once: true }));
+    end.then(() => resolve());
+    // Only pages of this machine, or of https, can agree with each other; others wait until they are seen.
+    if (!navigator.locks) return;
+    const found = new AbortController();
+    for (let number = 0; number < UNSEEN; number += 1) {
+      const options = { signal: AbortSignal.any([signal, found.signal]) };
+      const take = () => {
+        if (found.signal.aborted) return undefined;
+        found.abort();
+        resolve();
+        return end;
+      };
+      navigator.locks.request(`toolrack.unseen.${number}`, options, take).catch(() => {});
+    }
+  });
+}
