@@ -259,7 +259,7 @@ mod tests {
             "/home/ada/.docker",
             "/home/ada/.docker/run",
             "/home/ada/.local/share/containers/storage",
-            "/Users/ada/.colima/default",
+            "/home/ada/.colima/default",
             "/srv/engine.sock",
         ] {
             for write in [false, true] {
