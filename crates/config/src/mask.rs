@@ -419,7 +419,7 @@ fn spans_of_urls(text: &str) -> Spans {
             continue;
         };
         // Alone, it is a token; where people have names, such as those of databases, it is only one if it looks so.
-        let scheme = text[..at].as_bytes();
+        let scheme = &text.as_bytes()[..at];
         let ends_with =
             |web: &[u8]| scheme.len() >= web.len() && scheme[scheme.len() - web.len()..].eq_ignore_ascii_case(web);
         let is_web = ends_with(b"http") || ends_with(b"https");
