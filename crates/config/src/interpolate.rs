@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use toolrack_host::{
     ChildPlan, Confinement, ResolveError, Resolver, ServerName, ServerSpec,
-    spec::{Http, InheritEnv, OAuth, Sandbox, Stdio, Transport},
+    spec::{Http, OAuth, Sandbox, Stdio, Transport},
 };
 
 use self::known::Known;
@@ -455,6 +455,7 @@ mod tests {
     use futures::FutureExt;
 
     use serde_json::json;
+    use toolrack_host::spec::InheritEnv;
 
     use super::*;
 
