@@ -6,7 +6,15 @@ mod keeper;
 mod relay;
 mod status;
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use futures::future::join_all;
@@ -63,6 +71,8 @@ pub struct Host {
     watched: Arc<Watched>,
     /// Every task of this host.
     tasks: TaskTracker,
+    /// Whether it was shut down; shared with what is made of it.
+    shut: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for Host {
@@ -79,7 +89,8 @@ impl Host {
 
     /// Makes the world as desired: starts what is new, stops what is gone, restarts what changed, and leaves everything
     /// else alone, calls in flight included. Start-up, hot reload, enabling, disabling and removal are all this one
-    /// call. Idempotent; returns when the steps are taken, not when servers are connected.
+    /// call. Idempotent; returns when the steps are taken, not when servers are connected. After [`Self::shutdown`] it does
+    /// nothing.
     pub async fn apply(&self, desired: Desired) {
         let (done, told) = oneshot::channel();
         if self.inbox.send(Message::Apply(desired, done)).await.is_ok() {
@@ -88,7 +99,7 @@ impl Host {
     }
 
     /// Waits until the first attempt to connect has ended, well or not, for every server that may be started. Bounded
-    /// by their start-up and listing time-outs.
+    /// by their start-up and listing time-outs. Returns at once after [`Self::shutdown`], as there are none.
     pub async fn settled(&self) {
         let servers = self.servers.load_full();
         join_all(servers.values().map(|server| server.settled())).await;
@@ -248,7 +259,7 @@ impl Host {
         let servers = self.servers.load();
         let name = selector.split('/').next().filter(|_| selector.contains('/')).unwrap_or_default();
         let Some((name, server)) = servers.get_key_value(name) else {
-            return CallError::Unknown(unknown);
+            return self.gone().unwrap_or(CallError::Unknown(unknown));
         };
         let snapshot = server.snapshot();
         let knows_its_tools = match &snapshot.state {
@@ -431,12 +442,20 @@ impl Host {
             door,
             watched: self.watched.clone(),
             tasks: nothing,
+            shut: self.shut.clone(),
         }
     }
 
     /// Stops every server and waits until nothing of this host runs any more: no child process, no task. Calls in
     /// flight fail. At most 25 seconds, in practice a few milliseconds for servers that end when they are asked to.
+    ///
+    /// It is for good: a host that was shut down, and all its clones, have no servers and start none. Calls and other requests
+    /// fail with [`CallError::ShutDown`].
     pub async fn shutdown(&self) {
+        // An excerpt has nobody to tell, and says nothing of the host that it was made of.
+        if !self.inbox.is_closed() {
+            self.shut.store(true, Ordering::Relaxed);
+        }
         let (done, told) = oneshot::channel();
         if self.inbox.send(Message::Shutdown(done)).await.is_ok() {
             let _ = told.await;
@@ -461,11 +480,16 @@ impl Host {
     }
 
     fn server(&self, name: &str) -> Result<Arc<Server>, CallError> {
-        self.servers
-            .load()
-            .get(name)
-            .cloned()
-            .ok_or_else(|| CallError::UnknownServer { server: text::for_line(&text::clip(name, 200)).into_owned() })
+        let server = self.servers.load().get(name).cloned();
+        server.ok_or_else(|| {
+            let unknown = || CallError::UnknownServer { server: text::for_line(&text::clip(name, 200)).into_owned() };
+            self.gone().unwrap_or_else(unknown)
+        })
+    }
+
+    /// Why nothing is found here any more, if that is so.
+    fn gone(&self) -> Option<CallError> {
+        self.shut.load(Ordering::Relaxed).then_some(CallError::ShutDown)
     }
 
     async fn list<T: serde::de::DeserializeOwned + Send>(

@@ -23,6 +23,9 @@ pub enum CallError {
         /// The name as given, safe to print.
         server: String,
     },
+    /// [`Host::shutdown`](crate::Host::shutdown) was called, and all servers are gone.
+    #[error("the host was shut down and runs no servers any more: make another one")]
+    ShutDown,
     /// The gate or a person said no.
     #[error("the call of {server}/{tool} was not allowed: {why}")]
     Denied {
@@ -137,6 +140,7 @@ impl CallError {
     pub fn kind(&self) -> CallErrorKind {
         match self {
             Self::Unknown(_) | Self::UnknownServer { .. } => CallErrorKind::UnknownTool,
+            Self::ShutDown => CallErrorKind::Unreachable,
             Self::Denied { .. } => CallErrorKind::Denied,
             Self::Remote { .. } => CallErrorKind::Refused,
             Self::NotReady { state: State::PendingTrust, .. } | Self::Quarantined { .. } => CallErrorKind::NotTrusted,
@@ -153,6 +157,7 @@ impl CallError {
         match self {
             Self::Unknown(_) => "UNKNOWN_TOOL",
             Self::UnknownServer { .. } => "UNKNOWN_SERVER",
+            Self::ShutDown => "SHUT_DOWN",
             Self::Denied { unasked: true, .. } => "APPROVAL_NEEDED",
             Self::Denied { .. } => "DENIED",
             Self::Quarantined { .. } => "QUARANTINED",

@@ -8,7 +8,7 @@ impl CallError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Unknown(_) | Self::UnknownServer { .. } | Self::Remote { .. } => None,
+            Self::Unknown(_) | Self::UnknownServer { .. } | Self::Remote { .. } | Self::ShutDown => None,
             Self::Denied { unasked, .. } => {
                 unasked.then(|| "allow it by a rule, or call it where a person can be asked".to_owned())
             }

@@ -231,6 +231,7 @@ impl HostBuilder {
                 tracer: self.tracer.unwrap_or_else(|| Arc::new(PassOn)),
             }),
             tasks,
+            shut: Arc::default(),
         }
     }
 }

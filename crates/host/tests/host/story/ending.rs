@@ -1,15 +1,15 @@
 //! The end: nothing is left, however it comes.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
 use tokio::{runtime::Handle, time::timeout};
-use toolrack_host::{Host, ServerSpec};
+use toolrack_host::{AllowAll, CallErrorKind, Host, Nobody, ServerSpec};
 use toolrack_testkit::{FakeHttp, SideEffects, processes};
 
 use crate::{
     scripted::{Reaction, Scripted},
-    worlds::{call, fake, host_of, soon, text},
+    worlds::{call, fake, host_of, soon, text, to_call, world},
 };
 
 /// Waits until no task is left of those that came after the first `before`.
@@ -21,6 +21,31 @@ async fn no_task_is_left(before: usize) {
     };
     let left = timeout(Duration::from_secs(5), left).await;
     assert!(left.is_ok(), "{} tasks are left", Handle::current().metrics().num_alive_tasks() - before);
+}
+
+#[tokio::test]
+async fn what_is_asked_of_a_host_that_was_shut_down_is_told_so() {
+    let server = Scripted::calling(|_, _| Reaction::Silence);
+    let host = host_of([("native", server.spec())]).await;
+    let all = host.excerpt(|_| true, Arc::new(Nobody), Arc::new(AllowAll)).await;
+    all.shutdown().await;
+    let unknown = call(&host, "native/nothing", json!({})).await.unwrap_err();
+    assert_eq!(unknown.code(), "UNKNOWN_TOOL", "an excerpt shuts nothing down");
+
+    let pinned = to_call("native/nothing", json!({})).pinned(host.catalog());
+    host.shutdown().await;
+    host.apply(world([("native", server.spec())])).await;
+    soon("settle", host.settled()).await;
+    assert!(host.status().is_empty());
+    for error in [
+        call(&host, "native/say", json!({})).await.unwrap_err(),
+        host.call(pinned).await.unwrap_err(),
+        host.prompts("native").await.unwrap_err(),
+        host.reconnect("native").unwrap_err(),
+    ] {
+        assert_eq!((error.code(), error.kind()), ("SHUT_DOWN", CallErrorKind::Unreachable));
+        assert_eq!(error.to_string(), "the host was shut down and runs no servers any more: make another one");
+    }
 }
 
 #[tokio::test]
@@ -70,7 +95,7 @@ async fn a_host_that_was_shut_down_is_empty_and_harmless() {
     host.apply([].into()).await;
     host.settled().await;
     let error = call(&host, "server/echo", json!({})).await.unwrap_err();
-    assert_eq!(error.code(), "UNKNOWN_TOOL");
+    assert_eq!(error.code(), "SHUT_DOWN");
     assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
 }
 
