@@ -10,6 +10,7 @@
 
 mod diff;
 mod foreign;
+mod hidden;
 mod objects;
 mod place;
 mod render;
@@ -184,12 +185,13 @@ fn shown_path(path: &Path) -> String {
 
 /// Adds the entry `name` to the file at `path`, which is made, with its folders, when there is none.
 ///
-/// The file of another program gets the entry in that program's words, or is left alone when it has none for it.
-/// Blocks up to 5 s while another process edits the file.
+/// The file of another program gets the entry in that program's words, or is left alone when it has none for it. An entry
+/// that was shown with its secrets hidden is refused: `***` is no value. Blocks up to 5 s while another process edits the file.
 ///
 /// # Errors
 /// [`EditError`]; the file is then as it was.
 pub fn add(path: &Path, name: &str, entry: &Json, options: Options) -> Result<Edited, EditError> {
+    hidden::refuse(name, entry)?;
     let warnings = check(name, entry)?;
     let edited = change(path, name, options.dry_run, |file| match file.find(name)? {
         true if !options.replace => Err(EditError::Exists { name: name.to_owned(), path: path.to_owned() }),

@@ -1,12 +1,10 @@
 //! An entry that was shown with its secrets hidden comes back, changed.
 
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
-use super::{EditError, Edited, File, Options, change, check, missing, written};
+use super::{EditError, Edited, File, Options, change, check, hidden, missing, written};
 use crate::{
-    Problem,
     entry::{Decoded, Report, decode},
-    mask::HIDDEN,
     redact,
     trust::content_hash,
 };
@@ -15,8 +13,8 @@ use crate::{
 ///
 /// `entry` is what [`Entry::view`](crate::Entry::view) shows, changed by somebody who does not know what is hidden in it:
 /// a text in which `***` stands keeps the value that the file has at the same place, in the same form. Secrets so never
-/// leave the file, and are not lost either. A hidden text that has no such value is an error, as is everything that
-/// [`add`](super::add()) refuses.
+/// leave the file, and are not lost either. A hidden text that has no such value, or that could be one of several, is an
+/// error, as is everything that [`add`](super::add()) refuses.
 ///
 /// `seen` is the [hash](crate::Entry::hash) of the entry that was shown: where the file has another one by now, it is left
 /// alone. Nobody else edits the file between this look and the change. `None` changes whatever is there.
@@ -42,11 +40,7 @@ pub fn revise(
             return Err(EditError::Moved { name: name.to_owned(), path: file.path() });
         }
         let mut entry = entry.clone();
-        if let Err(field) = reveal(&mut entry, &before.view, &before.written, "") {
-            let message = format!("`{field}` is hidden, and the file has no such value to keep");
-            let problems = vec![Problem::error(message).hint("give the value, or a placeholder such as ${NAME}")];
-            return Err(EditError::Invalid { name: name.to_owned(), problems });
-        }
+        hidden::reveal(name, &mut entry, &before.view, &before.written)?;
         warnings = check(name, &entry)?;
         file.replace(name, &entry)
     })?;
@@ -68,40 +62,6 @@ fn before(file: &dyn File, name: &str) -> Result<Before, EditError> {
         Decoded::Switch(_) | Decoded::Broken => Json::Null,
     };
     Ok(Before { written: raw.node.to_json(), view })
-}
-
-/// Puts the written values in the place of hidden ones. The error is the field that has none.
-fn reveal(entry: &mut Json, view: &Json, written: &Json, at: &str) -> Result<(), String> {
-    match entry {
-        Json::String(text) if text.contains(HIDDEN) => match written {
-            Json::String(value) if view.as_str() == Some(text) => {
-                text.clone_from(value);
-                Ok(())
-            }
-            _ => Err(at.trim_start_matches('.').to_owned()),
-        },
-        Json::Array(items) => {
-            let empty = Vec::new();
-            let (views, values) = (view.as_array().unwrap_or(&empty), written.as_array().unwrap_or(&empty));
-            for (index, item) in items.iter_mut().enumerate() {
-                // It may stand at another place now.
-                let shown = views.iter().position(|view| view == item).unwrap_or(index);
-                let (view, value) = (views.get(shown).unwrap_or(&Json::Null), values.get(shown).unwrap_or(&Json::Null));
-                reveal(item, view, value, &format!("{at}[{index}]"))?;
-            }
-            Ok(())
-        }
-        Json::Object(members) => {
-            let empty = Map::new();
-            let (views, values) = (view.as_object().unwrap_or(&empty), written.as_object().unwrap_or(&empty));
-            for (name, member) in members {
-                let (view, value) = (views.get(name).unwrap_or(&Json::Null), values.get(name).unwrap_or(&Json::Null));
-                reveal(member, view, value, &format!("{at}.{name}"))?;
-            }
-            Ok(())
-        }
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -186,5 +146,61 @@ mod tests {
         let error = revise(&file, "a", &entry, None, Options::default()).unwrap_err();
         assert!(error.to_string().contains("env.OTHER_KEY"), "{error}");
         assert_eq!(fs::read_to_string(&file).unwrap(), FILE);
+    }
+
+    const TWO: &str = r#"{ "mcpServers": {
+  "a": { "type": "stdio", "command": "srv", "args": ["--api-key", "FIRSTsecret111111", "--password", "SECONDsecret22222"] },
+  "b": { "type": "stdio", "command": "srv", "args": ["ghp_canarycanary11111", "x", "ghp_canarycanary22222"] }
+} }"#;
+
+    /// The arguments of the entry `name` of [`TWO`] after it came back with these.
+    fn revised(name: &str, args: &Json) -> Result<Json, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mcp.json");
+        fs::write(&file, TWO).unwrap();
+        let mut entry = shown(folder.path(), name);
+        entry["args"] = args.clone();
+        let edited = revise(&file, name, &entry, None, Options::default());
+        let text = fs::read_to_string(&file).unwrap();
+        match edited {
+            Ok(_) => Ok(serde_json::from_str::<Json>(&text).unwrap()["mcpServers"][name]["args"].clone()),
+            Err(error) => {
+                assert_eq!(text, TWO);
+                Err(error.to_string())
+            }
+        }
+    }
+
+    #[test]
+    fn two_values_that_look_the_same_are_never_taken_for_each_other() {
+        let (first, second) = ("FIRSTsecret111111", "SECONDsecret22222");
+        for (sent, kept) in [
+            (json!(["--api-key", "***", "--password", "***"]), json!(["--api-key", first, "--password", second])),
+            (
+                json!(["-v", "--api-key", "***", "--password", "***"]),
+                json!(["-v", "--api-key", first, "--password", second]),
+            ),
+            (json!(["--password", "***", "--api-key", "***"]), json!(["--password", second, "--api-key", first])),
+            (json!(["--password", "***"]), json!(["--password", second])),
+            (json!(["--api-key", "new", "--password", "***"]), json!(["--api-key", "new", "--password", second])),
+        ] {
+            assert_eq!(revised("a", &sent), Ok(kept), "{sent}");
+        }
+        let tokens = json!(["ghp_canarycanary11111", "x", "ghp_canarycanary22222"]);
+        assert_eq!(revised("b", &json!(["***", "x", "***"])), Ok(tokens));
+    }
+
+    #[test]
+    fn a_hidden_value_that_could_be_either_of_two_is_refused_and_nothing_is_written() {
+        for (name, sent) in [
+            ("a", json!(["--token", "***", "--password", "***"])),
+            ("a", json!(["--api-key", "***", "--api-key", "***"])),
+            ("a", json!(["***"])),
+            ("b", json!(["***"])),
+            ("b", json!(["x", "***", "***", "***"])),
+        ] {
+            let error = revised(name, &sent).unwrap_err();
+            assert!(error.contains("`args["), "{sent}: {error}");
+        }
     }
 }

@@ -66,7 +66,8 @@ async fn a_server_that_was_disconnected_and_removed_runs_when_it_is_added_again(
 async fn an_entry_that_cannot_work_is_refused_before_anything_is_written() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
     let before = up.file();
-    for (entry, status) in [(json!({}), 422), (json!({ "command": 3 }), 422), (json!("x"), 422)] {
+    let hidden = json!({ "command": "x", "args": ["--api-key", "***"] });
+    for (entry, status) in [(json!({}), 422), (json!({ "command": 3 }), 422), (json!("x"), 422), (hidden, 422)] {
         assert_eq!(up.post("/api/v1/servers", json!({ "name": "b", "entry": entry })).await.0, status, "{entry}");
     }
     assert_eq!(up.post("/api/v1/servers", json!({ "name": "fake", "entry": fake(&[]) })).await.0, 409);
