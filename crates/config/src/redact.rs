@@ -37,10 +37,47 @@ pub fn show(path: &Path) -> Result<Option<String>, Box<Problem>> {
 /// its placeholders, and so are the secret parts of arguments and URLs. Defaults are left out.
 #[must_use]
 pub fn redact(spec: &ServerSpec) -> Json {
+    entry(spec, Secrets::Hidden)
+}
+
+/// The same with its secrets: not to be shown, but what each part of what is shown stands for.
+pub(crate) fn whole(spec: &ServerSpec) -> Json {
+    entry(spec, Secrets::Kept)
+}
+
+/// What becomes of the secrets in an entry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Secrets {
+    Hidden,
+    Kept,
+}
+
+impl Secrets {
+    fn of(self, text: &str, hide: impl FnOnce(&str) -> String) -> Json {
+        Json::String(if self == Self::Hidden { hide(text) } else { text.to_owned() })
+    }
+
+    fn of_arguments<'a>(self, texts: impl IntoIterator<Item = &'a str>) -> Json {
+        match self {
+            Self::Hidden => json!(mask::arguments(texts)),
+            Self::Kept => texts.into_iter().collect(),
+        }
+    }
+
+    fn of_values(self, values: &std::collections::BTreeMap<String, String>) -> Json {
+        let shown = values.iter().map(|(name, value)| {
+            let value = self.of(value, |value| literal(value, Bare::Names));
+            (name.clone(), value)
+        });
+        Json::Object(shown.collect())
+    }
+}
+
+fn entry(spec: &ServerSpec, secrets: Secrets) -> Json {
     let mut entry = match &spec.transport {
-        Transport::Stdio(stdio) => of_stdio(stdio),
-        Transport::Http(http) => of_http("http", http),
-        Transport::Sse(http) => of_http("sse", http),
+        Transport::Stdio(stdio) => of_stdio(stdio, secrets),
+        Transport::Http(http) => of_http("http", http, secrets),
+        Transport::Sse(http) => of_http("sse", http, secrets),
         Transport::Native(_) => Map::from_iter([("type".to_owned(), json!("native"))]),
     };
     let mut put = |name: &str, differs: bool, value: Json| {
@@ -73,18 +110,17 @@ pub fn redact(spec: &ServerSpec) -> Json {
     Json::Object(entry)
 }
 
-fn of_stdio(stdio: &Stdio) -> Map<String, Json> {
+fn of_stdio(stdio: &Stdio, secrets: Secrets) -> Map<String, Json> {
     let mut entry = Map::new();
     entry.insert("type".to_owned(), json!("stdio"));
     if stdio.container.is_none() || !stdio.command.is_empty() {
-        entry.insert("command".to_owned(), json!(mask::argument(&stdio.command)));
+        entry.insert("command".to_owned(), secrets.of(&stdio.command, mask::argument));
     }
     if !stdio.args.is_empty() {
-        let args = mask::arguments(stdio.args.iter().map(String::as_str));
-        entry.insert("args".to_owned(), json!(args));
+        entry.insert("args".to_owned(), secrets.of_arguments(stdio.args.iter().map(String::as_str)));
     }
     if !stdio.env.is_empty() {
-        entry.insert("env".to_owned(), hidden(&stdio.env));
+        entry.insert("env".to_owned(), secrets.of_values(&stdio.env));
     }
     if let Some(cwd) = &stdio.cwd {
         entry.insert("cwd".to_owned(), json!(cwd.display().to_string()));
@@ -132,20 +168,19 @@ fn of_sandbox(sandbox: &Sandbox) -> Json {
     Json::Object(shown)
 }
 
-fn of_http(kind: &str, http: &Http) -> Map<String, Json> {
+fn of_http(kind: &str, http: &Http, secrets: Secrets) -> Map<String, Json> {
     let usual = Http::default();
     let mut entry = Map::new();
     entry.insert("type".to_owned(), json!(kind));
-    entry.insert("url".to_owned(), json!(mask::url(&http.url)));
+    entry.insert("url".to_owned(), secrets.of(&http.url, mask::url));
     if !http.headers.is_empty() {
-        entry.insert("headers".to_owned(), hidden(&http.headers));
+        entry.insert("headers".to_owned(), secrets.of_values(&http.headers));
     }
     if let Some(helper) = &http.headers_helper {
-        let words =
-            mask::arguments(std::iter::once(helper.command.as_str()).chain(helper.args.iter().map(String::as_str)));
-        entry.insert("headers_helper".to_owned(), json!(words));
+        let words = std::iter::once(helper.command.as_str()).chain(helper.args.iter().map(String::as_str));
+        entry.insert("headers_helper".to_owned(), secrets.of_arguments(words));
     }
-    let oauth = of_oauth(&http.oauth);
+    let oauth = of_oauth(&http.oauth, secrets);
     if !oauth.is_empty() {
         entry.insert("oauth".to_owned(), Json::Object(oauth));
     }
@@ -161,19 +196,20 @@ fn of_http(kind: &str, http: &Http) -> Map<String, Json> {
     entry
 }
 
-fn of_oauth(oauth: &OAuth) -> Map<String, Json> {
+fn of_oauth(oauth: &OAuth, secrets: Secrets) -> Map<String, Json> {
     let mut shown = Map::new();
+    let credential = |text: &str| secrets.of(text, |text| literal(text, Bare::Nothing));
     let texts = [("client_id", &oauth.client_id), ("account", &oauth.account)];
     for (name, value) in texts {
         shown.extend(value.as_ref().map(|value| (name.to_owned(), json!(value))));
     }
-    let secrets = [
+    let credentials = [
         ("client_secret", &oauth.client_secret),
         ("private_key", &oauth.private_key.text),
         ("assertion", &oauth.assertion.text),
     ];
-    for (name, value) in secrets {
-        shown.extend(value.as_ref().map(|value| (name.to_owned(), json!(literal(value, Bare::Nothing)))));
+    for (name, value) in credentials {
+        shown.extend(value.as_ref().map(|value| (name.to_owned(), credential(value))));
     }
     let plain = [
         ("private_key_file", &oauth.private_key.file),
@@ -184,16 +220,16 @@ fn of_oauth(oauth: &OAuth) -> Map<String, Json> {
         shown.extend(value.as_ref().map(|value| (name.to_owned(), json!(value))));
     }
     if let Some(idp) = &oauth.idp {
-        let mut provider = Map::from_iter([("token_url".to_owned(), json!(mask::url(&idp.token_url)))]);
+        let mut provider = Map::from_iter([("token_url".to_owned(), secrets.of(&idp.token_url, mask::url))]);
         provider.extend(idp.client_id.as_ref().map(|id| ("client_id".to_owned(), json!(id))));
-        let secret = idp.client_secret.as_ref().map(|secret| json!(literal(secret, Bare::Nothing)));
+        let secret = idp.client_secret.as_ref().map(|secret| credential(secret));
         provider.extend(secret.map(|secret| ("client_secret".to_owned(), secret)));
         shown.insert("idp".to_owned(), Json::Object(provider));
     }
     if oauth.dpop {
         shown.insert("dpop".to_owned(), json!(true));
     }
-    let document = oauth.client_metadata_url.as_ref().map(|url| json!(mask::url(url)));
+    let document = oauth.client_metadata_url.as_ref().map(|url| secrets.of(url, mask::url));
     shown.extend(document.map(|url| ("client_metadata_url".to_owned(), url)));
     if !oauth.scopes.is_empty() {
         shown.insert("scopes".to_owned(), json!(oauth.scopes));
@@ -202,14 +238,6 @@ fn of_oauth(oauth: &OAuth) -> Map<String, Json> {
         shown.insert("grant".to_owned(), json!(oauth.grant));
     }
     shown
-}
-
-fn hidden(values: &std::collections::BTreeMap<String, String>) -> Json {
-    values
-        .iter()
-        .map(|(name, value)| (name.clone(), Json::String(literal(value, Bare::Names))))
-        .collect::<Map<_, _>>()
-        .into()
 }
 
 /// The word `Bearer` or one of its like before a credential, and the credential.

@@ -47,14 +47,13 @@ fn first_hidden(value: &Json, at: &str) -> ControlFlow<String> {
 
 /// The error is the field that has no value.
 fn put_back(entry: &mut Json, view: &Json, values: &Json, at: &str) -> Result<(), String> {
+    if *entry == *view && !values.is_null() {
+        // Placeholders too are shown in one form, and may be written in another.
+        entry.clone_from(values);
+        return Ok(());
+    }
     match entry {
-        Json::String(text) if text.contains(HIDDEN) => match values {
-            Json::String(value) if view.as_str() == Some(text) => {
-                text.clone_from(value);
-                Ok(())
-            }
-            _ => Err(at.to_owned()),
-        },
+        Json::String(text) if text.contains(HIDDEN) => Err(at.to_owned()),
         Json::Array(items) => {
             let empty = Vec::new();
             let shown = view.as_array().unwrap_or(&empty);
