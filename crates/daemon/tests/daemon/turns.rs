@@ -49,6 +49,11 @@ async fn a_model_calls_a_tool_and_answers_and_the_conversation_is_kept() {
     let roles: Vec<_> =
         kept["messages"].as_array().unwrap().iter().map(|said| said["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "assistant", "user", "assistant"]);
+
+    let delete = async |id: &str| up.send(Method::DELETE, &format!("/api/v1/sessions/{id}"), None).await.0.as_u16();
+    for (id, status) in [("last", 404), (&session[..8], 404), (session, 204), (session, 404)] {
+        assert_eq!(delete(id).await, status, "only a whole id deletes: {id}");
+    }
     up.down().await;
 }
 
