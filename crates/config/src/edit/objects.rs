@@ -83,7 +83,7 @@ impl super::File for File {
     fn insert(&self, name: &str, entry: &Json) -> Result<String, EditError> {
         let key = if self.is_opencode { "mcp" } else { "mcpServers" };
         Ok(match (self.container(), &self.root) {
-            (Ok(Some(container)), _) => splice::insert(self.text(), container, name, &entry),
+            (Ok(Some(container)), _) => splice::insert(self.text(), container, name, entry),
             (_, Some(root)) => splice::insert(self.text(), root, key, &json!({ name: entry })),
             (_, None) => splice::create(self.text(), &json!({ key: { name: entry } })),
         })

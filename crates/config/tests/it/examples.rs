@@ -116,7 +116,7 @@ fn what_comes_back_as_it_was_shown_changes_no_byte_and_one_change_changes_only_i
         let read = || {
             super::load_text(
                 example.file_name().and_then(|name| name.to_str()).expect("a name"),
-                &fs::read_to_string(&path).expect("a text"),
+                fs::read_to_string(&path).expect("a text"),
             )
         };
         for entry in read().entries.iter().filter(|entry| entry.is_valid && !entry.source.to_string().contains("built"))
