@@ -10,6 +10,8 @@
 
 mod diff;
 mod foreign;
+mod hidden;
+mod merge;
 mod objects;
 mod place;
 mod render;
@@ -24,7 +26,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 use toolrack_host::text::for_line;
 
 use crate::{
@@ -37,7 +39,7 @@ use crate::{
 };
 
 pub use place::{NoPlace, Place};
-pub use revise::revise;
+pub use revise::{Revision, revise};
 
 /// How to edit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -184,17 +186,18 @@ fn shown_path(path: &Path) -> String {
 
 /// Adds the entry `name` to the file at `path`, which is made, with its folders, when there is none.
 ///
-/// The file of another program gets the entry in that program's words, or is left alone when it has none for it.
-/// Blocks up to 5 s while another process edits the file.
+/// The file of another program gets the entry in that program's words, or is left alone when it has none for it. An entry
+/// that was shown with its secrets hidden is refused: `***` is no value. Blocks up to 5 s while another process edits the file.
 ///
 /// # Errors
 /// [`EditError`]; the file is then as it was.
 pub fn add(path: &Path, name: &str, entry: &Json, options: Options) -> Result<Edited, EditError> {
+    hidden::refuse(name, entry)?;
     let warnings = check(name, entry)?;
     let edited = change(path, name, options.dry_run, |file| match file.find(name)? {
         true if !options.replace => Err(EditError::Exists { name: name.to_owned(), path: path.to_owned() }),
-        true => file.replace(name, entry),
-        false => file.insert(name, entry),
+        true => file.replace(name, &file.spoken(name, entry)?),
+        false => file.insert(name, &file.spoken(name, entry)?),
     })?;
     Ok(Edited { warnings, ..edited })
 }
@@ -291,11 +294,21 @@ trait File {
         }
     }
 
-    /// Adds an entry whose name is not taken.
+    /// Whether the entry `name` is one that no other program reads.
+    fn is_ours_in(&self, name: &str) -> bool;
+
+    /// `entry` in the words of the program whose file this is; refused where it has none for a part of it.
+    fn spoken(&self, name: &str, entry: &Json) -> Result<Json, EditError>;
+
+    /// Adds an entry whose name is not taken, in the words of the file.
     fn insert(&self, name: &str, entry: &Json) -> Result<String, EditError>;
 
-    /// Puts `entry` in the place of the one that is called `name`.
+    /// Puts `entry`, in the words of the file, in the place of the one that is called `name`.
     fn replace(&self, name: &str, entry: &Json) -> Result<String, EditError>;
+
+    /// Gives one member of the entry `name`, or of an object in it, another value; without one, the member goes. `None` where
+    /// the member has a form in which it cannot be changed alone.
+    fn set(&self, name: &str, path: &[String], value: Option<&Json>) -> Option<String>;
 
     /// Takes the entry `name` out.
     fn remove(&self, name: &str) -> Result<String, EditError>;
@@ -326,6 +339,25 @@ fn put(parts: &mut Parts, place: &'static str, value: Json) {
     if let Json::Object(members) = value {
         parts.extend(members.into_iter().map(|(name, value)| ((place, name), value)));
     }
+}
+
+/// Makes `new` of what the entry `name` says, where that is `old`, and touches nothing that is the same in both.
+fn amend(file: &dyn File, name: &str, old: &Map<String, Json>, new: &Json) -> Result<String, EditError> {
+    let differences = merge::differences(old, new.as_object().unwrap_or(&Map::new()));
+    let mut text = file.text().to_owned();
+    for (path, value) in differences {
+        let file = reopened(file, &text)?;
+        match file.set(name, &path, value.as_ref()) {
+            Some(amended) => text = amended,
+            None => return file.replace(name, new),
+        }
+    }
+    Ok(text)
+}
+
+/// The same file with another text.
+fn reopened(file: &dyn File, text: &str) -> Result<Box<dyn File>, EditError> {
+    open(Document::new(file.document().path.clone(), text)).map_err(|_| file.refused())
 }
 
 fn open(document: Document) -> Result<Box<dyn File>, EditError> {
@@ -367,7 +399,7 @@ fn change(
 
 /// The file with this text; refused when it differs from the file in more than one entry, or anywhere else.
 fn ensure_safe(file: &dyn File, text: &str) -> Result<Box<dyn File>, EditError> {
-    let edited = open(Document::new(file.document().path.clone(), text)).map_err(|_| file.refused())?;
+    let edited = reopened(file, text)?;
     let (before, after) = (file.parts(), edited.parts());
     let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
     let changed = names.into_iter().filter(|name| before.get(*name) != after.get(*name));

@@ -69,12 +69,14 @@ pub(crate) struct Report<'a> {
     document: Option<&'a Document>,
     entry: &'a str,
     problems: Vec<Problem>,
+    /// The names of the fields that nobody took.
+    untaken: Vec<String>,
 }
 
 impl<'a> Report<'a> {
     /// For an entry of `document`, or for one that stands in no file.
     pub(crate) fn new(document: Option<&'a Document>, entry: &'a str) -> Self {
-        Self { document, entry, problems: Vec::new() }
+        Self { document, entry, problems: Vec::new(), untaken: Vec::new() }
     }
 
     pub(crate) fn add(&mut self, problem: Problem, at: &Range<usize>) {
@@ -100,6 +102,11 @@ impl<'a> Report<'a> {
 
     pub(crate) fn into_problems(self) -> Vec<Problem> {
         self.problems
+    }
+
+    /// The names of the fields that say nothing about the server: notes, and what other programs have there.
+    pub(crate) fn into_untaken(self) -> Vec<String> {
+        self.untaken
     }
 }
 
@@ -213,6 +220,7 @@ fn pins(fields: &mut Fields<'_, '_, '_>) -> Option<PinMode> {
 fn leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::Kind) {
     let (own, foreign) = kind.fields();
     for (key, field) in fields.rest() {
+        fields.report().untaken.push(field.name.to_owned());
         if transport::names(foreign).any(|name| name == key) {
             if is_empty(field.node) {
                 continue;

@@ -41,8 +41,9 @@ pub fn redact(spec: &ServerSpec) -> Json {
     entry(spec, Values::Hidden)
 }
 
-/// The same with every value as it is written, for a person who is to agree to it. What a project's file says is no
-/// secret of whoever opens the project, and a value that looks like one may be half of a command.
+/// The same with every value as it is written: what each part of what is shown stands for, and what a person is shown who
+/// is to agree to it. What a project's file says is no secret of whoever opens the project, and a value that looks like one
+/// may be half of a command.
 pub(crate) fn proposal(spec: &ServerSpec) -> Json {
     entry(spec, Values::Written)
 }
@@ -211,12 +212,12 @@ fn of_oauth(oauth: &OAuth, values: Values) -> Map<String, Json> {
     for (name, value) in texts {
         shown.extend(value.as_ref().map(|value| (name.to_owned(), json!(value))));
     }
-    let secrets = [
+    let credentials = [
         ("client_secret", &oauth.client_secret),
         ("private_key", &oauth.private_key.text),
         ("assertion", &oauth.assertion.text),
     ];
-    for (name, value) in secrets {
+    for (name, value) in credentials {
         shown.extend(value.as_ref().map(|value| (name.to_owned(), values.secret(value))));
     }
     let plain = [

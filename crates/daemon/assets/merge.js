@@ -41,7 +41,8 @@ const STALE = {
 export function merged(world, event, isOld = false) {
   const known = event.id !== null && world.log.some((old) => old.id === event.id && old.name === event.name);
   if (known) return { world, stale: [] };
-  const log = event.name === "missed" ? world.log : [...world.log, event].slice(-LOG_LENGTH);
+  // After a gap, or of another run of the daemon, what was remembered goes together with nothing that comes.
+  const log = event.name === "missed" ? [] : [...world.log, event].slice(-LOG_LENGTH);
   if (isOld) return { world: { ...world, log }, stale: [] };
   const stale = STALE[event.name] ?? [];
   return {

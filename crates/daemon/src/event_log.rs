@@ -7,6 +7,7 @@ use std::{
 };
 
 use chrono::{SecondsFormat, Utc};
+use rand::Rng as _;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
@@ -22,7 +23,7 @@ const MAX_BYTES: usize = 16 * 1024;
 /// One thing that happened.
 #[derive(Debug)]
 pub(crate) struct Happened {
-    /// Its number, from 1.
+    /// Its number in this run, from 1.
     pub(crate) id: u64,
     /// What it is called.
     pub(crate) name: String,
@@ -33,14 +34,16 @@ pub(crate) struct Happened {
 /// What a reader has not seen yet.
 #[derive(Debug, Default)]
 pub(crate) struct Unseen {
-    /// How many more there were, which are gone.
-    pub(crate) missed: u64,
+    /// How many more there were, which are gone. `Some(0)` where nobody knows what there was: it was another run.
+    pub(crate) missed: Option<u64>,
     /// In order.
     pub(crate) events: Vec<Arc<Happened>>,
 }
 
 /// The newest events. Writing never waits, whoever reads.
 pub(crate) struct EventLog {
+    /// Tells the numbers of this log from those of any other: of a run before, or of another agent's world.
+    run: u32,
     kept: Mutex<VecDeque<Arc<Happened>>>,
     newest: watch::Sender<u64>,
     secrets: Arc<Interpolate>,
@@ -55,7 +58,7 @@ impl fmt::Debug for EventLog {
 impl EventLog {
     /// An empty log, in which what `secrets` knows is hidden.
     pub(crate) fn new(secrets: Arc<Interpolate>) -> Self {
-        Self { kept: Mutex::default(), newest: watch::Sender::new(0), secrets }
+        Self { run: rand::rng().random(), kept: Mutex::default(), newest: watch::Sender::new(0), secrets }
     }
 
     /// Adds an event. One that is no object, or is too long, is told of by its name alone.
@@ -87,18 +90,28 @@ impl EventLog {
         *self.newest.borrow()
     }
 
-    /// What came after the event `seen`. A number that was never given is from another run: everything was missed.
-    pub(crate) fn after(&self, seen: u64) -> Unseen {
-        let kept = self.kept();
-        let (first, last) = match (kept.front(), kept.back()) {
-            (Some(first), Some(last)) => (first.id, last.id),
-            _ => return Unseen { missed: seen, events: Vec::new() },
-        };
-        if seen > last {
-            return Unseen { missed: last, events: Vec::new() };
+    /// How a reader is told of an event, and tells where it stopped: `RUN-NUMBER`.
+    pub(crate) fn name_of(&self, id: u64) -> String {
+        format!("{:08x}-{id}", self.run)
+    }
+
+    /// The number of the event that a reader has seen last: 0 where it wants all that is kept, `None` where what it saw was
+    /// not in this log.
+    pub(crate) fn number_of(&self, name: &str) -> Option<u64> {
+        if name == "0" {
+            return Some(0);
         }
-        let events = kept.iter().filter(|event| event.id > seen).cloned().collect();
-        Unseen { missed: first.saturating_sub(seen + 1), events }
+        let (run, number) = name.split_once('-')?;
+        let number = number.parse().ok().filter(|number| *number <= self.newest())?;
+        (u32::from_str_radix(run, 16) == Ok(self.run)).then_some(number)
+    }
+
+    /// What came after the event `seen`; all that is kept for one who saw another log.
+    pub(crate) fn after(&self, seen: Option<u64>) -> Unseen {
+        let kept = self.kept();
+        let gone = kept.front().map_or(0, |first| first.id.saturating_sub(seen.unwrap_or(0) + 1));
+        let events = kept.iter().filter(|event| seen.is_none_or(|seen| event.id > seen)).cloned().collect();
+        Unseen { missed: (gone > 0 || seen.is_none()).then_some(gone), events }
     }
 
     /// Wakes up whenever there is something new.
@@ -135,32 +148,38 @@ mod tests {
     fn a_reader_goes_on_where_it_stopped() {
         let log = log();
         (0..3).for_each(|n| log.add("a", &json!({ "n": n })));
-        assert_eq!(ids(&log.after(1)), [2, 3]);
-        assert_eq!(log.after(1).missed, 0);
-        assert!(log.after(3).events.is_empty());
+        assert_eq!(ids(&log.after(Some(1))), [2, 3]);
+        assert_eq!(log.after(Some(1)).missed, None);
+        assert!(log.after(Some(3)).events.is_empty());
+        assert_eq!(log.number_of(&log.name_of(2)), Some(2));
+        assert_eq!(log.number_of("0"), Some(0));
     }
 
     #[test]
     fn a_slow_reader_is_told_how_many_it_missed() {
         let log = log();
         (0..KEPT + 10).for_each(|n| log.add("a", &json!({ "n": n })));
-        let unseen = log.after(4);
-        assert_eq!((unseen.missed, unseen.events.len(), unseen.events[0].id), (6, KEPT, 11));
+        let unseen = log.after(Some(4));
+        assert_eq!((unseen.missed, unseen.events.len(), unseen.events[0].id), (Some(6), KEPT, 11));
     }
 
     #[test]
-    fn a_number_of_another_run_means_that_everything_was_missed() {
-        let log = log();
-        assert_eq!(log.after(7).missed, 7);
-        log.add("a", &json!({}));
-        assert_eq!((log.after(7).missed, log.after(7).events.len()), (1, 0));
+    fn an_event_of_another_run_means_that_something_was_missed_whatever_its_number() {
+        let (before, log) = (self::log(), self::log());
+        (0..3).for_each(|_| before.add("a", &json!({})));
+        assert_eq!(log.after(log.number_of(&before.name_of(1))).missed, Some(0));
+        (0..3).for_each(|_| log.add("a", &json!({})));
+        for seen in [before.name_of(1), before.name_of(3), log.name_of(4), "2".to_owned(), "x".to_owned()] {
+            let unseen = log.after(log.number_of(&seen));
+            assert_eq!((unseen.missed, ids(&unseen)), (Some(0), vec![1, 2, 3]), "{seen}");
+        }
     }
 
     #[test]
     fn an_event_that_is_too_long_is_cut() {
         let log = log();
         log.add("a", &json!({ "server": "s", "text": "x".repeat(MAX_BYTES) }));
-        let event = &log.after(0).events[0];
+        let event = &log.after(Some(0)).events[0];
         assert!(event.data.len() < 200 && event.data.contains(r#""server":"s""#), "{}", event.data);
     }
 }

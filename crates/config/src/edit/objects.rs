@@ -48,18 +48,6 @@ impl File {
         let member = container.get(name).ok_or_else(|| super::File::refused(self))?;
         Ok((container, member))
     }
-
-    /// `entry` in the words of the program whose file this is.
-    fn spoken(&self, entry: &Json) -> Result<Json, EditError> {
-        if !self.is_opencode {
-            return Ok(entry.clone());
-        }
-        foreign::for_opencode(entry, self.is_second).map_err(|field| EditError::Foreign {
-            path: super::File::path(self),
-            program: "opencode",
-            field,
-        })
-    }
 }
 
 impl super::File for File {
@@ -77,11 +65,25 @@ impl super::File for File {
         members.iter().map(|member| member.name.clone()).collect()
     }
 
+    fn is_ours_in(&self, _: &str) -> bool {
+        self.is_ours()
+    }
+
+    fn spoken(&self, _: &str, entry: &Json) -> Result<Json, EditError> {
+        if !self.is_opencode {
+            return Ok(entry.clone());
+        }
+        foreign::for_opencode(entry, self.is_second).map_err(|field| EditError::Foreign {
+            path: self.path(),
+            program: "opencode",
+            field,
+        })
+    }
+
     fn insert(&self, name: &str, entry: &Json) -> Result<String, EditError> {
-        let entry = self.spoken(entry)?;
         let key = if self.is_opencode { "mcp" } else { "mcpServers" };
         Ok(match (self.container(), &self.root) {
-            (Ok(Some(container)), _) => splice::insert(self.text(), container, name, &entry),
+            (Ok(Some(container)), _) => splice::insert(self.text(), container, name, entry),
             (_, Some(root)) => splice::insert(self.text(), root, key, &json!({ name: entry })),
             (_, None) => splice::create(self.text(), &json!({ key: { name: entry } })),
         })
@@ -89,7 +91,20 @@ impl super::File for File {
 
     fn replace(&self, name: &str, entry: &Json) -> Result<String, EditError> {
         let (_, member) = self.member(name)?;
-        Ok(splice::replace(self.text(), member, &self.spoken(entry)?))
+        Ok(splice::replace(self.text(), member, entry))
+    }
+
+    fn set(&self, name: &str, path: &[String], value: Option<&Json>) -> Option<String> {
+        let (last, parents) = path.split_last()?;
+        let entry = &self.member(name).ok()?.1.node;
+        let object = parents.iter().try_fold(entry, |node, name| Some(&node.get(name)?.node))?;
+        object.members()?;
+        Some(match (object.get(last), value) {
+            (Some(member), Some(value)) => splice::replace(self.text(), member, value),
+            (Some(member), None) => splice::remove(self.text(), object, member),
+            (None, Some(value)) => splice::insert(self.text(), object, last, value),
+            (None, None) => self.text().to_owned(),
+        })
     }
 
     fn remove(&self, name: &str) -> Result<String, EditError> {

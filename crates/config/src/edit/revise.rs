@@ -1,108 +1,67 @@
 //! An entry that was shown with its secrets hidden comes back, changed.
 
-use serde_json::{Map, Value as Json};
+use std::path::Path;
 
-use super::{EditError, Edited, File, Options, change, check, missing, written};
-use crate::{
-    Problem,
-    entry::{Decoded, Report, decode},
-    mask::HIDDEN,
-    redact,
-    trust::hash,
+use serde_json::Value as Json;
+
+use super::{
+    EditError, Edited, Options, amend, change, check, hidden,
+    merge::{self, Returned},
+    missing, written,
 };
+use crate::{redact, trust::hash};
 
-/// Puts `entry` in the place of the one that is called `name` in the file at `path`.
+/// An entry that was shown, and comes back changed.
+#[derive(Clone, Copy, Debug)]
+pub struct Revision<'a> {
+    /// The entry as [`Entry::view`](crate::Entry::view) showed it.
+    pub shown: &'a Json,
+    /// The same, changed by somebody who does not know what is hidden in it.
+    pub entry: &'a Json,
+    /// The [hash](crate::Entry::hash) of the entry that was shown: where the file has another one by now, it is left alone.
+    /// Nobody else edits the file between this look and the change. `None` changes whatever is there.
+    pub seen: Option<&'a str>,
+}
+
+/// Changes the entry that is called `name` in the file at `path` into what came back.
 ///
-/// `entry` is what [`Entry::view`](crate::Entry::view) shows, changed by somebody who does not know what is hidden in it:
-/// a text in which `***` stands keeps the value that the file has at the same place, in the same form. Secrets so never
-/// leave the file, and are not lost either. A hidden text that has no such value is an error, as is everything that
-/// [`add`](super::add()) refuses.
+/// A field that came back as it was shown stays as it is written, in its own words, with its comments, and so does all that
+/// is never shown: fields that only other programs know. What was changed is written where it stood, and only where the
+/// words that stand there cannot say it, in ours.
 ///
-/// `seen` is the [hash](crate::Entry::hash) of the entry that was shown: where the file has another one by now, it is left
-/// alone. Nobody else edits the file between this look and the change. `None` changes whatever is there.
+/// A text in which `***` stands keeps the value that the file has at the same place, in the same form. Secrets so never
+/// leave the file, and are not lost either. A hidden text that has no such value, or that could be one of several, is an
+/// error, as is everything that [`add`](super::add()) refuses. In the place of an entry with errors, of which nothing was
+/// shown, comes what was sent.
 ///
 /// Blocks up to 5 s while another process edits the file.
 ///
 /// # Errors
 /// [`EditError`]; the file is then as it was.
-pub fn revise(
-    path: &std::path::Path,
-    name: &str,
-    entry: &Json,
-    seen: Option<&str>,
-    options: Options,
-) -> Result<Edited, EditError> {
+pub fn revise(path: &Path, name: &str, revision: &Revision<'_>, options: Options) -> Result<Edited, EditError> {
     let mut warnings = Vec::new();
     let edited = change(path, name, options.dry_run, |file| {
         if !file.find(name)? {
             return Err(missing(file, name));
         }
-        let before = before(file, name)?;
-        if seen.is_some_and(|seen| seen != before.hash) {
+        let raw = written(file, name)?.ok_or_else(|| missing(file, name))?;
+        let json = raw.node.to_json();
+        if revision.seen.is_some_and(|seen| seen != hash(&raw.node)) {
             return Err(EditError::Moved { name: name.to_owned(), path: file.path() });
         }
-        let mut entry = entry.clone();
-        if let Err(field) = reveal(&mut entry, &before.view, &before.written, "") {
-            let message = format!("`{field}` is hidden, and the file has no such value to keep");
-            let problems = vec![Problem::error(message).hint("give the value, or a placeholder such as ${NAME}")];
-            return Err(EditError::Invalid { name: name.to_owned(), problems });
-        }
-        warnings = check(name, &entry)?;
-        file.replace(name, &entry)
+        let mut revealed = revision.entry.clone();
+        let (Some((had, _)), Json::Object(members)) = (merge::read(name, raw.node), &json) else {
+            hidden::refuse(name, &revealed)?;
+            warnings = check(name, &revealed)?;
+            return file.replace(name, &file.spoken(name, &revealed)?);
+        };
+        hidden::reveal(name, &mut revealed, &redact(&had), &redact::proposal(&had))?;
+        warnings = check(name, &revealed)?;
+        let returned =
+            Returned { name, written: members, shown: revision.shown, sent: revision.entry, revealed: &revealed };
+        amend(file, name, members, &returned.merged(file)?)
     })?;
     Ok(Edited { warnings, ..edited })
-}
-
-/// An entry as the file has it, and as it is shown.
-struct Before {
-    written: Json,
-    hash: String,
-    view: Json,
-}
-
-fn before(file: &dyn File, name: &str) -> Result<Before, EditError> {
-    let raw = written(file, name)?.ok_or_else(|| missing(file, name))?;
-    let mut report = Report::new(None, name);
-    let view = match decode(&raw, &mut report) {
-        Decoded::Server(spec) => redact(&spec),
-        // Nothing of it was ever shown.
-        Decoded::Switch(_) | Decoded::Broken => Json::Null,
-    };
-    Ok(Before { written: raw.node.to_json(), hash: hash(&raw.node), view })
-}
-
-/// Puts the written values in the place of hidden ones. The error is the field that has none.
-fn reveal(entry: &mut Json, view: &Json, written: &Json, at: &str) -> Result<(), String> {
-    match entry {
-        Json::String(text) if text.contains(HIDDEN) => match written {
-            Json::String(value) if view.as_str() == Some(text) => {
-                text.clone_from(value);
-                Ok(())
-            }
-            _ => Err(at.trim_start_matches('.').to_owned()),
-        },
-        Json::Array(items) => {
-            let empty = Vec::new();
-            let (views, values) = (view.as_array().unwrap_or(&empty), written.as_array().unwrap_or(&empty));
-            for (index, item) in items.iter_mut().enumerate() {
-                // It may stand at another place now.
-                let shown = views.iter().position(|view| view == item).unwrap_or(index);
-                let (view, value) = (views.get(shown).unwrap_or(&Json::Null), values.get(shown).unwrap_or(&Json::Null));
-                reveal(item, view, value, &format!("{at}[{index}]"))?;
-            }
-            Ok(())
-        }
-        Json::Object(members) => {
-            let empty = Map::new();
-            let (views, values) = (view.as_object().unwrap_or(&empty), written.as_object().unwrap_or(&empty));
-            for (name, member) in members {
-                let (view, value) = (views.get(name).unwrap_or(&Json::Null), values.get(name).unwrap_or(&Json::Null));
-                reveal(member, view, value, &format!("{at}.{name}"))?;
-            }
-            Ok(())
-        }
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -119,6 +78,18 @@ mod tests {
   "a": { "command": "srv", "args": ["--token", "s3cret-value-9", "--fast"], "env": { "API_KEY": "hunter2-hunter2", "PLACE": "${PLACE}" } },
   "b": { "url": "https://example.com/mcp", "headers": { "Authorization": "Bearer abcdefgh" } }
 } }"#;
+
+    /// The entry `name` of the file comes back like this.
+    fn revise(
+        file: &Path,
+        name: &str,
+        entry: &Json,
+        seen: Option<&str>,
+        options: Options,
+    ) -> Result<Edited, EditError> {
+        let shown = shown(file.parent().unwrap(), name);
+        super::revise(file, name, &Revision { shown: &shown, entry, seen }, options)
+    }
 
     fn shown(folder: &std::path::Path, name: &str) -> Json {
         load(&Request::new(Places::under(folder), folder), &NoLedger).entry(name).unwrap().view.clone()
@@ -187,5 +158,157 @@ mod tests {
         let error = revise(&file, "a", &entry, None, Options::default()).unwrap_err();
         assert!(error.to_string().contains("env.OTHER_KEY"), "{error}");
         assert_eq!(fs::read_to_string(&file).unwrap(), FILE);
+    }
+
+    const TWO: &str = r#"{ "mcpServers": {
+  "a": { "type": "stdio", "command": "srv", "args": ["--api-key", "FIRSTsecret111111", "--password", "SECONDsecret22222"] },
+  "b": { "type": "stdio", "command": "srv", "args": ["ghp_canarycanary11111", "x", "ghp_canarycanary22222"] }
+} }"#;
+
+    /// The arguments of the entry `name` of [`TWO`] after it came back with these.
+    fn revised(name: &str, args: &Json) -> Result<Json, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mcp.json");
+        fs::write(&file, TWO).unwrap();
+        let mut entry = shown(folder.path(), name);
+        entry["args"] = args.clone();
+        let edited = revise(&file, name, &entry, None, Options::default());
+        let text = fs::read_to_string(&file).unwrap();
+        match edited {
+            Ok(_) => Ok(serde_json::from_str::<Json>(&text).unwrap()["mcpServers"][name]["args"].clone()),
+            Err(error) => {
+                assert_eq!(text, TWO);
+                Err(error.to_string())
+            }
+        }
+    }
+
+    #[test]
+    fn two_values_that_look_the_same_are_never_taken_for_each_other() {
+        let (first, second) = ("FIRSTsecret111111", "SECONDsecret22222");
+        for (sent, kept) in [
+            (json!(["--api-key", "***", "--password", "***"]), json!(["--api-key", first, "--password", second])),
+            (
+                json!(["-v", "--api-key", "***", "--password", "***"]),
+                json!(["-v", "--api-key", first, "--password", second]),
+            ),
+            (json!(["--password", "***", "--api-key", "***"]), json!(["--password", second, "--api-key", first])),
+            (json!(["--password", "***"]), json!(["--password", second])),
+            (json!(["--api-key", "new", "--password", "***"]), json!(["--api-key", "new", "--password", second])),
+        ] {
+            assert_eq!(revised("a", &sent), Ok(kept), "{sent}");
+        }
+        let tokens = json!(["ghp_canarycanary11111", "x", "ghp_canarycanary22222"]);
+        assert_eq!(revised("b", &json!(["***", "x", "***"])), Ok(tokens));
+    }
+
+    #[test]
+    fn a_hidden_value_that_could_be_either_of_two_is_refused_and_nothing_is_written() {
+        for (name, sent) in [
+            ("a", json!(["--token", "***", "--password", "***"])),
+            ("a", json!(["--api-key", "***", "--api-key", "***"])),
+            ("a", json!(["***"])),
+            ("b", json!(["***"])),
+            ("b", json!(["x", "***", "***", "***"])),
+        ] {
+            let error = revised(name, &sent).unwrap_err();
+            assert!(error.contains("`args["), "{sent}: {error}");
+        }
+    }
+
+    /// The file with this text, after `set` was done to what is shown of its entry `a`.
+    fn after(file: &str, text: &str, set: impl FnOnce(&mut Json)) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        let places = Places::under(folder.path().join("home"));
+        let loaded = load(
+            &Request { mcp_config: vec![path.clone()], strict: true, ..Request::new(places, folder.path()) },
+            &NoLedger,
+        );
+        let shown = &loaded.entry("a").unwrap().view;
+        let mut entry = shown.clone();
+        set(&mut entry);
+        let revision = Revision { shown, entry: &entry, seen: None };
+        super::revise(&path, "a", &revision, Options::default()).unwrap();
+        fs::read_to_string(&path).unwrap()
+    }
+
+    #[test]
+    fn one_changed_field_is_all_that_changes_whatever_words_the_entry_is_written_in() {
+        let json = r#"{ "mcpServers": { "a": {
+  // how long
+  "type": "http", "httpUrl": "https://h/mcp", "timeout": 90000, "disabled": true, // off
+  "headers": { "A": "$A", "B": "secret-1" },
+  "alwaysAllow": ["x"], "description": "ours"
+} } }"#;
+        let set = |set: fn(&mut Json)| after("mcp.json", json, set);
+        assert_eq!(set(|_| {}), json);
+        assert_eq!(
+            set(|entry| entry["enabled"] = json!(true)),
+            json.replace("\"disabled\": true", "\"disabled\": false")
+        );
+        assert_eq!(set(|entry| entry["url"] = json!("https://h/other")), json.replace("h/mcp", "h/other"));
+        assert_eq!(
+            set(|entry| entry["headers"]["C"] = json!("c")),
+            json.replace("\"secret-1\"", "\"secret-1\", \"C\": \"c\"")
+        );
+        assert_eq!(
+            set(|entry| drop(entry["headers"].as_object_mut().unwrap().remove("A"))),
+            json.replace("\"A\": \"$A\", ", "")
+        );
+        // What one word said of two bounds cannot be said of one.
+        let both = set(|entry| entry["max_call_time"] = json!(120));
+        let expected = json.replace("\"timeout\": 90000, ", "").replace(
+            "\"description\": \"ours\"",
+            "\"description\": \"ours\",\n  \"call_timeout\": 90,\n  \"max_call_time\": 120",
+        );
+        assert_eq!(both, expected);
+
+        let toml = "[[defaults.mcp]] # mine\nname = \"a\"\ncommand = \"x\" # the program\nodd = 1\nargs = [\n  \"--token\", # one\n  \"s3cret-value-9\",\n]\n[defaults.mcp.env]\nA = \"${A}\" # two\n\n[[defaults.mcp]]\nname = \"b\"\ncommand = \"y\"\n";
+        let set = |set: fn(&mut Json)| after("toolrack.toml", toml, set);
+        assert_eq!(set(|_| {}), toml);
+        assert_eq!(set(|entry| entry["command"] = json!("z")), toml.replace("\"x\"", "\"z\""));
+        assert_eq!(set(|entry| entry["cwd"] = json!("/d")), toml.replace("]\n[defaults", "]\ncwd = \"/d\"\n[defaults"));
+        assert_eq!(set(|entry| entry["env"]["B"] = json!("b")), toml.replace("# two\n", "# two\nB = \"b\"\n"));
+        assert_eq!(set(|entry| entry["env"]["A"] = json!("b")), toml.replace("\"${A}\"", "\"b\""));
+
+        let codex = "[mcp_servers.a]\nurl = \"https://h\" # here\nbearer_token_env_var = \"T\"\nodd = 1\n";
+        let set = |set: fn(&mut Json)| after(".codex/config.toml", codex, set);
+        assert_eq!(set(|_| {}), codex);
+        assert_eq!(set(|entry| entry["enabled"] = json!(false)), format!("{codex}enabled = false\n"));
+        assert_eq!(set(|entry| entry["headers"]["X"] = json!("x")), format!("{codex}http_headers = {{ X = \"x\" }}\n"));
+
+        let opencode = r#"{ "mcp": { "a": { "type": "local", "command": ["x", "--api-key", "s3cret-1"], "odd": 1,
+  "environment": { "A": "{env:A}" }, "timeout": { "startup": 5000 } } } }"#;
+        let set = |set: fn(&mut Json)| after("opencode.json", opencode, set);
+        assert_eq!(set(|_| {}), opencode);
+        assert_eq!(
+            set(|entry| entry["args"] = json!(["--api-key", "***", "-v"])),
+            opencode.replace("\"s3cret-1\"]", "\"s3cret-1\", \"-v\"]")
+        );
+        assert_eq!(
+            set(|entry| entry["env"]["B"] = json!("${B}")),
+            opencode.replace("\"{env:A}\"", "\"{env:A}\", \"B\": \"{env:B}\"")
+        );
+    }
+
+    #[test]
+    fn the_folder_that_a_project_s_entry_runs_in_is_not_written_into_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let project = folder.path().join("project");
+        fs::create_dir_all(project.join(".git")).unwrap();
+        let file = project.join(".mcp.json");
+        let text = "{ \"mcpServers\": { \"a\": { \"command\": \"x\", \"autoApprove\": [\"y\"] } } }\n";
+        fs::write(&file, text).unwrap();
+        let loaded = load(&Request::new(Places::under(folder.path().join("home")), &project), &NoLedger);
+        let shown = &loaded.entry("a").unwrap().view;
+        assert!(shown["cwd"].is_string(), "{shown}");
+        let mut entry = shown.clone();
+        entry["args"] = json!(["z"]);
+        super::revise(&file, "a", &Revision { shown, entry: &entry, seen: None }, Options::default()).unwrap();
+        let expected = text.replace("[\"y\"]", "[\"y\"], \"args\": [\"z\"]");
+        assert_eq!(fs::read_to_string(&file).unwrap(), expected);
     }
 }

@@ -78,6 +78,25 @@ fn servers_are_added_where_the_file_has_them() {
 }
 
 #[test]
+fn a_value_that_was_shown_hidden_is_not_written_down_as_if_it_were_one() {
+    let folder = Folder::with("{}");
+    for (entry, field) in [
+        (json!({ "command": "srv", "args": ["--api-key", "***"] }), "args[1]"),
+        (json!({ "command": "srv", "env": { "KEY": "Bearer ***" } }), "env.KEY"),
+        (json!({ "url": "https://h/mcp?api_key=***" }), "url"),
+        (json!({ "url": "https://h/mcp", "headers": { "X": "***" } }), "headers.X"),
+        (json!({ "url": "https://h/mcp", "oauth": { "client_secret": "***" } }), "oauth.client_secret"),
+        (json!({ "url": "https://h/mcp", "headers_helper": ["get", "--token", "***"] }), "headers_helper[2]"),
+    ] {
+        let error = add(&folder.file(), "a", &entry, Options::default()).unwrap_err();
+        let EditError::Invalid { problems, .. } = &error else { panic!("{error}") };
+        assert_eq!(problems[0].field.as_deref(), Some(field));
+        assert!(problems[0].hint.is_some());
+    }
+    assert_eq!(folder.text(), "{}");
+}
+
+#[test]
 fn a_taken_name_is_refused_unless_it_may_be_replaced() {
     let folder = Folder::with("{ \"mcpServers\": { \"fs\": { \"command\": \"old\" } } }");
     let before = folder.text();

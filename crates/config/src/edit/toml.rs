@@ -42,6 +42,25 @@ enum Body<'a> {
     Other,
 }
 
+impl<'a> Body<'a> {
+    fn table(&self) -> Option<&'a dyn TableLike> {
+        match self {
+            Self::Table(table) => Some(*table),
+            Self::Inline(table, _) => Some(*table),
+            Self::Other => None,
+        }
+    }
+
+    /// The table under `name` in it.
+    fn below(&self, name: &str) -> Option<Body<'a>> {
+        match self.table()?.get(name)? {
+            Item::Table(table) => Some(Body::Table(table)),
+            Item::Value(Value::InlineTable(table)) => Some(Body::Inline(table, None)),
+            _ => None,
+        }
+    }
+}
+
 /// A table with its header and all that stands under it, in whole lines.
 type Block = Range<usize>;
 
@@ -103,14 +122,6 @@ impl File {
     }
 
     fn rendered(&self, form: Form, name: &str, entry: &Json) -> Result<Vec<(String, Value)>, EditError> {
-        let entry = match form {
-            Form::Ours => entry.clone(),
-            Form::Codex => foreign::for_codex(entry).map_err(|field| EditError::Foreign {
-                path: super::File::path(self),
-                program: "Codex",
-                field,
-            })?,
-        };
         let named = (form == Form::Ours).then(|| Json::from(name));
         let mut fields: Vec<(&str, &Json)> = named.iter().map(|name| ("name", name)).collect();
         let of_entry = entry.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value));
@@ -136,6 +147,58 @@ impl File {
             out.push_str(&format!("{} = {value}{newline}", toml_edit::Key::new(name).display_repr()));
         }
         Ok(out)
+    }
+
+    /// Gives `name` this value in `body`, where it has one or behind all others.
+    fn put(&self, body: &Body<'_>, name: &str, value: &Value) -> Option<String> {
+        let text = &self.document.text;
+        let key = toml_edit::Key::new(name);
+        let key = key.display_repr();
+        match body.table()?.get(name) {
+            None => {}
+            Some(Item::Value(old)) => {
+                let at = old.span()?;
+                return Some(format!("{}{}{}", &text[..at.start], value.to_string().trim(), &text[at.end..]));
+            }
+            Some(_) => return None,
+        }
+        match body {
+            Body::Table(table) => {
+                let at = line_end(text, content_end(table).max(header(table, text)?.end));
+                let newline = self.newline();
+                let before = if text[..at].ends_with('\n') { "" } else { newline };
+                Some(format!("{}{before}{key} = {}{newline}{}", &text[..at], value.to_string().trim(), &text[at..]))
+            }
+            Body::Inline(table, _) => {
+                let at = table.iter().filter_map(|(_, value)| value.span()).map(|at| at.end).max()?;
+                Some(format!("{}, {key} = {}{}", &text[..at], value.to_string().trim(), &text[at..]))
+            }
+            Body::Other => None,
+        }
+    }
+
+    /// Takes `name` out of `body`, with its lines.
+    fn take(&self, body: &Body<'_>, name: &str) -> Option<String> {
+        let text = &self.document.text;
+        match (body, body.table()?.get(name)) {
+            (_, None) => Some(text.clone()),
+            (Body::Table(table), Some(Item::Value(value))) => {
+                let start = table.key(name)?.span()?.start;
+                let lines = line_start(text, start)..line_end(text, value.span()?.end);
+                text[lines.start..start].trim().is_empty().then(|| cut(text, &[lines]))
+            }
+            (Body::Table(_), Some(Item::Table(below))) => {
+                let blocks: Vec<Block> = self.blocks(below).iter().map(|block| with_blank_line(text, block)).collect();
+                (!blocks.is_empty()).then(|| cut(text, &blocks))
+            }
+            (Body::Inline(table, _), Some(_)) => {
+                let at = table.span()?;
+                let mut rest = (*table).clone();
+                rest.remove(name);
+                Some(format!("{}{}{}", &text[..at.start], rest.to_string().trim(), &text[at.end..]))
+            }
+            _ => None,
+        }
     }
 
     fn newline(&self) -> &'static str {
@@ -188,6 +251,22 @@ impl super::File for File {
         self.entries().into_iter().map(|entry| entry.name.to_owned()).collect()
     }
 
+    fn is_ours_in(&self, name: &str) -> bool {
+        self.entry(name).is_ok_and(|entry| entry.form == Form::Ours)
+    }
+
+    fn spoken(&self, name: &str, entry: &Json) -> Result<Json, EditError> {
+        let form = self.entry(name).map_or_else(|_| self.form(), |entry| Ok(entry.form))?;
+        match form {
+            Form::Ours => Ok(entry.clone()),
+            Form::Codex => foreign::for_codex(entry).map_err(|field| EditError::Foreign {
+                path: self.path(),
+                program: "Codex",
+                field,
+            }),
+        }
+    }
+
     fn insert(&self, name: &str, entry: &Json) -> Result<String, EditError> {
         let (text, newline) = (self.text(), self.newline());
         let form = self.form()?;
@@ -226,6 +305,24 @@ impl super::File for File {
         }
     }
 
+    fn set(&self, name: &str, path: &[String], value: Option<&Json>) -> Option<String> {
+        let (last, parents) = path.split_last()?;
+        let found = self.entry(name).ok()?;
+        if found.form == Form::Ours && path == ["name"] {
+            // What the entry is called.
+            return Some(self.text().to_owned());
+        }
+        let mut body = found.body;
+        for name in parents {
+            body = body.below(name)?;
+        }
+        let value = value.map(to_toml);
+        match value {
+            Some(value) => self.put(&body, last, &value?),
+            None => self.take(&body, last),
+        }
+    }
+
     fn remove(&self, name: &str) -> Result<String, EditError> {
         let text = self.text();
         match self.entry(name)?.body {
@@ -247,31 +344,13 @@ impl super::File for File {
     fn switch(&self, name: &str, enabled: bool) -> Result<String, EditError> {
         let text = self.text();
         let found = self.entry(name)?;
-        let table: &dyn TableLike = match found.body {
-            Body::Table(table) => table,
-            Body::Inline(table, _) => table,
-            Body::Other => return Err(self.refused()),
-        };
+        let table = found.body.table().ok_or_else(|| self.refused())?;
         for (field, value) in [("enabled", enabled), ("disabled", !enabled)] {
             if let Some(at) = table.get(field).and_then(Item::span) {
                 return Ok(format!("{}{value}{}", &text[..at.start], &text[at.end..]));
             }
         }
-        match found.body {
-            Body::Table(table) => {
-                let header = header(table, text).ok_or_else(|| self.refused())?;
-                let at = line_end(text, content_end(table).max(header.end));
-                let newline = self.newline();
-                let before = if text[..at].ends_with('\n') { "" } else { newline };
-                Ok(format!("{}{before}enabled = {enabled}{newline}{}", &text[..at], &text[at..]))
-            }
-            Body::Inline(table, _) => {
-                let last = table.iter().filter_map(|(_, value)| value.span()).map(|at| at.end).max();
-                let at = last.ok_or_else(|| self.refused())?;
-                Ok(format!("{}, enabled = {enabled}{}", &text[..at], &text[at..]))
-            }
-            Body::Other => Err(self.refused()),
-        }
+        self.put(&found.body, "enabled", &Value::from(enabled)).ok_or_else(|| self.refused())
     }
 
     fn parts(&self) -> Parts {

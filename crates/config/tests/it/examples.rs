@@ -1,6 +1,12 @@
 //! Configurations as the seeds and the documentation of other programs show them.
 
-use toolrack_config::{Loaded, Severity};
+use std::fs;
+
+use serde_json::json;
+use toolrack_config::{
+    Loaded, Severity,
+    edit::{self, Options, Revision},
+};
 use toolrack_host::spec::{InheritEnv, Transport};
 
 use super::load_text;
@@ -95,4 +101,49 @@ fn nothing_that_is_shown_holds_a_literal_secret() {
         .collect();
     assert!(loaded.problems.len() >= 3, "{shown}");
     assert!(!shown.contains("canary"), "{shown}");
+}
+
+#[test]
+fn what_comes_back_as_it_was_shown_changes_no_byte_and_one_change_changes_only_its_own() {
+    let examples = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/examples")).expect("a folder");
+    let mut entries = 0;
+    for example in examples {
+        let example = example.expect("a file").path();
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(example.file_name().expect("a name"));
+        let text = fs::read_to_string(&example).expect("a text");
+        fs::write(&path, &text).expect("a file");
+        let read = || {
+            super::load_text(
+                example.file_name().and_then(|name| name.to_str()).expect("a name"),
+                fs::read_to_string(&path).expect("a text"),
+            )
+        };
+        for entry in read().entries.iter().filter(|entry| entry.is_valid && !entry.source.to_string().contains("built"))
+        {
+            entries += 1;
+            let about = format!("{} in {}", entry.name, example.display());
+            let revise = |changed: &serde_json::Value| {
+                let revision = Revision { shown: &entry.view, entry: changed, seen: Some(&entry.hash) };
+                edit::revise(&path, &entry.name, &revision, Options::default()).expect(&about)
+            };
+            assert_eq!(revise(&entry.view).diff, "", "{about}");
+            let mut changed = entry.view.clone();
+            changed["enabled"] = json!(!entry.enabled);
+            let edited = revise(&changed);
+            assert!(
+                edited.diff.lines().filter(|line| line.starts_with(['+', '-'])).count() <= 6,
+                "{about}: {}",
+                edited.diff
+            );
+            let mut now = read().entry(&entry.name).expect("an entry").view.clone();
+            let mut before = entry.view.clone();
+            for view in [&mut now, &mut before] {
+                view.as_object_mut().expect("an object").remove("enabled");
+            }
+            assert_eq!(now, before, "{about}");
+            fs::write(&path, &text).expect("a file");
+        }
+    }
+    assert!(entries >= 20, "{entries}");
 }

@@ -6,7 +6,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
-use toolrack_config::edit::{EditError, NoPlace};
+use toolrack_config::{
+    Problem,
+    edit::{EditError, NoPlace},
+};
 use toolrack_host::{CallError, CallErrorKind, text};
 use toolrack_store::StoreError;
 use utoipa::ToSchema;
@@ -45,6 +48,12 @@ impl ApiError {
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.error.hint = Some(hint.into());
+        self
+    }
+
+    /// With the hint of a problem, where that has one.
+    fn hinted(mut self, problem: Option<&Problem>) -> Self {
+        self.error.hint = problem.and_then(|problem| problem.hint.clone());
         self
     }
 
@@ -137,7 +146,7 @@ impl From<NotReloaded> for ApiError {
         match error {
             NotReloaded::Ending => Self::new(StatusCode::SERVICE_UNAVAILABLE, "ENDING", "the daemon is ending"),
             NotReloaded::Rejected(problems) => {
-                let first = problems.first().map_or_else(String::new, ToString::to_string);
+                let first = problems.first().map_or_else(String::new, |problem| format!("{problem:#}"));
                 Self::new(
                     StatusCode::CONFLICT,
                     "CONFIG_REJECTED",
@@ -182,5 +191,13 @@ fn of_edit(error: &EditError) -> ApiError {
         EditError::Io { .. } => (StatusCode::INSUFFICIENT_STORAGE, "NOT_WRITTEN"),
         _ => (StatusCode::CONFLICT, "NOT_EDITABLE"),
     };
-    ApiError::new(status, code, error.to_string())
+    match error {
+        EditError::Invalid { problems, .. } => {
+            let first = problems.iter().find(|problem| problem.is_error());
+            ApiError::new(status, code, error.to_string()).hinted(first)
+        }
+        // Without the line of the file that it is about.
+        EditError::Unreadable(problem) => ApiError::new(status, code, format!("{problem:#}")).hinted(Some(problem)),
+        _ => ApiError::new(status, code, error.to_string()),
+    }
 }

@@ -290,7 +290,8 @@ pub(super) struct Revision {
 
 /// Changes the entry of a server. With `If-Match`, only the version that it names.
 #[utoipa::path(put, path = "/api/v1/servers/{name}", tag = "servers", request_body = Revision,
-    params(("name" = String, Path)),
+    params(("name" = String, Path),
+        ("If-Match" = Option<String>, Header, description = "The `version` of the server that was changed, in quotes.")),
     responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 412, body = ApiError), (status = 422, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn revise(

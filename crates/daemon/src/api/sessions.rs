@@ -3,7 +3,7 @@
 use axum::{
     Json,
     extract::State as Extract,
-    http::header,
+    http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -152,13 +152,17 @@ pub(super) async fn get(Extract(world): State, Path(id): Path<String>, Query(par
     Ok(Json(Transcript { session: About::new(&session), messages, next }))
 }
 
-/// Deletes a conversation for good.
+/// Deletes a conversation for good. Its id must be whole: another one could be meant by `last`, or by a beginning, meanwhile.
 #[utoipa::path(delete, path = "/api/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
 pub(super) async fn delete(Extract(world): State, Path(id): Path<String>) -> Result<Response, ApiError> {
     let store = store(&world)?;
     let session = store.find_session(&id).await?;
+    if session.id.to_string() != id {
+        let error = ApiError::new(StatusCode::NOT_FOUND, "UNKNOWN_SESSION", "no conversation has this id");
+        return Err(error.hint("give the whole id, as GET /api/v1/sessions has it"));
+    }
     store.delete_session(session.id).await?;
     Ok(done())
 }

@@ -21,6 +21,8 @@ pub(super) struct Wanted {
     server: Option<String>,
     /// How many at most; 10,000 unless told, 50 of a search.
     limit: Option<usize>,
+    /// The `name` of the last tool of the page before this one. A search has no further pages.
+    after: Option<String>,
 }
 
 /// Tools of the catalog.
@@ -28,7 +30,7 @@ pub(super) struct Wanted {
 pub(super) struct Tools {
     /// Grows whenever the catalog changes.
     version: u64,
-    /// How many there are, beside those that are given.
+    /// How many there are of what was selected, whether they are given here, fit the words, or neither.
     total: usize,
     tools: Vec<Tool>,
 }
@@ -86,19 +88,25 @@ impl Tool {
     responses((status = 200, body = Tools), (status = 404, body = ApiError)))]
 pub(super) async fn list(Extract(world): State, Query(wanted): Query<Wanted>) -> Answer<Tools> {
     let catalog = world.host.catalog();
-    let total = catalog.tools().len();
     let mut selection = Selection::all();
     if let Some(server) = &wanted.server {
         let name = ServerName::new(server.as_str()).map_err(|_| ApiError::no_server(server))?;
+        let runs = || world.host.status().iter().any(|status| status.name == name);
+        if world.loaded().entry(server).is_none() && !runs() {
+            return Err(ApiError::no_server(server));
+        }
         selection = selection.of_servers([name]);
     }
+    let total = catalog.tools().filter(|tool| selection.has(tool)).count();
     let tools = match wanted.q.as_deref().map(str::trim).filter(|words| !words.is_empty()) {
         Some(words) => {
             let hits = world.host.search(words, wanted.limit.unwrap_or(50).min(MAX), &selection).await;
             hits.iter().map(|hit| Tool::new(&hit.tool, Some(hit.score))).collect()
         }
         None => {
-            let tools = catalog.tools().filter(|tool| selection.has(tool));
+            // They are in the order of their names, so that a page goes on where the one before ended, whatever has come or gone.
+            let is_further = |tool: &CatalogTool| wanted.after.as_ref().is_none_or(|after| tool.name > *after);
+            let tools = catalog.tools().filter(|tool| selection.has(tool) && is_further(tool));
             tools.take(wanted.limit.unwrap_or(MAX).min(MAX)).map(|tool| Tool::new(tool, None)).collect()
         }
     };

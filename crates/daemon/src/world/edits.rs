@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use toolrack_config::{
     Entry, Scope,
-    edit::{self, EditError, Edited, NoPlace, Options, Place},
+    edit::{self, EditError, Edited, NoPlace, Options, Place, Revision},
 };
 use toolrack_host::{Way, spec::Trust};
 use toolrack_store::{Approval, StoreError};
@@ -65,7 +65,8 @@ impl World {
             Change::Switch(_) => Place::to_switch(known()?, &loaded, places, folder)?,
         };
         let is_new = matches!(change, Change::Add { .. });
-        let edited = write(place.path.clone(), name.to_owned(), change, dry_run).await?;
+        let shown = entry.map_or(Value::Null, |entry| entry.view.clone());
+        let edited = write(place.path.clone(), name.to_owned(), change, shown, dry_run).await?;
         if dry_run {
             return Ok((place.scope, edited));
         }
@@ -123,11 +124,14 @@ impl World {
 }
 
 /// Edits on a thread of its own: it may wait for another process that edits the same file.
-async fn write(path: PathBuf, name: String, change: Change, dry_run: bool) -> Result<Edited, EditFailed> {
+async fn write(path: PathBuf, name: String, change: Change, shown: Value, dry_run: bool) -> Result<Edited, EditFailed> {
     let options = Options { dry_run, ..Options::default() };
     let edit = move || match change {
         Change::Add { entry, replace, .. } => edit::add(&path, &name, &entry, Options { replace, ..options }),
-        Change::Revise { entry, seen } => edit::revise(&path, &name, &entry, seen.as_deref(), options),
+        Change::Revise { entry, seen } => {
+            let revision = Revision { shown: &shown, entry: &entry, seen: seen.as_deref() };
+            edit::revise(&path, &name, &revision, options)
+        }
         Change::Remove => edit::remove(&path, &name, options),
         Change::Switch(enabled) => edit::switch(&path, &name, enabled, options),
     };

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
@@ -108,6 +108,23 @@ async fn calls_in_flight_are_finished_when_the_daemon_ends() {
     wait_for(&effects, |effects| effects.runs_of("sleep") == 1).await;
     up.down().await;
     assert_eq!(called.join_next().await.unwrap().unwrap().unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn the_tools_of_one_server_are_counted_and_given_page_by_page() {
+    let up = Up::with(&[("fake", fake(&[])), ("other", fake(&[]))]).await;
+    let page = async |query: &str| up.get(&format!("/api/v1/tools?server=fake&limit=2{query}")).await;
+    let names = |page: &Value| {
+        let tools = page["tools"].as_array().unwrap().iter();
+        tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let first = page("").await;
+    let all = names(&up.get("/api/v1/tools?server=fake").await);
+    assert_eq!((names(&first), &first["total"]), (all[..2].to_vec(), &json!(all.len())));
+    assert_eq!(names(&page(&format!("&after={}", all[1])).await), all[2..4]);
+    assert!(names(&page(&format!("&after={}", all[all.len() - 1])).await).is_empty());
+    assert_eq!(up.send(Method::GET, "/api/v1/tools?server=nosuch", None).await.0, 404);
+    up.down().await;
 }
 
 #[tokio::test]

@@ -66,12 +66,20 @@ async fn a_server_that_was_disconnected_and_removed_runs_when_it_is_added_again(
 async fn an_entry_that_cannot_work_is_refused_before_anything_is_written() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
     let before = up.file();
-    for (entry, status) in [(json!({}), 422), (json!({ "command": 3 }), 422), (json!("x"), 422)] {
+    let hidden = json!({ "command": "x", "args": ["--api-key", "***"] });
+    for (entry, status) in [(json!({}), 422), (json!({ "command": 3 }), 422), (json!("x"), 422), (hidden, 422)] {
         assert_eq!(up.post("/api/v1/servers", json!({ "name": "b", "entry": entry })).await.0, status, "{entry}");
     }
+    let (_, refused) = up.post("/api/v1/servers", json!({ "name": "b", "entry": { "comand": "x" } })).await;
+    assert!(refused["error"]["hint"].as_str().unwrap().contains("did you mean `command`?"), "{refused}");
     assert_eq!(up.post("/api/v1/servers", json!({ "name": "fake", "entry": fake(&[]) })).await.0, 409);
     assert_eq!(up.post("/api/v1/servers", json!({ "name": "", "entry": fake(&[]) })).await.0, 422);
     assert_eq!(up.file(), before);
+    up.save("{ \"mcpServers\": {\n\"note\": \"a line of the file\" \"x\": 1 } }");
+    let (status, refused) = up.post("/api/v1/servers", json!({ "name": "b", "entry": fake(&[]) })).await;
+    let error = &refused["error"];
+    assert_eq!(status, 409, "{error}");
+    assert!(error["hint"].is_string() && !error["message"].as_str().unwrap().contains(['\n', '^']), "{error}");
     up.down().await;
 }
 

@@ -80,14 +80,28 @@ async fn whoever_was_away_reads_on_where_they_stopped() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
     let mut events = up.events(None).await;
     up.call("fake/echo", json!({ "text": "1" })).await;
-    let (seen, _) = events.wait("tool_completed").await;
+    let seen = events.wait("tool_completed").await.0.unwrap();
     drop(events);
     up.call("fake/add", json!({ "a": 1, "b": 2 })).await;
-    let mut events = up.events(seen).await;
+    let mut events = up.events(Some(&seen)).await;
     let (next, started) = events.wait("tool_started").await;
-    assert_eq!((next, &started["tool"]), (seen.map(|seen| seen + 1), &json!("add")));
-    let mut stranger = up.events(Some(1_000_000)).await;
-    stranger.wait("missed").await;
+    let number = |id: &str| id.rsplit_once('-').unwrap().1.parse::<u64>().unwrap();
+    assert_eq!((number(&next.unwrap()), &started["tool"]), (number(&seen) + 1, &json!("add")));
+    up.down().await;
+}
+
+#[tokio::test]
+async fn whoever_saw_another_run_is_told_at_once_that_something_was_missed() {
+    let up = Up::with(&[("fake", fake(&[]))]).await;
+    let mut events = up.events(Some("0")).await;
+    let (first, name, _) = events.next().await.unwrap();
+    assert_ne!(name, "missed", "all that is kept was asked for");
+    let up = Up::of(up.down().await).await;
+    up.until("fake", "connected").await;
+    let mut events = up.events(first.as_deref()).await;
+    assert_eq!(events.next().await.unwrap().1, "missed");
+    let (now, _, _) = events.next().await.unwrap();
+    assert_ne!(now, first, "the events of this run follow, from the first");
     up.down().await;
 }
 

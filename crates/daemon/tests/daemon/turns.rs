@@ -61,6 +61,11 @@ async fn a_model_calls_a_tool_and_answers_and_the_conversation_is_kept() {
     assert_eq!(Value::from(paged), kept["messages"]);
     let exported = up.get(&format!("/api/v1/sessions/{session}/export?format=json")).await;
     assert_eq!((&exported["messages"], &exported["next"]), (&kept["messages"], &Value::Null));
+
+    let delete = async |id: &str| up.send(Method::DELETE, &format!("/api/v1/sessions/{id}"), None).await.0.as_u16();
+    for (id, status) in [("last", 404), (&session[..8], 404), (session, 204), (session, 404)] {
+        assert_eq!(delete(id).await, status, "only a whole id deletes: {id}");
+    }
     up.down().await;
 }
 

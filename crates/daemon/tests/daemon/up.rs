@@ -209,10 +209,10 @@ impl Up {
     }
 
     /// What happens from now on, or after the event `last`.
-    pub(crate) async fn events(&self, last: Option<u64>) -> Events {
+    pub(crate) async fn events(&self, last: Option<&str>) -> Events {
         let mut request = self.request(Method::GET, "/api/v1/events");
         if let Some(last) = last {
-            request = request.header("last-event-id", last.to_string());
+            request = request.header("last-event-id", last);
         }
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200);
@@ -286,14 +286,14 @@ impl Events {
     }
 
     /// The next event: id, name, data. `None` at the end.
-    pub(crate) async fn next(&mut self) -> Option<(Option<u64>, String, Value)> {
+    pub(crate) async fn next(&mut self) -> Option<(Option<String>, String, Value)> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
                 let (block, rest) = (block.to_owned(), rest.to_owned());
                 self.text = rest;
                 let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
                 let Some(data) = field("data:") else { continue };
-                let id = field("id:").map(|id| id.parse().unwrap());
+                let id = field("id:").map(str::to_owned);
                 return Some((id, field("event:").unwrap().to_owned(), serde_json::from_str(data).unwrap()));
             }
             self.text += std::str::from_utf8(&self.bytes.next().await?.ok()?).unwrap();
@@ -301,7 +301,7 @@ impl Events {
     }
 
     /// The next event of this name.
-    pub(crate) async fn wait(&mut self, name: &str) -> (Option<u64>, Value) {
+    pub(crate) async fn wait(&mut self, name: &str) -> (Option<String>, Value) {
         timeout(LONG, async {
             loop {
                 let (id, found, data) = self.next().await.expect("the stream goes on");

@@ -93,6 +93,11 @@ test("what_was_missed_is_asked_for_again", () => {
   ]);
 });
 
+test("what_came_before_a_gap_is_forgotten", () => {
+  const before = merged(WORLD, event("tool_started")).world;
+  assert.deepEqual(merged(before, event("missed", { count: 0 })).world.log, []);
+});
+
 test("the_log_is_bounded", () => {
   let world = WORLD;
   for (let count = 0; count < LOG_LENGTH + 5; count += 1) world = merged(world, event("tool_started")).world;
