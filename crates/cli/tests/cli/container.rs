@@ -84,7 +84,7 @@ fn a_server_in_a_container_gets_its_variables_and_nothing_else_and_no_value_is_o
 fn what_is_asked_for_reaches_the_engine() {
     let engine = StandIn::new();
     let container = json!({
-        "image": "fake", "engine": "docker", "network": "bridge", "mounts": ["~/a,b:/a", "/etc:/conf:rw"], "read_only": false,
+        "image": "fake", "engine": "docker", "network": "bridge", "mounts": ["~/a,b:/a", "/srv/conf:/conf:rw"], "read_only": false,
         "tmpfs": ["/tmp", "/cache"], "user": "1000:1000", "pull": "never",
         "limits": { "memory": "64MiB", "processes": 16, "cpus": 1.5 },
     });
@@ -96,7 +96,7 @@ fn what_is_asked_for_reaches_the_engine() {
     for word in [
         "--network=bridge",
         &mounted,
-        "--mount=type=bind,source=/etc,target=/conf ",
+        "--mount=type=bind,source=/srv/conf,target=/conf ",
         "--tmpfs=/cache",
         "--user=1000:1000",
         "--pull=never",

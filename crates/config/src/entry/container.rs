@@ -169,9 +169,12 @@ fn mount(fields: &mut Fields<'_, '_, '_>, mut item: Item<'_>) -> Option<Mount> {
     let is_full = source.starts_with(['/', '$']) || source == "~" || source.starts_with("~/");
     let problem = if !is_full || !is_folder_inside(target) || target == "/" {
         Problem::error(format!("`{}` must be two full paths; the first may begin with `~/`", item.name))
-    } else if Mount::gives_too_much(Path::new(source), write) {
+    } else if Mount::gives_too_much(Path::new(source), false) {
         Problem::error(format!("`{}` would give the whole machine to the container: {source}", item.name))
             .hint("who reaches an engine's socket can start whatever it likes, outside of any container")
+    } else if Mount::gives_too_much(Path::new(source), write) {
+        Problem::error(format!("`{}` would let the container change the system: {source}", item.name))
+            .hint("leave `:rw` out, or name the folder in it that is to be changed")
     } else {
         return Some(Mount { source: source.to_owned(), target: target.to_owned(), write });
     };

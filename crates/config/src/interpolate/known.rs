@@ -235,7 +235,10 @@ struct Starts(Vec<u64>);
 impl Starts {
     fn add(&mut self, form: &str) {
         if let Some(start) = form.as_bytes().get(..START) {
-            self.0.resize(BITS / 64, 0);
+            if self.0.is_empty() {
+                // Pages of zeros, most of which are never touched.
+                self.0 = vec![0; BITS / 64];
+            }
             let bit = bit(start);
             self.0[bit / 64] |= 1 << (bit % 64);
         }

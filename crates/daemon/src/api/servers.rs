@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use toolrack_config::{Entry, Loaded, Scope, edit::Place};
 use toolrack_host::{ServerStatus, State as HostState};
 use utoipa::{IntoParams, ToSchema};
@@ -283,7 +283,7 @@ pub(super) async fn add(
 pub(super) struct Revision {
     /// The `config` of the server, changed. A value in which `***` stands keeps what the file has.
     #[schema(value_type = Object)]
-    entry: Value,
+    entry: Map<String, Value>,
     #[serde(default)]
     dry_run: bool,
 }
@@ -302,7 +302,7 @@ pub(super) async fn revise(
 ) -> Answer<Edited> {
     let seen = headers.get(header::IF_MATCH).and_then(|tag| tag.to_str().ok());
     let seen = seen.filter(|tag| *tag != "*").map(|tag| tag.trim_matches('"').to_owned());
-    edit(&world, &name, Change::Revise { entry: revision.entry, seen }, revision.dry_run).await.map(Json)
+    edit(&world, &name, Change::Revise { entry: revision.entry.into(), seen }, revision.dry_run).await.map(Json)
 }
 
 /// What a change without a body can be told.

@@ -111,12 +111,6 @@ fn visible(mut definition: Value) -> Value {
     definition
 }
 
-/// An entry with each text on one line, in which an argument cannot look like two.
-fn on_lines(mut entry: Value) -> Value {
-    text::change_in(&mut entry, &|text| text::for_line(text));
-    entry
-}
-
 /// The tools in quarantine of the servers that are configured now.
 async fn strangers(world: &World) -> Result<Vec<Kept>, ApiError> {
     let Some(store) = &world.store else {
@@ -141,11 +135,11 @@ struct Pending {
     line: Option<usize>,
     /// Names exactly this content.
     hash: String,
-    /// What would run, to the last letter: placeholders are not filled in, and characters that are not seen or end a line
-    /// are spelled out.
+    /// What would run, to the last letter, as the file has it: placeholders are not filled in. Whoever shows it spells out
+    /// what cannot be seen.
     #[schema(value_type = Object)]
     config: Value,
-    /// What was agreed to when the entry was another, shown likewise.
+    /// What was agreed to when the entry was another, likewise.
     #[schema(value_type = Option<Object>)]
     before: Option<Value>,
 }
@@ -170,7 +164,7 @@ pub(super) async fn list(Extract(world): State) -> Result<Response, ApiError> {
         let of = |approval: &&toolrack_store::Approval| {
             Some(&approval.project) == entry.project.as_ref() && approval.name == entry.name
         };
-        approvals.iter().find(of).and_then(|approval| serde_json::from_str(&approval.shown).ok()).map(on_lines)
+        approvals.iter().find(of).and_then(|approval| serde_json::from_str(&approval.shown).ok())
     };
     let waits = |entry: &&Entry| entry.trust == Verdict::Pending && entry.is_valid;
     let pending = loaded.entries.iter().filter(waits).filter_map(|entry| {
@@ -180,7 +174,7 @@ pub(super) async fn list(Extract(world): State) -> Result<Response, ApiError> {
             source: entry.source.path.as_ref().map(|path| path.display().to_string()),
             line: entry.line,
             hash: entry.hash.clone(),
-            config: on_lines(entry.proposal.clone()),
+            config: entry.proposal.clone(),
             before: before(entry),
         })
     });

@@ -50,17 +50,15 @@ test("a_look_that_is_never_answered_is_not_the_last", async () => {
   const { stage, visitor } = both;
   const page = await visitor.open(stage, "#/servers");
   await page.clock.install();
-  let looks = 0;
-  await page.route("**/api/v1/servers", (route) => {
-    looks += 1;
-    // The first one hangs.
-    return looks === 1 ? new Promise(() => {}) : route.continue();
-  });
+  let hangs = true;
+  await page.route("**/api/v1/servers", (route) => (hangs ? new Promise(() => {}) : route.continue()));
   const asked = page.waitForRequest("**/api/v1/servers");
   await page.reload();
   await asked;
   await page.clock.runFor(20_000);
   const trouble = page.getByTestId("trouble").filter({ hasText: "did not answer in time" });
+  await trouble.waitFor();
+  hangs = false;
   await trouble.getByRole("button", { name: "Try again" }).click();
   await page.clock.runFor(200);
   await page.getByTestId("server").first().waitFor();

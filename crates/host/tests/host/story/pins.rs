@@ -129,6 +129,8 @@ async fn a_tool_that_changes_while_its_server_runs_is_not_called_until_it_is_app
     book.release("echo");
     // Whoever approves need not tell the host: it looks again before it refuses.
     assert_eq!(text(&host, "fs/echo", json!({ "text": "hi" })).await, "hi");
+    // The catalog follows the server, a moment later.
+    host.settled().await;
     assert!(host.catalog().quarantined().len() == 0 && host.catalog().select("fs/echo").is_ok());
     host.shutdown().await;
 }
