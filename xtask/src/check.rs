@@ -2,6 +2,7 @@
 
 use std::env;
 
+use crate::embedder;
 use crate::report::{Report, Step, Stop};
 use crate::rig;
 use crate::run::{cargo, show};
@@ -11,7 +12,8 @@ use crate::tools::DENY;
 pub(crate) fn all(report: &mut Report) {
     report.step("format", || {
         show(&mut cargo(["fmt", "--all", "--check"]))?;
-        rig::formatted()
+        rig::formatted()?;
+        embedder::formatted()
     });
     report.step("lints", || {
         let mut clippy = cargo(["clippy", "--workspace", "--all-targets", "--all-features", "--locked"]);
@@ -27,6 +29,7 @@ pub(crate) fn all(report: &mut Report) {
 /// Licences, sources and forbidden dependencies. Installs cargo-deny if it is not there.
 pub(crate) fn deny(report: &mut Report) {
     report.step("dependencies", || judge(DENY.installed()?));
+    report.step("advisories", || advisories(DENY.installed()?));
 }
 
 /// The same, as a part of all tests: where cargo-deny is not there, only CI takes the minutes to build it.
@@ -36,9 +39,30 @@ pub(crate) fn deny_where_it_is(report: &mut Report) {
         None if env::var_os("CI").is_some() => judge(DENY.installed()?),
         None => Err(Stop::Skipped("cargo-deny is not installed (`cargo xtask deny` installs it)".into())),
     });
+    report.step("advisories", || match DENY.found() {
+        Some(command) => advisories(command),
+        None => Err(Stop::Skipped("cargo-deny is not installed (`cargo xtask deny` installs it)".into())),
+    });
 }
 
-/// Not the advisories: their database comes from outside of the registries.
+/// Known holes in what we depend on. Their database comes from outside of the registries: without it the step is skipped.
+fn advisories(mut deny: std::process::Command) -> Step {
+    let output = deny.args(["--locked", "--all-features", "check", "advisories"]).output();
+    let output = output.map_err(|error| Stop::Failed(format!("cargo-deny cannot run: {error}")))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() {
+        return Ok(());
+    }
+    if ["failed to fetch advisory database", "failed to load advisory database"]
+        .iter()
+        .any(|cause| text.contains(cause))
+    {
+        return Err(Stop::Skipped("the advisory database cannot be fetched here".into()));
+    }
+    print!("{text}");
+    Err(Stop::Failed("a crate that we depend on has a known hole, or was yanked".into()))
+}
+
 fn judge(mut deny: std::process::Command) -> Step {
     show(deny.args(["--locked", "--all-features", "check", "bans", "licenses", "sources"]))
 }

@@ -9,6 +9,7 @@ mod bench;
 mod browser;
 mod check;
 mod debian;
+mod embedder;
 mod engines;
 mod fuzz;
 mod growth;
@@ -17,6 +18,7 @@ mod keychain;
 mod landlock;
 mod packages;
 mod peers;
+mod proxies;
 mod report;
 mod rig;
 mod run;
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         ("install", []) => {
             peers::install(&mut report);
             shells::install(&mut report);
+            proxies::install(&mut report);
             keychain::install(&mut report);
             engines::install(&mut report);
             Ok(())

@@ -1,5 +1,5 @@
-//! `rig/`, the bridge to Rig: a workspace of its own, because rig-core asks `serde_json` for maps in the order of insertion,
-//! and what is built together gets the features that any of it wants.
+//! `rig/`, the bridge to Rig: a workspace of its own, separated when only rig-core wanted `serde_json`'s maps in the order of
+//! insertion.
 
 use std::env;
 use std::process::Command;

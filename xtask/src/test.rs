@@ -4,7 +4,7 @@ use crate::peers::{self, Peers};
 use crate::report::{Report, Step};
 use crate::run::{cargo, output, show};
 use crate::tools::NEXTEST;
-use crate::{check, engines, fuzz, ipv6, keychain, landlock, rig, shells, steady};
+use crate::{check, embedder, engines, fuzz, ipv6, keychain, landlock, proxies, rig, shells, steady};
 
 /// Installs, checks, fuzzes, counts and tests; the tests come last, so that their summary ends the output.
 pub(crate) fn all(report: &mut Report, arguments: &[String]) {
@@ -13,6 +13,7 @@ pub(crate) fn all(report: &mut Report, arguments: &[String]) {
     let peers = if quick { Peers::found() } else { peers::install(report) };
     if !quick {
         shells::install(report);
+        proxies::install(report);
         keychain::install(report);
         engines::install(report);
         check::all(report);
@@ -24,6 +25,7 @@ pub(crate) fn all(report: &mut Report, arguments: &[String]) {
     // Who wants some tests only says which, and these are others.
     if arguments.is_empty() {
         report.step("tests of the bridge to Rig", rig::tests);
+        report.step("tests of a program with an rmcp of its own", embedder::tests);
     }
     report.last_step("tests", || run(&peers, &arguments));
 }
@@ -37,6 +39,7 @@ fn run(peers: &Peers, arguments: &[&str]) -> Step {
     let missing: Vec<_> = peers
         .missing()
         .chain(shells::missing())
+        .chain(proxies::missing())
         .chain(keychain::missing())
         .chain(engines::missing())
         .chain(landlock::missing())

@@ -7,7 +7,8 @@ use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 use futures::{StreamExt as _, future::BoxFuture};
 use serde_json::{Map, Value};
 use toolrack_host::{
-    BlockKind, CallError, Conceal, Host, Selection, SharedAsker, ToolBlock, ToolOutcome, mcp::Progress,
+    BlockKind, CallError, Caller, Catalog, Conceal, Host, Selection, SharedAsker, ToolBlock, ToolOutcome, Way,
+    mcp::Progress,
 };
 use tracing::{Instrument as _, info_span};
 
@@ -32,6 +33,8 @@ pub struct Agent {
     /// Who is asked before a call that the gate does not allow by itself, and what servers ask meanwhile. Default: the
     /// asker of the host.
     pub asker: Option<SharedAsker>,
+    /// Who wants its calls, for the gate, the asker and the audit log. Default: a model, in a turn of a conversation.
+    pub caller: Caller,
     /// Hides in what tools give what no model may see, such as secrets that servers were given and repeat. Default: nothing.
     pub conceal: Option<Conceal>,
     /// What stands before the conversation. What is said of tools there is [added](SAFETY).
@@ -42,6 +45,9 @@ pub struct Agent {
     pub temperature: Option<f64>,
     /// See [`Request::extra_body`].
     pub extra_body: Map<String, Value>,
+    /// The model is offered the tools that there are each time it is asked, and not those of the beginning of the turn. Between its
+    /// answer and the calls that this wants, tools stay what they were. Default `false`: a provider's prompt cache stays warm.
+    pub renews_tools: bool,
     /// Calls of one answer that are made at once. Default 8.
     pub parallel: NonZeroUsize,
 }
@@ -69,6 +75,11 @@ pub enum TurnEvent<'a> {
     Delta(&'a Delta),
     /// Its whole answer.
     Answered(&'a Reply),
+    /// The model takes no tools: it is asked again without any, and the rest of the turn has none.
+    WithoutTools {
+        /// In the provider's words.
+        why: &'a str,
+    },
     /// A call is made.
     CallBegins(&'a ToolCallData),
     /// A call says how far it is.
@@ -151,6 +162,16 @@ pub enum AgentError {
     NotKept(NotKept),
 }
 
+impl AgentError {
+    /// The provider's words, where the model takes no tools.
+    fn refuses_tools(&self) -> Option<&str> {
+        match self {
+            Self::Model { error, .. } => error.kind.refuses_tools(),
+            Self::NotKept(_) => None,
+        }
+    }
+}
+
 impl From<NotKept> for AgentError {
     fn from(error: NotKept) -> Self {
         Self::NotKept(error)
@@ -167,16 +188,18 @@ impl Agent {
             selection: Arc::default(),
             findable: None,
             asker: None,
+            caller: Caller::by(Way::Agent),
             conceal: None,
             system: None,
             max_tokens: None,
             temperature: None,
             extra_body: Map::new(),
+            renews_tools: false,
             parallel: const { NonZeroUsize::new(8).expect("eight is not zero") },
         }
     }
 
-    /// Runs `turn` to its end, with the tools that there are when this begins.
+    /// Runs `turn` to its end, with the tools that there are when this begins, unless it [renews](Self::renews_tools) them.
     ///
     /// Dropping the future cancels what is under way; [`Turn::cancel`] then closes the turn.
     ///
@@ -187,20 +210,39 @@ impl Agent {
     }
 
     async fn rounds(&self, turn: &mut Turn, front: &mut dyn Front) -> Result<End, AgentError> {
-        let catalog = self.host.catalog();
-        let tools = catalog.block(&BlockKind::new(self.model.wire()).selection(Arc::clone(&self.selection)));
-        let system = self.preamble(&tools);
+        let kind = BlockKind::new(self.model.wire()).selection(Arc::clone(&self.selection));
+        let block = |catalog: &Catalog| Some(catalog.block(&kind)).filter(|tools| !tools.is_empty());
+        let mut catalog = self.host.catalog();
+        let mut tools = block(&catalog);
+        let mut takes_tools = true;
         // Once at the beginning, so that what the person said is not lost when the model cannot be asked.
         front.keep(turn).await?;
         loop {
             match turn.next() {
                 Next::CallModel => {
+                    if self.renews_tools && takes_tools {
+                        let newest = self.host.catalog();
+                        if !Arc::ptr_eq(&newest, &catalog) {
+                            catalog = newest;
+                            tools = block(&catalog);
+                        }
+                    }
                     front.happened(TurnEvent::Asked { round: turn.rounds() + 1 });
                     let span = info_span!("model", round = turn.rounds() + 1);
-                    let asking = self.ask(turn.messages(), &tools, system.as_deref(), front);
-                    let reply = asking.instrument(span).await?;
-                    front.happened(TurnEvent::Answered(&reply));
-                    turn.model_said(reply);
+                    match self.ask(turn.messages(), tools.as_deref(), front).instrument(span).await {
+                        Ok(reply) => {
+                            front.happened(TurnEvent::Answered(&reply));
+                            turn.model_said(reply);
+                        }
+                        Err(error) => match error.refuses_tools().filter(|_| tools.is_some()) {
+                            Some(why) => {
+                                front.happened(TurnEvent::WithoutTools { why });
+                                (tools, takes_tools) = (None, false);
+                                continue;
+                            }
+                            None => return Err(error),
+                        },
+                    }
                 }
                 Next::CallTools(_) => self.make_calls(turn, &catalog, front).await?,
                 Next::Ask(question) => {
@@ -214,8 +256,8 @@ impl Agent {
     }
 
     /// What the model is told first.
-    fn preamble(&self, tools: &ToolBlock) -> Option<String> {
-        let safety = (!tools.is_empty()).then_some(SAFETY);
+    fn preamble(&self, tools: Option<&ToolBlock>) -> Option<String> {
+        let safety = tools.map(|_| SAFETY);
         let parts: Vec<&str> = self.system.as_deref().into_iter().chain(safety).collect();
         (!parts.is_empty()).then(|| parts.join("\n\n"))
     }
@@ -223,13 +265,13 @@ impl Agent {
     async fn ask(
         &self,
         messages: &[Message],
-        tools: &ToolBlock,
-        system: Option<&str>,
+        tools: Option<&ToolBlock>,
         front: &mut dyn Front,
     ) -> Result<Reply, AgentError> {
+        let system = self.preamble(tools);
         let mut request = Request::new(messages);
-        request.tools = Some(tools).filter(|tools| !tools.is_empty());
-        request.system = system;
+        request.tools = tools;
+        request.system = system.as_deref();
         request.max_tokens = self.max_tokens;
         request.temperature = self.temperature;
         request.extra_body = Some(&self.extra_body).filter(|extra| !extra.is_empty());

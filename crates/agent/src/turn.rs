@@ -16,6 +16,7 @@
 //! is told that it may have run.
 
 mod repeats;
+mod sending;
 
 use serde::{Deserialize, Serialize};
 use toolrack_host::Content;
@@ -25,6 +26,7 @@ use crate::{
     model::{Reply, Stop, Usage},
 };
 use repeats::Repeats;
+pub use sending::Sending;
 
 /// How far a turn may go. What is passed ends the turn, or is asked about: see [`Question`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,6 +70,9 @@ pub struct Pending {
     /// What it gave, once that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<ToolSaid>,
+    /// Whether it was sent. Not stored: after a crash, a call without a result may have run.
+    #[serde(skip)]
+    pub sending: Sending,
 }
 
 /// What a call gave, as the model is told.
@@ -262,7 +267,7 @@ impl Turn {
         }
         let pending = calls.into_iter().map(|call| {
             let result = self.not_made(&call);
-            Pending { call, result }
+            Pending { call, result, sending: Sending::default() }
         });
         self.state.step = Step::Tools(pending.collect());
         self.gather();
@@ -293,17 +298,27 @@ impl Turn {
         };
     }
 
+    /// Gives up the calls that have no result, and returns them with what the model is told of each: whether it was run.
+    pub fn give_calls_up(&mut self) -> Vec<(ToolCallData, &'static str)> {
+        let Step::Tools(pending) = &mut self.state.step else {
+            return Vec::new();
+        };
+        let mut given_up = Vec::new();
+        for open in pending.iter_mut().filter(|open| open.result.is_none()) {
+            let text = if open.sending.give_up() { CANCELLED } else { NOT_RUN };
+            open.result = Some(ToolSaid::error(text));
+            given_up.push((open.call.clone(), text));
+        }
+        self.gather();
+        given_up
+    }
+
     /// Ends the turn where it is, and leaves a history that can be gone on with. `partial` is what the model has said of
     /// an answer that never came to its end.
     pub fn cancel(&mut self, partial: &str) {
         match &mut self.state.step {
             Step::Done(_) => return,
-            Step::Tools(pending) => {
-                for open in pending.iter_mut().filter(|open| open.result.is_none()) {
-                    open.result = Some(ToolSaid::error(CANCELLED));
-                }
-                self.gather();
-            }
+            Step::Tools(_) => drop(self.give_calls_up()),
             Step::Model if !partial.trim().is_empty() => self.messages.push(Message::new(Role::Assistant, partial)),
             Step::Model | Step::Ask(_) => {}
         }
@@ -335,7 +350,7 @@ impl Turn {
         if pending.iter().any(|open| open.result.is_none()) {
             return;
         }
-        for Pending { call, result } in std::mem::take(pending) {
+        for Pending { call, result, .. } in std::mem::take(pending) {
             self.messages.extend(result.map(|said| said.into_message(&call.id)));
         }
         self.state.step = match self.reached() {
@@ -383,8 +398,11 @@ impl Turn {
 const INTERRUPTED: &str = "the program was interrupted before the result was known: the call may have run, or not; find out \
                            before it is made again";
 
-/// What the model is told of a call that somebody ended.
-const CANCELLED: &str = "the person cancelled this; it may have run in part";
+/// What the model is told of a call that the person cancelled after it was sent.
+const CANCELLED: &str = "the person cancelled this call; it may have run in part";
+
+/// What the model is told of a call that the person cancelled before it was sent.
+const NOT_RUN: &str = "the person cancelled this call before it was made: it was not run";
 
 #[cfg(test)]
 mod tests;

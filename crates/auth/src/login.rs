@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use toolrack_host::{Destination, Fact, ServerName};
+use toolrack_host::{Destination, Fact, ServerName, page};
 use url::Url;
 
 use crate::{
@@ -169,6 +169,7 @@ impl Inner {
             found.ask(oauth, wanted.scopes, &back_to, wanted.before).await
         };
         let asked = within(asked).await?;
+        judge(&asked.page)?;
         let back = browser.visit(&asked.page).await?;
         Ok((asked, back))
     }
@@ -202,5 +203,23 @@ impl Inner {
         .await;
         lease.release().await;
         forgotten
+    }
+}
+
+/// Refuses a page that no person must be sent to.
+fn judge(page: &Url) -> Result<(), AuthError> {
+    page::judge(page).map_err(|why| AuthError::Unsafe { what: "page to sign in on", why: why.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_signs_in_on_a_page_with_a_name_before_its_host() {
+        let judged = |page: &str| judge(&Url::parse(page).unwrap()).map_err(|error| error.to_string());
+        let refused = judged("https://good.example@evil.example/authorize?state=x").unwrap_err();
+        assert!(refused.starts_with("its page to sign in on is not used: what stands before the @"), "{refused}");
+        assert_eq!(judged("https://good.example/authorize?login_hint=a@b.example"), Ok(()));
     }
 }

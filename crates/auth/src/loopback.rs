@@ -85,7 +85,10 @@ impl Loopback {
         let back = self.target(&String::from_utf8_lossy(&head), state);
         let (status, words) = match &back {
             Some(_) => ("200 OK", "Toolrack has heard from your browser. You can close this page."),
-            None => ("404 Not Found", "Nothing is waited for here."),
+            None => (
+                "404 Not Found",
+                "This is not the answer of the sign-in that Toolrack waits for. Go back to the page that it opened.",
+            ),
         };
         let page = format!("<!doctype html><meta charset=utf-8><title>Toolrack</title><p>{words}</p>");
         let answer = format!(

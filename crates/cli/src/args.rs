@@ -51,7 +51,7 @@ pub(crate) use sign_in::{AccountArg, AuthVerb, LoginArgs, LogoutArgs};
 Exit codes:
   0 ok · 1 other · 2 usage or configuration · 3 sign-in needed · 4 unreachable or timed out
   5 tool error or unknown tool · 6 denied · 7 not trusted · 8 limit of a turn · 9 model
-  130 interrupted (Ctrl-C) · 143 ended by SIGTERM"
+  129 terminal closed · 130 interrupted (Ctrl-C) · 143 ended by SIGTERM"
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -86,9 +86,13 @@ pub(crate) struct Global {
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) mcp_config: Vec<PathBuf>,
 
-    /// Read only the files given with --mcp-config
+    /// Use only the servers of the files given with --mcp-config
     #[arg(long, global = true)]
     pub(crate) strict_mcp_config: bool,
+
+    /// Fail when anything in the configuration is broken
+    #[arg(long, global = true)]
+    pub(crate) strict: bool,
 
     /// Use the servers of this agent of toolrack.toml as well
     #[arg(long, value_name = "AGENT", global = true)]
@@ -130,6 +134,7 @@ impl Global {
         Self {
             mcp_config: self.mcp_config,
             strict_mcp_config: self.strict_mcp_config || more.strict_mcp_config,
+            strict: self.strict || more.strict,
             agent: more.agent.or(self.agent),
             json: self.json || more.json,
             color: if more.color == Color::default() { self.color } else { more.color },

@@ -8,10 +8,9 @@ use std::{
 use futures::future::BoxFuture;
 use toolrack_auth::{Browser, BrowserError, Loopback};
 use toolrack_daemon::SignInPage;
-use toolrack_host::text;
 use url::Url;
 
-use crate::{asker::Terminal, screen::Screen};
+use crate::{asker::Terminal, render::link, screen::Screen};
 
 /// How long somebody may take to sign in.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -37,7 +36,7 @@ impl Browser for Person {
 
     fn visit<'a>(&'a self, page: &'a Url) -> BoxFuture<'a, Result<Url, BrowserError>> {
         Box::pin(async move {
-            self.screen.say(&format!("Sign in here: {}", text::for_line(page.as_str())));
+            self.screen.say(&format!("Sign in here: {}", link(page.as_str())));
             // What a server names is opened as a page or not at all, and no shell sees it.
             if self.opens && matches!(page.scheme(), "http" | "https") {
                 // A machine without a browser has the address on its screen.

@@ -14,14 +14,15 @@ use std::{path::PathBuf, sync::Arc};
 use rmcp::{
     ErrorData, ServerHandler,
     handler::server::{tool::schema_for_output, wrapper::Parameters},
-    model::{CallToolResult, ContentBlock, Implementation, ServerCapabilities, ServerConfig},
+    model::{CallToolResult, ContentBlock, Implementation, MetaObject, ServerCapabilities, ServerConfig},
     tool, tool_handler, tool_router,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use fence::Fence;
-use toolrack_host::mcp::Annotations;
+use serde_json::Map;
+use toolrack_host::mcp::{Annotations, TEXT_IS_WHOLE};
 
 /// The name under which it is configured.
 pub(crate) const NAME: &str = "builtin";
@@ -220,7 +221,7 @@ impl ServerHandler for Builtin {
     }
 }
 
-/// A result that a person reads as text and a program as structured content.
+/// A result that a person and a model read as text, and a program as structured content.
 fn with_structure<T: Serialize, E: std::fmt::Display>(
     result: Result<T, E>,
     text: impl FnOnce(&T) -> String,
@@ -230,6 +231,7 @@ fn with_structure<T: Serialize, E: std::fmt::Display>(
         Ok(value) => {
             let mut result = CallToolResult::success(vec![ContentBlock::text(text(&value))]);
             result.structured_content = serde_json::to_value(&value).ok();
+            result.meta = Some(MetaObject(Map::from_iter([(TEXT_IS_WHOLE.to_owned(), true.into())])));
             result
         }
     }

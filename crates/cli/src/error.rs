@@ -3,6 +3,7 @@
 use std::{error::Error, fmt::Write, io, process::ExitCode};
 
 use serde::Serialize;
+use serde_json::Value;
 use toolrack_host::{CallErrorKind, text};
 
 /// How the program ends. The numbers are a promise to scripts.
@@ -27,6 +28,8 @@ pub(crate) enum Exit {
     TurnLimit = 8,
     /// There is no model, or it did not answer.
     Model = 9,
+    /// SIGHUP: the terminal was closed.
+    HungUp = 129,
     /// Ctrl-C.
     Interrupted = 130,
     /// SIGTERM.
@@ -36,7 +39,7 @@ pub(crate) enum Exit {
 impl Exit {
     /// The exit of this number; anything that is none is [`Self::Other`].
     pub(crate) fn of(number: u8) -> Self {
-        const ALL: [Exit; 12] = [
+        const ALL: [Exit; 13] = [
             Exit::Ok,
             Exit::Other,
             Exit::Usage,
@@ -47,6 +50,7 @@ impl Exit {
             Exit::NotTrusted,
             Exit::TurnLimit,
             Exit::Model,
+            Exit::HungUp,
             Exit::Interrupted,
             Exit::Terminated,
         ];
@@ -68,7 +72,7 @@ impl From<CallErrorKind> for Exit {
             CallErrorKind::NotTrusted => Self::NotTrusted,
             CallErrorKind::NeedsAuth => Self::SignIn,
             CallErrorKind::Unreachable => Self::Unreachable,
-            CallErrorKind::Config => Self::Usage,
+            CallErrorKind::Config | CallErrorKind::BadArguments => Self::Usage,
             _ => Self::Other,
         }
     }
@@ -88,12 +92,22 @@ pub(crate) struct Failure {
     /// The next step.
     pub(crate) hint: Option<String>,
     pub(crate) server: Option<String>,
-    pub(crate) tool: Option<String>,
+    pub(crate) tool: Option<Box<str>>,
+    /// What a server said beside its words, as it came: `code` and `data` of its JSON-RPC error. For programs only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rpc: Option<Box<Rpc>>,
+}
+
+/// The JSON-RPC error of a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Rpc {
+    pub(crate) code: i64,
+    pub(crate) data: Option<Box<Value>>,
 }
 
 impl Failure {
     pub(crate) fn new(exit: Exit, code: &'static str, message: impl Into<String>) -> Self {
-        Self { exit, code, message: message.into(), hint: None, server: None, tool: None }
+        Self { exit, code, message: message.into(), hint: None, server: None, tool: None, rpc: None }
     }
 
     /// A mistake in what was typed.
@@ -116,8 +130,8 @@ impl Failure {
         self
     }
 
-    pub(crate) fn tool(mut self, tool: impl Into<String>) -> Self {
-        self.tool = Some(tool.into());
+    pub(crate) fn tool(mut self, tool: impl AsRef<str>) -> Self {
+        self.tool = Some(tool.as_ref().into());
         self
     }
 

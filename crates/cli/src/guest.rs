@@ -34,23 +34,20 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
-    net::UnixStream,
     time::timeout,
 };
 
 pub(crate) use self::{lines::FarLines, outbox::Outbox};
-use crate::screen::Facts;
+use crate::{
+    door::{self, Door},
+    screen::Facts,
+};
 
 /// Bytes of a message: the arguments of a call, and the words and variables of a process.
 const MAX_MESSAGE: usize = 32 * 1024 * 1024;
 
 /// How long a daemon may take to say how it is.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Where commands find the daemon of their person.
-pub(crate) fn socket(data: &Path) -> PathBuf {
-    data.join("run").join("cli.sock")
-}
 
 /// Which program it is. A daemon goes on with what it was started as when a newer one is installed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,10 +140,11 @@ impl ToCommand {
     }
 }
 
-/// How the daemon is that listens at `socket`; `None` when none answers, or one of another version does.
-pub(crate) async fn about(socket: &Path) -> Option<About> {
+/// How the daemon is whose data are in `data`; `None` when none answers, it does not let this process in, or it is of
+/// another version.
+pub(crate) async fn about(data: &Path) -> Option<About> {
     let asked = async {
-        let mut stream = UnixStream::connect(socket).await?;
+        let mut stream = door::enter(data, Door::Commands).await?;
         send(&mut stream, &ToDaemon::Status).await?;
         receive(&mut stream).await
     };

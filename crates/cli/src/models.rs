@@ -20,7 +20,6 @@ use toolrack_config::{Environment, Interpolate, ModelChoice, PriceChoice};
 use crate::{
     args::{LimitArgs, ModelArgs, WireName},
     error::{Exit, Failure, in_words, with_causes},
-    screen::Screen,
 };
 
 /// A model that reads its answers from a file: `mock/FILE`.
@@ -53,7 +52,6 @@ pub(crate) struct Around {
     pub(crate) secrets: Arc<Interpolate>,
     /// Where a model is configured.
     pub(crate) file: PathBuf,
-    pub(crate) screen: Arc<Screen>,
 }
 
 impl Around {
@@ -104,8 +102,13 @@ impl Wishes {
             None => connect(&choice, self.model.key_env.as_deref(), around).await?,
         };
         if let (Some(_), false) = (choice.max_cost, has_price) {
-            let name = model.name();
-            around.screen.warning(&format!("nobody knows what {name} costs: a limit of its cost is never reached"));
+            let message = format!(
+                "the price of {} is not known, so that a limit of its cost would never be reached",
+                model.name()
+            );
+            let hint = "say what a million tokens cost with `--price INPUT,OUTPUT` or `[model] price = { input = …, output = … }` \
+                        in toolrack.toml, or leave the limit out";
+            return Err(Failure::new(Exit::Usage, "PRICE_UNKNOWN", message).hint(hint));
         }
         let mut limits = Limits::default();
         limits.rounds = choice.max_rounds.map_or(limits.rounds, NonZeroU32::get);
@@ -123,6 +126,7 @@ impl Wishes {
         typed.base_url = self.model.base_url.as_ref().map(|url| url.replace('$', "$$"));
         typed.wire = self.model.wire.map(Into::into);
         typed.max_tokens = self.model.max_tokens;
+        typed.price = self.model.price.map(|(input, output)| PriceChoice::flat(input, output));
         typed.max_rounds = self.limits.max_rounds;
         typed.max_total_tokens = self.limits.max_total_tokens;
         typed.max_cost = self.limits.max_cost;

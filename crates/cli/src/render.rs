@@ -28,6 +28,7 @@ pub(crate) mod turn;
 pub(crate) mod why;
 
 use anstyle::{AnsiColor, Style};
+use toolrack_host::text;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// How a page may look: which characters, how wide.
@@ -157,6 +158,17 @@ pub(crate) fn one_line(line: &str) -> String {
     format!("{EDGE}{line}")
 }
 
+/// `url` as a link of the terminal (OSC 8, <https://gist.github.com/egmontkob/eb114294efbcd5adb1944c9f3cb5feda>), which stays one
+/// link where the terminal goes on below. Where there is no colour, only the text is printed. What could end the link early is
+/// escaped, and then it is text.
+pub(crate) fn link(url: &str) -> String {
+    let shown = text::for_line(url);
+    if shown != url || url.contains(|c: char| c.is_control() || !c.is_ascii()) {
+        return shown.into_owned();
+    }
+    format!("\u{1b}]8;;{url}\u{1b}\\{url}\u{1b}]8;;\u{1b}\\")
+}
+
 impl Look {
     /// `page` as it fits the terminal: what is [`one_line`] is cut, and other lines that are too wide go on below, under
     /// their last column or a little further in. Colour may be in it already. Without a terminal, nothing is cut.
@@ -175,6 +187,8 @@ impl Look {
             let indent = " ".repeat(hang(line, width));
             let options = textwrap::Options::new(width)
                 .subsequent_indent(&indent)
+                // A URL that is cut by line ends cannot be copied or clicked: the terminal itself goes on with it below.
+                .break_words(!line.contains("://"))
                 .word_separator(textwrap::WordSeparator::AsciiSpace)
                 .word_splitter(textwrap::WordSplitter::NoHyphenation)
                 .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit);
@@ -307,6 +321,25 @@ mod tests {
         let prose = "  error: a word, and some more words that say why it is so";
         assert_eq!(look.fit(prose), "  error: a word, and some more words\n      that say why it is so");
         assert_eq!(Look { width: usize::MAX, ..look }.fit(prose), prose);
+    }
+
+    #[test]
+    fn a_url_is_never_cut_by_line_ends() {
+        let look = Look { unicode: true, width: 40 };
+        let url = format!("https://id.example.com/authorize?{}", "client_id=abc&".repeat(20));
+        for line in [format!("Sign in here: {url}"), format!("Sign in here: {}", link(&url)), format!("  {url} or not")]
+        {
+            assert!(look.fit(&line).contains(&url), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_link_is_only_its_text_where_there_is_no_colour() {
+        assert_eq!(
+            anstream::adapter::strip_str(&link("https://a.example/b?c=d")).to_string(),
+            "https://a.example/b?c=d"
+        );
+        assert_eq!(link("https://a.example/\u{1b}]8;;x"), "https://a.example/\\u{1b}]8;;x");
     }
 
     #[test]

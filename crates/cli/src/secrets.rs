@@ -83,11 +83,9 @@ pub(crate) enum SecretsError {
     #[error("{} holds no key: put the right one back, or remove it and set the secrets anew", .0.display())]
     NoKey(PathBuf),
     #[error("{error}; the key to stored secrets is in it, as {} says", .path.display())]
-    Keychain {
-        path: PathBuf,
-        #[source]
-        error: KeychainError,
-    },
+    Keychain { path: PathBuf, error: KeychainError },
+    #[error("{0}; the key was not put there")]
+    NotTaken(KeychainError),
     #[error("the key is that of {VARIABLE}, and stays where that comes from")]
     Fixed,
     #[error("{path} can be read by others, who then know the key: `chmod 600 {path}`", path = .0.display())]
@@ -172,7 +170,7 @@ impl Stored {
         };
         let key = made(path)?;
         let key = match self.keep_in_keychain(&key, path, file::link).await {
-            Err(SecretsError::Keychain { error, .. }) => {
+            Err(SecretsError::NotTaken(error)) => {
                 let _ = self.refusal.set(error);
                 file::link(path, &digits(&key))?
             }
@@ -190,8 +188,7 @@ impl Stored {
         write: fn(&Path, &str) -> Result<Kept, SecretsError>,
     ) -> Result<Kept, SecretsError> {
         let id = Uuid::now_v7();
-        let failed = |error| SecretsError::Keychain { path: path.to_owned(), error };
-        self.keychain.put(id, *key).await.map_err(failed)?;
+        self.keychain.put(id, *key).await.map_err(SecretsError::NotTaken)?;
         let kept = write(path, &file::naming(id));
         // Another process was quicker, or the file cannot be written: nobody will ever ask for this one.
         if !matches!(&kept, Ok(Kept::In(kept)) if *kept == id) {

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM.
+//! Ctrl-C, SIGTERM, and SIGHUP, which comes when the terminal is closed.
 
 #[cfg(unix)]
 use std::io;
@@ -12,6 +12,9 @@ pub(crate) struct Stop {
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
+    /// `None` where the one who started this process wants it to outlive its terminal, as `nohup` does.
+    #[cfg(unix)]
+    hang_up: Option<tokio::signal::unix::Signal>,
 }
 
 impl Stop {
@@ -25,6 +28,10 @@ impl Stop {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).map_err(refused)?,
             terminate: signal(SignalKind::terminate()).map_err(refused)?,
+            hang_up: match is_hang_up_ignored() {
+                true => None,
+                false => Some(signal(SignalKind::hangup()).map_err(refused)?),
+            },
         })
     }
 
@@ -40,7 +47,7 @@ impl Stop {
     pub(crate) async fn requested(&mut self) -> Exit {
         tokio::select! {
             _ = self.interrupt.recv() => Exit::Interrupted,
-            _ = self.terminate.recv() => Exit::Terminated,
+            exit = Self::ended(&mut self.terminate, &mut self.hang_up) => exit,
         }
     }
 
@@ -53,8 +60,24 @@ impl Stop {
     /// The exit code of a signal that is no Ctrl-C.
     #[cfg(unix)]
     pub(crate) async fn terminated(&mut self) -> Exit {
-        self.terminate.recv().await;
-        Exit::Terminated
+        Self::ended(&mut self.terminate, &mut self.hang_up).await
+    }
+
+    #[cfg(unix)]
+    async fn ended(
+        terminate: &mut tokio::signal::unix::Signal,
+        hang_up: &mut Option<tokio::signal::unix::Signal>,
+    ) -> Exit {
+        let hung_up = async {
+            match hang_up {
+                Some(hang_up) => hang_up.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = terminate.recv() => Exit::Terminated,
+            _ = hung_up => Exit::HungUp,
+        }
     }
 
     /// The next Ctrl-C.
@@ -75,4 +98,22 @@ impl Stop {
         let _ = tokio::signal::ctrl_c().await;
         Exit::Interrupted
     }
+}
+
+/// Whether SIGHUP was ignored before this program asked for it; where that cannot be seen, it is left as it is.
+#[cfg(target_os = "linux")]
+fn is_hang_up_ignored() -> bool {
+    // Asked once: a handler of this program would be seen afterwards.
+    static IGNORED: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        // Bit 0 is signal 1, SIGHUP.
+        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_none_or(|mask| mask & 1 == 1)
+    });
+    *IGNORED
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn is_hang_up_ignored() -> bool {
+    true
 }

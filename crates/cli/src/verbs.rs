@@ -34,20 +34,24 @@ mod tools;
 mod trust;
 mod why;
 
-use std::ffi::OsString;
+use std::{collections::BTreeSet, ffi::OsString};
 
 use toolrack_config::Loaded;
-use toolrack_host::{CallError, Desired, Host, ServerName, ServerStatus, State};
+use toolrack_host::{CallError, Dashes, Desired, Host, LinkError, NameStyle, Naming, ServerName, ServerStatus, State};
 
 use crate::{
     args::Verb,
-    error::{Exit, Failure, with_causes},
+    error::{Exit, Failure, Rpc, with_causes},
     output, suggest,
     wire::World,
 };
 
 /// Runs `verb`; `words` is the whole command line it came from.
 pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result<Exit, Failure> {
+    // Those that show what is wrong go on.
+    if !matches!(verb, Verb::Config(_) | Verb::Doctor(_) | Verb::Itself(_)) && !can_be_lent(&verb) {
+        world.refuse_broken().await?;
+    }
     match verb {
         Verb::Add(args) => {
             let after_dashes = args.follows_dashes(words);
@@ -129,6 +133,7 @@ pub(crate) fn check(verb: &Verb, json: bool) -> Result<(), Failure> {
 /// # Errors
 /// As the verb itself; any other one is refused.
 pub(crate) async fn run_lent(verb: Verb, world: &World) -> Result<Exit, Failure> {
+    world.refuse_broken().await?;
     match verb {
         Verb::Call(args) => call::run(args, world).await,
         Verb::Tools(args) => tools::run(args, world).await,
@@ -190,25 +195,68 @@ fn no_such_server(name: &str, loaded: &Loaded, exit: Exit) -> Failure {
     Failure::new(exit, "UNKNOWN_SERVER", format!("there is no server `{name}`")).hint(hint).server(name)
 }
 
-/// The server that `selector` names: what stands before the `/`, or before a `.` if a server is called that.
-///
-/// `None` for a name as a model sees it: only the catalog knows whose it is.
-///
-/// # Errors
-/// When a server is named that does not exist.
-fn server_of(selector: &str, loaded: &Loaded) -> Result<Option<ServerName>, Failure> {
-    let known = |name: &str| {
-        let entry = loaded.desired.get_key_value(name);
-        entry.map(|(name, _)| name.clone())
-    };
-    if let Some((server, tool)) = selector.split_once('/') {
-        return match known(server) {
-            Some(server) => Ok(Some(server)),
-            None => Err(no_such_server(server, loaded, Exit::Tool).tool(tool)),
+/// What a selector means, as far as the configuration tells. It is resolved once, and travels as this.
+enum Meant {
+    /// This tool of this server; the server itself where `tool` is empty.
+    Of { server: ServerName, tool: String },
+    /// A name as a model sees it: only the catalog knows whose it is. It can be of one of these servers.
+    Name(BTreeSet<ServerName>),
+}
+
+impl Meant {
+    /// What `selector` means: the server is what stands before the `/`, or before a `.` if a server is called that.
+    ///
+    /// # Errors
+    /// When a server is named that does not exist.
+    fn by(selector: &str, loaded: &Loaded) -> Result<Self, Failure> {
+        let known = |name: &str| {
+            let entry = loaded.desired.get_key_value(name);
+            entry.map(|(name, _)| name.clone())
         };
+        if let Some((server, tool)) = selector.split_once('/') {
+            return match known(server) {
+                Some(server) => Ok(Self::Of { server, tool: tool.to_owned() }),
+                None => Err(no_such_server(server, loaded, Exit::Tool).tool(tool)),
+            };
+        }
+        if let Some(server) = known(selector) {
+            return Ok(Self::Of { server, tool: String::new() });
+        }
+        // The longest name wins: names may hold dots themselves.
+        let at_dot = selector.rmatch_indices('.').find_map(|(at, _)| Some((known(&selector[..at])?, at)));
+        if let Some((server, at)) = at_dot {
+            return Ok(Self::Of { server, tool: selector[at + 1..].to_owned() });
+        }
+        let servers = loaded.desired.keys();
+        // A style that hides the server says nothing of it.
+        let showing = NameStyle::PRESETS.into_iter().filter(NameStyle::is_stable);
+        let namings: Vec<_> = showing
+            .flat_map(|style| {
+                let naming = |dashes| Naming { style: style.clone(), dashes, ..Naming::default() };
+                [Dashes::Keep, Dashes::Underscore].map(naming)
+            })
+            .collect();
+        let owners =
+            servers.clone().filter(|server| namings.iter().any(|naming| naming.may_be_of(server.as_str(), selector)));
+        let owners: BTreeSet<_> = owners.cloned().collect();
+        Ok(Self::Name(if owners.is_empty() { servers.cloned().collect() } else { owners }))
     }
-    // The longest name wins: names may hold dots themselves.
-    Ok(selector.rmatch_indices('.').find_map(|(at, _)| known(&selector[..at])))
+
+    /// The server, where the configuration alone tells which one it is.
+    fn server(&self) -> Option<&ServerName> {
+        match self {
+            Self::Of { server, .. } => Some(server),
+            Self::Name(_) => None,
+        }
+    }
+
+    /// Whether `server` can be the one that is meant. No other is started or waited for.
+    fn may_be(&self, server: &ServerName) -> bool {
+        match self {
+            Self::Of { server: named, .. } => named == server,
+            Self::Name(owners) => owners.contains(server),
+        }
+    }
 }
 
 /// Why `server` cannot be used; `None` when it can, as far as it knows itself.
@@ -272,14 +320,29 @@ pub(crate) fn failed(error: &CallError) -> Failure {
         CallError::Quarantined { server, tool, .. } => Some(out_of_quarantine(&format!("{server}/{tool}"))),
         _ => error.hint(),
     };
+    failure.rpc = rpc(error);
     match error {
         CallError::Quarantined { server, tool, .. } => failure.server(server.as_str()).tool(tool.as_str()),
         CallError::NotReady { server, .. }
         | CallError::Link { server, .. }
         | CallError::Denied { server, .. }
+        | CallError::Misfit { server, .. }
         | CallError::Remote { server, .. } => failure.server(server.as_str()),
         _ => failure,
     }
+}
+
+/// What the server said as a JSON-RPC error, if it did.
+fn rpc(error: &CallError) -> Option<Box<Rpc>> {
+    let said = match error {
+        CallError::Remote { error, .. } | CallError::Link { error: LinkError::Rpc(error), .. } => error,
+        CallError::NotReady { error: Some(error), .. } => match &**error {
+            LinkError::Rpc(error) => error,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some(Box::new(Rpc { code: said.code, data: said.data.clone() }))
 }
 
 /// How `tool` comes out of quarantine.

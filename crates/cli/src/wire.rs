@@ -16,7 +16,7 @@ use std::{
 use toolrack_auth::SignIn;
 use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, Unset};
 use toolrack_host::{
-    AllowAll, CatalogTool, Desired, Egress, Gate, Host, Native, Policy, Resolver, ServerName, ServerSpec, SharedAsker,
+    AllowAll, CatalogTool, Desired, Egress, Gate, Host, Naming, Policy, Resolver, ServerName, ServerSpec, SharedAsker,
     State, Tracer,
     ask::Root,
     spec::{Source, Transport, Trust},
@@ -35,6 +35,7 @@ use crate::{
     error::{Exit, Failure, in_words, with_causes},
     keep::LogKeeper,
     models::Around,
+    native::native,
     screen::Screen,
     secrets::{self, Stored},
     tokens::Tokens,
@@ -82,6 +83,8 @@ pub(crate) struct World {
     audit: Arc<Audited>,
     /// What the files say of calls.
     policy: Mutex<Policy>,
+    /// How models see tools, as the files say.
+    naming: Mutex<Naming>,
     /// The servers as they were configured when they were connected.
     configured: Mutex<Vec<Configured>>,
     /// Set when a verb connects; closed at the end, whatever happened in between.
@@ -125,7 +128,8 @@ impl World {
         let stored = Arc::new(Stored::new(store.clone(), key, places.data(), keychain));
         let secrets = Interpolate::new(environment.clone(), Unset::Error)
             .with_secrets(Arc::<Stored>::clone(&stored))
-            .with_homes(places.data().join("sandbox"));
+            .with_homes(places.data().join("sandbox"))
+            .with_own_folders(places.own_folders());
         let secrets = Arc::new(secrets);
         screen.conceal(Arc::clone(&secrets));
         let egress = Egress::default().with_proxies_of_environment(proxies);
@@ -162,6 +166,7 @@ impl World {
             log: OnceLock::new(),
             audit,
             policy: Mutex::default(),
+            naming: Mutex::default(),
             host: OnceLock::new(),
             brought: OnceLock::new(),
             lent: None,
@@ -200,7 +205,6 @@ impl World {
             environment: self.environment.clone(),
             secrets: Arc::clone(&self.secrets),
             file: self.places.settings(),
-            screen: Arc::clone(&self.screen),
         }
     }
 
@@ -325,6 +329,11 @@ impl World {
         }
     }
 
+    /// Who writes the audit log; `None` without a database.
+    pub(crate) fn witness(&self) -> Option<Arc<dyn toolrack_host::Witness>> {
+        self.audit.witness(None)
+    }
+
     /// Tells the one who keeps the audit log what the settings say of it. Nothing happens without a database.
     pub(crate) fn audit_settings(&self) -> impl Fn(Audit) + Send + Sync + use<> {
         let audit = Arc::clone(&self.audit);
@@ -410,7 +419,9 @@ impl World {
     fn new_host(&self) -> Host {
         let gate = self.gate.get().cloned().unwrap_or_else(|| self.typed());
         let asker = self.asker.get().cloned().unwrap_or_else(|| self.terminal());
-        self.hosts().make(gate, asker, None)
+        let host = self.hosts().make(gate, asker, None);
+        host.set_naming(self.naming.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        host
     }
 
     /// What may run of what is typed: whoever typed it wants it, but for what the files forbid or have confirmed.
@@ -494,7 +505,7 @@ pub(crate) fn built_in(folder: &Path) -> Desired {
         return Desired::new();
     };
     let folder = folder.to_owned();
-    let server = Native::rmcp(builtin::NAME, move || Builtin::new(folder.clone()));
+    let server = native(builtin::NAME, move || Builtin::new(folder.clone()));
     let mut spec = ServerSpec::native(server);
     spec.source = Source { scope: "built in".to_owned(), path: None };
     Desired::from([(name, spec)])

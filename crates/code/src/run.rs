@@ -5,7 +5,7 @@ use std::{sync::Arc, thread};
 use futures::StreamExt as _;
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
-use toolrack_host::{Printed, ScriptCallError, ScriptTools};
+use toolrack_host::{Printed, ScriptCallError, ScriptTools, owned};
 
 use crate::{
     Bounds, engine,
@@ -70,7 +70,8 @@ async fn ended(code: String, tools: ScriptTools, bounds: Bounds, lost: &Lost, se
         return Some(format!("the script was not run: there is no thread for it: {error}"));
     }
     let calls = futures::stream::poll_fn(|context| asked.poll_recv(context))
-        .map(|asked| made(&tools, asked))
+        // Each in a task of its own: what it holds is given back also while the script does not take an answer.
+        .map(|asked| owned(made(tools.clone(), asked)))
         .buffer_unordered(bounds.parallel.get())
         .for_each(|made| async {
             let _ = answer.send(made).await;
@@ -91,7 +92,7 @@ async fn ended(code: String, tools: ScriptTools, bounds: Bounds, lost: &Lost, se
     }
 }
 
-async fn made(tools: &ScriptTools, Asked { number, what }: Asked) -> Answer {
+async fn made(tools: ScriptTools, Asked { number, what }: Asked) -> Answer {
     let result = match what {
         What::Call { selector, arguments } => tools.call(&selector, arguments).await,
         What::Search { query, limit } => Ok(tools.search(&query, limit).await),

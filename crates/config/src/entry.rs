@@ -15,7 +15,10 @@ mod transport;
 
 use std::{collections::HashSet, ops::Range};
 
-use toolrack_host::{PinMode, ServerName, ServerSpec, spec::Protocol};
+use toolrack_host::{
+    PinMode, ServerName, ServerSpec,
+    spec::{OutputSchema, Protocol, ValidateArgs},
+};
 
 use crate::{
     dialect::Raw,
@@ -23,6 +26,7 @@ use crate::{
     node::{Member, Node, Value},
     problem::Problem,
 };
+pub(crate) use bounds::COUNTS;
 use fields::Fields;
 pub(crate) use fields::canonical;
 pub use sign_in::is_account;
@@ -46,7 +50,11 @@ const COMMON: &[&str] = &[
     "max_call_time",
     "shutdown_timeout",
     "max_message_bytes",
+    "max_list_bytes",
+    "max_schema_depth",
     "max_output_bytes",
+    "output_schema",
+    "validate_args",
 ];
 
 /// Fields that only describe.
@@ -167,12 +175,15 @@ fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Serve
     spec.protocol = protocol(fields);
     bounds::timeouts(fields, &mut spec.timeouts);
     bounds::limits(fields, &mut spec.limits);
+    bounds::counts(fields, &mut spec.limits);
     if kind != transport::Kind::Stdio {
         bounds::response_bytes(fields, &mut spec.limits);
     }
     bounds::retry(fields, &mut spec.retry);
     bounds::start(fields, &mut spec);
     spec.pins = pins(fields);
+    spec.output_schema = output_schema(fields);
+    spec.validate_args = validate_args(fields);
     spec.tools = tools::filter(fields, name_at);
     leftovers(fields, kind);
     Some(spec)
@@ -216,6 +227,26 @@ fn pins(fields: &mut Fields<'_, '_, '_>) -> Option<PinMode> {
     mode
 }
 
+fn output_schema(fields: &mut Fields<'_, '_, '_>) -> OutputSchema {
+    let Some(field) = fields.take(&["output_schema"]) else { return OutputSchema::default() };
+    match fields.text(field).as_deref() {
+        Some("reject") => return OutputSchema::Reject,
+        Some("warn") | None => {}
+        Some(_) => fields.report().error(&field.node.at, field.name, "`output_schema` must be `warn` or `reject`"),
+    }
+    OutputSchema::default()
+}
+
+fn validate_args(fields: &mut Fields<'_, '_, '_>) -> Option<ValidateArgs> {
+    let field = fields.take(&["validate_args"])?;
+    let word = fields.text(field)?;
+    let mode = ValidateArgs::parse(&word);
+    if mode.is_none() {
+        fields.report().error(&field.node.at, field.name, "`validate_args` must be `off`, `warn` or `strict`");
+    }
+    mode
+}
+
 /// What nobody took: fields of the other transport, and unknown ones.
 fn leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::Kind) {
     let (own, foreign) = kind.fields();
@@ -232,13 +263,15 @@ fn leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::Kind) {
                 field.name_at,
             );
         } else if !NOTES.contains(&&*key) {
-            let known = COMMON.iter().copied().chain(transport::names(own));
-            let hint = match closest(&key, known) {
-                Some(name) => format!("did you mean `{name}`?"),
-                None => "it is ignored, and kept when the file is edited".to_owned(),
+            let counts = bounds::COUNTS.iter().map(|(name, _)| *name);
+            let known = COMMON.iter().copied().chain(counts).chain(transport::names(own));
+            let problem = Problem::warning(format!("`{}` is not a known field", field.name)).field(field.name);
+            let problem = match closest(&key, known) {
+                Some(name) => problem.hint(format!("did you mean `{name}`?")),
+                // What another program has there says nothing here.
+                None => problem.hint("it is ignored, and kept when the file is edited").minor(),
             };
-            let problem = Problem::warning(format!("`{}` is not a known field", field.name));
-            fields.report().add(problem.field(field.name).hint(hint), field.name_at);
+            fields.report().add(problem, field.name_at);
         }
     }
 }

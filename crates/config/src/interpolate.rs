@@ -4,6 +4,7 @@ mod client;
 mod container;
 mod forms;
 mod known;
+mod place;
 
 use std::{
     borrow::Cow,
@@ -96,6 +97,8 @@ pub struct Interpolate {
     stored: Option<Arc<dyn Secrets>>,
     /// Where confined servers have their homes.
     homes: Option<PathBuf>,
+    /// Where servers have their working folders.
+    own_folders: Option<PathBuf>,
     /// The values that were handed out and are somebody's business only: see [`Self::conceal`].
     secrets: RwLock<Known>,
 }
@@ -112,7 +115,7 @@ impl Interpolate {
     #[must_use]
     pub fn new(environment: Environment, unset: Unset) -> Self {
         let source = Source { environment: Arc::new(environment), unset };
-        Self { source: RwLock::new(source), stored: None, homes: None, secrets: RwLock::default() }
+        Self { source: RwLock::new(source), stored: None, homes: None, own_folders: None, secrets: RwLock::default() }
     }
 
     /// Takes stored secrets from `stored`; without it there are none.
@@ -126,6 +129,14 @@ impl Interpolate {
     #[must_use]
     pub fn with_homes(mut self, folder: PathBuf) -> Self {
         self.homes = Some(folder);
+        self
+    }
+
+    /// Makes the working folders of servers below `folder`, which is [`Places::own_folders`](crate::Places::own_folders). Without
+    /// it they must be there.
+    #[must_use]
+    pub fn with_own_folders(mut self, folder: PathBuf) -> Self {
+        self.own_folders = Some(folder);
         self
     }
 
@@ -193,8 +204,8 @@ impl Interpolate {
     pub fn with_environment(&self, environment: Environment) -> Self {
         let source = self.source.read().unwrap_or_else(PoisonError::into_inner).clone();
         let source = Source { environment: Arc::new(environment), ..source };
-        let (stored, homes) = (self.stored.clone(), self.homes.clone());
-        Self { source: RwLock::new(source), stored, homes, secrets: RwLock::default() }
+        let (stored, homes, own_folders) = (self.stored.clone(), self.homes.clone(), self.own_folders.clone());
+        Self { source: RwLock::new(source), stored, homes, own_folders, secrets: RwLock::default() }
     }
 
     /// The variables that it resolves from.
@@ -239,9 +250,9 @@ impl fmt::Debug for Interpolate {
 }
 
 /// The name of a folder for what this command keeps under this name: two projects may have a server of one name.
-fn home_name(server: &ServerName, spec: &Stdio) -> String {
+fn home_name(server: &ServerName, spec: &Stdio, cwd: Option<&PathBuf>) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
-    let hash = Sha256::digest(format!("{server:?} {:?} {:?} {:?}", spec.command, spec.args, spec.cwd));
+    let hash = Sha256::digest(format!("{server:?} {:?} {:?} {cwd:?}", spec.command, spec.args));
     let name: String = server.as_str().chars().map(plain).take(32).collect();
     hash[..4].iter().fold(name + "-", |name, byte| name + &format!("{byte:02x}"))
 }
@@ -357,7 +368,9 @@ impl Interpolate {
     /// neither see nor change.
     fn confine(&self, server: &ServerName, spec: &Stdio, plan: &mut ChildPlan, mut confinement: Confinement) {
         if let Some(homes) = &self.homes {
-            let own = homes.join(home_name(server, spec));
+            // The folder of its own says no more than its name.
+            let is_own = |cwd: &&PathBuf| cwd.parent().is_some() && cwd.parent() == self.own_folders.as_deref();
+            let own = homes.join(home_name(server, spec, spec.cwd.as_ref().filter(|cwd| !is_own(cwd))));
             for (name, folder) in [("HOME", own.clone()), ("TMPDIR", own.join("tmp"))] {
                 if !spec.env.contains_key(name) {
                     plan.env.retain(|(other, _)| other != name);
@@ -387,15 +400,25 @@ impl Interpolate {
             sandbox: None,
             container: None,
         };
+        if let (Some(text), Some(folder)) = (cwd, &plan.cwd)
+            && text.contains('$')
+            && !folder.is_absolute()
+        {
+            return Err(ResolveError::new("`cwd` must lead to a folder by its full path, from `/` on"));
+        }
         values.note_all(mask::secrets_of(&plan.command));
         values.note_all(mask::secrets_of_arguments(plan.args.iter().map(String::as_str)));
         if let Some(container) = &spec.container {
             self.contain(spec, &mut plan, &values, container)?;
         }
+        place::clean(spec, &mut plan);
         if let Some(sandbox) = &spec.sandbox {
             self.confine(server, spec, &mut plan, values.confinement(sandbox)?);
         }
         self.remember(Some(server), values.into_secrets());
+        if let (Some(cwd), Some(own)) = (&plan.cwd, &self.own_folders) {
+            place::make(cwd, own)?;
+        }
         Ok(plan)
     }
 

@@ -1,5 +1,7 @@
 //! Layers of files become one world.
 
+mod agreed;
+mod ground;
 mod layers;
 mod reload;
 mod told;
@@ -14,21 +16,23 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use toolrack_host::{
     Desired, PinMode, ServerName, ServerSpec,
-    spec::{Source, Transport, Trust},
+    spec::{Source, Trust, ValidateArgs},
 };
 
 use crate::{
     dialect::{self, Agent, Raw},
     document::{Document, Kind},
-    entry::{Decoded, Report, canonical, closest, decode},
+    entry::{Decoded, Report, closest, decode},
     model::CheckName,
-    node::{Node, Value},
+    node::Node,
     places::{Places, project_root},
     problem::Problem,
-    redact::{proposal, redact},
-    settings::{Section, Settings, Wanted},
-    trust::{Candidate, Ledger, hash},
+    redact::redact,
+    settings::{Role, Section, Settings, Wanted},
+    trust::{Candidate, Ledger, agreement, hash},
 };
+use agreed::{hash_unswitched, proposed, show_switched};
+use ground::Ground;
 use layers::{Layer, Reads, layers};
 use told::Told;
 
@@ -82,7 +86,8 @@ pub struct Request {
     pub cwd: PathBuf,
     /// Files named on the command line (`--mcp-config`), the strongest last. A missing one is an error.
     pub mcp_config: Vec<PathBuf>,
-    /// Use only [`Self::mcp_config`] and what is built in (`--strict-mcp-config`).
+    /// Use only the servers of [`Self::mcp_config`] and what is built in (`--strict-mcp-config`). Rules about calls, and which
+    /// model answers, count as ever.
     pub strict: bool,
     /// Servers that the program carries: the lowest layer, which files can replace or switch off.
     pub built_in: Desired,
@@ -138,10 +143,33 @@ impl Loaded {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
+    /// Whether a file that had servers in it is not there any more. An editor may be about to write it anew.
+    #[must_use]
+    pub fn lacks_a_file(&self) -> bool {
+        let files = self.entries.iter().filter_map(|entry| entry.source.path.as_deref());
+        files.collect::<BTreeSet<_>>().into_iter().any(|file| file.symlink_metadata().is_err())
+    }
+
     /// What is wrong with asking for the agent called `chosen`, if no file knows one of that name.
     #[must_use]
     pub fn unknown_agent(&self, chosen: &str) -> Option<Problem> {
         unknown_agent(chosen, &self.agents)
+    }
+
+    /// Rules of `[policy]` that can be about no tool of any server that is configured, each with its place: a name was
+    /// misspelt, or its server is configured elsewhere.
+    #[must_use]
+    pub fn idle_rules(&self) -> Vec<Problem> {
+        let servers: Vec<&str> = self.entries.iter().map(|entry| &*entry.name).collect();
+        let idle = self.settings.policy.idle(&servers).filter_map(|rule| Some((rule, rule.origin()?)));
+        let problems = idle.map(|(rule, origin)| {
+            let message =
+                format!("the rule {} `{}` is about no server that is configured", rule.effect(), rule.pattern());
+            let mut problem = Problem::warning(message).in_file(&origin.path).field("policy");
+            problem.line = Some(origin.line);
+            problem.hint("write server/tool, with a server that `toolrack list` shows")
+        });
+        problems.collect()
     }
 
     /// What is wrong enough that something was left out.
@@ -182,8 +210,15 @@ pub struct Entry {
     pub switched_by: Option<Source>,
     /// Whether a person agreed to run it.
     pub trust: Trust,
-    /// For an entry of a project: the folder of its file. With name and hash, what an approval is for.
+    /// For an entry that needs an agreement, the folder that the agreement is for: of a project's entry, the folder of its
+    /// file; of the user's own entry that [depends on the working folder](Self::depends_on), that folder.
     pub project: Option<PathBuf>,
+    /// The word of one of the user's own entries that means something else in each folder, such as `.`.
+    pub depends_on: Option<String>,
+    /// The files in the project that the entry runs, which are a part of what is agreed to.
+    pub files: Vec<PathBuf>,
+    /// With folder and name, what an approval is for: [`Self::hash`], and what is in the files that the entry runs.
+    pub agreement: String,
     /// The [`content_hash`](crate::trust::content_hash) of the entry without `enabled` and `disabled`: what stays when it is only
     /// switched.
     pub hash_unswitched: String,
@@ -194,8 +229,8 @@ pub struct Entry {
     /// The entry as it can be shown; see [`redact()`](crate::redact). `null` for a broken one.
     pub view: Json,
     /// What a person is asked to agree to: the entry with every value as it is written, secrets that somebody wrote there
-    /// included. It comes from a project's file, so it is not safe to print before it is escaped. `null` for a broken
-    /// entry, and for one that no project brings, which needs no agreement.
+    /// included, and by `files` what the files that it runs are known by. It comes from a project's file, so it is not safe to
+    /// print before it is escaped. `null` for a broken entry, and for one that needs no agreement.
     pub proposal: Json,
 }
 
@@ -216,7 +251,8 @@ pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
     let project = project_root(&request.cwd);
     let layers = layers(request, &project);
     let wanted = Wanted { agent: request.agent.as_deref(), check: request.check_model };
-    let mut world = World::new(&request.built_in, ledger, wanted);
+    let ground = Ground::new(&request.cwd, &project, &request.places);
+    let mut world = World::new(&request.built_in, ledger, wanted, ground);
     for layer in &layers {
         world.add_file(layer);
     }
@@ -237,6 +273,7 @@ struct World<'a> {
     blank: Vec<PathBuf>,
     is_whole: bool,
     wanted: Wanted<'a>,
+    ground: Ground,
     ledger: &'a dyn Ledger,
 }
 
@@ -249,7 +286,7 @@ struct Place<'a> {
 }
 
 impl<'a> World<'a> {
-    fn new(built_in: &Desired, ledger: &'a dyn Ledger, wanted: Wanted<'a>) -> Self {
+    fn new(built_in: &Desired, ledger: &'a dyn Ledger, wanted: Wanted<'a>, ground: Ground) -> Self {
         let entries = built_in.iter().map(|(name, spec)| {
             let entry = Entry {
                 name: name.to_string(),
@@ -263,6 +300,9 @@ impl<'a> World<'a> {
                 switched_by: None,
                 trust: spec.trust.clone(),
                 project: None,
+                depends_on: None,
+                files: Vec::new(),
+                agreement: hash(&Node::from_json(&redact(spec))),
                 hash_unswitched: hash_unswitched(Node::from_json(&redact(spec))),
                 hash: hash(&Node::from_json(&redact(spec))),
                 shadows: Vec::new(),
@@ -280,16 +320,19 @@ impl<'a> World<'a> {
             blank: Vec::new(),
             is_whole: true,
             wanted,
+            ground,
             ledger,
         }
     }
 
     /// What of `settings` holds whoever chooses the servers, and what is wrong with that.
     fn add_rules(&mut self, settings: Settings, problems: Vec<Problem>) {
-        let Settings { policy, egress, pins, .. } = settings;
+        let Settings { policy, egress, pins, model, .. } = settings;
         (self.settings.policy, self.settings.egress, self.settings.pins) = (policy, egress, pins);
+        // Which model answers is no matter of servers.
+        self.settings.model = model;
         let is_of_rules = |problem: &Problem| {
-            let rules = ["policy", "egress", "pins"];
+            let rules = ["policy", "egress", "pins", "model"];
             problem.field.as_ref().is_none_or(|field| rules.iter().any(|rule| field.starts_with(rule)))
         };
         self.problems.extend(problems.into_iter().filter(is_of_rules));
@@ -416,16 +459,27 @@ impl<'a> World<'a> {
     }
 
     /// Replaces whatever has this name.
-    fn put(&mut self, place: &Place<'_>, raw: &Raw, spec: Option<ServerSpec>) {
+    fn put(&mut self, place: &Place<'_>, raw: &Raw, mut spec: Option<ServerSpec>) {
         let layer = place.layer;
         let source = Source::file(layer.scope.as_str(), &layer.path);
         let hash = hash(&raw.node);
-        let project = layer.folder.clone().filter(|_| layer.scope == Scope::Project);
+        // What the user wrote is shown as it is written, in whatever folder.
+        let written = spec.as_ref().filter(|_| layer.folder.is_none()).map(redact);
+        let depends_on = spec.as_mut().and_then(|spec| self.ground.settle(spec, layer));
+        let project = match layer.scope {
+            Scope::Project => layer.folder.clone(),
+            _ => depends_on.is_some().then(|| self.ground.folder.clone()),
+        };
+        let files = match (&mut spec, &project) {
+            (Some(spec), Some(_)) => self.ground.files(spec),
+            _ => BTreeMap::new(),
+        };
+        let agreement = agreement(&hash, &files);
         let trust = match &project {
-            Some(project) => self.verdict(project, &raw.name, &hash),
+            Some(project) => self.verdict(project, &raw.name, &agreement),
             None => Trust::Trusted,
         };
-        let spec = spec.map(|spec| placed(spec, layer, source.clone(), trust.clone()));
+        let spec = spec.map(|spec| ServerSpec { source: source.clone(), trust: trust.clone(), ..spec });
         let shadows = match self.entries.remove(&raw.name) {
             Some((replaced, _)) => {
                 let shadow = Shadowed { scope: replaced.scope, source: replaced.source };
@@ -444,12 +498,15 @@ impl<'a> World<'a> {
             enabled_itself: spec.as_ref().is_some_and(|spec| spec.enabled),
             switched_by: None,
             trust,
-            project,
+            depends_on,
+            files: files.keys().map(|file| self.ground.project.join(file)).collect(),
+            agreement,
             hash_unswitched: hash_unswitched(raw.node.clone()),
             hash,
             shadows,
-            view: spec.as_ref().map_or(Json::Null, redact),
-            proposal: spec.as_ref().filter(|_| layer.scope == Scope::Project).map_or(Json::Null, proposal),
+            view: written.or_else(|| spec.as_ref().map(redact)).unwrap_or_default(),
+            proposal: spec.as_ref().filter(|_| project.is_some()).map_or(Json::Null, |spec| proposed(spec, &files)),
+            project,
         };
         self.entries.insert(raw.name.clone(), (entry, spec));
     }
@@ -474,10 +531,8 @@ impl<'a> World<'a> {
         if let Some(spec) = spec {
             entry.enabled = enabled;
             spec.enabled = enabled;
-            entry.view = redact(spec);
-            if !entry.proposal.is_null() {
-                entry.proposal = proposal(spec);
-            }
+            show_switched(&mut entry.view, enabled);
+            show_switched(&mut entry.proposal, enabled);
             entry.switched_by = Some(Source::file(layer.scope.as_str(), &layer.path));
         }
     }
@@ -486,11 +541,20 @@ impl<'a> World<'a> {
         if !self.settings.policy.is_empty() {
             self.settings.policy = self.settings.policy.of_agent(self.wanted.agent);
         }
+        if self.settings.role == Role::Channel {
+            // Not hidden from it, but not there: nothing of it is started, and no name of it can be called.
+            self.entries.clear();
+        }
+        let validate_args = Some(self.settings.tools.validate_args).filter(|mode| *mode != ValidateArgs::default());
         let mut desired = Desired::new();
         let mut entries = Vec::with_capacity(self.entries.len());
         for (name, (entry, spec)) in self.entries {
             if let (Some(mut spec), Ok(name)) = (spec, ServerName::new(name)) {
+                if matches!(entry.scope, Scope::User | Scope::CommandLine) {
+                    self.ground.set_apart(name.as_str(), &mut spec);
+                }
                 spec.pins = spec.pins.or((self.settings.pins != PinMode::default()).then_some(self.settings.pins));
+                spec.validate_args = spec.validate_args.or(validate_args);
                 desired.insert(name, spec);
             }
             entries.push(entry);
@@ -520,34 +584,6 @@ fn unknown_agent(chosen: &str, known: &[String]) -> Option<Problem> {
         None if known.is_empty() => "write `[[agents]]` with `id = \"…\"` into toolrack.toml".to_owned(),
         None => format!("there are {}", list()),
     }))
-}
-
-/// The hash of an entry without what only switches it.
-fn hash_unswitched(mut entry: Node) -> String {
-    if let Value::Map(fields) = &mut entry.value {
-        fields.retain(|field| !["enabled", "disabled"].contains(&&*canonical(&field.name)));
-    }
-    hash(&entry)
-}
-
-/// `spec` with what its file adds: what a project's entry runs, runs in the project's folder.
-fn placed(mut spec: ServerSpec, layer: &Layer, source: Source, trust: Trust) -> ServerSpec {
-    let program = match &mut spec.transport {
-        Transport::Stdio(stdio) => Some(stdio),
-        Transport::Http(http) | Transport::Sse(http) => http.headers_helper.as_deref_mut(),
-        Transport::Native(_) => None,
-    };
-    if let (Some(stdio), Some(folder)) = (program, &layer.folder) {
-        let starts_with_placeholder = |cwd: &PathBuf| cwd.as_os_str().as_encoded_bytes().starts_with(b"$");
-        stdio.cwd = match stdio.cwd.take() {
-            Some(cwd) if starts_with_placeholder(&cwd) => Some(cwd),
-            Some(cwd) => Some(folder.join(cwd)),
-            None => Some(folder.clone()),
-        };
-    }
-    spec.source = source;
-    spec.trust = trust;
-    spec
 }
 
 #[cfg(test)]

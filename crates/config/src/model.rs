@@ -87,6 +87,14 @@ pub struct PriceChoice {
     pub cache_write: f64,
 }
 
+impl PriceChoice {
+    /// Prices without a discount for cached input.
+    #[must_use]
+    pub const fn flat(input: f64, output: f64) -> Self {
+        Self { input, output, cached_read: input, cache_write: input }
+    }
+}
+
 impl Default for ModelChoice {
     /// Nothing is said.
     fn default() -> Self {

@@ -66,6 +66,21 @@ impl Places {
         &self.data
     }
 
+    /// The folder of the working folders of servers whose entries name none.
+    #[must_use]
+    pub fn own_folders(&self) -> PathBuf {
+        self.data.join("cwd")
+    }
+
+    /// The working folder of the server `name`, where its entry names none. [`Interpolate`](crate::Interpolate) makes it.
+    #[must_use]
+    pub fn own_folder(&self, name: &str) -> PathBuf {
+        let hash = Sha256::digest(name);
+        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
+        let start: String = name.chars().map(plain).take(32).collect();
+        self.own_folders().join(hash[..4].iter().fold(start + "-", |name, byte| name + &format!("{byte:02x}")))
+    }
+
     /// Settings, and the servers that every agent has (`[[defaults.mcp]]`).
     #[must_use]
     pub fn settings(&self) -> PathBuf {

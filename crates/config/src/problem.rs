@@ -56,6 +56,9 @@ pub struct Problem {
     /// The line of the file, values hidden.
     #[serde(skip)]
     pub snippet: Option<Snippet>,
+    /// Whether it is worth a word only where the configuration is written or checked, and not whenever it is read.
+    #[serde(skip)]
+    pub is_minor: bool,
 }
 
 /// A line of a file with a part of it pointed at. Values are replaced by asterisks, and the text is safe to print.
@@ -81,6 +84,7 @@ impl Problem {
             message: message.into(),
             hint: None,
             snippet: None,
+            is_minor: false,
         }
     }
 
@@ -111,6 +115,11 @@ impl Problem {
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn minor(mut self) -> Self {
+        self.is_minor = true;
         self
     }
 

@@ -10,13 +10,15 @@ use serde_json::{Map, Value as Json, json};
 use toolrack_host::{
     ServerSpec,
     spec::{
-        Grant, Http, InheritEnv, Limits, OAuth, Ports, Protocol, Retry, Sandbox, Start, Stdio, Timeouts, Transport,
+        Grant, Http, InheritEnv, Limits, OAuth, OutputSchema, Ports, Protocol, Retry, Sandbox, Start, Stdio, Timeouts,
+        Transport,
     },
 };
 
 use crate::{
     Problem,
     document::{Document, Kind},
+    entry::COUNTS,
     mask::{self, HIDDEN},
     placeholder::{Bare, Piece, pieces},
 };
@@ -112,10 +114,19 @@ fn entry(spec: &ServerSpec, values: Values) -> Json {
     }
     let (given, usual) = (&spec.limits, Limits::default());
     put("max_message_bytes", given.message_bytes != usual.message_bytes, json!(given.message_bytes));
+    put("max_list_bytes", given.listing_bytes != usual.listing_bytes, json!(given.listing_bytes));
+    put("max_schema_depth", given.schema_depth != usual.schema_depth, json!(given.schema_depth));
     put("max_output_bytes", given.output_bytes != usual.output_bytes, json!(given.output_bytes));
+    let (mut given, mut usual) = (given.clone(), usual);
+    for (name, bound) in COUNTS {
+        let given = *bound(&mut given);
+        put(name, given != *bound(&mut usual), json!(given));
+    }
     put("start", spec.start != Start::Eager, json!(spec.start));
     put("idle_stop", spec.idle_stop.is_some(), json!(spec.idle_stop.map(|time| time.as_secs_f64())));
     put("pins", spec.pins.is_some(), json!(spec.pins));
+    put("validate_args", spec.validate_args.is_some(), json!(spec.validate_args));
+    put("output_schema", spec.output_schema != OutputSchema::default(), json!(spec.output_schema));
     put("retry", spec.retry.attempts != Retry::default().attempts, json!(spec.retry.attempts));
     Json::Object(entry)
 }
@@ -172,6 +183,9 @@ fn of_sandbox(sandbox: &Sandbox) -> Json {
     ];
     let limits = limits.into_iter().filter_map(|(name, limit)| Some((name.to_owned(), json!(limit?))));
     shown.insert("limits".to_owned(), Json::Object(limits.collect()));
+    if sandbox.udp {
+        shown.insert("udp".to_owned(), json!(true));
+    }
     if sandbox.best_effort {
         shown.insert("best_effort".to_owned(), json!(true));
     }

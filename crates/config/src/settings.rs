@@ -3,6 +3,7 @@
 mod audit;
 mod egress;
 mod policy;
+mod tools;
 
 use toolrack_host::{PinMode, Policy, egress::EgressRules, text};
 
@@ -18,6 +19,7 @@ use crate::{
 
 pub use audit::Audit;
 pub(crate) use policy::{Section, Whose};
+pub use tools::{Refresh, ToolSettings};
 
 /// Settings of the program.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,6 +39,20 @@ pub struct Settings {
     pub model: ModelChoice,
     /// Which calls run, which a person decides about, and which never run (`[policy]`, of every `toolrack.toml` that counts).
     pub policy: Policy,
+    /// How tools are named and called (`[tools]`), with what the agent that was asked for says instead (`[agents.tools]`).
+    pub tools: ToolSettings,
+    /// Whether the agent that was asked for carries out tasks itself (`role` in `[[agents]]`).
+    pub role: Role,
+}
+
+/// What an agent does, and so whether it gets tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// It carries out tasks, with tools (`worker`).
+    #[default]
+    Worker,
+    /// It talks and gives tasks to others (`channel`): it gets no tools, and none of its servers is started.
+    Channel,
 }
 
 /// Whose settings are wanted.
@@ -60,9 +76,9 @@ pub struct KeepSessions {
 
 /// The keys of the file, and of its `[defaults]`, `[[agents]]` and `[sessions]`.
 const TOP: &[&str] =
-    &["agents", "audit", "defaults", "egress", "mcp_servers", "model", "pins", "policy", "sessions", "unset"];
+    &["agents", "audit", "defaults", "egress", "mcp_servers", "model", "pins", "policy", "sessions", "tools", "unset"];
 const DEFAULTS: &[&str] = &["mcp"];
-const AGENT: &[&str] = &["id", "mcp", "model"];
+const AGENT: &[&str] = &["id", "mcp", "model", "role", "tools"];
 const SESSIONS: &[&str] = &["keep", "keep_days"];
 
 impl Settings {
@@ -124,6 +140,12 @@ impl Settings {
         let (model, wrong) = model(document, &root, wanted);
         settings.model = model;
         problems.extend(wrong);
+        let (tools, wrong) = tools(document, &root, wanted);
+        settings.tools = tools;
+        problems.extend(wrong);
+        let (role, wrong) = role(document, &root, wanted);
+        settings.role = role;
+        problems.extend(wrong);
         let mut check = |node: Option<&Node>, known: &[&str], place: &str| {
             for member in node.and_then(Node::members).unwrap_or_default() {
                 problems.extend(unknown(document, member, known, place));
@@ -134,8 +156,10 @@ impl Settings {
         check(root.get("audit").map(|member| &member.node), audit::KEYS, "audit.");
         check(root.get("egress").map(|member| &member.node), egress::KEYS, "egress.");
         check(root.get("sessions").map(|member| &member.node), SESSIONS, "sessions.");
-        if let Some(Value::List(agents)) = root.get("agents").map(|member| &member.node.value) {
-            agents.iter().for_each(|agent| check(Some(agent), AGENT, "agents."));
+        check(root.get("tools").map(|member| &member.node), tools::KEYS, "tools.");
+        for agent in agents(&root) {
+            check(Some(agent), AGENT, "agents.");
+            check(agent.get("tools").map(|member| &member.node), tools::KEYS, "agents.tools.");
         }
         (settings, problems)
     }
@@ -163,17 +187,68 @@ fn model(document: &Document, root: &Node, wanted: Wanted<'_>) -> (ModelChoice, 
         choice
     };
     let mut model = root.get("model").map_or_else(ModelChoice::default, |member| read("model", &member.node));
-    let Some(Value::List(agents)) = root.get("agents").map(|member| &member.node.value) else {
-        return (model, problems);
-    };
-    for agent in agents {
+    for agent in agents(root) {
         let Some(member) = agent.get("model") else { continue };
         let choice = read("agents.model", &member.node);
-        if wanted.agent.is_some() && agent.text("id") == wanted.agent {
+        if wanted.is(agent) {
             model = model.overlaid(choice);
         }
     }
     (model, problems)
+}
+
+/// `[tools]` of the file, and over it what the chosen agent says.
+fn tools(document: &Document, root: &Node, wanted: Wanted<'_>) -> (ToolSettings, Vec<Problem>) {
+    let (mut tools, mut problems) = match root.get("tools") {
+        Some(member) => ToolSettings::default().overlaid(document, "tools", &member.node),
+        None => (ToolSettings::default(), Vec::new()),
+    };
+    for agent in agents(root) {
+        let Some(member) = agent.get("tools") else { continue };
+        let (of_agent, wrong) = tools.clone().overlaid(document, "agents.tools", &member.node);
+        problems.extend(wrong);
+        if wanted.is(agent) {
+            tools = of_agent;
+        }
+    }
+    (tools, problems)
+}
+
+/// What the agent that is wanted is for. One whose role cannot be read gets no tools: too few of them do no harm.
+fn role(document: &Document, root: &Node, wanted: Wanted<'_>) -> (Role, Vec<Problem>) {
+    let (mut role, mut problems) = (Role::default(), Vec::new());
+    for agent in agents(root) {
+        let Some(member) = agent.get("role") else { continue };
+        let said = match member.node.as_text() {
+            Some("worker") => Role::Worker,
+            Some("channel") => Role::Channel,
+            _ => {
+                let problem = Problem::error("`role` must be `worker` or `channel`").field("agents.role");
+                problems
+                    .push(document.locate(problem.hint("until then, the agent gets no tools"), member.node.at.clone()));
+                Role::Channel
+            }
+        };
+        if wanted.is(agent) {
+            role = said;
+        }
+    }
+    (role, problems)
+}
+
+/// The tables of `[[agents]]`.
+fn agents(root: &Node) -> &[Node] {
+    match root.get("agents").map(|member| &member.node.value) {
+        Some(Value::List(agents)) => agents,
+        _ => &[],
+    }
+}
+
+impl Wanted<'_> {
+    /// Whether `agent`, one of `[[agents]]`, is the one whose own settings count.
+    fn is(&self, agent: &Node) -> bool {
+        self.agent.is_some() && agent.text("id") == self.agent
+    }
 }
 
 impl KeepSessions {

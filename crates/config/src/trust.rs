@@ -1,14 +1,18 @@
 //! Whether a person has agreed to run what a project's file says.
 //!
 //! What a repository brings is a proposal. An approval is for one entry, by its project, its name and the hash of its
-//! content: when a byte of its meaning changes, it waits again. Comments and the order of fields mean nothing.
+//! content: when a byte of its meaning changes, it waits again. Comments and the order of fields mean nothing. The files of the
+//! project that the entry runs are a part of its content.
 
-use std::path::Path;
+mod files;
+
+use std::{collections::BTreeMap, path::Path};
 
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 
 use crate::node::{Node, Value};
+pub(crate) use files::files_of;
 
 /// An entry that needs an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +21,7 @@ pub struct Candidate<'a> {
     pub project: &'a Path,
     /// The entry's name.
     pub name: &'a str,
-    /// [`content_hash`] of the entry.
+    /// [`content_hash`] of the entry; with files that it runs, the hash of that and of them.
     pub hash: &'a str,
 }
 
@@ -47,6 +51,16 @@ impl Ledger for NoLedger {
 #[must_use]
 pub fn content_hash(entry: &Json) -> String {
     hash(&Node::from_json(entry))
+}
+
+/// What an agreement is for: the entry of this hash, with `files` known by these words.
+pub(crate) fn agreement(hash: &str, files: &BTreeMap<String, String>) -> String {
+    if files.is_empty() {
+        return hash.to_owned();
+    }
+    let all = serde_json::json!({ "entry": hash, "files": files });
+    let hash = Sha256::digest(format!("toolrack entry with files 1\n{all}"));
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The [`content_hash`] of an entry as a file has it. Members of one name all count, in their order: an entry that has such

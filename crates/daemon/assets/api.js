@@ -3,6 +3,7 @@
 import { pathOf } from "./agent.js";
 import { heardTime } from "./clock.js";
 import { parse } from "./exact.js";
+import { inPlace } from "./slots.js";
 import { eventsOf } from "./sse.js";
 import { dropToken, token } from "./token.js";
 
@@ -122,7 +123,14 @@ export const serverPath = (name, below = "") => `/api/v1/servers/${encodeURIComp
  * @param {AbortSignal} signal
  * @returns {Promise<Api.Outcome>}
  */
-export async function callTool(request, onProgress, signal) {
+export function callTool(request, onProgress, signal) {
+  const message = "Other pages wait for answers: it begins when one of them has its own";
+  const onWait = () => onProgress({ progress: 0, total: null, message });
+  return inPlace(signal, () => callNow(request, onProgress, signal), onWait);
+}
+
+/** @type {typeof callTool} */
+async function callNow(request, onProgress, signal) {
   const headers = { Accept: "text/event-stream" };
   const response = await ask("/api/v1/calls", { method: "POST", body: request, headers, signal });
   if (!response.headers.get("content-type")?.startsWith("text/event-stream")) return parse(await response.text());
@@ -144,8 +152,14 @@ export async function callTool(request, onProgress, signal) {
  * @param {{session: string | null, text: string, id: string, model?: string, servers?: string[], tools?: string[]}} request an empty text goes on with a turn that was interrupted
  * @param {(event: string, data: any) => void} onEvent all events but `error`, which is thrown
  * @param {AbortSignal} signal
+ * @returns {Promise<void>}
  */
-export async function takeTurn(request, onEvent, signal) {
+export function takeTurn(request, onEvent, signal) {
+  return inPlace(signal, () => takeTurnNow(request, onEvent, signal));
+}
+
+/** @type {typeof takeTurn} */
+async function takeTurnNow(request, onEvent, signal) {
   const headers = { Accept: "text/event-stream" };
   const response = await ask("/api/v1/turns", { method: "POST", body: request, headers, signal });
   try {

@@ -31,13 +31,14 @@ export function pause(tries, chance = Math.random()) {
  * Listens until the signal is aborted, or the token is refused. Begins with what the daemon still has in its log.
  * @param {Listener} listener
  * @param {AbortSignal} signal
+ * @param {{last?: string, isOnlyOne?: boolean}} [options] the last event that was seen; whether it listens for other pages, too,
+ *   and so needs no seat
  */
-export async function listen({ onEvent, onState }, signal) {
-  let last = "0";
+export async function listen({ onEvent, onState }, signal, { last = "0", isOnlyOne = false } = {}) {
   let tries = 0;
   onState("connecting", null);
   while (!signal.aborted) {
-    const seat = await seated(signal);
+    const seat = isOnlyOne ? { signal, leave() {} } : await seated(signal);
     /** @type {Refusal | null} */
     let refusal = null;
     try {
@@ -75,5 +76,7 @@ function sleep(ms, signal) {
     signal.addEventListener("abort", wake, { signal: over.signal });
     // Who comes back to the page does not want to wait for the rest of a pause.
     addEventListener("focus", wake, { signal: over.signal });
+    // Or looks at another page that hears of it through this one.
+    addEventListener("toolrack-wake", wake, { signal: over.signal });
   });
 }

@@ -59,11 +59,13 @@ function servers(list, { name, data }) {
   if (!list || name !== "mcp_server_state" || !data.state) return list;
   // A server that does not run was switched off or disconnected: only the list tells which.
   if (data.state.state === "disabled") return list;
-  return list.map((server) => (server.name === data.server ? { ...server, ...WITHOUT_REASON, ...data.state } : server));
+  const { in_ms: wait, ...state } = data.state;
+  const next = typeof wait === "number" ? { retry_at: new Date(Date.parse(data.at) + wait).toISOString() } : {};
+  return list.map((server) => (server.name === data.server ? { ...server, ...WITHOUT_REASON, ...state, ...next } : server));
 }
 
 /** What belongs to one state must not outlive it. */
-const WITHOUT_REASON = { error: null, attempt: null, attempts: null, retry_in_ms: null, how: null };
+const WITHOUT_REASON = { error: null, attempt: null, attempts: null, retry_in_ms: null, retry_at: null, how: null };
 
 /**
  * @param {Api.Question[]} list

@@ -1,5 +1,7 @@
-// Who listens. A browser opens six connections to a daemon at most, for all of its tabs together: if each kept one for its
-// stream, the sixth tab would leave none to ask anything with.
+// Who listens where the pages of a browser cannot share a stream. A browser opens six connections to a daemon at most, for all of
+// its tabs together: if each kept one for its stream, the sixth tab would leave none to ask anything with.
+
+import { taken } from "./slots.js";
 
 /** So many tabs that nobody looks at listen all the same, so that the count in a title is true. */
 const UNSEEN = 2;
@@ -22,27 +24,6 @@ export async function seated(signal) {
   const leave = () => over.abort();
   const seat = AbortSignal.any([signal, over.signal]);
   document.addEventListener("visibilitychange", leave, { signal: seat });
-  if (document.hidden && !seat.aborted) await unseen(seat);
+  if (document.hidden && !seat.aborted) await taken("unseen", UNSEEN, seat);
   return { signal: seat, leave };
-}
-
-/** Has one of the seats for the unseen until the signal is aborted. @param {AbortSignal} signal @returns {Promise<void>} */
-function unseen(signal) {
-  return new Promise((resolve) => {
-    const end = new Promise((left) => signal.addEventListener("abort", left, { once: true }));
-    end.then(() => resolve());
-    // Only pages of this machine, or of https, can agree with each other; others wait until they are seen.
-    if (!navigator.locks) return;
-    const found = new AbortController();
-    for (let number = 0; number < UNSEEN; number += 1) {
-      const options = { signal: AbortSignal.any([signal, found.signal]) };
-      const take = () => {
-        if (found.signal.aborted) return undefined;
-        found.abort();
-        resolve();
-        return end;
-      };
-      navigator.locks.request(`toolrack.unseen.${number}`, options, take).catch(() => {});
-    }
-  });
 }

@@ -16,12 +16,13 @@ import { questions } from "./world.js";
  * @property {Turn[]} turns
  * @property {"idle" | "loading" | "running" | "stopping"} state
  * @property {boolean} open whether the last turn was interrupted and can be gone on with
+ * @property {string} turn what the daemon calls the last turn by, when it is asked to cancel it
  * @property {string[]} before the questions that waited already when the last turn began: they are not of it
  * @property {unknown} error why it could not be fetched
  */
 
 /** @type {Talk} */
-const NEW = { session: null, title: null, turns: [], state: "idle", open: false, before: [], error: null };
+const NEW = { session: null, title: null, turns: [], state: "idle", open: false, turn: "", before: [], error: null };
 
 export const talk = signal(NEW);
 
@@ -96,7 +97,7 @@ export async function say(text, shown = text) {
   count += 1;
   const before = questions.peek().map(({ id }) => id);
   let turn = begun(`turn-${count}`, shown);
-  change({ turns: [...talk.peek().turns, turn], state: "running", open: false, before, error: null });
+  change({ turns: [...talk.peek().turns, turn], state: "running", open: false, turn: turnId, before, error: null });
   let timer = 0;
   const show = () => {
     clearTimeout(timer);

@@ -1,8 +1,10 @@
 // The token of this launch: it comes in the address's fragment, which no browser sends anywhere, and leaves it at once.
 
+import { base } from "./agent.js";
 import { signal } from "./html.js";
 
-const PLACE = "toolrack.token";
+/** Two daemons may be below different paths of one address. */
+const PLACE = `toolrack.token${base}`;
 
 /**
  * Takes a token out of a fragment.

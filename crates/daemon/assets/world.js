@@ -2,9 +2,9 @@
 
 import { get } from "./api.js";
 import { daemonNow } from "./clock.js";
-import { listen } from "./events.js";
 import { batch, computed, effect, signal } from "./html.js";
 import { merged } from "./merge.js";
+import { listenTogether } from "./shared.js";
 import { token } from "./token.js";
 
 /** @type {import("./vendor/preact-signals.js").Signal<import("./merge.js").World>} */
@@ -35,6 +35,9 @@ export const toolsTurn = signal(0);
 
 /** @type {import("./vendor/preact-signals.js").Signal<import("./events.js").State>} */
 export const connection = signal("connecting");
+
+/** Whether what is shown is how things are: the daemon is heard of, or is about to be for the first time. */
+export const isKnown = computed(() => connection.value === "live" || connection.value === "connecting");
 
 /** Why the last look failed. */
 export const trouble = signal(/** @type {unknown} */ (null));
@@ -146,5 +149,5 @@ function follow(signal) {
     begun = Math.min(begun, daemonNow());
     refresh(...ALL);
   };
-  listen({ onEvent, onState }, signal);
+  listenTogether({ onEvent, onState }, signal);
 }

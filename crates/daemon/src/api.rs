@@ -42,7 +42,7 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-pub(crate) use self::{config::Problem, error::ApiError, named::Named};
+pub(crate) use self::{config::Problem, error::ApiError, named::Named, trust::Finding};
 use crate::{agents::Agents, world::World};
 
 /// What every handler is given.
@@ -131,6 +131,7 @@ fn described() -> OpenApiRouter<Arc<World>> {
         .routes(routes!(answers::list, answers::forget))
         .routes(routes!(trust::list))
         .routes(routes!(trust::approve))
+        .routes(routes!(trust::refuse))
         .routes(routes!(trust::revoke))
         .routes(routes!(trust::approve_tool))
         .routes(routes!(audit::list))
@@ -153,7 +154,7 @@ fn described() -> OpenApiRouter<Arc<World>> {
         .routes(routes!(agents::token))
         .routes(routes!(agents::stop))
         .routes(routes!(servers::states))
-        .routes(routes!(servers::reconnect_all))
+        .routes(routes!(servers::reconnect_named))
 }
 
 /// The description of the control API: OpenAPI 3.1, as JSON. The same as at `/openapi.json`.

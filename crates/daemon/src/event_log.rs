@@ -67,7 +67,7 @@ impl EventLog {
             Ok(Value::Object(members)) => members,
             _ => Map::new(),
         };
-        data.remove("event");
+        data.shift_remove("event");
         data.insert("at".to_owned(), json!(Utc::now().to_rfc3339_opts(SecondsFormat::Millis, true)));
         let mut data = Value::Object(data);
         conceal(&mut data, &self.secrets);

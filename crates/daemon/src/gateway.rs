@@ -120,6 +120,13 @@ impl Inner {
         }
     }
 
+    /// Waits for the server that can have the tool `name`, at most until the gateway is 5 seconds old.
+    async fn awaits(&self, name: &str) {
+        if !self.is_ready.load(Ordering::Relaxed) {
+            let _ = timeout_at(self.born + START, self.host.awaits(name)).await;
+        }
+    }
+
     /// What servers offer beside tools: what `look` finds in it.
     async fn offered<T>(&self, look: impl Fn(&Listed) -> Option<T>) -> Option<T> {
         self.ready().await;
@@ -148,7 +155,7 @@ impl Gateway {
         let gateway = Self(Arc::new(Inner {
             identity: format!(r#""_meta":{{"{META_SERVER}":{}}}"#, options.info()),
             views: Views::new(&options),
-            directory: Directory::new(options.style.clone(), options.cap),
+            directory: Directory::default(),
             sessions: Sessions::new(bounds),
             parked: Parked::new(bounds.parked, bounds.parked_for),
             news: Newsroom::default(),

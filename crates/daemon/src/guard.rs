@@ -12,16 +12,20 @@ use axum::{
 };
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use http::{
-    HeaderMap, HeaderValue, StatusCode,
+    HeaderMap, HeaderName, HeaderValue, StatusCode, Uri,
     header::{AUTHORIZATION, HOST, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use rand::{TryRngCore as _, rngs::OsRng};
 use subtle::ConstantTimeEq as _;
 
-use crate::api::ApiError;
+use crate::{api::ApiError, serve::Visitor};
 
-/// Requests a second that are answered, in the long run and at once: far more than the clients of one gateway can make.
+/// Requests with a right token that are answered a second, in the long run and at once: far more than the clients of one
+/// gateway can make.
 const RATE: (u32, u32) = (50_000, 100_000);
+
+/// The same of those without one: they take nothing from the others.
+const RATE_OF_STRANGERS: (u32, u32) = (5_000, 10_000);
 
 /// Addresses that need a token; everything else holds no data.
 const PROTECTED: &[&str] = &["/agents", "/api", "/mcp", "/metrics"];
@@ -78,6 +82,7 @@ pub(crate) struct Guard {
     /// `Host` as requests may have it.
     hosts: Vec<String>,
     requests: DefaultDirectRateLimiter,
+    of_strangers: DefaultDirectRateLimiter,
     others: Others,
 }
 
@@ -97,14 +102,34 @@ impl Guard {
             SocketAddr::V6(address) => format!("[{}]:{port}", address.ip()),
         };
         let hosts = loopback.into_iter().chain([own]).chain(hosts.iter().map(|host| host.to_ascii_lowercase()));
-        Self { token, hosts: hosts.collect(), requests: limiter(RATE), others }
+        Self {
+            token,
+            hosts: hosts.collect(),
+            requests: limiter(RATE),
+            of_strangers: limiter(RATE_OF_STRANGERS),
+            others,
+        }
     }
 
-    fn refusal(&self, path: &str, headers: &HeaderMap) -> Option<ApiError> {
-        if self.requests.check().is_err() {
+    /// Whether a request has a token that opens what it asks for, and why it is refused, if it is.
+    fn judged(&self, uri: &Uri, headers: &HeaderMap) -> (bool, Option<ApiError>) {
+        let is_known = self.knows_token(uri.path(), headers);
+        (is_known, self.refusal(uri, headers, is_known))
+    }
+
+    fn refusal(&self, uri: &Uri, headers: &HeaderMap, is_known: bool) -> Option<ApiError> {
+        let requests = if is_known { &self.requests } else { &self.of_strangers };
+        if requests.check().is_err() {
             return Some(too_many("too many requests"));
         }
+        // Of two, this would look at one, and a proxy in front or a handler behind at the other.
+        if let Some(name) = [HOST, ORIGIN, AUTHORIZATION].iter().find(|name| several(headers, name)) {
+            return Some(ambiguous(format!("the request has more than one header `{name}`")));
+        }
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).map(str::to_ascii_lowercase);
+        if uri.authority().is_some_and(|named| host.as_deref() != Some(&*named.as_str().to_ascii_lowercase())) {
+            return Some(ambiguous("the address of the request names another host than its header `Host`".to_owned()));
+        }
         if !host.is_some_and(|host| self.hosts.contains(&host)) {
             let message = "the daemon is not known by this name";
             return Some(
@@ -115,12 +140,13 @@ impl Guard {
         if headers.get(ORIGIN).is_some_and(|origin| !self.is_own(origin)) {
             return Some(ApiError::new(StatusCode::FORBIDDEN, "WRONG_ORIGIN", "pages of other sites may not ask"));
         }
+        let path = uri.path();
         let needs_token = PROTECTED
             .iter()
             .any(|below| path.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
         // Always the same answer: a limit on wrong tokens would hold nobody up who guesses at 256 bits, and whoever has an old
         // token would not learn of it while somebody else goes on with theirs.
-        (needs_token && !self.knows_token(path, headers)).then(|| {
+        (needs_token && !is_known).then(|| {
             ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "the token is missing or wrong")
                 .hint("send `Authorization: Bearer TOKEN` with the token that `toolrack up` printed")
         })
@@ -140,6 +166,14 @@ impl Guard {
     }
 }
 
+fn several(headers: &HeaderMap, name: &HeaderName) -> bool {
+    headers.get_all(name).iter().nth(1).is_some()
+}
+
+fn ambiguous(message: String) -> ApiError {
+    ApiError::new(StatusCode::BAD_REQUEST, "AMBIGUOUS_REQUEST", message).hint("send each of them once")
+}
+
 fn limiter((each_second, at_once): (u32, u32)) -> DefaultDirectRateLimiter {
     let some = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
     RateLimiter::direct(Quota::per_second(some(each_second)).allow_burst(some(at_once)))
@@ -151,7 +185,13 @@ fn too_many(message: &str) -> ApiError {
 
 /// Lets a request through, or answers it.
 pub(crate) async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
-    let Some(refusal) = guard.refusal(request.uri().path(), request.headers()) else {
+    let visitor = request.extensions().get::<Arc<Visitor>>().cloned();
+    let _busy = visitor.as_ref().map(Visitor::asks);
+    let (is_known, refusal) = guard.judged(request.uri(), request.headers());
+    if is_known && let Some(visitor) = &visitor {
+        visitor.is_known();
+    }
+    let Some(refusal) = refusal else {
         return next.run(request).await;
     };
     let mut response = refusal.into_response();
@@ -178,9 +218,13 @@ mod tests {
         Guard::new(Token::given("t0ken"), OWN.parse().unwrap(), &["tools.example".to_owned()], Box::new(others))
     }
 
-    fn status(guard: &Guard, path: &str, headers: &[(&'static str, &str)]) -> u16 {
-        let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
-        guard.refusal(path, &headers).map_or(200, |refusal| refusal.status().as_u16())
+    fn status(guard: &Guard, uri: &str, headers: &[(&'static str, &str)]) -> u16 {
+        let mut all = HeaderMap::new();
+        for (name, value) in headers {
+            all.append(*name, value.parse().unwrap());
+        }
+        let (_, refusal) = guard.judged(&uri.parse().unwrap(), &all);
+        refusal.map_or(200, |refusal| refusal.status().as_u16())
     }
 
     #[test]
@@ -228,6 +272,39 @@ mod tests {
         let guard = guard();
         let wrong = [("host", OWN), ("authorization", "Bearer guess")];
         assert!((0..100).all(|_| status(&guard, "/api/v1/servers", &wrong) == 401));
+        assert_eq!(status(&guard, "/api/v1/servers", &[("host", OWN), ("authorization", "Bearer t0ken")]), 200);
+    }
+
+    #[test]
+    fn a_request_that_can_be_read_in_two_ways_is_refused() {
+        let (host, token) = (("host", OWN), ("authorization", "Bearer t0ken"));
+        let page = ("origin", "http://127.0.0.1:7717");
+        assert_eq!(status(&guard(), "/api/v1/servers", &[host, token, page]), 200);
+        for second in [
+            host,
+            ("host", "evil.example"),
+            token,
+            ("authorization", "Bearer guess"),
+            page,
+            ("origin", "https://evil.example"),
+        ] {
+            let both = [host, token, page, second];
+            assert_eq!(status(&guard(), "/api/v1/servers", &both), 400, "{second:?}");
+            assert_eq!(status(&guard(), "/", &both), 400, "{second:?}");
+        }
+        // The whole address on the request line, as for a proxy.
+        assert_eq!(status(&guard(), "http://127.0.0.1:7717/api/v1/servers", &[host, token]), 200);
+        assert_eq!(status(&guard(), "http://evil.example/api/v1/servers", &[host, token]), 400);
+        assert_eq!(status(&guard(), "http://127.0.0.1:7717/", &[("host", "evil.example")]), 400);
+        assert_eq!(status(&guard(), "http://evil.example/", &[("host", "evil.example")]), 403);
+    }
+
+    #[test]
+    fn requests_without_the_token_take_nothing_from_those_with_it() {
+        let guard = guard();
+        let wrong = [("host", OWN), ("authorization", "Bearer guess")];
+        let answers = (0..RATE_OF_STRANGERS.1 * 2).map(|_| status(&guard, "/api/v1/servers", &wrong));
+        assert!(answers.into_iter().any(|status| status == 429));
         assert_eq!(status(&guard, "/api/v1/servers", &[("host", OWN), ("authorization", "Bearer t0ken")]), 200);
     }
 }

@@ -22,11 +22,12 @@ pub mod gateway;
 mod guard;
 mod questions;
 mod serve;
+mod streams;
 mod world;
 
 pub use agents::{AgentParts, ForAgents};
 pub use api::openapi;
 pub use guard::{NoRandom, Token};
 pub use questions::Questions;
-pub use serve::{Current, Daemon, Options, StartError};
+pub use serve::{Admit, Current, Daemon, Options, StartError};
 pub use world::{ChosenModel, Models, NoModel, NoSignIn, Parts, SignInPage, SignIns, discovery_name};

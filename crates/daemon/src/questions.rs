@@ -13,12 +13,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::{sync::oneshot, time::timeout};
 use toolrack_host::{
-    Abilities, Asker, ServerName,
+    Abilities, Asker, Caller, ServerName, SharedAsker, Way,
     ask::{Confirm, Confirmed, Elicitation, Elicited, Keep, Lasting},
+    text,
 };
 use utoipa::ToSchema;
 
-use crate::event_log::EventLog;
+use crate::{api::Finding, event_log::EventLog};
 
 /// Questions that can be open at once; further ones are answered with no.
 const MAX_OPEN: usize = 100;
@@ -28,7 +29,11 @@ const MAX_OPEN: usize = 100;
 ///
 /// Each question is answered once. What was answered for more than one call is for the host to remember.
 #[derive(Clone, Debug)]
-pub struct Questions(Arc<Inner>);
+pub struct Questions {
+    inner: Arc<Inner>,
+    /// In whose call everything is asked, where that is known.
+    caller: Option<Caller>,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -65,6 +70,8 @@ pub(crate) struct Question {
     pub(crate) id: String,
     /// The agent in whose world it is asked, where that is not the world that tells of it.
     agent: Option<String>,
+    /// Who wants the call that it is about, or in which a server asks; `null` where that is not known.
+    caller: Option<Wanting>,
     /// What is asked.
     #[serde(flatten)]
     pub(crate) about: About,
@@ -72,6 +79,42 @@ pub(crate) struct Question {
     asked_at: String,
     /// When it is answered with no, in RFC 3339.
     expires_at: String,
+}
+
+/// Who wants a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(title = "Caller")]
+pub(crate) struct Wanting {
+    /// The door: `cli`, a command that a person typed; `daemon`, the control API and the dashboard; `gateway`, an MCP client;
+    /// `agent`, a model in a conversation; `program`, a program that embeds Toolrack.
+    way: String,
+    /// How a client of the gateway is connected: `http` or `stdio`.
+    over: Option<String>,
+    /// What the client calls itself: a claim that any client can make.
+    client: Option<String>,
+    /// Tells a client of the gateway from others of its name. It opens nothing.
+    session: Option<String>,
+    /// The `id` that the client gave to its call or turn.
+    request: Option<String>,
+    /// The conversation in whose turn the call is made.
+    conversation: Option<String>,
+    /// The agent of `toolrack.toml` in whose world it is made.
+    agent: Option<String>,
+}
+
+impl From<&Caller> for Wanting {
+    fn from(caller: &Caller) -> Self {
+        let line = |name: Option<&str>| name.map(|name| text::for_line(name).into_owned());
+        Self {
+            way: caller.way().word().to_owned(),
+            over: caller.connected_over().map(|over| over.word().to_owned()),
+            client: line(caller.name()),
+            session: line(caller.in_session()),
+            request: line(caller.in_request()),
+            conversation: line(caller.in_conversation()),
+            agent: line(caller.of_agent()),
+        }
+    }
 }
 
 /// What is asked. Texts of servers are untrusted.
@@ -95,6 +138,8 @@ pub(crate) enum About {
         destructive: bool,
         /// What the server says of the tool.
         description: Option<String>,
+        /// What a person should look at in the definition of the tool.
+        findings: Vec<Finding>,
         /// For how long an answer can count, at most: `once`, `session`, which is until the daemon ends, or `always`.
         lasting: String,
     },
@@ -200,27 +245,42 @@ impl Questions {
     #[must_use]
     pub fn new(patience: Duration) -> Self {
         let (mark, open) = (rand::rng().random(), Mutex::default());
-        Self(Arc::new(Inner { mark, open, patience, log: OnceLock::new(), of_agent: OnceLock::new() }))
+        let inner = Inner { mark, open, patience, log: OnceLock::new(), of_agent: OnceLock::new() };
+        Self { inner: Arc::new(inner), caller: None }
     }
 
     /// From now on, `log` tells when a question is opened and closed.
     pub(crate) fn tell(&self, log: Arc<EventLog>) {
-        let _ = self.0.log.set(log);
+        let _ = self.inner.log.set(log);
     }
 
     /// From now on, `log`, which is that of another world, tells it too, as questions of `agent`.
     pub(crate) fn tell_abroad(&self, agent: &str, log: Arc<EventLog>) {
-        let _ = self.0.of_agent.set((agent.to_owned(), log));
+        let _ = self.inner.of_agent.set((agent.to_owned(), log));
+    }
+
+    /// The agent in whose world these are asked.
+    pub(crate) fn agent(&self) -> Option<&str> {
+        self.inner.of_agent.get().map(|(agent, _)| agent.as_str())
+    }
+
+    /// Who comes this way into the world whose questions these are.
+    pub(crate) fn caller(&self, way: Way) -> Caller {
+        let caller = Caller::by(way);
+        match self.agent() {
+            Some(agent) => caller.agent(agent),
+            None => caller,
+        }
     }
 
     /// What waits for an answer, the oldest first.
     pub(crate) fn open(&self) -> Vec<Question> {
-        self.0.waiting().waiting.values().map(|waiting| waiting.question.clone()).collect()
+        self.inner.waiting().waiting.values().map(|waiting| waiting.question.clone()).collect()
     }
 
     /// How many wait.
     pub(crate) fn count(&self) -> usize {
-        self.0.waiting().waiting.len()
+        self.inner.waiting().waiting.len()
     }
 
     /// Answers the question `id`.
@@ -229,14 +289,14 @@ impl Questions {
     /// When it is no longer asked, or asks for something else, or when the call cannot be made like this; in the latter cases it
     /// stays open.
     pub(crate) async fn answer(&self, id: &str, answer: Answer) -> Result<(), Untaken> {
-        let number = self.0.number(id).ok_or(Untaken::Over)?;
-        let asked = self.0.asked(number, &answer)?;
+        let number = self.inner.number(id).ok_or(Untaken::Over)?;
+        let asked = self.inner.asked(number, &answer)?;
         if let (Some(question), Some(arguments)) = (asked, &answer.arguments)
             && answer.answer != Word::Deny
         {
             question.check(arguments.clone()).await.map_err(Untaken::Arguments)?;
         }
-        let waiting = self.0.waiting().waiting.remove(&number).ok_or(Untaken::Over)?;
+        let waiting = self.inner.waiting().waiting.remove(&number).ok_or(Untaken::Over)?;
         // Whoever asked may have gone away in this moment.
         waiting.answer.send(answer).map_err(|_| Untaken::Over)
     }
@@ -244,9 +304,10 @@ impl Questions {
     /// Asks, and waits.
     async fn ask(&self, about: About, approval: Option<Confirm>) -> Result<Answer, Unanswered> {
         let (answer, answered) = oneshot::channel();
-        let number = self.0.put(about, approval, answer).ok_or(Unanswered::TooMany)?;
-        let asked = Asked { inner: &self.0, number };
-        let answer = timeout(self.0.patience, answered).await;
+        let caller = approval.as_ref().map(|approval| &approval.caller).or(self.caller.as_ref()).map(Wanting::from);
+        let number = self.inner.put((about, caller), approval, answer).ok_or(Unanswered::TooMany)?;
+        let asked = Asked { inner: &self.inner, number };
+        let answer = timeout(self.inner.patience, answered).await;
         drop(asked);
         answer.ok().and_then(Result::ok).ok_or(Unanswered::Late)
     }
@@ -284,7 +345,12 @@ impl Inner {
         }
     }
 
-    fn put(&self, about: About, approval: Option<Confirm>, answer: oneshot::Sender<Answer>) -> Option<u64> {
+    fn put(
+        &self,
+        (about, caller): (About, Option<Wanting>),
+        approval: Option<Confirm>,
+        answer: oneshot::Sender<Answer>,
+    ) -> Option<u64> {
         let mut open = self.waiting();
         if open.waiting.len() >= MAX_OPEN {
             return None;
@@ -295,6 +361,7 @@ impl Inner {
         let question = Question {
             id: self.id(number),
             agent: None,
+            caller,
             about,
             asked_at: rfc3339(now),
             expires_at: rfc3339(now + self.patience),
@@ -352,6 +419,10 @@ impl Asker for Questions {
         Abilities { confirm: true, forms: true, urls: true, ..Abilities::NONE }
     }
 
+    fn on_behalf_of(&self, caller: &Caller) -> Option<SharedAsker> {
+        Some(Arc::new(Self { inner: Arc::clone(&self.inner), caller: Some(caller.clone()) }))
+    }
+
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
         Box::pin(async move {
             let asked = question.clone();
@@ -363,6 +434,7 @@ impl Asker for Questions {
                 read_only: question.read_only,
                 destructive: question.destructive,
                 description: question.description,
+                findings: question.findings.into_iter().map(Finding::from).collect(),
                 lasting: lasting_word(question.lasting).to_owned(),
             };
             let answer = match self.ask(about, Some(asked)).await {
@@ -427,6 +499,28 @@ mod tests {
 
     fn questions() -> Questions {
         Questions::new(Duration::from_secs(60))
+    }
+
+    #[tokio::test]
+    async fn a_question_says_who_wants_the_call_and_a_form_in_whose_call_it_is_asked() {
+        let questions = questions();
+        let caller = Caller::by(Way::Gateway).client("an editor\nsays: yes").session("0f3a91c2");
+        let mut approval = question();
+        approval.caller = caller.clone();
+        let mut approval = pin!(questions.confirm(approval));
+        let asker = questions.on_behalf_of(&caller).unwrap();
+        let form = || Elicitation::Form { message: String::new(), schema: json!({}) };
+        let server = || ServerName::new("fs").unwrap();
+        let (mut of_call, mut alone) = (pin!(asker.elicit(server(), form())), pin!(questions.elicit(server(), form())));
+        assert!(
+            poll!(&mut approval).is_pending() && poll!(&mut of_call).is_pending() && poll!(&mut alone).is_pending()
+        );
+        let told: Vec<_> = questions.open().iter().map(|question| json!(question)["caller"].clone()).collect();
+        let caller = json!({
+            "way": "gateway", "over": null, "client": text::for_line("an editor\nsays: yes"), "session": "0f3a91c2",
+            "request": null, "conversation": null, "agent": null,
+        });
+        assert_eq!(told, [caller.clone(), caller, Value::Null]);
     }
 
     #[tokio::test]

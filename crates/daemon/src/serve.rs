@@ -9,8 +9,9 @@ use axum::{
     extract::{DefaultBodyLimit, Request},
     middleware::{self, Next},
 };
+use futures::future::BoxFuture;
 use tokio::{
-    net::{TcpListener, UnixListener, UnixStream},
+    net::{TcpListener, TcpSocket, UnixListener, UnixStream},
     sync::Semaphore,
     time::{sleep, timeout},
 };
@@ -18,12 +19,14 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_config::Loaded;
 use tower_http::catch_panic::CatchPanicLayer;
 
+pub(crate) use self::connections::Visitor;
 use crate::{
     agents::{self, Agents, ForAgents},
     api, dashboard,
     gateway::{Gateway, GatewayOptions},
     guard,
     guard::{Guard, Token},
+    streams,
     world::{Parts, World},
 };
 
@@ -36,11 +39,24 @@ const MAX_LOCAL: usize = 256;
 /// Connections of HTTP that are served at once. A client has a few, and each stream of events that it listens to is one.
 const MAX_CONNECTIONS: usize = 4_096;
 
-/// How long a connection may be without the head of a request: longer than clients keep one for their next request, as a rule.
+/// Those among them that have shown no right token.
+const MAX_STRANGERS: usize = 512;
+
+/// How long one of those may be without the head of a request.
+const HEADS: Duration = Duration::from_secs(10);
+
+/// How long one that has shown it may be: longer than clients keep a connection for their next request, as a rule.
 const SILENCE: Duration = Duration::from_mins(2);
+
+/// Connections that the system may hold until they are accepted. It drops those beyond, and they try again after a second.
+const WAITING: u32 = 4_096;
 
 /// Before more is listened for when the system refused a connection, for want of descriptors most likely.
 const REFUSED: Duration = Duration::from_millis(100);
+
+/// Decides whether the process at the other end of a connection is served; gives the connection if it is. Must end in a
+/// bounded time.
+pub type Admit = Arc<dyn Fn(UnixStream) -> BoxFuture<'static, Option<UnixStream>> + Send + Sync>;
 
 /// How a daemon listens.
 #[derive(Clone, Debug)]
@@ -57,9 +73,15 @@ pub struct Options {
     pub grace: Duration,
     /// How long the world of an agent stays without a request.
     pub agent_idle: Duration,
-    /// Connections of HTTP at once; who comes then waits for one of them to end. 4,096 by default.
+    /// Connections of HTTP at once; a new one takes the place of one that has shown no right token, and waits where there is
+    /// none. 4,096 by default. Each takes a descriptor.
     pub connections: usize,
-    /// How long one may take to send the head of a request, the first or another, before it is ended. 2 minutes by default.
+    /// Those among them that have shown no right token; beyond, the one that was silent the longest is ended. 512 by default.
+    pub strangers: usize,
+    /// How long one of those may take to send the head of a request, the first or another, before it is ended. 10 seconds by
+    /// default.
+    pub heads: Duration,
+    /// The same of one that has shown a right token. 2 minutes by default.
     pub silence: Duration,
 }
 
@@ -73,9 +95,11 @@ impl Options {
             token,
             hosts: Vec::new(),
             remote: false,
-            grace: Duration::from_secs(5),
+            grace: Duration::from_secs(3),
             agent_idle: Duration::from_mins(10),
             connections: MAX_CONNECTIONS,
+            strangers: MAX_STRANGERS,
+            heads: HEADS,
             silence: SILENCE,
         }
     }
@@ -134,7 +158,7 @@ pub struct Daemon {
     token: Token,
     router: Router,
     gateway: Gateway,
-    socket: Option<UnixListener>,
+    local: Option<(UnixListener, Admit)>,
     world: Arc<World>,
     tasks: TaskTracker,
     bounds: connections::Bounds,
@@ -154,8 +178,9 @@ impl Daemon {
     /// # Errors
     /// [`StartError`]; nothing was started then.
     pub async fn start(parts: Parts, for_agents: ForAgents, options: Options) -> Result<Self, StartError> {
-        let Options { listen, token, hosts, remote, grace, agent_idle, connections, silence } = options;
-        let bounds = connections::Bounds { most: connections, silence };
+        let Options { listen, token, hosts, remote, grace, agent_idle, connections, strangers, heads, silence } =
+            options;
+        let bounds = connections::Bounds { most: connections, strangers, heads, silence };
         if !remote && !listen.ip().is_loopback() {
             return Err(StartError::Remote(listen));
         }
@@ -163,7 +188,7 @@ impl Daemon {
             io::ErrorKind::AddrInUse => StartError::InUse(listen),
             _ => StartError::Listen { address: listen, source },
         };
-        let listener = TcpListener::bind(listen).await.map_err(refused)?;
+        let listener = listener(listen).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let tasks = TaskTracker::new();
         let world = World::start(parts, &tasks, CancellationToken::new()).await;
@@ -186,8 +211,9 @@ impl Daemon {
         let router = once_applied(router, &world)
             .layer(DefaultBodyLimit::max(MAX_BODY))
             .layer(CatchPanicLayer::new())
+            .layer(middleware::map_response(streams::passed_on))
             .layer(middleware::from_fn_with_state(guard, guard::check));
-        Ok(Self { listener, address, token, router, gateway, socket: None, world, tasks, bounds, grace })
+        Ok(Self { listener, address, token, router, gateway, local: None, world, tasks, bounds, grace })
     }
 
     /// Where it listens.
@@ -208,28 +234,28 @@ impl Daemon {
         Current(Arc::clone(&self.world))
     }
 
-    /// Serves the MCP endpoint on `socket` too, to whoever may connect to it: lines of JSON, as over stdio, and no token. Who may
-    /// is for the one who made the socket to say, by the permissions of its file.
+    /// Serves the MCP endpoint on `socket` too, to the processes that `admit` lets in: lines of JSON, as over stdio, and no
+    /// token. To be able to connect to a socket proves nothing: a confined server can.
     ///
     /// # Errors
     /// When the system cannot wait for it.
-    pub fn also_on(&mut self, socket: std::os::unix::net::UnixListener) -> io::Result<()> {
+    pub fn also_on(&mut self, socket: std::os::unix::net::UnixListener, admit: Admit) -> io::Result<()> {
         socket.set_nonblocking(true)?;
-        self.socket = Some(UnixListener::from_std(socket)?);
+        self.local = Some((UnixListener::from_std(socket)?, admit));
         Ok(())
     }
 
     /// Answers until `until` is ready. Then nothing new is taken, streams end, and calls in flight are given
     /// [`Options::grace`]. The host is not shut down.
     pub async fn run(self, until: impl Future<Output = ()>) {
-        let Self { listener, router, gateway, socket, world, tasks, bounds, grace, .. } = self;
+        let Self { listener, router, gateway, local, world, tasks, bounds, grace, .. } = self;
         let ending = world.ending.clone();
-        if let Some(socket) = socket {
+        if let Some(local) = local {
             let (gateway, within) = (gateway.clone(), tasks.clone());
             let (world, ending) = (Arc::clone(&world), ending.clone());
             tasks.spawn(async move {
                 world.once_applied().await;
-                serve_local(socket, gateway, within, ending).await;
+                serve_local(local, gateway, within, ending).await;
             });
         }
         let mut serving = pin!(connections::serve(listener, router, bounds, ending.clone()));
@@ -248,6 +274,18 @@ impl Daemon {
     }
 }
 
+/// Listens at `address`, as [`TcpListener::bind`] does, where more may wait to be accepted.
+fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // A daemon that has just ended may have left connections that still close.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(WAITING)
+}
+
 /// `router`, of which nothing answers before the first world has been applied, but for what watches over daemons: nobody takes
 /// a world that is about to come for an empty one.
 pub(crate) fn once_applied(router: Router, world: &Arc<World>) -> Router {
@@ -264,7 +302,12 @@ pub(crate) fn once_applied(router: Router, world: &Arc<World>) -> Router {
 }
 
 /// Serves programs of this machine, one connection each, until the daemon ends.
-async fn serve_local(socket: UnixListener, gateway: Gateway, tasks: TaskTracker, ending: CancellationToken) {
+async fn serve_local(
+    (socket, admit): (UnixListener, Admit),
+    gateway: Gateway,
+    tasks: TaskTracker,
+    ending: CancellationToken,
+) {
     let places = Arc::new(Semaphore::new(MAX_LOCAL));
     loop {
         let accepted = tokio::select! {
@@ -273,9 +316,11 @@ async fn serve_local(socket: UnixListener, gateway: Gateway, tasks: TaskTracker,
         };
         match (accepted, Arc::clone(&places).try_acquire_owned()) {
             (Ok((stream, _)), Ok(place)) => {
-                let gateway = gateway.clone();
+                let (gateway, admitted) = (gateway.clone(), admit(stream));
                 tasks.spawn(async move {
-                    serve_one(stream, &gateway).await;
+                    if let Some(stream) = admitted.await {
+                        serve_one(stream, &gateway).await;
+                    }
                     drop(place);
                 });
             }
@@ -301,6 +346,7 @@ pub(crate) fn told(world: &World, hosts: &[String], address: SocketAddr) -> Gate
     let name = |host: &String| host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name).to_owned();
     GatewayOptions {
         asker: Some(Arc::new(world.questions.clone())),
+        agent: world.questions.agent().map(Arc::from),
         secrets: Some(Arc::clone(&world.secrets)),
         hosts: hosts.iter().map(name).chain([address.ip().to_string()]).collect(),
         ..GatewayOptions::default()

@@ -2,6 +2,7 @@
 
 mod edits;
 mod keeper;
+mod looked;
 mod sign_ins;
 mod tally;
 
@@ -29,6 +30,7 @@ pub(crate) use self::{
 };
 use self::{
     keeper::{Keeper, Order},
+    looked::Looked,
     sign_ins::Begun,
 };
 use crate::{api::Named, event_log::EventLog, questions::Questions};
@@ -112,6 +114,8 @@ pub(crate) struct World {
     pub(crate) questions: Questions,
     pub(crate) log: Arc<EventLog>,
     pub(crate) tally: Tally,
+    /// What a person should look at in tools.
+    pub(crate) looked: Looked,
     pub(crate) models: Models,
     sign_ins: SignIns,
     /// Who is signing in where.
@@ -175,6 +179,7 @@ impl World {
             questions,
             log,
             tally: Tally::default(),
+            looked: Looked::default(),
             models,
             sign_ins,
             begun: Begun::default(),

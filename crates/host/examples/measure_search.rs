@@ -12,7 +12,8 @@ use rmcp::{
     service::RequestContext,
 };
 use serde_json::json;
-use toolrack_host::{BlockKind, Host, Native, Selection, ServerName, ServerSpec, Wire};
+use toolrack_host::{BlockKind, Host, Selection, ServerName, ServerSpec, Wire};
+use toolrack_testkit::rmcp_native;
 
 const TOOLS: usize = 10_000;
 const RUNS: usize = 101;
@@ -70,7 +71,7 @@ async fn host_of(servers: usize) -> Result<Host, Box<dyn Error>> {
     let mut desired = toolrack_host::Desired::new();
     for server in 0..servers {
         let tools: Vec<_> = (0..TOOLS / servers).map(|at| tool(at * servers + server)).collect();
-        let native = Native::rmcp(format!("s{server}"), move || Many(tools.clone()));
+        let native = rmcp_native(&format!("s{server}"), move || Many(tools.clone()));
         desired.insert(ServerName::new(format!("server{server}"))?, ServerSpec::native(native));
     }
     host.apply(desired).await;

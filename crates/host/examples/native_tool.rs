@@ -1,4 +1,4 @@
-//! A tool of this program, as an MCP server in this process: behind the same door as everybody else's tools.
+//! A tool of this program, as an MCP server in this process: behind the same door as the tools of other servers.
 //!
 //! `cargo run -p toolrack-host --example native_tool`
 
@@ -6,8 +6,11 @@
 
 use std::error::Error;
 
-use rmcp::{ServerHandler, handler::server::wrapper::Parameters, tool, tool_handler, tool_router};
+use rmcp::{
+    ServerHandler, handler::server::wrapper::Parameters, service::serve_server_with_ct, tool, tool_handler, tool_router,
+};
 use serde_json::json;
+use tokio::io::split;
 use toolrack_host::{Call, Desired, Host, Native, ServerName, ServerSpec};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -33,7 +36,13 @@ impl ServerHandler for Calculator {}
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let host = Host::builder().build();
-    let spec = ServerSpec::native(Native::rmcp("calculator", || Calculator));
+    let native = Native::new("calculator", |io, stop| async move {
+        // The host sees a failed handshake at its own end, and tells why.
+        if let Ok(service) = serve_server_with_ct(Calculator, split(io), stop).await {
+            let _ = service.waiting().await;
+        }
+    });
+    let spec = ServerSpec::native(native);
     host.apply(Desired::from([(ServerName::new("calculator")?, spec)])).await;
     host.settled().await;
     let arguments = json!({"a": 17, "b": 25}).as_object().cloned().unwrap_or_default();

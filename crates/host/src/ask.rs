@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::spec::ServerName;
+use crate::{findings::Finding, spec::ServerName, witness::Caller};
 
 /// What an [`Asker`] can do; everything is off by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,6 +70,14 @@ pub trait Asker: Send + Sync {
         None
     }
 
+    /// Who answers what comes up during a call of `caller`, where that is to be told to the person who is asked: an
+    /// [elicitation](Self::elicit) does not say in whose call the server asks. Asked for only once there is a question.
+    /// `None`, the default, is this asker itself. A [confirmation](Confirm::caller) names the caller in any case.
+    fn on_behalf_of(&self, caller: &Caller) -> Option<SharedAsker> {
+        let _ = caller;
+        None
+    }
+
     /// May this call run? Asked when the [gate](crate::Gate) says so.
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
         drop(question);
@@ -123,12 +131,16 @@ pub struct Confirm {
     pub arguments: Map<String, Value>,
     /// Why it is asked: the rule that said so.
     pub why: String,
+    /// Who wants the call.
+    pub caller: Caller,
     /// The server claims that the tool changes nothing.
     pub read_only: bool,
     /// The server claims that the tool may destroy something.
     pub destructive: bool,
     /// What the server says of the tool; untrusted.
     pub description: Option<String>,
+    /// What a person should look at in the definition of the tool, by itself.
+    pub findings: Vec<Finding>,
     /// For how long an answer can count.
     pub lasting: Lasting,
     /// Who knows more of the call.
@@ -177,9 +189,11 @@ impl Confirm {
             tool,
             arguments,
             why,
+            caller: Caller::default(),
             read_only: false,
             destructive: false,
             description: None,
+            findings: Vec::new(),
             lasting: Lasting::Once,
             review: None,
         }

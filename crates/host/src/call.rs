@@ -5,12 +5,14 @@ mod error;
 pub(crate) mod gate;
 mod hint;
 mod running;
+mod said;
 pub(crate) mod shape;
 
 mod outcome;
 
 use std::{
-    fmt,
+    borrow::Cow,
+    fmt, mem,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -23,6 +25,7 @@ use tokio::time::{Instant, timeout};
 use tracing::{Instrument, field::Empty, info_span};
 
 pub use error::{CallError, CallErrorKind};
+use outcome::unmet;
 pub use outcome::{Artifact, Shaped, ToolOutcome};
 pub(crate) use outcome::{Shape, shaped};
 
@@ -37,7 +40,7 @@ use crate::{
     event::Event,
     host::Host,
     link::{
-        Link, LinkError, OnProgress, Request,
+        Link, LinkError, ListedTool, OnProgress, Request, Unmet,
         decode::{call_result, plain_result},
         inbound::Events,
         quote,
@@ -47,7 +50,7 @@ use crate::{
     resolve::{Answers, Artifacts},
     script::Around,
     server::{Server, Snapshot},
-    spec::ServerName,
+    spec::{ServerName, ValidateArgs},
     trace::{TraceContext, Tracer},
     witness::{Caller, Decision, Witness},
 };
@@ -55,7 +58,7 @@ use crate::{
 /// A call of a tool.
 #[derive(Clone)]
 pub struct Call {
-    selector: String,
+    named: Named,
     arguments: Map<String, Value>,
     asker: Option<SharedAsker>,
     on_progress: Option<OnProgress>,
@@ -66,22 +69,45 @@ pub struct Call {
     whole: bool,
     trace: Option<TraceContext>,
     caller: Caller,
+    still_wanted: Option<StillWanted>,
 }
+
+/// How the tool of a call is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    /// This tool of this server.
+    Tool(ServerName, String),
+    /// A name as a person, a model or a program writes it.
+    Written(String),
+}
+
+/// Whether a call that was allowed is to be sent.
+pub type StillWanted = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Returns a text without what must not be seen in it.
 pub type Conceal = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("selector", &self.selector).finish_non_exhaustive()
+        f.debug_struct("Call").field("selector", &self.selector()).finish_non_exhaustive()
     }
 }
 
 impl Call {
     /// A call of the tool `selector`: `server/tool`, `server.tool` or a model-visible name.
     pub fn new(selector: impl Into<String>, arguments: Map<String, Value>) -> Self {
+        Self::named_so(Named::Written(selector.into()), arguments)
+    }
+
+    /// A call of the tool `tool` of `server`, as the server lists it: for callers who know which one they mean. Nothing is
+    /// looked for in the name.
+    pub fn of(server: ServerName, tool: impl Into<String>, arguments: Map<String, Value>) -> Self {
+        Self::named_so(Named::Tool(server, tool.into()), arguments)
+    }
+
+    fn named_so(named: Named, arguments: Map<String, Value>) -> Self {
         Self {
-            selector: selector.into(),
+            named,
             arguments,
             asker: None,
             on_progress: None,
@@ -92,13 +118,21 @@ impl Call {
             whole: false,
             trace: None,
             caller: Caller::default(),
+            still_wanted: None,
         }
     }
 
     /// The tool as it was given.
     #[must_use]
-    pub fn selector(&self) -> &str {
-        &self.selector
+    pub fn selector(&self) -> Cow<'_, str> {
+        match &self.named {
+            Named::Tool(server, tool) => Cow::Owned(format!("{server}/{tool}")),
+            Named::Written(selector) => Cow::Borrowed(selector),
+        }
+    }
+
+    pub(crate) fn named(&self) -> &Named {
+        &self.named
     }
 
     /// How long it may wait for `server`, and then for each sign of life.
@@ -115,8 +149,8 @@ impl Call {
     }
 
     /// The same call, of another tool.
-    pub(crate) fn of_other(self, selector: String, arguments: Map<String, Value>) -> Self {
-        Self { selector, arguments, ..self }
+    pub(crate) fn of_other(self, tool: &CatalogTool, arguments: Map<String, Value>) -> Self {
+        Self { named: Named::Tool(tool.server.clone(), tool.tool().name.clone()), arguments, ..self }
     }
 
     /// Who answers what comes up during this call; default: the asker of the host.
@@ -177,11 +211,20 @@ impl Call {
         self
     }
 
+    /// Asked once, after the gate let the call pass and before anything is sent: where the answer is `false`, the call is refused
+    /// and nothing is sent. So a caller that gives a call up knows whether it was sent. Must not block.
+    #[must_use]
+    pub fn still_wanted(mut self, still_wanted: StillWanted) -> Self {
+        self.still_wanted = Some(still_wanted);
+        self
+    }
+
     /// The result is wanted as it came, to be passed on to somebody else's client.
     ///
     /// A result of at most [`Limits::output_bytes`](crate::Limits::output_bytes) is then
     /// [`verbatim`](field@ToolOutcome::verbatim) and nothing else: not decoded, and not checked against the tool's output schema, which
-    /// that client does. A larger one is decoded and cut as ever.
+    /// that client does, unless the server's is to be [enforced](crate::spec::OutputSchema::Reject). A larger one is decoded and cut
+    /// as ever.
     #[must_use]
     pub fn verbatim(mut self) -> Self {
         self.verbatim = true;
@@ -236,7 +279,7 @@ impl Door {
 
     async fn through(
         &self,
-        call: Call,
+        mut call: Call,
         tool: &CatalogTool,
         server: &Server,
         script: Option<Script>,
@@ -251,7 +294,11 @@ impl Door {
             running.is_about(&call.arguments);
             return Err(running.held(cause));
         }
-        let arguments = self.pass(&mut running, (&call, server), &asker).await?;
+        let arguments = self.pass(&mut running, (&mut call, server), &asker).await?;
+        if call.still_wanted.as_ref().is_some_and(|still_wanted| !still_wanted()) {
+            let why = "its caller gave it up before it was sent; it was not run".to_owned();
+            return Err(running.refused(Decision::Denied, why));
+        }
         running.starts();
         let passed = Passed { number, tool, server, arguments, asker };
         let result = match script {
@@ -269,7 +316,7 @@ impl Door {
     async fn pass(
         &self,
         running: &mut Running<'_>,
-        (call, server): (&Call, &Server),
+        (call, server): (&mut Call, &Server),
         asker: &SharedAsker,
     ) -> Result<Map<String, Value>, CallError> {
         running.is_about(&call.arguments);
@@ -277,7 +324,7 @@ impl Door {
         match verdict {
             Verdict::Allow { why } => {
                 running.decided(Decision::Allowed, why);
-                Ok(call.arguments.clone())
+                Ok(mem::take(&mut call.arguments))
             }
             Verdict::Deny { why } => Err(running.refused(Decision::Denied, why)),
             // By itself: most calls need no room for it.
@@ -289,6 +336,13 @@ impl Door {
 
     async fn send(&self, call: &Call, passed: Passed<'_>) -> Result<ToolOutcome, CallError> {
         let Passed { number, tool, server, arguments, asker } = passed;
+        let mode = server.spec.validate_args.unwrap_or_default();
+        let misfit = if mode == ValidateArgs::Off { None } else { Box::pin(misfit(tool, &arguments)).await };
+        if mode == ValidateArgs::Strict
+            && let Some(problem) = misfit
+        {
+            return Err(CallError::Misfit { server: tool.server.clone(), tool: quote(&tool.tool().name), problem });
+        }
         let target = Target { name: &tool.server, what: &tool.tool().name, server };
         let began = Instant::now();
         let idle = call.patience(server);
@@ -304,6 +358,7 @@ impl Door {
                 ("arguments".to_owned(), Value::Object(arguments)),
             ]),
             asker,
+            caller: call.caller.clone(),
             on_progress: Some(self.on_progress(number, call.on_progress.clone())),
             idle,
             // Waiting for the server was part of the call's time.
@@ -312,9 +367,12 @@ impl Door {
             trace: call.trace.clone(),
         };
         let result = link.run(request).await.map_err(|error| target.failed(error))?;
-        if call.verbatim && result.len() <= server.spec.limits.output_bytes {
+        let goes_verbatim = call.verbatim && result.len() <= server.spec.limits.output_bytes;
+        if goes_verbatim {
             let is_error = plain_result(&result).map_err(|error| target.failed(error))?;
-            return Ok(ToolOutcome::verbatim(tool, is_error, result));
+            if ToolOutcome::passes_unseen(tool, is_error, server.spec.output_schema) {
+                return Ok(ToolOutcome::verbatim(tool, is_error, result));
+            }
         }
         let decoded = call_result(&result).map_err(|error| target.failed(error))?;
         let mut shape = self.shape(&tool.server, &definition.name, server);
@@ -322,13 +380,26 @@ impl Door {
             shape.max_bytes = usize::MAX;
         }
         let mut outcome = shape.outcome(decoded, tool).await;
+        // What is an error now was none as it came.
+        if goes_verbatim && !outcome.is_error {
+            return Ok(ToolOutcome::verbatim(tool, false, result));
+        }
         outcome.bytes = result.len();
+        outcome
+            .warnings
+            .extend(misfit.map(|problem| format!("the arguments do not match the input schema: {problem}")));
         Ok(outcome)
     }
 
     /// How what `server` gives under `name` is cut to what a model can use.
     pub(crate) fn shape<'a>(&'a self, server: &'a ServerName, name: &'a str, of: &Server) -> Shape<'a> {
-        Shape { server, name, max_bytes: of.spec.limits.output_bytes, artifacts: self.artifacts.as_deref() }
+        Shape {
+            server,
+            name,
+            max_bytes: of.spec.limits.output_bytes,
+            artifacts: self.artifacts.as_deref(),
+            output_schema: of.spec.output_schema,
+        }
     }
 
     /// Runs a script in the place of its server. Each call in it has bounds of its own, and so has the interpreter.
@@ -366,6 +437,15 @@ impl Door {
                 told(progress);
             }
         })
+    }
+}
+
+/// Why `arguments` do not fit the input schema of `tool`, where that is for certain.
+async fn misfit(tool: &CatalogTool, arguments: &Map<String, Value>) -> Option<String> {
+    match unmet(tool, Value::Object(arguments.clone()), ListedTool::check_input).await? {
+        Unmet::Broken(why) => Some(why),
+        // The server judges.
+        Unmet::Unchecked(_) => None,
     }
 }
 

@@ -26,7 +26,7 @@ use serde_json::{Map, Value};
 pub use block::{BlockKind, ToolBlock, ToolDefinition, UnknownWire, Wire};
 pub use budget::{Budget, Offer};
 pub use definition::DefinitionHash;
-pub use names::{BadNameStyle, NameCap, NameStyle};
+pub use names::{BadNameStyle, Dashes, NameCap, NameStyle, Naming};
 pub use schema::{Change, Cleaned, Provider, clean};
 pub use search::Hit;
 pub use selection::Selection;
@@ -34,6 +34,7 @@ pub use signature::signature;
 
 use self::places::Places;
 use crate::{
+    call::Named,
     link::{ListedTool, ParamHeaders, decode::MAX_TOOL_NAME},
     mcp::Tool,
     server::ToolSet,
@@ -137,17 +138,12 @@ pub struct Unknown {
 
 impl Catalog {
     /// Puts together the tools of `servers`.
-    pub(crate) fn build(
-        version: u64,
-        servers: &BTreeMap<ServerName, Arc<ToolSet>>,
-        style: &NameStyle,
-        cap: NameCap,
-    ) -> Self {
+    pub(crate) fn build(version: u64, servers: &BTreeMap<ServerName, Arc<ToolSet>>, naming: &Naming) -> Self {
         let pairs = servers
             .iter()
             .flat_map(|(server, set)| set.all().map(move |listed| (server.as_str(), listed.tool.name.as_str())));
-        let names = names::assign(style, cap, pairs);
-        let mut catalog = Self { version, cap, ..Self::default() };
+        let names = names::assign(naming, pairs);
+        let mut catalog = Self { version, cap: naming.cap, ..Self::default() };
         let mut held = Vec::new();
         for (server, set) in servers {
             let words = search::server_words(server.as_str());
@@ -220,6 +216,27 @@ impl Catalog {
         self.held.iter().find(means)
     }
 
+    /// The tool `tool` of `server`, in quarantine or not: for callers who know which one they mean. Nothing is looked for in
+    /// the name.
+    #[must_use]
+    pub fn tool_of(&self, server: &ServerName, tool: &str) -> Option<&CatalogTool> {
+        let is_it = |held: &&CatalogTool| held.server == *server && held.listed.tool.name == tool;
+        self.of_pair(server, tool).or_else(|| self.held.iter().find(is_it))
+    }
+
+    /// The tool of a call, in quarantine or not.
+    pub(crate) fn meant(&self, named: &Named) -> Option<&CatalogTool> {
+        match named {
+            Named::Tool(server, tool) => self.tool_of(server, tool),
+            Named::Written(selector) => self.find(selector).or_else(|| self.in_quarantine(selector)),
+        }
+    }
+
+    /// Whether [`Self::meant`] gives one.
+    pub(crate) fn has(&self, named: &Named) -> bool {
+        self.meant(named).is_some()
+    }
+
     /// The tool of this model-visible name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&CatalogTool> {
@@ -241,10 +258,16 @@ impl Catalog {
     /// # Errors
     /// [`Unknown`], with similar names; without any where it is longer than a name can be.
     pub fn select(&self, selector: &str) -> Result<&CatalogTool, Unknown> {
-        self.find(selector).ok_or_else(|| Unknown {
+        self.find(selector).ok_or_else(|| self.unknown(selector))
+    }
+
+    /// That no tool is called `selector`, with similar names.
+    #[must_use]
+    pub fn unknown(&self, selector: &str) -> Unknown {
+        Unknown {
             selector: text::for_line(&text::clip(selector, 200)).into_owned(),
             suggestions: self.similar_to(selector),
-        })
+        }
     }
 
     /// As [`Self::select`], among the tools of `selection`: of the others nothing is said.
@@ -278,7 +301,8 @@ impl Catalog {
         if let Some(tool) = self.get(selector) {
             return Some(tool);
         }
-        selector.match_indices('.').find_map(|(at, _)| pair(at))
+        // The longest server name wins: names may hold dots themselves.
+        selector.rmatch_indices('.').find_map(|(at, _)| pair(at))
     }
 
     fn of_pair(&self, server: &ServerName, tool: &str) -> Option<&CatalogTool> {
@@ -293,9 +317,12 @@ impl Catalog {
     #[must_use]
     pub fn by_usual_name(&self, name: &str) -> Option<&CatalogTool> {
         let mut found: Option<&CatalogTool> = None;
-        for style in &NameStyle::PRESETS {
+        let usual = NameStyle::PRESETS.into_iter().flat_map(|style| {
+            [Dashes::Keep, Dashes::Underscore].map(|dashes| Naming { style: style.clone(), cap: self.cap, dashes })
+        });
+        for naming in usual {
             let pairs = self.tools.iter().map(|tool| (tool.server.as_str(), tool.listed.tool.name.as_str()));
-            let names = names::assign(style, self.cap, pairs);
+            let names = names::assign(&naming, pairs);
             let of_style = self.tools.iter().find(|tool| {
                 let pair = (tool.server.as_str(), tool.listed.tool.name.as_str());
                 names.get(&pair).is_some_and(|usual| usual == name)

@@ -26,7 +26,7 @@ use std::{
 use arc_swap::ArcSwap;
 use ipnet::IpNet;
 use serde::Serialize;
-use url::{Host, Url};
+use url::{Host, Origin, Url};
 
 pub use lookup::{Lookup, SystemLookup};
 use special::Kind;
@@ -349,7 +349,7 @@ impl Guard {
     /// # Errors
     /// [`Refused`] says why not.
     pub fn check(&self, url: &Url) -> Result<(), Refused> {
-        let refused = |why: Why| Err(self.refused(url.origin().ascii_serialization(), why));
+        let refused = |why: Why| Err(self.refused(place(url), why));
         let Some(host) = url.host().filter(|_| matches!(url.scheme(), "http" | "https")) else {
             return refused(Why::Scheme);
         };
@@ -389,7 +389,7 @@ impl Guard {
         if url.scheme() == "https" || beside {
             return Ok(());
         }
-        Err(self.refused(url.origin().ascii_serialization(), Why::Clear))
+        Err(self.refused(place(url), Why::Clear))
     }
 
     /// The addresses of `found`, which is what `name` leads to, that may be dialled.
@@ -482,6 +482,14 @@ enum Why {
 }
 
 impl std::error::Error for Refused {}
+
+/// Where a URL leads, without what could be a secret in it: its origin, or the scheme where it has none, as `file:///x`.
+pub(crate) fn place(url: &Url) -> String {
+    match url.origin() {
+        Origin::Tuple(..) => url.origin().ascii_serialization(),
+        Origin::Opaque(_) => format!("an address of the scheme {}:", url.scheme()),
+    }
+}
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,6 +9,8 @@ use std::str::FromStr;
 
 use globset::{GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 
+mod spelling;
+
 /// Longest glob in bytes.
 const GLOB_BYTES: usize = 512;
 
@@ -141,17 +143,25 @@ impl Globs {
 /// `github/*` is every tool of one server, `fs-*/read_*` some tools of some servers. Without a `/` the glob is for
 /// the tool alone, on any server: `create_*`, and `*` for everything. So `github` is a tool of that name and not a
 /// server. The first `/` divides; a tool with a `/` in its name is written with its server, `*/a/b`.
+///
+/// A pattern without a `/` may also be in another of the spellings that people see: `server.tool`, a model-visible name of one
+/// of the [presets](crate::NameStyle::PRESETS), and `mcp__server` for every tool of a server. Such a text can mean several
+/// pairs: `a_b_c` is a tool of any server, `b_c` of the server `a`, and `c` of the server `a_b`. What forbids or asks takes it in
+/// [every way](Self::every_reading), what allows [only where one is meant](Self::certain_readings).
 #[derive(Debug, Clone)]
 pub struct Pattern {
     written: String,
     server: Option<Glob>,
     tool: Glob,
+    /// Both parts were taken out of a name in which characters may have been replaced.
+    is_folded: bool,
 }
 
 impl Pattern {
     /// Whether the pattern speaks of this tool of this server.
     pub fn matches(&self, server: &str, tool: &str) -> bool {
-        self.server.as_ref().is_none_or(|glob| glob.is_match(server)) && self.tool.is_match(tool)
+        let fits = |glob: &Glob, part: &str| glob.is_match(part) || (self.is_folded && glob.is_match_folded(part));
+        self.server.as_ref().is_none_or(|glob| fits(glob, server)) && fits(&self.tool, tool)
     }
 
     /// How much it says of the tool, and then of the server.
@@ -175,7 +185,8 @@ impl FromStr for Pattern {
             None => (None, written),
         };
         let glob = |part: &str| Glob::read(part, written);
-        Ok(Self { written: written.to_owned(), server: server.map(glob).transpose()?, tool: glob(tool)? })
+        let server = server.map(glob).transpose()?;
+        Ok(Self { written: written.to_owned(), server, tool: glob(tool)?, is_folded: false })
     }
 }
 
@@ -239,6 +250,16 @@ impl Glob {
             GlobKind::BeginsWith(start) => text.starts_with(&**start),
             GlobKind::EndsWith(end) => text.ends_with(&**end),
             GlobKind::Automaton(matcher) => matcher.is_match(text),
+        }
+    }
+
+    /// As [`Self::is_match`], with `_` in the text for all that cannot stand in a name that a model sees, and for `-`.
+    fn is_match_folded(&self, text: &str) -> bool {
+        let is_kept = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        !text.chars().all(is_kept) && {
+            let without = |kept: &dyn Fn(char) -> bool| text.chars().map(|c| if kept(c) { c } else { '_' }).collect();
+            let (sanitised, folded): (String, String) = (without(&|c| is_kept(c) || c == '-'), without(&is_kept));
+            self.is_match(&sanitised) || self.is_match(&folded)
         }
     }
 

@@ -1,6 +1,7 @@
 //! Servers in, tools out: the face of this library.
 
 mod builder;
+mod finding;
 mod indexer;
 mod keeper;
 mod relay;
@@ -20,7 +21,7 @@ use arc_swap::ArcSwap;
 use futures::future::join_all;
 use serde_json::Value;
 use tokio::{
-    sync::{broadcast, mpsc, oneshot},
+    sync::{Notify, broadcast, mpsc, oneshot},
     task::spawn_blocking,
     time::timeout,
 };
@@ -34,12 +35,11 @@ use self::keeper::{Beside, Message, Servers};
 use crate::{
     ask::SharedAsker,
     call::{Call, CallError, Door, Script, Shaped, Target, ToolOutcome, gate::Gate, shaped},
-    catalog::{Catalog, CatalogTool, Hit, Selection},
+    catalog::{Catalog, CatalogTool, Hit, Naming, Selection},
     event::Event,
     link::{
         Link, LinkError, decode,
         discovery::{Discovery, found},
-        native::Meant,
         scripts::Scripts,
     },
     mcp::{Content, Prompt, PromptResult, Resource, ResourceContents, ResourceTemplate},
@@ -69,6 +69,9 @@ pub struct Host {
     door: Arc<Door>,
     /// The resources that somebody listens to.
     watched: Arc<Watched>,
+    naming: Arc<ArcSwap<Naming>>,
+    /// That there may be another catalog.
+    changed: Arc<Notify>,
     /// Every task of this host.
     tasks: TaskTracker,
     /// Whether it was shut down; shared with what is made of it.
@@ -82,6 +85,22 @@ impl fmt::Debug for Host {
 }
 
 impl Host {
+    /// How model-visible names are made.
+    #[must_use]
+    pub fn naming(&self) -> Arc<Naming> {
+        self.naming.load_full()
+    }
+
+    /// From the next catalog on, names are made so. If that changes any, there soon is one; runs that have pinned a catalog keep
+    /// its names.
+    pub fn set_naming(&self, naming: impl Into<Naming>) {
+        let naming = naming.into();
+        if **self.naming.load() != naming {
+            self.naming.store(Arc::new(naming));
+            self.changed.notify_one();
+        }
+    }
+
     /// A host is built, then told what to run with [`apply`](Self::apply).
     pub fn builder() -> HostBuilder {
         HostBuilder::default()
@@ -152,7 +171,7 @@ impl Host {
 
     /// Calls a tool: the only way to run one. Never repeats a call by itself; never waits behind another call of
     /// another server. Bounded by the server's time-outs; a server that waits to reconnect is woken up first, and one
-    /// that is starting for the first time is waited for where nobody else has a tool of that name.
+    /// that is starting for the first time is waited for, if the tool can be one of its own.
     ///
     /// Dropping the future cancels the call at the server.
     ///
@@ -195,87 +214,6 @@ impl Host {
         let query = query.to_owned();
         let found = spawn_blocking(move || found(&catalog.search(&query, limit, &selection)));
         timeout(SEARCH, found).await.ok().and_then(Result::ok).unwrap_or_else(|| "[]".to_owned())
-    }
-
-    /// Finds the tool of a call, and its server. A call that only [stands for](Self::discovery) another is that one.
-    async fn find(&self, call: Call) -> Result<(Call, CatalogTool, Arc<Server>), CallError> {
-        let routed = match self.route(&call) {
-            // What a run pinned stays as it is, however long anybody waits.
-            Err(_) if call.catalog().is_none() => {
-                Box::pin(self.listed(&call)).await;
-                self.route(&call)
-            }
-            routed => routed,
-        };
-        let (other, tool, server) = routed?;
-        let call = match other {
-            Some(Meant { selector, arguments, .. }) => call.of_other(selector, arguments),
-            None => call,
-        };
-        Ok((call, tool, server))
-    }
-
-    /// Waits until the servers that could have the tool of a call have said what they have, if they are starting.
-    async fn listed(&self, call: &Call) {
-        let servers = self.servers.load_full();
-        let named = servers.iter().filter(|(name, _)| call.selector().contains(name.as_str()));
-        let settled = named.map(|(_, server)| timeout(call.patience(server), server.settled()));
-        let _ = join_all(settled).await;
-        // A server is connected a moment before its tools are in the catalog.
-        self.publish().await;
-    }
-
-    fn route(&self, call: &Call) -> Result<(Option<Meant>, CatalogTool, Arc<Server>), CallError> {
-        let catalog = call.catalog().unwrap_or_else(|| self.catalog());
-        let tool = match catalog.select(call.selector()) {
-            Ok(tool) => tool,
-            // The door says why it is not called.
-            Err(unknown) => match catalog.in_quarantine(call.selector()) {
-                Some(held) => held,
-                None => return Err(self.absent(call.selector(), unknown)),
-            },
-        };
-        let server = self.server(tool.server.as_str())?;
-        let Transport::Native(native) = &server.spec.transport else {
-            return Ok((None, tool.clone(), server));
-        };
-        let Some(meant) = native.meant(&tool.tool().name, call.arguments()) else {
-            return Ok((None, tool.clone(), server));
-        };
-        let tool = match catalog.select_within(&meant.selector, &meant.selection) {
-            Ok(tool) => tool,
-            Err(unknown) => {
-                let held = catalog.in_quarantine(&meant.selector).filter(|tool| meant.selection.has(tool));
-                held.ok_or(CallError::Unknown(unknown))?
-            }
-        };
-        let tool = tool.clone();
-        let server = self.server(tool.server.as_str())?;
-        Ok((Some(meant), tool, server))
-    }
-
-    /// A tool that is not in the catalog: often because its server is not there.
-    fn absent(&self, selector: &str, unknown: crate::catalog::Unknown) -> CallError {
-        let servers = self.servers.load();
-        let name = selector.split('/').next().filter(|_| selector.contains('/')).unwrap_or_default();
-        let Some((name, server)) = servers.get_key_value(name) else {
-            return self.gone().unwrap_or(CallError::Unknown(unknown));
-        };
-        let snapshot = server.snapshot();
-        let knows_its_tools = match &snapshot.state {
-            // It rests since it listed them, or since they were recalled; or since they could not be listed.
-            State::Idle { .. } => snapshot.error.is_none(),
-            state => snapshot.link.is_some() && state.error().is_none(),
-        };
-        if knows_its_tools {
-            return CallError::Unknown(unknown);
-        }
-        CallError::NotReady {
-            server: name.clone(),
-            state: snapshot.state,
-            source_of: Box::new(server.spec.source.clone()),
-            error: snapshot.error,
-        }
     }
 
     /// A server, to be put into the world as `name`, through which a model finds and calls the tools of `selection`
@@ -372,6 +310,13 @@ impl Host {
         status::why(selector, &servers, &self.catalog.load())
     }
 
+    /// As [`Self::why`], for callers who know which server they mean, and which tool of it (empty: the server alone). Nothing is
+    /// looked for in the name; `selector` is only what the answer calls it.
+    #[must_use]
+    pub fn why_of(&self, server: &ServerName, tool: &str, selector: &str) -> Why {
+        status::why_of((server.as_str(), tool), selector, &self.servers.load(), &self.catalog.load())
+    }
+
     /// Connects a server anew, whatever its state.
     ///
     /// # Errors
@@ -421,10 +366,10 @@ impl Host {
         self.publish().await;
         let mut servers = Servers::clone(&self.servers.load());
         let mut catalog = self.catalog.load().excerpt(|_| true);
-        if let Some(Beside { server, naming: (style, cap) }) = beside {
+        if let Some(Beside { server, naming }) = beside {
             server.settled().await;
             let sets = BTreeMap::from([(name.clone(), server.snapshot().tools)]);
-            catalog = catalog.with(Catalog::build(0, &sets, &style, cap));
+            catalog = catalog.with(Catalog::build(0, &sets, &naming));
             servers.insert(name.clone(), server);
         }
         self.apart(servers, catalog, self.door.clone())
@@ -441,6 +386,8 @@ impl Host {
             events: self.events.clone(),
             door,
             watched: self.watched.clone(),
+            naming: self.naming.clone(),
+            changed: self.changed.clone(),
             tasks: nothing,
             shut: self.shut.clone(),
         }
@@ -520,7 +467,7 @@ impl Host {
         let name = ServerName::new(name).map_err(|bad| CallError::UnknownServer { server: bad.name })?;
         let target = Target { name: &name, what, server: &server };
         match work(target.link(server.spec.timeouts.call).await?).await {
-            Err(LinkError::SessionNotFound) => {
+            Err(LinkError::SessionNotFound { .. }) => {
                 work(target.link(server.spec.timeouts.call).await?).await.map_err(|error| target.failed(error))
             }
             answer => answer.map_err(|error| target.failed(error)),

@@ -24,6 +24,7 @@
 
 pub mod ask;
 mod call;
+mod canonical;
 mod catalog;
 pub mod egress;
 mod event;
@@ -32,6 +33,7 @@ mod glob;
 mod host;
 mod link;
 pub mod mcp;
+pub mod page;
 pub mod pins;
 mod plan;
 pub mod policy;
@@ -39,6 +41,7 @@ mod resolve;
 mod script;
 mod server;
 pub mod spec;
+mod task;
 pub mod text;
 mod trace;
 mod updates;
@@ -46,12 +49,14 @@ mod witness;
 
 pub use ask::{Abilities, Asker, Nobody, SharedAsker};
 pub use call::{
-    Artifact, Call, CallError, CallErrorKind, Conceal, Shaped, ToolOutcome,
+    Artifact, Call, CallError, CallErrorKind, Conceal, Shaped, StillWanted, ToolOutcome,
     gate::{AllowAll, Gate, GateRequest, Otherwise, Verdict},
 };
+pub use canonical::{Canonical, CanonicalMap};
 pub use catalog::{
-    BadNameStyle, BlockKind, Budget, Catalog, CatalogTool, Change, Cleaned, DefinitionHash, Hit, NameCap, NameStyle,
-    Offer, Provider, Selection, ToolBlock, ToolDefinition, Unknown, UnknownWire, Wire, clean, signature,
+    BadNameStyle, BlockKind, Budget, Catalog, CatalogTool, Change, Cleaned, Dashes, DefinitionHash, Hit, NameCap,
+    NameStyle, Naming, Offer, Provider, Selection, ToolBlock, ToolDefinition, Unknown, UnknownWire, Wire, clean,
+    signature,
 };
 pub use egress::Egress;
 pub use event::{CallEnd, Event};
@@ -80,7 +85,8 @@ pub use resolve::{
 pub use script::{Interpreter, Printed, ScriptCall, ScriptCallError, ScriptTools};
 pub use server::State;
 pub use spec::{Desired, Era, Limits, ServerName, ServerSpec, Start, Timeouts};
+pub use task::owned;
 pub use toolrack_supervisor::Confinement;
 pub use trace::{TraceContext, Tracer};
 pub use updates::{SubscribeError, Subscriptions};
-pub use witness::{Called, Caller, Decision, Evidence, Fact, Way, Witness};
+pub use witness::{Called, Caller, Decision, Evidence, Fact, Over, Way, Witness};

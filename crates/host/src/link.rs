@@ -3,6 +3,7 @@
 //! Above it, both eras and all transports look alike: [`Connector::connect`] gives a [`Connection`], whose [`Link`]
 //! lists, calls and reads. Nothing here decides whether a call may run, and nothing here starts again by itself.
 
+mod bounds;
 mod channel;
 pub mod child;
 mod clock;
@@ -24,6 +25,7 @@ mod lines;
 mod listen;
 mod listing;
 pub(crate) mod native;
+mod own_tools;
 mod param_headers;
 mod process;
 mod rate;
@@ -53,16 +55,18 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub(crate) use bounds::LIST_SETTING;
 pub(crate) use error::quote;
 pub use error::{LinkError, RpcError};
 pub(crate) use handshake::{ClientInfo, Session};
 pub(crate) use http::Clients;
 pub use inbound::OnProgress;
-pub(crate) use listing::{Listed, ListedTool};
+pub(crate) use listing::{Listed, ListedTool, Unmet};
 pub(crate) use param_headers::ParamHeaders;
 pub(crate) use rounds::Request;
 
 use self::{
+    bounds::Bounds,
     channel::Channel,
     child::{ChildCommand, Grace, Handle as Child, Supervisor},
     duplex::{Duplex, Streams},
@@ -379,7 +383,7 @@ impl Attempt<'_> {
         closed: &Arc<Closed>,
         started: &mut Option<Process>,
     ) -> Result<(Wire, Option<Child>), LinkError> {
-        let max_line = self.spec.limits.message_bytes;
+        let bounds = Bounds::of(&self.spec.limits);
         match &self.spec.transport {
             Transport::Stdio(stdio) => self.start_child(stdio, inbound, closed, started).await,
             Transport::Http(http) => {
@@ -397,7 +401,7 @@ impl Attempt<'_> {
                     stop.run_until_cancelled(serve).await;
                 });
                 let (read, write) = split(io);
-                let streams = Streams { read, write, process: None, max_line };
+                let streams = Streams { read, write, process: None, bounds };
                 Ok((Wire::Duplex(Duplex::start(streams, inbound, closed)), None))
             }
         }
@@ -412,7 +416,7 @@ impl Attempt<'_> {
             clients: &self.connector.clients,
             egress: &self.connector.egress,
             supervisor: self.connector.supervisor.as_ref(),
-            max_message: self.spec.limits.message_bytes,
+            bounds: Bounds::of(&self.spec.limits),
         }
     }
 
@@ -443,7 +447,7 @@ impl Attempt<'_> {
             read: child.stdout,
             write: child.stdin,
             process: Some(process),
-            max_line: self.spec.limits.message_bytes,
+            bounds: Bounds::of(&self.spec.limits),
         };
         Ok((Wire::Duplex(Duplex::start(streams, inbound, closed)), Some(child.handle)))
     }

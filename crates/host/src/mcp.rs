@@ -4,6 +4,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 
+/// A member of `_meta` of a tool's result. If it is `true`, the text of the result says in words all that its structured content
+/// says, and a model is given the text alone ([`ToolOutcome::text`](crate::ToolOutcome::text)).
+pub const TEXT_IS_WHOLE: &str = "toolrack/textIsWhole";
+
 /// A tool as its server describes it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -10,6 +10,9 @@
 //! [`Policy::otherwise`] decides about the rest. A call that a person [typed](Way::Cli) needs no other confirmation than a
 //! rule that asks for one.
 //!
+//! A pattern that is no `server/tool` may be in another spelling that people see, as [`Pattern`] says. A rule that denies or
+//! confirms is then about every tool that could be meant, one that allows only about those that are meant without a doubt.
+//!
 //! What somebody else brings, such as a project, is [judged by itself](Policy::stricter), and the stricter of two verdicts
 //! counts: so it can forbid and ask, and never allow.
 
@@ -77,6 +80,9 @@ impl Policy {
     /// With one more rule.
     #[must_use]
     pub fn rule(mut self, rule: Rule) -> Self {
+        for reading in rule.readings() {
+            self.own.add(Arc::new(reading));
+        }
         self.own.add(Arc::new(rule));
         self
     }
@@ -156,7 +162,12 @@ impl Policy {
 
     /// Every rule, in the order in which they win: its own, then those that only make it stricter.
     pub fn rules(&self) -> impl Iterator<Item = &Rule> {
-        self.layers().flat_map(|layer| layer.rules.iter().map(|rule| &**rule))
+        self.layers().flat_map(|layer| layer.rules.iter().map(|rule| &**rule)).filter(|rule| !rule.is_reading())
+    }
+
+    /// The rules that can be about no tool of these servers, in any spelling: most likely a mistake.
+    pub fn idle<'p>(&'p self, servers: &'p [&str]) -> impl Iterator<Item = &'p Rule> {
+        self.rules().filter(|rule| !servers.iter().any(|server| rule.pattern().may_be_of(server)))
     }
 
     /// What happens to calls that no rule speaks of, and whether tools that only read are excepted.

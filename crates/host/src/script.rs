@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use crate::{
     ask::SharedAsker,
     call::{Call, CallError, Conceal, ToolOutcome},
-    catalog::{Catalog, Selection},
+    catalog::{Catalog, CatalogTool, Selection},
     host::Host,
     link::OnProgress,
     mcp::Progress,
@@ -115,12 +115,13 @@ impl ScriptTools {
     /// [`ScriptCallError`], for a tool's own error as well.
     pub async fn call(&self, selector: &str, arguments: Map<String, Value>) -> Result<String, ScriptCallError> {
         let Around { catalog, conceal, .. } = &self.0.around;
-        let named = catalog
-            .select_within(selector, &self.0.selection)
-            .map(|tool| text::for_line(&tool.selector()).into_owned());
-        let number = self.begins(named.as_ref().unwrap_or_else(|unknown| &unknown.selector));
-        let outcome = match named {
-            Ok(_) => self.outcome(selector, arguments).await,
+        let found = catalog.select_within(selector, &self.0.selection);
+        let number = match &found {
+            Ok(tool) => self.begins(&text::for_line(&tool.selector())),
+            Err(unknown) => self.begins(&unknown.selector),
+        };
+        let outcome = match found {
+            Ok(tool) => self.outcome(tool, arguments).await,
             Err(unknown) => Err(CallError::Unknown(unknown)),
         };
         let hidden = |text: &str| match conceal {
@@ -142,10 +143,12 @@ impl ScriptTools {
         }
     }
 
-    async fn outcome(&self, selector: &str, arguments: Map<String, Value>) -> Result<ToolOutcome, CallError> {
+    async fn outcome(&self, tool: &CatalogTool, arguments: Map<String, Value>) -> Result<ToolOutcome, CallError> {
         let Around { catalog, asker, caller, .. } = &self.0.around;
-        let call =
-            Call::new(selector, arguments).asker(Arc::clone(asker)).pinned(Arc::clone(catalog)).caller(caller.clone());
+        let call = Call::of(tool.server.clone(), tool.tool().name.clone(), arguments)
+            .asker(Arc::clone(asker))
+            .pinned(Arc::clone(catalog))
+            .caller(caller.clone());
         Box::pin(self.0.host.call_from_script(call)).await
     }
 

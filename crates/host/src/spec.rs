@@ -13,15 +13,19 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::{glob::ToolFilter, link::native::Native, pins::PinMode};
 
+mod bounds;
+mod checks;
 mod container;
+mod identity;
 mod inherit;
 
+pub use bounds::{Limits, Timeouts};
+pub use checks::{OutputSchema, ValidateArgs};
 pub use container::{Container, Engine, Mount, Pull, acts_on_the_client};
-pub use inherit::{InheritEnv, passes_to_the_client};
+pub use inherit::{InheritEnv, absolute_path, passes_to_the_client};
 
 /// The world as it should be. Handed to [`Host::apply`](crate::Host::apply).
 pub type Desired = BTreeMap<ServerName, ServerSpec>;
@@ -122,6 +126,10 @@ pub struct ServerSpec {
     /// What happens to a tool that is not as it was first seen, where the host has [`Pins`](crate::Pins). Default `None`: it is
     /// in quarantine. Means nothing for a server in this process, which is part of the program.
     pub pins: Option<PinMode>,
+    /// What becomes of a result that breaks the output schema of its tool. Default [`OutputSchema::Warn`].
+    pub output_schema: OutputSchema,
+    /// What becomes of arguments that do not fit the input schema of their tool. Default `None`: nothing, the server judges.
+    pub validate_args: Option<ValidateArgs>,
 }
 
 /// When a server is started.
@@ -153,6 +161,8 @@ impl ServerSpec {
             start: Start::default(),
             idle_stop: None,
             pins: None,
+            output_schema: OutputSchema::default(),
+            validate_args: None,
         }
     }
 
@@ -176,13 +186,13 @@ impl ServerSpec {
         Self::new(Transport::Native(server))
     }
 
-    /// A stable hash of what decides which program answers: transport with placeholders unresolved. The key under
-    /// which the era of a server is remembered: another command or URL is another server.
+    /// A stable hash of what decides which program answers, with placeholders unresolved: command, arguments, variables,
+    /// working folder and image of a child process; address, headers and account of an endpoint. The key under which the era
+    /// of a server, its tools and what was answered for good are remembered: another command or URL is another server, other
+    /// time-outs or limits are not.
     #[must_use]
     pub fn fingerprint(&self) -> String {
-        let mut hash = Sha256::new();
-        hash.update(format!("{:?}", self.transport));
-        hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+        identity::of(&self.transport)
     }
 }
 
@@ -244,7 +254,7 @@ pub struct Sandbox {
     pub read: Vec<String>,
     /// Files and folders that it may change as well. They must exist.
     pub write: Vec<String>,
-    /// TCP ports that it may connect to. Default: 443, and 53 for long answers of name servers. UDP is not shut.
+    /// TCP ports that it may connect to. Default: 443, and 53, where names are looked up.
     pub connect: Ports,
     /// TCP ports that it may listen on. Default: none.
     pub bind: Ports,
@@ -258,6 +268,9 @@ pub struct Sandbox {
     pub cpu: Option<Duration>,
     /// What this system cannot enforce is left out, instead of the server. Default `false`.
     pub best_effort: bool,
+    /// Datagrams of the internet (UDP) to and from everywhere, and the list of network interfaces. Without them, names are looked up over TCP
+    /// port 53, if `connect` has it and the program's resolver can (the GNU C library and Go can, musl cannot). Default `false`.
+    pub udp: bool,
 }
 
 impl Default for Sandbox {
@@ -272,6 +285,7 @@ impl Default for Sandbox {
             files: None,
             cpu: None,
             best_effort: false,
+            udp: false,
         }
     }
 }
@@ -305,6 +319,8 @@ impl Sandbox {
             files: self.files,
             cpu: self.cpu.map(|cpu| cpu.as_secs().max(1)),
             best_effort: self.best_effort,
+            udp: self.udp,
+            bare: false,
         }
     }
 }
@@ -433,7 +449,8 @@ impl Grant {
 pub enum Trust {
     /// Configured by the user or a program.
     Trusted,
-    /// Brought by a file of a project; waits for approval and is neither started nor resolved.
+    /// Brought by a file of a project, or dependent on the folder where it is used; waits for approval and is neither started
+    /// nor resolved.
     Pending,
 }
 
@@ -497,67 +514,6 @@ impl fmt::Display for Era {
             Self::Legacy => "legacy",
             Self::Modern => "modern",
         })
-    }
-}
-
-/// Time bounds of one server. Each is an error that names it when it is reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// From start to a finished handshake. Default 30 s.
-    pub startup: Duration,
-    /// For one complete listing, all pages. Default 30 s.
-    pub list: Duration,
-    /// Silence in a call; progress starts it anew. Default 60 s.
-    pub call: Duration,
-    /// A call's whole time, whatever progress says. Default 10 min. A person who is being asked stops both clocks.
-    pub call_total: Duration,
-    /// Each of the two waits of a shutdown (after closing stdin, after TERM). Default 2 s.
-    pub shutdown: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            startup: Duration::from_secs(30),
-            list: Duration::from_secs(30),
-            call: Duration::from_secs(60),
-            call_total: Duration::from_secs(600),
-            shutdown: Duration::from_secs(2),
-        }
-    }
-}
-
-/// Size and count bounds of one server. Each is an error or a counted warning that names it when it is reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// One message on the wire: a stdio line, a JSON body, an SSE event. Default 8 MiB.
-    pub message_bytes: usize,
-    /// Text of one result that goes to the model; the rest is kept as an artifact. Default 200,000 bytes.
-    pub output_bytes: usize,
-    /// Pages of one listing. Default 1,000.
-    pub pages: usize,
-    /// Items of one listing. Default 100,000.
-    pub items: usize,
-    /// All pages of one listing together, on the wire. Default 64 MiB.
-    pub listing_bytes: usize,
-    /// Calls, and lists of prompts and resources, in flight; the next one waits for its turn within its own time. Default 64.
-    pub in_flight: usize,
-    /// Requests of the server being answered at once. More are refused, or wait where they are questions of one answer
-    /// (2026-07-28). Default 8.
-    pub server_requests: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            message_bytes: 8 * 1024 * 1024,
-            output_bytes: 200_000,
-            pages: 1_000,
-            items: 100_000,
-            listing_bytes: 64 * 1024 * 1024,
-            in_flight: 64,
-            server_requests: 8,
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::{catalog::DefinitionHash, event::CallEnd, spec::ServerName};
+use crate::{canonical::CanonicalMap, catalog::DefinitionHash, event::CallEnd, spec::ServerName, text};
 
 /// Is told of everything that must not go unrecorded.
 ///
@@ -94,6 +94,17 @@ pub enum Fact {
         /// A stable word for it.
         code: &'static str,
     },
+    /// A process asked a daemon for something through a door of its machine, and was not let in.
+    TurnedAway {
+        /// Which door.
+        door: &'static str,
+        /// The process, as the system names it; untrusted.
+        process: String,
+        /// Why.
+        why: String,
+        /// How many were turned away before it that no fact tells of.
+        untold: usize,
+    },
 }
 
 /// A call, from the gate to its end.
@@ -146,7 +157,7 @@ impl Evidence {
     pub(crate) fn of(arguments: &Map<String, Value>, in_full: bool) -> Self {
         let mut measured = Measured { hash: Sha256::new(), bytes: 0 };
         // Nothing in a map of JSON values, and no writer here, can fail.
-        let _ = serde_json::to_writer(&mut measured, arguments);
+        let _ = serde_json::to_writer(&mut measured, &CanonicalMap(arguments));
         let full = in_full.then(|| serde_json::to_string(arguments).unwrap_or_default());
         Self { sha256: measured.hash.finalize().into(), bytes: measured.bytes, full }
     }
@@ -219,27 +230,81 @@ impl Decision {
     }
 }
 
-/// Who wants a call: the way it came in, and on the way in what the client says it is called.
+/// Bytes of a name in a [`Caller`]; a longer one is cut.
+const MAX_NAME: usize = 200;
+
+/// Who wants a call: the way it came in, and what is known of the client on that way.
+///
+/// Plain data that each door makes in one place and that travels with the call: to the gate, to the
+/// [asker](crate::Asker), to the [witness](Witness). Everything but [`Self::client`] is what the door itself knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     way: Way,
+    /// Shared, so that a caller of whom nothing is known costs nothing, and a copy of any other no allocation.
+    known: Option<Arc<Known>>,
+}
+
+/// What is known of a caller beside its way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Known {
     client: Option<Arc<str>>,
+    over: Option<Over>,
+    session: Option<Arc<str>>,
+    request: Option<Arc<str>>,
+    conversation: Option<Arc<str>>,
+    agent: Option<Arc<str>>,
 }
 
 impl Caller {
     /// The program that embeds this library.
-    pub(crate) const NOBODY: Self = Self { way: Way::Program, client: None };
+    pub(crate) const NOBODY: Self = Self { way: Way::Program, known: None };
 
     /// Whoever comes this way.
     #[must_use]
     pub fn by(way: Way) -> Self {
-        Self { way, client: None }
+        Self { way, known: None }
     }
 
-    /// What the client calls itself; untrusted.
+    fn knowing(mut self, set: impl FnOnce(&mut Known)) -> Self {
+        set(Arc::make_mut(self.known.get_or_insert_default()));
+        self
+    }
+
+    /// What the client calls itself; untrusted. At most 200 bytes of it are kept.
     #[must_use]
     pub fn client(self, client: impl Into<Arc<str>>) -> Self {
-        Self { client: Some(client.into()), ..self }
+        self.knowing(|known| known.client = Some(bounded(client.into())))
+    }
+
+    /// How a client of the [gateway](Way::Gateway) is connected.
+    #[must_use]
+    pub fn over(self, over: Over) -> Self {
+        self.knowing(|known| known.over = Some(over))
+    }
+
+    /// What tells this client from others of its name. Never a whole session id that opens something: the person
+    /// who answers a question reads it.
+    #[must_use]
+    pub fn session(self, session: impl Into<Arc<str>>) -> Self {
+        self.knowing(|known| known.session = Some(bounded(session.into())))
+    }
+
+    /// The name that the client gave to this one request; untrusted.
+    #[must_use]
+    pub fn request(self, request: impl Into<Arc<str>>) -> Self {
+        self.knowing(|known| known.request = Some(bounded(request.into())))
+    }
+
+    /// The conversation with a model in whose turn the call is made.
+    #[must_use]
+    pub fn conversation(self, conversation: impl Into<Arc<str>>) -> Self {
+        self.knowing(|known| known.conversation = Some(bounded(conversation.into())))
+    }
+
+    /// The agent of `toolrack.toml` in whose world the call is made.
+    #[must_use]
+    pub fn agent(self, agent: impl Into<Arc<str>>) -> Self {
+        self.knowing(|known| known.agent = Some(bounded(agent.into())))
     }
 
     /// The way.
@@ -251,7 +316,95 @@ impl Caller {
     /// What the client calls itself; untrusted.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
-        self.client.as_deref()
+        self.known.as_ref()?.client.as_deref()
+    }
+
+    /// How a client of the gateway is connected.
+    #[must_use]
+    pub fn connected_over(&self) -> Option<Over> {
+        self.known.as_ref()?.over
+    }
+
+    /// What tells this client from others of its name.
+    #[must_use]
+    pub fn in_session(&self) -> Option<&str> {
+        self.known.as_ref()?.session.as_deref()
+    }
+
+    /// The name that the client gave to this one request; untrusted.
+    #[must_use]
+    pub fn in_request(&self) -> Option<&str> {
+        self.known.as_ref()?.request.as_deref()
+    }
+
+    /// The conversation with a model in whose turn the call is made.
+    #[must_use]
+    pub fn in_conversation(&self) -> Option<&str> {
+        self.known.as_ref()?.conversation.as_deref()
+    }
+
+    /// The agent in whose world the call is made.
+    #[must_use]
+    pub fn of_agent(&self) -> Option<&str> {
+        self.known.as_ref()?.agent.as_deref()
+    }
+}
+
+/// At most [`MAX_NAME`] bytes of a name.
+fn bounded(name: Arc<str>) -> Arc<str> {
+    match &*text::clip(&name, MAX_NAME) {
+        cut if cut.len() != name.len() => Arc::from(cut),
+        _ => name,
+    }
+}
+
+/// In words for a person, on one line, with nothing in it that could be taken for more than text.
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let client = self.name().map(|name| format!("a client that calls itself `{}`", text::for_line(name)));
+        match (self.way, client) {
+            (Way::Program, client) => f.write_str(client.as_deref().unwrap_or("this program"))?,
+            (Way::Cli, _) => f.write_str("a command that was typed")?,
+            (Way::Agent, _) => f.write_str("a model, in a conversation")?,
+            (Way::Daemon, client) => {
+                write!(f, "{}, through the control API", client.as_deref().unwrap_or("a client"))?;
+            }
+            (Way::Gateway, client) => {
+                write!(f, "{}, through the gateway", client.as_deref().unwrap_or("a client that gives no name"))?;
+            }
+        }
+        if let Some(over) = self.connected_over() {
+            write!(f, " over {}", over.word())?;
+        }
+        let more =
+            [("session", self.in_session()), ("conversation", self.in_conversation()), ("agent", self.of_agent())];
+        for (what, which) in more {
+            if let Some(which) = which {
+                write!(f, ", {what} {}", text::for_line(which))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How a client of the gateway is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Over {
+    /// Over HTTP.
+    Http,
+    /// Over lines: the standard streams of a program, or a socket of the same user.
+    Stdio,
+}
+
+impl Over {
+    /// A stable word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Stdio => "stdio",
+        }
     }
 }
 
@@ -299,6 +452,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_caller_is_told_on_one_line_and_what_a_client_calls_itself_is_a_bounded_claim() {
+        let caller = Caller::by(Way::Gateway).client(format!("nice\n\u{1b}[2Jrule: allowed {}", "x".repeat(500)));
+        assert!(caller.name().unwrap().len() <= MAX_NAME);
+        let told = caller.over(Over::Http).session("0f3a91c2").agent("helper").to_string();
+        assert!(told.starts_with("a client that calls itself `nice"), "{told}");
+        assert!(told.ends_with("`, through the gateway over http, session 0f3a91c2, agent helper"), "{told}");
+        assert!(!told.contains(['\n', '\u{1b}']), "{told:?}");
+        assert_eq!(Caller::by(Way::Cli).to_string(), "a command that was typed");
+        assert_eq!(
+            Caller::by(Way::Agent).conversation("0192").to_string(),
+            "a model, in a conversation, conversation 0192"
+        );
+    }
+
+    #[test]
     fn arguments_are_known_by_their_content_and_not_by_their_order() {
         let map = |value: Value| value.as_object().unwrap().clone();
         let evidence = Evidence::of(&map(json!({ "b": [1, "é"], "a": null })), false);
@@ -308,5 +476,14 @@ mod tests {
         assert_eq!((evidence.bytes, evidence.full.as_deref()), (text.len(), None));
         assert_eq!(Evidence::of(&map(json!({ "a": "secret" })), true).full.as_deref(), Some(r#"{"a":"secret"}"#));
         assert!(!format!("{:?}", Evidence::of(&map(json!({ "a": "secret" })), true)).contains("secret"));
+    }
+
+    #[test]
+    fn what_identifies_arguments_never_changes_between_versions() {
+        let given = r#"{"z":{"k":2,"a":1},"b":[1,{"y":{"n":1.5,"m":true},"x":"é"}],"a":null}"#;
+        let evidence = Evidence::of(&serde_json::from_str(given).unwrap(), true);
+        let hash: String = evidence.sha256.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hash, "1ebfd34f5349e0ad217857591f0b2c23a0645f0a36bf2051df90ac29f88bf0e3");
+        assert_eq!(evidence.full.as_deref(), Some(given), "they are kept in the order in which they were sent");
     }
 }

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
-use toolrack_host::{AnswerAbout, Answers, DefinitionHash, NewAnswer, Way};
+use toolrack_host::{AnswerAbout, Answers, DefinitionHash, NewAnswer, Way, owned};
 
 use crate::{
     Store, StoreError,
@@ -117,21 +117,29 @@ impl Store {
 
 impl Answers for Store {
     fn recall<'a>(&'a self, about: AnswerAbout<'a>) -> BoxFuture<'a, Option<String>> {
-        Box::pin(async move {
-            self.recalled(about).await.unwrap_or_else(|error| {
+        let store = self.clone();
+        let AnswerAbout { server, fingerprint, tool, definition } = about;
+        let (server, fingerprint, tool) = (server.clone(), fingerprint.to_owned(), tool.to_owned());
+        Box::pin(owned(async move {
+            let about = AnswerAbout { server: &server, fingerprint: &fingerprint, tool: &tool, definition };
+            store.recalled(about).await.unwrap_or_else(|error| {
                 tracing::warn!("{error}; a person is asked");
                 None
             })
-        })
+        }))
     }
 
     fn remember<'a>(&'a self, answer: NewAnswer<'a>) -> BoxFuture<'a, bool> {
-        Box::pin(async move {
-            let kept = self.kept(answer).await;
+        let store = self.clone();
+        let NewAnswer { server, fingerprint, tools, of_server, by } = answer;
+        let (server, fingerprint, tools) = (server.clone(), fingerprint.to_owned(), tools.to_vec());
+        Box::pin(owned(async move {
+            let answer = NewAnswer { server: &server, fingerprint: &fingerprint, tools: &tools, of_server, by };
+            let kept = store.kept(answer).await;
             if let Err(error) = &kept {
                 tracing::warn!("{error}; it counts until the program ends");
             }
             kept.is_ok()
-        })
+        }))
     }
 }

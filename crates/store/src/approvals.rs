@@ -64,6 +64,12 @@ impl Store {
         .execute(&mut *transaction)
         .await
         .map_err(self.error(doing))?;
+        sqlx::query("DELETE FROM refusals WHERE project = ? AND name = ?")
+            .bind(project)
+            .bind(&approval.name)
+            .execute(&mut *transaction)
+            .await
+            .map_err(self.error(doing))?;
         let said = Entry::of_trust("trusted", by, (project, &approval.name), Some(&approval.hash));
         append(&mut transaction, &[(Utc::now().timestamp_millis(), said)]).await.map_err(self.error(doing))?;
         transaction.commit().await.map_err(self.error(doing))
@@ -107,6 +113,6 @@ impl Store {
     }
 }
 
-fn text(path: &Path) -> Result<&str, StoreError> {
+pub(crate) fn text(path: &Path) -> Result<&str, StoreError> {
     path.to_str().ok_or_else(|| StoreError::Path { path: path.to_owned() })
 }

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use toolrack_agent::{Message, Reply, Role, Turn, Usage, turn};
+use toolrack_host::owned;
 
 use crate::{Claim, NewMessage, NewSession, Session, Spent, Step, Store, StoreError, StoredMessage, Uuid};
 
@@ -66,6 +67,12 @@ impl Journal {
         Ok((journal, Opened { messages, open }))
     }
 
+    /// The conversation's short name: what it is called already, or the end of the id that it will have.
+    #[must_use]
+    pub fn prefix(&self) -> String {
+        self.session.as_ref().map_or_else(|| self.id.to_string(), |session| session.prefix.clone())
+    }
+
     /// What the newest answer has cost.
     pub fn cost_of(&mut self, reply: &Reply) {
         self.spent = Some(spent(reply.usage, reply.cost));
@@ -122,7 +129,8 @@ impl Journal {
             model: Some(self.model.clone()),
         };
         self.unsure = Some(messages.len());
-        store.append(self.id, &step).await?;
+        let (store, id) = (store.clone(), self.id);
+        owned(async move { store.append(id, &step).await }).await?;
         (self.kept, self.spent, self.unsure) = (messages.len(), None, None);
         Ok(())
     }

@@ -55,6 +55,7 @@ pub mod journal;
 mod log;
 mod open;
 mod pins;
+mod refusals;
 mod servers;
 mod sessions;
 pub mod transcript;
@@ -77,6 +78,7 @@ pub use artifacts::{ArtifactBounds, ArtifactFolder, Piece, ReadError};
 pub use error::StoreError;
 pub use log::{LogLine, LogQuery};
 pub use pins::{Pinned, Stranger};
+pub use refusals::Refusal;
 pub use sessions::{
     Claim, Imported, NewMessage, NewSession, Retention, Role, Session, SessionQuery, SessionTotals, Spent, Step,
     StoredMessage,
@@ -97,6 +99,9 @@ const SHORT_LOG: u64 = 256 * 1024;
 ///
 /// One connection does everything, one statement after another; other processes may use the same file at the same time
 /// (SQLite's WAL mode). Dropping a future leaves the database as if the statement had run or had not.
+///
+/// What calls of tools need of it (the traits of the host, [`Vault::get`], the [`journal`]) runs in tasks of its own
+/// ([`toolrack_host::owned`]), so that a future that waits unpolled in a collection never keeps the connection.
 #[derive(Clone, Debug)]
 pub struct Store {
     pool: SqlitePool,

@@ -6,7 +6,7 @@ use chrono::Utc;
 use futures::future::BoxFuture;
 use sqlx::{QueryBuilder, Sqlite, Transaction};
 use toolrack_host::{
-    DefinitionHash, ServerName, Way,
+    DefinitionHash, ServerName, Way, owned,
     pins::{Cause, Definition, Pin, PinnedServer, Pins, PinsUnreadable, Recalled, Seen, Strange},
 };
 
@@ -316,24 +316,27 @@ impl Pins for Store {
         server: &'a PinnedServer,
         list: &'a [u8; 32],
     ) -> BoxFuture<'a, Result<Recalled, PinsUnreadable>> {
-        Box::pin(async move {
-            match tokio::time::timeout(QUICK, self.read_pins(server, list)).await {
+        let (store, server, list) = (self.clone(), server.clone(), *list);
+        Box::pin(owned(async move {
+            match tokio::time::timeout(QUICK, store.read_pins(&server, &list)).await {
                 Ok(recalled) => recalled.map_err(|error| PinsUnreadable { why: error.to_string() }),
                 Err(_) => Err(PinsUnreadable { why: "the database gave no answer within 2 s".to_owned() }),
             }
-        })
+        }))
     }
 
     fn generation<'a>(&'a self, server: &'a PinnedServer) -> BoxFuture<'a, Option<u64>> {
-        Box::pin(async move { self.read_generation(server).await.ok().flatten() })
+        let (store, server) = (self.clone(), server.clone());
+        Box::pin(owned(async move { store.read_generation(&server).await.ok().flatten() }))
     }
 
     fn saw<'a>(&'a self, server: &'a PinnedServer, seen: Seen) -> BoxFuture<'a, ()> {
-        Box::pin(async move {
-            if let Err(error) = self.write_seen(server, &seen).await {
+        let (store, server) = (self.clone(), server.clone());
+        Box::pin(owned(async move {
+            if let Err(error) = store.write_seen(&server, &seen).await {
                 tracing::warn!(%error, "the tools of {} are not pinned", server.server);
             }
-        })
+        }))
     }
 }
 

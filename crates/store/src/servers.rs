@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use sqlx::{Sqlite, Transaction};
-use toolrack_host::{Memory, spec::Era};
+use toolrack_host::{Memory, owned, spec::Era};
 
 use crate::{Store, StoreError, now};
 
@@ -120,23 +120,31 @@ async fn quickly<T: Default>(doing: &'static str, answer: impl Future<Output = R
 
 impl Memory for Store {
     fn era<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Era>> {
-        Box::pin(async move {
-            let known = quickly("cannot recall the era of a server", self.read_era(fingerprint)).await;
+        let (store, fingerprint) = (self.clone(), fingerprint.to_owned());
+        Box::pin(owned(async move {
+            let known = quickly("cannot recall the era of a server", store.read_era(&fingerprint)).await;
             known.map(|(era, _)| era)
-        })
+        }))
     }
 
     fn tools<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Bytes>> {
-        Box::pin(quickly("cannot recall the tools of a server", self.read_tools(fingerprint)))
+        let (store, fingerprint) = (self.clone(), fingerprint.to_owned());
+        Box::pin(owned(
+            async move { quickly("cannot recall the tools of a server", store.read_tools(&fingerprint)).await },
+        ))
     }
 
     fn remember_tools<'a>(&'a self, fingerprint: &'a str, tools: Bytes) -> BoxFuture<'a, ()> {
-        Box::pin(async move {
-            quickly("cannot remember the tools of a server", self.write_tools(fingerprint, &tools)).await
-        })
+        let (store, fingerprint) = (self.clone(), fingerprint.to_owned());
+        Box::pin(owned(async move {
+            quickly("cannot remember the tools of a server", store.write_tools(&fingerprint, &tools)).await
+        }))
     }
 
     fn remember_era<'a>(&'a self, fingerprint: &'a str, era: Era) -> BoxFuture<'a, ()> {
-        Box::pin(quickly("cannot remember the era of a server", self.write_era(fingerprint, era)))
+        let (store, fingerprint) = (self.clone(), fingerprint.to_owned());
+        Box::pin(owned(async move {
+            quickly("cannot remember the era of a server", store.write_era(&fingerprint, era)).await
+        }))
     }
 }

@@ -11,6 +11,7 @@ mod seal;
 use std::fmt;
 
 use sqlx::{Sqlite, Transaction};
+use toolrack_host::owned;
 use zeroize::Zeroizing;
 
 pub use lease::Lease;
@@ -229,12 +230,8 @@ impl Vault {
     /// # Errors
     /// [`VaultError::OtherKey`], [`VaultError::Damaged`], or the database fails.
     pub async fn get(&self, space: Space, name: &str) -> Result<Option<Sealed>, VaultError> {
-        let row: Option<Row> = sqlx::query_as("SELECT key_id, nonce, sealed FROM vault WHERE space = ? AND name = ?")
-            .bind(space.as_str())
-            .bind(name)
-            .fetch_optional(&self.store.pool)
-            .await
-            .map_err(self.store.error("reading the vault"))?;
+        let (store, owned_name) = (self.store.clone(), name.to_owned());
+        let row = owned(async move { store.read_sealed(space, &owned_name).await }).await?;
         let Some((key_id, nonce, sealed)) = row else {
             return Ok(None);
         };
@@ -275,6 +272,15 @@ impl Vault {
 
 /// What a vault does without its key.
 impl Store {
+    async fn read_sealed(&self, space: Space, name: &str) -> Result<Option<Row>, StoreError> {
+        sqlx::query_as("SELECT key_id, nonce, sealed FROM vault WHERE space = ? AND name = ?")
+            .bind(space.as_str())
+            .bind(name)
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(self.error("reading the vault"))
+    }
+
     /// As [`Vault::remove`]; removing needs no key.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -20,10 +20,12 @@ use landlock::{
 use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::unistd::{close, execv};
+use nix::unistd::{close, execve};
 
 use crate::confinement::Confinement;
+use crate::namespaces;
 use crate::protocol::VERDICT_FD;
+use crate::seccomp::{self, Calls};
 
 /// What must be there for a confinement to mean anything: with less, a file that cannot be read could still be emptied.
 const FILES: ABI = ABI::V3;
@@ -43,48 +45,189 @@ const PARTS: &[&str] =
 /// The exit code of a program that could not become the server: as `env(1)` and its like.
 const COULD_NOT_CONFINE: u8 = 125;
 
-/// Gives up what `words` do not name, and becomes the command behind `--`. Returns only when that fails.
+/// Takes one step on the way to the server: see [`Stage`]. Returns only when the server has ended, or could not be started.
 pub(crate) fn confine(words: &[OsString]) -> ExitCode {
-    let verdict = verdict();
-    let failure = match attempt(words) {
-        Ok(never) => match never {},
+    if let Some(code) = namespaces::probe_if_asked(words) {
+        return code;
+    }
+    let mut verdict = inherited(VERDICT_FD);
+    let failure = match attempt(words, &mut verdict) {
+        Ok(code) => return code,
         Err(failure) => failure,
     };
     if let Some(mut verdict) = verdict {
         let _ = match &failure {
             Failure::Exec(errno) => write!(verdict, "exec {}", *errno as i32),
             Failure::Refused(why) => write!(verdict, "refused {why}"),
+            Failure::Bare(why) => write!(verdict, "bare {why}"),
         };
     }
     ExitCode::from(COULD_NOT_CONFINE)
 }
 
-enum Failure {
+/// Why there is no server.
+pub(crate) enum Failure {
     /// The program cannot be run.
     Exec(Errno),
     /// It is not run, because it would not be confined.
     Refused(String),
+    /// The namespaces that the system gave are of no use: to be tried again without.
+    Bare(String),
 }
 
-/// The pipe on which the supervisor waits: its end of file means that the server runs.
-fn verdict() -> Option<File> {
-    let verdict = File::options().write(true).open(format!("/proc/self/fd/{VERDICT_FD}")).ok()?;
+impl Failure {
+    pub(crate) fn refused(why: &str) -> Self {
+        Self::Refused(why.to_owned())
+    }
+}
+
+/// How far it is to the server, as the first word says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The child of the supervisor: makes namespaces, if it can have them.
+    Begin { supervisor: i32 },
+    /// The same, without namespaces.
+    Bare { supervisor: i32 },
+    /// The first process in the namespaces.
+    First { keeper: i32, own_network: bool },
+    /// What becomes the server there. `is_fresh`: its `/proc` shows its own processes alone.
+    Inside { is_fresh: bool, own_network: bool },
+}
+
+impl Stage {
+    pub(crate) fn word(self) -> OsString {
+        match self {
+            Self::Begin { supervisor } => format!("begin:{supervisor}:0"),
+            Self::Bare { supervisor } => format!("bare:{supervisor}:0"),
+            Self::First { keeper, own_network } => format!("first:{keeper}:{}", u8::from(own_network)),
+            Self::Inside { is_fresh, own_network } => {
+                format!("inside:{}:{}", u8::from(is_fresh), u8::from(own_network))
+            }
+        }
+        .into()
+    }
+
+    fn of_word(word: &OsStr) -> Option<Self> {
+        let mut parts = word.to_str()?.split(':');
+        let (name, number, flag) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()? == "1");
+        Some(match name {
+            "begin" => Self::Begin { supervisor: number },
+            "bare" => Self::Bare { supervisor: number },
+            "first" => Self::First { keeper: number, own_network: flag },
+            "inside" => Self::Inside { is_fresh: number == 1, own_network: flag },
+            _ => return None,
+        })
+    }
+}
+
+/// What is to run, and how it is confined.
+pub(crate) struct Command<'a> {
+    /// All of it as it was said.
+    pub(crate) words: &'a [OsString],
+    confinement: Confinement,
+    command: &'a [OsString],
+    program: &'a Path,
+}
+
+impl<'a> Command<'a> {
+    fn of_words(words: &'a [OsString]) -> Result<Self, Failure> {
+        let end = words.iter().position(|word| word == "--").ok_or_else(|| Failure::refused("no command"))?;
+        let confinement =
+            Confinement::of_words(&words[..end]).ok_or_else(|| Failure::refused("its words are not understood"))?;
+        let command = &words[end + 1..];
+        let program = command.first().map(Path::new).ok_or_else(|| Failure::refused("no command"))?;
+        Ok(Self { words, confinement, command, program })
+    }
+
+    /// Whether it can be given a network of its own, in which there is nothing.
+    pub(crate) fn has_own_network(&self) -> bool {
+        let none = |ports: &Option<Vec<u16>>| ports.as_ref().is_some_and(Vec::is_empty);
+        none(&self.confinement.connect) && none(&self.confinement.bind) && !self.confinement.udp
+    }
+
+    /// Whether names can only be looked up over TCP.
+    pub(crate) fn resolves_by_tcp(&self) -> bool {
+        !self.confinement.udp && !self.has_own_network()
+    }
+
+    /// The program with its arguments and environment.
+    fn run(&self, is_bare: bool) -> Result<ExitCode, Failure> {
+        let words = |words: &mut dyn Iterator<Item = Vec<u8>>| {
+            let words: Result<Vec<CString>, _> = words.map(CString::new).collect();
+            words.map_err(|_| Failure::Exec(Errno::EINVAL))
+        };
+        let arguments = words(&mut self.command.iter().map(|word| word.as_bytes().to_vec()))?;
+        let mut environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+        if is_bare && self.resolves_by_tcp() {
+            // Elsewhere a file of the new root says so.
+            let said = environment.iter().position(|(name, _)| name == RESOLVER_OPTIONS);
+            let mut options = said.map(|at| environment.swap_remove(at).1).unwrap_or_default();
+            options.push(" use-vc");
+            environment.push((RESOLVER_OPTIONS.into(), options));
+        }
+        let variable = |(name, value): (OsString, OsString)| [name.as_bytes(), value.as_bytes()].join(&b'=');
+        let environment = words(&mut environment.into_iter().map(variable))?;
+        match execve(&arguments[0], &arguments, &environment) {
+            Ok(never) => match never {},
+            Err(errno) => Err(Failure::Exec(errno)),
+        }
+    }
+}
+
+/// The variable by which the C library is told how to look names up.
+const RESOLVER_OPTIONS: &str = "RES_OPTIONS";
+
+/// An inherited pipe, whose end of file is this process's alone, and not what it becomes.
+pub(crate) fn inherited(fd: i32) -> Option<File> {
+    let file = File::options().write(true).open(format!("/proc/self/fd/{fd}")).ok()?;
     // The one that was inherited stays open in the server otherwise; the new one is close-on-exec.
-    close(VERDICT_FD).ok()?;
-    Some(verdict)
+    close(fd).ok()?;
+    Some(file)
 }
 
-fn attempt(words: &[OsString]) -> Result<std::convert::Infallible, Failure> {
-    let refused = |why: &str| Failure::Refused(why.to_owned());
-    let end = words.iter().position(|word| word == "--").ok_or_else(|| refused("no command"))?;
-    let confinement = Confinement::of_words(&words[..end]).ok_or_else(|| refused("its words are not understood"))?;
-    let command = &words[end + 1..];
-    let program = command.first().ok_or_else(|| refused("no command"))?;
-    limit(&confinement).map_err(Failure::Refused)?;
-    shut(&confinement, Path::new(program)).map_err(Failure::Refused)?;
-    let arguments: Result<Vec<CString>, _> = command.iter().map(|word| CString::new(word.as_bytes())).collect();
-    let arguments = arguments.map_err(|_| Failure::Exec(Errno::EINVAL))?;
-    execv(&arguments[0], &arguments).map_err(Failure::Exec)
+fn attempt(words: &[OsString], verdict: &mut Option<File>) -> Result<ExitCode, Failure> {
+    let (stage, words) = words.split_first().ok_or_else(|| Failure::refused("no stage"))?;
+    let stage = Stage::of_word(stage).ok_or_else(|| Failure::refused("its stage is not understood"))?;
+    let command = Command::of_words(words)?;
+    if let Some(own) = command.confinement.own.as_ref().filter(|_| !matches!(stage, Stage::Inside { .. })) {
+        make(own).map_err(|error| Failure::Refused(format!("its folder {} cannot be made: {error}", own.display())))?;
+    }
+    match stage {
+        Stage::Begin { supervisor } => {
+            namespaces::end_with(supervisor)?;
+            match namespaces::keep(&command, verdict)? {
+                Some(code) => Ok(code),
+                None => become_server(&command, None),
+            }
+        }
+        Stage::Bare { supervisor } => {
+            namespaces::end_with(supervisor)?;
+            become_server(&command, None)
+        }
+        Stage::First { keeper, own_network } => namespaces::be_first(&command, keeper, own_network, verdict),
+        Stage::Inside { is_fresh, own_network } => become_server(&command, Some((is_fresh, own_network))),
+    }
+}
+
+/// Gives up what the server may not do, and becomes it. `inside`: whether its `/proc` and its network are its own, if it is in namespaces.
+fn become_server(command: &Command<'_>, inside: Option<(bool, bool)>) -> Result<ExitCode, Failure> {
+    let confinement = &command.confinement;
+    limit(confinement).map_err(Failure::Refused)?;
+    namespaces::give_up_capabilities()
+        .map_err(|errno| Failure::Refused(format!("its capabilities cannot be given up: {errno}")))?;
+    shut(command, inside.is_some_and(|(is_fresh, _)| is_fresh)).map_err(Failure::Refused)?;
+    let binds_none = confinement.bind.as_ref().is_some_and(Vec::is_empty);
+    let calls = Calls {
+        udp: confinement.udp,
+        listen: !binds_none || inside.is_some_and(|(_, own_network)| own_network),
+        local: inside.is_some(),
+        alone: inside.is_some(),
+    };
+    match seccomp::shut(calls) {
+        Err(why) if !confinement.best_effort => return Err(Failure::Refused(why)),
+        _ => {}
+    }
+    command.run(inside.is_none())
 }
 
 fn limit(confinement: &Confinement) -> Result<(), String> {
@@ -117,7 +260,8 @@ fn ceiling_of_tasks(processes: u32) -> u64 {
 }
 
 /// From here on, files and ports are shut but for those that are named.
-fn shut(confinement: &Confinement, program: &Path) -> Result<(), String> {
+fn shut(command: &Command<'_>, is_fresh: bool) -> Result<(), String> {
+    let confinement = &command.confinement;
     let asks_for_ports = confinement.connect.is_some() || confinement.bind.is_some();
     let required = if confinement.best_effort { CompatLevel::BestEffort } else { CompatLevel::HardRequirement };
     let handle = || -> Result<RulesetCreated, RulesetError> {
@@ -135,7 +279,7 @@ fn shut(confinement: &Confinement, program: &Path) -> Result<(), String> {
             .create()
     };
     let rules = handle().map_err(|_| too_old(asks_for_ports))?;
-    let rules = open_files(rules, confinement, program)?;
+    let rules = open_files(rules, command, is_fresh)?;
     let mut rules = rules.set_compatibility(required);
     for (ports, access) in [(&confinement.connect, AccessNet::ConnectTcp), (&confinement.bind, AccessNet::BindTcp)] {
         for port in ports.iter().flatten() {
@@ -166,57 +310,139 @@ pub fn support() -> Option<i32> {
     asked.join().ok().flatten()
 }
 
-fn open_files(rules: RulesetCreated, confinement: &Confinement, program: &Path) -> Result<RulesetCreated, String> {
+/// Something that the server may reach.
+pub(crate) struct Grant {
+    pub(crate) path: PathBuf,
+    /// It may change it.
+    pub(crate) writable: bool,
+    /// A device: it may write to it, and not make others.
+    device: bool,
+}
+
+impl Command<'_> {
+    /// All that this server may reach, as far as it is there.
+    ///
+    /// # Errors
+    /// When something is not there that is named.
+    pub(crate) fn grants(&self) -> Result<Vec<Grant>, String> {
+        let confinement = &self.confinement;
+        let mut grants = Vec::new();
+        let mut add = |path: &Path, writable: bool, device: bool| {
+            if path.exists() {
+                grants.push(Grant { path: path.to_owned(), writable, device });
+            }
+        };
+        for path in Confinement::SYSTEM {
+            add(Path::new(path), false, false);
+        }
+        for path in Confinement::DEVICES {
+            add(Path::new(path), false, true);
+        }
+        // An entry that says nothing of a home means the one that the server is told of.
+        let home = confinement.home.clone().or_else(|| std::env::var_os("HOME").map(PathBuf::from));
+        for path in installed_at(self.program, home.as_deref()) {
+            add(&path, false, false);
+        }
+        if let Some(folder) = own_folder(home.as_deref()) {
+            add(&folder, true, false);
+        }
+        if let Some(own) = &confinement.own {
+            add(own, true, false);
+        }
+        for (paths, field, writable) in [(&confinement.read, "read", false), (&confinement.write, "write", true)] {
+            for path in paths {
+                path.metadata().map_err(|error| format!("`sandbox.{field}` names {}: {error}", path.display()))?;
+                add(path, writable, false);
+            }
+        }
+        Ok(grants)
+    }
+}
+
+fn open_files(rules: RulesetCreated, command: &Command<'_>, is_fresh: bool) -> Result<RulesetCreated, String> {
     let mut rules = rules.set_compatibility(CompatLevel::BestEffort);
     let reading = AccessFs::from_read(EXTRAS);
     // No device nodes: root could make one of a disk, and read that.
     let writing = reading | (AccessFs::from_write(EXTRAS) & !(AccessFs::MakeChar | AccessFs::MakeBlock));
-    let mut open = |path: &Path, access: BitFlags<AccessFs>, must: Option<&str>| {
-        let file = match PathFd::new(path) {
-            Ok(file) => file,
-            Err(error) => {
-                return match must {
-                    None => Ok(()),
-                    Some(field) => Err(format!("`sandbox.{field}` names {}: {}", path.display(), in_words(&error))),
-                };
-            }
-        };
+    let mut open = |path: &Path, access: BitFlags<AccessFs>| {
+        let Ok(file) = PathFd::new(path) else { return Ok(()) };
         let access = if path.is_dir() { access } else { access & AccessFs::from_file(EXTRAS) };
         (&mut rules).add_rule(PathBeneath::new(file, access)).map(drop).map_err(|error| error.to_string())
     };
-    for path in Confinement::SYSTEM {
-        open(Path::new(path), reading, None)?;
+    for grant in command.grants()? {
+        match grant {
+            Grant { device: true, path, .. } => open(&path, reading | AccessFs::WriteFile)?,
+            Grant { writable: true, path, .. } => open(&path, writing)?,
+            // Root may read more of this than other users.
+            Grant { path, .. } if path == Path::new(SETTINGS) && nix::unistd::geteuid().is_root() => {
+                let mut public = Public::default();
+                public.look(&path, 0);
+                for path in public.whole {
+                    open(&path, reading)?;
+                }
+                for path in public.lists {
+                    open(&path, AccessFs::ReadDir.into())?;
+                }
+            }
+            Grant { path, .. } => open(&path, reading)?,
+        }
     }
-    for path in Confinement::DEVICES {
-        open(Path::new(path), reading | AccessFs::WriteFile, None)?;
-    }
-    // Who says nothing of a home means the one that the server is told of.
-    let home = confinement.home.clone().or_else(|| std::env::var_os("HOME").map(PathBuf::from));
-    for path in installed_at(program, home.as_deref()) {
-        open(&path, reading, None)?;
-    }
-    if let Some(folder) = own_folder(home.as_deref()) {
-        open(&folder, writing, None)?;
-    }
-    if let Some(own) = &confinement.own {
-        make(own).map_err(|error| format!("its folder {} cannot be made: {error}", own.display()))?;
-        open(own, writing, None)?;
-    }
-    for path in &confinement.read {
-        open(path, reading, Some("read"))?;
-    }
-    for path in &confinement.write {
-        open(path, writing, Some("write"))?;
+    if is_fresh {
+        // There is no process in it but the server's own.
+        open(Path::new("/proc"), reading)?;
     }
     Ok(rules)
 }
 
-fn make(own: &Path) -> std::io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(own.join("tmp"))
+/// Where the system keeps its settings, and its users' passwords.
+const SETTINGS: &str = "/etc";
+
+/// How deep it is looked there.
+const DEPTH: usize = 16;
+
+/// What of a folder every user may read.
+#[derive(Default)]
+struct Public {
+    /// Files, and folders with all that is in them.
+    whole: Vec<PathBuf>,
+    /// Folders of which only some is for all.
+    lists: Vec<PathBuf>,
 }
 
-fn in_words(error: &dyn std::error::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), ToString::to_string)
+impl Public {
+    /// Whether all in `path` is for every user; what is, is in `self` then.
+    fn look(&mut self, path: &Path, depth: usize) -> bool {
+        let Ok(about) = path.symlink_metadata() else { return false };
+        let mode = about.permissions().mode();
+        if about.is_symlink() {
+            return true;
+        }
+        if !about.is_dir() {
+            let is_public = mode & 0o004 != 0;
+            self.whole.extend(is_public.then(|| path.to_owned()));
+            return is_public;
+        }
+        let entries = path.read_dir().ok().filter(|_| mode & 0o005 == 0o005 && depth < DEPTH);
+        let Some(entries) = entries else { return false };
+        let before = self.whole.len();
+        let lists = self.lists.len();
+        let mut is_public = true;
+        for entry in entries {
+            is_public &= entry.is_ok_and(|entry| self.look(&entry.path(), depth + 1));
+        }
+        if is_public {
+            self.whole.truncate(before);
+            self.lists.truncate(lists);
+            self.whole.push(path.to_owned());
+        } else {
+            self.lists.push(path.to_owned());
+        }
+        is_public
+    }
+}
+
+fn make(own: &Path) -> std::io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(own.join("tmp"))
 }
 
 /// The working folder, unless it is the person's home or holds it.

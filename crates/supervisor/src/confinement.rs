@@ -30,6 +30,10 @@ pub struct Confinement {
     pub cpu: Option<u64>,
     /// What this system cannot enforce is left out, instead of the server.
     pub best_effort: bool,
+    /// Datagrams of the internet families to and from everywhere (name servers among them), and the list of network interfaces.
+    pub udp: bool,
+    /// Without namespaces, as on a system that has none.
+    pub bare: bool,
 }
 
 impl Confinement {
@@ -54,12 +58,17 @@ impl Confinement {
         "/proc/sys",
         "/proc/uptime",
         "/proc/version",
-        // Where /etc/resolv.conf often leads.
-        "/run/resolvconf",
-        "/run/systemd/resolve",
+        // Where /etc/resolv.conf often leads. Not the folders: there are sockets in them.
+        "/run/resolvconf/resolv.conf",
+        "/run/systemd/resolve/resolv.conf",
+        "/run/systemd/resolve/stub-resolv.conf",
         "/sbin",
         "/snap",
-        "/sys",
+        // How many processors and how much memory there is: what runtimes ask for.
+        "/sys/devices/system/cpu",
+        "/sys/devices/system/node",
+        "/sys/fs/cgroup",
+        "/sys/kernel/mm/transparent_hugepage",
         "/usr",
         "/var/lib/ca-certificates",
         "/dev/random",
@@ -94,8 +103,8 @@ impl Confinement {
         {
             words.extend(number.map(|number| format!("{name}{number}").into()));
         }
-        if self.best_effort {
-            words.push("best-effort=yes".into());
+        for (is_said, word) in [(self.best_effort, "best-effort=yes"), (self.udp, "udp=yes"), (self.bare, "bare=yes")] {
+            words.extend(is_said.then(|| word.into()));
         }
         words
     }
@@ -124,6 +133,8 @@ impl Confinement {
                 "files" => confinement.files = Some(number()?),
                 "cpu" => confinement.cpu = Some(number()?),
                 "best-effort" => confinement.best_effort = true,
+                "udp" => confinement.udp = true,
+                "bare" => confinement.bare = true,
                 _ => return None,
             }
         }
@@ -163,6 +174,8 @@ mod tests {
                 files: Some(256),
                 cpu: Some(1),
                 best_effort: true,
+                udp: true,
+                bare: true,
             },
         ] {
             assert!(!confinement.words().is_empty());

@@ -28,9 +28,13 @@
 //! A process that cannot die (uninterruptible sleep) is waited for 3 s at most and then reported as left behind.
 //!
 //! A server that is to be confined ([`Confinement`]) is not started by its supervisor at once, but by one more process that
-//! gives up what the server may not do (files and TCP ports with Landlock, limits of the system, new privileges) and then
-//! becomes the server. Nothing that the server starts can have any of it back, and the supervisor is out of its reach. What
-//! the system cannot enforce keeps the server from being started, unless that was allowed.
+//! gives up what the server may not do (files and TCP ports with Landlock, system calls with seccomp, capabilities, limits of the system,
+//! new privileges) and then becomes the server. Nothing that the server starts can have any of it back, and the supervisor is out of its
+//! reach. What the system cannot enforce keeps the server from being started, unless that was allowed. Where the system lets an ordinary
+//! user have namespaces, the server is in its own, and two processes more are before it (`namespaces.rs`).
+//!
+//! All that a supervisor starts carries its [`mark`], by which the next host finds what was left behind when host and supervisor were
+//! killed together.
 //!
 //! A server that runs in a container is started by the client of an engine, and is not below it. When that client has ended, or
 //! before it is killed, the supervisor has the engine remove the container ([`container`]); signals go to the client alone, which
@@ -50,7 +54,17 @@
 mod confine;
 mod confinement;
 pub mod container;
+#[cfg(target_os = "linux")]
+pub mod lineage;
+#[cfg(target_os = "linux")]
+pub mod mark;
+#[cfg(target_os = "linux")]
+mod namespaces;
 pub mod protocol;
+#[cfg(target_os = "linux")]
+mod root;
+#[cfg(target_os = "linux")]
+mod seccomp;
 #[cfg(target_os = "linux")]
 pub mod table;
 #[cfg(target_os = "linux")]
@@ -61,14 +75,19 @@ use std::{ffi::OsString, process::ExitCode};
 #[cfg(target_os = "linux")]
 pub use confine::support as confinement_support;
 pub use confinement::Confinement;
+#[cfg(target_os = "linux")]
+pub use namespaces::support as namespaces_support;
 pub use protocol::Exit;
+#[cfg(target_os = "linux")]
+pub use seccomp::support as seccomp_support;
 
 /// The first argument that turns a program into a supervisor. The full command line is `PROGRAM __toolrack-supervise
 /// FOLDER WORDS… -- COMMAND ARGS…`, with the words of a [`Confinement`] if the server has one, or of a [`container::Removal`]; it
 /// is internal and may change in any release.
 pub const MARKER: &str = "__toolrack-supervise";
 
-/// The first argument of the program that gives up what a confined server may not do, and becomes the server.
+/// The first argument of the programs on the way to a confined server: what makes its namespaces, what is first in them, and what gives up
+/// what the server may not do, and becomes it.
 #[cfg(target_os = "linux")]
 const CONFINE: &str = "__toolrack-confine";
 

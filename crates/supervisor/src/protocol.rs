@@ -16,6 +16,10 @@ pub const REPORTS_FD: i32 = 4;
 #[cfg(target_os = "linux")]
 pub(crate) const VERDICT_FD: i32 = 3;
 
+/// The file descriptor on which the first process of a confined server's namespaces tells the signal that killed the server.
+#[cfg(target_os = "linux")]
+pub(crate) const EXIT_FD: i32 = 4;
+
 /// What the host can ask of a supervisor; one byte each on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

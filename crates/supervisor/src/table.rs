@@ -33,6 +33,14 @@ pub struct Identity {
 }
 
 impl Identity {
+    pub(crate) fn pid(self) -> i32 {
+        self.pid
+    }
+
+    pub(crate) fn started(self) -> u64 {
+        self.started
+    }
+
     /// Whether the process has not ended.
     pub fn is_alive(self) -> bool {
         Process::read(self.pid).is_some_and(|now| now.id == self && !now.zombie)
@@ -51,7 +59,22 @@ impl Identity {
 }
 
 impl Process {
-    fn read(pid: i32) -> Option<Self> {
+    /// The process id.
+    pub(crate) fn pid(&self) -> i32 {
+        self.id.pid
+    }
+
+    /// The process id of its parent; 0 when that cannot be seen from here.
+    pub(crate) fn parent(&self) -> i32 {
+        self.parent
+    }
+
+    /// When it was started, in clock ticks since boot.
+    pub(crate) fn started(&self) -> u64 {
+        self.id.started
+    }
+
+    pub(crate) fn read(pid: i32) -> Option<Self> {
         // A line of `/proc/PID/stat` is at most about 400 bytes: 52 numbers and a name of 64 bytes.
         let mut bytes = [0; 1024];
         let mut file = File::open(format!("/proc/{pid}/stat")).ok()?;
@@ -80,6 +103,21 @@ impl Process {
 pub fn is_usable() -> bool {
     let shown = Path::new("/proc/self").read_link().ok();
     shown.is_some_and(|name| name.to_str() == Some(&std::process::id().to_string()))
+}
+
+/// The process with this id, which may have ended.
+pub(crate) fn identity(pid: i32) -> Option<Identity> {
+    Process::read(pid).map(|process| process.id)
+}
+
+/// The process with this id, if it has not ended.
+pub(crate) fn living(pid: i32) -> Option<Identity> {
+    Process::read(pid).filter(|process| !process.zombie).map(|process| process.id)
+}
+
+/// All living processes that can be seen.
+pub(crate) fn all() -> Vec<Identity> {
+    read().into_iter().filter(|process| !process.zombie).map(|process| process.id).collect()
 }
 
 /// All processes that can be seen; none if the table is not usable.

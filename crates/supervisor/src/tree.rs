@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
-use std::io::{self, PipeWriter, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileTypeExt;
@@ -21,11 +21,14 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, chdir, close, dup2_stderr, dup2_stdin, dup2_stdout, setsid};
+use nix::unistd::{Pid, chdir, close, dup2_stderr, dup2_stdin, dup2_stdout, getpid, setsid};
 
 use crate::CONFINE;
+use crate::confine::Stage;
 use crate::confinement::Confinement;
 use crate::container::{ClientEnd, ENGINE_FAILED, Removal, is_readable};
+use crate::mark::mark_this;
+use crate::namespaces::{HELPERS, INSIDE};
 use crate::protocol::{Exit, ORDERS_FD, Order, REPORTS_FD, Report, VERDICT_FD};
 use crate::table::{self, Identity};
 
@@ -80,16 +83,20 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
     }
     let container = Removal::of_words(words, command.first());
     let is_confined = !words.is_empty() && container.is_none();
-    let started =
-        if is_confined { start_confined(words, command) } else { start(command, None).map_err(Report::of_errno) };
-    let server = match started {
-        Ok(server) => server,
+    let started = if is_confined {
+        start_confined(words, command)
+    } else {
+        start(command, &[]).map(|server| (server, 0)).map_err(Report::of_errno)
+    };
+    let (server, helpers) = match started {
+        Ok(started) => started,
         Err(report) => {
             tell(&mut reports, report);
             return ExitCode::from(COULD_NOT_START);
         }
     };
     let most = if is_confined { Confinement::of_words(words).and_then(|words| words.processes) } else { None };
+    let most = most.map(|most| Most { most, helpers });
     if most.is_some() {
         go_first();
     }
@@ -132,6 +139,7 @@ impl Prepared {
         // Out of the terminal's session: Ctrl-C is for the host to handle. Fails only if this is a session already.
         let _ = setsid();
         prctl::set_child_subreaper(true)?;
+        mark_this();
         // `ps` would say "exe" otherwise.
         let _ = prctl::set_name(c"toolrack-superv");
         Ok(Self { orders, reports, signals })
@@ -168,8 +176,8 @@ fn close_all_but(keep: &[&File]) -> io::Result<()> {
 ///
 /// `posix_spawn` because, unlike `std::process::Command`, it can unblock the signals that are blocked here.
 ///
-/// `verdict` is what it finds as its fourth descriptor.
-fn start(command: &[OsString], verdict: Option<&PipeWriter>) -> Result<Pid, Errno> {
+/// `passed`: descriptors of this process, and those as which it finds them.
+pub(crate) fn start(command: &[OsString], passed: &[(i32, i32)]) -> Result<Pid, Errno> {
     let command: Vec<CString> = command.iter().map(|word| c_string(word.as_bytes())).collect::<Result<_, _>>()?;
     let program = command.first().ok_or(Errno::EINVAL)?;
     let mut environment = Vec::new();
@@ -188,37 +196,58 @@ fn start(command: &[OsString], verdict: Option<&PipeWriter>) -> Result<Pid, Errn
             | PosixSpawnFlags::POSIX_SPAWN_SETPGROUP,
     )?;
     let mut actions = PosixSpawnFileActions::init()?;
-    if let Some(verdict) = verdict {
-        actions.add_dup2(verdict.as_raw_fd(), VERDICT_FD)?;
+    for (from, to) in passed {
+        actions.add_dup2(*from, *to)?;
     }
     posix_spawn(program.as_c_str(), &actions, &attributes, &command, &environment)
 }
 
-/// Starts this program once more, to become the server once it has given up what `words` do not name; waits until it has.
-fn start_confined(words: &[OsString], command: &[OsString]) -> Result<Pid, Report> {
+/// Starts this program once more, to become the server once it has given up what `words` do not name; waits until it has. Returns how
+/// many processes of ours stay between the two as well.
+fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32), Report> {
+    let supervisor = getpid().as_raw();
+    let is_bare = Confinement::of_words(words).is_some_and(|confinement| confinement.bare);
+    let mut stage = if is_bare { Stage::Bare { supervisor } } else { Stage::Begin { supervisor } };
+    loop {
+        let (launcher, said) = launch(stage, words, command)?;
+        let (helpers, said) = match said.strip_prefix(INSIDE) {
+            Some(said) => (HELPERS, said),
+            None => (0, &*said),
+        };
+        if said.is_empty() {
+            return Ok((launcher, helpers));
+        }
+        let _ = waitpid(launcher, None);
+        if said.starts_with("bare ") && stage == (Stage::Begin { supervisor }) {
+            // The system gives namespaces in which nothing can be done.
+            stage = Stage::Bare { supervisor };
+            continue;
+        }
+        return Err(match said.strip_prefix("exec ").map(str::parse) {
+            Some(Ok(errno)) => Report::SpawnFailed(errno),
+            _ => {
+                let why = said.strip_prefix("refused ").unwrap_or(said);
+                let _ = io::stderr().write_all(format!("{why}\n").as_bytes());
+                Report::ConfineFailed
+            }
+        });
+    }
+}
+
+/// Starts the first of the processes on the way to a confined server, and waits for what is said of it.
+fn launch(stage: Stage, words: &[OsString], command: &[OsString]) -> Result<(Pid, String), Report> {
     let failed = |error: io::Error| Report::SpawnFailed(error.raw_os_error().unwrap_or(Errno::EIO as i32));
     let (mut heard, verdict) = io::pipe().map_err(failed)?;
     // Its end of file must be the launcher's alone, and it must not be what it is put in the place of.
     let verdict = if verdict.as_raw_fd() == VERDICT_FD { verdict.try_clone().map_err(failed)? } else { verdict };
-    let launcher = [OsString::from("/proc/self/exe"), CONFINE.into()];
+    let launcher = [OsString::from("/proc/self/exe"), CONFINE.into(), stage.word()];
     let all: Vec<OsString> =
         launcher.into_iter().chain(words.iter().cloned()).chain(["--".into()]).chain(command.iter().cloned()).collect();
-    let launcher = start(&all, Some(&verdict)).map_err(Report::of_errno)?;
+    let launcher = start(&all, &[(verdict.as_raw_fd(), VERDICT_FD)]).map_err(Report::of_errno)?;
     drop(verdict);
     let mut said = String::new();
     let _ = (&mut heard).take(VERDICT_BYTES).read_to_string(&mut said);
-    if said.is_empty() {
-        return Ok(launcher);
-    }
-    let _ = waitpid(launcher, None);
-    match said.strip_prefix("exec ").map(str::parse) {
-        Some(Ok(errno)) => Err(Report::SpawnFailed(errno)),
-        _ => {
-            let why = said.strip_prefix("refused ").unwrap_or(&said);
-            let _ = io::stderr().write_all(format!("{why}\n").as_bytes());
-            Err(Report::ConfineFailed)
-        }
-    }
+    Ok((launcher, said))
 }
 
 /// Has this process run before its server's, which could otherwise leave it no processor to be stopped with: a storm of forks
@@ -233,7 +262,7 @@ fn c_string(bytes: &[u8]) -> Result<CString, Errno> {
 
 /// Lets go of the server's streams, so that their end of file tells about the server alone, and of its working folder,
 /// so that it can be unmounted.
-fn release_streams() {
+pub(crate) fn release_streams() {
     match File::options().read(true).write(true).open("/dev/null") {
         Ok(null) => {
             let _ = dup2_stdin(&null).and(dup2_stdout(&null)).and(dup2_stderr(&null));
@@ -249,7 +278,7 @@ fn release_streams() {
 
 /// How far the end of the tree has come. A later stage never goes back to an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum Until {
     /// The server may run.
     Watching,
     /// Every descendant got a `SIGTERM`; at `kill_at`, if that is set, the next stage begins.
@@ -258,15 +287,22 @@ enum Stage {
     Killing { give_up_at: Instant },
 }
 
+/// How many processes the server may have at once, and how many of ours are counted with them.
+#[derive(Clone, Copy, Debug)]
+struct Most {
+    most: u32,
+    helpers: u32,
+}
+
 /// The server and its descendants.
 struct Tree {
     server: Pid,
     exit: Option<Exit>,
-    stage: Stage,
+    stage: Until,
     terminated: HashSet<Identity>,
     reports: File,
     /// Processes that it may have at once.
-    most: Option<u32>,
+    most: Option<Most>,
     /// The container that it is the engine's client of, until that is gone.
     container: Option<Removal>,
     /// Containers that could not be removed.
@@ -274,11 +310,11 @@ struct Tree {
 }
 
 impl Tree {
-    fn new(server: Pid, reports: File, most: Option<u32>) -> Self {
+    fn new(server: Pid, reports: File, most: Option<Most>) -> Self {
         Self {
             server,
             exit: None,
-            stage: Stage::Watching,
+            stage: Until::Watching,
             terminated: HashSet::new(),
             reports,
             most,
@@ -289,8 +325,8 @@ impl Tree {
 
     /// Kills the server if it has more processes than it may.
     fn count(&mut self) {
-        let Some(most) = self.most.filter(|_| self.stage == Stage::Watching) else { return };
-        if table::descendants_of(std::process::id()).len() <= most as usize {
+        let Some(Most { most, helpers }) = self.most.filter(|_| self.stage == Until::Watching) else { return };
+        if table::descendants_of(std::process::id()).len() <= (most + helpers) as usize {
             return;
         }
         // Its group first, and at once: the kernel lets nobody in it start another meanwhile. Whoever has left the group is
@@ -381,9 +417,9 @@ impl Tree {
     fn terminate(&mut self, grace: Option<Duration>) {
         let asked = grace.map(|grace| Instant::now() + grace);
         match &mut self.stage {
-            Stage::Watching => self.stage = Stage::Terminating { kill_at: asked },
-            Stage::Terminating { kill_at } => *kill_at = [*kill_at, asked].into_iter().flatten().min(),
-            Stage::Killing { .. } => return,
+            Until::Watching => self.stage = Until::Terminating { kill_at: asked },
+            Until::Terminating { kill_at } => *kill_at = [*kill_at, asked].into_iter().flatten().min(),
+            Until::Killing { .. } => return,
         }
         if self.container.is_some() {
             // The client passes it on. What else is below here belongs to the engine, and ends the container when it is asked to.
@@ -430,19 +466,19 @@ impl Tree {
 
     fn kill(&mut self) {
         self.remove_container();
-        if !matches!(self.stage, Stage::Killing { .. }) {
-            self.stage = Stage::Killing { give_up_at: Instant::now() + KILL_LIMIT };
+        if !matches!(self.stage, Until::Killing { .. }) {
+            self.stage = Until::Killing { give_up_at: Instant::now() + KILL_LIMIT };
         }
     }
 
     /// Does the work of the stage. Tells how many are left if they cannot be ended.
     fn advance(&mut self, now: Instant) -> Option<u32> {
-        if let Stage::Terminating { kill_at: Some(kill_at) } = self.stage
+        if let Until::Terminating { kill_at: Some(kill_at) } = self.stage
             && now >= kill_at
         {
             self.kill();
         }
-        if let Stage::Killing { give_up_at } = self.stage {
+        if let Until::Killing { give_up_at } = self.stage {
             // Read anew each time: a descendant may have started another between the last reading and the signal.
             let left = table::descendants_of(std::process::id());
             if now >= give_up_at {
@@ -460,10 +496,10 @@ impl Tree {
     /// How long to wait for something to happen; `None` is for ever.
     fn next_look(&self, now: Instant) -> Option<Duration> {
         match self.stage {
-            Stage::Watching => self.most.map(|_| COUNT),
-            Stage::Terminating { kill_at: None } => None,
-            Stage::Terminating { kill_at: Some(kill_at) } => Some(kill_at.saturating_duration_since(now)),
-            Stage::Killing { .. } => Some(RESCAN),
+            Until::Watching => self.most.map(|_| COUNT),
+            Until::Terminating { kill_at: None } => None,
+            Until::Terminating { kill_at: Some(kill_at) } => Some(kill_at.saturating_duration_since(now)),
+            Until::Killing { .. } => Some(RESCAN),
         }
     }
 

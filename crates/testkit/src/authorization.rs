@@ -289,7 +289,7 @@ impl Drop for FakeAuthorization {
 fn merged(mut base: Value, over: &Value) -> Value {
     for (name, value) in over.as_object().into_iter().flatten() {
         match (&mut base, value) {
-            (Value::Object(members), Value::Null) => drop(members.remove(name)),
+            (Value::Object(members), Value::Null) => drop(members.shift_remove(name)),
             (base, value) => base[name] = value.clone(),
         }
     }

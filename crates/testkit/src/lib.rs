@@ -7,6 +7,7 @@
 //! * [`FakeModel`]: a scripted model provider over HTTP, and what it was asked.
 //! * [`LockedDatabase`]: a database that another process seems to hold.
 //! * [`Home`]: a temporary home in which a binary sees nothing of the machine it runs on.
+//! * [`rmcp_native`]: a server in this process, written with `rmcp`.
 //! * [`processes`] and [`memory`]: what is left of a process tree, and how large a process is (Linux only).
 //!
 //! Only ever a dev-dependency: everything here panics, with a reason, when a test cannot go on.
@@ -30,6 +31,7 @@ mod effects;
 mod home;
 mod launch;
 mod locks;
+mod native;
 
 pub use authorization::FakeAuthorization;
 pub use effects::{Effect, Effects, SideEffects};
@@ -37,3 +39,4 @@ pub use home::Home;
 pub use launch::{FakeHttp, fake_server_path};
 pub use locks::LockedDatabase;
 pub use model::FakeModel;
+pub use native::rmcp_native;

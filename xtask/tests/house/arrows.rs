@@ -49,6 +49,7 @@ const OWNED: &[(&str, &[&str])] = &[
         "reqwest",
         &["toolrack-host", "toolrack-agent", "toolrack-auth", "toolrack-daemon", "toolrack-testkit", "toolrack-bench"],
     ),
+    // The host only in its tests: a program that embeds it may have another version.
     ("rmcp", &["toolrack-host", "toolrack-auth", "toolrack", "toolrack-daemon", "toolrack-testkit", "toolrack-bench"]),
     ("rquickjs", &["toolrack-code"]),
     ("sqlx", &["toolrack-store"]),

@@ -1,30 +1,33 @@
 //! The calls of one answer: several at once, each through the one door.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    future, panic,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt as _, stream};
-use tokio::sync::mpsc;
-use toolrack_host::{
-    Call, CallError, Caller, Catalog, CatalogTool, Conceal, Content, OnProgress, ToolOutcome, Way, mcp::Progress, text,
+use tokio::{
+    sync::mpsc,
+    task::{JoinError, JoinSet},
 };
+use toolrack_host::{
+    Call, CallError, Catalog, CatalogTool, Conceal, Content, OnProgress, ToolOutcome, mcp::Progress, text,
+};
+use tracing::Instrument as _;
 
 use super::{Agent, AgentError, Front, TurnEvent};
 use crate::{
     message::{ToolCallData, is_said},
-    turn::{Next, Pending, ToolSaid, Turn},
+    turn::{Next, Pending, Sending, ToolSaid, Turn},
 };
 
 /// Reports of progress that wait to be shown; beyond that the newest are dropped.
 const WAITING_REPORTS: usize = 64;
 
-/// What the model is told of a call that was cancelled alone.
-const UNWANTED: &str = "the person cancelled this call; it may have run in part";
-
 impl Agent {
     /// Makes the open calls of `turn`, and stores it after each result.
+    ///
+    /// Each call runs in a task of its own, so that it goes on while a result is stored: it may hold what that needs.
     pub(super) async fn make_calls(
         &self,
         turn: &mut Turn,
@@ -42,27 +45,29 @@ impl Agent {
                 front.happened(TurnEvent::CallEnds { call, outcome: None, text, is_error, took: Duration::ZERO });
             }
         }
-        let open: Vec<_> = pending.iter().filter(|open| open.result.is_none()).map(|open| open.call.clone()).collect();
         let (report, mut reports) = mpsc::channel(WAITING_REPORTS);
-        let begun = Arc::new(Begun::default());
-        let calls = open.iter().cloned().map(|call| {
-            let (report, begun) = (report.clone(), Arc::clone(&begun));
-            async move {
-                begun.note(call.id.clone());
-                let _ = report.try_send(Report::Begun(call.clone()));
-                let began = Instant::now();
-                let outcome = self.call(&call, catalog, report).await;
-                (call, outcome, began.elapsed())
-            }
-        });
-        let mut results = stream::iter(calls).buffer_unordered(self.parallel.get());
+        let making = |open: &Pending| Making {
+            agent: self.clone(),
+            catalog: Arc::clone(catalog),
+            call: open.call.clone(),
+            sending: open.sending.watch(),
+            report: report.clone(),
+        };
+        let open: Vec<_> = pending.iter().filter(|open| open.result.is_none()).map(making).collect();
+        let (mut open, mut running) = (open.into_iter(), JoinSet::new());
         let mut unwanted = front.calls_unwanted();
         loop {
+            while running.len() < self.parallel.get()
+                && let Some(making) = open.next()
+            {
+                running.spawn(making.made().in_current_span());
+            }
             tokio::select! {
                 biased;
                 Some(report) = reports.recv() => report.tell(front),
-                result = results.next() => {
-                    let Some((call, outcome, took)) = result else { return Ok(()) };
+                made = running.join_next() => {
+                    let Some(made) = made else { return Ok(()) };
+                    let Made { call, outcome, took } = unless_panicked(made).await;
                     // It may have ended in the moment in which it began, and nothing ends before it begins.
                     while let Ok(report) = reports.try_recv() {
                         report.tell(front);
@@ -78,8 +83,11 @@ impl Agent {
                     }
                 }
                 () = &mut unwanted => {
-                    drop(results);
-                    give_up(&open, &begun, turn, front);
+                    running.shutdown().await;
+                    for (call, text) in turn.give_calls_up() {
+                        let (call, took) = (&call, Duration::ZERO);
+                        front.happened(TurnEvent::CallEnds { call, outcome: None, text, is_error: true, took });
+                    }
                     return Ok(());
                 }
             }
@@ -90,6 +98,7 @@ impl Agent {
         &self,
         call: &ToolCallData,
         catalog: &Arc<Catalog>,
+        sending: Sending,
         report: mpsc::Sender<Report>,
     ) -> Result<ToolOutcome, CallError> {
         self.has(&call.name, catalog)?;
@@ -101,7 +110,8 @@ impl Agent {
         let mut request = Call::new(&call.name, arguments)
             .pinned(Arc::clone(catalog))
             .on_progress(on_progress)
-            .caller(Caller::by(Way::Agent));
+            .still_wanted(Arc::new(move || sending.begin()))
+            .caller(self.caller.clone());
         if let Some(asker) = &self.asker {
             request = request.asker(Arc::clone(asker));
         }
@@ -134,15 +144,39 @@ impl Agent {
     }
 }
 
-/// Answers the calls that have no result yet in the place of their servers.
-fn give_up(open: &[ToolCallData], begun: &Begun, turn: &mut Turn, front: &mut dyn Front) {
-    for call in open {
-        let is_open = |pending: &Pending| pending.call.id == call.id && pending.result.is_none();
-        if matches!(turn.next(), Next::CallTools(pending) if pending.iter().any(is_open)) {
-            let text = begun.farewell(&call.id);
-            front.happened(TurnEvent::CallEnds { call, outcome: None, text, is_error: true, took: Duration::ZERO });
-            turn.tool_said(&call.id, ToolSaid::error(text));
-        }
+/// A call that is to be made.
+struct Making {
+    agent: Agent,
+    catalog: Arc<Catalog>,
+    call: ToolCallData,
+    sending: Sending,
+    report: mpsc::Sender<Report>,
+}
+
+/// A call that was made, and what came of it.
+struct Made {
+    call: ToolCallData,
+    outcome: Result<ToolOutcome, CallError>,
+    took: Duration,
+}
+
+impl Making {
+    async fn made(self) -> Made {
+        let Self { agent, catalog, call, sending, report } = self;
+        let _ = report.try_send(Report::Begun(call.clone()));
+        let began = Instant::now();
+        let outcome = agent.call(&call, &catalog, sending, report).await;
+        Made { call, outcome, took: began.elapsed() }
+    }
+}
+
+/// What a task gave. Where it panicked, this one does too.
+async fn unless_panicked<T>(ended: Result<T, JoinError>) -> T {
+    match ended.map_err(JoinError::try_into_panic) {
+        Ok(done) => done,
+        Err(Ok(panic)) => panic::resume_unwind(panic),
+        // The runtime is being shut down, and this task with it.
+        Err(Err(_)) => future::pending().await,
     }
 }
 
@@ -167,26 +201,6 @@ impl Report {
             Self::Begun(call) => TurnEvent::CallBegins(call),
             Self::Progress(id, progress) => TurnEvent::CallProgress { id, progress },
         });
-    }
-}
-
-/// The calls that were begun.
-#[derive(Default)]
-struct Begun(Mutex<Vec<String>>);
-
-impl Begun {
-    fn note(&self, id: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(id);
-    }
-
-    /// What the model is told of a call that is not waited for.
-    fn farewell(&self, id: &str) -> &'static str {
-        let begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if begun.iter().any(|begun| begun == id) {
-            UNWANTED
-        } else {
-            "the person cancelled this call before it was made"
-        }
     }
 }
 

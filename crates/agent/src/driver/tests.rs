@@ -30,6 +30,7 @@ impl Front for Noted {
             TurnEvent::Asked { round } => format!("asked {round}"),
             TurnEvent::Delta(_) | TurnEvent::CallProgress { .. } => return,
             TurnEvent::Answered(reply) => format!("answered {}", reply.message.content),
+            TurnEvent::WithoutTools { why } => format!("without tools: {why}"),
             TurnEvent::CallBegins(call) => format!("begins {}", call.id),
             TurnEvent::CallEnds { call, is_error, outcome, .. } => {
                 let made = if outcome.is_some() { "" } else { " unmade" };
@@ -89,6 +90,41 @@ async fn a_call_reaches_its_server_and_its_result_the_model() {
     assert!(asked[0].system.as_deref().unwrap().contains(SAFETY));
     assert_eq!(asked[0].tools.as_ref().unwrap().json().get(), asked[1].tools.as_ref().unwrap().json().get());
     agent.host.shutdown().await;
+}
+
+/// Adds a server to the host between the first answer and what follows from it.
+struct Adds(Host);
+
+impl Front for Adds {
+    fn happened(&mut self, _: TurnEvent<'_>) {}
+
+    fn keep<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotKept>> {
+        Box::pin(async move {
+            if turn.rounds() == 1 {
+                let spec = ServerSpec::stdio(fake_server_path().to_str().unwrap(), ["stdio"]);
+                let names = ["rooms", "more"].map(|name| (ServerName::new(name).unwrap(), spec.clone()));
+                self.0.apply(Desired::from(names)).await;
+                self.0.settled().await;
+            }
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test]
+async fn other_tools_are_offered_in_the_next_turn_or_where_it_is_wanted_with_the_next_question_to_the_model() {
+    for renews_tools in [false, true] {
+        let script = Scripted::new().with_tool_call_response(SAY, json!({ "text": "hello" }));
+        let model = Arc::new(script.say("done").recording());
+        let mut agent = Agent::new(Arc::clone(&model) as Arc<dyn Model>, host(Host::builder()).await);
+        agent.renews_tools = renews_tools;
+        let mut turn = turn();
+        assert_eq!(agent.run(&mut turn, &mut Adds(agent.host.clone())).await.unwrap(), End::Answered);
+        let asked = model.asked();
+        let knows = |round: usize| asked[round].tools.as_ref().unwrap().json().get().contains("mcp__more__echo");
+        assert_eq!((knows(0), knows(1)), (false, renews_tools));
+        agent.host.shutdown().await;
+    }
 }
 
 #[tokio::test]
@@ -196,6 +232,36 @@ async fn a_model_that_breaks_off_leaves_the_turn_where_it_was() {
 }
 
 #[tokio::test]
+async fn a_model_that_takes_no_tools_is_asked_once_more_without_any() {
+    let host = host(Host::builder()).await;
+    let refusal = |status, message: &str| ModelErrorKind::Refused { status, message: message.to_owned() };
+    for (status, message) in [
+        (400, "registry.ollama.ai/library/gemma:2b does not support tools"),
+        (404, "No endpoints found that support tool use."),
+        (400, "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set"),
+    ] {
+        let model = Arc::new(Scripted::new().fail(refusal(status, message)).say("hello").recording());
+        let agent = Agent::new(Arc::clone(&model) as Arc<dyn Model>, host.clone());
+        let (mut turn, mut front) = (turn(), Noted::default());
+        assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), End::Answered);
+        let told = format!("without tools: {message}");
+        assert_eq!(front.events, ["asked 1", &told, "asked 1", "answered hello"]);
+        let asked = model.asked();
+        assert!(asked[0].tools.is_some() && asked[1].tools.is_none() && asked[1].system.is_none());
+    }
+    // Other refusals end the turn, and a second one does too.
+    for kinds in [
+        vec![refusal(400, "the tool schema of `a` is invalid")],
+        vec![refusal(400, "does not support tools"), refusal(400, "does not support tools")],
+    ] {
+        let model = kinds.into_iter().fold(Scripted::new(), Scripted::fail).say("hello");
+        let agent = Agent::new(Arc::new(model), host.clone());
+        assert!(agent.run(&mut turn(), &mut Unseen).await.is_err());
+    }
+    host.shutdown().await;
+}
+
+#[tokio::test]
 async fn nothing_is_done_after_a_step_that_could_not_be_kept() {
     let model = Arc::new(Scripted::new().with_tool_call_response(SAY, json!({ "text": "hello" })).recording());
     let agent = Agent::new(Arc::clone(&model) as Arc<dyn Model>, host(Host::builder()).await);
@@ -213,6 +279,59 @@ async fn calls_that_a_person_no_longer_wants_are_dropped_and_the_model_is_told()
     let (mut turn, mut front) = (turn(), Noted { cancels: true, ..Noted::default() });
     assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), End::Answered);
     assert!(turn.messages()[2].is_error && turn.messages()[2].content.contains("the person cancelled"));
+    agent.host.shutdown().await;
+}
+
+/// Never answers, and tells that it was asked.
+#[derive(Default)]
+struct Silent(Arc<tokio::sync::Notify>);
+
+impl Asker for Silent {
+    fn abilities(&self) -> Abilities {
+        Abilities { confirm: true, ..Abilities::NONE }
+    }
+
+    fn confirm(&self, _: Confirm) -> BoxFuture<'_, Confirmed> {
+        self.0.notify_one();
+        Box::pin(futures::future::pending())
+    }
+}
+
+/// Ends the calls as soon as a person is asked.
+struct EndsAtTheQuestion(Arc<tokio::sync::Notify>);
+
+impl Front for EndsAtTheQuestion {
+    fn happened(&mut self, _: TurnEvent<'_>) {}
+
+    fn calls_unwanted(&mut self) -> BoxFuture<'static, ()> {
+        let asked = Arc::clone(&self.0);
+        Box::pin(async move { asked.notified().await })
+    }
+}
+
+const NOT_RUN: &str = "the person cancelled this call before it was made: it was not run";
+
+#[tokio::test]
+async fn a_call_that_is_cancelled_at_its_approval_is_told_as_not_run() {
+    let model = Scripted::new().with_tool_call_response(SAY, json!({ "text": "hello" })).say("then not");
+    let mut agent = Agent::new(Arc::new(model), host(Host::builder().gate(Arc::new(Policy::default()))).await);
+    let silent = Silent::default();
+    let asked = Arc::clone(&silent.0);
+    agent.asker = Some(Arc::new(silent));
+    let mut alone = turn();
+    agent.run(&mut alone, &mut EndsAtTheQuestion(Arc::clone(&asked))).await.unwrap();
+    assert_eq!(alone.messages()[2].content, NOT_RUN);
+
+    // The same where the whole turn ends.
+    let model = Scripted::new().with_tool_call_response(SAY, json!({ "text": "hello" }));
+    agent.model = Arc::new(model);
+    let (mut whole, mut unseen) = (turn(), Unseen);
+    tokio::select! {
+        _ = agent.run(&mut whole, &mut unseen) => unreachable!("the question is never answered"),
+        () = asked.notified() => {}
+    }
+    whole.cancel("");
+    assert_eq!(whole.messages()[2].content, NOT_RUN);
     agent.host.shutdown().await;
 }
 

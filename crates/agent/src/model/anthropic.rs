@@ -331,7 +331,7 @@ impl Listener {
                 }
                 // Not for sending back.
                 if let Some(block) = block.as_object_mut() {
-                    block.remove("cache_control");
+                    block.shift_remove("cache_control");
                 }
                 (self.draft.raw(block)?, Kind::Raw)
             }

@@ -24,7 +24,7 @@ impl BodyWriter {
         for extra in [Some(&settings.extra_body), request.extra_body].into_iter().flatten() {
             for (name, value) in extra.iter().filter(|(name, _)| !OURS.contains(&name.as_str())) {
                 match (head.get_mut(name), value) {
-                    (_, Value::Null) => drop(head.remove(name)),
+                    (_, Value::Null) => drop(head.shift_remove(name)),
                     // One level down as well, so that a part of `generationConfig` can be set.
                     (Some(Value::Object(present)), Value::Object(added)) => {
                         present.extend(added.iter().map(|(name, value)| (name.clone(), value.clone())));

@@ -121,6 +121,23 @@ pub enum ModelErrorKind {
     },
 }
 
+impl ModelErrorKind {
+    /// The provider's words, where it refuses the request because the model takes no tools.
+    #[must_use]
+    pub fn refuses_tools(&self) -> Option<&str> {
+        let (Self::Refused { status, message } | Self::Unavailable { status, message, .. }) = self else {
+            return None;
+        };
+        let said = message.to_lowercase();
+        let about = ["tool", "function call"].iter().any(|word| said.contains(word));
+        // Ollama, OpenRouter, vLLM, llama.cpp, in this order.
+        let refuses =
+            ["not support", "that support", "unsupported", "requires --enable-auto-tool-choice", "requires --jinja"];
+        let refuses = refuses.iter().any(|sign| said.contains(sign));
+        (matches!(status, 400 | 404 | 422 | 500 | 501) && about && refuses).then_some(message.as_str())
+    }
+}
+
 impl ModelError {
     /// What a model of your own says when it does not answer.
     pub fn new(model: impl Into<String>, attempts: u32, kind: ModelErrorKind) -> Self {

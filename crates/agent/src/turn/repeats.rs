@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use toolrack_host::Canonical;
 
 use crate::message::ToolCallData;
 
@@ -21,8 +22,9 @@ impl Repeats {
     /// Counts `call`, and says how often it was wanted, with this time.
     pub(super) fn count(&mut self, call: &ToolCallData) -> u32 {
         let mut hasher = DefaultHasher::new();
-        // The members of an object are in the order of their names.
-        (&call.name, call.input.to_string()).hash(&mut hasher);
+        // A model that writes its arguments in another order wants the same.
+        let input = serde_json::to_string(&Canonical(&call.input)).unwrap_or_default();
+        (&call.name, input).hash(&mut hasher);
         let count = self.counts.entry(hasher.finish()).or_default();
         *count = count.saturating_add(1);
         *count
@@ -31,5 +33,23 @@ impl Repeats {
     /// How often the most frequent one was wanted.
     pub(super) fn most(&self) -> u32 {
         self.counts.values().copied().max().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, json};
+
+    use super::*;
+
+    #[test]
+    fn a_call_is_the_same_in_whatever_order_its_arguments_come_and_as_earlier_versions_counted_it() {
+        let call = |input: &str| ToolCallData::new("1", "t", serde_json::from_str::<Map<_, _>>(input).unwrap());
+        let mut repeats = Repeats::default();
+        assert_eq!(repeats.count(&call(r#"{"b":{"y":1,"x":2},"a":1}"#)), 1);
+        assert_eq!(repeats.count(&call(r#"{"a":1,"b":{"x":2,"y":1}}"#)), 2);
+        let mut hasher = DefaultHasher::new();
+        ("t", r#"{"a":1,"b":{"x":2,"y":1}}"#).hash(&mut hasher);
+        assert_eq!(serde_json::to_value(&repeats).unwrap(), json!({ (hasher.finish().to_string()): 2 }));
     }
 }

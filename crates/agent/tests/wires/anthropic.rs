@@ -19,23 +19,23 @@ async fn a_whole_conversation_is_sent_as_messages_want_it() {
     request.tools = Some(&tools);
     request.temperature = Some(0.5);
     insta::assert_snapshot!(lines(&sent(NO_CHANGE, WIRE, request).await), @r#"
-    max_tokens: 8192
-    messages:
-    - {"content":[{"text":"What is this, and how is the weather there?","type":"text"},{"source":{"data":"iVBORw0KGgo=","media_type":"image/png","type":"base64"},"type":"image"}],"role":"user"}
-    - {"content":[{"text":"Let me see.","type":"text"},{"id":"call_a","input":{"city":"Bern"},"name":"mcp__sky__weather","type":"tool_use"},{"id":"call_b","input":{"city":"Atlantis"},"name":"mcp__sky__weather","type":"tool_use"}],"role":"assistant"}
-    - {"content":[{"content":[{"text":"sunny","type":"text"},{"source":{"data":"iVBORw0KGgo=","media_type":"image/png","type":"base64"},"type":"image"}],"tool_use_id":"call_a","type":"tool_result"},{"content":[{"text":"no such city","type":"text"}],"is_error":true,"tool_use_id":"call_b","type":"tool_result"},{"source":{"data":"iVBORw0KGgo=","media_type":"image/png","type":"base64"},"type":"image"}],"role":"user"}
-    - {"content":[{"id":"call_c","input":{},"name":"mcp__clock__now","type":"tool_use"}],"role":"assistant"}
-    - {"content":[{"cache_control":{"type":"ephemeral"},"content":[{"text":"the arguments are no JSON","type":"text"}],"is_error":true,"tool_use_id":"call_c","type":"tool_result"}],"role":"user"}
-    - {"content":[{"text":"It is sunny in Bern.","type":"text"}],"role":"assistant"}
-    - {"content":[{"cache_control":{"type":"ephemeral"},"text":"Thanks!","type":"text"}],"role":"user"}
     model: "some-model"
-    stream: true
-    system:
-    - {"cache_control":{"type":"ephemeral"},"text":"You are a guide.\n\nBe brief.","type":"text"}
+    max_tokens: 8192
     temperature: 0.5
+    stream: true
     tools:
-    - {"description":"The weather in a city","input_schema":{"properties":{"city":{"type":"string"}},"required":["city"],"type":"object"},"name":"mcp__sky__weather"}
-    - {"cache_control":{"type":"ephemeral"},"description":"MCP tool from clock","input_schema":{"properties":{},"type":"object"},"name":"mcp__clock__now"}
+    - {"name":"mcp__sky__weather","description":"The weather in a city","input_schema":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}
+    - {"name":"mcp__clock__now","description":"MCP tool from clock","input_schema":{"type":"object","properties":{}},"cache_control":{"type":"ephemeral"}}
+    system:
+    - {"type":"text","text":"You are a guide.\n\nBe brief.","cache_control":{"type":"ephemeral"}}
+    messages:
+    - {"role":"user","content":[{"type":"text","text":"What is this, and how is the weather there?"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0KGgo="}}]}
+    - {"role":"assistant","content":[{"type":"text","text":"Let me see."},{"type":"tool_use","id":"call_a","name":"mcp__sky__weather","input":{"city":"Bern"}},{"type":"tool_use","id":"call_b","name":"mcp__sky__weather","input":{"city":"Atlantis"}}]}
+    - {"role":"user","content":[{"type":"tool_result","tool_use_id":"call_a","content":[{"type":"text","text":"sunny"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0KGgo="}}]},{"type":"tool_result","tool_use_id":"call_b","content":[{"type":"text","text":"no such city"}],"is_error":true},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0KGgo="}}]}
+    - {"role":"assistant","content":[{"type":"tool_use","id":"call_c","name":"mcp__clock__now","input":{}}]}
+    - {"role":"user","content":[{"type":"tool_result","tool_use_id":"call_c","content":[{"type":"text","text":"the arguments are no JSON"}],"is_error":true,"cache_control":{"type":"ephemeral"}}]}
+    - {"role":"assistant","content":[{"type":"text","text":"It is sunny in Bern."}]}
+    - {"role":"user","content":[{"type":"text","text":"Thanks!","cache_control":{"type":"ephemeral"}}]}
     "#);
 }
 
@@ -49,7 +49,7 @@ async fn without_a_cache_nothing_is_marked_and_without_tools_none_are_mentioned(
     let mut request = Request::new(&messages);
     request.system = Some("Be brief.");
     let _not_found = model.complete(request.clone()).await;
-    insta::assert_snapshot!(server.last_body(), @r#"{"max_tokens":8192,"messages":[{"content":[{"text":"hello","type":"text"}],"role":"user"}],"model":"some-model","system":[{"text":"Be brief.","type":"text"}]}"#);
+    insta::assert_snapshot!(server.last_body(), @r#"{"model":"some-model","max_tokens":8192,"system":[{"type":"text","text":"Be brief."}],"messages":[{"role":"user","content":[{"type":"text","text":"hello"}]}]}"#);
     let tools = tools(WIRE);
     request.tools = Some(&tools);
     let _not_found = model.complete(request).await;
@@ -86,51 +86,51 @@ async fn ids_and_parts_that_it_would_refuse_are_sent_otherwise() {
     insta::assert_snapshot!(pretty(&body["messages"]), @r#"
     [
       {
+        "role": "user",
         "content": [
           {
-            "text": "[a picture, image/bmp, 9 bytes: it cannot be shown to this model]",
-            "type": "text"
+            "type": "text",
+            "text": "[a picture, image/bmp, 9 bytes: it cannot be shown to this model]"
           },
           {
-            "text": "[a sound, audio/wav, 3 bytes: it cannot be shown to this model]",
-            "type": "text"
+            "type": "text",
+            "text": "[a sound, audio/wav, 3 bytes: it cannot be shown to this model]"
           },
           {
+            "type": "document",
             "source": {
-              "data": "JVBERi0=",
+              "type": "base64",
               "media_type": "application/pdf",
-              "type": "base64"
-            },
-            "type": "document"
+              "data": "JVBERi0="
+            }
           }
-        ],
-        "role": "user"
+        ]
       },
       {
+        "role": "assistant",
         "content": [
           {
+            "type": "tool_use",
             "id": "c8cf447133ca3362a9892ed9",
+            "name": "w",
             "input": {
               "city": "Bern"
-            },
-            "name": "w",
-            "type": "tool_use"
+            }
           }
-        ],
-        "role": "assistant"
+        ]
       },
       {
+        "role": "user",
         "content": [
           {
-            "tool_use_id": "c8cf447133ca3362a9892ed9",
-            "type": "tool_result"
+            "type": "tool_result",
+            "tool_use_id": "c8cf447133ca3362a9892ed9"
           },
           {
-            "text": "go on",
-            "type": "text"
+            "type": "text",
+            "text": "go on"
           }
-        ],
-        "role": "user"
+        ]
       }
     ]
     "#);
@@ -176,19 +176,39 @@ async fn thinking_text_and_parallel_calls_are_told_and_kept_in_their_order() {
     arguments 0 {"city":"Bern"}
     usage in 115 (100 read, 5 written) out 50 (0 thinking)
     ToolCalls {
+      "role": "assistant",
+      "content": "Let me see.",
+      "tool_calls": [
+        {
+          "id": "toolu_1",
+          "name": "weather",
+          "input": {
+            "city": "Bern"
+          }
+        },
+        {
+          "id": "toolu_2",
+          "name": "weather",
+          "input": {
+            "city": "Rome"
+          }
+        }
+      ],
       "blocks": {
+        "wire": "anthropic",
+        "model": "some-model",
         "blocks": [
           {
             "raw": {
-              "signature": "EqRk",
+              "type": "thinking",
               "thinking": "Two cities.",
-              "type": "thinking"
+              "signature": "EqRk"
             }
           },
           {
             "raw": {
-              "data": "b64==",
-              "type": "redacted_thinking"
+              "type": "redacted_thinking",
+              "data": "b64=="
             }
           },
           {
@@ -202,28 +222,8 @@ async fn thinking_text_and_parallel_calls_are_told_and_kept_in_their_order() {
           {
             "call": {}
           }
-        ],
-        "model": "some-model",
-        "wire": "anthropic"
-      },
-      "content": "Let me see.",
-      "role": "assistant",
-      "tool_calls": [
-        {
-          "id": "toolu_1",
-          "input": {
-            "city": "Bern"
-          },
-          "name": "weather"
-        },
-        {
-          "id": "toolu_2",
-          "input": {
-            "city": "Rome"
-          },
-          "name": "weather"
-        }
-      ]
+        ]
+      }
     }
     "#);
 }
@@ -250,33 +250,33 @@ async fn thinking_goes_back_as_it_came_before_the_calls_and_to_no_other_model() 
     insta::assert_snapshot!(pretty(&body["messages"][1]["content"]), @r#"
     [
       {
-        "signature": "EqRk",
+        "type": "thinking",
         "thinking": "Two cities.",
-        "type": "thinking"
+        "signature": "EqRk"
       },
       {
-        "data": "b64==",
-        "type": "redacted_thinking"
+        "type": "redacted_thinking",
+        "data": "b64=="
       },
       {
-        "text": "Let me see.",
-        "type": "text"
+        "type": "text",
+        "text": "Let me see."
       },
       {
+        "type": "tool_use",
         "id": "toolu_1",
+        "name": "weather",
         "input": {
           "city": "Bern"
-        },
-        "name": "weather",
-        "type": "tool_use"
+        }
       },
       {
+        "type": "tool_use",
         "id": "toolu_2",
+        "name": "weather",
         "input": {
           "city": "Rome"
-        },
-        "name": "weather",
-        "type": "tool_use"
+        }
       }
     ]
     "#);
@@ -311,16 +311,20 @@ async fn blocks_of_the_providers_own_tools_are_kept_with_their_input() {
     insta::assert_snapshot!(heard("custom", WIRE, &events, None).await, @r#"
     text "Found"
     End {
+      "role": "assistant",
+      "content": "Found",
       "blocks": {
+        "wire": "anthropic",
+        "model": "some-model",
         "blocks": [
           {
             "raw": {
+              "type": "server_tool_use",
               "id": "srv_1",
+              "name": "web_search",
               "input": {
                 "query": "x"
-              },
-              "name": "web_search",
-              "type": "server_tool_use"
+              }
             }
           },
           {
@@ -328,12 +332,8 @@ async fn blocks_of_the_providers_own_tools_are_kept_with_their_input() {
               "bytes": 5
             }
           }
-        ],
-        "model": "some-model",
-        "wire": "anthropic"
-      },
-      "content": "Found",
-      "role": "assistant"
+        ]
+      }
     }
     "#);
 }

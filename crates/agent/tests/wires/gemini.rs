@@ -22,18 +22,18 @@ async fn a_whole_conversation_is_sent_as_generate_content_wants_it() {
     request.temperature = Some(0.5);
     request.extra_body = extra.as_object();
     insta::assert_snapshot!(lines(&sent(NO_CHANGE, WIRE, request).await), @r#"
-    contents:
-    - {"parts":[{"text":"What is this, and how is the weather there?"},{"inlineData":{"data":"iVBORw0KGgo=","mimeType":"image/png"}}],"role":"user"}
-    - {"parts":[{"text":"Let me see."},{"functionCall":{"args":{"city":"Bern"},"name":"mcp__sky__weather"},"thoughtSignature":"skip_thought_signature_validator"},{"functionCall":{"args":{"city":"Atlantis"},"name":"mcp__sky__weather"}}],"role":"model"}
-    - {"parts":[{"functionResponse":{"name":"mcp__sky__weather","response":{"result":"sunny"}}},{"functionResponse":{"name":"mcp__sky__weather","response":{"error":"no such city"}}},{"inlineData":{"data":"iVBORw0KGgo=","mimeType":"image/png"}},{"inlineData":{"data":"iVBORw0KGgo=","mimeType":"image/png"}}],"role":"user"}
-    - {"parts":[{"functionCall":{"args":{},"name":"mcp__clock__now"},"thoughtSignature":"skip_thought_signature_validator"}],"role":"model"}
-    - {"parts":[{"functionResponse":{"name":"mcp__clock__now","response":{"error":"the arguments are no JSON"}}}],"role":"user"}
-    - {"parts":[{"text":"It is sunny in Bern."}],"role":"model"}
-    - {"parts":[{"text":"Thanks!"}],"role":"user"}
     generationConfig: {"maxOutputTokens":500,"temperature":0.5,"thinkingConfig":{"includeThoughts":true}}
-    systemInstruction: {"parts":[{"text":"You are a guide.\n\nBe brief."}]}
     tools:
-    - {"functionDeclarations":[{"description":"The weather in a city","name":"mcp__sky__weather","parameters":{"properties":{"city":{"type":"string"}},"required":["city"],"type":"object"}},{"description":"MCP tool from clock","name":"mcp__clock__now"}]}
+    - {"functionDeclarations":[{"name":"mcp__sky__weather","description":"The weather in a city","parameters":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}},{"name":"mcp__clock__now","description":"MCP tool from clock"}]}
+    systemInstruction: {"parts":[{"text":"You are a guide.\n\nBe brief."}]}
+    contents:
+    - {"role":"user","parts":[{"text":"What is this, and how is the weather there?"},{"inlineData":{"mimeType":"image/png","data":"iVBORw0KGgo="}}]}
+    - {"role":"model","parts":[{"text":"Let me see."},{"functionCall":{"name":"mcp__sky__weather","args":{"city":"Bern"}},"thoughtSignature":"skip_thought_signature_validator"},{"functionCall":{"name":"mcp__sky__weather","args":{"city":"Atlantis"}}}]}
+    - {"role":"user","parts":[{"functionResponse":{"name":"mcp__sky__weather","response":{"result":"sunny"}}},{"functionResponse":{"name":"mcp__sky__weather","response":{"error":"no such city"}}},{"inlineData":{"mimeType":"image/png","data":"iVBORw0KGgo="}},{"inlineData":{"mimeType":"image/png","data":"iVBORw0KGgo="}}]}
+    - {"role":"model","parts":[{"functionCall":{"name":"mcp__clock__now","args":{}},"thoughtSignature":"skip_thought_signature_validator"}]}
+    - {"role":"user","parts":[{"functionResponse":{"name":"mcp__clock__now","response":{"error":"the arguments are no JSON"}}}]}
+    - {"role":"model","parts":[{"text":"It is sunny in Bern."}]}
+    - {"role":"user","parts":[{"text":"Thanks!"}]}
     "#);
 }
 
@@ -46,7 +46,7 @@ async fn the_model_stands_in_the_address_and_without_tools_none_are_mentioned() 
     let messages = [Message::new(Role::User, "hello")];
     let _not_found = model.complete(Request::new(&messages)).await;
     let _not_found = streamed(&*model, Request::new(&messages)).await;
-    insta::assert_snapshot!(server.last_body(), @r#"{"contents":[{"parts":[{"text":"hello"}],"role":"user"}]}"#);
+    insta::assert_snapshot!(server.last_body(), @r#"{"contents":[{"role":"user","parts":[{"text":"hello"}]}]}"#);
     assert_eq!(server.asked()[0].path, "/v1beta/models/gemini-3.5-flash:generateContent");
     assert_eq!(server.asked()[1].path, "/v1beta/models/gemini-3.5-flash:streamGenerateContent?alt=sse");
     assert_eq!(server.asked()[0].header("x-goog-api-key"), Some("sk-secret-0123456789"));
@@ -81,7 +81,27 @@ async fn thoughts_text_and_parallel_calls_are_told_and_kept_in_their_order() {
     arguments 1 {"city":"Rome"}
     usage in 30 (8 read, 0 written) out 12 (5 thinking)
     ToolCalls {
+      "role": "assistant",
+      "content": "Let me see.",
+      "tool_calls": [
+        {
+          "id": "call_1_0",
+          "name": "weather",
+          "input": {
+            "city": "Bern"
+          }
+        },
+        {
+          "id": "theirs",
+          "name": "weather",
+          "input": {
+            "city": "Rome"
+          }
+        }
+      ],
       "blocks": {
+        "wire": "gemini",
+        "model": "some-model",
         "blocks": [
           {
             "text": {
@@ -110,28 +130,8 @@ async fn thoughts_text_and_parallel_calls_are_told_and_kept_in_their_order() {
               }
             }
           }
-        ],
-        "model": "some-model",
-        "wire": "gemini"
-      },
-      "content": "Let me see.",
-      "role": "assistant",
-      "tool_calls": [
-        {
-          "id": "call_1_0",
-          "input": {
-            "city": "Bern"
-          },
-          "name": "weather"
-        },
-        {
-          "id": "theirs",
-          "input": {
-            "city": "Rome"
-          },
-          "name": "weather"
-        }
-      ]
+        ]
+      }
     }
     "#);
 }
@@ -147,44 +147,45 @@ async fn signatures_go_back_where_they_stood_and_to_no_other_model() {
     insta::assert_snapshot!(pretty(&body["contents"]), @r#"
     [
       {
+        "role": "user",
         "parts": [
           {
             "text": "hello"
           }
-        ],
-        "role": "user"
+        ]
       },
       {
+        "role": "model",
         "parts": [
           {
             "text": "Let me see."
           },
           {
             "functionCall": {
+              "name": "weather",
               "args": {
                 "city": "Bern"
-              },
-              "name": "weather"
+              }
             },
             "thoughtSignature": "c2ln"
           },
           {
             "functionCall": {
+              "name": "weather",
               "args": {
                 "city": "Rome"
               },
-              "id": "theirs",
-              "name": "weather"
+              "id": "theirs"
             }
           },
           {
             "text": "",
             "thoughtSignature": "ZW5k"
           }
-        ],
-        "role": "model"
+        ]
       },
       {
+        "role": "user",
         "parts": [
           {
             "functionResponse": {
@@ -196,15 +197,14 @@ async fn signatures_go_back_where_they_stood_and_to_no_other_model() {
           },
           {
             "functionResponse": {
-              "id": "theirs",
               "name": "weather",
               "response": {
                 "error": "no such city"
-              }
+              },
+              "id": "theirs"
             }
           }
-        ],
-        "role": "user"
+        ]
       }
     ]
     "#);

@@ -21,24 +21,24 @@ async fn a_whole_conversation_is_sent_as_chat_completions_want_it() {
     request.max_tokens = Some(500);
     request.temperature = Some(0.5);
     insta::assert_snapshot!(lines(&sent(NO_CHANGE, WIRE, request).await), @r#"
-    max_tokens: 500
-    messages:
-    - {"content":"You are a guide.\n\nBe brief.","role":"system"}
-    - {"content":[{"text":"What is this, and how is the weather there?","type":"text"},{"image_url":{"url":"data:image/png;base64,iVBORw0KGgo="},"type":"image_url"}],"role":"user"}
-    - {"content":"Let me see.","role":"assistant","tool_calls":[{"function":{"arguments":"{\"city\":\"Bern\"}","name":"mcp__sky__weather"},"id":"call_a","type":"function"},{"function":{"arguments":"{\"city\":\"Atlantis\"}","name":"mcp__sky__weather"},"id":"call_b","type":"function"}]}
-    - {"content":"sunny\n[a picture, image/png, 9 bytes: it cannot be shown to this model]","role":"tool","tool_call_id":"call_a"}
-    - {"content":"Error: no such city\n[a picture, image/png, 9 bytes: it cannot be shown to this model]","role":"tool","tool_call_id":"call_b"}
-    - {"content":null,"role":"assistant","tool_calls":[{"function":{"arguments":"{}","name":"mcp__clock__now"},"id":"call_c","type":"function"}]}
-    - {"content":"Error: the arguments are no JSON","role":"tool","tool_call_id":"call_c"}
-    - {"content":"It is sunny in Bern.","role":"assistant"}
-    - {"content":"Thanks!","role":"user"}
     model: "some-model"
-    stream: true
-    stream_options: {"include_usage":true}
+    max_tokens: 500
     temperature: 0.5
+    stream_options: {"include_usage":true}
+    stream: true
     tools:
-    - {"function":{"description":"The weather in a city","name":"mcp__sky__weather","parameters":{"properties":{"city":{"type":"string"}},"required":["city"],"type":"object"}},"type":"function"}
-    - {"function":{"description":"MCP tool from clock","name":"mcp__clock__now","parameters":{"properties":{},"type":"object"}},"type":"function"}
+    - {"type":"function","function":{"name":"mcp__sky__weather","description":"The weather in a city","parameters":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}}
+    - {"type":"function","function":{"name":"mcp__clock__now","description":"MCP tool from clock","parameters":{"type":"object","properties":{}}}}
+    messages:
+    - {"role":"system","content":"You are a guide.\n\nBe brief."}
+    - {"role":"user","content":[{"type":"text","text":"What is this, and how is the weather there?"},{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0KGgo="}}]}
+    - {"role":"assistant","content":"Let me see.","tool_calls":[{"id":"call_a","type":"function","function":{"name":"mcp__sky__weather","arguments":"{\"city\":\"Bern\"}"}},{"id":"call_b","type":"function","function":{"name":"mcp__sky__weather","arguments":"{\"city\":\"Atlantis\"}"}}]}
+    - {"role":"tool","content":"sunny\n[a picture, image/png, 9 bytes: it cannot be shown to this model]","tool_call_id":"call_a"}
+    - {"role":"tool","content":"Error: no such city\n[a picture, image/png, 9 bytes: it cannot be shown to this model]","tool_call_id":"call_b"}
+    - {"role":"assistant","content":null,"tool_calls":[{"id":"call_c","type":"function","function":{"name":"mcp__clock__now","arguments":"{}"}}]}
+    - {"role":"tool","content":"Error: the arguments are no JSON","tool_call_id":"call_c"}
+    - {"role":"assistant","content":"It is sunny in Bern."}
+    - {"role":"user","content":"Thanks!"}
     "#);
 }
 
@@ -47,7 +47,7 @@ async fn without_tools_none_are_mentioned_and_without_a_stream_neither_is_that()
     let (server, model) = scripted("custom", WIRE, []).await;
     let messages = [Message::new(Role::User, "hello")];
     let _not_found = model.complete(Request::new(&messages)).await;
-    insta::assert_snapshot!(server.last_body(), @r#"{"messages":[{"content":"hello","role":"user"}],"model":"some-model"}"#);
+    insta::assert_snapshot!(server.last_body(), @r#"{"model":"some-model","messages":[{"role":"user","content":"hello"}]}"#);
     assert_eq!(server.asked()[0].path, "/v1/chat/completions");
     assert_eq!(server.asked()[0].header("authorization"), Some("Bearer sk-secret-0123456789"));
 }
@@ -82,7 +82,7 @@ async fn extra_members_win_and_null_removes_but_the_conversation_is_ours() {
     request.temperature = Some(1.0);
     request.extra_body = extra.as_object();
     let body = sent(|settings| drop(settings.extra_body.insert("top_k".into(), 2.into())), WIRE, request).await;
-    insta::assert_snapshot!(body, @r#"{"messages":[{"content":"hello","role":"user"}],"model":"some-model","stream":true,"temperature":0,"top_k":3}"#);
+    insta::assert_snapshot!(body, @r#"{"model":"some-model","temperature":0,"top_k":3,"stream":true,"messages":[{"role":"user","content":"hello"}]}"#);
 }
 
 #[tokio::test]
@@ -150,8 +150,8 @@ async fn text_is_told_as_it_comes() {
     text "lo, wörld"
     usage in 20 (16 read, 0 written) out 7 (3 thinking)
     End {
-      "content": "Hello, wörld",
-      "role": "assistant"
+      "role": "assistant",
+      "content": "Hello, wörld"
     }
     "#);
 }
@@ -178,22 +178,22 @@ async fn parallel_calls_are_put_together_by_index_however_they_are_mixed() {
     arguments 1 ne":1}
     arguments 0 :"Bern"}
     ToolCalls {
-      "content": "",
       "role": "assistant",
+      "content": "",
       "tool_calls": [
         {
           "id": "a",
+          "name": "weather",
           "input": {
             "city": "Bern"
-          },
-          "name": "weather"
+          }
         },
         {
           "id": "b",
+          "name": "time",
           "input": {
             "zone": 1
-          },
-          "name": "time"
+          }
         }
       ]
     }
@@ -211,20 +211,20 @@ async fn calls_without_ids_indices_or_an_honest_reason_are_understood() {
     arguments 0 {"x":1}
     call 1 call_1_1 b
     ToolCalls {
-      "content": "",
       "role": "assistant",
+      "content": "",
       "tool_calls": [
         {
           "id": "call_1_0",
+          "name": "a",
           "input": {
             "x": 1
-          },
-          "name": "a"
+          }
         },
         {
           "id": "call_1_1",
-          "input": {},
-          "name": "b"
+          "name": "b",
+          "input": {}
         }
       ]
     }
@@ -241,18 +241,18 @@ async fn calls_without_ids_indices_or_an_honest_reason_are_understood() {
     call 1 y b
     arguments 1 {}
     ToolCalls {
-      "content": "",
       "role": "assistant",
+      "content": "",
       "tool_calls": [
         {
           "id": "x",
-          "input": {},
-          "name": "a"
+          "name": "a",
+          "input": {}
         },
         {
           "id": "y",
-          "input": {},
-          "name": "b"
+          "name": "b",
+          "input": {}
         }
       ]
     }
@@ -339,7 +339,7 @@ async fn openrouters_blocks_of_reasoning_are_put_together_and_sent_back() {
     assert_eq!(reply.cost, Some(0.00014));
     messages.push(reply.message);
     let body = sent_to("openrouter", NO_CHANGE, WIRE, Request::new(&messages)).await;
-    insta::assert_snapshot!(body["messages"][1], @r#"{"content":null,"reasoning_details":[{"format":"f","index":0,"signature":"sig","text":"Hm.","type":"reasoning.text"},{"data":"abc","index":1,"type":"reasoning.encrypted"}],"role":"assistant","tool_calls":[{"function":{"arguments":"{}","name":"f"},"id":"a","type":"function"}]}"#);
+    insta::assert_snapshot!(body["messages"][1], @r#"{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}],"reasoning_details":[{"type":"reasoning.text","text":"Hm.","index":0,"format":"f","signature":"sig"},{"type":"reasoning.encrypted","data":"abc","index":1}]}"#);
 }
 
 #[tokio::test]
@@ -354,8 +354,8 @@ async fn a_refusal_is_one() {
     text "I can"
     text "not."
     Refusal {
-      "content": "I cannot.",
-      "role": "assistant"
+      "role": "assistant",
+      "content": "I cannot."
     }
     "#);
     let told =

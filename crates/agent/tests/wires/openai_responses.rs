@@ -20,28 +20,28 @@ async fn a_whole_conversation_is_sent_as_responses_wants_it() {
     request.max_tokens = Some(500);
     request.temperature = Some(0.5);
     insta::assert_snapshot!(lines(&sent(NO_CHANGE, WIRE, request).await), @r#"
-    include:
-    - "reasoning.encrypted_content"
-    input:
-    - {"content":[{"text":"What is this, and how is the weather there?","type":"input_text"},{"detail":"auto","image_url":"data:image/png;base64,iVBORw0KGgo=","type":"input_image"}],"role":"user","type":"message"}
-    - {"content":[{"text":"Let me see.","type":"output_text"}],"role":"assistant","type":"message"}
-    - {"arguments":"{\"city\":\"Bern\"}","call_id":"call_a","name":"mcp__sky__weather","type":"function_call"}
-    - {"arguments":"{\"city\":\"Atlantis\"}","call_id":"call_b","name":"mcp__sky__weather","type":"function_call"}
-    - {"call_id":"call_a","output":[{"text":"sunny","type":"input_text"},{"detail":"auto","image_url":"data:image/png;base64,iVBORw0KGgo=","type":"input_image"}],"type":"function_call_output"}
-    - {"call_id":"call_b","output":[{"text":"Error: no such city","type":"input_text"},{"detail":"auto","image_url":"data:image/png;base64,iVBORw0KGgo=","type":"input_image"}],"type":"function_call_output"}
-    - {"arguments":"{}","call_id":"call_c","name":"mcp__clock__now","type":"function_call"}
-    - {"call_id":"call_c","output":"Error: the arguments are no JSON","type":"function_call_output"}
-    - {"content":[{"text":"It is sunny in Bern.","type":"output_text"}],"role":"assistant","type":"message"}
-    - {"content":[{"text":"Thanks!","type":"input_text"}],"role":"user","type":"message"}
-    instructions: "You are a guide.\n\nBe brief."
-    max_output_tokens: 500
     model: "some-model"
     store: false
-    stream: true
+    include:
+    - "reasoning.encrypted_content"
+    max_output_tokens: 500
     temperature: 0.5
+    stream: true
     tools:
-    - {"description":"The weather in a city","name":"mcp__sky__weather","parameters":{"properties":{"city":{"type":"string"}},"required":["city"],"type":"object"},"strict":false,"type":"function"}
-    - {"description":"MCP tool from clock","name":"mcp__clock__now","parameters":{"properties":{},"type":"object"},"strict":false,"type":"function"}
+    - {"type":"function","name":"mcp__sky__weather","description":"The weather in a city","parameters":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]},"strict":false}
+    - {"type":"function","name":"mcp__clock__now","description":"MCP tool from clock","parameters":{"type":"object","properties":{}},"strict":false}
+    instructions: "You are a guide.\n\nBe brief."
+    input:
+    - {"type":"message","role":"user","content":[{"type":"input_text","text":"What is this, and how is the weather there?"},{"type":"input_image","image_url":"data:image/png;base64,iVBORw0KGgo=","detail":"auto"}]}
+    - {"type":"message","role":"assistant","content":[{"type":"output_text","text":"Let me see."}]}
+    - {"type":"function_call","call_id":"call_a","name":"mcp__sky__weather","arguments":"{\"city\":\"Bern\"}"}
+    - {"type":"function_call","call_id":"call_b","name":"mcp__sky__weather","arguments":"{\"city\":\"Atlantis\"}"}
+    - {"type":"function_call_output","call_id":"call_a","output":[{"type":"input_text","text":"sunny"},{"type":"input_image","image_url":"data:image/png;base64,iVBORw0KGgo=","detail":"auto"}]}
+    - {"type":"function_call_output","call_id":"call_b","output":[{"type":"input_text","text":"Error: no such city"},{"type":"input_image","image_url":"data:image/png;base64,iVBORw0KGgo=","detail":"auto"}]}
+    - {"type":"function_call","call_id":"call_c","name":"mcp__clock__now","arguments":"{}"}
+    - {"type":"function_call_output","call_id":"call_c","output":"Error: the arguments are no JSON"}
+    - {"type":"message","role":"assistant","content":[{"type":"output_text","text":"It is sunny in Bern."}]}
+    - {"type":"message","role":"user","content":[{"type":"input_text","text":"Thanks!"}]}
     "#);
 }
 
@@ -53,7 +53,7 @@ async fn without_tools_none_are_mentioned_and_who_does_not_think_is_not_asked_fo
     let model = settings.connect().unwrap();
     let messages = [Message::new(Role::User, "hello")];
     let _not_found = model.complete(Request::new(&messages)).await;
-    insta::assert_snapshot!(server.last_body(), @r#"{"input":[{"content":[{"text":"hello","type":"input_text"}],"role":"user","type":"message"}],"model":"gpt-4.1-mini","store":false}"#);
+    insta::assert_snapshot!(server.last_body(), @r#"{"model":"gpt-4.1-mini","store":false,"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"hello"}]}]}"#);
     assert_eq!(server.asked()[0].path, "/v1/responses");
     assert_eq!(server.asked()[0].header("authorization"), Some("Bearer sk-secret-0123456789"));
 }
@@ -98,19 +98,39 @@ async fn reasoning_text_and_parallel_calls_are_told_and_kept_in_their_order() {
     arguments 1 "Rome"}
     usage in 30 (8 read, 0 written) out 12 (5 thinking)
     ToolCalls {
+      "role": "assistant",
+      "content": "Let me see.",
+      "tool_calls": [
+        {
+          "id": "call_1",
+          "name": "weather",
+          "input": {
+            "city": "Bern"
+          }
+        },
+        {
+          "id": "call_2",
+          "name": "weather",
+          "input": {
+            "city": "Rome"
+          }
+        }
+      ],
       "blocks": {
+        "wire": "openai-responses",
+        "model": "some-model",
         "blocks": [
           {
             "raw": {
-              "encrypted_content": "gAAA",
+              "type": "reasoning",
               "id": "rs_1",
               "summary": [
                 {
-                  "text": "Two cities.",
-                  "type": "summary_text"
+                  "type": "summary_text",
+                  "text": "Two cities."
                 }
               ],
-              "type": "reasoning"
+              "encrypted_content": "gAAA"
             }
           },
           {
@@ -127,28 +147,8 @@ async fn reasoning_text_and_parallel_calls_are_told_and_kept_in_their_order() {
           {
             "call": {}
           }
-        ],
-        "model": "some-model",
-        "wire": "openai-responses"
-      },
-      "content": "Let me see.",
-      "role": "assistant",
-      "tool_calls": [
-        {
-          "id": "call_1",
-          "input": {
-            "city": "Bern"
-          },
-          "name": "weather"
-        },
-        {
-          "id": "call_2",
-          "input": {
-            "city": "Rome"
-          },
-          "name": "weather"
-        }
-      ]
+        ]
+      }
     }
     "#);
 }
@@ -162,48 +162,48 @@ async fn encrypted_reasoning_goes_back_as_it_came_and_to_no_other_model() {
     insta::assert_snapshot!(pretty(&body["input"]), @r#"
     [
       {
+        "type": "message",
+        "role": "user",
         "content": [
           {
-            "text": "hello",
-            "type": "input_text"
+            "type": "input_text",
+            "text": "hello"
           }
-        ],
-        "role": "user",
-        "type": "message"
+        ]
       },
       {
-        "encrypted_content": "gAAA",
+        "type": "reasoning",
         "id": "rs_1",
         "summary": [
           {
-            "text": "Two cities.",
-            "type": "summary_text"
+            "type": "summary_text",
+            "text": "Two cities."
           }
         ],
-        "type": "reasoning"
+        "encrypted_content": "gAAA"
       },
       {
+        "type": "message",
+        "role": "assistant",
         "content": [
           {
-            "text": "Let me see.",
-            "type": "output_text"
+            "type": "output_text",
+            "text": "Let me see."
           }
         ],
-        "phase": "commentary",
-        "role": "assistant",
-        "type": "message"
+        "phase": "commentary"
       },
       {
-        "arguments": "{\"city\":\"Bern\"}",
+        "type": "function_call",
         "call_id": "call_1",
         "name": "weather",
-        "type": "function_call"
+        "arguments": "{\"city\":\"Bern\"}"
       },
       {
-        "arguments": "{\"city\":\"Rome\"}",
+        "type": "function_call",
         "call_id": "call_2",
         "name": "weather",
-        "type": "function_call"
+        "arguments": "{\"city\":\"Rome\"}"
       }
     ]
     "#);
@@ -223,8 +223,8 @@ async fn reasoning_that_was_stored_nowhere_is_not_referred_to() {
     insta::assert_snapshot!(heard("custom", WIRE, &events, None).await, @r#"
     text "Hi"
     End {
-      "content": "Hi",
-      "role": "assistant"
+      "role": "assistant",
+      "content": "Hi"
     }
     "#);
 }
@@ -244,15 +244,15 @@ async fn a_server_that_says_ids_instead_of_places_is_understood() {
     arguments 0 {"a":1
     arguments 0 }
     ToolCalls {
-      "content": "",
       "role": "assistant",
+      "content": "",
       "tool_calls": [
         {
           "id": "fc_1",
+          "name": "add",
           "input": {
             "a": 1
-          },
-          "name": "add"
+          }
         }
       ]
     }
@@ -270,8 +270,8 @@ async fn a_refusal_is_one() {
     insta::assert_snapshot!(heard("custom", WIRE, &events, Some(whole)).await, @r#"
     text "I cannot."
     Refusal {
-      "content": "I cannot.",
-      "role": "assistant"
+      "role": "assistant",
+      "content": "I cannot."
     }
     "#);
 }

@@ -28,6 +28,19 @@ pub(crate) struct ModelArgs {
     /// The most tokens of one answer
     #[arg(long, value_name = "COUNT")]
     pub(crate) max_tokens: Option<NonZeroU32>,
+
+    /// What a million of its tokens cost, in US dollars: of input and of output, such as 3,15
+    #[arg(long, value_name = "INPUT,OUTPUT", value_parser = price)]
+    pub(crate) price: Option<(f64, f64)>,
+}
+
+fn price(typed: &str) -> Result<(f64, f64), String> {
+    let amount = |typed: &str| {
+        let amount = typed.trim().trim_start_matches('$').parse::<f64>().ok();
+        amount.filter(|amount| amount.is_finite() && *amount >= 0.0)
+    };
+    let (input, output) = typed.split_once(',').unwrap_or((typed, ""));
+    amount(input).zip(amount(output)).ok_or_else(|| "write two amounts, of input and of output, such as 3,15".into())
 }
 
 /// How far one turn may go.
@@ -132,6 +145,10 @@ pub(crate) struct ChatArgs {
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 
+    /// Give the model no tools, and start no server
+    #[arg(long, conflicts_with_all = ["server", "tool", "code"], help_heading = "Tools")]
+    pub(crate) no_tools: bool,
+
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
 }
@@ -173,6 +190,10 @@ pub(crate) struct AskArgs {
 
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
+
+    /// Give the model no tools, and start no server
+    #[arg(long, conflicts_with_all = ["server", "tool", "code"], help_heading = "Tools")]
+    pub(crate) no_tools: bool,
 
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,

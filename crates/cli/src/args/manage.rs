@@ -291,7 +291,9 @@ pub(crate) enum ConfigVerb {
     /// Check files without using them; exit code 2 when something is wrong
     #[command(after_help = "Examples:
   toolrack config validate
-  toolrack config validate .mcp.json --strict")]
+  toolrack config validate .mcp.json --strict
+
+With --strict, warnings are failures too.")]
     Validate(ValidateArgs),
 }
 
@@ -309,8 +311,4 @@ pub(crate) struct ValidateArgs {
     /// These files; all that count here when none is named
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-
-    /// Warnings are failures too
-    #[arg(long)]
-    pub(crate) strict: bool,
 }

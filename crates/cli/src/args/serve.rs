@@ -1,6 +1,6 @@
 //! The words of the daemon.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
 
@@ -9,7 +9,7 @@ use super::{ModelArgs, PolicyArgs, RulesArgs, duration};
 /// `serve`, `up`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "It prints one address, which opens the dashboard; the part behind # is the key to it, and new each time. Other MCP
+    after_help = "It prints one address, which opens the dashboard; the part behind # is the key to it, and new each time, unless --token-file keeps it. Other MCP
 clients reach every tool at /mcp of that address. Changed configuration files count at once.
 
 Examples:
@@ -42,6 +42,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
 
+    /// Keep the token in this file, and use it again at the next start, so that other clients and open pages go on with it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Make a new token for --token-file, as with `toolrack daemon restart`; the one before opens nothing any more
+    #[arg(long, requires = "token_file")]
+    pub(crate) new_token: bool,
+
     #[command(flatten)]
     pub(crate) rules: RulesArgs,
 
@@ -53,7 +61,7 @@ pub(crate) struct ServeArgs {
     pub(crate) patience: Duration,
 
     /// How long calls in flight may take at the end
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     pub(crate) grace: Duration,
 
     /// How long the servers of an agent of toolrack.toml stay without a request to /agents/ID

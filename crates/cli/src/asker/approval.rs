@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 use toolrack_host::{
+    Way,
     ask::{Confirm, Confirmed, Keep, Lasting},
+    findings::Finding,
     text,
 };
 
@@ -125,6 +127,16 @@ fn page(question: &Confirm) -> String {
         let _ = write!(page, " {}", paint(Tone::Bad, "[destructive]"));
     }
     let arguments = serde_json::to_string_pretty(&question.arguments).unwrap_or_default();
+    if !question.findings.is_empty() {
+        let (few, what) = match question.findings.len() {
+            1 => ("1".to_owned(), "thing"),
+            more => (more.to_string(), "things"),
+        };
+        let _ = write!(page, "\n{} {few} {what} in its definition: ? says what.", paint(Tone::Bad, "Look at"));
+    }
+    if question.caller.way() != Way::Cli {
+        let _ = write!(page, "\nWanted by {}.", question.caller);
+    }
     let _ = write!(page, "\n{}", text::for_terminal(&arguments));
     page
 }
@@ -143,6 +155,9 @@ fn reasons(question: &Confirm) -> String {
         None | Some("") => format!("`{server}` says nothing else of it."),
         Some(said) => format!("`{server}` says of it:\n{}", text::for_terminal(&text::clip(said, DESCRIPTION))),
     });
+    for Finding { place, what, .. } in &question.findings {
+        lines.push(format!("{} {}: {}", paint(Tone::Bad, "look at"), text::for_line(place), text::for_line(what)));
+    }
     lines.push(answers(question.lasting));
     lines.join("\n")
 }
@@ -150,7 +165,7 @@ fn reasons(question: &Confirm) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use toolrack_host::{Asker as _, ServerName};
+    use toolrack_host::{Asker as _, Caller, ServerName};
 
     use super::{super::tests::typed, *};
 
@@ -203,6 +218,16 @@ mod tests {
         assert_eq!(terminal.confirm(question("rm")).await, Confirmed::No { why: None });
         let terminal = typed(&["e", "", "y"]);
         assert_eq!(terminal.confirm(question("rm")).await, Confirmed::Yes, "as it was asked");
+    }
+
+    #[test]
+    fn the_person_is_told_who_wants_the_call_and_not_that_they_typed_it() {
+        let mut question = question("rm");
+        question.caller = Caller::by(Way::Gateway).client("an\neditor");
+        let plain = anstream::adapter::strip_str(&page(&question)).to_string();
+        assert!(plain.contains("\nWanted by a client that calls itself `an"), "{plain}");
+        question.caller = Caller::by(Way::Cli);
+        assert!(!page(&question).contains("Wanted by"));
     }
 
     #[test]

@@ -48,12 +48,9 @@ pub(super) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
         .and_then(Value::as_array)
         .map(|names| names.iter().filter_map(Value::as_str).collect())
         .unwrap_or_default();
-    // What has to be filled in comes first, as the server has it; the rest can be passed over at the end.
-    let place = |name: &str| required.iter().position(|needed| *needed == name).unwrap_or(required.len());
-    let mut ordered: Vec<_> = properties.iter().collect();
-    ordered.sort_by_key(|(name, _)| place(name));
-    ordered
-        .into_iter()
+    // In the order in which the server has them: it is its form.
+    properties
+        .iter()
         .map(|(name, of)| {
             let words = |key: &str| of.get(key).and_then(Value::as_str).map(str::to_owned);
             Ok(Field {

@@ -159,7 +159,7 @@ fn is_approved(entry: &Entry, places: &Places) -> bool {
         return false;
     };
     let approvals = from_store(places, async |store| store.approvals().await.unwrap_or_default());
-    approvals.iter().any(|approval| approval.covers(project, &entry.name, &entry.hash))
+    approvals.iter().any(|approval| approval.covers(project, &entry.name, &entry.agreement))
 }
 
 /// What `read` finds in the database, if that is there and needs no work.

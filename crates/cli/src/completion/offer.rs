@@ -65,6 +65,7 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("END", Offered::Nothing),
     ("GLOB", Offered::Nothing),
     ("HASH", Offered::Nothing),
+    ("INPUT,OUTPUT", Offered::Nothing),
     ("NAME", Offered::Nothing),
     ("NAME[=NEW]", Offered::Nothing),
     ("NAME[=VALUE]", Offered::Variables),

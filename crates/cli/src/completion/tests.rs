@@ -114,10 +114,10 @@ fn a_tool_is_offered_in_two_steps() {
 #[test]
 fn arguments_of_a_tool_are_offered_by_name() {
     let desk = desk();
-    assert_eq!(desk.offers(&["call", "builtin/read_text_file", ""]), ["head=", "path=", "tail="]);
+    assert_eq!(desk.offers(&["call", "builtin/read_text_file", ""]), ["path=", "head=", "tail="]);
     assert_eq!(
         desk.offers(&["call", "--timeout", "2s", "builtin/search_files", "path=.", "pa"]),
-        ["path=", "pattern="]
+        ["pattern=", "path="]
     );
     let nothing_else = desk.offers(&["call", "builtin/nope", ""]);
     assert!(nothing_else.iter().all(|offer| offer.starts_with("--")), "{nothing_else:?}");
@@ -126,7 +126,7 @@ fn arguments_of_a_tool_are_offered_by_name() {
 #[test]
 fn commands_below_others_have_arguments_of_a_tool_too() {
     let desk = desk();
-    assert_eq!(desk.offers(&["policy", "test", "builtin/read_text_file", ""]), ["head=", "path=", "tail="]);
+    assert_eq!(desk.offers(&["policy", "test", "builtin/read_text_file", ""]), ["path=", "head=", "tail="]);
     desk.write("work/more.json", r#"{ "mcpServers": { "more": { "command": "x" } } }"#);
     assert_eq!(desk.offers(&["policy", "--mcp-config", "more.json", "test", "m"]), ["more/"]);
 }

@@ -21,6 +21,7 @@ use toolrack_daemon::Current;
 use super::{About, Build, FarLines, Hello, Outbox, ToCommand, ToDaemon, receive, send};
 use crate::{
     args::{Cli, Verb},
+    door::{Door, Doorkeeper},
     error::{Exit, Failure},
     screen::Screen,
     verbs,
@@ -42,13 +43,19 @@ struct House<'a> {
     build: Option<Build>,
     world: &'a World,
     current: &'a Current,
+    doorkeeper: &'a Doorkeeper,
 }
 
 /// Does what commands want, each in its own future, until `ending`. Then those that are at work have `grace` to end.
-pub(crate) async fn receive_all(socket: Bound, world: &World, current: &Current, grace: Duration) -> io::Result<()> {
+pub(crate) async fn receive_all(
+    (socket, doorkeeper): (Bound, &Doorkeeper),
+    world: &World,
+    current: &Current,
+    grace: Duration,
+) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let socket = UnixListener::from_std(socket)?;
-    let house = House { build: Build::this(), world, current };
+    let house = House { build: Build::this(), world, current, doorkeeper };
     let mut visits = FuturesUnordered::new();
     loop {
         tokio::select! {
@@ -74,10 +81,7 @@ pub(crate) async fn receive_all(socket: Bound, world: &World, current: &Current,
 
 /// One command, from its greeting to its end. Its connection says how it went.
 async fn one(stream: UnixStream, house: &House<'_>) {
-    match stream.peer_cred() {
-        Ok(peer) if peer.uid() == nix::unistd::geteuid().as_raw() => {}
-        _ => return,
-    }
+    let Some(stream) = house.doorkeeper.admit(Door::Commands, stream).await else { return };
     let (from, to) = stream.into_split();
     let mut visit = Visit { from: BufReader::new(from), to, outbox: Outbox::default() };
     if let Err(error) = visit.run(house).await {

@@ -5,19 +5,17 @@ use std::{collections::BTreeMap, ffi::OsString, future::Future, io, path::PathBu
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use tokio::{
     io::BufReader,
-    net::{
-        UnixStream,
-        unix::{OwnedReadHalf, OwnedWriteHalf},
-    },
+    net::unix::{OwnedReadHalf, OwnedWriteHalf},
     sync::mpsc,
     time::timeout,
 };
 use toolrack_config::{Environment, Places};
 
-use super::{Build, Hello, MAX_MESSAGE, ToCommand, ToDaemon, receive, send, socket};
+use super::{Build, Hello, MAX_MESSAGE, ToCommand, ToDaemon, receive, send};
 use crate::{
     args::{Cli, Verb},
     asker::OwnLines,
+    door::{self, Door},
     error::{Exit, Failure, with_causes},
     screen::Screen,
     stop::Stop,
@@ -56,7 +54,7 @@ pub(crate) async fn visit(
     screen: &Screen,
     stop: &mut Stop,
 ) -> Result<Visited, Failure> {
-    let Some(socket) = wanted(cli, environment) else {
+    let Some(data) = wanted(cli, environment) else {
         return Ok(Visited::Alone(None));
     };
     let brought = tokio::select! {
@@ -74,7 +72,7 @@ pub(crate) async fn visit(
     let Some(hello) = hello else {
         return alone(brought);
     };
-    let Ok(Ok(Some((from, mut to)))) = timeout(ANSWER, welcomed(&socket, hello)).await else {
+    let Ok(Ok(Some((from, mut to)))) = timeout(ANSWER, welcomed(&data, hello)).await else {
         return alone(brought);
     };
     match show(from, &mut to, screen, stop).await? {
@@ -83,7 +81,7 @@ pub(crate) async fn visit(
     }
 }
 
-/// Where the daemon would be, if the command is one for it.
+/// Where the data of the daemon would be, if the command is one for it.
 fn wanted(cli: &Cli, environment: &Environment) -> Option<PathBuf> {
     let is_off = environment.get(NO_DAEMON).is_some_and(|value| !value.is_empty() && value != "0");
     let global = &cli.global;
@@ -92,8 +90,9 @@ fn wanted(cli: &Cli, environment: &Environment) -> Option<PathBuf> {
     if !is_plain || !verbs::can_be_lent(&cli.verb) {
         return None;
     }
-    let socket = socket(Places::from_env(environment).ok()?.data());
-    std::fs::symlink_metadata(&socket).is_ok().then_some(socket)
+    let places = Places::from_env(environment).ok()?;
+    let data = places.data();
+    std::fs::symlink_metadata(Door::Commands.socket(data)).is_ok().then(|| data.to_owned())
 }
 
 /// What `--args` stands for, where only this process can read it.
@@ -129,13 +128,10 @@ fn hello(
 
 /// Asks the daemon; `None` when it cannot do it.
 async fn welcomed(
-    socket: &std::path::Path,
+    data: &std::path::Path,
     hello: Box<Hello>,
 ) -> io::Result<Option<(BufReader<OwnedReadHalf>, OwnedWriteHalf)>> {
-    let stream = UnixStream::connect(socket).await?;
-    if stream.peer_cred()?.uid() != nix::unistd::geteuid().as_raw() {
-        return Ok(None);
-    }
+    let stream = door::enter(data, Door::Commands).await?;
     let (from, mut to) = stream.into_split();
     let mut from = BufReader::new(from);
     send(&mut to, &ToDaemon::Hello(hello)).await?;

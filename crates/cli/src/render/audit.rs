@@ -17,6 +17,9 @@ pub(crate) struct Line<'a> {
     kind: &'a str,
     who: Option<&'a str>,
     client: Option<&'a str>,
+    over: Option<&'a str>,
+    session: Option<&'a str>,
+    conversation: Option<&'a str>,
     agent: Option<&'a str>,
     server: Option<&'a str>,
     tool: Option<&'a str>,
@@ -45,6 +48,9 @@ impl<'a> From<&'a AuditRow> for Line<'a> {
             kind: &entry.kind,
             who: entry.who.as_deref(),
             client: entry.client.as_deref(),
+            over: entry.over.as_deref(),
+            session: entry.session.as_deref(),
+            conversation: entry.conversation.as_deref(),
             agent: entry.agent.as_deref(),
             server: entry.server.as_deref(),
             tool: entry.tool.as_deref(),
@@ -135,7 +141,7 @@ fn word(entry: &Entry) -> (Tone, String) {
     };
     let tone = match entry.kind.as_str() {
         "call" if outcome == Some("ok") => Tone::Good,
-        "call" | "failed" | "lost" | "sign_in_failed" => Tone::Bad,
+        "call" | "failed" | "lost" | "sign_in_failed" | "turned_away" => Tone::Bad,
         "trusted" | "untrusted" | "answer" => Tone::Waiting,
         _ => Tone::Faint,
     };
@@ -149,7 +155,11 @@ fn about(entry: &Entry) -> String {
         said.push(format!("{} ms", took / 1_000));
     }
     if let Some(number) = entry.count.and_then(|number| usize::try_from(number).ok()) {
-        said.push(count(number, if entry.kind == "lost" { "row" } else { "tool" }));
+        said.push(match entry.kind.as_str() {
+            "lost" => count(number, "row"),
+            "turned_away" => format!("and {number} before it"),
+            _ => count(number, "tool"),
+        });
     }
     if let Some(through) = entry.through {
         said.push(format!("rows up to {through}"));

@@ -59,6 +59,51 @@ pub(crate) fn page(outcome: &ToolOutcome) -> String {
     parts.join("\n")
 }
 
+/// The same for a file or another program: every text exactly as it came, without a line end of ours where there is nothing but text.
+pub(crate) fn plain(outcome: &ToolOutcome) -> String {
+    let exact = |piece: &Content| match piece {
+        Content::Text { text } => text.clone(),
+        Content::Resource { resource } => plain_contents(resource),
+        Content::Other(value) => pretty(value),
+        labelled => anstream::adapter::strip_str(&content(labelled)).to_string(),
+    };
+    let mut parts: Vec<String> = outcome.content.iter().map(exact).collect();
+    let mut is_text = outcome.content.iter().all(is_text);
+    if !has_text(outcome)
+        && let Some(structured) = &outcome.structured
+    {
+        parts.push(pretty(structured));
+        is_text = false;
+    }
+    joined(parts, is_text)
+}
+
+/// The contents of a resource, in the same way.
+pub(crate) fn plain_contents(resource: &ResourceContents) -> String {
+    match &resource.text {
+        Some(text) => text.clone(),
+        None => anstream::adapter::strip_str(&contents(resource)).to_string(),
+    }
+}
+
+/// One part below the other. Where not all is text, lines are what is given, and the last one ends.
+pub(super) fn joined(mut parts: Vec<String>, is_text: bool) -> String {
+    parts.retain(|part| !part.is_empty());
+    let mut all = parts.join("\n");
+    if !is_text && !all.is_empty() && !all.ends_with('\n') {
+        all.push('\n');
+    }
+    all
+}
+
+fn is_text(content: &Content) -> bool {
+    match content {
+        Content::Text { .. } => true,
+        Content::Resource { resource } => resource.text.is_some(),
+        _ => false,
+    }
+}
+
 fn has_text(outcome: &ToolOutcome) -> bool {
     outcome.content.iter().any(|content| matches!(content, Content::Text { text } if !text.trim().is_empty()))
 }

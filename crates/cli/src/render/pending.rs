@@ -3,7 +3,7 @@
 use chrono::{DateTime, Local, SecondsFormat, Utc};
 use serde::Serialize;
 use serde_json::Value;
-use toolrack_config::Entry;
+use toolrack_config::{Entry, look};
 use toolrack_host::text;
 use toolrack_store::Approval;
 
@@ -33,7 +33,11 @@ pub(crate) struct Pending<'a> {
     enabled: bool,
     /// What would run, to the last letter.
     entry: &'a Value,
+    /// What to look at before one agrees.
+    points: Vec<String>,
     hash: &'a str,
+    /// The word of one of the user's own entries that means something else in each folder.
+    depends_on: Option<&'a str>,
     /// When something else of this name was agreed to, in RFC 3339.
     approved_at: Option<String>,
     /// What has changed since then.
@@ -60,7 +64,9 @@ impl<'a> Pending<'a> {
             project: entry.project.as_ref().map(|folder| folder.display().to_string()),
             enabled: entry.enabled,
             entry: &entry.proposal,
-            hash: &entry.hash,
+            points: look::points(&entry.proposal),
+            hash: &entry.agreement,
+            depends_on: entry.depends_on.as_deref(),
             approved_at: approved.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true)),
             changes: changes.unwrap_or_default(),
             of: entry,
@@ -86,6 +92,11 @@ fn block(pending: &Pending<'_>, look: Look) -> Vec<String> {
     let from = paint(Tone::Faint, &format!("{}{off}", place(pending.of)));
     let mut lines = vec![format!("{sign} {name}  {from}")];
     lines.extend(details(pending.entry));
+    if let (Some(word), Some(folder)) = (pending.depends_on, &pending.project) {
+        let why = format!("  asks because `{word}` is something else in each folder; an agreement is for {folder}");
+        lines.push(paint(Tone::Waiting, &text::for_line(&why)));
+    }
+    lines.extend(pending.points.iter().map(|point| format!("  {} {point}", paint(Tone::Bad, "look at this:"))));
     let Some(approved) = pending.approved else {
         return lines;
     };

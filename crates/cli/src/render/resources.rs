@@ -111,3 +111,9 @@ pub(crate) fn read_page(contents: &[ResourceContents]) -> String {
     let parts: Vec<_> = contents.iter().map(call::contents).collect();
     parts.join("\n")
 }
+
+/// The same for a file or another program, every text exactly as it came.
+pub(crate) fn read_plain(contents: &[ResourceContents]) -> String {
+    let parts = contents.iter().map(call::plain_contents).collect();
+    call::joined(parts, contents.iter().all(|part| part.text.is_some()))
+}

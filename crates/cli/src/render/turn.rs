@@ -321,6 +321,10 @@ impl Front for Live {
                 self.journal.cost_of(reply);
                 self.show_rest();
             }
+            TurnEvent::WithoutTools { why } => {
+                self.record(json!({ "type": "without_tools", "why": why }));
+                self.screen.warning(&format!("the model takes no tools, and is asked without any: {why}"));
+            }
             TurnEvent::CallBegins(call) => self.call_begins(call),
             TurnEvent::CallProgress { progress, .. } => {
                 if let (Shown::ToPeople, Some(message)) = (self.shown, &progress.message) {

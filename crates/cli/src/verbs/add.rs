@@ -5,7 +5,6 @@ use std::{io::IsTerminal, net::IpAddr, time::Duration};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolrack_config::{
-    Scope as Layer,
     edit::{self, Edited, Options, Place},
     trust::content_hash,
 };
@@ -79,7 +78,8 @@ async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
     let kind = kind_of(&entry);
     let (path, server) = (place.path.clone(), name.clone());
     let edited = edits::run(name.as_str(), move || edit::add(&path, server.as_str(), &entry, options)).await?;
-    if place.scope == Layer::Project && !options.dry_run {
+    // The user who types an entry agrees to it, in this folder.
+    if !options.dry_run {
         edits::approve_written(name.as_str(), &hash, world).await?;
     }
     let document = Document::new(name.as_str(), place.scope, &edited, options.dry_run);
@@ -166,7 +166,7 @@ fn the_one_entry(name: &str, value: Value) -> Result<Value, Failure> {
     let Some(mut servers) = servers else {
         return Ok(value);
     };
-    if let Some(entry) = servers.remove(name) {
+    if let Some(entry) = servers.shift_remove(name) {
         return Ok(entry);
     }
     let mut entries = servers.into_iter();

@@ -5,9 +5,9 @@ pub(super) mod code;
 use std::{fmt, io::IsTerminal, sync::Arc};
 
 use toolrack_agent::{Agent, AgentError, Conceal, End, Limits, Message, Model, Turn};
-use toolrack_config::{Loaded, Scope};
+use toolrack_config::{Loaded, Refresh, Role, Scope};
 use toolrack_host::{
-    Budget, Desired, Host, Native, Offer, Pattern, Policy, Selection, ServerName, ServerSpec, ServerStatus, State,
+    Budget, Desired, Host, Offer, Pattern, Policy, Selection, ServerName, ServerSpec, ServerStatus, State,
 };
 use toolrack_store::journal::{Journal, Opened};
 
@@ -18,6 +18,7 @@ use crate::{
     kept::Kept,
     mention::Sources,
     models::{Chosen, Wishes},
+    native::native,
     render::{
         count,
         turn::{Live, Shown},
@@ -45,7 +46,10 @@ pub(super) async fn run(args: AskArgs, world: &World) -> Result<Exit, Failure> {
         return Err(Failure::usage("what to ask?").hint("toolrack ask \"…\""));
     }
     world.forget_old_sessions(&loaded, journal.id()).await;
-    let tools = Tools::connect(&args.policy, &loaded, world).await?;
+    let tools = match args.no_tools {
+        true => Tools::none(world).await?,
+        false => Tools::connect(&args.policy, &loaded, world).await?,
+    };
     let message = match prompt {
         Some(prompt) => Some(tools.said(&prompt.typed, prompt.piped.as_deref(), &world.screen).await?),
         None => None,
@@ -123,6 +127,10 @@ pub(super) struct Tools {
     code: Option<ServerName>,
     /// Hides from models what servers must not repeat.
     conceal: Conceal,
+    /// Whether the model gets tools at all.
+    role: Role,
+    /// Whether the model gets to know of other tools within a turn.
+    renews_tools: bool,
 }
 
 impl fmt::Debug for Tools {
@@ -140,16 +148,19 @@ impl Tools {
             [] => Selection::all(),
             only => Selection::all().only(only.iter().cloned().chain(every_tool_of(&kept))),
         };
-        let wants_code = policy.code || loaded.settings.model.code == Some(true);
+        let settings = &loaded.settings;
+        let (role, renews_tools) = (settings.role, settings.tools.refresh == Refresh::Turn);
+        let wants_code = role == Role::Worker && (policy.code || settings.model.code == Some(true));
         let interpreter = wants_code.then(code::interpreter).transpose()?;
         let code = interpreter.is_some().then(|| name_beside(&desired, "code")).transpose()?;
         let ours: Vec<_> = [&discovery, &kept].into_iter().chain(&code).collect();
+        warn_of_idle(&policy.rules, loaded, &ours, &world.screen);
         let rules = Arc::new(LiveRules::new(rules(&policy.rules, loaded, &ours)));
         world.guard(Arc::<LiveRules>::clone(&rules));
         // It is there from the beginning, so that it can be used as soon as it is known how many tools there are.
         desired.insert(discovery.clone(), world.host().discovery(&discovery, selection.clone()));
         let artifacts = world.artifacts();
-        let server = Native::rmcp("artifacts", move || Kept::new(artifacts.clone()));
+        let server = native("artifacts", move || Kept::new(artifacts.clone()));
         desired.insert(kept.clone(), ServerSpec::native(server));
         let mut host = world.connect(desired.clone()).await?;
         if let (Some(name), Some(interpreter)) = (&code, interpreter) {
@@ -161,7 +172,36 @@ impl Tools {
         for failure in super::complaints(&host, &policy.server) {
             world.screen.warning(&failure.message);
         }
-        Ok(Self { host, selection, discovery, kept, rules, code, conceal: Arc::new(world.concealer()) })
+        Ok(Self {
+            host,
+            selection,
+            discovery,
+            kept,
+            rules,
+            code,
+            conceal: Arc::new(world.concealer()),
+            role,
+            renews_tools,
+        })
+    }
+
+    /// None at all: no server is started.
+    pub(super) async fn none(world: &World) -> Result<Self, Failure> {
+        let desired = Desired::new();
+        let (discovery, kept) = (name_beside(&desired, "toolrack")?, name_beside(&desired, "artifacts")?);
+        let host = world.connect(desired).await?;
+        let (selection, rules) = (Selection::all(), Arc::new(LiveRules::new(Policy::default())));
+        Ok(Self {
+            host,
+            selection,
+            discovery,
+            kept,
+            rules,
+            code: None,
+            conceal: Arc::new(world.concealer()),
+            role: Role::Worker,
+            renews_tools: false,
+        })
     }
 
     /// What may run unasked.
@@ -222,13 +262,16 @@ impl Tools {
     /// The model with these tools, and in words what it has at hand.
     pub(super) fn agent(self, chosen: &Chosen, system: Option<String>) -> (Agent, String) {
         let (host, model) = (self.host.clone(), Arc::clone(&chosen.model));
-        let findable = self.every();
-        let (selection, words) = self.clone().offered_to(&*model);
+        let (findable, (selection, words)) = match self.role {
+            Role::Worker => (self.every(), self.clone().offered_to(&*model)),
+            Role::Channel => (Selection::none(), (Selection::none(), "no tools: its role is \"channel\"".to_owned())),
+        };
         let words = format!("{}; {words}", model.name());
         let mut agent = Agent::new(model, host);
         agent.selection = Arc::new(selection);
         agent.findable = Some(Arc::new(findable));
         agent.conceal = Some(self.conceal);
+        agent.renews_tools = self.renews_tools;
         agent.system = system;
         agent.max_tokens = chosen.max_tokens.map(Into::into);
         (agent, words)
@@ -278,6 +321,20 @@ pub(super) fn rules(args: &RulesArgs, loaded: &Loaded, ours: &[&ServerName]) -> 
     let policy = args.allow.iter().cloned().chain(own).fold(loaded.settings.policy.clone(), Policy::allow);
     let policy = args.deny.iter().cloned().fold(policy, Policy::deny);
     if args.yes_read_only { policy.allow_read_only(true) } else { policy }
+}
+
+/// Says which of the rules that were typed can be about no tool of a server that is there: they would do nothing.
+pub(super) fn warn_of_idle(args: &RulesArgs, loaded: &Loaded, ours: &[&ServerName], screen: &Screen) {
+    let configured = loaded.entries.iter().map(|entry| &*entry.name);
+    let servers: Vec<&str> = configured.chain(ours.iter().map(|name| name.as_str())).collect();
+    for (option, patterns) in [("--allow", &args.allow), ("--deny", &args.deny)] {
+        for pattern in patterns.iter().filter(|pattern| !servers.iter().any(|server| pattern.may_be_of(server))) {
+            screen.warning(&format!(
+                "{option} {pattern} is about no server that is configured, and does nothing: write server/tool, with a \
+                 server that `toolrack list` shows"
+            ));
+        }
+    }
 }
 
 /// A turn that stopped short.

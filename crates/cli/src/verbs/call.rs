@@ -5,10 +5,10 @@ use std::{path::Path, sync::Arc};
 use serde_json::{Map, Value};
 use toolrack_config::Loaded;
 use toolrack_host::{
-    Call, CallError, Caller, CatalogTool, Host, LinkError, ServerName, ToolOutcome, Unknown, Way, mcp::Progress,
+    Call, CallError, Caller, CatalogTool, Host, LinkError, ServerName, ToolOutcome, Unknown, Way, mcp::Progress, text,
 };
 
-use super::{given, input};
+use super::{Meant, given, input};
 use crate::{
     args::CallArgs,
     arguments::{self, BadArguments},
@@ -28,6 +28,8 @@ pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     // The call of one in quarantine is refused at the door.
     let (host, found) = named(&args.selector, &loaded, world).await?;
     let (server, tool) = (&found.server, found.tool());
+    // What is wrong with the arguments is no news of a tool that is not called at all.
+    let is_checked = !args.no_validate && host.catalog().in_quarantine(&found.selector()).is_none();
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
     let of_tool = |failure: Failure| {
         failure
@@ -35,15 +37,15 @@ pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
             .server(server.as_str())
             .tool(&tool.name)
     };
-    let arguments = arguments::fit(base, given, &schema, args.no_validate).map_err(|error| of_tool(error.into()))?;
-    if !args.no_validate {
+    let arguments = arguments::fit(base, given, &schema, !is_checked).map_err(|error| of_tool(error.into()))?;
+    if is_checked {
         for remark in arguments::unnamed(&arguments, &schema) {
             world.screen.warning(&remark);
         }
         arguments::check(&arguments, schema).await.map_err(|error| of_tool(error.into()))?;
     }
 
-    let mut request = Call::new(format!("{server}/{}", tool.name), arguments).caller(Caller::by(Way::Cli)).whole();
+    let mut request = Call::of(server.clone(), tool.name.clone(), arguments).caller(Caller::by(Way::Cli)).whole();
     if let Some(timeout) = args.timeout {
         request = request.timeout(timeout);
     }
@@ -60,23 +62,27 @@ pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     show(outcome, args.output.as_deref(), world).await
 }
 
-/// The tool that is called `selector`, which may be in quarantine, and the host that has it: with its server alone where that
-/// is named, and with all otherwise.
+/// The tool that is called `selector`, which may be in quarantine, and the host that has it: with the servers alone that can
+/// have a tool of this name.
 ///
 /// # Errors
 /// When there is no such tool, or its server cannot be used.
 pub(super) async fn named(selector: &str, loaded: &Loaded, world: &World) -> Result<(Host, CatalogTool), Failure> {
-    let named = super::server_of(selector, loaded)?;
+    let meant = Meant::by(selector, loaded)?;
     let mut desired = loaded.desired.clone();
-    if let Some(named) = &named {
-        desired.retain(|name, _| name == named);
-    }
+    desired.retain(|name, _| meant.may_be(name));
     let host = world.connect(desired).await?;
     let catalog = host.catalog();
-    let other = || catalog.by_usual_name(selector).or_else(|| catalog.in_quarantine(selector));
-    match catalog.select(selector).or_else(|unknown| other().ok_or(unknown)) {
-        Ok(found) => Ok((host, found.clone())),
-        Err(unknown) => Err(missing(&host, &unknown, named.as_ref())),
+    let found = match &meant {
+        Meant::Of { server, tool } => catalog.tool_of(server, tool),
+        Meant::Name(_) => {
+            let other = || catalog.by_usual_name(selector).or_else(|| catalog.in_quarantine(selector));
+            catalog.select(selector).ok().or_else(other)
+        }
+    };
+    match found {
+        Some(found) => Ok((host, found.clone())),
+        None => Err(missing(&host, &catalog.unknown(selector), &meant)),
     }
 }
 
@@ -99,7 +105,8 @@ fn as_far_as(progress: &Progress) -> String {
 }
 
 /// Why no tool is meant by `selector`. A server that is not there has no tools: that is the better reason.
-fn missing(host: &Host, unknown: &Unknown, named: Option<&ServerName>) -> Failure {
+fn missing(host: &Host, unknown: &Unknown, meant: &Meant) -> Failure {
+    let named = meant.server();
     for server in host.status() {
         if Some(&server.name) == named
             && let Some(failure) = super::unusable(host, &server)
@@ -108,18 +115,34 @@ fn missing(host: &Host, unknown: &Unknown, named: Option<&ServerName>) -> Failur
         }
     }
     let selector = unknown.selector.as_str();
-    let tool = named.and_then(|server| selector.get(server.as_str().len() + 1..)).unwrap_or(selector);
+    let tool = match meant {
+        Meant::Of { tool, .. } if !tool.is_empty() => tool,
+        _ => selector,
+    };
+    // One that its server lists and that cannot be used was set aside, with a reason.
+    if let Some(why) = named.and_then(|server| set_aside(host, server, tool)) {
+        let failure = Failure::new(Exit::Tool, "UNKNOWN_TOOL", format!("`{selector}` was set aside: {why}"));
+        let failure = failure.hint(format!("`toolrack why {selector}` says more; the mistake is its server's"));
+        return Failure { server: named.map(ToString::to_string), ..failure.tool(tool) };
+    }
     let catalog = host.catalog();
     let of_server = catalog.tools().filter(|entry| Some(&entry.server) == named);
-    let meant = suggest::closest(tool, of_server.map(|entry| entry.tool().name.as_str()));
-    let hint = match (meant, named, unknown.suggestions.as_slice()) {
-        (Some(meant), Some(server), _) => format!("did you mean `{server}/{meant}`?"),
+    let similar = suggest::closest(tool, of_server.map(|entry| entry.tool().name.as_str()));
+    let hint = match (similar, named, unknown.suggestions.as_slice()) {
+        (Some(similar), Some(server), _) => format!("did you mean `{server}/{similar}`?"),
         (_, Some(server), _) => format!("`toolrack tools {server}` shows its tools"),
         (_, None, []) => "`toolrack tools` shows all tools".to_owned(),
         (_, None, names) => format!("did you mean `{}`?", names.join("` or `")),
     };
     let failure = Failure::new(Exit::Tool, "UNKNOWN_TOOL", format!("there is no tool `{selector}`"));
     Failure { server: named.map(ToString::to_string), ..failure.hint(hint).tool(tool) }
+}
+
+/// Why `tool`, which its server lists, cannot be used.
+fn set_aside(host: &Host, server: &ServerName, tool: &str) -> Option<String> {
+    let status = host.status().into_iter().find(|status| status.name == *server)?;
+    let start = format!("the tool {} cannot be used: ", text::for_line(tool));
+    status.warnings.iter().find_map(|warning| Some(warning.strip_prefix(&start)?.to_owned()))
 }
 
 /// The object of `--args`.
@@ -155,7 +178,9 @@ async fn show(outcome: ToolOutcome, output: Option<&Path>, world: &World) -> Res
     } else {
         // What a tool says of its failure is not what somebody wants to find in a file.
         let output = output.filter(|_| !outcome.is_error);
-        given::give(&call::raw(&outcome), call::page(&outcome), output, &world.screen).await?;
+        let plain = (!outcome.is_error).then(|| call::plain(&outcome));
+        let pages = given::Pages { shown: call::page(&outcome), plain };
+        given::give(&call::raw(&outcome), pages, output, &world.screen).await?;
         for warning in &outcome.warnings {
             world.screen.warning(warning);
         }

@@ -81,7 +81,10 @@ async fn begin(args: &ChatArgs, world: &World) -> Result<Begun, Failure> {
     };
     world.stay();
     world.forget_old_sessions(&loaded, conversation.journal.id()).await;
-    let tools = ask::Tools::connect(&args.policy, &loaded, world).await?;
+    let tools = match args.no_tools {
+        true => ask::Tools::none(world).await?,
+        false => ask::Tools::connect(&args.policy, &loaded, world).await?,
+    };
     let (agent, at_hand) = tools.clone().agent(&chosen, args.system.clone());
     if world.screen.interactive() {
         world.screen.note(&at_hand);

@@ -39,7 +39,7 @@ pub(super) async fn run(verb: ConfigVerb, world: &World) -> Result<Exit, Failure
     match verb {
         ConfigVerb::Path(args) => path(args.scope, world).await,
         ConfigVerb::Show => show(world).await,
-        ConfigVerb::Validate(args) => validate(args.files, args.strict, world).await,
+        ConfigVerb::Validate(args) => validate(args.files, world.is_strict(), world).await,
     }
 }
 
@@ -80,16 +80,17 @@ async fn show(world: &World) -> Result<Exit, Failure> {
 
 async fn validate(named: Vec<std::path::PathBuf>, strict: bool, world: &World) -> Result<Exit, Failure> {
     let loaded = if named.is_empty() { world.read().await } else { world.read_only(&named).await };
+    let mut problems = loaded.problems.clone();
+    problems.extend(loaded.idle_rules());
     let (errors, warnings): (Vec<&Problem>, Vec<_>) =
-        loaded.problems.iter().partition(|problem| problem.severity == Severity::Error);
+        problems.iter().partition(|problem| problem.severity == Severity::Error);
     let valid = errors.is_empty() && (!strict || warnings.is_empty());
     let unset = super::secret::unset(&loaded, world).await;
     if world.screen.json() {
-        let problems = &loaded.problems;
-        world.screen.document(&Validated { valid, problems, unset_secrets: &unset }).await?;
+        world.screen.document(&Validated { valid, problems: &problems, unset_secrets: &unset }).await?;
         return Ok(if valid { Exit::Ok } else { Exit::Usage });
     }
-    for problem in &loaded.problems {
+    for problem in &problems {
         world.screen.problem(problem);
     }
     for name in &unset {

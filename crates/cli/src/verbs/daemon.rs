@@ -20,6 +20,7 @@ use self::tail::Tail;
 use super::serve::{self, Up, record::Record};
 use crate::{
     args::{DaemonLogsArgs, DaemonVerb, ServeArgs},
+    door,
     error::{Exit, Failure},
     guest::{self, About},
     render::count,
@@ -136,6 +137,10 @@ async fn start(words: &[OsString], world: &World) -> Result<Exit, Failure> {
 
 /// A daemon with the words behind `daemon VERB`.
 async fn started(verb: &str, words: &[OsString], world: &World) -> Result<Record, Failure> {
+    if door::is_in_a_server() {
+        let message = "a daemon that is started by a server ends with that server, and lets in no process of it";
+        return Err(Failure::new(Exit::Other, "IN_A_SERVER", message).hint("start it from a terminal"));
+    }
     let record = background::start(verb, words, world.places.data()).await?;
     world.screen.note(&format!("process {}; `toolrack daemon stop` ends it", record.pid));
     Ok(record)
@@ -163,7 +168,7 @@ async fn status(world: &World) -> Result<Exit, Failure> {
         }
         return Ok(Exit::Other);
     };
-    let about = guest::about(&guest::socket(world.places.data())).await;
+    let about = guest::about(world.places.data()).await;
     let since = DateTime::from_timestamp(record.since, 0).map(|since| since.to_rfc3339_opts(SecondsFormat::Secs, true));
     let status = Status {
         running: true,
@@ -228,7 +233,7 @@ async fn stopped(patience: Duration, world: &World) -> Result<Stopped, Failure> 
         return Ok(Stopped::default());
     };
     // Where births are not known, only one that answers is surely a daemon.
-    if record.birth.is_none() && guest::about(&guest::socket(world.places.data())).await.is_none() {
+    if record.birth.is_none() && guest::about(world.places.data()).await.is_none() {
         let message = format!("process {} does not answer, and may be another one by now", record.pid);
         return Err(Failure::new(Exit::Other, "NOT_SURE", message).hint("end it yourself if it is the daemon"));
     }

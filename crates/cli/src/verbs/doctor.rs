@@ -6,11 +6,11 @@ mod tools;
 
 use std::path::Path;
 
-use toolrack_config::{Entry, Loaded, Scope as Layer};
+use toolrack_config::{Entry, Loaded, Scope as Layer, Shadowed};
 use toolrack_host::{
     ServerName, ServerSpec, ServerStatus,
     egress::{Profile, Proxy},
-    spec::{Transport, Trust},
+    spec::{Source, Transport, Trust, absolute_path},
 };
 
 use crate::{
@@ -32,7 +32,8 @@ pub(super) async fn run(args: DoctorArgs, world: &World) -> Result<Exit, Failure
         checks.extend(data(world).await);
         checks.extend(secrets(world).await);
         checks.extend(egress(world));
-        checks.push(sandbox());
+        checks.extend(sandbox());
+        checks.extend(path(world));
         checks.extend(container::engines(&loaded, world));
     }
     let of_interest = |entry: &&Entry| named.is_empty() || named.contains(&entry.name);
@@ -55,11 +56,13 @@ pub(super) async fn run(args: DoctorArgs, world: &World) -> Result<Exit, Failure
 /// Each file that is there, and what is wrong with it.
 fn files(loaded: &Loaded) -> Vec<Check> {
     let mut checks = Vec::new();
+    let idle = loaded.idle_rules();
     for file in &loaded.files {
         let path = file.path.display().to_string();
         let mut troubles = loaded
             .problems
             .iter()
+            .chain(&idle)
             .filter(|problem| problem.path.as_ref() == Some(&file.path) && problem.entry.is_none())
             .map(Check::of_problem)
             .peekable();
@@ -132,8 +135,12 @@ async fn secrets(world: &World) -> Option<Check> {
     })
 }
 
-/// What of a sandbox this system can enforce.
-fn sandbox() -> Check {
+/// What of a sandbox this system can enforce, layer by layer.
+fn sandbox() -> [Check; 3] {
+    [landlock(), seccomp(), namespaces()]
+}
+
+fn landlock() -> Check {
     let what = |what: &str, abi: i32| format!("Landlock ABI {abi}: {what}");
     let name = "landlock";
     match toolrack_host::supervisor::landlock() {
@@ -143,6 +150,36 @@ fn sandbox() -> Check {
         Some(abi) => Check::good("sandbox", name, what("not enough for `sandbox` in an entry (Linux 6.2)", abi)),
         None => Check::good("sandbox", name, "no Landlock ABI in this system: an entry with `sandbox` does not start"),
     }
+}
+
+fn seccomp() -> Check {
+    let what = if toolrack_host::supervisor::seccomp() {
+        "system calls, protocols other than TCP"
+    } else {
+        "none in this system: an entry with `sandbox` does not start"
+    };
+    Check::good("sandbox", "seccomp", what)
+}
+
+fn namespaces() -> Check {
+    match toolrack_host::supervisor::namespaces() {
+        Ok(()) => {
+            Check::good("sandbox", "namespaces", "processes, files that are not named, socket files, shared memory")
+        }
+        Err(why) => Check::good(
+            "sandbox",
+            "namespaces",
+            format!("none for this user ({why}): mode, times and attributes of files are not held back"),
+        ),
+    }
+}
+
+/// Folders of the `PATH` in which no program is looked for.
+fn path(world: &World) -> Option<Check> {
+    let path = world.environment.get("PATH")?;
+    absolute_path(path)?;
+    let what = "it has a relative or empty folder, which means the working folder; servers get it without that";
+    Some(Check::doubtful("path", "PATH", what).hint("take `.` and empty folders out of PATH"))
 }
 
 /// Where requests may go, if somebody said so.
@@ -181,13 +218,19 @@ async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], world: &
         .filter(|problem| problem.entry.as_ref() == Some(&entry.name))
         .map(Check::of_problem)
         .collect();
-    for shadow in entry.shadows.iter().filter(|shadow| shadow.scope != Layer::BuiltIn) {
+    // By two names one file is no second entry.
+    let real = |source: &Source| source.path.as_ref().and_then(|path| path.canonicalize().ok());
+    let is_other = |shadow: &&Shadowed| real(&shadow.source).is_none_or(|path| real(&entry.source) != Some(path));
+    for shadow in entry.shadows.iter().filter(|shadow| shadow.scope != Layer::BuiltIn).filter(is_other) {
         let what = format!("configured twice: {} counts, {} is hidden", entry.source, shadow.source);
         let hint = format!("toolrack remove {} --scope {}", entry.name, shadow.scope);
         checks.push(Check::doubtful("config", &entry.name, what).hint(hint));
     }
     if entry.trust == Trust::Pending {
-        let what = format!("{} brought it, and it waits for you", entry.source);
+        let what = match &entry.depends_on {
+            Some(word) => format!("`{word}` is something else in each folder, and it waits for you in this one"),
+            None => format!("{} brought it, and it waits for you", entry.source),
+        };
         let hint = format!("toolrack pending {0}, then toolrack trust {0}", entry.name);
         let waits = Check::doubtful("trust", &entry.name, what).hint(hint);
         checks.push(if named.is_empty() { waits } else { waits.fails(Exit::NotTrusted) });

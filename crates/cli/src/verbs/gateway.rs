@@ -1,21 +1,27 @@
 //! `toolrack gateway`
 
+mod conversation;
+mod shared;
+
 use std::{sync::Arc, time::Duration};
 
 use tokio::{
-    io::{AsyncWriteExt as _, copy, stdin, stdout},
+    io::{AsyncRead, AsyncWrite, stdin, stdout},
     net::UnixStream,
     time::timeout,
 };
+use toolrack_config::Role;
 use toolrack_daemon::gateway::{AnyClient, Gateway, GatewayOptions};
 use toolrack_host::{Desired, Host, Interpreter, Selection, ServerName};
 
+use self::shared::share;
 use super::{
-    ask::{code, every_tool_of, name_beside, rules},
-    serve::record::{Record, socket},
+    ask::{code, every_tool_of, name_beside, rules, warn_of_idle},
+    serve::record::Record,
 };
 use crate::{
     args::{GatewayArgs, PolicyArgs},
+    door::{self, Door},
     error::{Exit, Failure, with_causes},
     wire::World,
 };
@@ -23,59 +29,40 @@ use crate::{
 /// How long the first list of what scripts can call waits for servers that are slow to start.
 const START: Duration = Duration::from_secs(5);
 
-/// How long answers may take to come when nothing is asked any more.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How long a daemon may take to let this process in.
+const GREETING: Duration = Duration::from_secs(2);
 
 pub(super) async fn run(args: GatewayArgs, world: &World) -> Result<Exit, Failure> {
     let is_plain = args.policy == PolicyArgs::default() && !args.alone;
     if is_plain && let Some(daemon) = running(world).await {
-        return share(daemon).await;
+        return Box::pin(share(daemon, world)).await;
     }
-    alone(&args.policy, world).await
+    alone(&args.policy, world, (stdin(), stdout())).await
 }
 
 /// A connection to the daemon of the same person, if one runs.
 async fn running(world: &World) -> Option<UnixStream> {
     let data = world.places.data();
     Record::read(data).filter(Record::is_alive)?;
-    UnixStream::connect(socket(data)).await.ok()
-}
-
-/// Hands everything on as it comes.
-async fn share(daemon: UnixStream) -> Result<Exit, Failure> {
-    let (mut answers, mut asks) = daemon.into_split();
-    let (mut typed, mut shown) = (stdin(), stdout());
-    let answered = copy(&mut answers, &mut shown);
-    tokio::pin!(answered);
-    let asked = async {
-        let asked = copy(&mut typed, &mut asks).await;
-        let _ = asks.shutdown().await;
-        asked
-    };
-    let ended = tokio::select! {
-        ended = &mut answered => ended.map(drop),
-        asked = asked => match asked {
-            Ok(_) => timeout(LAST_WORDS, answered).await.unwrap_or(Ok(0)).map(drop),
-            Err(error) => Err(error),
-        },
-    };
-    ended.map_err(|error| {
-        let message = format!("the connection to the daemon broke: {}", with_causes(&error));
-        Failure::new(Exit::Unreachable, "DAEMON_LOST", message).hint("start it again with `toolrack up`")
-    })?;
-    Ok(Exit::Ok)
+    timeout(GREETING, door::enter(data, Door::Clients)).await.ok()?.ok()
 }
 
 /// Runs the servers itself, for as long as its client is there.
-async fn alone(policy: &PolicyArgs, world: &World) -> Result<Exit, Failure> {
+async fn alone(
+    policy: &PolicyArgs,
+    world: &World,
+    (reader, writer): (impl AsyncRead + Send + Unpin, impl AsyncWrite + Send + Unpin),
+) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
     let mut desired = super::only(&loaded, &policy.server)?;
     let selection = match &*policy.tool {
         [] => Selection::all(),
         only => Selection::all().only(only.iter().cloned()),
     };
-    let scripts = policy.code.then(|| Scripts::beside(&desired)).transpose()?;
+    let wants_code = policy.code && loaded.settings.role == Role::Worker;
+    let scripts = wants_code.then(|| Scripts::beside(&desired)).transpose()?;
     let ours: Vec<_> = scripts.iter().flat_map(|scripts| [&scripts.discovery, &scripts.code]).collect();
+    warn_of_idle(&policy.rules, &loaded, &ours, &world.screen);
     world.guard(Arc::new(rules(&policy.rules, &loaded, &ours)));
     // Whoever is at the terminal is not the one who asks; the client is asked, if it can be.
     world.answers(Arc::new(AnyClient::new()));
@@ -97,7 +84,7 @@ async fn alone(policy: &PolicyArgs, world: &World) -> Result<Exit, Failure> {
         }
     };
     let gateway = Gateway::new(host, options);
-    let served = gateway.serve_stdio(stdin(), stdout()).await;
+    let served = gateway.serve_stdio(reader, writer).await;
     gateway.shutdown().await;
     served.map_err(|error| Failure::new(Exit::Other, "CLIENT_LOST", with_causes(&error)))?;
     Ok(Exit::Ok)

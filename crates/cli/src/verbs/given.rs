@@ -1,4 +1,4 @@
-//! What `call` and `read` give: a page for people, or what it is made of as it is.
+//! What `call` and `read` give: a page for people at a terminal, and everywhere else the bytes of the text as they came.
 
 use std::path::Path;
 
@@ -20,7 +20,15 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Shows a result whose pieces look like `page`, or puts it into `output`.
+/// What is given: as a page for people, and for other programs.
+pub(super) struct Pages {
+    /// With what a terminal would obey spelled out.
+    pub(super) shown: String,
+    /// Exactly as it came; `None` when it is only for people, as the words of a tool that failed.
+    pub(super) plain: Option<String>,
+}
+
+/// Shows a result whose pieces look like `pages`, or puts it into `output`.
 ///
 /// A file gets the one piece that is no text, and what the others say goes to stderr; where all are text, it gets them.
 /// Without a file, bytes that are all there is go to stdout as they are, unless that is a terminal.
@@ -30,7 +38,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// for a call that was made is not repeated to see its result.
 pub(super) async fn give(
     pieces: &[Raw<'_>],
-    page: String,
+    Pages { shown: page, plain }: Pages,
     output: Option<&Path>,
     screen: &Screen,
 ) -> Result<(), Failure> {
@@ -42,6 +50,9 @@ pub(super) async fn give(
                 Ok(bytes) => screen.bytes(bytes, None).await,
                 Err(_) => screen.verbatim(page).await,
             },
+            _ if !screen.is_terminal() && plain.is_some() => {
+                screen.bytes(plain.unwrap_or_default().into_bytes(), None).await
+            }
             pieces => {
                 screen.verbatim(page).await?;
                 if screen.is_terminal() && pieces.iter().any(is_bytes) {

@@ -1,5 +1,7 @@
 //! `toolrack list`
 
+use toolrack_config::Role;
+
 use crate::{
     args::ListArgs,
     error::{Exit, Failure},
@@ -27,7 +29,10 @@ pub(super) async fn run(args: ListArgs, world: &World) -> Result<Exit, Failure> 
         world.screen.document(&Document { servers: &servers }).await?;
     } else {
         if servers.is_empty() {
-            world.screen.note("no servers are configured; `toolrack add NAME -- COMMAND` adds one");
+            world.screen.note(match loaded.settings.role {
+                Role::Worker => "no servers are configured; `toolrack add NAME -- COMMAND` adds one",
+                Role::Channel => "this agent gets no tools: its `role` in toolrack.toml is \"channel\"",
+            });
         }
         let page = list::page(&servers, world.screen.look());
         world.screen.page(page).await?;

@@ -52,6 +52,9 @@ async fn test(args: TestPolicyArgs, world: &World) -> Result<Exit, Failure> {
     let given = arguments::parse(&args.arguments)?;
     let caller = caller(&args.client)?;
     let loaded = world.load().await?;
+    for problem in loaded.idle_rules() {
+        world.screen.problem(&problem);
+    }
     let Some((server, tool)) = args.selector.split_once('/').filter(|(_, tool)| !tool.is_empty()) else {
         return Err(Failure::usage("which tool of which server?").hint("toolrack policy test fs/write_file path=a"));
     };
@@ -130,6 +133,9 @@ fn caller(typed: &str) -> Result<Caller, Failure> {
 
 async fn list(world: &World) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
+    for problem in loaded.idle_rules() {
+        world.screen.problem(&problem);
+    }
     let policy = &loaded.settings.policy;
     let rules: Vec<_> = policy.rules().map(RuleLine::from).collect();
     let (otherwise, allow_read_only) = policy.rest();

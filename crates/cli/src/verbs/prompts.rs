@@ -1,5 +1,6 @@
 //! `toolrack prompts` and `toolrack prompt`
 
+use super::Meant;
 use crate::{
     args::{PromptArgs, ServersArgs},
     arguments,
@@ -45,21 +46,24 @@ pub(super) async fn offers(host: &Host, servers: &[ServerName]) -> (Vec<Offer>, 
 pub(super) async fn get(args: PromptArgs, world: &World) -> Result<Exit, Failure> {
     let given = arguments::parse(&args.arguments).and_then(arguments::texts)?;
     let loaded = world.load().await?;
-    let before_dot = || {
-        let server = super::server_of(&args.selector, &loaded).ok()??;
-        Some((server.to_string(), args.selector.get(server.as_str().len() + 1..)?))
+    let meant = match args.selector.split_once('/') {
+        // Of a server that does not exist, the connection says so.
+        Some((server, prompt)) => Some((server.to_owned(), prompt.to_owned())),
+        None => match Meant::by(&args.selector, &loaded)? {
+            Meant::Of { server, tool } if !tool.is_empty() => Some((server.to_string(), tool)),
+            _ => None,
+        },
     };
-    let before_slash = args.selector.split_once('/').map(|(server, prompt)| (server.to_owned(), prompt));
-    let Some((server, prompt)) = before_slash.or_else(before_dot) else {
+    let Some((server, prompt)) = meant else {
         return Err(Failure::usage(format!("`{}` names no prompt: write server/prompt", args.selector))
             .hint("`toolrack prompts` shows all prompts"));
     };
     let (host, server) = super::connect_to(world, &loaded, &server).await?;
-    let filled = host.get_prompt(server.as_str(), prompt, &given).await.map_err(|error| super::failed(&error))?;
+    let filled = host.get_prompt(server.as_str(), &prompt, &given).await.map_err(|error| super::failed(&error))?;
     if world.screen.json() {
         let document = FilledDocument {
             server: server.as_str(),
-            prompt,
+            prompt: &prompt,
             description: filled.description.as_deref(),
             messages: &filled.messages,
         };

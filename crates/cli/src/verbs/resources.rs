@@ -60,8 +60,9 @@ pub(super) async fn read(args: ReadArgs, world: &World) -> Result<Exit, Failure>
         world.screen.document(&document).await?;
     } else {
         let pieces: Vec<_> = contents.iter().map(call::raw_contents).collect();
-        let page = resources::read_page(&contents);
-        super::given::give(&pieces, page, args.output.as_deref(), &world.screen).await?;
+        let plain = Some(resources::read_plain(&contents));
+        let pages = super::given::Pages { shown: resources::read_page(&contents), plain };
+        super::given::give(&pieces, pages, args.output.as_deref(), &world.screen).await?;
     }
     Ok(Exit::Ok)
 }

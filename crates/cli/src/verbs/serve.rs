@@ -1,28 +1,32 @@
 //! `toolrack serve` and `toolrack up`
 
 mod birth;
+mod descriptors;
 pub(super) mod record;
+mod token_file;
 
-use std::{io, os::unix::net::UnixListener, path::Path, sync::Arc};
+use std::{io, os::unix::net::UnixListener, sync::Arc};
 
+use futures::future::BoxFuture;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use toolrack_auth::{AuthError, SignIn};
 use toolrack_config::{Interpolate, Loaded, Request};
 use toolrack_daemon::{
     AgentParts, ChosenModel, Daemon, ForAgents, Models, NoModel, NoSignIn, Options, Parts, Questions, SignInPage,
-    SignIns, StartError, Token, discovery_name, gateway::AnyClient,
+    SignIns, StartError, discovery_name, gateway::AnyClient,
 };
 use toolrack_host::{Destination, Policy, Resolver as _};
 use url::Url;
 
-use self::record::{Record, listen, socket};
-use super::ask::rules;
+use self::record::{Record, listen, make_folder};
+use super::ask::{rules, warn_of_idle};
 use crate::{
     args::{LimitArgs, ModelArgs, ServeArgs},
     browser::Visitor,
+    door::{Door, Doorkeeper, Key},
     error::{Exit, Failure, with_causes},
-    guest::{self, reception::receive_all},
+    guest::reception::receive_all,
     keep::LogKeeper,
     models::{Around, Chosen, Wishes},
     rules::LiveRules,
@@ -61,7 +65,10 @@ pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
         // One that leads its group already, or its session, has left the terminal in another way.
         let _ = nix::unistd::setsid();
     }
-    let token = Token::new().map_err(|error| Failure::new(Exit::Other, "NO_RANDOM", error.to_string()))?;
+    let token = match &args.token_file {
+        Some(file) => token_file::token(file, args.new_token)?,
+        None => token_file::made()?,
+    };
     let options = Options {
         listen: args.listen,
         hosts: args.allow_host.clone(),
@@ -70,13 +77,19 @@ pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
         agent_idle: args.agent_idle,
         ..Options::local(0, token)
     };
-    let gate = Arc::new(LiveRules::new(rules(&args.rules, &world.load().await?, &[])));
+    let options = descriptors::fitted(options, &world.screen);
+    let loaded = world.load().await?;
+    warn_of_idle(&args.rules, &loaded, &[], &world.screen);
+    let gate = Arc::new(LiveRules::new(rules(&args.rules, &loaded, &[])));
     let parts = parts(&args, world, gate);
     let mut daemon = match Daemon::start(parts, for_agents(&args, world), options.clone()).await {
         Ok(daemon) => daemon,
         Err(StartError::InUse(address)) => return in_use(&address.to_string(), &args, world).await,
         Err(error) => return Err(not_started(&error)),
     };
+    if let Some(file) = &args.token_file {
+        token_file::keep(file, &options.token)?;
+    }
     let address = daemon.address().to_string();
     let record = Record::of_this(address, options.token.reveal().to_owned());
     let data = world.places.data().to_owned();
@@ -86,7 +99,7 @@ pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
             let message = format!("another daemon is up at {}: it is the one that other commands find", first.address);
             world.screen.warning(&message);
         }
-        None => match found(&mut daemon, &record, &data) {
+        None => match found(&mut daemon, &record, world) {
             Ok(socket) => commands = Some(socket),
             Err(error) => {
                 world.screen.warning(&format!("other commands will not find the daemon: {}", with_causes(&error)));
@@ -102,38 +115,48 @@ pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     }
     let current = daemon.current();
     let commands = async {
-        if let Some(commands) = commands
-            && let Err(error) = receive_all(commands, world, &current, args.grace).await
+        if let Some((socket, doorkeeper)) = commands
+            && let Err(error) = receive_all((socket, &doorkeeper), world, &current, args.grace).await
         {
             tracing::warn!("other commands will not find the daemon: {error}");
         }
     };
-    serve(daemon, commands, &mut stop, args.with_parent).await;
+    let exit = serve(daemon, commands, &mut stop, args.with_parent).await;
     record.forget(&data);
-    Ok(Exit::Ok)
+    Ok(exit)
 }
 
-/// Has other commands find the daemon; gives the socket of those that it does.
-fn found(daemon: &mut Daemon, record: &Record, data: &Path) -> io::Result<UnixListener> {
-    daemon.also_on(listen(&socket(data))?)?;
-    let commands = listen(&guest::socket(data))?;
+/// Has other commands find the daemon; gives the socket of those that it does, and who lets them in.
+fn found(daemon: &mut Daemon, record: &Record, world: &World) -> io::Result<(UnixListener, Arc<Doorkeeper>)> {
+    let data = world.places.data();
+    make_folder(data)?;
+    let doorkeeper = Arc::new(Doorkeeper::new(Key::make(data)?, world.witness()));
+    let of_clients = Arc::clone(&doorkeeper);
+    let admit = move |stream| -> BoxFuture<'static, _> {
+        let doorkeeper = Arc::clone(&of_clients);
+        Box::pin(async move { doorkeeper.admit(Door::Clients, stream).await })
+    };
+    daemon.also_on(listen(Door::Clients, data)?, Arc::new(admit))?;
+    let commands = listen(Door::Commands, data)?;
     record.write(data)?;
-    Ok(commands)
+    Ok((commands, doorkeeper))
 }
 
-/// Until the daemon has ended, and what it does for `commands`, or is told a second time to end.
-async fn serve(daemon: Daemon, commands: impl Future<Output = ()>, stop: &mut Stop, with_parent: bool) {
+/// Until the daemon has ended, and what it does for `commands`, or is told a second time to end. Gives the exit code of the
+/// signal that it ended for.
+async fn serve(daemon: Daemon, commands: impl Future<Output = ()>, stop: &mut Stop, with_parent: bool) -> Exit {
     let end = CancellationToken::new();
     let running = async { tokio::join!(daemon.run(end.clone().cancelled_owned()), commands) };
     tokio::pin!(running);
+    let exit = tokio::select! {
+        _ = &mut running => return Exit::Ok,
+        exit = stop.requested() => exit,
+        () = orphaned(), if with_parent => Exit::Ok,
+    };
+    end.cancel();
     tokio::select! {
-        _ = &mut running => return,
-        _ = stop.requested() => end.cancel(),
-        () = orphaned(), if with_parent => end.cancel(),
-    }
-    tokio::select! {
-        _ = running => {}
-        _ = stop.requested() => {}
+        _ = running => exit,
+        again = stop.requested() => again,
     }
 }
 
@@ -150,8 +173,9 @@ fn parts(args: &ServeArgs, world: &World, gate: Arc<LiveRules>) -> Parts {
     world.guard(gate);
     world.answers(Arc::new(AnyClient::or(Arc::new(questions.clone()))));
     let (keeper, audit, egress) = (world.log_keeper(), world.audit_settings(), world.egress().clone());
+    let (host, named) = (world.host(), world.host());
     Parts {
-        host: world.host(),
+        host,
         request: world.request(),
         environment: world.environment.clone(),
         store: world.store().ok().cloned(),
@@ -163,6 +187,7 @@ fn parts(args: &ServeArgs, world: &World, gate: Arc<LiveRules>) -> Parts {
             live.replace(rules(&typed, loaded, &[&discovery_name(&loaded.desired)]));
             keeper(&loaded.desired);
             audit(loaded.settings.audit);
+            named.set_naming(loaded.settings.tools.naming.clone());
             egress.set(loaded.settings.egress.clone());
         }),
     }
@@ -182,6 +207,7 @@ fn for_agents(args: &ServeArgs, world: &World) -> ForAgents {
         let host = hosts.make(Arc::<LiveRules>::clone(&gate), asker, Some(&id));
         let log = hosts.log_of(&host);
         let (sources, audit, typed) = (log.as_ref().map(LogKeeper::sources), Arc::clone(&audit), typed.clone());
+        let named = host.clone();
         let parts = Parts {
             host,
             request: Request { agent: Some(id), ..request.clone() },
@@ -197,6 +223,7 @@ fn for_agents(args: &ServeArgs, world: &World) -> ForAgents {
                     sources.expect(&loaded.desired);
                 }
                 audit(loaded.settings.audit);
+                named.set_naming(loaded.settings.tools.naming.clone());
             }),
         };
         let then = async move {

@@ -115,6 +115,7 @@ impl World {
             log: OnceLock::new(),
             audit: Arc::new(Audited::new(self.store.clone(), Arc::clone(&self.secrets), self.global.agent.clone())),
             policy: Mutex::new(loaded.settings.policy.clone()),
+            naming: Mutex::new(loaded.settings.tools.naming.clone()),
             host: OnceLock::new(),
             brought: OnceLock::new(),
             lent: Some(Lent { current: current.clone(), loaded, host: self.host(), environment, is_elsewhere }),

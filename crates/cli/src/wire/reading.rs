@@ -32,10 +32,30 @@ impl World {
         if let Some(problem) = self.global.agent.as_deref().and_then(|agent| loaded.unknown_agent(agent)) {
             return Err(Failure { hint: problem.hint, ..Failure::config(problem.message) });
         }
-        for problem in &loaded.problems {
+        for problem in loaded.problems.iter().filter(|problem| !problem.is_minor) {
             self.screen.problem(problem);
         }
         Ok(loaded)
+    }
+
+    /// With `--strict`, that nothing in the configuration is broken.
+    ///
+    /// # Errors
+    /// When something is: the first of it is named.
+    pub(crate) async fn refuse_broken(&self) -> Result<(), Failure> {
+        if !self.global.strict {
+            return Ok(());
+        }
+        let loaded = self.read().await;
+        let Some(problem) = loaded.errors().next() else { return Ok(()) };
+        let message = format!("{}: {} (--strict)", problem.place(), problem.message);
+        let hint = "`toolrack config validate` shows all that is wrong".to_owned();
+        Err(Failure { hint: problem.hint.clone().or(Some(hint)), ..Failure::config(message) })
+    }
+
+    /// Whether `--strict` was given.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.global.strict
     }
 
     /// What was asked for: which files count, and for whom.
@@ -65,6 +85,10 @@ impl World {
         .await;
         self.secrets.set_unset(loaded.settings.unset);
         self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&loaded.settings.policy);
+        self.naming.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&loaded.settings.tools.naming);
+        if let Some(host) = self.host.get() {
+            host.set_naming(loaded.settings.tools.naming.clone());
+        }
         self.egress.set(loaded.settings.egress.clone());
         self.audit.set(loaded.settings.audit);
         if self.host.get().is_none() {
@@ -104,7 +128,7 @@ impl World {
         let approval = Approval {
             project: project.clone(),
             name: entry.name.clone(),
-            hash: entry.hash.clone(),
+            hash: entry.agreement.clone(),
             shown: entry.proposal.to_string(),
             approved_at: chrono::Utc::now().timestamp(),
         };

@@ -113,7 +113,7 @@ fn json_is_one_document() {
     assert!(answer["session"].take().is_string());
     assert!(answer["tool_calls"][0]["id"].take().is_string());
     assert!(answer["tool_calls"][0]["duration_ms"].take().is_number());
-    insta::assert_snapshot!(serde_json::to_string_pretty(&answer).unwrap(), @r#"
+    insta::assert_snapshot!(serde_json::to_string_pretty(&toolrack_host::Canonical(&answer)).unwrap(), @r#"
     {
       "end": "answered",
       "model": "mock/script",
@@ -481,6 +481,6 @@ fn whoever_leaves_stdin_open_is_told_what_is_waited_for() {
         assert!(told.starts_with("reading ") && told.contains("from stdin until it ends"), "{told}");
         child.stdin.take().unwrap().write_all(br#"{"a": 1}"#).unwrap();
         let ran = Ran::new(words, &child.wait_with_output().unwrap(), &rack).ends_with(0);
-        assert!(["Yes.\n", "2\n"].contains(&&*ran.stdout), "{ran}");
+        assert!(["Yes.\n", "2"].contains(&&*ran.stdout), "{ran}");
     }
 }

@@ -66,7 +66,7 @@ fn a_daemon_is_started_found_and_ended() {
     let up = home.start();
     let status = home.status();
     assert_eq!((&status["pid"], &status["url"], &status["answers"]), (&up["pid"], &up["url"], &Value::Bool(true)));
-    assert_eq!(home.0.run(&["call", "fake/add", "a=1", "b=2"]).ends_with(0).stdout, "3\n");
+    assert_eq!(home.0.run(&["call", "fake/add", "a=1", "b=2"]).ends_with(0).stdout, "3");
     let again = home.start();
     assert_eq!(again["pid"], up["pid"], "there is one, and it is enough");
     let shown = home.0.run(&["daemon", "status"]).ends_with(0);

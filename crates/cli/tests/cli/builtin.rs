@@ -19,6 +19,16 @@ fn a_fresh_machine_lists_a_folder() {
 }
 
 #[test]
+fn a_model_gets_what_a_built_in_tool_says_once_and_programs_get_text_and_structure_apart() {
+    let rack = Rack::new();
+    work_file(&rack, "README.md", "# Hello\n");
+    let ran = rack.run(&["call", "builtin/list_directory", "--json"]);
+    let outcome: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(outcome["text"], "[FILE] README.md  8 B");
+    assert_eq!(outcome["structured"]["entries"][0]["name"], "README.md");
+}
+
+#[test]
 fn the_built_in_tools_read_below_the_working_folder_and_nowhere_else() {
     let rack = Rack::new();
     work_file(&rack, "poem.txt", "one\ntwo\nthree\n");

@@ -31,7 +31,7 @@ fn words_become_what_the_schema_wants() {
         [0]
     "#);
     for name in ["fake_echo", "mcp_fake__echo", "echo"] {
-        assert_eq!(rack.run(&["call", name, "text=x"]).ends_with(0).stdout, "x\n", "{name}");
+        assert_eq!(rack.run(&["call", name, "text=x"]).ends_with(0).stdout, "x", "{name}");
     }
 }
 
@@ -224,7 +224,7 @@ fn what_a_project_brings_is_not_started_and_ends_with_7() {
     assert_snapshot!(rack.run(&["call", "theirs/echo", "text=x"]), @"
         $ toolrack call theirs/echo text=x
         --- stderr ---
-        error: the server theirs ([HOME]/work/.mcp.json) is not connected: it comes from a project file and is not trusted yet
+        error: the server theirs ([HOME]/work/.mcp.json) is not connected: it is not trusted in this folder yet
         hint: `toolrack pending theirs` shows what it would run, `toolrack trust theirs` agrees to it
         [7]
     ");
@@ -255,8 +255,7 @@ fn only_the_server_that_is_named_is_started() {
 fn text_of_a_server_is_shown_and_never_obeyed() {
     let rack = Rack::with(&[("fake", fake(&["--fault", "escape-text"]))]);
     for args in [
-        ["call", "fake/echo", "text=x"].as_slice(),
-        &["call", "fake/echo", "text=x", "--json"],
+        ["call", "fake/echo", "text=x", "--json"].as_slice(),
         &["call", "fake/fail"],
         &["call", "fake/protocol_error", "message=\u{1b}[31m"],
         &["tools"],
@@ -279,7 +278,7 @@ fn a_result_is_never_cut_for_whoever_typed_the_call() {
     let ran = rack.run(&["--json", "call", "fake/big", "bytes=300000"]).ends_with(0).json();
     assert_eq!((ran["truncated"].as_bool(), ran["text"].as_str().unwrap().len()), (Some(false), 300_000));
     let shown = rack.run(&["call", "fake/big", "bytes=300000"]).ends_with(0);
-    assert_eq!((shown.stdout.len(), &*shown.stderr), (300_001, ""));
+    assert_eq!((shown.stdout.len(), &*shown.stderr), (300_000, ""));
 }
 
 #[test]
@@ -297,7 +296,7 @@ fn folders_are_named_to_a_server_only_when_the_person_says_so() {
     let _ = rack.run(&["call", "fake/roots"]).ends_with(5);
     assert_snapshot!(rack.run(&["call", "fake/roots", "--root", "."]), @r#"
         $ toolrack call fake/roots --root .
-        {"roots":[{"name":"work","uri":"file://[HOME]/work/"}]}
+        {"roots":[{"uri":"file://[HOME]/work/","name":"work"}]}
         [0]
     "#);
     assert_snapshot!(rack.run(&["call", "fake/roots", "--root", "nope"]), @"
@@ -319,6 +318,23 @@ fn a_call_of_a_slow_server_does_not_wait_for_its_neighbours() {
 }
 
 #[test]
+fn a_result_that_breaks_the_output_schema_is_an_error_of_the_tool_where_its_entry_says_reject() {
+    let broken = |setting: &str| {
+        let mut entry = fake(&["--fault", "wrong-structured"]);
+        entry["output_schema"] = setting.into();
+        Rack::with(&[("fake", entry)])
+    };
+    let ran = broken("warn").run(&["call", "fake/structured", "label=x"]).ends_with(0);
+    assert!(ran.stderr.contains("does not match the output schema"), "{ran}");
+    let ran = broken("reject").run(&["call", "fake/structured", "label=x", "--json"]).ends_with(5);
+    let outcome: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&outcome["is_error"], &outcome["structured"]), (&json!(true), &json!(null)));
+    assert!(outcome["text"].as_str().unwrap().contains("does not match the output schema"), "{ran}");
+    let ran = broken("maybe").run(&["config", "validate"]);
+    assert!(ran.stderr.contains("`output_schema` must be `warn` or `reject`"), "{ran}");
+}
+
+#[test]
 fn a_schema_made_to_be_endless_holds_up_nobody() {
     let rack = Rack::with(&[("fake", fake(&["--fault", "expensive-schema=60"]))]);
     assert_snapshot!(rack.run(&["call", "fake/structured", "label=x"]), @r#"
@@ -330,4 +346,12 @@ fn a_schema_made_to_be_endless_holds_up_nobody() {
     "#);
     let tools = rack.run(&["tools", "fake"]).ends_with(0);
     assert!(tools.stdout.contains("structured(label?: "), "{tools}");
+}
+
+#[test]
+fn a_tool_that_was_set_aside_is_not_called_unknown() {
+    let rack = Rack::with(&[("fake", fake(&["--fault", "bad-tool"]))]);
+    let ran = rack.run(&["call", "fake/bad_schema"]).ends_with(5);
+    assert!(ran.stderr.contains("`fake/bad_schema` was set aside: "), "{ran}");
+    assert!(!ran.stderr.contains("there is no tool"), "{ran}");
 }

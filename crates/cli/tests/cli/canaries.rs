@@ -122,7 +122,7 @@ fn a_session_at_the_command_line(rack: &Rack) {
         (&["get", "local", "--json"], 0, "${secret:env}"),
         (&["get", "web"], 0, "${secret:header}"),
         (&["config", "show"], 0, "${secret:arg}"),
-        (&["why", "gone"], 0, ""),
+        (&["why", "gone"], 4, ""),
         (&["test"], 4, "local"),
         (&["doctor"], 4, "secret.key"),
         (&["secret", "list", "--json"], 0, "header"),

@@ -30,7 +30,7 @@ fn a_file_that_cannot_be_read_is_shown_with_the_place() {
 fn one_bad_entry_costs_only_itself() {
     let rack = Rack::with(&[("good", fake(&[])), ("bad", json!({ "command": "x", "url": "http://x" }))]);
     let ran = rack.run(&["call", "good/echo", "text=x"]).ends_with(0);
-    assert_eq!(ran.stdout, "x\n");
+    assert_eq!(ran.stdout, "x");
     assert!(ran.stderr.contains("mcp.json:1:"), "{ran}");
     assert_snapshot!(rack.run(&["-q", "call", "bad/x"]).ends_with(2).stderr.lines().last().unwrap(), @"hint: correct what is reported above");
 }
@@ -128,4 +128,18 @@ fn an_agent_has_servers_of_its_own_on_top_of_everybodys() {
         assert_eq!(ran.stdout, "", "{ran}");
         assert!(ran.stderr.contains("no agent is called `codr`") && ran.stderr.contains("`coder`"), "{ran}");
     }
+}
+
+#[test]
+fn with_strict_every_command_fails_when_an_entry_is_broken() {
+    let rack = Rack::with(&[("good", fake(&[])), ("bad", json!({ "command": 1 }))]);
+    for words in
+        [&["list"][..], &["tools", "good"], &["call", "good/echo", "message=x"], &["trust"], &["secret", "list"]]
+    {
+        let ran = rack.run(&[words, &["--strict"]].concat()).ends_with(2);
+        assert!(ran.stderr.contains("mcp.json") && ran.stderr.contains("--strict"), "{ran}");
+    }
+    let _ = rack.run(&["list"]).ends_with(0);
+    rack.configure(&[("good", fake(&[]))]);
+    let _ = rack.run(&["list", "--strict"]).ends_with(0);
 }

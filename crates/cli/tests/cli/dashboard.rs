@@ -173,6 +173,13 @@ mod needs_browser {
         tests_of("pages/config");
     }
 
+    mod needs_proxy {
+        #[test]
+        fn the_page_below_a_path_of_nginx() {
+            super::tests_of("pages/proxy");
+        }
+    }
+
     #[test]
     fn every_page_can_be_used_by_everybody() {
         tests_of("pages/accessible");

@@ -85,7 +85,9 @@ fn the_doctor_has_nothing_to_say_of_a_healthy_rack() {
         + file       [HOME]/toolrack/mcp.json     read (user), 1 server
         + data       [HOME]/toolrack/toolrack.db  can be read and written
         + secrets    [HOME]/toolrack/secret.key   none is stored
-        + sandbox    landlock                                   [LANDLOCK]
+        + sandbox    landlock                                   [LAYER]
+        + sandbox    seccomp                                    [LAYER]
+        + sandbox    namespaces                                 [LAYER]
         + container  engine                                     [ENGINES]
         + program    good                                       [FAKE]
         + server     builtin                                    connected, MCP 2026-07-28 (modern era), 5 tools
@@ -160,4 +162,15 @@ fn a_secret_that_a_server_repeats_when_it_dies_is_not_printed() {
         let all = format!("{}{}", ran.stdout, ran.stderr);
         assert!(!all.contains("canary") && all.contains("cannot sign in with ***"), "{ran}");
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn one_file_by_two_names_is_no_second_entry() {
+    let rack = Rack::new();
+    work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", fake(&[]))]));
+    std::fs::create_dir(rack.home.work().join(".toolrack")).unwrap();
+    std::os::unix::fs::symlink("../.mcp.json", rack.home.work().join(".toolrack/mcp.json")).unwrap();
+    let doctor = rack.run(&["doctor", "--offline"]);
+    assert!(!doctor.stdout.contains("configured twice"), "{doctor}");
 }

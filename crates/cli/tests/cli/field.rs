@@ -96,6 +96,8 @@ fn no_call_that_failed_ends_with_0() {
         assert!(ran.stderr.starts_with("error: ") && !ran.stderr.contains("backtrace"), "{ran}");
         let error = rack.run(&[words, &["--json"]].concat()).ends_with(code).error();
         assert_eq!(error["code"], word, "{ran}");
+        // What the server said is there for programs, and only then.
+        assert_eq!(error["rpc"]["code"], if word == "RPC_ERROR" { json!(-32603) } else { json!(null) }, "{ran}");
     }
 }
 
@@ -109,8 +111,8 @@ fn a_result_comes_in_an_envelope() {
 #[test]
 fn two_dashes_end_the_options_of_every_command() {
     let rack = Rack::with(&[("fake", fake(&[])), ("--json", fake(&[]))]);
-    assert_eq!(rack.run(&["call", "fake/echo", "--", "text=--json"]).ends_with(0).stdout, "--json\n");
-    assert_eq!(rack.run(&["call", "--", "--json/echo", "text=x"]).ends_with(0).stdout, "x\n");
+    assert_eq!(rack.run(&["call", "fake/echo", "--", "text=--json"]).ends_with(0).stdout, "--json");
+    assert_eq!(rack.run(&["call", "--", "--json/echo", "text=x"]).ends_with(0).stdout, "x");
     assert!(rack.run(&["tools", "--", "--json"]).ends_with(0).stdout.starts_with("--json ("));
     let _ = rack.run(&["get", "--", "--json"]).ends_with(0);
     let _ = rack.run(&["add", "--no-test", "x", "--", "y", "--", "--json"]).ends_with(0);
@@ -123,7 +125,7 @@ fn a_server_without_the_optional_stream_works() {
     for status in ["405", "404", "400", "500"] {
         let server = FakeHttp::start(&["--fault", &format!("refuse-stream={status}")]);
         let rack = Rack::with(&[("web", json!({ "url": server.url() }))]);
-        assert_eq!(rack.run(&["call", "web/echo", "text=x"]).ends_with(0).stdout, "x\n", "{status}");
+        assert_eq!(rack.run(&["call", "web/echo", "text=x"]).ends_with(0).stdout, "x", "{status}");
     }
 }
 
@@ -193,8 +195,8 @@ fn one_command_with_two_environments_is_two_servers() {
         server
     };
     let rack = Rack::with(&[("one", with("ada")), ("two", with("bob"))]);
-    assert_eq!(rack.run(&["call", "one/env", "name=ACCOUNT"]).ends_with(0).stdout, "\"ada\"\n");
-    assert_eq!(rack.run(&["call", "two/env", "name=ACCOUNT"]).ends_with(0).stdout, "\"bob\"\n");
+    assert_eq!(rack.run(&["call", "one/env", "name=ACCOUNT"]).ends_with(0).stdout, "\"ada\"");
+    assert_eq!(rack.run(&["call", "two/env", "name=ACCOUNT"]).ends_with(0).stdout, "\"bob\"");
     let servers = rack.run(&["list", "--json"]).ends_with(0).json();
     assert_eq!(servers["servers"].as_array().unwrap().len(), 3);
 }

@@ -134,3 +134,23 @@ fn a_secret_that_a_server_repeats_is_in_no_file() {
     let written = fs::read_to_string(file(&rack, "file")).unwrap();
     assert!(written.contains("***") && !written.contains("canary"), "{written}");
 }
+
+#[test]
+fn another_program_gets_exactly_the_bytes_of_a_text_and_no_secret() {
+    let rack = Rack::with(&[("fake", fake_with_token())]);
+    for text in ["a\r\nb\r", "\u{1b}[31mred\u{1b}[m", "a\u{202e}b\u{200b}c", "no line end", "one\n\n", " "] {
+        let ran = rack.run(&["call", "fake/echo", &format!("text={text}")]).ends_with(0);
+        assert_eq!(ran.stdout, text);
+    }
+    let ran = rack.run(&["call", "fake/echo", r#"text:="a\u0000b""#]).ends_with(0);
+    assert_eq!(ran.stdout, "a\0b");
+    let ran = rack.run(&["call", "fake/echo", "text=my canary-for-the-pipe\r"]).ends_with(0);
+    assert_eq!(ran.stdout, "my ***\r");
+}
+
+/// A server that was given a secret.
+fn fake_with_token() -> serde_json::Value {
+    let mut entry = fake(&[]);
+    entry["env"] = serde_json::json!({ "API_TOKEN": "canary-for-the-pipe" });
+    entry
+}

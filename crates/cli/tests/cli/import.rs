@@ -81,7 +81,7 @@ fn all_adds_what_is_the_persons_own_and_means_one_thing() {
         `toolrack list` connects to them
         [0]
     ");
-    assert_eq!(servers(&rack), ["fake", "same"]);
+    assert_eq!(servers(&rack), ["same", "fake"]);
     assert!(rack.run(&["list", "fake"]).stdout.contains("connected"));
 }
 
@@ -137,7 +137,7 @@ fn one_is_chosen_by_name_and_program_and_may_be_renamed() {
     let file: Value = serde_json::from_str(&rack.home.read("toolrack/mcp.json")).unwrap();
     assert_eq!(file["mcpServers"]["docs"]["url"], "https://example.com/mcp");
     let _ = rack.run(&["import", "--server", "theirs"]).ends_with(0);
-    assert_eq!(servers(&rack), ["docs", "same", "theirs"]);
+    assert_eq!(servers(&rack), ["same", "docs", "theirs"]);
     let ran = rack.run(&["import", "--server", "thiers"]).ends_with(2);
     assert!(ran.stderr.contains("did you mean `theirs`?"), "{ran}");
 }
@@ -160,5 +160,5 @@ fn a_broken_file_of_another_program_costs_only_itself() {
     rack.home.write("home/.cursor/mcp.json", "{ broken");
     let ran = rack.run(&["import", "--all"]).ends_with(0);
     assert!(ran.stderr.contains(".cursor/mcp.json:1:3"), "{ran}");
-    assert_eq!(servers(&rack), ["fake", "same", "two"]);
+    assert_eq!(servers(&rack), ["same", "fake", "two"]);
 }

@@ -15,7 +15,7 @@ const CANARY: &str = "canary-5f0e9c1d";
 
 /// A server that gets a secret, and one that gets none.
 fn servers() -> [(&'static str, Value); 2] {
-    let script = "printf %s \"$KEY\" > got; exec \"$0\" stdio";
+    let script = "printf %s \"$KEY\" > \"$HOME/../work/got\"; exec \"$0\" stdio";
     let talker =
         json!({ "command": "sh", "args": ["-c", script, fake_server_path()], "env": { "KEY": "${secret:talker}" } });
     [("talker", talker), ("plain", fake(&[]))]
@@ -226,4 +226,14 @@ mod needs_keychain {
         let called = elsewhere.run(&["call", "talker/echo", "text=x"]).ends_with(2);
         assert!(called.stderr.contains("there is no keychain"), "{called}");
     }
+}
+
+#[test]
+fn where_there_is_no_keychain_that_is_said_once_and_the_key_stays() {
+    let rack = Rack::new();
+    let _ = rack.run_with_stdin(&["secret", "set", "github"], "canary-12345").ends_with(0);
+    let refused = rack.run(&["secret", "key", "--move", "keychain"]).ends_with(1);
+    assert_eq!(refused.stderr.matches("there is no keychain").count(), 1, "{refused}");
+    assert!(refused.stderr.contains("the key was not put there"), "{refused}");
+    assert!(rack.run(&["secret", "key"]).ends_with(0).stdout.contains("secret.key"));
 }

@@ -65,12 +65,12 @@ fn the_list_for_programs_has_every_documented_field() {
     let document = rack.run(&["list", "--json"]).ends_with(0).json();
     let servers: Vec<_> = document["servers"].as_array().unwrap().iter().map(ToString::to_string).collect();
     assert_snapshot!(servers.join("\n"), @r#"
-        {"enabled":true,"era":"modern","error":null,"findings":{"count":0,"kinds":[]},"name":"builtin","quarantined":[],"scope":"built in","source":null,"state":"connected","tools":5,"transport":"native"}
-        {"enabled":true,"era":"modern","error":null,"findings":{"count":0,"kinds":[]},"name":"fake","quarantined":[],"scope":"user","source":"[HOME]/toolrack/mcp.json","state":"connected","tools":22,"transport":"stdio"}
-        {"enabled":true,"era":null,"error":"no such file: /nonexistent/server; check the path of the command","findings":{"count":0,"kinds":[]},"name":"gone","quarantined":[],"scope":"user","source":"[HOME]/toolrack/mcp.json","state":"failed","tools":0,"transport":"stdio"}
-        {"enabled":true,"era":"legacy","error":"told to fail (error -32603)","findings":{"count":0,"kinds":[]},"name":"half","quarantined":[],"scope":"user","source":"[HOME]/toolrack/mcp.json","state":"tools_failed","tools":0,"transport":"stdio"}
-        {"enabled":false,"era":null,"error":null,"findings":{"count":0,"kinds":[]},"name":"off","quarantined":[],"scope":"user","source":"[HOME]/toolrack/mcp.json","state":"disabled","tools":0,"transport":"stdio"}
-        {"enabled":true,"era":"legacy","error":null,"findings":{"count":0,"kinds":[]},"name":"old","quarantined":[],"scope":"user","source":"[HOME]/toolrack/mcp.json","state":"connected","tools":22,"transport":"stdio"}
+        {"name":"builtin","state":"connected","transport":"native","era":"modern","scope":"built in","source":null,"enabled":true,"tools":5,"quarantined":[],"findings":{"count":0,"kinds":[]},"error":null}
+        {"name":"fake","state":"connected","transport":"stdio","era":"modern","scope":"user","source":"[HOME]/toolrack/mcp.json","enabled":true,"tools":22,"quarantined":[],"findings":{"count":0,"kinds":[]},"error":null}
+        {"name":"gone","state":"failed","transport":"stdio","era":null,"scope":"user","source":"[HOME]/toolrack/mcp.json","enabled":true,"tools":0,"quarantined":[],"findings":{"count":0,"kinds":[]},"error":"no such file: /nonexistent/server; check the path of the command"}
+        {"name":"half","state":"tools_failed","transport":"stdio","era":"legacy","scope":"user","source":"[HOME]/toolrack/mcp.json","enabled":true,"tools":0,"quarantined":[],"findings":{"count":0,"kinds":[]},"error":"told to fail (error -32603)"}
+        {"name":"off","state":"disabled","transport":"stdio","era":null,"scope":"user","source":"[HOME]/toolrack/mcp.json","enabled":false,"tools":0,"quarantined":[],"findings":{"count":0,"kinds":[]},"error":null}
+        {"name":"old","state":"connected","transport":"stdio","era":"legacy","scope":"user","source":"[HOME]/toolrack/mcp.json","enabled":true,"tools":22,"quarantined":[],"findings":{"count":0,"kinds":[]},"error":null}
     "#);
 }
 
@@ -132,7 +132,7 @@ fn tools_of_all_servers_are_shown_although_some_are_not_there() {
     let document = rack.run(&["tools", "--json"]).ends_with(0).json();
     assert_eq!(document["tools"].as_array().unwrap().len(), 5);
     assert_eq!(document["warnings"].as_array().unwrap().len(), 1);
-    assert_snapshot!(document["tools"][2], @r#"{"annotations":{"idempotentHint":true,"openWorldHint":false,"readOnlyHint":true,"title":"List a folder"},"description":"Lists a folder: one line per entry, as `[DIR] name`, `[FILE] name  size` or `[LINK] name`.","input_schema":{"$schema":"https://json-schema.org/draft/2020-12/schema","properties":{"path":{"default":".","description":"A folder, relative to the working folder. Default: the working folder itself.","type":"string"}},"type":"object"},"name":"mcp__builtin__list_directory","policy":null,"score":null,"server":"builtin","title":"List a folder","tokens":0,"tool":"list_directory"}"#);
+    assert_snapshot!(document["tools"][2], @r#"{"name":"mcp__builtin__list_directory","server":"builtin","tool":"list_directory","title":"List a folder","description":"Lists a folder: one line per entry, as `[DIR] name`, `[FILE] name  size` or `[LINK] name`.","input_schema":{"$schema":"https://json-schema.org/draft/2020-12/schema","properties":{"path":{"description":"A folder, relative to the working folder. Default: the working folder itself.","type":"string","default":"."}},"type":"object"},"annotations":{"title":"List a folder","readOnlyHint":true,"idempotentHint":true,"openWorldHint":false},"tokens":0,"score":null,"policy":null}"#);
 }
 
 #[test]
@@ -323,7 +323,10 @@ fn why_follows_a_tool_from_the_file_to_its_name() {
         + config  [HOME]/toolrack/mcp.json (user)
         + trust   trusted
         x start   no such file: /nonexistent/server; check the path of the command
-        [0]
+        --- stderr ---
+        error: the server gone ([HOME]/toolrack/mcp.json) is not connected: no such file: /nonexistent/server; check the path of the command
+        hint: correct the entry in [HOME]/toolrack/mcp.json
+        [4]
     ");
     assert_snapshot!(rack.run(&["why", "nope/x"]), @"
         $ toolrack why nope/x

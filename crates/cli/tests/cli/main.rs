@@ -35,13 +35,19 @@ mod dashboard;
 #[cfg(test)]
 mod diagnose;
 #[cfg(test)]
+mod doors;
+#[cfg(test)]
 mod egress;
 #[cfg(test)]
 mod exits;
 #[cfg(test)]
 mod field;
 #[cfg(test)]
+mod gateway;
+#[cfg(test)]
 mod given;
+#[cfg(test)]
+mod ground;
 #[cfg(test)]
 mod help;
 #[cfg(test)]
@@ -94,6 +100,8 @@ mod signals;
 mod supervised;
 #[cfg(test)]
 mod terminal;
+#[cfg(test)]
+mod tool_settings;
 #[cfg(test)]
 mod trust;
 #[cfg(test)]

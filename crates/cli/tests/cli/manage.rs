@@ -145,8 +145,8 @@ fn a_server_is_switched_off_and_on_where_it_is_configured() {
         --- [HOME]/toolrack/mcp.json
         +++ [HOME]/toolrack/mcp.json
         @@ -1,1 +1,1 @@
-        -{"mcpServers":{"fs":{"args":["stdio"],"command":"[FAKE]", "enabled": false}}}
-        +{"mcpServers":{"fs":{"args":["stdio"],"command":"[FAKE]", "enabled": true}}}
+        -{"mcpServers":{"fs":{"command":"[FAKE]","args":["stdio"], "enabled": false}}}
+        +{"mcpServers":{"fs":{"command":"[FAKE]","args":["stdio"], "enabled": true}}}
         [0]
     "#);
     let enabled = rack.run(&["enable", "fs", "--json"]).ends_with(0).json();
@@ -204,7 +204,7 @@ fn json_of_every_shape_is_added() {
     let rack = Rack::new();
     let entry = fake(&[]).to_string();
     assert_snapshot!(rack.run(&["add-json", "one", &entry]), @r#"
-        $ toolrack add-json one {"args":["stdio"],"command":"[FAKE]"}
+        $ toolrack add-json one {"command":"[FAKE]","args":["stdio"]}
         added the stdio server one to [HOME]/toolrack/mcp.json
         + one  stdio  user  connected (22 tools)
         [0]
@@ -381,4 +381,21 @@ fn a_search_that_finds_nothing_says_what_was_perhaps_meant() {
     assert_eq!(found["tools"], json!([]));
     assert_eq!(found["warnings"], json!([r"no tool fits `\u{1b}[2Jxylophone`"]));
     let _ = rack.run(&["tools", "--limit", "3"]).ends_with(2);
+}
+
+#[test]
+fn what_other_programs_have_in_an_entry_is_told_where_it_is_checked_and_nowhere_else() {
+    let mut entry = fake(&[]);
+    entry["x-other"] = json!(1);
+    entry["timeuot"] = json!(5);
+    entry["args"].as_array_mut().unwrap().push(json!("${secret:key}"));
+    let rack = Rack::with(&[("a", entry)]);
+    let _ = rack.run_with_stdin(&["secret", "set", "key"], "--tools=2").ends_with(0);
+    let list = rack.run(&["list"]);
+    assert!(!list.stderr.contains("`x-other`") && !list.stderr.contains("`ps`"), "{list}");
+    assert!(list.stderr.contains("did you mean `timeout`?"), "{list}");
+    let validate = rack.run(&["config", "validate"]).ends_with(0);
+    assert!(validate.stderr.contains("`x-other`") && validate.stderr.contains("`ps`"), "{validate}");
+    let doctor = rack.run(&["doctor", "--offline"]);
+    assert!(doctor.stdout.contains("x-other") && doctor.stdout.contains("`ps`"), "{doctor}");
 }

@@ -77,7 +77,7 @@ fn a_turn_ends_with_8_when_it_has_used_up_its_tokens_or_cost_what_it_may() {
         ("price = { input = 0, output = 10_000 }", ["--max-cost", "0.14"], "BUDGET", "cost_limit"),
         ("max_total_tokens = 14", ["--max-rounds", "9"], "BUDGET", "token_limit"),
         ("max_cost = 0.14\nprice = { input = 0, output = 10_000 }", ["--max-rounds", "9"], "BUDGET", "cost_limit"),
-        ("max_rounds = 2", ["--max-cost", "1"], "ROUND_LIMIT", "round_limit"),
+        ("max_rounds = 2\nprice = { input = 0, output = 1 }", ["--max-cost", "1"], "ROUND_LIMIT", "round_limit"),
     ] {
         let provider = calls(3);
         let settings = format!("[model]\nname = \"anthropic/m\"\nbase_url = \"{}\"\n{settings}\n", provider.url());
@@ -89,18 +89,25 @@ fn a_turn_ends_with_8_when_it_has_used_up_its_tokens_or_cost_what_it_may() {
         let provider = calls(3);
         let ran = rack.run(&[&chat[..], &["--base-url", &provider.url(), "--model", "anthropic/m"]].concat());
         // Its price is that of another address.
-        assert_eq!(ran.code, Some(if end == "cost_limit" { 0 } else { 8 }), "{ran}");
+        let has_limit = settings.contains("max_cost") || args[0] == "--max-cost";
+        assert_eq!(ran.code, Some(if has_limit { 2 } else { 8 }), "{ran}");
     }
 }
 
 #[test]
-fn a_limit_of_cost_that_nobody_can_count_is_told() {
-    let provider = calls(0);
+fn a_limit_of_cost_needs_a_price() {
+    let provider = calls(3);
     let rack = rack("");
     let url = provider.url();
-    let ran =
-        ask(&rack, &["--base-url", &url, "--model", "m", "--wire", "anthropic", "--max-cost", "0.5"]).ends_with(0);
-    assert!(ran.stderr.contains("nobody knows what custom/m costs"), "{ran}");
+    let limited = ["--base-url", &url, "--model", "m", "--wire", "anthropic", "--max-cost", "0.14"];
+    let ran = ask(&rack, &limited).ends_with(2);
+    assert_eq!((ran.error()["code"].clone(), provider.asked().len()), (json!("PRICE_UNKNOWN"), 0), "{ran}");
+    assert!(ran.stderr.contains("--price INPUT,OUTPUT"), "{ran}");
+    let ran = ask(&rack, &[&limited[..], &["--price", "0,10000"]].concat()).ends_with(8);
+    assert_eq!((ran.json()["end"].clone(), provider.asked().len()), (json!("cost_limit"), 2), "{ran}");
+    for price in ["3", "3,", "a,b", "1,-2"] {
+        assert!(ask(&rack, &["--price", price]).ends_with(2).stderr.contains("two amounts"));
+    }
     for amount in ["0", "-1", "nan", "inf", "much"] {
         let ran = ask(&rack, &["--max-cost", amount]).ends_with(2);
         assert!(ran.stderr.contains("amount above 0") || ran.stderr.contains("unexpected argument"), "{ran}");

@@ -228,18 +228,18 @@ fn a_form_is_asked_for_and_answered() {
           age (whole number) [42]: old
           write a number
           age (whole number) [42]: 36
-          note (may be left out): 
           score (number) [1.5]: 
+          verified (y/n) [y]: 
           1) new
           2) old
           status (a number or a name) [new]: 2
-          verified (y/n) [y]: 
+          note (may be left out): 
     ");
     terminal.expect("Send this to `fake`? [y/N] ");
     terminal.type_in("y\n");
     let (rest, code) = terminal.end();
     assert_eq!(code, 0, "{rest}");
-    assert_snapshot!(rest.trim(), @r#"{"action":"accept","content":{"age":36,"name":"Ada","score":1.5,"status":"old","verified":true}}"#);
+    assert_snapshot!(rest.trim(), @r#"{"action":"accept","content":{"name":"Ada","age":36,"score":1.5,"verified":true,"status":"old"}}"#);
 }
 
 #[test]

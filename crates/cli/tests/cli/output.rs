@@ -113,7 +113,8 @@ fn wrong_usage_ends_with_2_and_help_with_0() {
 
         Options of every command:
               --mcp-config <FILE>  Read the servers of this file as well; may be given more than once
-              --strict-mcp-config  Read only the files given with --mcp-config
+              --strict-mcp-config  Use only the servers of the files given with --mcp-config
+              --strict             Fail when anything in the configuration is broken
               --agent <AGENT>      Use the servers of this agent of toolrack.toml as well
               --json               Print one JSON document; errors are one line of JSON on stderr
               --color <WHEN>       When to use colour [default: auto] [possible values: auto, always, never]

@@ -157,7 +157,10 @@ fn changing(says: &str) -> (Rack, SideEffects) {
     let effects = SideEffects::new();
     let rack = Rack::new().env("TERM", "xterm-256color").env("LANG", "C.UTF-8");
     write_server(&rack, &effects, says);
-    rack.home.write("toolrack/mcp.json", mcp_json(&[("fake", json!({ "command": "sh", "args": ["./server.sh"] }))]));
+    rack.home.write(
+        "toolrack/mcp.json",
+        mcp_json(&[("fake", json!({ "command": "sh", "args": [rack.home.work().join("server.sh")] }))]),
+    );
     (rack, effects)
 }
 
@@ -291,4 +294,21 @@ fn rules_that_are_saved_count_in_a_daemon_from_the_next_call_and_know_who_calls(
     let _ = rack.run(&["call", "fake/write", "path=a"]).ends_with(6);
     assert!(by_client(&rack, "another").contains("the rule deny `fake/write`"));
     assert_eq!(effects.read().runs_of("write"), 3);
+}
+
+#[test]
+fn a_rule_in_any_spelling_counts_and_one_that_can_match_nothing_is_told() {
+    let deny = "[policy]\ndeny = [\"mcp__fake__big\", \"fake_fail\", \"fake.echo\", \"mcp__gone__x\"]\n";
+    let (rack, _effects) = ruled(deny);
+    for call in [&["call", "fake/big", "bytes=10"][..], &["call", "fake/fail"], &["call", "fake/echo", "text=x"]] {
+        let ran = rack.run(call).ends_with(6);
+        assert!(ran.stderr.contains("deny"), "{ran}");
+    }
+    assert_eq!(rack.run(&["call", "fake/add", "a=1", "b=2"]).ends_with(0).stderr, "");
+    let told = "the rule deny `mcp__gone__x` is about no server that is configured";
+    for command in [&["config", "validate"][..], &["policy", "list"], &["policy", "test", "fake/big"]] {
+        let ran = rack.run(command);
+        assert!(ran.stderr.contains(told) && !ran.stderr.contains("fake_fail"), "{ran}");
+    }
+    assert!(rack.run(&["doctor", "--offline"]).stdout.contains(told));
 }

@@ -97,17 +97,17 @@ impl Rack {
         {
             scrubbed = scrubbed.replace(path.to_str().unwrap(), name);
         }
-        without_estimates(&without_landlock(&scrubbed))
+        without_estimates(&without_layers(&scrubbed))
     }
 }
 
-/// What the doctor says of this system's Landlock and engines differs from one to the next.
-fn without_landlock(text: &str) -> String {
+/// What the doctor says of this system's layers of a sandbox and engines differs from one to the next.
+fn without_layers(text: &str) -> String {
     let mut lines: Vec<_> = text.split('\n').map(str::to_owned).collect();
-    for line in lines.iter_mut().filter(|line| line.contains(" sandbox ")) {
-        if let Some((start, _)) = line.clone().split_once("Landlock ABI") {
-            *line = format!("{}[LANDLOCK]", start.trim_end_matches("no "));
-        }
+    let layers = [" sandbox    landlock ", " sandbox    seccomp ", " sandbox    namespaces "];
+    for line in lines.iter_mut().filter(|line| layers.iter().any(|layer| line.contains(layer))) {
+        line.truncate(line.rfind("  ").unwrap_or_default() + 2);
+        line.push_str("[LAYER]");
     }
     for line in lines.iter_mut().filter(|line| line.contains(" container  engine ")) {
         line.truncate(line.rfind("  ").unwrap_or_default() + 2);
@@ -148,6 +148,10 @@ impl Ran {
         let words: Vec<_> = args.iter().map(|word| rack.scrub(word)).collect();
         let _ = writeln!(ran.shown, "$ toolrack {}", words.join(" "));
         ran.shown += &ran.stdout;
+        // What is given exactly as it came has no line end of ours.
+        if !ran.stdout.is_empty() && !ran.stdout.ends_with('\n') {
+            ran.shown.push('\n');
+        }
         if !ran.stderr.is_empty() {
             let _ = writeln!(ran.shown, "--- stderr ---\n{}", ran.stderr.trim_end());
         }

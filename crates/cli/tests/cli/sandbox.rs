@@ -68,7 +68,7 @@ mod needs_landlock {
         let error = rack.run(&["--json", "call", "box/echo", "text=x"]).ends_with(4).error();
         assert_eq!(error["code"], "SANDBOX_FAILED");
         let doctor = rack.run(&["doctor"]).ends_with(4);
-        for words in ["landlock", "`sandbox.write` names /no/such/folder"] {
+        for words in ["landlock", "seccomp", "namespaces", "`sandbox.write` names /no/such/folder"] {
             assert!(doctor.stdout.contains(words), "{words}: {doctor}");
         }
     }

@@ -15,7 +15,7 @@ const CANARY: &str = "canary-5f0e9c1d";
 
 /// A server that gets a secret in its environment, and says on stderr what it got.
 fn talker() -> Value {
-    let script = "echo \"my key is $KEY\" >&2; printf %s \"$KEY\" > got; exec \"$0\" stdio";
+    let script = "echo \"my key is $KEY\" >&2; printf %s \"$KEY\" > \"$HOME/../work/got\"; exec \"$0\" stdio";
     json!({ "command": "sh", "args": ["-c", script, fake_server_path()], "env": { "KEY": "${secret:talker.key}" } })
 }
 
@@ -150,7 +150,7 @@ fn the_key_of_the_environment_is_used_and_no_server_sees_it() {
     let key = "7a".repeat(32);
     let rack = rack().env("TOOLRACK_SECRET_KEY", key.as_str());
     let all = json!({ "command": "sh", "inherit_env": "all",
-        "args": ["-c", "env > seen; exec \"$0\" stdio", fake_server_path()], "env": { "OWN": "${TOOLRACK_SECRET_KEY:-none}" } });
+        "args": ["-c", "env > \"$HOME/../work/seen\"; exec \"$0\" stdio", fake_server_path()], "env": { "OWN": "${TOOLRACK_SECRET_KEY:-none}" } });
     rack.configure(&[("talker", talker()), ("all", all)]);
     let _ = rack.run_with_stdin(&["secret", "set", "talker.key"], CANARY).ends_with(0);
     assert!(!key_file(&rack).exists());

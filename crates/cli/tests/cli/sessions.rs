@@ -122,7 +122,7 @@ fn sessions_show_replays_what_happened_with_long_results_folded() {
 
     [ASSISTANT]  [TIME]
       I will look.
-      -> builtin__list_directory {"depth":2,"path":"."}
+      -> builtin__list_directory {"path":".","depth":2}
 
     [TOOL] builtin__list_directory  [TIME]
       file1.txt  100 B
@@ -141,7 +141,7 @@ fn sessions_show_replays_what_happened_with_long_results_folded() {
     "#);
     let full = rack.run(&["sessions", "show", &id, "--full"]).ends_with(0);
     assert!(full.stdout.contains("file20.txt  2000 B"), "{full}");
-    assert!(full.stdout.contains("    {\n      \"depth\": 2,\n"), "{full}");
+    assert!(full.stdout.contains("    {\n      \"path\": \".\",\n"), "{full}");
     assert_snapshot!(scrubbed(&rack.run(&["sessions", "show", "-n", "1"]), &id), @"
     $ toolrack sessions show -n 1
     [ID]  Largest file
@@ -340,7 +340,7 @@ fn an_export_is_markdown_or_json_and_for_its_owner_only() {
     let markdown = rack.run(&["sessions", "export", "last"]).ends_with(0).stdout;
     assert!(markdown.starts_with("# `` Largest `file` ``\n\n- Session: `"), "{markdown}");
     assert!(markdown.contains("## Tool: `builtin__list_directory`\n"), "{markdown}");
-    assert!(markdown.contains("\nCalls `builtin__list_directory`\n\n```json\n{\n  \"depth\": 2,"), "{markdown}");
+    assert!(markdown.contains("\nCalls `builtin__list_directory`\n\n```json\n{\n  \"path\": \".\","), "{markdown}");
     assert!(markdown.contains("```text\n**file20.txt** is the largest.\n```\n"), "{markdown}");
 
     let args = ["sessions", "export", &id, "--format", "json", "-o", "out.json"];

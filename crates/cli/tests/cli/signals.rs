@@ -1,13 +1,18 @@
-//! Ctrl-C and SIGTERM during a call.
+//! Ctrl-C, SIGTERM and SIGHUP during a call.
 
 use std::{
+    io::Write as _,
+    net::TcpStream,
     process::{Child, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use toolrack_testkit::{SideEffects, processes};
 
-use crate::rack::{Rack, fake};
+use crate::{
+    rack::{Rack, fake},
+    warm::Daemon,
+};
 
 /// Enough for a loaded machine; nothing here takes a tenth of it on an idle one.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -53,6 +58,55 @@ fn an_interrupt_ends_with_130_and_leaves_nothing_running() {
 #[test]
 fn a_termination_ends_with_143_and_leaves_nothing_running() {
     ends_cleanly("TERM", 143);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_terminal_that_is_closed_ends_with_129_and_leaves_nothing_running() {
+    ends_cleanly("HUP", 129);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_to_outlive_its_terminal_does() {
+    let effects = SideEffects::new();
+    let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]);
+    let mut command = Command::new("sh");
+    // As `nohup` does.
+    let script = "trap '' HUP; exec \"$0\" call fake/sleep ms=600000";
+    rack.dress(command.args(["-c", script, env!("CARGO_BIN_EXE_toolrack")]));
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let _running = effects.wait_until(LIMIT, |effects| effects.runs_of("sleep") == 1);
+    send("HUP", &child);
+    send("TERM", &child);
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_daemon_with_a_call_under_way_ends_in_order_within_five_seconds_and_says_for_which_signal() {
+    for (signal, code) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
+        let effects = SideEffects::new();
+        let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]);
+        let daemon = Daemon::start(&rack, &[]);
+        let body = "{\"tool\":\"fake/sleep\",\"arguments\":{\"ms\":600000},\"approved\":true}";
+        let head = format!(
+            "POST /api/v1/calls HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n",
+            daemon.address,
+            daemon.token,
+            body.len()
+        );
+        let mut calling = TcpStream::connect(&daemon.address).unwrap();
+        calling.write_all(format!("{head}{body}").as_bytes()).unwrap();
+        let _running = effects.wait_until(LIMIT, |effects| effects.runs_of("sleep") == 1);
+        let started = processes::descendants(daemon.pid());
+        let began = Instant::now();
+        assert_eq!(daemon.ended_by(signal), Some(code));
+        assert!(began.elapsed() < Duration::from_secs(5), "{signal}: {:?}", began.elapsed());
+        assert!(processes::wait_all_gone(&started, LIMIT), "something was left running");
+        assert!(!rack.home.toolrack_home().join("daemon.json").exists(), "it ended in no order");
+    }
 }
 
 #[test]

@@ -108,7 +108,7 @@ impl Returned<'_> {
             changed.insert(field.clone());
             match revealed.get(field) {
                 Some(value) => drop(wanted.insert(field.clone(), value.clone())),
-                None => drop(wanted.remove(field)),
+                None => drop(wanted.shift_remove(field)),
             }
         }
         (wanted, changed)
@@ -195,7 +195,7 @@ impl Merge<'_> {
                     let value = refined(base.get(&key), self.had.get(field), value);
                     base.insert(key, value);
                 }
-                None => drop(base.remove(&key)),
+                None => drop(base.shift_remove(&key)),
             }
         }
         base
@@ -208,7 +208,7 @@ impl Merge<'_> {
             for key in self.speakers(&base, field) {
                 let without = self.without(&base, &key).unwrap_or_default();
                 concerned.extend(self.had.keys().filter(|field| without.get(*field) != self.had.get(*field)).cloned());
-                base.remove(&key);
+                base.shift_remove(&key);
             }
         }
         base.extend(

@@ -149,7 +149,7 @@ fn take_servers(root: &mut Json, servers: &Json) {
         if let Some(Json::Object(parent)) = parent
             && parent.get(*last) == Some(servers)
         {
-            parent.remove(*last);
+            parent.shift_remove(*last);
             return;
         }
     }

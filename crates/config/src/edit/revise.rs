@@ -255,7 +255,7 @@ mod tests {
             json.replace("\"secret-1\"", "\"secret-1\", \"C\": \"c\"")
         );
         assert_eq!(
-            set(|entry| drop(entry["headers"].as_object_mut().unwrap().remove("A"))),
+            set(|entry| drop(entry["headers"].as_object_mut().unwrap().shift_remove("A"))),
             json.replace("\"A\": \"$A\", ", "")
         );
         // What one word said of two bounds cannot be said of one.

@@ -356,11 +356,11 @@ impl super::File for File {
     fn parts(&self) -> Parts {
         let mut parts = Parts::new();
         let mut top = self.root.to_json();
-        if let Some(Json::Object(servers)) = top.as_object_mut().and_then(|top| top.remove("mcp_servers")) {
+        if let Some(Json::Object(servers)) = top.as_object_mut().and_then(|top| top.shift_remove("mcp_servers")) {
             put(&mut parts, "codex", Json::Object(servers));
         }
         let defaults = top.get_mut("defaults").and_then(Json::as_object_mut);
-        if let Some(Json::Array(servers)) = defaults.and_then(|defaults| defaults.remove("mcp")) {
+        if let Some(Json::Array(servers)) = defaults.and_then(|defaults| defaults.shift_remove("mcp")) {
             for server in servers {
                 let name = server.get("name").and_then(Json::as_str).map(str::to_owned);
                 // Those without a name are told apart by what they say.
@@ -369,7 +369,7 @@ impl super::File for File {
         }
         // What holds nothing but servers comes and goes with them.
         if top.get("defaults").and_then(Json::as_object).is_some_and(serde_json::Map::is_empty) {
-            top.as_object_mut().and_then(|top| top.remove("defaults"));
+            top.as_object_mut().and_then(|top| top.shift_remove("defaults"));
         }
         put(&mut parts, "top", top);
         parts

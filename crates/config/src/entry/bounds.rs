@@ -19,6 +19,9 @@ const MAX_BYTES: u64 = 1024 * 1024 * 1024;
 /// The smallest: a limit below this is a mistake in the unit.
 const MIN_BYTES: u64 = 1024;
 
+/// The largest number of things that can be configured.
+const MAX_COUNT: u64 = 1_000_000;
+
 /// The most attempts to reconnect that can be configured.
 const MAX_ATTEMPTS: u64 = 1000;
 
@@ -87,7 +90,34 @@ pub(super) fn limits(fields: &mut Fields<'_, '_, '_>, limits: &mut Limits) {
         }
     };
     set("max_message_bytes", MIN_BYTES, &mut limits.message_bytes);
+    set("max_list_bytes", MIN_BYTES, &mut limits.listing_bytes);
     set("max_output_bytes", 1, &mut limits.output_bytes);
+    if let Some(field) = fields.take(&["max_schema_depth"])
+        && let Some(levels) = fields.count(field, 1..=Limits::MOST_SCHEMA_DEPTH as u64)
+    {
+        limits.schema_depth = usize::try_from(levels).unwrap_or(usize::MAX);
+    }
+}
+
+/// Where a bound is in [`Limits`].
+type Count = fn(&mut Limits) -> &mut usize;
+
+/// Bounds that are numbers of things, by the names of their fields.
+pub(crate) const COUNTS: &[(&str, Count)] = &[
+    ("max_list_pages", |limits| &mut limits.pages),
+    ("max_list_items", |limits| &mut limits.items),
+    ("max_calls_in_flight", |limits| &mut limits.in_flight),
+    ("max_server_requests", |limits| &mut limits.server_requests),
+];
+
+pub(super) fn counts(fields: &mut Fields<'_, '_, '_>, limits: &mut Limits) {
+    for (name, bound) in COUNTS {
+        if let Some(field) = fields.take(&[name])
+            && let Some(count) = fields.count(field, 1..=MAX_COUNT)
+        {
+            *bound(limits) = usize::try_from(count).unwrap_or(usize::MAX);
+        }
+    }
 }
 
 /// `max_response_bytes` is `max_message_bytes` for HTTP servers, by the name that HTTP clients know.

@@ -18,7 +18,7 @@ const MAX_PORTS: usize = 256;
 
 const KIB: u64 = 1024;
 
-/// `sandbox = true`, or `{ read, write, connect, bind, limits, best_effort }`. What is not understood is an error: a sandbox
+/// `sandbox = true`, or `{ read, write, connect, bind, udp, limits, best_effort }`. What is not understood is an error: a sandbox
 /// with a hole in it is worse than none, because somebody trusts it.
 pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
     let field = fields.take(&["sandbox"])?;
@@ -45,6 +45,9 @@ pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
     ports(&mut inside, "bind", &mut sandbox.bind);
     if let Some(field) = inside.take(&["best_effort"]) {
         sandbox.best_effort = inside.flag(field).unwrap_or_default();
+    }
+    if let Some(field) = inside.take(&["udp"]) {
+        sandbox.udp = inside.flag(field).unwrap_or_default();
     }
     limits(&mut inside, "sandbox.limits.", r#"{ "processes": 64 }"#, |within| bounds(within, &mut sandbox));
     unknown(&mut inside, "sandbox.");

@@ -91,14 +91,14 @@ fn a_sandbox_is_read_whole_or_not_at_all() {
     assert_eq!(sandbox(json!(false)), None);
     assert_eq!(sandbox(json!(true)).as_deref(), Some(&Sandbox::default()));
     let all = sandbox(json!({
-        "read": ["~/notes"], "write": ["/srv"], "connect": "any", "bind": [8080], "best_effort": true,
+        "read": ["~/notes"], "write": ["/srv"], "connect": "any", "bind": [8080], "best_effort": true, "udp": true,
         "limits": { "memory": "1GiB", "processes": 64, "files": 256, "cpu": "5m" },
     }))
     .unwrap();
     assert_eq!((&*all.read, &*all.write), (&["~/notes".to_owned()][..], &["/srv".to_owned()][..]));
     assert_eq!((&all.connect, &all.bind), (&Ports::Any, &Ports::Only(vec![8080])));
     assert_eq!((all.memory, all.processes, all.files), (Some(1 << 30), Some(64), Some(256)));
-    assert_eq!((all.cpu, all.best_effort), (Some(Duration::from_secs(300)), true));
+    assert_eq!((all.cpu, all.best_effort, all.udp), (Some(Duration::from_secs(300)), true, true));
     for wrong in [
         json!("yes"),
         json!({ "conect": [1] }),
@@ -158,8 +158,25 @@ fn bounds_are_read_in_every_spelling() {
 }
 
 #[test]
+fn the_bounds_of_lists_are_settings_of_every_entry() {
+    for entry in [json!({ "command": "x" }), json!({ "url": "https://x" })] {
+        let mut entry = entry;
+        entry["max_list_bytes"] = json!(100_000_000);
+        entry["max_schema_depth"] = json!(80);
+        let limits = server(entry).limits;
+        assert_eq!((limits.listing_bytes, limits.schema_depth), (100_000_000, 80));
+    }
+}
+
+#[test]
 fn the_setting_that_a_message_over_its_bound_names_is_one_of_every_entry() {
-    let error = LinkError::TooLarge { code: "TOO_LARGE", what: "a message", limit: 2048, seen: 2049 };
+    let error = LinkError::TooLarge {
+        code: "TOO_LARGE",
+        what: "a message",
+        limit: 2048,
+        seen: 2049,
+        setting: "max_message_bytes",
+    };
     let said = error.to_string();
     let setting = said.rsplit(['(', ')']).nth(1).unwrap();
     for entry in
@@ -275,7 +292,7 @@ fn what_cannot_work_says_which_field_and_why() {
             json!({ "command": "x", "timeout": 1, "timeout_ms": 1 }),
             "`timeout` and `timeout_ms` are two names of one thing",
         ),
-        (json!({ "command": "x", "cwd": "a", "chdir": "a" }), "`chdir` and `cwd` are two names of one thing"),
+        (json!({ "command": "x", "cwd": "a", "chdir": "a" }), "`cwd` and `chdir` are two names of one thing"),
         (
             json!({ "command": "x", "inheritEnv": "ALL" }),
             "`inheritEnv` must be `safe`, `all`, `none` or a list of names",
@@ -688,4 +705,57 @@ mod containers {
             assert!(told.iter().any(|problem| problem.contains(message)), "{entry}: {told:?}");
         }
     }
+}
+
+/// The fields of a struct of the host's documentation, each with the name by which files set it.
+fn documented(name: &str) -> Vec<(String, String)> {
+    let source = include_str!("../../../host/src/spec/bounds.rs");
+    let body = source.split(&format!("pub struct {name} {{")).nth(1).unwrap().split("\n}").next().unwrap();
+    let mut found = Vec::new();
+    let mut words = String::new();
+    for line in body.lines().map(str::trim) {
+        if let Some(said) = line.strip_prefix("///") {
+            words += said;
+        } else if let Some(field) = line.strip_prefix("pub ").and_then(|line| line.split(':').next()) {
+            let key = words.split("Configured as `").nth(1).and_then(|rest| rest.split('`').next());
+            let key =
+                key.unwrap_or_else(|| panic!("the documentation of {name}::{field} does not say how files set it"));
+            found.push((field.to_owned(), key.to_owned()));
+            words.clear();
+        }
+    }
+    found
+}
+
+#[test]
+fn every_bound_is_set_by_the_key_that_its_documentation_names() {
+    for entry in [json!({ "command": "x" }), json!({ "url": "https://x" })] {
+        for (field, key) in documented("Limits") {
+            let mut entry = entry.clone();
+            let value = if field.ends_with("depth") { 77 } else { 2077 };
+            entry[&key] = json!(value);
+            let spec = server(entry);
+            assert!(format!("{:?}", spec.limits).contains(&format!("{field}: {value}")), "{key}: {:?}", spec.limits);
+            assert_eq!(crate::redact(&spec)[&key], value, "{key} is shown");
+        }
+        for (field, key) in documented("Timeouts") {
+            let mut entry = entry.clone();
+            entry[&key] = json!(77);
+            let spec = server(entry);
+            assert!(format!("{:?}", spec.timeouts).contains(&format!("{field}: 77s")), "{key}: {:?}", spec.timeouts);
+        }
+    }
+}
+
+#[test]
+fn a_secret_among_the_arguments_is_a_warning_that_offers_env() {
+    for entry in [
+        json!({ "command": "x", "args": ["--token=${secret:gh}"] }),
+        json!({ "command": ["x", "${A:-${secret:gh}}"] }),
+        json!({ "url": "https://x", "headersHelper": "print ${secret:gh}" }),
+    ] {
+        let problem = warned(entry);
+        assert!(problem.message.contains("`ps`") && problem.hint.unwrap().contains("`env`"), "{}", problem.message);
+    }
+    let _ = server(json!({ "command": "x", "env": { "T": "${secret:gh}" } }));
 }

@@ -139,6 +139,7 @@ fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
     }
     for item in args.iter().flatten() {
         check_template(fields, item);
+        warn_of_secret(fields, item);
     }
     let stdio = Stdio {
         command,
@@ -193,7 +194,10 @@ fn headers_helper(fields: &mut Fields<'_, '_, '_>) -> Option<Stdio> {
     let Value::Text(line) = &field.node.value else {
         let (command, args) = listed_command(fields, field);
         let args: Vec<_> = args?;
-        args.iter().for_each(|arg| check_template(fields, arg));
+        for arg in &args {
+            check_template(fields, arg);
+            warn_of_secret(fields, arg);
+        }
         return Some(Stdio { command, args: args.into_iter().map(|arg| arg.value).collect(), ..Stdio::default() });
     };
     let wrong = |fields: &mut Fields<'_, '_, '_>, message: &str| {
@@ -215,7 +219,9 @@ fn headers_helper(fields: &mut Fields<'_, '_, '_>) -> Option<Stdio> {
         );
     }
     for word in &words {
-        check_template(fields, &Item { name: field.name.to_owned(), value: word.clone(), at: &field.node.at });
+        let item = Item { name: field.name.to_owned(), value: word.clone(), at: &field.node.at };
+        check_template(fields, &item);
+        warn_of_secret(fields, &item);
     }
     let command = words.remove(0);
     Some(Stdio { command, args: words, ..Stdio::default() })
@@ -356,6 +362,15 @@ fn header(fields: &mut Fields<'_, '_, '_>, headers: &mut BTreeMap<String, String
         fields.report().error(item.at, &item.name, format!("`{}` is given twice", item.name));
     } else {
         headers.insert(name.to_owned(), item.value);
+    }
+}
+
+/// Every user of the machine can see the arguments of every process.
+fn warn_of_secret(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
+    if item.value.contains("${secret:") {
+        let message = format!("`{}` puts a secret where every user of this machine can see it with `ps`", item.name);
+        let hint = "give it to the server in `env`; many programs read a variable in place of an argument";
+        fields.report().add(Problem::warning(message).field(&item.name).hint(hint).minor(), item.at);
     }
 }
 

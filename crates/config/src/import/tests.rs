@@ -372,7 +372,7 @@ fn a_name_that_cannot_be_one_here_is_changed_and_said() {
     disk.write(".cursor/mcp.json", &json!({ "mcpServers": servers }).to_string());
     let found = disk.look(Client::Cursor);
     let names: Vec<_> = found.offers.iter().map(|offer| (&*offer.name, offer.notes.len())).collect();
-    assert_eq!(names, [("a b 🦀", 0), ("bad-", 1), ("github.com-acme-mcp", 1)]);
+    assert_eq!(names, [("github.com-acme-mcp", 1), ("a b 🦀", 0), ("bad-", 1)]);
     assert_eq!(found.problems.len(), 1);
 }
 

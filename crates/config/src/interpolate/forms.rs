@@ -25,7 +25,7 @@ const IN_PATHS: &AsciiSet = &UNRESERVED.remove(b'/');
 const IN_SCRIPTS: &AsciiSet = &UNRESERVED.remove(b'!').remove(b'\'').remove(b'(').remove(b')').remove(b'*');
 
 /// `secret` as it is and as JSON has it; from [`MIN_ENCODED`] bytes on also in base64, wherever in the encoded text it
-/// begins, and percent-encoded.
+/// begins, percent-encoded, in hex, and with every character as `%XX` or `\\uXXXX`.
 pub(super) fn forms(secret: &str) -> BTreeSet<String> {
     let mut forms = BTreeSet::from([secret.to_owned()]);
     // Letters and digits are themselves in JSON and in URLs.
@@ -40,6 +40,7 @@ pub(super) fn forms(secret: &str) -> BTreeSet<String> {
         if !is_plain {
             percent(secret, &mut forms);
         }
+        every_character(secret, &mut forms);
     }
     forms
 }
@@ -131,6 +132,20 @@ fn percent(secret: &str, forms: &mut BTreeSet<String>) {
     }
 }
 
+/// With each byte, or each unit of UTF-16, written as its number: as `%XX`, as `\uXXXX`, and in hex, in small and large digits.
+fn every_character(secret: &str, forms: &mut BTreeSet<String>) {
+    let bytes = |write: fn(u8) -> String| secret.bytes().map(write).collect::<String>();
+    let units = |write: fn(u16) -> String| secret.encode_utf16().map(write).collect::<String>();
+    forms.extend([
+        bytes(|byte| format!("{byte:02x}")),
+        bytes(|byte| format!("{byte:02X}")),
+        bytes(|byte| format!("%{byte:02x}")),
+        bytes(|byte| format!("%{byte:02X}")),
+        units(|unit| format!("\\u{unit:04x}")),
+        units(|unit| format!("\\u{unit:04X}")),
+    ]);
+}
+
 /// The same with small letters behind each `%`.
 fn lower(encoded: &str) -> String {
     let mut out = String::with_capacity(encoded.len());
@@ -184,7 +199,21 @@ mod tests {
             assert!(is_found(secret, made), "{made}");
         }
         assert!(!is_found("short", "c2hvcnQ"), "it would be found everywhere");
-        assert!(forms("abcdefgh").len() < 12, "what is plain has few forms: {:?}", forms("abcdefgh"));
+        assert!(forms("abcdefgh").len() < 18, "what is plain has few forms: {:?}", forms("abcdefgh"));
+    }
+
+    #[test]
+    fn a_secret_with_every_character_as_a_number_is_known() {
+        for (made, secret) in [
+            ("%63%61%6e%61%72%79%2d%31", "canary-1"),
+            ("%63%61%6E%61%72%79%2D%31", "canary-1"),
+            (r"\u0063\u0061\u006e\u0061\u0072\u0079\u002d\u0031", "canary-1"),
+            (r"\u0063\u0061\u006E\u0061\u0072\u0079\u002D\u0031", "canary-1"),
+            ("63616e6172792d31", "canary-1"),
+            ("63616E6172792D31", "canary-1"),
+        ] {
+            assert!(is_found(secret, &format!("x{made}y")), "{made}");
+        }
     }
 
     #[test]

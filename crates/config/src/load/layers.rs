@@ -29,7 +29,8 @@ pub(super) enum Reads {
     Servers,
     /// And settings: the user's `toolrack.toml`.
     All,
-    /// Of the user's, where only other files are wanted, what holds whoever chooses the servers: `[policy]`, `egress`, `pins`.
+    /// Of the user's, where only the servers of other files are wanted, what is said of no server: `[policy]`, `egress`, `pins`,
+    /// `[model]`.
     Rules,
     /// Only `[policy]`: of every other `toolrack.toml`.
     Policy,

@@ -221,7 +221,7 @@ fn children_of_a_project_run_in_its_folder() {
     assert_eq!(cwd("r"), Some(disk.project().join("sub")));
     assert_eq!(cwd("v"), Some("${DIR}".into()));
     assert_eq!(cwd("abs"), Some("/abs".into()));
-    assert_eq!(cwd("u"), Some("rel".into()));
+    assert_eq!(cwd("u"), Some(disk.project().join("rel")));
 }
 
 #[test]
@@ -435,6 +435,20 @@ fn what_is_forbidden_stays_so_where_only_other_files_are_wanted() {
 }
 
 #[test]
+fn the_model_stays_where_only_the_servers_of_other_files_are_wanted() {
+    let disk = Disk::new();
+    disk.write("home/toolrack.toml", "[model]\nname = \"ollama/qwen3:8b\"\nmax_cost = 0.5\n");
+    let strict = load(&Request { strict: true, ..disk.request() }, &NoLedger);
+    assert_eq!(strict.settings.model.name.as_deref(), Some("ollama/qwen3:8b"));
+    assert_eq!(strict.settings.model, disk.load().settings.model);
+    disk.write("home/toolrack.toml", "[model]\nmax_costs = 1\n");
+    let broken = load(&Request { strict: true, ..disk.request() }, &NoLedger);
+    assert!(
+        broken.problems.iter().any(|problem| problem.field.as_deref().is_some_and(|field| field.starts_with("model")))
+    );
+}
+
+#[test]
 fn an_agent_that_nobody_knows_is_an_error_with_a_suggestion() {
     let disk = Disk::new();
     disk.write("home/toolrack.toml", AGENTS);
@@ -608,4 +622,124 @@ fn switching_an_entry_leaves_one_hash_and_any_other_change_none() {
     // What is shown of it is the same; what it is, is not.
     let (_, other) = hashes(r#"{ "command": "x", "env": { "KEY": "secret-2" }, "enabled": false }"#);
     assert_ne!(unswitched, other);
+}
+
+#[test]
+fn a_rule_about_no_server_that_is_configured_is_told_with_its_place() {
+    let disk = Disk::new();
+    disk.write(
+        "home/toolrack.toml",
+        "[policy]\nallow = [\"a/*\", \"mcp__a__x\", \"echo\"]\ndeny = [\n\"mcp__gone__x\",\n\"gone/x\"]\n",
+    );
+    disk.write("home/mcp.json", &server("a"));
+    let loaded = disk.load();
+    let mut told: Vec<_> =
+        loaded.idle_rules().into_iter().map(|problem| (problem.line, problem.is_error(), problem.message)).collect();
+    told.sort();
+    let message = |pattern: &str| format!("the rule deny `{pattern}` is about no server that is configured");
+    assert_eq!(told, [(Some(4), false, message("mcp__gone__x")), (Some(5), false, message("gone/x"))]);
+}
+
+/// The working folder of the program of `name`.
+fn cwd(loaded: &Loaded, name: &str) -> Option<PathBuf> {
+    match &loaded.desired[name].transport {
+        Transport::Stdio(stdio) => stdio.cwd.clone(),
+        Transport::Http(http) => http.headers_helper.as_ref()?.cwd.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_the_user_configured_runs_in_a_folder_of_its_own() {
+    let disk = Disk::new();
+    let servers = r#"{ "mcpServers": {
+        "npx": { "command": "npx", "args": ["-y", "@scope/server"] },
+        "there": { "command": "x", "cwd": "/srv" },
+        "web": { "url": "https://x.example", "headersHelper": "print-headers" },
+        "image": { "container": { "image": "x" } }
+    } }"#;
+    disk.write("home/mcp.json", servers);
+    disk.write("home/toolrack.toml", "[[defaults.mcp]]\nname = \"toml\"\ncommand = \"uvx\"\n");
+    // A clone that has files of these names.
+    disk.write("project/package.json", "{}").write("project/@scope/server", "x").write("project/uvx", "x");
+    let loaded = disk.load();
+    for name in ["npx", "web", "toml"] {
+        assert_eq!(cwd(&loaded, name), Some(disk.places().own_folder(name)), "{name}");
+        assert_eq!(loaded.desired[name].trust, Trust::Trusted);
+    }
+    assert_eq!(cwd(&loaded, "there"), Some("/srv".into()));
+    assert_eq!(cwd(&loaded, "image"), None, "it would be a folder in the image");
+    assert!(loaded.entry("npx").unwrap().view.get("cwd").is_none());
+}
+
+#[test]
+fn an_entry_of_the_user_that_depends_on_the_folder_asks_once_in_each() {
+    let disk = Disk::new();
+    disk.write("project/tools/x.db", "x");
+    for entry in [
+        r#"{ "command": "fs", "args": ["."] }"#,
+        r#"{ "command": "fs", "args": ["--root=./data"] }"#,
+        r#"{ "command": "fs", "args": ["tools/x.db"] }"#,
+        r#"{ "command": "tools/run" }"#,
+        r#"{ "command": "fs", "cwd": "${workspaceFolder}" }"#,
+        r#"{ "command": "fs", "cwd": "sub" }"#,
+        r#"{ "command": "fs", "args": ["${PWD}/x.py"] }"#,
+        r#"{ "command": "fs", "env": { "NODE_OPTIONS": "--require ./x.js" } }"#,
+        r#"{ "url": "https://x.example", "headersHelper": "./headers.sh" }"#,
+    ] {
+        disk.write("home/mcp.json", &format!(r#"{{ "mcpServers": {{ "a": {entry} }} }}"#));
+        let loaded = disk.load();
+        let asked = loaded.entry("a").unwrap();
+        assert_eq!(loaded.desired["a"].trust, Trust::Pending, "{entry}");
+        assert_eq!(asked.project.as_deref(), Some(&*disk.project()));
+        assert!(asked.depends_on.is_some() && asked.proposal.is_object(), "{entry}");
+        assert!(cwd(&loaded, "a").unwrap().starts_with(disk.project()), "{entry}");
+
+        let agreed =
+            |candidate: &Candidate<'_>| (candidate.project, candidate.hash) == (&*disk.project(), &*asked.agreement);
+        assert_eq!(load(&disk.request(), &agreed).desired["a"].trust, Trust::Trusted, "{entry}");
+        fs::create_dir_all(disk.root().join("elsewhere/tools")).unwrap();
+        fs::write(disk.root().join("elsewhere/tools/x.db"), "x").unwrap();
+        let elsewhere = Request::new(disk.places(), disk.root().join("elsewhere"));
+        assert_eq!(load(&elsewhere, &agreed).desired["a"].trust, Trust::Pending, "{entry}");
+    }
+}
+
+#[test]
+fn a_file_that_is_typed_runs_where_it_lies_and_one_from_elsewhere_runs_apart() {
+    let disk = Disk::new();
+    disk.write("project/own.json", &server("python")).write("other.json", &server("npx"));
+    disk.write("dot.json", r#"{ "mcpServers": { "dot": { "command": "fs", "args": ["."] } } }"#);
+    let typed = |file: PathBuf| load(&Request { mcp_config: vec![file], ..disk.request() }, &NoLedger);
+    assert_eq!(cwd(&typed(disk.project().join("own.json")), "a"), Some(disk.project()));
+    assert_eq!(cwd(&typed(disk.root().join("other.json")), "a"), Some(disk.places().own_folder("a")));
+    let loaded = typed(disk.root().join("dot.json"));
+    assert_eq!(cwd(&loaded, "dot"), Some(disk.project()));
+    assert_eq!(loaded.desired["dot"].trust, Trust::Trusted, "it was typed in this folder");
+}
+
+#[test]
+fn a_changed_script_of_a_project_waits_again_and_is_named() {
+    let disk = Disk::new();
+    disk.write("project/srv.py", "one").write("project/data/x", "x");
+    disk.write(
+        "project/.mcp.json",
+        r#"{ "mcpServers": { "a": { "command": "python", "args": ["./srv.py", "data"] } } }"#,
+    );
+    let entry = disk.load().entry("a").unwrap().clone();
+    assert_eq!(entry.files, [disk.project().join("srv.py")]);
+    let agreed = |candidate: &Candidate<'_>| candidate.hash == entry.agreement;
+    let trust = || load(&disk.request(), &agreed).desired["a"].trust.clone();
+    assert_eq!(trust(), Trust::Trusted);
+    disk.write("project/data/x", "y");
+    assert_eq!(trust(), Trust::Trusted, "a folder that is named is not looked into");
+    disk.write("project/srv.py", "two");
+    assert_eq!(trust(), Trust::Pending);
+    let now = disk.load().entry("a").unwrap().clone();
+    assert_eq!(now.hash, entry.hash);
+    assert_ne!(now.proposal["files"]["srv.py"], entry.proposal["files"]["srv.py"]);
+    disk.write("project/srv.py", "one");
+    assert_eq!(trust(), Trust::Trusted);
+    fs::remove_file(disk.project().join("srv.py")).unwrap();
+    assert_eq!(trust(), Trust::Pending, "and what may be made there later was not agreed to");
 }

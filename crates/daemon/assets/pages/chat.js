@@ -102,9 +102,11 @@ function Beginning() {
 
 /** What waits for an answer since the turn began. @param {{isGoing: boolean}} given */
 function Asked({ isGoing }) {
-  const { before } = talk.value;
+  const { turn: turnId, before } = talk.value;
   // What agents ask is none of this conversation.
-  const mine = isGoing ? questions.value.filter(({ id, agent }) => !agent && !before.includes(id)) : [];
+  const isMine = (/** @type {Api.Question} */ { id, agent, caller }) =>
+    caller ? caller.request === turnId : !agent && !before.includes(id);
+  const mine = isGoing ? questions.value.filter(isMine) : [];
   return html`
     <p class="hidden" role="status">${mine.length > 0 ? "A question waits for your answer." : ""}</p>
     <${Questions} waiting=${mine} inline=${true} />

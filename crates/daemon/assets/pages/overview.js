@@ -26,6 +26,7 @@ const ORDER = [
 export function Overview() {
   const now = overview.value;
   if (!now) return html`<${Head} title="Overview" /><${Waiting} />`;
+  const waits = asked() + proposed() + strange();
   return html`
     <${Head} title="Overview" about=${`Toolrack ${now.version}, up for ${duration(now.uptime_s * 1000)}`} />
     <${NextSteps} />
@@ -59,9 +60,9 @@ export function Overview() {
       />
       <${Figure}
         label="Waiting for you"
-        value=${count(questions.value.length)}
-        mood=${questions.value.length > 0 ? "warn" : ""}
-        href="#/approvals"
+        value=${count(waits)}
+        mood=${waits > 0 ? "warn" : ""}
+        href=${questions.value.length > 0 || waits === 0 ? "#/approvals" : "#/trust"}
         id="approvals"
       />
     </section>
@@ -71,6 +72,11 @@ export function Overview() {
     </div>
   `;
 }
+
+// What waits for a person: these add up to the figure, and are told one by one below it.
+const asked = () => questions.value.length;
+const proposed = () => trust.value?.pending.length ?? 0;
+const strange = () => trust.value?.quarantined.length ?? 0;
 
 /** @param {Record<string, number>} states */
 const sum = (states) => Object.values(states).reduce((all, one) => all + one, 0);
@@ -98,17 +104,16 @@ function Figure({ label, value, of, note, mood = "", href, id }) {
 
 /** What somebody should do now, the most pressing first. @returns {Step[]} */
 function steps() {
-  const asked = questions.value.length;
-  const pending = trust.value?.pending.length ?? 0;
-  const strangers = trust.value?.quarantined.length ?? 0;
+  const [questioned, pending, strangers] = [asked(), proposed(), strange()];
+  const doubtful = overview.value?.tools_with_findings ?? 0;
   const wrong = problems.value.length;
   /** @type {Step[]} */
   const found = [];
-  if (asked > 0)
+  if (questioned > 0)
     found.push({
       id: "approvals",
       mood: "warn",
-      title: `${counted(asked, "question")} ${asked === 1 ? "waits" : "wait"} for your answer`,
+      title: `${counted(questioned, "question")} ${questioned === 1 ? "waits" : "wait"} for your answer`,
       href: "#/approvals",
       action: "Answer",
     });
@@ -127,6 +132,18 @@ function steps() {
       title: `${counted(strangers, "tool")} ${strangers === 1 ? "is" : "are"} not what ${strangers === 1 ? "it was" : "they were"}`,
       href: "#/trust",
       action: "Review",
+    });
+  if (doubtful > 0)
+    found.push({
+      id: "findings",
+      mood: "warn",
+      title: `${counted(doubtful, "tool")} ${doubtful === 1 ? "has" : "have"} something in the definition that you should look at`,
+      note: servers.value
+        ?.filter((server) => server.tools_with_findings > 0)
+        .map((server) => server.name)
+        .join(", "),
+      href: hashOf(["tools"], { findings: "yes" }),
+      action: "Look",
     });
   for (const server of servers.value ?? []) found.push(...stepsOf(server));
   if (wrong > 0)

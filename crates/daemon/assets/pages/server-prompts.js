@@ -1,5 +1,6 @@
 // The prompts of one server, filled in.
 
+import { Description } from "../parts/description.js";
 import { get, post, serverPath } from "../api.js";
 import { html, useState } from "../html.js";
 import { useAction, useLoaded } from "../parts/loaded.js";
@@ -35,7 +36,7 @@ function Prompt({ server, prompt }) {
   return html`
     <form class="panel" onSubmit=${submit} data-testid="prompt" data-name=${prompt.name}>
       <h2>${prompt.title || prompt.name}</h2>
-      ${prompt.description && html`<p class="description">${prompt.description}</p>`}
+      ${prompt.description && html`<${Description} text=${prompt.description} />`}
       ${wanted.map(
         (argument) => html`
           <label class="field">

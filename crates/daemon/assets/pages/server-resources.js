@@ -1,5 +1,6 @@
 // The resources of one server, and what is in them.
 
+import { Description } from "../parts/description.js";
 import { get, post, serverPath } from "../api.js";
 import { html, useState } from "../html.js";
 import { dataAddress } from "../links.js";
@@ -43,7 +44,7 @@ export function ServerResources({ server }) {
               </button>
             </p>
             <p class="path">${resource.uri}</p>
-            ${resource.description && html`<p class="description">${resource.description}</p>`}
+            ${resource.description && html`<${Description} text=${resource.description} />`}
             ${opened === resource.uri && html`<${Contents} contents=${contents} />`}
             ${opened === resource.uri && html`<${Trouble} error=${read.error} />`}
           </li>

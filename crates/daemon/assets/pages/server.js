@@ -2,8 +2,9 @@
 
 import { software, tokens } from "../format.js";
 import { html } from "../html.js";
+import { ServerFindings } from "../parts/findings.js";
 import { Head, Tabs } from "../parts/page.js";
-import { Mark, reasonOf, StatePill } from "../parts/pill.js";
+import { Mark, Reason, StatePill } from "../parts/pill.js";
 import { ServerActions } from "../parts/server-actions.js";
 import { Empty, spoken, Text, Waiting } from "../parts/text.js";
 import { hashOf } from "../router.js";
@@ -56,7 +57,6 @@ export function Server({ name, tab }) {
 
 /** @param {{server: Api.Server}} given */
 function About({ server }) {
-  const reason = reasonOf(server);
   const { transport, era, protocol_version: version, server_info: info, instructions } = server;
   return html`
     <div class="server-about" data-testid="server" data-name=${server.name} data-status=${server.state}>
@@ -66,8 +66,9 @@ function About({ server }) {
         ${era && html`<${Mark}>${era}${version ? ` · MCP ${version}` : ""}<//>`}
         ${info && html`<span class="quiet-text">${software(info)}</span>`}
         ${server.tools > 0 && html`<span class="quiet-text">${toolsOf(server)} tools, ${tokens(server.tokens)} tokens</span>`}
+        <${ServerFindings} server=${server} />
       </p>
-      ${reason && html`<p class=${`reason ${server.state}`} data-testid="reason">${spoken(reason)}</p>`}
+      <${Reason} server=${server} />
       ${server.warnings.map((warning) => html`<p class="reason warn">${spoken(warning)}</p>`)}
       <p class="quiet-text">From <${Source} server=${server} /></p>
       ${

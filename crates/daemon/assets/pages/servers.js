@@ -2,8 +2,9 @@
 
 import { count, software, tokens } from "../format.js";
 import { html } from "../html.js";
+import { ServerFindings } from "../parts/findings.js";
 import { Head } from "../parts/page.js";
-import { Mark, reasonOf, stateName, StatePill } from "../parts/pill.js";
+import { Mark, Reason, stateName, StatePill } from "../parts/pill.js";
 import { Problems } from "../parts/problem.js";
 import { ServerActions } from "../parts/server-actions.js";
 import { Empty, spoken, Waiting } from "../parts/text.js";
@@ -43,7 +44,6 @@ function None() {
 
 /** @param {{server: Api.Server}} given */
 function Row({ server }) {
-  const reason = reasonOf(server);
   return html`
     <li class="server" data-testid="server" data-name=${server.name} data-status=${server.state}>
       <div class="server-main">
@@ -53,10 +53,11 @@ function Row({ server }) {
           ${server.transport && html`<${Mark}>${server.transport}<//>`}
           ${server.era && html`<${Mark} title=${server.protocol_version ? `MCP ${server.protocol_version}` : undefined}>${server.era}<//>`}
           ${server.server_info && html`<span class="quiet-text">${software(server.server_info)}</span>`}
+          <${ServerFindings} server=${server} />
         </span>
       </div>
       <${ServerActions} server=${server} />
-      ${reason && html`<p class=${`reason ${server.state}`} data-testid="reason">${spoken(reason)}</p>`}
+      <${Reason} server=${server} />
       ${server.warnings.map((warning) => html`<p class="reason warn">${spoken(warning)}</p>`)}
       <dl class="facts">
         ${

@@ -1,19 +1,21 @@
 // One tool: what it says of itself, and a call of it.
 
-import { callTool, get, Refusal } from "../api.js";
+import { get, Refusal } from "../api.js";
 import { commandFor } from "../copy.js";
 import { json, tokens } from "../format.js";
-import { html, useEffect, useRef, useState } from "../html.js";
+import { html, useEffect } from "../html.js";
 import { CopyButton } from "../parts/copy.js";
+import { Findings } from "../parts/findings.js";
 import { useLoaded } from "../parts/loaded.js";
 import { Head } from "../parts/page.js";
 import { stateName, ToolMarks } from "../parts/pill.js";
 import { Trouble } from "../parts/problem.js";
+import { Questions } from "../parts/questions.js";
 import { Result } from "../parts/result.js";
 import { SchemaForm, useTyped, valueTyped } from "../parts/schema-form.js";
-import { Findings } from "../parts/stranger.js";
 import { Text, Waiting } from "../parts/text.js";
 import { hashOf } from "../router.js";
+import { begin, cancel, show, tries } from "../tries.js";
 import { questions, servers, toolsTurn } from "../world.js";
 
 /** @param {{server: string, tool: string}} given */
@@ -70,36 +72,19 @@ function Away({ loaded, server, state }) {
   </p>`;
 }
 
-/**
- * A call as it goes.
- * @typedef {{state: "idle"} | {state: "running", progress: Api.Progress | null} | {state: "done", outcome: Api.Outcome} | {state: "failed", error: unknown} | {state: "cancelled"}} Run
- */
-
 /** @param {{tool: Api.ToolDetail}} given */
 function Try({ tool }) {
+  const name = `${tool.server}/${tool.tool}`;
   const [typed, setTyped] = useTyped(tool.input_schema, {});
-  const [run, setRun] = useState(/** @type {Run} */ ({ state: "idle" }));
-  const over = useRef(/** @type {AbortController | null} */ (null));
-  // Who leaves the page no longer wants the result: the call is cancelled.
-  useEffect(() => () => over.current?.abort(), []);
-  const submit = async (/** @type {Event} */ event) => {
+  const run = tries.value.get(name) ?? null;
+  useEffect(() => show(name), [name]);
+  const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
     const { value, problems } = valueTyped(typed);
     setTyped({ ...typed, touched: true });
-    if (problems.length > 0) return;
-    const mine = new AbortController();
-    over.current = mine;
-    setRun({ state: "running", progress: null });
-    // Whoever presses the button has just written the arguments: asking them again would teach them to say yes unread.
-    const request = { tool: `${tool.server}/${tool.tool}`, arguments: value, id: crypto.randomUUID(), approved: true };
-    try {
-      const outcome = await callTool(request, (progress) => setRun({ state: "running", progress }), mine.signal);
-      setRun({ state: "done", outcome });
-    } catch (error) {
-      setRun(mine.signal.aborted ? { state: "cancelled" } : { state: "failed", error });
-    }
+    if (problems.length === 0) begin(name, value);
   };
-  const isRunning = run.state === "running";
+  const isRunning = run?.state === "running";
   return html`
     <form class="panel try" onSubmit=${submit} noValidate data-testid="try">
       <${SchemaForm} typed=${typed} onChange=${setTyped} />
@@ -107,7 +92,7 @@ function Try({ tool }) {
         <button type="submit" class="primary" disabled=${isRunning} data-testid="call">
           ${isRunning ? "Calling…" : "Try it"}
         </button>
-        ${isRunning && html`<button type="button" onClick=${() => over.current?.abort()} data-testid="cancel">Cancel</button>`}
+        ${isRunning && html`<button type="button" onClick=${() => cancel(name)} data-testid="cancel">Cancel</button>`}
         <${CopyButton}
           text=${() => commandFor(tool.server, tool.tool, valueTyped(typed).value)}
           label="Copy as command"
@@ -115,21 +100,31 @@ function Try({ tool }) {
         />
       </p>
     </form>
+    ${isRunning && html`<${Asked} id=${run.id} tool=${tool} />`}
     <div aria-live="polite">
-      ${isRunning && html`<${Going} progress=${run.progress} tool=${tool} />`}
-      ${run.state === "failed" && html`<${Trouble} error=${run.error} />`}
-      ${run.state === "cancelled" && html`<p class="notice" data-testid="cancelled">Cancelled. The tool may have done a part of its work.</p>`}
-      ${run.state === "done" && html`<${Result} outcome=${run.outcome} />`}
+      ${isRunning && html`<${Going} progress=${run.progress} />`}
+      ${run?.state === "failed" && html`<${Trouble} error=${run.error} />`}
+      ${run?.state === "cancelled" && html`<p class="notice" data-testid="cancelled">Cancelled. The tool may have done a part of its work.</p>`}
+      ${run?.state === "done" && html`<${Result} outcome=${run.outcome} />`}
     </div>
   `;
 }
 
-/** @param {{progress: Api.Progress | null, tool: Api.ToolDetail}} given */
-function Going({ progress, tool }) {
-  const asked = questions.value.filter(({ server, agent }) => !agent && server === tool.server);
+/** What waits for an answer during the call, answered where it is asked. @param {{id: string, tool: Api.ToolDetail}} given */
+function Asked({ id, tool }) {
+  const mine = questions.value.filter(({ server, agent: of, caller }) =>
+    caller ? caller.request === id : !of && server === tool.server,
+  );
+  return html`
+    <p class="hidden" role="status">${mine.length > 0 ? "The call waits for your answer." : ""}</p>
+    <${Questions} waiting=${mine} inline=${true} />
+  `;
+}
+
+/** @param {{progress: Api.Progress | null}} given */
+function Going({ progress }) {
   return html`
     <div class="panel going" data-testid="progress">
-      ${asked.length > 0 && html`<p class="notice warn">It waits for an answer. <a href="#/approvals" target="_blank">Answer in a new tab</a></p>`}
       <label class="field">
         <span class="label">${progress?.message || "Under way…"}</span>
         ${progress?.total ? html`<progress value=${progress.progress} max=${progress.total}></progress>` : html`<progress></progress>`}

@@ -13,19 +13,24 @@ import { refine } from "../router.js";
 import { overview, servers, toolsTurn } from "../world.js";
 import { onText } from "../parts/input.js";
 
+/** More than there are. */
+const ALL = 10_000;
+
 /** So many are shown at first, and so many more each time. */
 const SHOWN = 200;
 
 /** @param {{query: Record<string, string>}} given */
 export function Tools({ query }) {
-  const { q = "", server = "" } = query;
+  const { q = "", server = "", findings = "" } = query;
   const [more, setMore] = useState({ of: "", shown: SHOWN });
   // Another search begins at its beginning.
   const of = JSON.stringify([q, server]);
-  const limit = more.of === of ? more.shown : SHOWN;
+  // What is looked for in the definitions may be in any of them.
+  const limit = findings ? ALL : more.of === of ? more.shown : SHOWN;
   const search = new URLSearchParams({ limit: String(limit), ...(q && { q }), ...(server && { server }) });
   const loaded = useLoaded((signal) => get(`/api/v1/tools?${search}`, signal), [q, server, limit, overview.value?.tools, toolsTurn.value]);
   const found = /** @type {Api.Tools | null} */ (loaded.data);
+  const shown = (found?.tools ?? []).filter((tool) => !findings || tool.finding_count > 0);
   const isMore = found !== null && found.tools.length >= limit;
   return html`
     <${Head}
@@ -47,7 +52,8 @@ export function Tools({ query }) {
     <p class="quiet-text" role="status">
       ${isMore ? `The ${q ? "best" : "first"} ${found.tools.length} are shown.` : ""}
     </p>
-    ${found && found.tools.length > 0 && html`<${ToolList} tools=${found.tools} withServer=${true} />`}
+    ${findings && html`<p class="filter" data-testid="filter">Only those with something to look at. <a href="#/tools">Show all</a></p>`}
+    ${shown.length > 0 && html`<${ToolList} tools=${shown} withServer=${true} />`}
     ${
       isMore &&
       html`<p class="actions">
@@ -61,7 +67,7 @@ export function Tools({ query }) {
         </button>
       </p>`
     }
-    ${found && found.tools.length === 0 && html`<${None} isSearch=${q !== "" || server !== ""} />`}
+    ${found && shown.length === 0 && html`<${None} isSearch=${q !== "" || server !== "" || findings !== ""} />`}
   `;
 }
 

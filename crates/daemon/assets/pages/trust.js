@@ -1,14 +1,14 @@
 // What projects ask to run, what somebody agreed to, and tools that are not what they were.
 
 import { post } from "../api.js";
-import { ago, moment } from "../format.js";
+import { ago, counted, moment } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
 import { Confirm } from "../parts/dialog.js";
 import { useAction } from "../parts/loaded.js";
 import { Head } from "../parts/page.js";
 import { Trouble } from "../parts/problem.js";
 import { say } from "../parts/say.js";
-import { Empty, Waiting } from "../parts/text.js";
+import { Empty, spoken, Waiting } from "../parts/text.js";
 import { Proposal } from "../parts/proposal.js";
 import { Strangers } from "../parts/stranger.js";
 import { refresh, trust } from "../world.js";
@@ -31,19 +31,37 @@ export function Trust() {
       `
     }
     ${known?.pending.map((pending) => html`<${Pending} key=${`${pending.project} ${pending.name} ${pending.hash}`} pending=${pending} />`)}
+    ${known && known.refused.length > 0 && html`<${Refused} refused=${known.refused} />`}
     ${known && known.trusted.length > 0 && html`<${Agreed} trusted=${known.trusted} />`}
   `;
 }
 
-/** @param {{pending: Api.Pending}} given */
-function Pending({ pending }) {
-  const { name, project, hash, source, line, config, before } = pending;
+/** @param {{refused: Api.Pending[]}} given */
+function Refused({ refused }) {
+  return html`
+    <details class="fold" data-testid="refused">
+      <summary>Refused: ${counted(refused.length, "server")}</summary>
+      <p class="quiet-text">Nothing of these runs. Each waits for you again when its entry changes.</p>
+      ${refused.map((one) => html`<${Pending} key=${`${one.project} ${one.name} ${one.hash}`} pending=${one} isRefused=${true} />`)}
+    </details>
+  `;
+}
+
+/** @param {{pending: Api.Pending, isRefused?: boolean}} given */
+function Pending({ pending, isRefused = false }) {
+  const { name, project, hash, source, line, config, before, points } = pending;
   const approve = useAction(async () => {
     await post("/api/v1/trust/approve", { project, name, hash });
     say(`Agreed to ${name}`);
     refresh("trust", "servers", "overview");
   });
-  const isStale = /** @type {any} */ (approve.error)?.status === 409;
+  const refuse = useAction(async () => {
+    await post("/api/v1/trust/refuse", { project, name, hash });
+    say(`Refused ${name}: it waits no more until it changes`);
+    refresh("trust", "servers", "overview");
+  });
+  const error = approve.error ?? refuse.error;
+  const isStale = /** @type {any} */ (error)?.status === 409;
   return html`
     <article class="panel pending" data-testid="pending" data-name=${name} data-status=${before ? "changed" : "new"}>
       <header class="question-head">
@@ -52,8 +70,17 @@ function Pending({ pending }) {
       </header>
       <p class="path">${source}${line ? `:${line}` : ""}</p>
       <${Proposal} config=${config} before=${before} folder=${project} />
+      ${
+        points.length > 0 &&
+        html`<div class="notice warn" data-testid="points">
+          <p><strong>Look at this before you agree</strong></p>
+          <ul>
+            ${points.map((point) => html`<li>${spoken(point)}</li>`)}
+          </ul>
+        </div>`
+      }
       <p class="quiet-text">Fingerprint <code class="path">${hash}</code></p>
-      <${Trouble} error=${approve.error} again=${isStale ? () => refresh("trust") : null} />
+      <${Trouble} error=${error} again=${isStale ? () => refresh("trust") : null} />
       <p class="actions">
         <button
           type="button"
@@ -64,6 +91,12 @@ function Pending({ pending }) {
         >
           Agree to exactly this
         </button>
+        ${
+          !isRefused &&
+          html`<button type="button" disabled=${refuse.busy} onClick=${() => refuse.run()} data-testid="refuse">
+            Refuse
+          </button>`
+        }
       </p>
     </article>
   `;

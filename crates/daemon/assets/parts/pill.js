@@ -1,6 +1,10 @@
 // Small signs: the state of a server, marks of a tool.
 
 import { html } from "../html.js";
+import { reasonOf } from "../reason.js";
+import { isKnown } from "../world.js";
+import { useNow } from "./now.js";
+import { spoken } from "./text.js";
 
 /** What a state is called, and how it is meant. @type {Record<string, [string, "good" | "bad" | "warn" | "busy" | "quiet"]>} */
 const STATES = {
@@ -23,8 +27,16 @@ export const stateName = (state) => STATES[state]?.[0] ?? state;
 /** @param {{state: string}} given */
 export function StatePill({ state }) {
   const [label, mood] = STATES[state] ?? [state, "quiet"];
-  return html`<span class=${`pill ${mood}`} data-testid="state" data-status=${state}>
-    <span class="dot" aria-hidden="true"></span>${label}</span>
+  // What was so when the daemon was last heard of may no longer be so.
+  const isNow = isKnown.value;
+  return html`<span
+    class=${`pill ${isNow ? mood : "quiet"}`}
+    title=${isNow ? undefined : "as it was when the daemon was last heard of"}
+    data-testid="state"
+    data-status=${state}
+    data-known=${isNow}
+  >
+    <span class="dot" aria-hidden="true"></span>${isNow ? label : `was ${label}`}</span>
   `;
 }
 
@@ -46,17 +58,9 @@ export function ToolMarks({ annotations }) {
   `;
 }
 
-/** Why a server is in its state, in one line; null when there is nothing to say. @param {Api.Server} server */
-export function reasonOf(server) {
-  const { state, error, how, attempt, attempts, retry_in_ms: wait } = server;
-  if (state === "reconnecting") {
-    const tries = attempt ? `attempt ${attempt}${attempts ? ` of ${attempts}` : ""}` : "";
-    const next = wait ? `next in ${Math.ceil(wait / 1000)} s` : "";
-    return [error, [tries, next].filter(Boolean).join(", ")].filter(Boolean).join(" · ");
-  }
-  if (state === "needs_auth") return how ?? error ?? "sign in to use it";
-  if (state === "broken")
-    return error ?? "its entry cannot be used as it is written: the problems of the configuration say why";
-  if (state === "pending_trust") return "its project's file asks to run it: nothing runs before you agree";
-  return error ?? null;
+/** Why a server is in its state; nothing when there is nothing to say. @param {{server: Api.Server}} given */
+export function Reason({ server }) {
+  const now = useNow(server.state === "reconnecting" && Boolean(server.retry_at) && isKnown.value);
+  const reason = reasonOf(server, now);
+  return reason && html`<p class=${`reason ${server.state}`} data-testid="reason">${spoken(reason)}</p>`;
 }

@@ -1,13 +1,16 @@
 // A question with its answers: an approval, a form, or an address to open.
 
 import { post, Refusal } from "../api.js";
-import { daemonNow } from "../clock.js";
 import { parseExact } from "../exact.js";
 import { json } from "../format.js";
-import { html, useEffect, useId, useLayoutEffect, useRef, useState } from "../html.js";
+import { html, useId, useLayoutEffect, useRef, useState } from "../html.js";
 import { webAddress } from "../links.js";
 import { answered } from "../world.js";
+import { Caller } from "./caller.js";
+import { Description } from "./description.js";
+import { Findings } from "./findings.js";
 import { useAction } from "./loaded.js";
+import { useNow } from "./now.js";
 import { Mark } from "./pill.js";
 import { Trouble } from "./problem.js";
 import { say } from "./say.js";
@@ -48,6 +51,7 @@ export function Question({ question, onAnswer }) {
         <${Asker} question=${question} />
         ${expires && html`<${Clock} until=${expires} />`}
       </header>
+      <${Caller} caller=${question.caller} />
       ${kind === "approval" && html`<${Approval} question=${question} send=${send} />`}
       ${kind === "form" && html`<${Form} question=${question} send=${send} />`}
       ${kind === "url" && html`<${Visit} question=${question} send=${send} />`}
@@ -58,11 +62,7 @@ export function Question({ question, onAnswer }) {
 
 /** How long there is to answer. @param {{until: string}} given */
 function Clock({ until }) {
-  const [now, setNow] = useState(daemonNow());
-  useEffect(() => {
-    const timer = setInterval(() => setNow(daemonNow()), 1000);
-    return () => clearInterval(timer);
-  }, []);
+  const now = useNow();
   const left = Math.max(0, Math.round((Date.parse(until) - now) / 1000));
   const text = left >= 60 ? `${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")} min` : `${left} s`;
   return html`<span class=${left < 30 ? "clock soon" : "clock"} title="after that it counts as denied">
@@ -96,7 +96,7 @@ const LASTING = [
 
 /** @param {{question: Api.Question, send: Send}} given */
 function Approval({ question, send }) {
-  const { arguments: given = {}, why, description, read_only: readOnly, destructive, lasting = "once" } = question;
+  const { arguments: given = {}, why, description, read_only: readOnly, destructive, lasting = "once", findings = [] } = question;
   const [edited, setEdited] = useState(/** @type {string | null} */ (null));
   const [reason, setReason] = useState(/** @type {string | null} */ (null));
   const [problem, setProblem] = useState("");
@@ -120,7 +120,8 @@ function Approval({ question, send }) {
       ${readOnly && html`<${Mark} mood="good">read-only<//>`}${destructive && html`<${Mark} mood="bad">destructive<//>`}
       ${why && html`<span class="quiet-text">${why}</span>`}
     </p>
-    ${description && html`<p class="description">${description}</p>`}
+    <${Findings} findings=${findings} />
+    ${description && html`<${Description} text=${description} />`}
     ${
       edited === null
         ? html`<${Text} text=${json(given)} label="Arguments" testid="arguments" />

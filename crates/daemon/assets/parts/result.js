@@ -1,5 +1,6 @@
 // What a tool gave back. All of it is text of others: nothing of it becomes markup.
 
+import { Description } from "./description.js";
 import { bytes, duration, json } from "../format.js";
 import { parseExact } from "../exact.js";
 import { html } from "../html.js";
@@ -77,7 +78,7 @@ export function Block({ block }) {
     case "resource_link":
       return html`<div class="panel" data-testid="block-link">
         <p><strong>${block.title || block.name || "Resource"}</strong></p>
-        <${Address} address=${block.uri} />${block.description && html`<p class="description">${block.description}</p>`}
+        <${Address} address=${block.uri} />${block.description && html`<${Description} text=${block.description} />`}
       </div>`;
     default:
       return html`<${Text} text=${json(block)} label="Content of another kind" testid="block-other" />`;

@@ -5,6 +5,7 @@ import { fieldsOf } from "../difference.js";
 import { ago, moment } from "../format.js";
 import { html } from "../html.js";
 import { refresh } from "../world.js";
+import { Findings } from "./findings.js";
 import { useAction } from "./loaded.js";
 import { Trouble } from "./problem.js";
 import { say } from "./say.js";
@@ -92,15 +93,5 @@ function Fields({ fields }) {
         `,
       )}
     </dl>
-  `;
-}
-
-/** What to look at in a definition. @param {{findings: Api.Finding[]}} given */
-export function Findings({ findings }) {
-  if (findings.length === 0) return null;
-  return html`
-    <ul class="notice warn" data-testid="findings">
-      ${findings.map(({ place, what }) => html`<li><code>${place}</code>: ${what}</li>`)}
-    </ul>
   `;
 }

@@ -3,6 +3,8 @@
 import { tokens } from "../format.js";
 import { html } from "../html.js";
 import { hashOf } from "../router.js";
+import { Description } from "./description.js";
+import { FindingMark } from "./findings.js";
 import { ToolMarks } from "./pill.js";
 
 /** @param {{tools: Api.Tool[], withServer?: boolean}} given */
@@ -16,10 +18,10 @@ export function ToolList({ tools, withServer = false }) {
               <a href=${hashOf(["tools", tool.server, tool.tool])}>
                 ${withServer && html`<span class="server-part">${tool.server}/</span>`}${tool.tool}</a>
               ${tool.title && tool.title !== tool.tool && html`<span class="quiet-text">${tool.title}</span>`}
-              <${ToolMarks} annotations=${tool.annotations} />
+              <${ToolMarks} annotations=${tool.annotations} /><${FindingMark} count=${tool.finding_count} />
               <span class="tokens" title="tokens that its definition costs">${tokens(tool.tokens)} tok</span>
             </p>
-            ${tool.description && html`<p class="description">${tool.description}</p>`}
+            ${tool.description && html`<${Description} text=${tool.description} />`}
           </li>
         `,
       )}

@@ -50,14 +50,20 @@ struct Row {
     seq: u64,
     /// In RFC 3339.
     at: Option<String>,
-    /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `quarantined`, `approved`, `signed_in`,
-    /// `signed_out`, `sign_in_failed`, `forgot`, `lost`.
+    /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `refused`, `quarantined`, `approved`, `signed_in`,
+    /// `signed_out`, `sign_in_failed`, `turned_away`, `forgot`, `lost`.
     #[schema(example = "call")]
     kind: String,
-    /// `cli`, `daemon`, `gateway`, `agent`, `program`.
+    /// `cli`, `daemon`, `gateway`, `agent`, `program`; for `turned_away`, the socket: `cli.sock`, `mcp.sock`.
     who: Option<String>,
     /// What the client calls itself.
     client: Option<String>,
+    /// How a client of the gateway is connected: `http`, `stdio`.
+    over: Option<String>,
+    /// Tells a client from others of its name.
+    session: Option<String>,
+    /// The conversation in whose turn a call was made.
+    conversation: Option<String>,
     /// The agent of `toolrack.toml` in whose name it happened.
     agent: Option<String>,
     server: Option<String>,
@@ -95,6 +101,9 @@ impl From<AuditRow> for Row {
             kind: entry.kind,
             who: entry.who,
             client: entry.client,
+            over: entry.over,
+            session: entry.session,
+            conversation: entry.conversation,
             agent: entry.agent,
             server: entry.server,
             tool: entry.tool,

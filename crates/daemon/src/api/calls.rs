@@ -5,7 +5,10 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use axum::{
     Json,
     extract::State as Extract,
-    http::{HeaderMap, StatusCode, header::ACCEPT},
+    http::{
+        HeaderMap, StatusCode,
+        header::{ACCEPT, USER_AGENT},
+    },
     response::{
         IntoResponse, Response,
         sse::{Event, KeepAlive, Sse},
@@ -16,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use toolrack_host::{
-    Abilities, Asker, Call, Caller, ServerName, ToolOutcome, TraceContext, Way,
+    Abilities, Asker, Call, Caller, ServerName, SharedAsker, ToolOutcome, TraceContext, Way,
     ask::{Confirm, Confirmed, Elicitation, Elicited},
     mcp::Progress,
 };
@@ -83,7 +86,8 @@ pub(super) async fn call(
 ) -> Result<Response, ApiError> {
     let running = world.calls.begin(new.id.clone())?;
     let trace = TraceContext::from_fields(|name| headers.get(name)?.to_str().ok());
-    let call = of(new, &world.questions).trace(trace);
+    let caller = caller(&world, &headers, new.id.as_deref());
+    let call = of(new, &world.questions).caller(caller).trace(trace);
     let streams = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     if !streams.is_some_and(|accept| accept.contains("text/event-stream")) {
         return Ok(Json(run(&world, running, call).await?).into_response());
@@ -94,7 +98,7 @@ pub(super) async fn call(
 }
 
 fn of(new: NewCall, questions: &Questions) -> Call {
-    let mut call = Call::new(new.tool, new.arguments).caller(Caller::by(Way::Daemon));
+    let mut call = Call::new(new.tool, new.arguments);
     if let Some(timeout) = new.timeout_ms {
         call = call.timeout(Duration::from_millis(timeout).min(MAX_TIMEOUT));
     }
@@ -102,6 +106,20 @@ fn of(new: NewCall, questions: &Questions) -> Call {
         call = call.asker(Arc::new(Approved(questions.clone())));
     }
     call
+}
+
+/// Who asks the control API. What its client calls itself is what it says in `User-Agent`; browsers all say about the same.
+fn caller(world: &World, headers: &HeaderMap, request: Option<&str>) -> Caller {
+    let caller = world.questions.caller(Way::Daemon);
+    let caller = match request {
+        Some(request) => caller.request(request),
+        None => caller,
+    };
+    match headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()) {
+        Some(agent) if agent.starts_with("Mozilla/") => caller.client("a browser"),
+        Some(agent) => caller.client(agent),
+        None => caller,
+    }
 }
 
 /// The call's progress, then how it ended. Whoever stops reading drops the call.
@@ -156,6 +174,10 @@ struct Approved(Questions);
 impl Asker for Approved {
     fn abilities(&self) -> Abilities {
         self.0.abilities()
+    }
+
+    fn on_behalf_of(&self, caller: &Caller) -> Option<SharedAsker> {
+        self.0.on_behalf_of(caller)
     }
 
     fn confirm(&self, _: Confirm) -> futures::future::BoxFuture<'_, Confirmed> {

@@ -105,15 +105,15 @@ impl From<CallError> for ApiError {
             CallErrorKind::Denied | CallErrorKind::NotTrusted => StatusCode::FORBIDDEN,
             CallErrorKind::NeedsAuth | CallErrorKind::Unreachable => StatusCode::FAILED_DEPENDENCY,
             CallErrorKind::Config => StatusCode::CONFLICT,
-            CallErrorKind::Refused => StatusCode::UNPROCESSABLE_ENTITY,
+            CallErrorKind::Refused | CallErrorKind::BadArguments => StatusCode::UNPROCESSABLE_ENTITY,
             _ => StatusCode::BAD_GATEWAY,
         };
         let mut shown = Self::new(status, error.code(), text::for_terminal(&error.to_string()).into_owned());
         shown.error.hint = error.hint();
         let (server, tool) = match &error {
-            CallError::Denied { server, tool, .. } | CallError::Quarantined { server, tool, .. } => {
-                (Some(server.to_string()), Some(tool.clone()))
-            }
+            CallError::Denied { server, tool, .. }
+            | CallError::Misfit { server, tool, .. }
+            | CallError::Quarantined { server, tool, .. } => (Some(server.to_string()), Some(tool.clone())),
             CallError::NotReady { server, .. } => (Some(server.to_string()), None),
             CallError::Remote { server, what, .. } | CallError::Link { server, what, .. } => {
                 (Some(server.to_string()), Some(what.clone()))

@@ -1,6 +1,6 @@
 //! The daemon at a glance.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{Extension, Json, extract::State as Extract};
 use chrono::SecondsFormat;
@@ -20,6 +20,8 @@ pub(super) struct Overview {
     tools: usize,
     /// What all tools cost a model; an estimate.
     tokens: usize,
+    /// Tools in whose definitions something was found that a person should look at.
+    tools_with_findings: usize,
     calls: Calls,
     /// Questions that wait, those of the worlds of agents included.
     approvals: usize,
@@ -69,6 +71,7 @@ pub(super) async fn get(Extract(world): State, Extension(agents): Known) -> Json
         *by_state.entry(state).or_default() += 1;
     }
     let catalog = world.host.catalog();
+    let findings = world.looked.at(Arc::clone(&catalog)).await.len();
     let (total, errors) = world.tally.totals();
     Json(Overview {
         version: env!("CARGO_PKG_VERSION"),
@@ -76,6 +79,7 @@ pub(super) async fn get(Extract(world): State, Extension(agents): Known) -> Json
         servers: by_state,
         tools: catalog.tools().len(),
         tokens: catalog.tools().map(|tool| tool.tokens()).sum(),
+        tools_with_findings: findings,
         calls: Calls { total, errors, denied: world.tally.denied(), per_minute: world.tally.last_minute() },
         approvals: questions::count(&world, &agents),
         recent: world.tally.recent().into_iter().map(Call::from).collect(),

@@ -1,6 +1,6 @@
 //! Servers: how they are, and what can be done with them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use axum::{
     Json,
@@ -8,6 +8,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolrack_config::{Entry, Loaded, Scope, edit::Place};
@@ -39,6 +40,8 @@ pub(crate) struct Server {
     attempts: Option<u32>,
     /// The wait before the next attempt, in milliseconds, as of the last one.
     retry_in_ms: Option<u64>,
+    /// When that attempt begins, in RFC 3339.
+    retry_at: Option<String>,
     /// What it said about signing in.
     how: Option<String>,
     /// `stdio`, `http`, `sse` or `native`.
@@ -66,6 +69,8 @@ pub(crate) struct Server {
     warnings: Vec<String>,
     /// Tools that are not as they are pinned; `GET /api/v1/trust` tells how they differ.
     quarantined: Vec<String>,
+    /// Tools in whose definitions something was found that a person should look at, those in quarantine included.
+    tools_with_findings: usize,
     instructions: Option<String>,
     /// Its entry, with secrets hidden.
     #[schema(value_type = Object)]
@@ -83,6 +88,7 @@ impl Server {
             attempt: None,
             attempts: None,
             retry_in_ms: None,
+            retry_at: None,
             how: None,
             transport: None,
             era: None,
@@ -98,12 +104,17 @@ impl Server {
             tokens: 0,
             warnings: Vec::new(),
             quarantined: Vec::new(),
+            tools_with_findings: world.looked.last().keys().filter(|(server, _)| server.as_str() == entry.name).count(),
             instructions: None,
             config: entry.view.clone(),
             version: entry.hash.clone(),
         };
         if let Some(status) = status {
             server.fill(status, world.is_held(&entry.name));
+            if server.retry_in_ms.is_some() {
+                let at = world.tally.retry_at(&entry.name);
+                server.retry_at = at.map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true));
+            }
         }
         server
     }
@@ -174,6 +185,7 @@ fn accepted(world: &World, name: &str) -> Result<Response, ApiError> {
 /// All servers and how they are.
 #[utoipa::path(get, path = "/api/v1/servers", tag = "servers", responses((status = 200, body = Servers)))]
 pub(super) async fn list(Extract(world): State) -> Json<Servers> {
+    world.looked.at(world.host.catalog()).await;
     let problems = world.problems().iter().map(Problem::from).collect();
     Json(Servers { servers: all(&world), problems })
 }
@@ -183,6 +195,7 @@ pub(super) async fn list(Extract(world): State) -> Json<Servers> {
     params(("name" = String, Path)),
     responses((status = 200, body = Server), (status = 404, body = ApiError)))]
 pub(super) async fn get(Extract(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
+    world.looked.at(world.host.catalog()).await;
     let server = one(&world, &name)?;
     let tag = format!("\"{}\"", server.version);
     Ok(([(header::ETAG, tag)], Json(server)).into_response())
@@ -384,7 +397,7 @@ pub(super) fn runnable(world: &World, name: &str) -> Result<(), ApiError> {
     let (code, message, hint) = if !entry.is_valid {
         ("BROKEN_ENTRY", "its entry cannot be used as it is written", "correct what is reported with the servers")
     } else if entry.trust == toolrack_host::spec::Trust::Pending {
-        ("NOT_TRUSTED", "it comes from a project file and is not trusted yet", "look at it, and approve it")
+        ("NOT_TRUSTED", "it is not trusted in this folder yet", "look at it, and approve it")
     } else if !entry.enabled {
         ("SERVER_DISABLED", "it is switched off", "enable it first")
     } else {
@@ -425,17 +438,19 @@ pub(super) async fn states(world: State) -> Json<Servers> {
     list(world).await
 }
 
-/// Connects every server anew that is not connected.
-#[utoipa::path(post, path = "/api/agents/mcp/reconnect", tag = "agents", responses((status = 202, body = Servers)))]
-pub(super) async fn reconnect_all(Extract(world): State) -> (StatusCode, Json<Servers>) {
-    for server in all(&world) {
-        if !matches!(
-            server.state,
-            "connected" | "disabled" | "pending_trust" | "disconnected" | "broken" | "connecting"
-        ) {
-            // One that is gone by now needs nothing.
-            let _ = world.host.reconnect(&server.name);
-        }
-    }
-    (StatusCode::ACCEPTED, list(Extract(Arc::clone(&world))).await)
+/// Which server is to be connected anew.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Anew {
+    /// Its name in the configuration; `name` is understood as well.
+    #[serde(alias = "name")]
+    server: String,
+}
+
+/// Ends the connection of the one server that the body names, and makes a new one. For programs that know nothing else of
+/// Toolrack.
+#[utoipa::path(post, path = "/api/agents/mcp/reconnect", tag = "agents", request_body = Anew,
+    responses((status = 202, body = Server), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+pub(super) async fn reconnect_named(world: State, Body(Anew { server }): Body<Anew>) -> Result<Response, ApiError> {
+    reconnect(world, Path(server)).await
 }

@@ -1,5 +1,7 @@
 //! The catalog.
 
+use std::sync::Arc;
+
 use axum::{Json, extract::State as Extract};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -47,6 +49,8 @@ struct Tool {
     annotations: Hints,
     /// What its definition costs a model; an estimate.
     tokens: usize,
+    /// How many things a person should look at in its definition.
+    finding_count: usize,
     /// How well it fits what was looked for.
     score: Option<f32>,
 }
@@ -68,7 +72,7 @@ impl From<&Annotations> for Hints {
 }
 
 impl Tool {
-    fn new(entry: &CatalogTool, score: Option<f32>) -> Self {
+    fn new(entry: &CatalogTool, finding_count: usize, score: Option<f32>) -> Self {
         let tool = entry.tool();
         Self {
             name: entry.name.clone(),
@@ -78,6 +82,7 @@ impl Tool {
             description: tool.description.clone(),
             annotations: (&tool.annotations).into(),
             tokens: entry.tokens(),
+            finding_count,
             score,
         }
     }
@@ -97,17 +102,19 @@ pub(super) async fn list(Extract(world): State, Query(wanted): Query<Wanted>) ->
         }
         selection = selection.of_servers([name]);
     }
+    let findings = world.looked.at(Arc::clone(&catalog)).await;
+    let found = |tool: &CatalogTool| findings.get(&(tool.server.clone(), tool.tool().name.clone())).map_or(0, Vec::len);
     let total = catalog.tools().filter(|tool| selection.has(tool)).count();
     let tools = match wanted.q.as_deref().map(str::trim).filter(|words| !words.is_empty()) {
         Some(words) => {
             let hits = world.host.search(words, wanted.limit.unwrap_or(50).min(MAX), &selection).await;
-            hits.iter().map(|hit| Tool::new(&hit.tool, Some(hit.score))).collect()
+            hits.iter().map(|hit| Tool::new(&hit.tool, found(&hit.tool), Some(hit.score))).collect()
         }
         None => {
             // They are in the order of their names, so that a page goes on where the one before ended, whatever has come or gone.
             let is_further = |tool: &CatalogTool| wanted.after.as_ref().is_none_or(|after| tool.name > *after);
             let tools = catalog.tools().filter(|tool| selection.has(tool) && is_further(tool));
-            tools.take(wanted.limit.unwrap_or(MAX).min(MAX)).map(|tool| Tool::new(tool, None)).collect()
+            tools.take(wanted.limit.unwrap_or(MAX).min(MAX)).map(|tool| Tool::new(tool, found(tool), None)).collect()
         }
     };
     Ok(Json(Tools { version: catalog.version(), total, tools }))
@@ -145,13 +152,14 @@ pub(super) async fn get(Extract(world): State, Path((server, tool)): Path<(Strin
     let strangers = status.into_iter().flat_map(|status| status.quarantined);
     let quarantined =
         strangers.filter(|stranger| !stranger.usable && stranger.tool == tool).map(|it| it.cause.to_string());
+    let findings: Vec<_> = catalog.findings_of(found).into_iter().map(Finding::from).collect();
     // As the server wrote them: the order of the properties is how their author wants them read.
     Ok(Json(WholeTool {
-        tool: Tool::new(found, None),
+        tool: Tool::new(found, findings.len(), None),
         input_schema: found.tool().input_schema.clone(),
         output_schema: found.tool().output_schema.clone(),
         definition: found.definition().to_string(),
         quarantined: quarantined.last(),
-        findings: catalog.findings_of(found).into_iter().map(Finding::from).collect(),
+        findings,
     }))
 }

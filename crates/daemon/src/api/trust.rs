@@ -6,7 +6,7 @@ use axum::{extract::State as Extract, http::StatusCode, response::Response};
 use chrono::{DateTime, SecondsFormat};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolrack_config::Entry;
+use toolrack_config::{Entry, Loaded, look};
 use toolrack_host::{
     DefinitionHash, Way,
     findings::{self, FindingKind},
@@ -14,7 +14,7 @@ use toolrack_host::{
     spec::Trust as Verdict,
     text,
 };
-use toolrack_store::Stranger as Kept;
+use toolrack_store::{Refusal, Stranger as Kept};
 use utoipa::ToSchema;
 
 use super::{ApiError, Body, State, concealed, done};
@@ -24,6 +24,8 @@ use crate::world::World;
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Trust {
     pending: Vec<Pending>,
+    /// Entries that a person refused, which wait no more until they change.
+    refused: Vec<Pending>,
     trusted: Vec<Trusted>,
     /// Tools that are not as they are pinned.
     quarantined: Vec<Stranger>,
@@ -57,11 +59,11 @@ struct Stranger {
 }
 
 /// Something that a person should look at. A warning, and no defence.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Finding {
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct Finding {
     /// `instructions`, `hidden`, `look_alike` or `other_server`.
     #[schema(value_type = String)]
-    kind: FindingKind,
+    pub(crate) kind: FindingKind,
     /// Where in the definition.
     place: String,
     /// What stands there, in words.
@@ -139,6 +141,8 @@ struct Pending {
     /// what cannot be seen.
     #[schema(value_type = Object)]
     config: Value,
+    /// What a person should look at before they agree, each in words. A help, and no defence.
+    points: Vec<String>,
     /// What was agreed to when the entry was another, likewise.
     #[schema(value_type = Option<Object>)]
     before: Option<Value>,
@@ -166,6 +170,13 @@ pub(super) async fn list(Extract(world): State) -> Result<Response, ApiError> {
         };
         approvals.iter().find(of).and_then(|approval| serde_json::from_str(&approval.shown).ok())
     };
+    let refusals = match &world.store {
+        Some(store) => store.refusals().await?,
+        None => Vec::new(),
+    };
+    let is_refused = |shown: &Pending| {
+        refusals.iter().any(|refusal| refusal.covers(shown.project.as_ref(), &shown.name, &shown.hash))
+    };
     let waits = |entry: &&Entry| entry.trust == Verdict::Pending && entry.is_valid;
     let pending = loaded.entries.iter().filter(waits).filter_map(|entry| {
         Some(Pending {
@@ -173,8 +184,9 @@ pub(super) async fn list(Extract(world): State) -> Result<Response, ApiError> {
             project: entry.project.as_ref()?.display().to_string(),
             source: entry.source.path.as_ref().map(|path| path.display().to_string()),
             line: entry.line,
-            hash: entry.hash.clone(),
+            hash: entry.agreement.clone(),
             config: entry.proposal.clone(),
+            points: look::points(&entry.proposal),
             before: before(entry),
         })
     });
@@ -188,7 +200,8 @@ pub(super) async fn list(Extract(world): State) -> Result<Response, ApiError> {
         }
     });
     let quarantined = strangers(&world).await?.into_iter().map(Stranger::new).collect();
-    let trust = Trust { pending: pending.collect(), trusted: trusted.collect(), quarantined };
+    let (refused, pending) = pending.partition(is_refused);
+    let trust = Trust { pending, refused, trusted: trusted.collect(), quarantined };
     // What a server that was agreed to has been given counts as a secret, and its author chose that: it must hide nothing
     // of what is proposed next.
     Ok(concealed::except(&world, "pending", &trust))
@@ -208,21 +221,45 @@ pub(super) struct Approve {
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn approve(Extract(world): State, Body(shown): Body<Approve>) -> Result<Response, ApiError> {
     let loaded = world.loaded();
-    let project = PathBuf::from(&shown.project);
-    let entry = loaded.entry(&shown.name).filter(|entry| entry.project.as_ref() == Some(&project));
-    let entry = entry.ok_or_else(|| ApiError::no_server(&shown.name))?;
-    if entry.hash != shown.hash {
-        let message = "the entry is another by now";
-        return Err(ApiError::new(StatusCode::CONFLICT, "CHANGED", message)
-            .hint("look at it again before you agree")
-            .server(shown.name));
-    }
+    let entry = as_shown(&loaded, &shown)?;
     if world.store.is_none() {
         return Err(ApiError::no_store());
     }
     world.trust(entry).await?;
     world.reload().await?;
     Ok(done())
+}
+
+/// Refuses to run an entry as it was shown: it is no longer told of as one that waits, until it changes.
+#[utoipa::path(post, path = "/api/v1/trust/refuse", tag = "trust", request_body = Approve,
+    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
+pub(super) async fn refuse(Extract(world): State, Body(shown): Body<Approve>) -> Result<Response, ApiError> {
+    let loaded = world.loaded();
+    let entry = as_shown(&loaded, &shown)?;
+    let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
+    if entry.trust != Verdict::Pending {
+        let message = "the entry does not wait for an agreement";
+        return Err(ApiError::new(StatusCode::CONFLICT, "NOT_PENDING", message)
+            .hint("an agreement is taken back with POST /api/v1/trust/revoke")
+            .server(shown.name));
+    }
+    let Approve { project, name, hash } = shown;
+    store.refuse(&Refusal { project: project.into(), name, hash }, Way::Daemon).await?;
+    Ok(done())
+}
+
+/// The entry that was shown, as long as it is the same.
+fn as_shown<'a>(loaded: &'a Loaded, shown: &Approve) -> Result<&'a Entry, ApiError> {
+    let project = PathBuf::from(&shown.project);
+    let entry = loaded.entry(&shown.name).filter(|entry| entry.project.as_ref() == Some(&project));
+    let entry = entry.ok_or_else(|| ApiError::no_server(&shown.name))?;
+    if entry.agreement != shown.hash {
+        let message = "the entry is another by now";
+        return Err(ApiError::new(StatusCode::CONFLICT, "CHANGED", message)
+            .hint("look at it again before you decide")
+            .server(shown.name.as_str()));
+    }
+    Ok(entry)
 }
 
 /// An agreement.

@@ -15,7 +15,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use toolrack_agent::{Agent, AgentError, Delta, End, Front, Held, Message, NotKept, Role, Turn, TurnEvent, Words};
-use toolrack_host::{Budget, Host, Offer, Pattern, Selection, ServerName};
+use toolrack_config::Refresh;
+use toolrack_host::{Budget, Host, Offer, Pattern, Selection, ServerName, Way};
 use toolrack_store::{
     Claim, StoreError,
     journal::{self, Journal, Opened},
@@ -51,8 +52,8 @@ pub(super) struct NewTurn {
     id: Option<String>,
 }
 
-/// Says something, and tells what happens as Server-Sent Events: `session`, `asked`, `text`, `thinking`, `retry`, `call_begins`,
-/// `call_ends`, and at the end `done` or `error`. A caller who goes away interrupts the turn, which can be gone on with.
+/// Says something, and tells what happens as Server-Sent Events: `session`, `asked`, `text`, `thinking`, `retry`,
+/// `without_tools`, `call_begins`, `call_ends`, and at the end `done` or `error`. A caller who goes away interrupts the turn, which can be gone on with.
 #[utoipa::path(post, path = "/api/v1/turns", tag = "conversations", request_body = NewTurn,
     responses((status = 200, content_type = "text/event-stream", body = String), (status = 404, body = ApiError),
         (status = 409, body = ApiError), (status = 422, body = ApiError)))]
@@ -71,7 +72,11 @@ pub(super) async fn begin(
         })?;
     let (journal, claim, opened) = open(&world, new.session.as_deref(), chosen.model.name()).await?;
     let turn = turn(opened, &new.text, &chosen)?;
-    let agent = agent(&world, chosen, selection(new.servers.as_deref(), new.tools.as_deref())?).await;
+    let mut agent = agent(&world, chosen, selection(new.servers.as_deref(), new.tools.as_deref())?).await;
+    agent.caller = world.questions.caller(Way::Agent).conversation(journal.prefix());
+    if let Some(id) = new.id {
+        agent.caller = agent.caller.request(id);
+    }
     let (said, heard) = mpsc::channel(MAX_WAITING);
     let mut live = Live::new(Arc::clone(&world), agent.host.clone(), journal, said);
     live.claim = claim;
@@ -157,6 +162,7 @@ async fn agent(world: &World, chosen: ChosenModel, selection: Selection) -> Agen
     agent.findable = Some(Arc::new(selection));
     agent.conceal = Some(Arc::new(move |text| secrets.conceal(text).into_owned()));
     agent.max_tokens = chosen.max_tokens;
+    agent.renews_tools = world.loaded().settings.tools.refresh == Refresh::Turn;
     agent
 }
 
@@ -313,6 +319,7 @@ impl Front for Live {
                 self.answer.clear();
                 self.journal.cost_of(reply);
             }
+            TurnEvent::WithoutTools { why } => self.tell("without_tools", json!({ "why": why })),
             TurnEvent::CallBegins(call) => {
                 let arguments = call.arguments().map_or(Value::Null, |arguments| json!(arguments));
                 let tool = self.selector(&call.name);

@@ -1,9 +1,11 @@
 //! Who a host asks in the name of clients that are still to come.
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 use serde_json::Value;
 use toolrack_host::{
-    Abilities, Asker, ServerName, SharedAsker,
+    Abilities, Asker, Caller, ServerName, SharedAsker,
     ask::{AskRefused, Confirm, Confirmed, Elicitation, Elicited, Root},
 };
 
@@ -36,6 +38,11 @@ impl Asker for AnyClient {
     fn abilities(&self) -> Abilities {
         let of_clients = Abilities { confirm: false, ..Abilities::ALL };
         of_clients.or(self.other.as_ref().map_or(Abilities::NONE, |other| other.abilities()))
+    }
+
+    fn on_behalf_of(&self, caller: &Caller) -> Option<SharedAsker> {
+        let other = self.other.as_ref()?.on_behalf_of(caller)?;
+        Some(Arc::new(Self { other: Some(other) }))
     }
 
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
@@ -73,8 +80,6 @@ impl Asker for AnyClient {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     struct Inbox;

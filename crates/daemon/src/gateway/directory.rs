@@ -17,7 +17,7 @@ use futures::{
 };
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
-use toolrack_host::{Host, Listing, NameCap, NameStyle, ServerName, ServerStatus, State};
+use toolrack_host::{Host, Listing, ServerName, ServerStatus, State};
 
 use super::view::View;
 
@@ -64,17 +64,12 @@ pub(super) enum Owner {
 }
 
 /// Finds out, and remembers for a while, what all servers offer beside tools.
+#[derive(Default)]
 pub(super) struct Directory {
-    style: NameStyle,
-    cap: NameCap,
     kept: Mutex<Option<(Instant, Reading)>>,
 }
 
 impl Directory {
-    pub(super) fn new(style: NameStyle, cap: NameCap) -> Self {
-        Self { style, cap, kept: Mutex::default() }
-    }
-
     /// What there is now.
     pub(super) async fn fresh(&self, host: &Host) -> Arc<Listed> {
         self.read(host, FRESH).await
@@ -97,8 +92,8 @@ impl Directory {
 
     async fn read(&self, host: &Host, age: Duration) -> Arc<Listed> {
         let begin = || {
-            let (host, style, cap) = (host.clone(), self.style.clone(), self.cap);
-            async move { Arc::new(list(&host, &style, cap).await) }.boxed().shared()
+            let host = host.clone();
+            async move { Arc::new(list(&host).await) }.boxed().shared()
         };
         self.kept_or(begin, age).await
     }
@@ -130,7 +125,7 @@ fn is_of_use(reading: &Reading, elapsed: Duration, age: Duration) -> bool {
     }
 }
 
-async fn list(host: &Host, style: &NameStyle, cap: NameCap) -> Listed {
+async fn list(host: &Host) -> Listed {
     let is_there = |status: &ServerStatus| matches!(status.state, State::Connected { .. } | State::ToolsFailed { .. });
     let servers: Vec<_> = host.status().into_iter().filter(is_there).map(|status| status.name).collect();
     let of_all = async |what: Listing, key: &'static str| -> Vec<(ServerName, String, Item)> {
@@ -156,7 +151,7 @@ async fn list(host: &Host, style: &NameStyle, cap: NameCap) -> Listed {
     listed.readable = resources.iter().chain(&templates).map(|(server, ..)| server.clone()).collect();
     listed.readable.sort();
     listed.readable.dedup();
-    let names = style.assign(cap, prompts.iter().map(|(server, name, _)| (server.as_str(), name.as_str())));
+    let names = host.naming().assign(prompts.iter().map(|(server, name, _)| (server.as_str(), name.as_str())));
     listed.prompts = entries(&prompts, "name", |server, name| names.get(&(server.as_str(), name)).cloned());
     listed.resources = entries(&resources, "uri", |server, uri| {
         let alone = listed.owners.get(uri).is_none_or(|owners| owners.len() < 2);
@@ -290,7 +285,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_list_that_nobody_waited_for_is_read_again_and_one_that_somebody_waits_for_is_not() {
-        let directory = Directory::new(NameStyle::default(), NameCap::default());
+        let directory = Directory::default();
         let begun = Arc::new(AtomicUsize::new(0));
         let begin = || {
             let begun = Arc::clone(&begun);

@@ -11,14 +11,17 @@ use axum::{
     body::{Body, to_bytes},
     extract::{Request, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
+    middleware::map_response,
     response::Response,
     routing::post,
 };
 use bytes::Bytes;
-use toolrack_host::Era;
+use toolrack_host::{Era, Over};
 
 pub(super) use self::checks::modern;
 use self::checks::{Said, accepts, guard, text};
+use crate::streams;
+
 use super::{
     Gateway,
     exchange::{Opened, Out},
@@ -35,7 +38,8 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// The endpoint.
 pub(super) fn router(gateway: Gateway) -> Router {
-    Router::new().route("/", post(taken).get(listened).delete(left)).with_state(gateway)
+    let router = Router::new().route("/", post(taken).get(listened).delete(left)).with_state(gateway);
+    router.layer(map_response(streams::passed_on))
 }
 
 /// A refusal on its way out.
@@ -127,7 +131,7 @@ impl Post<'_> {
                 let refused = refused(Era::Modern);
                 let view = self.gateway.0.views.of(self.query).map_err(&refused)?;
                 let abilities = said.checked(wanted.method).map_err(&refused)?;
-                let caller = Caller { era: Era::Modern, abilities, view, session: None };
+                let caller = Caller { era: Era::Modern, abilities, view, session: None, over: Over::Http };
                 if wanted.method == "tools/call" {
                     checks::mirrored(self.gateway, &caller, wanted.params, self.headers).map_err(&refused)?;
                 }
@@ -144,7 +148,7 @@ impl Post<'_> {
                 let abilities = session.agreed.get().map(|agreed| agreed.abilities).unwrap_or_default();
                 let running = session.running(id).map_err(&refused)?;
                 let view = session.view.clone();
-                let caller = Caller { era: Era::Legacy, abilities, view, session: Some(session) };
+                let caller = Caller { era: Era::Legacy, abilities, view, session: Some(session), over: Over::Http };
                 self.run(&caller, id, wanted, Some(running)).await
             }
         }

@@ -128,7 +128,7 @@ pub(super) fn error(id: Option<&Id>, refusal: &Refusal) -> Bytes {
         code: i64,
         message: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
-        data: &'a Option<Value>,
+        data: &'a Option<Box<Value>>,
     }
     let error = json(&Error { code: refusal.code, message: &refusal.message, data: &refusal.data });
     let id = id.map_or("null", Id::json);

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 use tokio::{sync::mpsc, time::timeout};
 use toolrack_host::{
-    Abilities, Call, CallError, Catalog, CatalogTool, Era, OnProgress, Relay, ServerName, SubscribeError, TraceContext,
-    Way,
+    Abilities, Call, CallError, Catalog, CatalogTool, Era, OnProgress, Over, Relay, ServerName, SubscribeError,
+    TraceContext, Way,
 };
 
 use super::{
@@ -39,12 +39,20 @@ pub(super) struct Caller {
     pub(super) view: Arc<View>,
     /// Of clients of the older era, and of all over stdio.
     pub(super) session: Option<Arc<Session>>,
+    pub(super) over: Over,
 }
 
 impl Caller {
-    /// Who calls, for the audit log: what it calls itself in this request, or in its first one.
-    fn who(&self, meta: &About) -> toolrack_host::Caller {
-        let who = toolrack_host::Caller::by(Way::Gateway);
+    /// Who calls, for the gate, those who are asked and the audit log: what it calls itself in this request, or in its first
+    /// one.
+    fn who(&self, gateway: &Inner, meta: &About) -> toolrack_host::Caller {
+        let mut who = toolrack_host::Caller::by(Way::Gateway).over(self.over);
+        if let Some(agent) = &gateway.options.agent {
+            who = who.agent(Arc::clone(agent));
+        }
+        if let Some(session) = &self.session {
+            who = who.session(session.mark());
+        }
         let said = meta.client_info.get("name").and_then(Value::as_str).map(client_name);
         let agreed = || self.session.as_ref()?.agreed.get()?.name.clone();
         match said.or_else(agreed) {
@@ -249,7 +257,7 @@ impl Gateway {
 
     async fn complete(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
         let mut params: Map<String, Value> = read(params)?;
-        params.remove("_meta");
+        params.shift_remove("_meta");
         let of = params.get("ref").cloned().unwrap_or_default();
         let (key, name) = match of["type"].as_str() {
             Some("ref/prompt") => ("name", of["name"].as_str()),
@@ -327,17 +335,18 @@ impl Gateway {
             meta: About,
         }
         let Params { name, arguments, meta } = read(params)?;
-        let who = caller.who(&meta);
+        let who = caller.who(&self.0, &meta);
         let mut catalog = self.0.host.catalog();
         if catalog.get(&name).is_none() {
-            self.0.ready().await;
+            self.0.awaits(&name).await;
             catalog = self.0.host.catalog();
         }
-        self.tool(&catalog, &caller.view, &name)?;
+        let tool = self.tool(&catalog, &caller.view, &name)?;
+        let (server, name) = (tool.server.clone(), tool.tool().name.clone());
         let (gateway, caller) = (self.0.clone(), caller.clone());
         Ok(Flight::new(move |say| {
             async move {
-                let mut call = Call::new(name, arguments.unwrap_or_default())
+                let mut call = Call::of(server, name, arguments.unwrap_or_default())
                     .pinned(catalog)
                     .verbatim()
                     .trace(trace)
@@ -438,9 +447,10 @@ impl Gateway {
         finish: impl FnOnce(Bytes) -> Bytes + Send + 'static,
     ) -> Flight {
         let (gateway, caller) = (self.0.clone(), caller.clone());
+        let who = caller.who(&self.0, &About::default());
         Flight::new(move |say| {
             async move {
-                let relay = relay.asker(gateway.asker(&caller, say));
+                let relay = relay.asker(gateway.asker(&caller, say)).caller(who);
                 let result = gateway.host.relay(server.as_str(), relay).await;
                 result.map(finish).map_err(|error| Refusal::of(error, caller.era))
             }

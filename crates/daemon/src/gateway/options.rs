@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use toolrack_config::Interpolate;
-use toolrack_host::{NameCap, NameStyle, Selection, SharedAsker};
+use toolrack_host::{Selection, SharedAsker};
 
 /// Everything that a [`Gateway`](super::Gateway) can be told. All of it has a default.
 #[derive(Clone, Debug)]
@@ -20,12 +20,10 @@ pub struct GatewayOptions {
     pub selection: Selection,
     /// Selections that a client can ask for by name, with `?preset=NAME`.
     pub presets: BTreeMap<String, Selection>,
-    /// How prompts are named: the style of the host, by which tools are. Default: as that of a host.
-    pub style: NameStyle,
-    /// How long their names may be; likewise.
-    pub cap: NameCap,
     /// Who is asked what a client cannot be asked: approvals most of all. Default: nobody.
     pub asker: Option<SharedAsker>,
+    /// The agent in whose world it is; those who are asked are told. Default: none.
+    pub agent: Option<Arc<str>>,
     /// What servers were given in confidence: in everything that clients are sent, it is `***`. Default: nothing.
     pub secrets: Option<Arc<Interpolate>>,
     /// Names beside `localhost` and the loopback addresses under which the endpoint may be reached: with a port only at
@@ -43,9 +41,8 @@ impl Default for GatewayOptions {
             instructions: None,
             selection: Selection::all(),
             presets: BTreeMap::new(),
-            style: NameStyle::default(),
-            cap: NameCap::default(),
             asker: None,
+            agent: None,
             secrets: None,
             hosts: Vec::new(),
             bounds: Bounds::default(),

@@ -22,7 +22,7 @@ const UNSUPPORTED_VERSION: i64 = -32022;
 pub(super) struct Refusal {
     pub(super) code: i64,
     pub(super) message: String,
-    pub(super) data: Option<Value>,
+    pub(super) data: Option<Box<Value>>,
     status: StatusCode,
 }
 
@@ -67,14 +67,14 @@ impl Refusal {
     pub(super) fn unsupported_version(requested: &str) -> Self {
         let data = json!({"supported": VERSIONS, "requested": requested});
         Self {
-            data: Some(data),
+            data: Some(Box::new(data)),
             ..Self::new(UNSUPPORTED_VERSION, format!("Unsupported protocol version; try {MODERN}"))
         }
     }
 
     pub(super) fn not_found(era: Era, uri: &str, why: &str) -> Self {
         let code = if era == Era::Modern { INVALID_PARAMS } else { RESOURCE_NOT_FOUND };
-        Self { data: Some(json!({ "uri": uri })), ..Self::new(code, format!("Resource not found: {why}")) }
+        Self { data: Some(Box::new(json!({ "uri": uri }))), ..Self::new(code, format!("Resource not found: {why}")) }
     }
 
     /// Too much at once: come again.
@@ -101,7 +101,9 @@ impl Refusal {
                 let status = if code == MISSING_CAPABILITY { StatusCode::BAD_REQUEST } else { StatusCode::OK };
                 Self { code, message: error.message, data: error.data, status }
             }
-            error => Self { data: Some(json!({"code": error.code()})), ..Self::new(INTERNAL, error.to_string()) },
+            error => {
+                Self { data: Some(Box::new(json!({"code": error.code()}))), ..Self::new(INTERNAL, error.to_string()) }
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use rand::Rng as _;
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
 use toolrack_host::{
-    Abilities, Asker, Era, ServerName, SharedAsker,
+    Abilities, Asker, Caller, Era, ServerName, SharedAsker,
     ask::{AskRefused, Confirm, Confirmed, Elicitation, Elicited, Root},
 };
 
@@ -52,6 +52,11 @@ impl Asker for Relayed {
 
     fn named(&self, name: &str) -> Option<SharedAsker> {
         Some(Arc::new(Self { name: Some(name.to_owned()), ..self.clone() }))
+    }
+
+    fn on_behalf_of(&self, caller: &Caller) -> Option<SharedAsker> {
+        let other = self.other.as_ref()?.on_behalf_of(caller)?;
+        Some(Arc::new(Self { other: Some(other), ..self.clone() }))
     }
 
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {

@@ -34,6 +34,9 @@ const MOST_QUESTIONS: usize = 64;
 /// A session that was used more recently is not ended for another's sake.
 const NOT_IDLE: Duration = Duration::from_secs(60);
 
+/// Digits of a session's id that are shown.
+const MARK: usize = 8;
+
 type Reply = oneshot::Sender<Result<Value, String>>;
 
 /// What a client said of itself.
@@ -48,6 +51,7 @@ pub(super) struct Agreed {
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: String,
+    mark: Arc<str>,
     pub(super) view: Arc<View>,
     pub(super) agreed: OnceLock<Agreed>,
     /// Cancelled when the session has ended.
@@ -75,8 +79,10 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Session {
     pub(super) fn new(view: Arc<View>, news: broadcast::Receiver<News>, bounds: &Bounds) -> Arc<Self> {
         let most_calls = bounds.calls_per_session;
+        let id = format!("{:032x}", rand::rng().random::<u128>());
         Arc::new(Self {
-            id: format!("{:032x}", rand::rng().random::<u128>()),
+            mark: Arc::from(&id[..MARK]),
+            id,
             view,
             agreed: OnceLock::new(),
             over: CancellationToken::new(),
@@ -86,11 +92,17 @@ impl Session {
             stream: Mutex::default(),
             questions: Mutex::default(),
             running: Mutex::default(),
-            next_question: AtomicU64::new(1),
+            // Not that of another session: a client that was handed on from one to the next may answer late. Fits a double.
+            next_question: AtomicU64::new(rand::rng().random_range(1..1 << 52)),
             level: AtomicU8::new(1),
             used: Mutex::new(Instant::now()),
             most_calls,
         })
+    }
+
+    /// What tells it from others, for people: the beginning of its id, which opens nothing.
+    pub(super) fn mark(&self) -> Arc<str> {
+        Arc::clone(&self.mark)
     }
 
     pub(super) fn touch(&self) {
@@ -326,7 +338,8 @@ mod tests {
         drop(waiting);
         let (asked, answer) = ask();
         assert!(asked);
-        session.answered(&serde_json::json!("65"), Ok(Value::from(7)));
+        let number = session.next_question.load(Ordering::Relaxed) - 1;
+        session.answered(&serde_json::json!(number.to_string()), Ok(Value::from(7)));
         assert_eq!(answer.await.unwrap(), Ok(Value::from(7)), "some clients answer request 65 as \"65\"");
     }
 }

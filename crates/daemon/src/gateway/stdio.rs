@@ -9,7 +9,7 @@ use tokio::{
     sync::mpsc,
     time::timeout,
 };
-use toolrack_host::Era;
+use toolrack_host::{Era, Over};
 
 use super::{
     Gateway,
@@ -195,7 +195,8 @@ impl Connection<'_> {
     }
 
     fn caller(&self, era: Era, abilities: toolrack_host::Abilities) -> Caller {
-        Caller { era, abilities, view: self.session.view.clone(), session: Some(self.session.clone()) }
+        let (view, session) = (self.session.view.clone(), Some(self.session.clone()));
+        Caller { era, abilities, view, session, over: Over::Stdio }
     }
 }
 

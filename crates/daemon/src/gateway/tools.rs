@@ -131,7 +131,7 @@ fn without_structure(result: &[u8]) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(result) else {
         return Bytes::copy_from_slice(result);
     };
-    let structured = value.as_object_mut().and_then(|object| object.remove("structuredContent"));
+    let structured = value.as_object_mut().and_then(|object| object.shift_remove("structuredContent"));
     if let Some(structured) = structured {
         let blocks = value["content"].as_array_mut().map(std::mem::take).unwrap_or_default();
         let said = blocks.iter().any(|block| block["type"] == "text");

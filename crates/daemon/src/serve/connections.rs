@@ -1,8 +1,21 @@
-//! Connections of HTTP: so many at once, and none that stays without a word. Both hold before anybody's token is looked at.
+//! Connections of HTTP: so many at once, and none that stays without a word.
+//!
+//! A connection is *known* from its first request with a right token on. Until then it is one of few: when there are too many
+//! of them, a new one takes the place of the one that has been silent the longest. So connections of programs without a
+//! token keep each other out, and none with one.
 
-use std::{io, pin::pin, sync::Arc, time::Duration};
+mod strangers;
+
+use std::{
+    io,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use axum::Router;
+use http::Request;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
@@ -12,37 +25,64 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
-    time::sleep,
+    time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
+use tower::Service;
 
+use self::strangers::Strangers;
+pub(crate) use self::strangers::Visitor;
 use super::REFUSED;
+
+/// How often at most the log says that connections were ended to make room.
+const TELL: Duration = Duration::from_mins(1);
 
 /// What bounds them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// Connections at once.
     pub(super) most: usize,
-    /// How long one may take to send the head of its first request, or of another one.
+    /// Those among them that have shown no right token.
+    pub(super) strangers: usize,
+    /// How long one that has shown none may take to send the head of a request, the first or another.
+    pub(super) heads: Duration,
+    /// How long one that has may take.
     pub(super) silence: Duration,
 }
 
-/// Answers with `router` until `ending` is cancelled, and then what is being answered to its end. Whoever comes when
-/// [`Bounds::most`] are connected waits, unanswered, until one of them has gone. Connections end when this is dropped.
+/// Answers with `router` until `ending` is cancelled, and then what is being answered to its end. When [`Bounds::most`]
+/// connections are known, a new one waits, unanswered, until one of them has gone. Connections end when this is dropped.
 pub(super) async fn serve(listener: TcpListener, router: Router, bounds: Bounds, ending: CancellationToken) {
-    let places = Arc::new(Semaphore::new(bounds.most));
+    let house = Arc::new(House {
+        router,
+        bounds,
+        places: Arc::new(Semaphore::new(bounds.most)),
+        strangers: Strangers::default(),
+        ending: ending.clone(),
+    });
     let mut connections = JoinSet::new();
+    let mut turned_out = TurnedOut::default();
     loop {
         tokio::select! {
             () = ending.cancelled() => break,
             Some(_) = connections.join_next() => {}
-            accepted = next(&listener, &places) => match accepted {
-                Ok((stream, place)) => {
-                    connections.spawn(one(stream, place, router.clone(), bounds.silence, ending.clone()));
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    while house.strangers.len() >= bounds.strangers.max(1) && house.strangers.end_one() {
+                        turned_out.tell(bounds.strangers);
+                    }
+                    let place = tokio::select! {
+                        () = ending.cancelled() => break,
+                        place = house.place() => place,
+                    };
+                    let Ok(place) = place else { break };
+                    connections.spawn(one(stream, place, house.strangers.enter(), Arc::clone(&house)));
                 }
                 Err(error) if is_of_one(&error) => {}
                 Err(error) => {
                     tracing::warn!("a connection could not be taken: {error}");
+                    // What is short is most likely descriptors: those of programs without a token go first.
+                    house.strangers.end_one();
                     sleep(REFUSED).await;
                 }
             },
@@ -52,11 +92,45 @@ pub(super) async fn serve(listener: TcpListener, router: Router, bounds: Bounds,
     while connections.join_next().await.is_some() {}
 }
 
-/// The next connection, once there is a place for it.
-async fn next(listener: &TcpListener, places: &Arc<Semaphore>) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, place))
+/// What all connections share.
+struct House {
+    router: Router,
+    bounds: Bounds,
+    places: Arc<Semaphore>,
+    strangers: Strangers,
+    ending: CancellationToken,
+}
+
+impl House {
+    /// A place for a connection. A stranger gives up its own when there is none.
+    async fn place(&self) -> io::Result<OwnedSemaphorePermit> {
+        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+            return Ok(place);
+        }
+        self.strangers.end_one();
+        Arc::clone(&self.places).acquire_owned().await.map_err(io::Error::other)
+    }
+}
+
+/// Connections that were ended to make room, as the log tells of them.
+#[derive(Default)]
+struct TurnedOut {
+    number: usize,
+    told: Option<Instant>,
+}
+
+impl TurnedOut {
+    fn tell(&mut self, bound: usize) {
+        self.number += 1;
+        if self.told.is_none_or(|told| told.elapsed() >= TELL) {
+            let number = std::mem::take(&mut self.number);
+            self.told = Some(Instant::now());
+            tracing::warn!(
+                "connections that had shown no token were ended to make room for others: {number}; there may be {bound} at \
+                 once (Options::strangers)"
+            );
+        }
+    }
 }
 
 /// Whether it failed only for the one that wanted to connect, which has gone away.
@@ -66,25 +140,47 @@ fn is_of_one(error: &io::Error) -> bool {
 }
 
 /// One connection, to its end. It has its place until then.
-async fn one(
-    stream: TcpStream,
-    _place: OwnedSemaphorePermit,
-    router: Router,
-    silence: Duration,
-    ending: CancellationToken,
-) {
+async fn one(stream: TcpStream, _place: OwnedSemaphorePermit, visitor: Arc<Visitor>, house: Arc<House>) {
     // HTTP/1 alone: telling it from HTTP/2 would be waiting for a first byte without a bound.
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(silence);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)));
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(house.bounds.silence);
+    let service = Told { router: house.router.clone(), visitor: Arc::clone(&visitor) };
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = ending.cancelled() => {
+        () = visitor.overstayed(house.bounds.heads) => Ok(()),
+        () = house.ending.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
     };
+    house.strangers.leave(&visitor);
     if let Err(error) = ended {
         tracing::debug!("a connection has ended: {error}");
+    }
+}
+
+/// Tells what answers a request on which connection it came.
+#[derive(Clone)]
+struct Told {
+    router: Router,
+    visitor: Arc<Visitor>,
+}
+
+impl<B> Service<Request<B>> for Told
+where
+    Router: Service<Request<B>>,
+{
+    type Response = <Router as Service<Request<B>>>::Response;
+    type Error = <Router as Service<Request<B>>>::Error;
+    type Future = <Router as Service<Request<B>>>::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        <Router as Service<Request<B>>>::poll_ready(&mut self.router, context)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        request.extensions_mut().insert(Arc::clone(&self.visitor));
+        self.router.call(request)
     }
 }

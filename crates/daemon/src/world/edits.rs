@@ -115,7 +115,7 @@ impl World {
         let approval = Approval {
             project: project.clone(),
             name: entry.name.clone(),
-            hash: entry.hash.clone(),
+            hash: entry.agreement.clone(),
             shown: entry.proposal.to_string(),
             approved_at: chrono::Utc::now().timestamp(),
         };

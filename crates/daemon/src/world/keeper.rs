@@ -1,14 +1,20 @@
 //! The one task that changes the world: it hears of files that changed and of what people order, one after another.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use serde_json::json;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::{
+    sync::{Notify, mpsc, oneshot},
+    time::{Instant, sleep_until},
+};
 use toolrack_config::{Loaded, Problem, Rejected, Request, Watch, reload, trust::Candidate};
 use toolrack_store::Approval;
 
 use super::{NotReloaded, World};
 use crate::api::Problem as ShownProblem;
+
+/// How long a file that is gone may take to come back: some editors delete a file and write it anew.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// What can be ordered.
 pub(super) enum Order {
@@ -47,15 +53,27 @@ impl Keeper {
         keeper
     }
 
+    /// Whether the change that was heard of is that a file with servers is gone.
+    async fn lacks_a_file(&self) -> bool {
+        let before = self.world.loaded();
+        tokio::task::spawn_blocking(move || before.lacks_a_file()).await.unwrap_or(false)
+    }
+
     /// Applies the first world, and what comes after it until the daemon ends.
     pub(super) async fn run(mut self) {
         let ending = self.world.ending.clone();
         self.apply().await;
         self.world.applied.send_replace(true);
+        let mut patience = Patience::default();
         loop {
             tokio::select! {
                 () = ending.cancelled() => return,
-                () = self.changed.notified() => drop(self.reload().await),
+                () = self.changed.notified() => {
+                    if !patience.waits(self.lacks_a_file().await) {
+                        drop(self.reload().await);
+                    }
+                }
+                () = patience.ends() => drop(self.reload().await),
                 order = self.inbox.recv() => match order {
                     Some(Order::Reload(done)) => drop(done.send(self.reload().await)),
                     Some(Order::Apply(done)) => {
@@ -110,8 +128,36 @@ impl Keeper {
     fn follow(&mut self) {
         let loaded = self.world.loaded();
         if let Some(watch) = &mut self.watch {
-            watch.follow(loaded.files.iter().map(|file| file.path.as_path()));
+            let run = loaded.entries.iter().flat_map(|entry| &entry.files).map(PathBuf::as_path);
+            watch.follow(loaded.files.iter().map(|file| file.path.as_path()).chain(run));
         }
+    }
+}
+
+/// Waits for a file that is gone to come back.
+#[derive(Debug, Default)]
+struct Patience {
+    until: Option<Instant>,
+}
+
+impl Patience {
+    /// Whether to wait, now that something has changed.
+    fn waits(&mut self, is_gone: bool) -> bool {
+        if is_gone {
+            self.until.get_or_insert_with(|| Instant::now() + GRACE);
+        } else {
+            self.until = None;
+        }
+        is_gone
+    }
+
+    /// Ends when a file has not come back in time; never while none is waited for.
+    async fn ends(&mut self) {
+        match self.until {
+            Some(until) => sleep_until(until).await,
+            None => std::future::pending().await,
+        }
+        self.until = None;
     }
 }
 
@@ -163,4 +209,24 @@ fn changes(before: &Loaded, after: &Loaded) -> serde_json::Value {
         return serde_json::Value::Null;
     }
     changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_is_gone_has_a_second_to_come_back() {
+        let mut patience = Patience::default();
+        let begin = Instant::now();
+        assert!(patience.waits(true), "its servers stay");
+        tokio::time::advance(GRACE / 2).await;
+        assert!(patience.waits(true), "what else changes meanwhile does not make it longer");
+        patience.ends().await;
+        assert_eq!(begin.elapsed(), GRACE);
+        assert!(patience.waits(true));
+        assert!(!patience.waits(false), "it is back");
+        let ends = tokio::time::timeout(GRACE * 10, patience.ends()).await;
+        assert!(ends.is_err(), "nothing is waited for");
+    }
 }

@@ -12,7 +12,7 @@ use tokio::{
     sync::broadcast::{self, error::RecvError},
     time::Instant,
 };
-use toolrack_host::{CallEnd, Event};
+use toolrack_host::{CallEnd, Event, ServerName, State};
 
 use super::World;
 
@@ -57,6 +57,8 @@ struct Counted {
     lost: u64,
     recent: VecDeque<Recent>,
     ends: VecDeque<Instant>,
+    /// When the next attempt of each server that reconnects begins.
+    retries: BTreeMap<String, DateTime<Utc>>,
 }
 
 impl Tally {
@@ -94,6 +96,22 @@ impl Tally {
     /// The last calls, the newest first.
     pub(crate) fn recent(&self) -> Vec<Recent> {
         self.counted().recent.iter().rev().cloned().collect()
+    }
+
+    /// When the next attempt to connect `server` begins, as far as it is known; it may have begun.
+    pub(crate) fn retry_at(&self, server: &str) -> Option<DateTime<Utc>> {
+        self.counted().retries.get(server).copied()
+    }
+
+    fn told_state(&self, server: &ServerName, state: &State) {
+        let mut counted = self.counted();
+        match state {
+            State::Reconnecting { in_ms, .. } => {
+                let at = Utc::now() + Duration::from_millis(*in_ms);
+                counted.retries.insert(server.to_string(), at);
+            }
+            _ => drop(counted.retries.remove(server.as_str())),
+        }
     }
 
     fn add(&self, server: String, tool: String, end: CallEnd, duration: Duration) {
@@ -155,6 +173,7 @@ fn note(world: &World, event: Event) {
         Event::ToolCompleted { server, tool, outcome, duration, .. } => {
             world.tally.add(server.to_string(), tool, outcome, duration);
         }
+        Event::McpServerState { server, state, .. } => world.tally.told_state(&server, &state),
         Event::ToolDenied { .. } => world.tally.counted().denied += 1,
         _ => {}
     }

@@ -35,6 +35,7 @@ declare namespace Api {
     attempt?: number | null;
     attempts?: number | null;
     retry_in_ms?: number | null;
+    retry_at?: string | null;
     how?: string | null;
     transport: string | null;
     era: "legacy" | "modern" | null;
@@ -50,6 +51,7 @@ declare namespace Api {
     tokens: number;
     warnings: string[];
     quarantined: string[];
+    tools_with_findings: number;
     instructions?: string | null;
     config: Entry;
     version: string;
@@ -134,6 +136,7 @@ declare namespace Api {
     description?: string | null;
     annotations: Annotations;
     tokens: number;
+    finding_count: number;
     score?: number | null;
   }
 
@@ -183,8 +186,20 @@ declare namespace Api {
     message?: string | null;
   }
 
+  interface Caller {
+    way: "cli" | "daemon" | "gateway" | "agent" | "program";
+    over: "http" | "stdio" | null;
+    client: string | null;
+    session: string | null;
+    request: string | null;
+    conversation: string | null;
+    agent: string | null;
+  }
+
   interface Question {
     id: string;
+    caller?: Caller | null;
+    findings?: Finding[];
     agent?: string | null;
     kind: "approval" | "form" | "url";
     server: string;
@@ -218,6 +233,7 @@ declare namespace Api {
     line?: number | null;
     hash: string;
     config: Entry;
+    points: string[];
     before: Entry | null;
   }
 
@@ -250,6 +266,7 @@ declare namespace Api {
 
   interface Trust {
     pending: Pending[];
+    refused: Pending[];
     trusted: Trusted[];
     quarantined: Stranger[];
   }
@@ -386,6 +403,7 @@ declare namespace Api {
     servers: Record<string, number>;
     tools: number;
     tokens: number;
+    tools_with_findings: number;
     calls: { total: number; errors: number; denied: number; per_minute: number };
     approvals: number;
     recent: Completed[];

@@ -1,5 +1,6 @@
 use reqwest::Method;
 use serde_json::json;
+use toolrack_testkit::SideEffects;
 
 use crate::up::{Up, fake};
 
@@ -107,6 +108,40 @@ async fn what_a_server_wrote_and_how_far_it_came_can_be_asked() {
     assert_eq!(up.get("/api/v1/servers/gone/logs").await["lines"], json!([]));
     let agents = up.get("/api/agents/mcp").await;
     assert_eq!(agents["servers"][0]["name"], "gone");
-    assert_eq!(up.post("/api/agents/mcp/reconnect", json!({})).await.0, 202);
+    up.down().await;
+}
+
+#[tokio::test]
+async fn one_server_is_connected_anew_by_its_name_and_no_other() {
+    let (one, other) = (SideEffects::new(), SideEffects::new());
+    let up =
+        Up::with(&[("one", fake(&["--log", one.path_str()])), ("other", fake(&["--log", other.path_str()]))]).await;
+    for name in ["one", "other"] {
+        up.until(name, "connected").await;
+    }
+    // Each process of a server that was called.
+    let processes = |effects: &SideEffects| effects.read().pids().len();
+    let call = async |server: &str| up.call(&format!("{server}/write"), json!({ "path": "a" })).await;
+    call("one").await;
+    call("other").await;
+    assert_eq!((processes(&one), processes(&other)), (1, 1));
+    let path = "/api/agents/mcp/reconnect";
+    for (asked, at) in [(json!({ "server": "one" }), 2), (json!({ "name": "one" }), 3)] {
+        let (status, server) = up.post(path, asked).await;
+        assert_eq!((status.as_u16(), &server["name"]), (202, &json!("one")));
+        up.eventually("it is started anew", async || {
+            call("one").await;
+            (processes(&one) == at).then_some(())
+        })
+        .await;
+    }
+    let (status, unknown) = up.post(path, json!({ "server": "nobody" })).await;
+    assert_eq!((status.as_u16(), &unknown["error"]["code"]), (404, &json!("UNKNOWN_SERVER")));
+    for nonsense in [json!({}), json!({ "server": 7 }), json!({ "server": "one", "all": true }), json!("one")] {
+        assert_eq!(up.post(path, nonsense.clone()).await.0, 400, "{nonsense}");
+    }
+    call("one").await;
+    call("other").await;
+    assert_eq!((processes(&one), processes(&other)), (3, 1), "nothing else was started anew");
     up.down().await;
 }

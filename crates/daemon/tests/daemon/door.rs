@@ -11,7 +11,7 @@ use tokio::{
 };
 use toolrack_testkit::Home;
 
-use crate::up::{LONG, Up, Ways, fake};
+use crate::up::{LONG, Up, Ways, fake, servers};
 
 #[tokio::test]
 async fn nobody_is_answered_without_the_token_the_right_host_and_the_right_origin() {
@@ -27,21 +27,90 @@ async fn nobody_is_answered_without_the_token_the_right_host_and_the_right_origi
     up.down().await;
 }
 
+/// How many connections without a token a test holds, with a descriptor at either end.
+const MANY: usize = 400;
+
 #[tokio::test]
-async fn connections_that_say_nothing_keep_nobody_out_for_long() {
-    let silence = Duration::from_secs(1);
-    let up = Up::begun(Home::new(), Ways { connections: (4, silence), ..Ways::default() }).await;
+async fn who_has_the_token_is_served_while_others_hold_all_the_connections_that_they_can() {
+    let home = Home::new();
+    home.write("toolrack/mcp.json", servers(&[("fake", fake(&[]))]));
+    let up = Up::started(home, Ways { connections: (48, 32, LONG), ..Ways::default() }).await;
     let address = up.url.strip_prefix("http://").unwrap();
-    let mut silent = Vec::new();
-    for _ in 0..5 {
-        silent.push(TcpStream::connect(address).await.unwrap());
+    // What was there before stays.
+    let mut events = up.events(None).await;
+    let mut held = Vec::new();
+    for number in 0..MANY {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let begun: &[u8] = match number % 3 {
+            0 => b"",
+            1 => b"GET /health HTTP/1.1\r\nHost: ",
+            _ => b"POST /api/v1/calls HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n",
+        };
+        // It may have been ended by now.
+        let _ = stream.write_all(begun).await;
+        held.push(stream);
+        if number % 50 == 0 {
+            let asked = up.client.get(format!("{}/api/v1/overview", up.url)).bearer_auth("key");
+            let answer = timeout(Duration::from_secs(5), asked.send()).await.expect("it is answered at once").unwrap();
+            assert_eq!(answer.status(), 200, "with {number} others");
+        }
     }
-    // One has begun a request that never goes on.
-    silent[0].write_all(b"GET /health HTTP/1.1\r\nHost: ").await.unwrap();
-    assert!(up.get("/api/v1/overview").await.is_object(), "somebody is let in");
-    let mut said = Vec::new();
-    for stream in &mut silent[..4] {
-        timeout(LONG, stream.read_to_end(&mut said)).await.expect("it is ended").unwrap();
+    // A client of its own, with a new connection.
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let asked = client.get(format!("{}/api/v1/overview", up.url)).bearer_auth("key").send();
+    assert_eq!(timeout(Duration::from_secs(5), asked).await.expect("it is answered at once").unwrap().status(), 200);
+    assert_eq!(up.call("fake/echo", json!({ "text": "x" })).await.0, 200);
+    events.wait("tool_completed").await;
+    drop(held);
+    up.down().await;
+}
+
+#[tokio::test]
+async fn a_head_is_due_in_time_from_those_who_have_shown_no_token() {
+    let heads = Duration::from_millis(500);
+    let up = Up::begun(Home::new(), Ways { connections: (16, 8, heads), ..Ways::default() }).await;
+    let address = up.url.strip_prefix("http://").unwrap();
+    let mut known = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET /api/v1/overview HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer key\r\n\r\n");
+    let mut answered = async || {
+        known.write_all(request.as_bytes()).await.unwrap();
+        let mut said = [0; 15];
+        timeout(LONG, known.read_exact(&mut said)).await.expect("it is answered").unwrap();
+        assert_eq!(&said, b"HTTP/1.1 200 OK");
+        let mut rest = vec![0; 64 * 1024];
+        let _ = known.read(&mut rest).await.unwrap();
+    };
+    answered().await;
+    let (mut silent, mut begun) =
+        (TcpStream::connect(address).await.unwrap(), TcpStream::connect(address).await.unwrap());
+    begun.write_all(b"GET /health HTTP/1.1\r\nHost: ").await.unwrap();
+    for stream in [&mut silent, &mut begun] {
+        let mut said = Vec::new();
+        let _ = timeout(LONG, stream.read_to_end(&mut said)).await.expect("it is ended");
+    }
+    // It has been silent as long, and stays.
+    answered().await;
+    up.down().await;
+}
+
+#[tokio::test]
+async fn a_request_with_two_hosts_origins_or_lengths_is_refused() {
+    let up = Up::with(&[]).await;
+    let address = up.url.strip_prefix("http://").unwrap();
+    for (line, more, status) in [
+        ("GET /api/v1/overview", "", "200"),
+        ("GET /api/v1/overview", "Host: evil.example\r\n", "400"),
+        ("GET /api/v1/overview", "Origin: http://evil.example\r\nOrigin: http://127.0.0.1\r\n", "400"),
+        ("GET http://evil.example/api/v1/overview", "", "400"),
+        ("POST /mcp", "Host: evil.example\r\n", "400"),
+        ("POST /api/v1/calls", "Content-Length: 2\r\nContent-Length: 3\r\n", "400"),
+    ] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!("{line} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer key\r\nConnection: close\r\n");
+        stream.write_all(format!("{head}{more}\r\n").as_bytes()).await.unwrap();
+        let mut said = String::new();
+        let _ = timeout(LONG, stream.read_to_string(&mut said)).await.expect("it is answered");
+        assert_eq!(said.get(9..12), Some(status), "{line} {more}: {said}");
     }
     up.down().await;
 }

@@ -11,6 +11,8 @@ mod door;
 #[cfg(test)]
 mod health;
 #[cfg(test)]
+mod needs_proxy;
+#[cfg(test)]
 mod needs_python;
 #[cfg(test)]
 mod questions;

@@ -33,6 +33,41 @@ async fn what_a_project_brings_runs_only_after_exactly_that_was_approved() {
 }
 
 #[tokio::test]
+async fn a_refused_entry_waits_no_more_until_it_changes() {
+    let home = Home::new();
+    project(&home, &[("theirs", fake(&[]))]);
+    let up = Up::of(home).await;
+    let pending = up.get("/api/v1/trust").await["pending"][0].clone();
+    let shown = |hash: &Value| json!({ "project": pending["project"], "name": "theirs", "hash": hash });
+    assert_eq!(up.post("/api/v1/trust/refuse", shown(&json!("0".repeat(64)))).await.0, 409);
+    assert_eq!(up.post("/api/v1/trust/refuse", shown(&pending["hash"])).await.0, 204);
+    let trust = up.get("/api/v1/trust").await;
+    assert_eq!((&trust["pending"], &trust["refused"][0]["name"]), (&json!([]), &json!("theirs")));
+    up.until("theirs", "pending_trust").await;
+    project(&up.home, &[("theirs", fake(&["--tools", "3"]))]);
+    up.eventually("it waits again", async || {
+        let trust = up.get("/api/v1/trust").await;
+        (trust["pending"][0]["name"] == "theirs" && trust["refused"] == json!([])).then_some(())
+    })
+    .await;
+    // A person may change their mind.
+    project(&up.home, &[("theirs", fake(&[]))]);
+    up.eventually("it is refused again", async || {
+        (up.get("/api/v1/trust").await["refused"][0]["name"] == "theirs").then_some(())
+    })
+    .await;
+    assert_eq!(up.post("/api/v1/trust/approve", shown(&pending["hash"])).await.0, 204);
+    up.until("theirs", "connected").await;
+    assert_eq!(up.post("/api/v1/trust/refuse", shown(&pending["hash"])).await.0, 409, "it runs");
+    assert_eq!(
+        up.post("/api/v1/trust/revoke", json!({ "project": pending["project"], "name": "theirs" })).await.0,
+        204
+    );
+    assert_eq!(up.get("/api/v1/trust").await["pending"][0]["name"], "theirs", "the refusal was taken back");
+    up.down().await;
+}
+
+#[tokio::test]
 async fn an_approved_entry_that_changes_waits_again_and_shows_what_was_approved() {
     let home = Home::new();
     project(&home, &[("theirs", fake(&[]))]);

@@ -39,16 +39,19 @@ pub(crate) struct Ways {
     pub(crate) agent_idle: Duration,
     /// How long what is under way at the end may go on.
     pub(crate) grace: Duration,
-    /// Connections at once, and how long one may say nothing.
-    pub(crate) connections: (usize, Duration),
+    /// Connections at once, those among them without a token, and how long one of these may say nothing.
+    pub(crate) connections: (usize, usize, Duration),
+    /// Names by which it may be called.
+    pub(crate) hosts: Vec<String>,
     /// Done before each world is applied.
     pub(crate) before_applying: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Default for Ways {
     fn default() -> Self {
-        let (connections, grace) = ((1_000, LONG), Duration::from_secs(5));
-        Self { patience: LONG, agent_idle: LONG, grace, connections, before_applying: Arc::new(|| {}) }
+        let (connections, grace) = ((1_000, 500, LONG), Duration::from_secs(5));
+        let (hosts, before_applying) = (Vec::new(), Arc::new(|| {}));
+        Self { patience: LONG, agent_idle: LONG, grace, connections, hosts, before_applying }
     }
 }
 
@@ -107,12 +110,14 @@ impl Up {
 
     /// One that listens, and applies what is configured meanwhile.
     pub(crate) async fn begun(home: Home, ways: Ways) -> Self {
-        let Ways { patience, agent_idle, grace, connections: (connections, silence), before_applying } = ways;
+        let Ways { patience, agent_idle, grace, connections, hosts, before_applying } = ways;
+        let (connections, strangers, heads) = connections;
         let key = ("ANTHROPIC_API_KEY", PathBuf::from("sk-of-the-test"));
         let environment = Environment::new([("TOOLRACK_HOME", home.toolrack_home()), ("HOME", home.home()), key]);
         let places = Places::from_env(&environment).unwrap();
         let store = Store::open(places.data().join("toolrack.db")).await.unwrap();
-        let secrets = Arc::new(Interpolate::new(environment.clone(), Unset::Error));
+        let secrets = Interpolate::new(environment.clone(), Unset::Error).with_own_folders(places.own_folders());
+        let secrets = Arc::new(secrets);
         let request = Request::new(places, home.work());
         let parts = move |agent: Option<String>| {
             let questions = Questions::new(patience);
@@ -142,7 +147,15 @@ impl Up {
         let base = parts(None);
         let host = base.host.clone();
         let for_agents = move |id| AgentParts { parts: parts(Some(id)), then: Box::pin(async {}) };
-        let options = Options { agent_idle, grace, connections, silence, ..Options::local(0, Token::given("key")) };
+        let options = Options {
+            agent_idle,
+            grace,
+            connections,
+            strangers,
+            heads,
+            hosts,
+            ..Options::local(0, Token::given("key"))
+        };
         let daemon = Daemon::start(base, Box::new(for_agents), options).await.unwrap();
         let url = format!("http://{}", daemon.address());
         let end = CancellationToken::new();

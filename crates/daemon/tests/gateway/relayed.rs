@@ -47,7 +47,7 @@ async fn what_a_server_refuses_is_refused_with_its_own_words_and_data() {
         let error = call(&host, "protocol_error", arguments).await.unwrap_err();
         let toolrack_host::CallError::Remote { error, .. } = error else { panic!("{way}: {error}") };
         assert_eq!((error.code, error.message.as_str()), (-7, "not today"), "{way}");
-        assert_eq!(error.data, Some(json!({"why": "told to"})), "{way}");
+        assert_eq!(error.data, Some(Box::new(json!({"why": "told to"}))), "{way}");
         host.shutdown().await;
     }
     world.end().await;

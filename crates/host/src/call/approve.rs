@@ -18,6 +18,7 @@ use crate::{
     ask::{Confirm, Confirmed, Keep, Lasting, Review, SharedAsker},
     catalog::{CatalogTool, DefinitionHash},
     event::Event,
+    findings,
     link::validate::{Unfit, Validator, plainly_fits},
     resolve::{AnswerAbout, NewAnswer},
     server::Server,
@@ -216,9 +217,11 @@ impl Door {
     fn question(&self, call: &Call, tool: &CatalogTool, why: String, lasting: bool) -> Confirm {
         let definition = tool.tool();
         Confirm {
+            caller: call.caller.clone(),
             read_only: definition.annotations.read_only == Some(true),
             destructive: definition.annotations.destructive == Some(true),
             description: definition.description.clone(),
+            findings: findings::in_tool(definition),
             lasting: match (lasting, &self.answers) {
                 (false, _) => Lasting::Once,
                 (true, None) => Lasting::Session,

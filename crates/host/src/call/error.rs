@@ -51,6 +51,17 @@ pub enum CallError {
         /// What is the matter.
         cause: Cause,
     },
+    /// The arguments do not match the tool's input schema, and nothing was sent
+    /// ([`ValidateArgs::Strict`](crate::spec::ValidateArgs::Strict)).
+    #[error("the call of {server}/{tool} was not made: the arguments do not match its input schema: {problem}")]
+    Misfit {
+        /// Which server.
+        server: ServerName,
+        /// Which tool, safe to print.
+        tool: String,
+        /// Where and why, safe to print.
+        problem: String,
+    },
     /// The server has no connection, or what tools it has is not known.
     #[error("the server {server} ({source_of}) {}", NotReady(.state, .error.as_deref()))]
     NotReady {
@@ -64,7 +75,7 @@ pub enum CallError {
         error: Option<Arc<LinkError>>,
     },
     /// The server answered with a JSON-RPC error.
-    #[error("{server} refused {what}: {error}")]
+    #[error("{server} refused {what}: {}", Said(error))]
     Remote {
         /// Which server.
         server: ServerName,
@@ -87,6 +98,22 @@ pub enum CallError {
     },
 }
 
+/// What a server answered. For a request that they do not know, servers often say its name and nothing else.
+struct Said<'a>(&'a RpcError);
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const METHOD_NOT_FOUND: i64 = -32601;
+        let RpcError { code, message, .. } = self.0;
+        let is_name = !message.is_empty() && !message.contains(' ');
+        if *code == METHOD_NOT_FOUND && is_name {
+            write!(f, "it does not know the request `{message}` ({code})")
+        } else {
+            write!(f, "{}", self.0)
+        }
+    }
+}
+
 const NOT_SIGNED_IN: &str = "is not connected: it asks for a sign-in";
 
 struct NotReady<'a>(&'a State, Option<&'a LinkError>);
@@ -99,7 +126,7 @@ impl fmt::Display for NotReady<'_> {
             }
             State::Idle { .. } => return f.write_str("is not running now; it is started when it is needed"),
             State::Disabled => "it is disabled",
-            State::PendingTrust => "it comes from a project file and is not trusted yet",
+            State::PendingTrust => "it is not trusted in this folder yet",
             State::Connecting => "it is still starting",
             // The state says what to do, which is the hint.
             State::NeedsAuth { .. } => {
@@ -128,6 +155,8 @@ pub enum CallErrorKind {
     Unreachable,
     /// The server refused the call.
     Refused,
+    /// The arguments do not fit the tool.
+    BadArguments,
     /// The configuration is at fault.
     Config,
     /// The server broke a promise of the protocol, or a bound.
@@ -143,6 +172,7 @@ impl CallError {
             Self::ShutDown => CallErrorKind::Unreachable,
             Self::Denied { .. } => CallErrorKind::Denied,
             Self::Remote { .. } => CallErrorKind::Refused,
+            Self::Misfit { .. } => CallErrorKind::BadArguments,
             Self::NotReady { state: State::PendingTrust, .. } | Self::Quarantined { .. } => CallErrorKind::NotTrusted,
             Self::NotReady { state: State::Disabled, .. } => CallErrorKind::Config,
             Self::NotReady { state: State::NeedsAuth { .. }, .. } => CallErrorKind::NeedsAuth,
@@ -165,6 +195,7 @@ impl CallError {
             Self::NotReady { state: State::Disabled, .. } => "SERVER_DISABLED",
             Self::NotReady { error, .. } => error.as_deref().map_or("SERVER_NOT_CONNECTED", LinkError::code),
             Self::Remote { .. } => "RPC_ERROR",
+            Self::Misfit { .. } => "BAD_ARGUMENTS",
             Self::Link { error, .. } => error.code(),
         }
     }

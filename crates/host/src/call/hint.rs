@@ -1,14 +1,22 @@
 //! What to do next, for each way in which something can fail.
 
 use super::CallError;
-use crate::{link::LinkError, server::State, spec::Source};
+use crate::{
+    link::{LIST_SETTING, LinkError},
+    server::State,
+    spec::Source,
+};
 
 impl CallError {
     /// What a person can do about it, as one line; `None` where the error itself says it all.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Unknown(_) | Self::UnknownServer { .. } | Self::Remote { .. } | Self::ShutDown => None,
+            Self::Unknown(_)
+            | Self::UnknownServer { .. }
+            | Self::Remote { .. }
+            | Self::Misfit { .. }
+            | Self::ShutDown => None,
             Self::Denied { unasked, .. } => {
                 unasked.then(|| "allow it by a rule, or call it where a person can be asked".to_owned())
             }
@@ -51,9 +59,14 @@ fn about(error: &LinkError, source: &Source) -> Option<String> {
         LinkError::TimedOut { setting, .. } if setting.contains('_') => {
             format!("if it is only slow, raise `{setting}` in {source}; the call was not repeated")
         }
-        LinkError::TooLarge { .. } => format!("ask for less, or raise `max_message_bytes` in {source}"),
+        LinkError::TooLarge { setting: LIST_SETTING, .. } => format!("raise `{LIST_SETTING}` in {source}"),
+        LinkError::TooLarge { setting, .. } => format!("ask for less, or raise `{setting}` in {source}"),
         LinkError::Refused(refused) => refused.hint(),
         LinkError::UnsupportedVersion { .. } => "install another version of the server".to_owned(),
+        LinkError::Http { status: 413, .. } => "the call was not carried out; send less".to_owned(),
+        LinkError::Http { status: 404 | 405 | 415, .. } => {
+            format!("the call was not carried out; check that the url in {source} is that of the MCP endpoint")
+        }
         LinkError::Unreachable { .. } | LinkError::Http { .. } => {
             format!("check that the server runs and that the url in {source} is right")
         }
@@ -64,11 +77,45 @@ fn about(error: &LinkError, source: &Source) -> Option<String> {
             format!("run the program of `headers_helper` in {source} by hand to see what it says")
         }
         LinkError::NeedsAuth { .. } => format!("give the entry in {source} an `Authorization` header"),
-        LinkError::SessionNotFound | LinkError::Broken { .. } => {
+        LinkError::SessionNotFound { unread: true } => {
+            "the call was not carried out; the next call begins a new session".to_owned()
+        }
+        LinkError::SessionNotFound { unread: false } | LinkError::Broken { .. } => {
             "it is not known whether the call was carried out; it was not repeated".to_owned()
         }
-        LinkError::RateLimited { .. } => "call again later".to_owned(),
+        LinkError::RateLimited { .. } => "the call was not carried out; call again later".to_owned(),
         _ => return None,
     };
     Some(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Only a refusal of the request itself says for certain that nothing was done.
+    #[test]
+    fn it_is_said_that_a_call_was_not_carried_out_exactly_where_that_is_certain() {
+        let http = |status| LinkError::Http { status, body: String::new() };
+        let says = |error: &LinkError| {
+            about(error, &Source::program()).is_some_and(|hint| hint.contains("the call was not carried out"))
+        };
+        let certain = [
+            LinkError::SessionNotFound { unread: true },
+            LinkError::RateLimited { retry_after: None },
+            http(404),
+            http(405),
+            http(413),
+            http(415),
+        ];
+        for error in &certain {
+            assert!(says(error), "{error}");
+        }
+        let unread = LinkError::SessionNotFound { unread: true };
+        let of_another = unread.for_those_under_way();
+        let broken = LinkError::Broken { why: String::new() };
+        for error in [&of_another, &broken, &http(400), &http(408), &http(409), &http(500), &http(502), &http(504)] {
+            assert!(!says(error), "{error}");
+        }
+    }
 }

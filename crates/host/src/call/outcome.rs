@@ -8,17 +8,17 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::shape::guard;
+use super::{said::says, shape::guard};
 use crate::{
     catalog::CatalogTool,
-    link::{decode::CallResult, quote},
+    link::{ListedTool, Unmet, decode::CallResult, quote},
     mcp::Content,
     resolve::Artifacts,
     script::ScriptCall,
-    spec::ServerName,
+    spec::{OutputSchema, ServerName},
 };
 
-/// For checking structured content against its schema.
+/// For checking structured content, or arguments, against a schema.
 const VALIDATION_TIME: Duration = Duration::from_millis(500);
 /// Base64 of a picture or sound that stays in the result; more goes to an artifact.
 const INLINE_MEDIA: usize = 1024 * 1024;
@@ -33,7 +33,7 @@ pub struct ToolOutcome {
     pub tool: String,
     /// The tool says that it failed.
     pub is_error: bool,
-    /// For a model: the text blocks joined, then structured content as JSON unless a text block already says the same;
+    /// For a model: the text blocks joined, then structured content as JSON unless the blocks already say it;
     /// cut to [`Limits::output_bytes`](crate::Limits::output_bytes).
     pub text: String,
     /// Every block as it came, but for texts and media that were too large: those are kept as artifacts.
@@ -66,6 +66,11 @@ impl ToolOutcome {
     pub(super) fn verbatim(tool: &CatalogTool, is_error: bool, result: Bytes) -> Self {
         let empty = Self::empty(tool.server.clone(), tool.tool().name.clone());
         Self { is_error, bytes: result.len(), verbatim: Some(result), ..empty }
+    }
+
+    /// Whether a result may be passed on without a look at what is in it: none of its promises has to be kept.
+    pub(super) fn passes_unseen(tool: &CatalogTool, is_error: bool, output_schema: OutputSchema) -> bool {
+        is_error || output_schema == OutputSchema::Warn || tool.tool().output_schema.is_none()
     }
 
     fn empty(server: ServerName, tool: String) -> Self {
@@ -131,6 +136,7 @@ pub(crate) struct Shape<'a> {
     pub(crate) name: &'a str,
     pub(crate) max_bytes: usize,
     pub(crate) artifacts: Option<&'a dyn Artifacts>,
+    pub(crate) output_schema: OutputSchema,
 }
 
 impl Shape<'_> {
@@ -143,8 +149,13 @@ impl Shape<'_> {
             warnings: decoded.warnings,
             ..ToolOutcome::empty(tool.server.clone(), tool.tool().name.clone())
         };
-        if !outcome.is_error {
-            validate(tool, &mut outcome).await;
+        if !outcome.is_error
+            && let Some(problem) = broken_promise(tool, &mut outcome).await
+        {
+            match self.output_schema {
+                OutputSchema::Warn => outcome.warnings.push(problem),
+                OutputSchema::Reject => reject(&mut outcome, &problem),
+            }
         }
         self.cut_text(&mut outcome).await;
         self.set_media_aside(&mut outcome).await;
@@ -241,25 +252,52 @@ impl Shape<'_> {
     }
 }
 
-/// Structured content that does not match its schema is passed on with a warning: the server broke its promise,
-/// but the model can still use what it said.
-async fn validate(tool: &CatalogTool, outcome: &mut ToolOutcome) {
-    if tool.tool().output_schema.is_none() {
-        return;
-    }
+/// Holds structured content against the output schema of its tool. Gives what is wrong with it where that is for certain; a
+/// check that cannot be made is a warning.
+async fn broken_promise(tool: &CatalogTool, outcome: &mut ToolOutcome) -> Option<String> {
+    tool.tool().output_schema.as_ref()?;
     let Some(structured) = outcome.structured.clone() else {
-        outcome.warnings.push("the tool promises structured content and gave none".into());
-        return;
+        return Some("the tool promises structured content and gave none".into());
     };
-    let listed = tool.listed.clone();
-    // Foreign schema, foreign data: on a thread that may take its time, with a bound on how long we wait.
-    let check = tokio::task::spawn_blocking(move || listed.check_output(&structured));
-    match timeout(VALIDATION_TIME, check).await {
-        Ok(Ok(Ok(()))) => {}
-        Ok(Ok(Err(problem))) => outcome.warnings.push(quote(&problem)),
-        Ok(Err(_)) => outcome.warnings.push("structured content could not be checked".into()),
-        Err(_) => outcome.warnings.push("structured content was not checked: it would take too long".into()),
+    match unmet(tool, structured, ListedTool::check_output).await? {
+        Unmet::Broken(why) => Some(format!("structured content does not match the output schema: {why}")),
+        Unmet::Unchecked(why) => {
+            outcome.warnings.push(format!("structured content was not checked against the output schema: {why}"));
+            None
+        }
     }
+}
+
+/// What is wrong with `value`, checked on a thread that may take its time, with a bound on how long we wait: schema and value are
+/// foreign. Texts in it are safe to print.
+pub(super) async fn unmet(
+    tool: &CatalogTool,
+    value: Value,
+    check: fn(&ListedTool, &Value) -> Result<(), Unmet>,
+) -> Option<Unmet> {
+    let listed = tool.listed.clone();
+    let checking = tokio::task::spawn_blocking(move || check(&listed, &value));
+    Some(match timeout(VALIDATION_TIME, checking).await {
+        Ok(Ok(checked)) => match checked.err()? {
+            Unmet::Broken(why) => Unmet::Broken(quote(&why)),
+            Unmet::Unchecked(why) => Unmet::Unchecked(quote(&why)),
+        },
+        Ok(Err(_)) => Unmet::Unchecked("the check failed".into()),
+        Err(_) => Unmet::Unchecked("it would take too long".into()),
+    })
+}
+
+/// Puts an error in the place of a result that breaks its promise.
+fn reject(outcome: &mut ToolOutcome, problem: &str) {
+    let text = format!(
+        "the result of {}/{} is not passed on: {problem} (`output_schema` of this server is \"reject\")",
+        outcome.server,
+        quote(&outcome.tool)
+    );
+    outcome.is_error = true;
+    outcome.content = vec![Content::Text { text: text.clone() }];
+    outcome.text = text;
+    outcome.structured = None;
 }
 
 /// Bytes that a model is told of and not shown.
@@ -299,22 +337,15 @@ fn said(block: &Content) -> Option<String> {
     }
 }
 
-/// The text for a model (TK-20): text blocks and embedded texts, then structured content unless it was already said.
+/// The text for a model (TK-20): text blocks and embedded texts, then structured content unless they already say it.
 fn text_of(decoded: &CallResult) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    for block in &decoded.content {
-        match block {
-            Content::Text { text } => parts.push(text.clone()),
-            Content::Resource { resource } => parts.extend(resource.text.clone()),
-            Content::ResourceLink { uri, .. } => parts.push(uri.clone()),
-            _ => {}
-        }
-    }
-    if let Some(structured) = &decoded.structured {
-        let said = |part: &String| serde_json::from_str::<Value>(part).is_ok_and(|value| value == *structured);
-        if !parts.iter().any(said) {
-            parts.push(structured.to_string());
-        }
-    }
-    parts.join("\n")
+    let texts = decoded.content.iter().filter_map(|block| match block {
+        Content::Text { text } => Some(text.as_str()),
+        Content::Resource { resource } => resource.text.as_deref(),
+        Content::ResourceLink { uri, .. } => Some(uri.as_str()),
+        _ => None,
+    });
+    let unsaid = decoded.structured.as_ref().filter(|it| !decoded.is_text_whole && !says(&decoded.content, it));
+    let unsaid = unsaid.map(Value::to_string);
+    texts.chain(unsaid.as_deref()).collect::<Vec<_>>().join("\n")
 }

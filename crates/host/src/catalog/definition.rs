@@ -244,6 +244,13 @@ mod tests {
     }
 
     #[test]
+    fn the_hash_of_a_definition_never_changes_between_versions() {
+        let written = r#"{"title":"T","outputSchema":{"type":"object"},"annotations":{"readOnlyHint":true},"description":"é",
+            "inputSchema":{"type":"object","required":["x"],"properties":{"x":{},"b":{"c":[2.5],"a":1}}},"name":"a"}"#;
+        assert_eq!(hash(written).to_string(), "7dbd5038cfd35753158b357739f028b9d6c8827014b49dd51524240b2b029695");
+    }
+
+    #[test]
     fn each_part_of_a_definition_counts() {
         let plain = json!({ "name": "a", "inputSchema": { "type": "object" } });
         let mut seen = vec![hash_of(&plain)];

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, json, value::to_raw_value};
 
-use super::{Catalog, NameCap, NameStyle};
+use super::{Catalog, Naming};
 use crate::{
     glob::ToolFilter,
     link::{Listed, ListedTool, decode},
@@ -37,5 +37,5 @@ pub(crate) fn set(tools: &[Value]) -> ToolSet {
 pub(crate) fn catalog(version: u64, servers: &[(&str, Arc<ToolSet>)]) -> Catalog {
     let servers: BTreeMap<_, _> =
         servers.iter().map(|(name, set)| (ServerName::new(*name).unwrap(), set.clone())).collect();
-    Catalog::build(version, &servers, &NameStyle::default(), NameCap::default())
+    Catalog::build(version, &servers, &Naming::default())
 }

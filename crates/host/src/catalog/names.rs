@@ -63,16 +63,6 @@ impl NameStyle {
         matches!(self.form(), Form::Both { .. })
     }
 
-    /// Gives each pair (server, name) the name that a model sees, as a catalog does for tools: for whatever else many
-    /// servers offer under names of their own, such as prompts. A pair that comes twice counts once.
-    pub fn assign<'a>(
-        &self,
-        cap: NameCap,
-        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> BTreeMap<(&'a str, &'a str), String> {
-        assign(self, cap, pairs)
-    }
-
     fn form(&self) -> Form<'_> {
         let server_first = |head, separator| Form::Both { head, first: Part::Server, separator, tail: "" };
         match self {
@@ -205,21 +195,76 @@ impl NameCap {
     }
 }
 
+/// What becomes of `-` in the names of servers and tools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Dashes {
+    /// It stays.
+    #[default]
+    Keep,
+    /// It becomes `_`, as in Qbit. Two pairs that come to one name by that both get a suffix, so that names are not stable.
+    Underscore,
+}
+
+/// How model-visible names are made: style, length, and what becomes of dashes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Naming {
+    /// How the name is built from the pair.
+    pub style: NameStyle,
+    /// How long it may be.
+    pub cap: NameCap,
+    /// What becomes of `-` in both parts. The fixed text of a template stays as it is.
+    pub dashes: Dashes,
+}
+
+impl From<(NameStyle, NameCap)> for Naming {
+    fn from((style, cap): (NameStyle, NameCap)) -> Self {
+        Self { style, cap, dashes: Dashes::Keep }
+    }
+}
+
+impl Naming {
+    /// Whether adding a server never renames another server's tools.
+    pub fn is_stable(&self) -> bool {
+        self.dashes == Dashes::Keep && self.style.is_stable()
+    }
+
+    /// Whether a tool of `server` can have the model-visible name `name`, as far as the two names tell. Of a plain name only
+    /// one server is the owner where the style shows the server and dashes are kept; of a name with a suffix it can be several.
+    pub fn may_be_of(&self, server: &str, name: &str) -> bool {
+        match self.dashes {
+            Dashes::Keep => self.style.form().may_be_of(server, name),
+            Dashes::Underscore => self.style.form().may_be_of(&server.replace('-', "_"), name),
+        }
+    }
+
+    /// Gives each pair (server, name) the name that a model sees, as a catalog does for tools: for whatever else many
+    /// servers offer under names of their own, such as prompts. A pair that comes twice counts once.
+    pub fn assign<'a>(
+        &self,
+        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> BTreeMap<(&'a str, &'a str), String> {
+        assign(self, pairs)
+    }
+}
+
 /// Gives each pair (server, tool) its model-visible name; a pair that comes twice counts once.
 ///
 /// Every name is of `[A-Za-z0-9_-]`, begins with a letter or `_`, is not longer than `cap`, and belongs to one pair
 /// only. The order of `pairs` does not matter. See the module for which names carry a suffix.
 pub(crate) fn assign<'a>(
-    style: &NameStyle,
-    cap: NameCap,
+    naming: &Naming,
     pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> BTreeMap<(&'a str, &'a str), String> {
     let pairs: BTreeSet<_> = pairs.into_iter().collect();
-    let form = style.form();
+    let (form, cap) = (naming.style.form(), naming.cap);
     let mut by_name: BTreeMap<String, Vec<_>> = BTreeMap::new();
     let mut unnamed = Vec::new();
     for pair in pairs {
-        match form.propose(cap, pair) {
+        let proposal = match naming.dashes {
+            Dashes::Keep => form.propose(cap, pair),
+            Dashes::Underscore => form.propose(cap, (&pair.0.replace('-', "_"), &pair.1.replace('-', "_"))),
+        };
+        match proposal {
             Proposal::Plain(name) => by_name.entry(name).or_default().push(pair),
             Proposal::Stem(stem) => unnamed.push((pair, stem)),
         }
@@ -230,7 +275,7 @@ pub(crate) fn assign<'a>(
             [pair] => {
                 names.insert(pair, name);
             }
-            // Only a style that hides the server gets here.
+            // Only a style that hides the server gets here, or one that does not keep dashes.
             _ => unnamed.extend(rivals.into_iter().map(|pair| (pair, name.clone()))),
         }
     }
@@ -309,6 +354,29 @@ impl Form<'_> {
     }
 }
 
+impl Form<'_> {
+    fn may_be_of(self, server: &str, name: &str) -> bool {
+        let Self::Both { head, first, separator, tail } = self else {
+            return true;
+        };
+        if !ends_like_suffix(name) {
+            let parts = name.strip_prefix(head).and_then(|rest| rest.strip_suffix(tail)?.split_once(separator));
+            return parts.is_some_and(|(one, other)| server == if first == Part::Server { one } else { other });
+        }
+        let stem = name.rsplit_once('_').map_or(name, |(stem, _)| stem);
+        let begin = match first {
+            Part::Server => [head, &sanitised(server), separator].concat(),
+            // The server comes last, where a long name is cut.
+            Part::Tool => return true,
+        };
+        // A name that does not begin well has `_` in front; one that is too long is cut.
+        [Some(stem), stem.strip_prefix('_')]
+            .into_iter()
+            .flatten()
+            .any(|stem| stem.starts_with(&begin) || begin.starts_with(stem))
+    }
+}
+
 fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
@@ -345,8 +413,29 @@ mod tests {
 
     use super::*;
 
+    fn named<'a>(
+        style: &NameStyle,
+        cap: NameCap,
+        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> BTreeMap<(&'a str, &'a str), String> {
+        assign(&Naming::from((style.clone(), cap)), pairs)
+    }
+
     fn name(style: &NameStyle, server: &str, tool: &str) -> String {
-        assign(style, NameCap::Chars64, [(server, tool)]).remove(&(server, tool)).unwrap()
+        let naming = Naming::from((style.clone(), NameCap::Chars64));
+        assign(&naming, [(server, tool)]).remove(&(server, tool)).unwrap()
+    }
+
+    #[test]
+    fn dashes_become_underscores_and_names_that_meet_by_that_are_told_apart() {
+        let naming = Naming { dashes: Dashes::Underscore, ..Naming::default() };
+        let pair = ("my-server", "list-files");
+        assert_eq!(naming.assign([pair])[&pair], "mcp__my_server__list_files");
+        let both = naming.assign([pair, ("my_server", "list-files"), ("other", "a-b")]);
+        assert!(is_suffixed(&both[&pair]) && is_suffixed(&both[&("my_server", "list-files")]), "{both:?}");
+        assert_ne!(both[&pair], both[&("my_server", "list-files")]);
+        assert_eq!(both[&("other", "a-b")], "mcp__other__a_b");
+        assert!(!naming.is_stable() && Naming::default().is_stable());
     }
 
     fn is_suffixed(name: &str) -> bool {
@@ -402,7 +491,7 @@ mod tests {
 
         #[test]
         fn two_pairs_never_share_a_name(style in style(), cap in cap(), pairs in pairs()) {
-            let names = assign(&style, cap, borrowed(&pairs));
+            let names = named(&style, cap, borrowed(&pairs));
             let distinct: BTreeSet<_> = names.values().collect();
             prop_assert_eq!(distinct.len(), names.len());
             prop_assert_eq!(names.len(), borrowed(&pairs).collect::<BTreeSet<_>>().len());
@@ -410,7 +499,7 @@ mod tests {
 
         #[test]
         fn every_name_pleases_every_provider(style in style(), cap in cap(), pairs in pairs()) {
-            for name in assign(&style, cap, borrowed(&pairs)).values() {
+            for name in named(&style, cap, borrowed(&pairs)).values() {
                 prop_assert!(name.len() <= cap.chars(), "{name}");
                 prop_assert!(name.chars().all(is_name_char), "{name}");
                 prop_assert!(name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'), "{name}");
@@ -419,15 +508,23 @@ mod tests {
 
         #[test]
         fn the_order_of_servers_and_tools_is_of_no_account(style in style(), cap in cap(), pairs in pairs()) {
-            prop_assert_eq!(assign(&style, cap, borrowed(&pairs)), assign(&style, cap, borrowed(&pairs).rev()));
+            prop_assert_eq!(named(&style, cap, borrowed(&pairs)), named(&style, cap, borrowed(&pairs).rev()));
         }
 
         #[test]
         fn nothing_added_renames_anything(style in stable_style(), cap in cap(), old in pairs(), new in pairs()) {
-            let before = assign(&style, cap, borrowed(&old));
-            let after = assign(&style, cap, borrowed(&old).chain(borrowed(&new)));
+            let before = named(&style, cap, borrowed(&old));
+            let after = named(&style, cap, borrowed(&old).chain(borrowed(&new)));
             for (pair, name) in &before {
                 prop_assert_eq!(after.get(pair), Some(name));
+            }
+        }
+
+        #[test]
+        fn a_name_may_be_of_its_own_server(style in style(), cap in cap(), pairs in pairs(), keeps in any::<bool>()) {
+            let naming = Naming { style, cap, dashes: if keeps { Dashes::Keep } else { Dashes::Underscore } };
+            for ((server, _), name) in assign(&naming, borrowed(&pairs)) {
+                prop_assert!(naming.may_be_of(server, &name), "{server} {name}");
             }
         }
 
@@ -453,6 +550,22 @@ mod tests {
     }
 
     #[test]
+    fn a_plain_name_is_of_one_server_only() {
+        let style = NameStyle::McpServerTool;
+        let naming = Naming { style: style.clone(), ..Naming::default() };
+        let owners = |name: &str| {
+            let servers = ["git", "git-hub", "github", "hub", "git.hub", "git_hub", "mcp", "echo"];
+            servers.into_iter().filter(|server| naming.may_be_of(server, name)).collect::<Vec<_>>()
+        };
+        assert_eq!(owners("mcp__github__echo"), ["github"]);
+        assert_eq!(owners("mcp__git__hub__echo"), ["git"]);
+        assert_eq!(owners("mcp__git-hub__echo"), ["git-hub"]);
+        assert_eq!(owners(&name(&style, "git.hub", "echo")), ["git.hub", "git_hub"]);
+        assert_eq!(owners("echo"), [""; 0]);
+        assert!(Naming { style: NameStyle::Tool, ..Naming::default() }.may_be_of("git", "echo"));
+    }
+
+    #[test]
     fn a_name_that_another_pair_could_have_carries_the_suffix() {
         for (server, tool) in [("a__b", "c"), ("a_", "c"), ("a.b", "c"), ("a", "c d"), ("", "c"), ("a", ""), ("é", "c")]
         {
@@ -469,14 +582,14 @@ mod tests {
     fn a_tool_cannot_take_the_suffixed_name_of_another() {
         let victim = name(&NameStyle::McpServerTool, "a", "x.y");
         let forged = victim.strip_prefix("mcp__a__").unwrap().to_owned();
-        let names = assign(&NameStyle::McpServerTool, NameCap::Chars64, [("a", "x.y"), ("a", forged.as_str())]);
+        let names = named(&NameStyle::McpServerTool, NameCap::Chars64, [("a", "x.y"), ("a", forged.as_str())]);
         assert_eq!(names[&("a", "x.y")], victim);
         assert_ne!(names[&("a", forged.as_str())], victim);
     }
 
     #[test]
     fn tools_of_one_name_both_get_a_suffix_where_the_server_is_hidden() {
-        let names = assign(&NameStyle::Tool, NameCap::Chars64, [("a", "read"), ("b", "read"), ("b", "write")]);
+        let names = named(&NameStyle::Tool, NameCap::Chars64, [("a", "read"), ("b", "read"), ("b", "write")]);
         assert!(is_suffixed(&names[&("a", "read")]) && is_suffixed(&names[&("b", "read")]));
         assert_eq!(names[&("b", "write")], "write");
         assert!(!NameStyle::Tool.is_stable() && NameStyle::ServerTool.is_stable());
@@ -493,7 +606,7 @@ mod tests {
         // Found by trying 1.3 million names: one stem after sanitising, one beginning of the hash.
         let (one, other) = ("\u{106}\u{106}\u{110}", "\u{112}\u{133}\u{115}");
         assert_eq!(name(&NameStyle::McpServerTool, "a", one), name(&NameStyle::McpServerTool, "a", other));
-        let names = assign(&NameStyle::McpServerTool, NameCap::Chars64, [("a", one), ("a", other)]);
+        let names = named(&NameStyle::McpServerTool, NameCap::Chars64, [("a", one), ("a", other)]);
         assert_ne!(names[&("a", one)], names[&("a", other)]);
         assert!(names[&("a", one)].starts_with("mcp__a______c8227c75c2") && is_suffixed(&names[&("a", one)]));
     }

@@ -124,7 +124,7 @@ fn anthropic(root: &mut Map<String, Value>, report: &mut Report) {
     let Some(Value::Object(properties)) = root.get_mut("properties") else { return };
     let refused: Vec<String> = properties.keys().filter(|name| !is_allowed(name)).cloned().collect();
     for name in refused {
-        properties.remove(&name);
+        properties.shift_remove(&name);
         report.within("properties", |report| {
             report.within(&name, |report| report.note("removed: this provider takes no such property name"));
         });
@@ -143,7 +143,7 @@ fn has_type(schema: &Map<String, Value>, name: &str) -> bool {
 
 /// Drops from `required` what is not among the properties.
 fn keep_defined_required(schema: &mut Map<String, Value>, report: &mut Report) {
-    let Some(Value::Array(mut required)) = schema.remove("required") else { return };
+    let Some(Value::Array(mut required)) = schema.shift_remove("required") else { return };
     let before = required.len();
     let properties = schema.get("properties").and_then(Value::as_object);
     required.retain(|name| name.as_str().is_some_and(|name| properties.is_some_and(|all| all.contains_key(name))));
@@ -161,7 +161,7 @@ fn soften_exclusive_bounds(schema: &mut Map<String, Value>, report: &mut Report)
     for (exclusive, inclusive, step, word) in
         [("exclusiveMinimum", "minimum", 1, "greater"), ("exclusiveMaximum", "maximum", -1, "less")]
     {
-        let Some(bound) = schema.remove(exclusive) else { continue };
+        let Some(bound) = schema.shift_remove(exclusive) else { continue };
         let next = bound.as_i64().filter(|_| is_integer).and_then(|bound| bound.checked_add(step));
         let replacement = next.map_or_else(|| bound.clone(), Value::from);
         if next.is_none() {
@@ -182,9 +182,9 @@ fn soften_exclusive_bounds(schema: &mut Map<String, Value>, report: &mut Report)
 
 /// `prefixItems`, a schema per place, as `items` that allow any of them and a hint.
 fn unroll_tuple(schema: &mut Map<String, Value>, report: &mut Report) {
-    let Some(Value::Array(mut places)) = schema.remove("prefixItems") else { return };
+    let Some(Value::Array(mut places)) = schema.shift_remove("prefixItems") else { return };
     add_hint(schema, &format!("The first {} items have each their own meaning, in order.", places.len()));
-    places.extend(schema.remove("items").filter(|rest| rest.is_object()));
+    places.extend(schema.shift_remove("items").filter(|rest| rest.is_object()));
     schema.insert("items".into(), merge::any_of(places));
     report.within("prefixItems", |report| report.note("replaced by `items` that allow any of them"));
 }

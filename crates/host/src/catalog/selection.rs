@@ -8,13 +8,15 @@ use crate::{catalog::CatalogTool, glob::Pattern, spec::ServerName};
 ///
 /// A tool belongs to it when its server is among the servers (none: any server) and not among those left out, a pattern
 /// of `only` matches it (none: any tool), and no pattern of `without` does. Patterns match `server/tool`, or the model-visible name where they have
-/// no server part, as [`Pattern`] says.
+/// no server part; other spellings are read as [`Pattern`] says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     servers: BTreeSet<ServerName>,
     without_servers: BTreeSet<ServerName>,
     only: Vec<Pattern>,
     without: Vec<Pattern>,
+    /// Whatever the others say, there is none.
+    is_none: bool,
 }
 
 impl Selection {
@@ -22,6 +24,12 @@ impl Selection {
     #[must_use]
     pub fn all() -> Self {
         Self::default()
+    }
+
+    /// No tool, whatever is added.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { is_none: true, ..Self::default() }
     }
 
     /// Only tools of these servers, and of those named before.
@@ -41,14 +49,20 @@ impl Selection {
     /// Only tools that one of these patterns, or of those given before, matches.
     #[must_use]
     pub fn only(mut self, patterns: impl IntoIterator<Item = Pattern>) -> Self {
-        self.only.extend(patterns);
+        for pattern in patterns {
+            self.only.extend(pattern.certain_readings());
+            self.only.push(pattern);
+        }
         self
     }
 
     /// No tools that one of these patterns matches.
     #[must_use]
     pub fn without(mut self, patterns: impl IntoIterator<Item = Pattern>) -> Self {
-        self.without.extend(patterns);
+        for pattern in patterns {
+            self.without.extend(pattern.every_reading());
+            self.without.push(pattern);
+        }
         self
     }
 
@@ -66,7 +80,9 @@ impl Selection {
     /// Whether a tool of this server can belong to it, as far as the server alone decides.
     #[must_use]
     pub fn may_have(&self, server: &ServerName) -> bool {
-        (self.servers.is_empty() || self.servers.contains(server)) && !self.without_servers.contains(server)
+        !self.is_none
+            && (self.servers.is_empty() || self.servers.contains(server))
+            && !self.without_servers.contains(server)
     }
 
     /// Those of its tools that are of this server.

@@ -311,3 +311,14 @@ proptest! {
         prop_assert!(!is_special || special::kind(v6.into()) != Kind::Public, "{}", v6);
     }
 }
+
+#[test]
+fn an_address_without_an_origin_is_not_called_null() {
+    let egress = Egress::default();
+    let guard = egress.named_by(&Url::parse("https://mcp.example.com/mcp").unwrap());
+    let refused = guard.check(&Url::parse("file:///etc/passwd").unwrap()).unwrap_err().to_string();
+    assert!(
+        refused.starts_with("an address of the scheme file: is not contacted: it is neither http nor https"),
+        "{refused}"
+    );
+}

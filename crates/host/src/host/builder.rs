@@ -13,7 +13,7 @@ use crate::{
         Door,
         gate::{AllowAll, Gate},
     },
-    catalog::{NameCap, NameStyle},
+    catalog::Naming,
     egress::Egress,
     event::Event,
     link::{ClientInfo, Connector, inbound::Events, supervisor::Supervisor},
@@ -41,8 +41,7 @@ pub struct HostBuilder {
     artifacts: Option<Arc<dyn Artifacts>>,
     asker: Option<SharedAsker>,
     gate: Option<Arc<dyn Gate>>,
-    style: NameStyle,
-    cap: NameCap,
+    naming: Naming,
     supervisor: Option<Supervisor>,
     client: Option<ClientInfo>,
     tracer: Option<Arc<dyn Tracer>>,
@@ -133,9 +132,8 @@ impl HostBuilder {
     }
 
     /// How model-visible names are made. Default: `mcp__{server}__{tool}`, at most 64 characters.
-    pub fn naming(mut self, style: NameStyle, cap: NameCap) -> Self {
-        self.style = style;
-        self.cap = cap;
+    pub fn naming(mut self, naming: impl Into<Naming>) -> Self {
+        self.naming = naming.into();
         self
     }
 
@@ -211,7 +209,9 @@ impl HostBuilder {
         };
         let servers = Arc::<ArcSwap<_>>::default();
         let catalog = Arc::<ArcSwap<_>>::default();
-        let keeper = Keeper::new(around, servers.clone(), catalog.clone(), (self.style, self.cap));
+        let naming = Arc::new(ArcSwap::from_pointee(self.naming));
+        let changed = around.changed.clone();
+        let keeper = Keeper::new(around, servers.clone(), catalog.clone(), naming.clone());
         tasks.spawn(keeper.run(messages));
         Host {
             inbox,
@@ -219,6 +219,8 @@ impl HostBuilder {
             catalog,
             events: tell,
             watched,
+            naming,
+            changed,
             door: Arc::new(Door {
                 gate: self.gate.unwrap_or_else(|| Arc::new(AllowAll)),
                 asker,

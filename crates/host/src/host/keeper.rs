@@ -14,7 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::indexer;
 use crate::{
-    catalog::{Catalog, NameCap, NameStyle},
+    catalog::{Catalog, Naming},
     event::Event,
     plan::{Action, plan},
     server::{Server, Surroundings, ToolSet},
@@ -42,14 +42,17 @@ pub(super) enum Message {
 /// A server that is in no world, and how its tools are named.
 pub(super) struct Beside {
     pub(super) server: Arc<Server>,
-    pub(super) naming: (NameStyle, NameCap),
+    pub(super) naming: Arc<Naming>,
 }
 
 pub(super) struct Keeper {
     around: Surroundings,
     servers: Arc<ArcSwap<Servers>>,
     catalog: Arc<ArcSwap<Catalog>>,
-    naming: (NameStyle, NameCap),
+    /// How tools are named, from the next catalog on.
+    naming: Arc<ArcSwap<Naming>>,
+    /// How they are named in the published catalog.
+    named: Arc<Naming>,
     /// Told of each new catalog.
     indexer: Arc<Notify>,
     _indexer_ends: DropGuard,
@@ -66,7 +69,7 @@ impl Keeper {
         around: Surroundings,
         servers: Arc<ArcSwap<Servers>>,
         catalog: Arc<ArcSwap<Catalog>>,
-        naming: (NameStyle, NameCap),
+        naming: Arc<ArcSwap<Naming>>,
     ) -> Self {
         let (indexer, stop) = (Arc::<Notify>::default(), CancellationToken::new());
         around.tasks.spawn(indexer::run(catalog.clone(), indexer.clone(), stop.clone()));
@@ -74,6 +77,7 @@ impl Keeper {
             around,
             servers,
             catalog,
+            named: naming.load_full(),
             naming,
             indexer,
             _indexer_ends: stop.drop_guard(),
@@ -99,7 +103,7 @@ impl Keeper {
             let (desired, done, last) = match message {
                 Some(Message::Beside(name, spec, done)) => {
                     let server = Arc::new(Server::start(name, *spec, &self.around, None));
-                    let _ = done.send(Beside { server, naming: self.naming.clone() });
+                    let _ = done.send(Beside { server, naming: self.naming.load_full() });
                     continue;
                 }
                 Some(Message::Apply(desired, done)) => (Some(desired), Some(done), false),
@@ -142,7 +146,7 @@ impl Keeper {
         self.servers.store(Arc::new(servers));
     }
 
-    /// Publishes a new catalog if the tools of any server have changed.
+    /// Publishes a new catalog if the tools of any server have changed, or how tools are named.
     fn publish(&mut self) {
         let sets: BTreeMap<_, _> = self
             .servers
@@ -151,11 +155,12 @@ impl Keeper {
             .map(|(name, server)| (name.clone(), server.snapshot().tools))
             .filter(|(_, set)| !set.tools.is_empty() || !set.strangers.is_empty())
             .collect();
+        let naming = self.naming.load_full();
         let touched: BTreeSet<_> = sets
             .keys()
             .chain(self.published.keys())
             .filter(|name| match (sets.get(*name), self.published.get(*name)) {
-                (Some(new), Some(old)) => !Arc::ptr_eq(new, old),
+                (Some(new), Some(old)) => !Arc::ptr_eq(new, old) || self.named != naming,
                 _ => true,
             })
             .cloned()
@@ -164,12 +169,12 @@ impl Keeper {
             return;
         }
         let began = Instant::now();
-        let (style, cap) = &self.naming;
         let version = self.catalog.load().version() + 1;
-        let catalog = Arc::new(Catalog::build(version, &sets, style, *cap));
+        let catalog = Arc::new(Catalog::build(version, &sets, &naming));
         self.catalog.store(catalog.clone());
         self.indexer.notify_one();
         self.published = sets;
+        self.named = naming;
         // In one pass: many servers become ready at once, and each of them may have many tools.
         let mut names: BTreeMap<ServerName, Vec<String>> = touched.into_iter().map(|name| (name, Vec::new())).collect();
         for tool in catalog.tools() {

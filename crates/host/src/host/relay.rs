@@ -11,6 +11,7 @@ use crate::{
     link::{Link, Request},
     trace::TraceContext,
     updates::{Standing, Watched},
+    witness::Caller,
 };
 
 const NO_COMPLETION: Bytes = Bytes::from_static(br#"{"completion":{"values":[]}}"#);
@@ -44,30 +45,41 @@ pub struct Relay {
     name: String,
     params: Map<String, Value>,
     asker: Option<SharedAsker>,
+    caller: Caller,
     trace: Option<TraceContext>,
 }
 
 impl Relay {
+    fn of(method: &'static str, name: &str, params: Map<String, Value>) -> Self {
+        Self { method, name: name.to_owned(), params, asker: None, caller: Caller::default(), trace: None }
+    }
+
     /// `resources/read`.
     pub fn resource(uri: &str) -> Self {
         let params = Map::from_iter([("uri".to_owned(), Value::from(uri))]);
-        Self { method: "resources/read", name: uri.to_owned(), params, asker: None, trace: None }
+        Self::of("resources/read", uri, params)
     }
 
     /// `prompts/get`.
     pub fn prompt(name: &str, arguments: Map<String, Value>) -> Self {
         let params = [("name".to_owned(), Value::from(name)), ("arguments".to_owned(), Value::Object(arguments))];
-        Self { method: "prompts/get", name: name.to_owned(), params: Map::from_iter(params), asker: None, trace: None }
+        Self::of("prompts/get", name, Map::from_iter(params))
     }
 
     /// `completion/complete`: the parameters `ref`, `argument` and `context` as MCP has them, in the server's own names.
     pub fn completion(params: Map<String, Value>) -> Self {
-        Self { method: "completion/complete", name: "the completion".to_owned(), params, asker: None, trace: None }
+        Self::of("completion/complete", "the completion", params)
     }
 
     /// Who answers what the server wants to know meanwhile; default: the asker of the host.
     pub fn asker(mut self, asker: SharedAsker) -> Self {
         self.asker = Some(asker);
+        self
+    }
+
+    /// Who wants it: told to the person who is asked meanwhile. Default: the program that embeds this library.
+    pub fn caller(mut self, caller: Caller) -> Self {
+        self.caller = caller;
         self
     }
 
@@ -108,7 +120,7 @@ impl Host {
     /// # Errors
     /// [`CallError`].
     pub async fn relay(&self, server: &str, request: Relay) -> Result<Bytes, CallError> {
-        let Relay { method, name, params, asker, trace } = request;
+        let Relay { method, name, params, asker, caller, trace } = request;
         let asker = asker.unwrap_or_else(|| self.door.asker.clone());
         self.on_link(server, &name, |link: Link| {
             let request = Request {
@@ -118,6 +130,7 @@ impl Host {
                 params: params.clone(),
                 headers: Vec::new(),
                 asker: asker.clone(),
+                caller: caller.clone(),
                 on_progress: None,
                 idle: link.timeouts().call,
                 total: link.timeouts().call_total,

@@ -132,23 +132,25 @@ impl fmt::Display for Why {
 /// Follows a tool on its way into the catalog, or a server up to the list of its tools. A tool may be written in every way
 /// in which a person may call it.
 pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
-    let mut trail = Trail { steps: Vec::new(), is_unknown: false };
     let known = catalog.select(selector).ok();
     let known = known.or_else(|| catalog.by_usual_name(selector)).or_else(|| catalog.in_quarantine(selector));
-    let (server, tool) = match &known {
-        Some(tool) => (tool.server.to_string(), tool.tool().name.clone()),
+    match &known {
+        Some(tool) => why_of((tool.server.as_str(), &tool.tool().name), selector, servers, catalog),
         None => {
             let at_dot = || {
                 // The longest name wins: names may hold dots themselves.
                 let at = selector.rmatch_indices('.').find(|(at, _)| servers.contains_key(&selector[..*at]))?.0;
                 (!servers.contains_key(selector)).then(|| (&selector[..at], &selector[at + 1..]))
             };
-            let (server, tool) = selector.split_once('/').or_else(at_dot).unwrap_or((selector, ""));
-            (server.to_owned(), tool.to_owned())
+            why_of(selector.split_once('/').or_else(at_dot).unwrap_or((selector, "")), selector, servers, catalog)
         }
-    };
-    let followed = trail.follow(&server, &tool, servers, catalog).is_some();
-    let present = followed && (known.is_some() || tool.is_empty());
+    }
+}
+
+/// As [`why`], of the tool of a server.
+pub(super) fn why_of((server, tool): (&str, &str), selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
+    let mut trail = Trail { steps: Vec::new(), is_unknown: false };
+    let present = trail.follow(server, tool, servers, catalog).is_some();
     Why { selector: text::for_line(selector).into_owned(), present, known: !trail.is_unknown, steps: trail.steps }
 }
 
@@ -187,7 +189,10 @@ impl Trail {
             spec.trust == Trust::Trusted,
             match spec.trust {
                 Trust::Trusted => "trusted".to_owned(),
-                Trust::Pending => "a project's file brought it, and nobody has approved it yet".to_owned(),
+                Trust::Pending if spec.source.scope == "user" => {
+                    "it depends on the folder where it is used, and is not approved for this one yet".to_owned()
+                }
+                Trust::Pending => "it is not trusted in this folder yet".to_owned(),
             },
         )?;
         self.connection(&snapshot)?;
@@ -247,9 +252,10 @@ impl Trail {
         }
         self.step("list", true, "listed")?;
         self.step("filter", true, "shown")?;
-        match catalog.select(&format!("{server}/{tool}")) {
-            Ok(entry) => self.step("name", true, format!("models see it as {}", entry.name)),
-            Err(_) => self.step("name", false, "not in the catalog yet; ask again in a moment"),
+        let name = ServerName::new(server).ok();
+        match name.and_then(|server| catalog.tool_of(&server, tool)) {
+            Some(entry) => self.step("name", true, format!("models see it as {}", entry.name)),
+            None => self.step("name", false, "not in the catalog yet; ask again in a moment"),
         }
     }
 }

@@ -12,6 +12,8 @@ use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
 use super::{
+    bounds::is_list,
+    envelope::{MAX_DEPTH, Reason, depth_exceeds},
     error::LinkError,
     inbound::{Airborne, Closed, Flight, Inbound},
     wire::{Answered, Outgoing, Wire},
@@ -103,7 +105,17 @@ impl Channel {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// As [`Self::exchange`]; and what nests too deep is no answer. Of a list, the items are looked at one by one.
     async fn send<P: Serialize>(&self, id: i64, ask: Ask<'_, P>, token: Option<i64>) -> Answered {
+        let method = ask.method;
+        let answer = self.exchange(id, ask, token).await?;
+        if !is_list(method) && depth_exceeds(&answer, MAX_DEPTH - 1) {
+            return Err(LinkError::unparsable(Reason::TooDeep { limit: MAX_DEPTH }.to_string()));
+        }
+        Ok(answer)
+    }
+
+    async fn exchange<P: Serialize>(&self, id: i64, ask: Ask<'_, P>, token: Option<i64>) -> Answered {
         let request = Outgoing {
             id,
             method: ask.method,

@@ -30,6 +30,8 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio_util::task::TaskTracker;
 use toolrack_supervisor::Confinement;
 
+use crate::spec::absolute_path;
+
 pub use super::supervisor::{Exit, Supervisor};
 pub use container::Enclosure;
 pub use engine::{EngineFacts, EngineLook, look as look_at_engine};
@@ -104,10 +106,16 @@ pub struct Child {
 ///
 /// Outside a tokio runtime with IO and time.
 pub async fn spawn(
-    command: ChildCommand,
+    mut command: ChildCommand,
     on_stderr: Option<LineHook>,
     tasks: &TaskTracker,
 ) -> Result<Child, SpawnError> {
+    // What the child looks up itself is not to be found in its working folder either.
+    for (_, path) in command.env.iter_mut().filter(|(name, _)| name == "PATH") {
+        if let Some(absolute) = absolute_path(path) {
+            *path = absolute;
+        }
+    }
     #[cfg(target_os = "linux")]
     if let Some(supervisor) = command.supervisor.clone() {
         return supervised::spawn(command, supervisor, on_stderr, tasks).await;

@@ -4,7 +4,9 @@ use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
 use super::error::{LinkError, quote};
-use crate::mcp::{Annotations, Content, Progress, PromptMessage, PromptResult, ResourceContents, TaskSupport, Tool};
+use crate::mcp::{
+    Annotations, Content, Progress, PromptMessage, PromptResult, ResourceContents, TEXT_IS_WHOLE, TaskSupport, Tool,
+};
 
 /// The longest tool name that is taken: more than any provider could use.
 pub(crate) const MAX_TOOL_NAME: usize = 512;
@@ -151,6 +153,8 @@ pub(crate) fn answer(result: &[u8]) -> Result<Answer, LinkError> {
 pub(crate) struct CallResult {
     pub(crate) content: Vec<Content>,
     pub(crate) structured: Option<Value>,
+    /// The server says that its text leaves nothing of `structured` unsaid.
+    pub(crate) is_text_whole: bool,
     pub(crate) is_error: bool,
     pub(crate) warnings: Vec<String>,
 }
@@ -169,6 +173,8 @@ pub(crate) fn call_result(result: &[u8]) -> Result<CallResult, LinkError> {
         /// 2024-11-05's first drafts.
         #[serde(default)]
         tool_result: Option<Value>,
+        #[serde(borrow, rename = "_meta", default)]
+        meta: Option<&'a RawValue>,
     }
     let wire: Wire<'_> =
         serde_json::from_slice(result).map_err(|error| LinkError::unparsable(format!("the result: {error}")))?;
@@ -176,6 +182,7 @@ pub(crate) fn call_result(result: &[u8]) -> Result<CallResult, LinkError> {
         return Err(LinkError::unparsable("the result has neither `content` nor `structuredContent`"));
     }
     let mut decoded = CallResult {
+        is_text_whole: wire.structured_content.is_some() && wire.meta.is_some_and(is_text_whole),
         structured: wire.structured_content.or(wire.tool_result).filter(|value| !value.is_null()),
         is_error: wire.is_error.unwrap_or(false),
         ..CallResult::default()
@@ -196,6 +203,12 @@ pub(crate) fn call_result(result: &[u8]) -> Result<CallResult, LinkError> {
         }
     }
     Ok(decoded)
+}
+
+/// Whether `meta` of a result has [`TEXT_IS_WHOLE`].
+fn is_text_whole(meta: &RawValue) -> bool {
+    meta.get().contains(TEXT_IS_WHOLE)
+        && serde_json::from_str::<Value>(meta.get()).is_ok_and(|meta| meta[TEXT_IS_WHOLE] == true)
 }
 
 /// Whether a result object of `tools/call` that nobody here looks into says that the tool failed.

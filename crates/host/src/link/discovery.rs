@@ -14,19 +14,15 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use rmcp::{
-    ErrorData, RoleServer, ServerHandler,
-    model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, JsonObject,
-        ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
-    },
-    service::RequestContext,
-};
+use futures::{FutureExt as _, future::BoxFuture};
 use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 use tokio::task::spawn_blocking;
 
-use super::native::{Meant, Native};
+use super::{
+    native::{JsonObject, Meant, Native},
+    own_tools::{self, OwnTools},
+};
 use crate::{
     catalog::{Catalog, CatalogTool, Hit, Selection},
     mcp::Annotations,
@@ -46,8 +42,7 @@ const DESCRIPTION_BYTES: usize = 300;
 /// Most arguments of a tool that a search names.
 const ARGUMENTS: usize = 12;
 
-/// The server; its clones serve one connection each.
-#[derive(Clone)]
+/// The server.
 pub(crate) struct Discovery {
     /// Weak, for the host that owns the catalog owns this server too.
     catalog: Weak<ArcSwap<Catalog>>,
@@ -60,7 +55,7 @@ impl Discovery {
     pub(crate) fn server(catalog: &Arc<ArcSwap<Catalog>>, selection: Selection) -> Native {
         let discovery = Self { catalog: Arc::downgrade(catalog), selection: Arc::new(selection) };
         let selection = discovery.selection.clone();
-        Native::rmcp("discovery", move || discovery.clone()).meaning(move |tool, arguments| {
+        own_tools::serve(Arc::new(discovery)).meaning(move |tool, arguments| {
             let selector = arguments.get("name").and_then(Value::as_str).filter(|_| tool == CALL)?;
             let (selector, arguments) = (selector.to_owned(), inner_arguments(arguments)?);
             Some(Meant { selector, arguments, selection: selection.clone() })
@@ -195,14 +190,8 @@ impl<'a> Details<'a> {
     }
 }
 
-fn tools() -> Vec<Tool> {
-    let object = |properties: Value, required: &[&str]| {
-        let mut schema = JsonObject::new();
-        schema.insert("type".into(), "object".into());
-        schema.insert("properties".into(), properties);
-        schema.insert("required".into(), required.into());
-        Arc::new(schema)
-    };
+fn tools() -> Vec<Value> {
+    let object = |properties: Value, required: &[&str]| json!({ "type": "object", "properties": properties, "required": required });
     let query = json!({
         "query": { "type": "string", "description": "What you want to do, in a few words" },
         "limit": { "type": "integer", "description": "How many tools to show; 5 if not given, at most 20" },
@@ -211,60 +200,50 @@ fn tools() -> Vec<Tool> {
     let name = json!({ "type": "string", "description": "The name of the tool, as search_tools gives it" });
     let call =
         json!({ "name": name, "arguments": { "type": "object", "description": "What the tool's schema asks for" } });
-    let reads = |title: &str| ToolAnnotations::with_title(title).read_only(true).idempotent(true).open_world(false);
+    let reads =
+        |title: &str| json!({ "title": title, "readOnlyHint": true, "idempotentHint": true, "openWorldHint": false });
     vec![
-        Tool::new(
-            SEARCH,
-            "Finds tools by what they do. There are many more tools than you can see: search before you say that \
-             something cannot be done.",
-            object(query, &["query"]),
-        )
-        .with_annotations(reads("Search tools")),
-        Tool::new(
-            DETAILS,
-            "Shows everything about one tool: its whole description and the JSON Schema of its arguments.",
-            object(json!({ "name": name }), &["name"]),
-        )
-        .with_annotations(reads("About a tool")),
-        Tool::new(
-            CALL,
-            "Calls a tool that search_tools found. Look at get_tool_details first if you are not sure of its arguments.",
-            object(call, &["name"]),
-        )
-        .with_annotations(ToolAnnotations::with_title("Call a tool")),
+        json!({
+            "name": SEARCH,
+            "description": "Finds tools by what they do. There are many more tools than you can see: search before you \
+                            say that something cannot be done.",
+            "inputSchema": object(query, &["query"]),
+            "annotations": reads("Search tools"),
+        }),
+        json!({
+            "name": DETAILS,
+            "description": "Shows everything about one tool: its whole description and the JSON Schema of its arguments.",
+            "inputSchema": object(json!({ "name": name }), &["name"]),
+            "annotations": reads("About a tool"),
+        }),
+        json!({
+            "name": CALL,
+            "description": "Calls a tool that search_tools found. Look at get_tool_details first if you are not sure of \
+                            its arguments.",
+            "inputSchema": object(call, &["name"]),
+            "annotations": { "title": "Call a tool" },
+        }),
     ]
 }
 
-impl ServerHandler for Discovery {
-    fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
-            .with_server_info(Implementation::new("toolrack-discovery", env!("CARGO_PKG_VERSION")))
+impl OwnTools for Discovery {
+    fn name(&self) -> &'static str {
+        "toolrack-discovery"
     }
 
-    async fn list_tools(
-        &self,
-        _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
-    ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(tools()))
+    fn tools(&self) -> Vec<Value> {
+        tools()
     }
 
-    async fn call_tool(
-        &self,
-        request: CallToolRequestParams,
-        _: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let arguments = request.arguments.unwrap_or_default();
-        let answer = match &*request.name {
-            SEARCH => self.search(&arguments).await,
-            DETAILS => self.details(&arguments),
-            CALL => Err(format!("{CALL} needs `name`, the name of a tool, and `arguments`, an object")),
-            other => Err(format!("there is no tool {}", text::Safe(other))),
-        };
-        let result = match answer {
-            Ok(found) => CallToolResult::success(vec![ContentBlock::text(found)]),
-            Err(why) => CallToolResult::error(vec![ContentBlock::text(why)]),
-        };
-        Ok(result.into())
+    fn call<'a>(&'a self, tool: &'a str, arguments: &'a JsonObject) -> BoxFuture<'a, Result<String, String>> {
+        async move {
+            match tool {
+                SEARCH => self.search(arguments).await,
+                DETAILS => self.details(arguments),
+                CALL => Err(format!("{CALL} needs `name`, the name of a tool, and `arguments`, an object")),
+                other => Err(format!("there is no tool {}", text::Safe(other))),
+            }
+        }
+        .boxed()
     }
 }

@@ -18,8 +18,9 @@ use tokio::{
 };
 
 use super::{
+    bounds::{Bound, Bounds, is_list},
     child::Exit,
-    envelope::{Bad, Envelope},
+    envelope::{self, Bad, Envelope},
     error::LinkError,
     inbound::{Closed, Inbound, Outlet},
     lines::{Line, Lines},
@@ -60,6 +61,8 @@ struct Requests {
     waiting: HashMap<i64, oneshot::Sender<Answered>>,
     /// Subscriptions: they wait all the time, for nothing in particular.
     listening: HashSet<i64>,
+    /// Requests for lists, whose answers have a bound of their own.
+    listing: HashSet<i64>,
     given_up: VecDeque<i64>,
 }
 
@@ -74,6 +77,8 @@ impl Pending {
         requests.waiting.insert(request.id, tell);
         if request.method == "subscriptions/listen" {
             requests.listening.insert(request.id);
+        } else if is_list(request.method) {
+            requests.listing.insert(request.id);
         }
         answer
     }
@@ -81,6 +86,7 @@ impl Pending {
     fn give_up(&self, id: i64) {
         let mut requests = self.lock();
         requests.listening.remove(&id);
+        requests.listing.remove(&id);
         if requests.waiting.remove(&id).is_some() {
             if requests.given_up.len() == GIVEN_UP {
                 requests.given_up.pop_front();
@@ -104,6 +110,16 @@ impl Pending {
 
     fn is_waiting(&self, id: i64) -> bool {
         self.lock().waiting.contains_key(&id)
+    }
+
+    /// Whether the request `id` is for a list.
+    fn is_for_a_list(&self, id: i64) -> bool {
+        self.lock().listing.contains(&id)
+    }
+
+    /// The bound of what comes next: that of lists only while one is waited for.
+    pub(crate) fn bound(&self, bounds: Bounds) -> Bound {
+        if self.lock().listing.is_empty() { bounds.usual() } else { bounds.list() }
     }
 
     /// Whether any request waits, subscriptions aside.
@@ -139,7 +155,7 @@ pub(crate) struct Streams<R, W> {
     /// The process behind it, if there is one.
     pub(crate) process: Option<Process>,
     /// The longest line.
-    pub(crate) max_line: usize,
+    pub(crate) bounds: Bounds,
 }
 
 impl Duplex {
@@ -161,9 +177,12 @@ impl Duplex {
             stop.run_until_cancelled(writer).await;
         });
         let reader = Reader {
-            lines: Lines::new(streams.read, streams.max_line),
+            lines: Lines::new(streams.read, streams.bounds.usual().bytes).or_larger({
+                let (bounds, pending) = (streams.bounds, duplex.pending.clone());
+                Box::new(move || Some(pending.bound(bounds).bytes))
+            }),
             desk: Desk {
-                max_line: streams.max_line,
+                bounds: streams.bounds,
                 process: streams.process,
                 pending: duplex.pending.clone(),
                 outlet: duplex.outlet.clone(),
@@ -342,7 +361,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
 
 /// Sorts what was read.
 pub(crate) struct Desk {
-    pub(crate) max_line: usize,
+    pub(crate) bounds: Bounds,
     pub(crate) process: Option<Process>,
     pub(crate) pending: Arc<Pending>,
     pub(crate) outlet: Arc<dyn Outlet>,
@@ -353,24 +372,50 @@ impl Desk {
     fn take(&self, line: Line) -> Result<(), LinkError> {
         match line {
             Line::Full(bytes) => self.message(&bytes),
-            Line::TooLong { bytes, salvaged } => {
-                let error = self.too_large(bytes);
-                if !salvaged.call().is_some_and(|id| self.pending.settle(id, Err(error.clone()))) {
-                    self.inbound.warn(error.to_string());
-                }
-            }
-            Line::Endless { bytes, .. } => return Err(self.too_large(bytes)),
+            Line::TooLong { bytes, salvaged } => self.too_large(bytes, salvaged.call()),
+            Line::Endless { bytes, salvaged } => return Err(self.over(bytes, salvaged.call())),
             Line::Cut { .. } => {}
         }
         Ok(())
     }
 
-    fn too_large(&self, seen: u64) -> LinkError {
-        LinkError::TooLarge { code: "STDIO_LINE_TOO_LARGE", what: "a line of the server", limit: self.max_line, seen }
+    /// That a message is too large, which probably answers the request `id`.
+    fn over(&self, seen: u64, id: Option<i64>) -> LinkError {
+        let is_list = id.is_some_and(|id| self.pending.is_for_a_list(id));
+        let bound = if is_list { self.bounds.list() } else { self.bounds.usual() };
+        bound.passed("STDIO_LINE_TOO_LARGE", "a line of the server", seen)
+    }
+
+    fn too_large(&self, seen: u64, id: Option<i64>) {
+        let error = self.over(seen, id);
+        if !id.is_some_and(|id| self.pending.settle(id, Err(error.clone()))) {
+            self.inbound.warn(error.to_string());
+        }
     }
 
     /// One line, or one event, of the server.
     pub(crate) fn message(&self, bytes: &Bytes) {
+        if bytes.len() > self.bounds.usual().bytes {
+            return self.large(bytes);
+        }
+        self.sort(bytes);
+    }
+
+    /// A message that only the answer to a list request may be as large as.
+    fn large(&self, bytes: &Bytes) {
+        let id = match envelope::peek(bytes) {
+            Ok(Envelope::Response { id, .. }) => id.number(),
+            Ok(_) => None,
+            Err(bad) => bad.salvaged.call(),
+        };
+        if id.is_some_and(|id| self.pending.is_for_a_list(id)) {
+            self.sort(bytes);
+        } else {
+            self.too_large(bytes.len() as u64, id);
+        }
+    }
+
+    fn sort(&self, bytes: &Bytes) {
         wire::messages(bytes, |message| match message {
             Ok(Envelope::Response { id, outcome }) => self.answer(id.number(), answered(bytes, outcome)),
             // An error without an id can only mean the request that waits alone.
@@ -379,6 +424,13 @@ impl Desk {
             }
             Ok(other) => self.inbound.accept(other, None, &self.outlet),
             Err(bad) => match self.meant_by(&bad, bytes) {
+                Some(id) if self.pending.is_for_a_list(id) && bad.is_not_utf8() => {
+                    let escaped = Bytes::from(envelope::with_escapes(bytes));
+                    wire::messages(&escaped, |message| match message {
+                        Ok(Envelope::Response { outcome, .. }) => self.answer(Some(id), answered(&escaped, outcome)),
+                        _ => self.answer(Some(id), Err(LinkError::unparsable(bad.to_string()))),
+                    });
+                }
                 Some(id) => self.answer(Some(id), Err(LinkError::unparsable(bad.to_string()))),
                 None => self.inbound.noise("output that is no MCP message", bytes),
             },

@@ -30,7 +30,8 @@ pub(crate) use salvage::{Salvaged, Scanner};
 use members::{Elements, Members};
 use salvage::salvage;
 
-/// How deep arrays and objects may nest in one message, the message itself included.
+/// How deep arrays and objects may nest in one message, the message itself included. The result of an answer is not looked
+/// into here: the code that waits for it bounds it, and the items of a list one by one.
 ///
 /// Half of what `serde_json` itself allows, so that every later step has room for a wrapper of its own.
 pub(crate) const MAX_DEPTH: usize = 64;
@@ -131,13 +132,9 @@ pub(crate) struct Bad {
 }
 
 impl Bad {
-    /// Whether the bytes are JSON at all, though no message.
-    pub(crate) fn is_json(&self, bytes: &[u8]) -> bool {
-        match self.reason {
-            Reason::NotJsonRpc | Reason::Shape(_) => true,
-            Reason::OtherText => serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok(),
-            _ => false,
-        }
+    /// Whether nothing else is known to be wrong than that some bytes are not UTF-8.
+    pub(crate) fn is_not_utf8(&self) -> bool {
+        matches!(self.reason, Reason::NotUtf8 { .. })
     }
 }
 
@@ -241,14 +238,33 @@ fn read(bytes: &[u8]) -> Result<Envelope<'_>, Reason> {
         return Err(Reason::OtherText);
     }
     let text = std::str::from_utf8(bytes).map_err(|error| Reason::NotUtf8 { at: error.valid_up_to() })?;
-    if depth_exceeds(bytes, MAX_DEPTH) {
-        return Err(Reason::TooDeep { limit: MAX_DEPTH });
-    }
     if first == Some(&b'[') { read_batch(text) } else { read_one(text) }
 }
 
 fn read_one(text: &str) -> Result<Envelope<'_>, Reason> {
-    serde_json::from_str::<Members<'_>>(text).map_err(|error| not_json(&error))?.classify()
+    let message = serde_json::from_str::<Members<'_>>(text).map_err(|error| not_json(&error))?.classify()?;
+    let inner = match &message {
+        Envelope::Request { params, .. } | Envelope::Notification { params, .. } => *params,
+        Envelope::Response { outcome: Outcome::Error(error), .. } | Envelope::Orphan { error } => Some(*error),
+        Envelope::Response { outcome: Outcome::Result(_), .. } | Envelope::Batch(_) => None,
+    };
+    if inner.is_some_and(|inner| depth_exceeds(inner.get().as_bytes(), MAX_DEPTH - 1)) {
+        return Err(Reason::TooDeep { limit: MAX_DEPTH });
+    }
+    Ok(message)
+}
+
+/// The same bytes, where each byte that is not UTF-8 has become half of a surrogate pair, written as an escape: inside of a
+/// string that is JSON, but no text. It costs the one item of a list that it is in, and not the whole list.
+pub(crate) fn with_escapes(bytes: &[u8]) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(bytes.len() + 64);
+    for chunk in bytes.utf8_chunks() {
+        escaped.extend_from_slice(chunk.valid().as_bytes());
+        if !chunk.invalid().is_empty() {
+            escaped.extend_from_slice(br"\ud800");
+        }
+    }
+    escaped
 }
 
 fn read_batch(text: &str) -> Result<Envelope<'_>, Reason> {
@@ -469,7 +485,7 @@ mod tests {
     #[test]
     fn a_message_nested_too_deep_is_refused_but_its_id_is_known() {
         let deep =
-            |depth: usize| format!(r#"{{"jsonrpc":"2.0","result":{}{},"id":3}}"#, "[".repeat(depth), "]".repeat(depth));
+            |depth: usize| format!(r#"{{"jsonrpc":"2.0","error":{}{},"id":3}}"#, "[".repeat(depth), "]".repeat(depth));
         assert!(peek(deep(MAX_DEPTH - 1).as_bytes()).is_ok());
         let bad = peek(deep(MAX_DEPTH).as_bytes()).unwrap_err();
         assert_eq!(bad.reason, Reason::TooDeep { limit: MAX_DEPTH });

@@ -78,7 +78,7 @@ pub enum LinkError {
         stderr: String,
     },
     /// A message is over its bound.
-    #[error("{what} is too large: {seen} bytes, the limit is {limit} (max_message_bytes)")]
+    #[error("{what} is too large: {seen} bytes, the limit is {limit} ({setting})")]
     TooLarge {
         /// The stable code of this case.
         code: &'static str,
@@ -88,6 +88,8 @@ pub enum LinkError {
         limit: usize,
         /// What came, as far as it was counted.
         seen: u64,
+        /// The setting that bounds it.
+        setting: &'static str,
     },
     /// An answer that cannot be understood.
     #[error("the server's answer cannot be read: {why}")]
@@ -142,8 +144,12 @@ pub enum LinkError {
         why: String,
     },
     /// The session is gone (HTTP 404 with a session id).
-    #[error("the server no longer knows this session")]
-    SessionNotFound,
+    #[error("the server no longer knows this session{}", if *.unread { ", and refused the request for that" } else { "" })]
+    SessionNotFound {
+        /// Whether this is the answer to the very request that failed: then the server did not carry it out. Otherwise another
+        /// request found it out, or the server had taken this one before.
+        unread: bool,
+    },
     /// The server wants a sign-in.
     #[error("the server asks for a sign-in (HTTP {status}){}", How(.how.as_deref()))]
     NeedsAuth {
@@ -175,10 +181,12 @@ pub enum LinkError {
         retry_after: Option<Duration>,
     },
     /// A redirect that is not followed.
-    #[error("the server redirects to {to}, which is not followed: only 307 and 308 to the same origin are")]
+    #[error("the server redirects to {to}, which is not followed: {why}")]
     Redirect {
         /// Origin of the target.
         to: String,
+        /// Why it is not.
+        why: &'static str,
     },
     /// The server answered with a JSON-RPC error.
     #[error("{0}")]
@@ -208,7 +216,7 @@ impl LinkError {
             Self::Unreachable { .. } => "UNREACHABLE",
             Self::Refused(_) => Refused::CODE,
             Self::Broken { .. } => "CONNECTION_BROKEN",
-            Self::SessionNotFound => "MCP_SESSION_NOT_FOUND",
+            Self::SessionNotFound { .. } => "MCP_SESSION_NOT_FOUND",
             Self::NeedsAuth { .. } => "AUTH_REQUIRED",
             Self::NoToken { .. } => "NO_ACCESS_TOKEN",
             Self::Helper { .. } => "HEADERS_HELPER_FAILED",
@@ -229,7 +237,7 @@ impl LinkError {
                 | Self::Container { .. }
                 | Self::Closed { .. }
                 | Self::Stopped
-                | Self::SessionNotFound
+                | Self::SessionNotFound { .. }
                 // A token that does for everything but this one thing is good enough for the rest.
                 | Self::NeedsAuth { status: 401, .. }
                 | Self::Unreachable { .. }
@@ -246,8 +254,8 @@ impl LinkError {
             | Self::Container { .. }
             | Self::Closed { .. }
             | Self::Stopped
-            | Self::SessionNotFound
             | Self::TooLarge { .. } => self,
+            Self::SessionNotFound { .. } => Self::SessionNotFound { unread: false },
             of_another => Self::Broken { why: format!("it was given up after another request failed: {of_another}") },
         }
     }
@@ -274,20 +282,36 @@ impl LinkError {
 
 /// A JSON-RPC error object, made safe to print.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{message} (error {code})")]
+#[error("{message}{}", Code(.message, *.code))]
 pub struct RpcError {
     /// The JSON-RPC error code.
     pub code: i64,
     /// The server's text, escaped and clipped.
     pub message: String,
     /// The server's data, as it came.
-    pub data: Option<Value>,
+    pub data: Option<Box<Value>>,
 }
 
 /// Foreign text for the inside of an error: one safe, clipped line.
 pub(crate) fn quote(foreign: &str) -> String {
     let clipped = text::clip(foreign.trim(), QUOTE_BYTES);
     text::for_line(&clipped).into_owned()
+}
+
+/// The code of an error, unless the server's own text has it: many texts begin with `MCP error -32602:`.
+struct Code<'a>(&'a str, i64);
+
+impl fmt::Display for Code<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(message, code) = self;
+        let digits = code.to_string();
+        let ends = |at: usize| !message[at + digits.len()..].starts_with(|next: char| next.is_ascii_digit());
+        let begins = |at: usize| !message[..at].ends_with(|before: char| before.is_ascii_digit() || before == '-');
+        if message.match_indices(&digits).any(|(at, _)| begins(at) && ends(at)) {
+            return Ok(());
+        }
+        write!(f, " (error {code})")
+    }
 }
 
 struct Stderr<'a>(&'a str);

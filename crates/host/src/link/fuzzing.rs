@@ -17,7 +17,7 @@ use super::envelope::{self, BOM, Envelope, Id, MAX_DEPTH, Outcome, Scanner};
 use super::lines::{Line, Lines};
 use super::param_headers::ParamHeaders;
 use super::sse::SseParser;
-use crate::catalog::{NameCap, NameStyle, names::assign};
+use crate::catalog::{Dashes, NameCap, NameStyle, Naming, names::assign};
 use crate::text;
 
 /// The findings in a definition: any JSON, or else the bytes as its description. What is told can be printed, is told of
@@ -154,10 +154,11 @@ fn checked<'a>(read: &'a Envelope<'_>) -> Option<&'a Id> {
             params.iter().copied().for_each(shallow);
             None
         }
-        Envelope::Response { id, outcome: Outcome::Result(raw) | Outcome::Error(raw) } => {
+        Envelope::Response { id, outcome: Outcome::Error(raw) } => {
             shallow(raw);
             Some(id)
         }
+        Envelope::Response { id, outcome: Outcome::Result(_) } => Some(id),
         Envelope::Orphan { error } => {
             shallow(error);
             None
@@ -203,15 +204,17 @@ pub fn names(data: &[u8]) {
     let (style, pairs) = given.split_once('\n').unwrap_or_default();
     let style: NameStyle = style.parse().unwrap_or_default();
     let pairs: Vec<_> = pairs.lines().map(|line| line.split_once('\t').unwrap_or(("", line))).collect();
-    for cap in [NameCap::Chars64, NameCap::Chars128] {
-        let names = assign(&style, cap, pairs.iter().copied());
+    let caps = [NameCap::Chars64, NameCap::Chars128];
+    for (cap, dashes) in caps.into_iter().flat_map(|cap| [(cap, Dashes::Keep), (cap, Dashes::Underscore)]) {
+        let naming = Naming { style: style.clone(), cap, dashes };
+        let names = assign(&naming, pairs.iter().copied());
         let distinct: BTreeSet<_> = names.values().collect();
         assert_eq!(distinct.len(), names.len(), "two pairs share a name: {names:?}");
         assert!(pairs.iter().all(|pair| names.contains_key(pair)), "a pair has no name: {names:?}");
         assert!(distinct.iter().all(|name| is_acceptable(name, cap)), "no provider takes that: {names:?}");
-        let fewer = assign(&style, cap, pairs.iter().copied().skip(1));
+        let fewer = assign(&naming, pairs.iter().copied().skip(1));
         let kept = fewer.iter().all(|(pair, name)| names.get(pair) == Some(name));
-        assert!(kept || !style.is_stable(), "{:?} renamed others: {fewer:?} {names:?}", pairs.first());
+        assert!(kept || !naming.is_stable(), "{:?} renamed others: {fewer:?} {names:?}", pairs.first());
     }
 }
 

@@ -246,7 +246,7 @@ fn judge(answer: Answered) -> Result<Probe, LinkError> {
             | LinkError::TooLarge { .. }
             | LinkError::Protocol { .. }
             | LinkError::Broken { .. }
-            | LinkError::SessionNotFound
+            | LinkError::SessionNotFound { .. }
             | LinkError::Http { .. }),
         ) => Ok(Probe::Legacy(error)),
         Err(error) => Err(error),

@@ -27,11 +27,13 @@ use tokio::{
 };
 use url::Url;
 
+pub(crate) use self::stream::Unread;
 use self::{
     authorize::Signed,
     helper::{Program, Runs},
 };
 use super::{
+    bounds::Bounds,
     child::Supervisor,
     error::{LinkError, quote},
     inbound::{Closed, Inbound, Outlet},
@@ -39,7 +41,7 @@ use super::{
     wire::{Answered, Outgoing, cancelled},
 };
 use crate::{
-    egress::{Egress, Guard, Refused},
+    egress::{Egress, Guard, Refused, place},
     resolve::{Authorizer, Resolver},
     spec::{Era, Http, ServerName},
 };
@@ -90,6 +92,11 @@ impl Clients {
     }
 }
 
+/// Why a redirect was not followed that would have been on its own.
+const TOO_MANY: &str = "there were more than 10 redirects one after the other";
+/// Why any other was not.
+const OTHERS: &str = "only 307 and 308 to the same origin are";
+
 /// Follows 307 and 308 within one origin; everything else would lose the method, or leak headers.
 fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let keeps_method = matches!(attempt.status().as_u16(), 307 | 308);
@@ -118,7 +125,7 @@ struct Endpoint {
     authorizer: Option<Arc<dyn Authorizer>>,
     /// The program that prints headers, where the entry has one.
     helper: Option<Arc<Program>>,
-    max_message: usize,
+    bounds: Bounds,
     dress: Mutex<Dress>,
     inbound: Arc<Inbound>,
     closed: Arc<Closed>,
@@ -144,7 +151,7 @@ pub(crate) struct HttpPlan<'a> {
     pub(crate) clients: &'a Clients,
     pub(crate) egress: &'a Egress,
     pub(crate) supervisor: Option<&'a Supervisor>,
-    pub(crate) max_message: usize,
+    pub(crate) bounds: Bounds,
 }
 
 /// Resolves and checks the URL of an entry, which may lead where egress lets it.
@@ -195,7 +202,7 @@ impl HttpWire {
                     runs: Runs::default(),
                 })
             }),
-            max_message: plan.max_message,
+            bounds: plan.bounds,
             dress: Mutex::default(),
             inbound: inbound.clone(),
             closed: closed.clone(),
@@ -251,13 +258,13 @@ impl HttpWire {
             self.0.dress().session = session.map(sensitive);
         }
         match media_type(response.headers()) {
-            Media::Json => self.json_answer(response, request.id).await,
-            Media::Events => self.streamed_answer(response, request.id).await,
+            Media::Json => self.json_answer(response, request).await,
+            Media::Events => self.streamed_answer(response, request).await,
             Media::None if response.status() == StatusCode::ACCEPTED => {
                 Err(LinkError::protocol("the request was accepted (HTTP 202) and never answered"))
             }
             // Without a Content-Type it can only be JSON, or nothing.
-            Media::None => self.json_answer(response, request.id).await,
+            Media::None => self.json_answer(response, request).await,
             Media::Other(kind) => Err(LinkError::protocol(format!(
                 "the answer is {kind}, neither JSON nor an event stream; is this the MCP endpoint's URL?"
             ))),
@@ -289,7 +296,7 @@ impl HttpWire {
             resolver: self.0.resolver.clone(),
             authorizer: self.0.authorizer.clone(),
             helper: self.0.helper.clone(),
-            max_message: self.0.max_message,
+            bounds: self.0.bounds,
             dress: Mutex::default(),
             inbound: self.0.inbound.clone(),
             closed: self.0.closed.clone(),
@@ -448,17 +455,21 @@ impl Endpoint {
                 challenge: text_header(&response, &header::WWW_AUTHENTICATE),
                 how: None,
             }),
-            404 if had_session => Err(LinkError::SessionNotFound),
+            404 if had_session => Err(LinkError::SessionNotFound { unread: true }),
             429 => Err(LinkError::RateLimited {
                 retry_after: text_header(&response, &header::RETRY_AFTER)
                     .and_then(|seconds| seconds.trim().parse().ok())
                     .map(Duration::from_secs),
             }),
-            300..=399 => Err(LinkError::Redirect {
-                to: text_header(&response, &header::LOCATION)
-                    .and_then(|to| self.url.join(&to).ok())
-                    .map_or_else(|| "nowhere".into(), |to| to.origin().ascii_serialization()),
-            }),
+            code @ 300..=399 => {
+                let location = text_header(&response, &header::LOCATION).and_then(|to| response.url().join(&to).ok());
+                let is_followed =
+                    matches!(code, 307 | 308) && location.as_ref().is_some_and(|to| to.origin() == self.url.origin());
+                Err(LinkError::Redirect {
+                    to: location.map_or_else(|| "nowhere".into(), |to| place(&to)),
+                    why: if is_followed { TOO_MANY } else { OTHERS },
+                })
+            }
             code => Err(body::failure(response, code, had_session).await),
         }
     }

@@ -47,6 +47,7 @@ use crate::{
     mcp::Progress,
     spec::{Era, ServerName},
     updates::{Topics, Watched},
+    witness::Caller,
 };
 
 /// Called for each progress notification, in order, on the task that reads the connection: it must not block.
@@ -70,14 +71,16 @@ pub(crate) type Events = Arc<dyn Fn(Event) + Send + Sync>;
 pub(crate) struct Flight {
     pub(crate) clock: Arc<Clock>,
     pub(crate) asker: SharedAsker,
+    pub(crate) caller: Caller,
     pub(crate) on_progress: Option<OnProgress>,
     /// Cancelled when nobody waits for the answer any more.
     given_up: CancellationToken,
 }
 
 impl Flight {
-    pub(crate) fn new(clock: Arc<Clock>, asker: SharedAsker, on_progress: Option<OnProgress>) -> Self {
-        Self { clock, asker, on_progress, given_up: CancellationToken::new() }
+    pub(crate) fn new(clock: Arc<Clock>, by: (SharedAsker, Caller), on_progress: Option<OnProgress>) -> Self {
+        let (asker, caller) = by;
+        Self { clock, asker, caller, on_progress, given_up: CancellationToken::new() }
     }
 }
 

@@ -11,6 +11,7 @@ use super::error::quote;
 use crate::{
     ask::{Abilities, Elicitation, Elicited, SharedAsker},
     egress::Guard,
+    page::{self, BadPage},
     spec::ServerName,
 };
 
@@ -135,6 +136,10 @@ async fn elicit(asker: &SharedAsker, from: Questioner<'_>, params: &Value) -> Re
 fn presentable(url: &str, pages: Option<&Guard>) -> Result<String, Refusal> {
     let refused = || Refusal::new(-32602, "only https URLs, or http on loopback, are shown");
     let url = Url::parse(url).map_err(|_| refused())?;
+    page::judge(&url).map_err(|why| match why {
+        BadPage::Scheme | BadPage::NoHost => refused(),
+        why => Refusal::new(-32602, format!("the page is not shown: {why}")),
+    })?;
     let loopback = match url.host().ok_or_else(refused)? {
         url::Host::Domain(name) => name == "localhost",
         url::Host::Ipv4(ip) => ip.is_loopback(),
@@ -177,7 +182,8 @@ mod tests {
 
     #[test]
     fn only_web_urls_are_shown() {
-        for bad in ["javascript:alert(1)", "file:///etc/passwd", "http://example.com/", "x", "data:,x"] {
+        let with_userinfo = "https://good.example@evil.example/";
+        for bad in ["javascript:alert(1)", "file:///etc/passwd", "http://example.com/", "x", "data:,x", with_userinfo] {
             assert!(presentable(bad, None).is_err(), "{bad}");
         }
         assert_eq!(presentable("https://a.example/x y", None).unwrap(), "https://a.example/x%20y");

@@ -13,7 +13,7 @@ use super::{
     duplex::{Desk, Duplex, Pending, QUEUE},
     envelope::{self, Envelope},
     error::LinkError,
-    http::{HttpPlan, HttpWire, endpoint_url},
+    http::{HttpPlan, HttpWire, Unread, endpoint_url},
     inbound::{Closed, Inbound},
 };
 
@@ -35,7 +35,7 @@ pub(crate) async fn open(
     let (queue, outgoing) = mpsc::channel(QUEUE);
     let duplex = Duplex::over(queue, Arc::default());
     let desk = Desk {
-        max_line: plan.max_message,
+        bounds: plan.bounds,
         process: None,
         pending: duplex.pending().clone(),
         outlet: duplex.outlet().clone(),
@@ -71,7 +71,11 @@ pub(crate) async fn open(
 /// Reads the stream to its end; tells why it ended.
 async fn read(down: &HttpWire, desk: &Desk, found: oneshot::Sender<String>) -> LinkError {
     let mut found = Some(found);
-    let mut events = match down.open_stream().await {
+    let bound = {
+        let (bounds, pending) = (desk.bounds, desk.pending.clone());
+        Arc::new(move || pending.bound(bounds))
+    };
+    let mut events = match down.open_stream(bound).await {
         Ok(events) => events,
         Err(error) => return error,
     };
@@ -87,7 +91,8 @@ async fn read(down: &HttpWire, desk: &Desk, found: oneshot::Sender<String>) -> L
             Ok(None) => {
                 return LinkError::Closed { why: "the event stream ended".into(), stderr: String::new() };
             }
-            Err(error) => desk.unreadable(error),
+            Err(Unread::NotUtf8(data)) => desk.message(&data),
+            Err(Unread::TooLarge(error)) => desk.unreadable(error),
         }
     }
 }
@@ -139,7 +144,7 @@ impl Poster {
 
     /// A message could not be posted: that is the answer to it, and mostly nobody else's matter.
     fn failed(&self, request: Option<i64>, error: LinkError) {
-        let error = if forgot_the_session(&error) { LinkError::SessionNotFound } else { error };
+        let error = if forgot_the_session(&error) { LinkError::SessionNotFound { unread: true } } else { error };
         match request {
             Some(id) => drop(self.pending.settle(id, Err(error.clone()))),
             None => self.inbound.warn(format!("a message could not be delivered: {error}")),

@@ -63,7 +63,7 @@ pub(crate) enum Line {
 /// Reads [`Line`]s from `R`, whatever `R` sends.
 ///
 /// Memory: 16 KiB while idle; while a long line comes in, its length rounded up to a power of two, of which no more
-/// than the limit and 64 KiB is ever touched.
+/// than the limit in force and 64 KiB is ever touched.
 pub(crate) struct Lines<R> {
     reader: R,
     /// What has been read and not yet been returned or dropped.
@@ -73,11 +73,15 @@ pub(crate) struct Lines<R> {
     /// The largest that the present buffer has been.
     largest: usize,
     limit: usize,
+    larger: Option<Larger>,
     /// No line has ended yet, so a byte order mark may still come or be in the buffer.
     at_start: bool,
     /// The line under way is over the limit; its bytes are scanned and dropped.
     overlong: Option<Overlong>,
 }
+
+/// A limit above the usual one, for as long as it gives one.
+pub(crate) type Larger = Box<dyn Fn() -> Option<usize> + Send>;
 
 /// A line that is being dropped.
 #[derive(Default)]
@@ -90,7 +94,22 @@ struct Overlong {
 impl<R: AsyncRead + Unpin> Lines<R> {
     /// Lines of at most `limit` bytes each, line feed not counted.
     pub(crate) fn new(reader: R, limit: usize) -> Self {
-        Self { reader, buffer: BytesMut::new(), searched: 0, largest: 0, limit, at_start: true, overlong: None }
+        let buffer = BytesMut::new();
+        Self { reader, buffer, searched: 0, largest: 0, limit, larger: None, at_start: true, overlong: None }
+    }
+
+    /// The same lines; one over the limit is asked about, and may be as long as `larger` says.
+    pub(crate) fn or_larger(self, larger: Larger) -> Self {
+        Self { larger: Some(larger), ..self }
+    }
+
+    /// Whether a line of `length` bytes is over the limit of this moment.
+    fn is_over(&self, length: usize) -> bool {
+        length > self.limit && self.larger_now().is_none_or(|larger| length > larger)
+    }
+
+    fn larger_now(&self) -> Option<usize> {
+        self.larger.as_ref().and_then(|larger| larger())
     }
 
     /// The length so far of the line that has begun and not ended, dropped bytes included.
@@ -128,7 +147,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             }
         }
         self.searched = self.buffer.len();
-        if self.overlong.is_some() || self.buffer.len() > self.limit { self.drop_buffer() } else { None }
+        if self.overlong.is_some() || self.is_over(self.buffer.len()) { self.drop_buffer() } else { None }
     }
 
     /// Makes a line of what came up to and with a line feed; nothing of a blank one.
@@ -138,7 +157,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             self.give_buffer_away();
         }
         let at_start = std::mem::take(&mut self.at_start);
-        if self.overlong.is_some() || line.len() > self.limit {
+        if self.overlong.is_some() || self.is_over(line.len()) {
             let mut overlong = self.overlong.take().unwrap_or_default();
             overlong.take_in(&line);
             return Some(Line::TooLong { bytes: overlong.bytes, salvaged: overlong.scanner.salvaged() });
@@ -154,9 +173,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
     /// Drops what there is of a line that is over the limit.
     fn drop_buffer(&mut self) -> Option<Line> {
+        let larger = self.larger_now().unwrap_or(0) as u64;
         let overlong = self.overlong.get_or_insert_default();
         overlong.take_in(&self.buffer);
-        let endless = overlong.bytes > ENDLESS.saturating_mul(self.limit as u64) && !overlong.told;
+        let endless = overlong.bytes > ENDLESS.saturating_mul(self.limit as u64).max(larger.saturating_mul(2));
+        let endless = endless && !overlong.told;
         overlong.told |= endless;
         let line = endless.then(|| Line::Endless { bytes: overlong.bytes, salvaged: overlong.scanner.salvaged() });
         self.searched = 0;

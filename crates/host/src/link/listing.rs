@@ -9,8 +9,10 @@ use tokio::time::timeout;
 
 use super::{
     Link,
+    bounds::Bounds,
     channel::Ask,
     decode,
+    envelope::depth_exceeds,
     error::LinkError,
     param_headers::ParamHeaders,
     validate::{Misfits, Unfit, Validator, plainly_fits},
@@ -22,7 +24,7 @@ use crate::{
         tokens,
     },
     mcp::Tool,
-    spec::Era,
+    spec::{Era, Limits},
 };
 
 const METHOD_NOT_FOUND: i64 = -32601;
@@ -45,17 +47,30 @@ pub(crate) struct ListedTool {
 /// What is made of a listed tool when it is first needed.
 #[derive(Debug, Default)]
 struct Learned {
-    output: OnceLock<Result<Output, String>>,
+    input: Learnable,
+    output: Learnable,
     definition: OnceLock<DefinitionHash>,
 }
 
-/// The output schema of a tool.
+/// What is wrong with a value and a schema of its tool.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unmet {
+    /// The value does not match the schema: where and why.
+    Broken(String),
+    /// Whether it does cannot be told: why.
+    Unchecked(String),
+}
+
+/// A schema of a tool.
 #[derive(Debug)]
-struct Output {
+struct Schema {
     schema: Value,
-    /// Compiled for the first content that does not plainly fit.
+    /// Compiled for the first value that does not plainly fit.
     validator: OnceLock<Result<Validator, String>>,
 }
+
+/// A schema that is read when it is first needed.
+type Learnable = OnceLock<Result<Schema, String>>;
 
 /// By what the server said of it, and how it is called. What was made of that is not looked at.
 impl PartialEq for ListedTool {
@@ -88,28 +103,38 @@ impl ListedTool {
     ///
     /// # Errors
     /// Why the content does not fit, or why that cannot be told.
-    pub(crate) fn check_output(&self, structured: &Value) -> Result<(), String> {
-        let Some(schema) = &self.tool.output_schema else {
-            return Ok(());
-        };
-        let unchecked = |why: &String| format!("structured content was not checked against the output schema: {why}");
-        let read = || {
-            let schema = serde_json::from_str(schema.get()).map_err(|error| error.to_string())?;
-            Ok(Output { schema, validator: OnceLock::new() })
-        };
-        let Output { schema, validator } = self.learned().output.get_or_init(read).as_ref().map_err(unchecked)?;
-        if plainly_fits(schema, structured) {
-            return Ok(());
+    pub(crate) fn check_output(&self, structured: &Value) -> Result<(), Unmet> {
+        match &self.tool.output_schema {
+            Some(schema) => check(&self.learned().output, schema, structured),
+            None => Ok(()),
         }
-        let compile = || Validator::compile(schema).map_err(|problem| problem.to_string());
-        let validator = validator.get_or_init(compile).as_ref().map_err(unchecked)?;
-        validator.validate(structured).map_err(|unfit| match unfit {
-            Unfit::Mismatch { misfits } => {
-                format!("structured content does not match the output schema: {}", Misfits(&misfits))
-            }
-            Unfit::TooExpensive => unchecked(&unfit.to_string()),
-        })
     }
+
+    /// Checks arguments against the input schema. Takes its time: not for an async thread.
+    ///
+    /// # Errors
+    /// Why they do not fit, or why that cannot be told.
+    pub(crate) fn check_input(&self, arguments: &Value) -> Result<(), Unmet> {
+        check(&self.learned().input, &self.tool.input_schema, arguments)
+    }
+}
+
+fn check(learnable: &Learnable, schema: &RawValue, value: &Value) -> Result<(), Unmet> {
+    let unchecked = |why: &String| Unmet::Unchecked(why.clone());
+    let read = || {
+        let schema = serde_json::from_str(schema.get()).map_err(|error| error.to_string())?;
+        Ok(Schema { schema, validator: OnceLock::new() })
+    };
+    let Schema { schema, validator } = learnable.get_or_init(read).as_ref().map_err(unchecked)?;
+    if plainly_fits(schema, value) {
+        return Ok(());
+    }
+    let compile = || Validator::compile(schema).map_err(|problem| problem.to_string());
+    let validator = validator.get_or_init(compile).as_ref().map_err(unchecked)?;
+    validator.validate(value).map_err(|unfit| match unfit {
+        Unfit::Mismatch { misfits } => Unmet::Broken(Misfits(&misfits).to_string()),
+        Unfit::TooExpensive => unchecked(&unfit.to_string()),
+    })
 }
 
 /// All tools of a server.
@@ -135,17 +160,17 @@ struct Kept<'a> {
 
 impl Listed {
     /// The list of which `kept` was made, without its server. `None` for bytes of anything else.
-    pub(crate) fn of_kept(kept: &[u8]) -> Option<Self> {
+    pub(crate) fn of_kept(kept: &[u8], limits: &Limits) -> Option<Self> {
         let kept: Kept<'_> = serde_json::from_slice(kept).ok()?;
         let mut listed = Self::default();
-        listed.take(&kept.tools, kept.headers, &mut HashSet::new());
+        listed.take(&kept.tools, (kept.headers, limits), &mut HashSet::new());
         Some(listed)
     }
 
     /// Adds tools; one that cannot be read is quarantined alone.
-    fn take(&mut self, items: &[&RawValue], headers: bool, seen: &mut HashSet<String>) {
+    fn take(&mut self, items: &[&RawValue], (headers, limits): (bool, &Limits), seen: &mut HashSet<String>) {
         for raw in items {
-            match one_tool(raw, headers) {
+            match not_too_deep(raw, limits).and_then(|()| one_tool(raw, headers)) {
                 Ok(tool) if seen.insert(tool.tool.name.clone()) => self.tools.push(tool),
                 Ok(tool) => self.quarantined.push((tool.tool.name, "its name comes twice".into())),
                 Err(why) => self.quarantined.push((name_of(raw), why)),
@@ -169,7 +194,7 @@ impl Link {
         let pages = self.pages(TOOLS, "tools", |page, items| {
             let ttl = ttl(page);
             fresh_for = Some(fresh_for.map_or(ttl, |fresh: Duration| fresh.min(ttl)));
-            listed.take(items, headers, &mut seen);
+            listed.take(items, (headers, self.limits()), &mut seen);
             if keep {
                 all.extend(items.iter().map(|raw| (*raw).to_owned()));
             }
@@ -192,16 +217,23 @@ impl Link {
         method: &'static str,
         field: &'static str,
     ) -> Result<(Vec<T>, usize), LinkError> {
-        let (mut items, mut bad) = (Vec::new(), 0);
+        let (mut items, mut bad, mut first) = (Vec::new(), 0, None);
         self.pages(method, field, |_, raw| {
             for raw in raw {
-                match serde_json::from_str(raw.get()) {
+                let read = || serde_json::from_str(raw.get()).map_err(|error| format!("it cannot be read: {error}"));
+                match not_too_deep(raw, self.limits()).and_then(|()| read()) {
                     Ok(item) => items.push(item),
-                    Err(_) => bad += 1,
+                    Err(why) => {
+                        bad += 1;
+                        first.get_or_insert_with(|| format!("{}: {why}", name_of(raw)));
+                    }
                 }
             }
         })
         .await?;
+        if let Some(first) = first {
+            self.channel().inbound.warn(format!("of {method}, {bad} are left out; the first: {first}"));
+        }
         Ok((items, bad))
     }
 
@@ -223,7 +255,8 @@ impl Link {
                 // With its cursor, which is kept as well.
                 bytes += page.len();
                 if bytes > self.limits().listing_bytes {
-                    return Err(over("bytes", self.limits().listing_bytes));
+                    let bound = Bounds::of(self.limits()).list();
+                    return Err(bound.passed("LIST_TOO_LARGE", "the list, all pages together,", bytes as u64));
                 }
                 let next = {
                     let decoded = decode::page(&page, field)?;
@@ -250,6 +283,16 @@ impl Link {
     }
 }
 
+/// Refuses an item of a list that nests too deep.
+fn not_too_deep(raw: &RawValue, limits: &Limits) -> Result<(), String> {
+    let most = limits.schema_depth.min(Limits::MOST_SCHEMA_DEPTH);
+    // The item itself is one level.
+    if depth_exceeds(raw.get().as_bytes(), most + 1) {
+        return Err(format!("arrays and objects nest deeper than {most} levels in it (max_schema_depth)"));
+    }
+    Ok(())
+}
+
 /// A tool; with `headers`, those of its arguments that go into headers too.
 fn one_tool(raw: &RawValue, headers: bool) -> Result<ListedTool, String> {
     let tool = decode::tool(raw)?;
@@ -264,7 +307,7 @@ fn one_tool(raw: &RawValue, headers: bool) -> Result<ListedTool, String> {
 }
 
 fn over(what: &str, limit: usize) -> LinkError {
-    LinkError::protocol(format!("the list has more than {limit} {what}"))
+    LinkError::protocol(format!("the list has more than {limit} {what} (max_list_{what})"))
 }
 
 /// `ttlMs` of a list result; absent, negative or broken means zero.
@@ -279,8 +322,11 @@ fn ttl(page: &Bytes) -> Duration {
 }
 
 fn name_of(raw: &RawValue) -> String {
-    serde_json::from_str::<Value>(raw.get())
-        .ok()
-        .and_then(|tool| tool["name"].as_str().map(super::quote))
-        .unwrap_or_else(|| "(without a name)".into())
+    // The name alone: the rest may be what cannot be read.
+    #[derive(serde::Deserialize)]
+    struct Named {
+        name: String,
+    }
+    let named = serde_json::from_str::<Named>(raw.get());
+    named.map_or_else(|_| "(without a name)".into(), |named| super::quote(&named.name))
 }

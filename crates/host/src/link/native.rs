@@ -1,10 +1,10 @@
-//! Servers in this process: native tools, behind the same door as everybody else's.
+//! Servers in this process: native tools, behind the same door as those of all other servers.
 
 use std::{fmt, sync::Arc};
 
 use futures::future::BoxFuture;
-use rmcp::{ServerHandler, model::JsonObject, service::serve_server_with_ct};
-use tokio::io::{DuplexStream, duplex, split};
+use serde_json::{Map, Value};
+use tokio::io::{DuplexStream, duplex};
 use tokio_util::sync::CancellationToken;
 
 use super::scripts::Scripts;
@@ -12,6 +12,9 @@ use crate::catalog::Selection;
 
 /// What fits between both ends before the writer waits.
 const BUFFER: usize = 256 * 1024;
+
+/// The arguments of a call.
+pub(super) type JsonObject = Map<String, Value>;
 
 /// The call that another call stands for.
 pub(crate) struct Meant {
@@ -40,6 +43,24 @@ pub struct Native {
 impl Native {
     /// A server that `serve` runs, once per connection, on its end of the pipe: newline-delimited JSON-RPC, as over
     /// stdio. The token is cancelled when the host stops the server; the future is dropped soon after.
+    ///
+    /// Any MCP server library fits, in any version. With `rmcp`:
+    ///
+    /// ```
+    /// use rmcp::service::serve_server_with_ct;
+    /// use toolrack_host::Native;
+    ///
+    /// #[derive(Clone)]
+    /// struct Calculator;
+    /// impl rmcp::ServerHandler for Calculator {}
+    ///
+    /// let native = Native::new("calculator", |io, stop| async move {
+    ///     // The host sees a failed handshake at its own end, and tells why.
+    ///     if let Ok(service) = serve_server_with_ct(Calculator, tokio::io::split(io), stop).await {
+    ///         let _ = service.waiting().await;
+    ///     }
+    /// });
+    /// ```
     pub fn new<F>(
         name: impl Into<Arc<str>>,
         serve: impl Fn(DuplexStream, CancellationToken) -> F + Send + Sync + 'static,
@@ -55,17 +76,9 @@ impl Native {
         }
     }
 
-    /// A server made with `rmcp`; `handler` makes a fresh handler for each connection.
-    pub fn rmcp<H: ServerHandler>(name: impl Into<Arc<str>>, handler: impl Fn() -> H + Send + Sync + 'static) -> Self {
-        Self::new(name, move |io, stop| {
-            let handler = handler();
-            async move {
-                // A failed handshake is seen, and told, at the other end.
-                if let Ok(service) = serve_server_with_ct(handler, split(io), stop).await {
-                    let _ = service.waiting().await;
-                }
-            }
-        })
+    /// The name that it was made with.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Some of its calls stand for calls of other tools.

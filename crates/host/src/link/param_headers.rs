@@ -322,12 +322,12 @@ mod tests {
         assert_eq!(
             applied(&headers, &arguments),
             [
+                "mcp-param-region: us-west1",
+                "mcp-param-priority: 42",
+                "mcp-param-verbose: false",
                 "mcp-param-debug: true",
                 "mcp-param-emptyval: ",
                 "mcp-param-method: m",
-                "mcp-param-priority: 42",
-                "mcp-param-region: us-west1",
-                "mcp-param-verbose: false",
             ]
         );
     }

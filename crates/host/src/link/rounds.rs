@@ -18,7 +18,7 @@ use super::{
     inbound::{Flight, OnProgress},
     input,
 };
-use crate::{ask::SharedAsker, spec::Era, trace::TraceContext};
+use crate::{ask::SharedAsker, spec::Era, trace::TraceContext, witness::Caller};
 
 /// Input rounds of one call.
 const MOST_ROUNDS: u32 = 10;
@@ -40,6 +40,8 @@ pub(crate) struct Request {
     pub(crate) params: Map<String, Value>,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     pub(crate) asker: SharedAsker,
+    /// Who wants it: told to the person who is asked meanwhile.
+    pub(crate) caller: Caller,
     pub(crate) on_progress: Option<OnProgress>,
     pub(crate) idle: Duration,
     pub(crate) total: Duration,
@@ -47,6 +49,13 @@ pub(crate) struct Request {
     pub(crate) as_task: bool,
     /// Where in a trace it belongs.
     pub(crate) trace: Option<TraceContext>,
+}
+
+impl Request {
+    /// Who answers what the server wants to know meanwhile.
+    fn answers(&self) -> SharedAsker {
+        self.asker.on_behalf_of(&self.caller).unwrap_or_else(|| self.asker.clone())
+    }
 }
 
 impl Link {
@@ -81,7 +90,10 @@ impl Link {
                 meta: &meta,
                 cancellable: true,
             };
-            let flight = || Flight::new(clock.clone(), request.asker.clone(), request.on_progress.clone());
+            let flight = || {
+                let by = (request.asker.clone(), request.caller.clone());
+                Flight::new(clock.clone(), by, request.on_progress.clone())
+            };
             let mut airborne = self.channel().takeoff(flight());
             let result = match self.channel().fly(ask, &mut airborne).await {
                 Err(LinkError::Rpc(error)) if error.code == URL_ELICITATION_REQUIRED => {
@@ -102,7 +114,7 @@ impl Link {
                 Answer::Complete => return Ok(result),
                 Answer::InputRequired(wanted) => self.give_input(wanted, &mut request, clock).await?,
                 // Progress of the task comes under the token of the call, which stays in the air.
-                Answer::Task(task) => return self.follow(task, flight()).await,
+                Answer::Task(task) => return Box::pin(self.follow(task, flight())).await,
             }
         }
         Err(LinkError::protocol(format!("it asked for input more than {MOST_ROUNDS} times")))
@@ -120,7 +132,7 @@ impl Link {
             )));
         }
         let _paused = clock.pause();
-        let (asker, server) = (&request.asker, self.channel().inbound.questioner());
+        let (asker, server) = (&request.answers(), self.channel().inbound.questioner());
         let answers = wanted.input_requests.iter().map(|(key, question)| async move {
             let method = question["method"].as_str().unwrap_or_default();
             let named = asker.named(key);
@@ -135,8 +147,8 @@ impl Link {
         });
         let answers = stream::iter(answers.collect::<Vec<_>>()).buffered(self.limits().server_requests.max(1));
         let answers: Map<String, Value> = answers.try_collect::<Vec<_>>().await?.into_iter().collect();
-        request.params.remove("inputResponses");
-        request.params.remove("requestState");
+        request.params.shift_remove("inputResponses");
+        request.params.shift_remove("requestState");
         if answers.is_empty() {
             // Load shedding: come again in a moment.
             sleep(SHORTEST_POLL).await;
@@ -157,7 +169,7 @@ impl Link {
         let _paused = clock.pause();
         for question in wanted.iter().take(MOST_ROUNDS as usize) {
             let server = self.channel().inbound.questioner();
-            let answer = input::answer(&request.asker, server, "elicitation/create", question).await;
+            let answer = input::answer(&request.answers(), server, "elicitation/create", question).await;
             if !answer.is_ok_and(|answer| answer["action"] == "accept") {
                 return Err(LinkError::Rpc(error));
             }

@@ -10,13 +10,10 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use rmcp::{
-    ErrorData, RoleServer, ServerHandler,
-    model::{
-        Implementation, JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
-        SubscriptionFilter, Tool, ToolAnnotations,
-    },
-    service::{RequestContext, SubscriptionContext},
+use futures::{
+    FutureExt as _, StreamExt as _,
+    future::BoxFuture,
+    stream::{BoxStream, unfold},
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -24,7 +21,11 @@ use tokio::{
     time::sleep,
 };
 
-use super::{decode::CallResult, native::Native};
+use super::{
+    decode::CallResult,
+    native::{JsonObject, Native},
+    own_tools::{self, OwnTools},
+};
 use crate::{
     catalog::{Catalog, CatalogTool, Selection, signature},
     event::Event,
@@ -62,8 +63,7 @@ impl Scripts {
     ) -> Native {
         let catalog = Arc::downgrade(catalog);
         let scripts = Arc::new(Self { interpreter, catalog, events, selection: Arc::new(selection) });
-        let listed = Listed(Arc::clone(&scripts));
-        Native::rmcp("scripts", move || listed.clone()).running(scripts)
+        own_tools::serve(Arc::clone(&scripts)).running(scripts)
     }
 
     /// Whether `tool` runs scripts.
@@ -149,13 +149,17 @@ impl Scripts {
         format!("\n{called}{dash}{}", text::for_line(&about))
     }
 
-    fn tool(&self) -> Tool {
-        let mut schema = JsonObject::new();
-        schema.insert("type".into(), "object".into());
-        schema.insert("properties".into(), json!({ "code": { "type": "string", "description": "The script" } }));
-        schema.insert("required".into(), json!(["code"]));
-        let annotations = ToolAnnotations::with_title("Run code").open_world(false);
-        Tool::new(RUN, self.description(), Arc::new(schema)).with_annotations(annotations)
+    fn tool(&self) -> Value {
+        json!({
+            "name": RUN,
+            "description": self.description(),
+            "inputSchema": {
+                "type": "object",
+                "properties": { "code": { "type": "string", "description": "The script" } },
+                "required": ["code"],
+            },
+            "annotations": { "title": "Run code", "openWorldHint": false },
+        })
     }
 }
 
@@ -172,41 +176,27 @@ fn result(printed: Printed) -> CallResult {
     CallResult { content: vec![Content::Text { text }], is_error, ..CallResult::default() }
 }
 
-/// One connection.
-#[derive(Clone)]
-struct Listed(Arc<Scripts>);
-
-impl ServerHandler for Listed {
-    fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build())
-            .with_server_info(Implementation::new("toolrack-scripts", env!("CARGO_PKG_VERSION")))
+impl OwnTools for Scripts {
+    fn name(&self) -> &'static str {
+        "toolrack-scripts"
     }
 
-    async fn list_tools(
-        &self,
-        _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
-    ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(vec![self.0.tool()]))
+    fn tools(&self) -> Vec<Value> {
+        vec![self.tool()]
     }
 
-    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        Some(requested.clone())
+    fn call<'a>(&'a self, tool: &'a str, _: &'a JsonObject) -> BoxFuture<'a, Result<String, String>> {
+        async move { Err(format!("there is no tool {}", text::Safe(tool))) }.boxed()
     }
 
-    async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
-        let events = self.0.events.upgrade().map(|events| events.subscribe());
-        let Some(mut events) = events else { return Ok(()) };
-        // What was listed may be older than this, so the first change of anything counts as one of ours.
-        let mut told = String::new();
-        loop {
-            tokio::select! {
-                () = subscription.cancelled() => return Ok(()),
-                () = self.0.changed(&mut events, &mut told) => {}
-            }
-            if subscription.sink().notify_tool_list_changed().await.is_err() {
-                return Ok(());
-            }
-        }
+    fn changes(&self) -> Option<BoxStream<'_, ()>> {
+        let events = self.events.upgrade()?.subscribe();
+        // The description that was listed may be older than the subscription, so the first change of anything counts.
+        let told = String::new();
+        let changes = unfold((events, told), async |(mut events, mut told)| {
+            self.changed(&mut events, &mut told).await;
+            Some(((), (events, told)))
+        });
+        Some(changes.boxed())
     }
 }

@@ -21,6 +21,9 @@ use super::envelope::BOM;
 /// The longest line other than one of data: a comment, an event name, an id, a field nobody knows.
 const LONGEST_FIELD: usize = 8 * 1024;
 
+/// A line that is no data may be as long as an event, and this long where events are shorter, before it counts as endless.
+const LEAST_ENDLESS: usize = 1024 * 1024;
+
 /// One event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -48,7 +51,18 @@ pub enum SseError {
     },
     /// Its data is not UTF-8.
     #[error("the data of an SSE event is not valid UTF-8")]
-    InvalidData,
+    InvalidData {
+        /// The data as it came.
+        data: Vec<u8>,
+    },
+    /// A line that is no data has passed the limit for data, and goes on. Told once for each such line.
+    #[error("a line of an event stream does not end: at least {seen} bytes, the limit is {limit}")]
+    EndlessLine {
+        /// The limit that was passed, in bytes.
+        limit: usize,
+        /// How long the line was when it was.
+        seen: usize,
+    },
 }
 
 impl SseError {
@@ -56,7 +70,8 @@ impl SseError {
     pub fn code(&self) -> &'static str {
         match self {
             SseError::EventTooLarge { .. } => "SSE_EVENT_DATA_TOO_LARGE",
-            SseError::InvalidData => "INVALID_SSE_EVENT_DATA",
+            SseError::InvalidData { .. } => "INVALID_SSE_EVENT_DATA",
+            SseError::EndlessLine { .. } => "SSE_LINE_TOO_LARGE",
         }
     }
 }
@@ -72,6 +87,8 @@ pub struct SseParser {
     line: Vec<u8>,
     /// The line under way is of no interest any more; what is left of it is dropped.
     skip_line: bool,
+    /// How much of that line was dropped, if it is to be told when it is too much.
+    dropped: Option<usize>,
     /// The last byte was a carriage return; a line feed would belong to it.
     after_return: bool,
     /// No line has ended yet, so a byte order mark may stand in front.
@@ -101,6 +118,7 @@ impl SseParser {
             limit,
             line: Vec::new(),
             skip_line: false,
+            dropped: None,
             after_return: false,
             at_start: true,
             pending: Pending::default(),
@@ -108,6 +126,11 @@ impl SseParser {
             last_event_id: None,
             retry: None,
         }
+    }
+
+    /// From now on, events have at most `limit` bytes of data each.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
     }
 
     /// Takes the next bytes of the stream and appends the events that they complete, in order, to `out`.
@@ -153,6 +176,7 @@ impl SseParser {
     fn end_line(&mut self, piece: &[u8], out: &mut VecDeque<Result<Event, SseError>>) {
         if std::mem::take(&mut self.skip_line) {
             self.at_start = false;
+            self.dropped = None;
         } else if self.line.is_empty() {
             self.read_line(Cow::Borrowed(piece), out);
         } else {
@@ -164,18 +188,35 @@ impl SseParser {
 
     /// Takes a piece of a line whose end is yet to come, as long as there is any use for it.
     fn keep(&mut self, piece: &[u8], out: &mut VecDeque<Result<Event, SseError>>) {
-        if self.skip_line || piece.is_empty() {
+        if self.skip_line {
+            return self.drop_piece(piece.len(), out);
+        }
+        if piece.is_empty() {
             return;
         }
         self.line.extend_from_slice(piece);
         let text = self.without_bom(&self.line);
-        let useless = match text.strip_prefix(b"data:") {
-            Some(value) => !self.has_room_for(without_space(value).len(), out),
-            None => text.len() > LONGEST_FIELD,
+        let (is_data, useless) = match text.strip_prefix(b"data:") {
+            Some(value) => (true, !self.has_room_for(without_space(value).len(), out)),
+            None => (false, text.len() > LONGEST_FIELD),
         };
         if useless {
-            self.line = Vec::new();
+            let length = std::mem::take(&mut self.line).len();
             self.skip_line = true;
+            // Of data it has been told already.
+            self.dropped = (!is_data).then_some(0);
+            self.drop_piece(length, out);
+        }
+    }
+
+    /// Drops so much of a line that is of no interest, and tells once when that is more than any event may have.
+    fn drop_piece(&mut self, length: usize, out: &mut VecDeque<Result<Event, SseError>>) {
+        let Some(dropped) = &mut self.dropped else { return };
+        *dropped += length;
+        let limit = self.limit.max(LEAST_ENDLESS);
+        if *dropped > limit {
+            out.push_back(Err(SseError::EndlessLine { limit, seen: *dropped }));
+            self.dropped = None;
         }
     }
 
@@ -240,7 +281,7 @@ impl SseParser {
         let Some(data) = data else { return };
         out.push_back(match String::from_utf8(data) {
             Ok(data) => Ok(Event { event: event.filter(|name| !name.is_empty()), data, id: self.id.clone(), retry }),
-            Err(_) => Err(SseError::InvalidData),
+            Err(error) => Err(SseError::InvalidData { data: error.into_bytes() }),
         });
     }
 
@@ -278,6 +319,19 @@ mod tests {
             Err(error) => error.code().to_owned(),
         };
         feed(&mut SseParser::new(limit), chunks).into_iter().map(word).collect()
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_told_once_and_costs_no_memory() {
+        let mut parser = SseParser::new(2_000_000);
+        let mut out = VecDeque::new();
+        for _ in 0..5_000 {
+            parser.push(&[b'x'; 1_000], &mut out);
+            assert!(parser.line.len() <= LONGEST_FIELD);
+        }
+        assert_eq!(out, [Err(SseError::EndlessLine { limit: 2_000_000, seen: 2_001_000 })]);
+        parser.push(b"\ndata: a\n\n", &mut out);
+        assert!(out.pop_back().is_some_and(|event| event.is_ok()), "what follows is read");
     }
 
     #[test]

@@ -22,6 +22,27 @@ pub fn landlock() -> Option<i32> {
     None
 }
 
+/// Whether this system can shut system calls (seccomp), for [sandboxes](crate::spec::Sandbox).
+#[must_use]
+pub fn seccomp() -> bool {
+    #[cfg(target_os = "linux")]
+    return toolrack_supervisor::seccomp_support();
+    #[cfg(not(target_os = "linux"))]
+    false
+}
+
+/// Whether this system lets this user have namespaces, for [sandboxes](crate::spec::Sandbox). Blocks while the running program, which must call
+/// [`run_if_asked`], is started once more to try it: some milliseconds.
+///
+/// # Errors
+/// Why not, in the system's words.
+pub fn namespaces() -> Result<(), String> {
+    #[cfg(target_os = "linux")]
+    return toolrack_supervisor::namespaces_support();
+    #[cfg(not(target_os = "linux"))]
+    Err("only Linux has them".to_owned())
+}
+
 /// The highest descriptor that the supervisor of a server gets for something else.
 const LAST_TAKEN: i32 = toolrack_supervisor::protocol::REPORTS_FD;
 

@@ -88,7 +88,7 @@ pub(crate) fn rpc_error(raw: &RawValue) -> RpcError {
     struct Error {
         code: Option<i64>,
         message: Option<String>,
-        data: Option<Value>,
+        data: Option<Box<Value>>,
     }
     match serde_json::from_str::<Error>(raw.get()) {
         Ok(Error { code, message, data }) => RpcError {

@@ -117,8 +117,8 @@ impl Says {
     fn of(definition: &str) -> Self {
         let body = match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(definition) {
             Ok(mut members) => {
-                members.remove("name");
-                members.remove("title");
+                members.shift_remove("name");
+                members.shift_remove("title");
                 serde_json::Value::Object(members).to_string()
             }
             Err(_) => definition.to_owned(),

@@ -1,10 +1,13 @@
 //! Conditions on arguments.
 
+mod number;
+
 use std::fmt;
 
 use regex::{Regex, RegexBuilder};
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
+use self::number::Wanted;
 use crate::glob::{BadGlob, Glob};
 
 /// The longest regular expression, in bytes as it is written, and what it may become when it is compiled.
@@ -34,17 +37,27 @@ pub enum BadRule {
 
 /// A condition on one argument.
 ///
-/// The argument is a name, or what a JSON pointer (RFC 6901) leads to when it begins with `/`. The whole text must match;
-/// numbers, `true` and `false` are matched as JSON writes them. One that is not there, or is `null`, does not match.
+/// The argument is a name, or what a JSON pointer (RFC 6901) leads to when it begins with `/`. The whole text must match,
+/// line breaks included; `true` and `false` are matched as JSON writes them. One that is not there, or is `null`, does not
+/// match. What is judged is what is sent: names and texts without their escapes, and of a name that a client wrote twice the
+/// last value, which alone is sent.
+///
+/// A number is matched in plain decimals, without an exponent and without zeros that say nothing (`100`, `-0.5`), however it
+/// was written. A glob that is itself a number means that number: `1.0` matches `1` and `1e0`. Two numbers that differ are
+/// never taken for one another, with one exception: a number that is no integer of 64 bits was rounded when it was read, so a
+/// rule that does not allow also matches it when its own number rounds to the same.
 ///
 /// What holds a list, an object, or more than 64 KiB of text is judged carefully: a rule that allows wants every element of a
-/// list to match, and neither objects nor longer texts do; for other rules, any text inside is enough, and a longer one
-/// matches.
+/// list to match, and neither objects nor longer texts do; for other rules, any text inside is enough, the names within an
+/// object included, and a longer one matches. Such rules also match a text that spells a number that they are about, and a
+/// number as JSON writes it.
 #[derive(Clone, Debug)]
 pub struct ArgumentRule {
     place: String,
     written: String,
     kind: Kind,
+    /// The number that the glob is, if it is one.
+    number: Option<Wanted>,
 }
 
 #[derive(Clone, Debug)]
@@ -64,7 +77,7 @@ impl ArgumentRule {
     }
 
     /// The whole argument at `place` matches this regular expression, in the syntax of the crate `regex`, which takes time that
-    /// grows with the text and no faster. At most 512 bytes, and 256 KiB when compiled.
+    /// grows with the text and no faster. `.` is any character, line breaks too. At most 512 bytes, and 256 KiB when compiled.
     ///
     /// # Errors
     /// [`BadRule`].
@@ -75,8 +88,10 @@ impl ArgumentRule {
         }
         // By itself first: within the frame, one too many `)` would mean something.
         let compile = |regex: &str| {
-            let compiled = RegexBuilder::new(regex).size_limit(COMPILED_BYTES).dfa_size_limit(COMPILED_BYTES).build();
-            compiled.map_err(|error| match error {
+            let mut builder = RegexBuilder::new(regex);
+            // A line break in a path must not carry it past a rule.
+            builder.dot_matches_new_line(true).size_limit(COMPILED_BYTES).dfa_size_limit(COMPILED_BYTES);
+            builder.build().map_err(|error| match error {
                 regex::Error::CompiledTooBig(_) => bad(format!("it takes more than {} KiB", COMPILED_BYTES / 1024)),
                 error => bad(last_line(&error.to_string())),
             })
@@ -90,7 +105,8 @@ impl ArgumentRule {
         if place.is_empty() {
             return Err(BadRule::NoArgument);
         }
-        Ok(Self { place: place.to_owned(), written: written.to_owned(), kind })
+        let number = matches!(kind, Kind::Glob(_)).then(|| Wanted::read(written)).flatten();
+        Ok(Self { place: place.to_owned(), written: written.to_owned(), kind, number })
     }
 
     /// Whether `arguments` fulfil it; where that cannot be told, as `is_careful` wants it.
@@ -114,12 +130,30 @@ impl ArgumentRule {
         match value {
             Value::Null => false,
             Value::String(text) if text.len() > TEXT_BYTES => is_careful,
-            Value::String(text) => self.matches_text(text),
-            Value::Bool(_) | Value::Number(_) => self.matches_text(&value.to_string()),
+            Value::String(text) => {
+                // Some servers take a number that is written as text.
+                self.matches_text(text)
+                    || (is_careful && number::read(text).is_some_and(|it| self.matches_number(&it, true)))
+            }
+            Value::Bool(_) => self.matches_text(&value.to_string()),
+            Value::Number(number) => self.matches_number(number, is_careful),
             Value::Array(items) if is_careful => items.iter().any(|item| self.matches(item, true)),
             Value::Array(items) => !items.is_empty() && items.iter().all(|item| self.matches(item, false)),
-            Value::Object(members) => is_careful && members.values().any(|member| self.matches(member, true)),
+            Value::Object(members) => {
+                let is_inside =
+                    |(name, member): (&String, &Value)| self.matches_text(name) || self.matches(member, true);
+                is_careful && members.iter().any(is_inside)
+            }
         }
+    }
+
+    fn matches_number(&self, number: &Number, is_careful: bool) -> bool {
+        if let Some(wanted) = &self.number {
+            return wanted.is(number, is_careful);
+        }
+        let as_json = number.to_string();
+        number::plain(&as_json).is_some_and(|plain| self.matches_text(&plain))
+            || (is_careful && self.matches_text(&as_json))
     }
 
     fn matches_text(&self, text: &str) -> bool {

@@ -63,7 +63,7 @@ impl Policy {
         request: &GateRequest<'_>,
         decides: bool,
     ) -> impl Iterator<Item = (&'a Rule, Fate)> {
-        let of_tool = layer.rules.iter().filter(|rule| rule.pattern().matches(request.server.as_str(), request.tool));
+        let of_tool = layer.rules.iter().filter(|rule| rule.is_about(request));
         let mut winner: Option<&Rule> = None;
         of_tool.map(move |rule| {
             let fate = match (rule.missing(request, self.whom()), winner) {

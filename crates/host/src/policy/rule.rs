@@ -114,6 +114,8 @@ pub struct Rule {
     hints: Hints,
     origin: Option<Origin>,
     specificity: Specificity,
+    /// It is another one, with its pattern read as a name in another spelling.
+    is_reading: bool,
     /// All its conditions, as they would be written.
     said: String,
     /// What a verdict says of it.
@@ -186,6 +188,7 @@ impl Rule {
             hints: Hints::default(),
             origin: None,
             specificity: Specificity { tool, server, ..Specificity::default() },
+            is_reading: false,
             said: String::new(),
             why: String::new(),
         };
@@ -292,9 +295,35 @@ impl Rule {
             .collect()
     }
 
+    /// The same rule with its pattern read in other spellings: one for each pair of server and tool that it could mean.
+    pub(super) fn readings(&self) -> Vec<Self> {
+        let patterns = match self.effect {
+            Effect::Allow => self.pattern.certain_readings(),
+            Effect::Confirm | Effect::Deny => self.pattern.every_reading(),
+        };
+        let readings = patterns.into_iter().map(|pattern| {
+            let (tool, server) = pattern.says();
+            let specificity = Specificity { tool, server, ..self.specificity };
+            Self { pattern, specificity, is_reading: true, ..self.clone() }
+        });
+        readings.collect()
+    }
+
+    pub(super) fn is_reading(&self) -> bool {
+        self.is_reading
+    }
+
+    /// Whether its pattern is about the tool.
+    pub(super) fn is_about(&self, request: &GateRequest<'_>) -> bool {
+        let server = request.server.as_str();
+        let is_careful = self.effect != Effect::Allow;
+        self.pattern.matches(server, request.tool)
+            || request.entry.is_some_and(|entry| self.pattern.is_name(&entry.name, server, is_careful))
+    }
+
     /// Whether it speaks of this call.
     pub(crate) fn speaks_of(&self, request: &GateRequest<'_>, whom: Whom<'_>) -> bool {
-        self.pattern.matches(request.server.as_str(), request.tool) && self.missing(request, whom).is_none()
+        self.is_about(request) && self.missing(request, whom).is_none()
     }
 
     /// The first of its conditions, beside the pattern, that the call does not fulfil.

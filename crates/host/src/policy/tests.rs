@@ -289,3 +289,80 @@ fn a_hundred_rules_are_judged_quickly() {
     // A hundred times what it takes, so that a busy machine does not matter.
     assert!(began.elapsed().as_millis() < 1_000, "{:?} for a thousand", began.elapsed());
 }
+
+#[test]
+fn numbers_are_compared_as_numbers() {
+    let fits = |rule: &ArgumentRule, n: &str| {
+        let given = serde_json::from_str(&format!("{{\"n\":{n}}}")).unwrap();
+        (rule.fits(&given, false), rule.fits(&given, true))
+    };
+    let one = ArgumentRule::glob("n", "1").unwrap();
+    for written in ["1", "1.0", "1e0", "10E-1", "[1.0]"] {
+        assert_eq!(fits(&one, written), (true, true), "{written}");
+        assert_eq!(fits(&ArgumentRule::glob("n", "1.0").unwrap(), written), (true, true), "{written}");
+    }
+    assert_eq!(fits(&one, "\"1\""), (true, true));
+    assert_eq!(fits(&one, "\"1.0\""), (false, true), "some servers read a number out of a text");
+    for other in ["2", "-1", "1.5", "true", "\"one\"", "null"] {
+        assert_eq!(fits(&one, other), (false, false), "{other}");
+    }
+    let tens = ArgumentRule::glob("n", "10*").unwrap();
+    assert_eq!(fits(&tens, "1e2"), (true, true), "patterns see plain decimals");
+    let digits = ArgumentRule::regex("n", r"\d+").unwrap();
+    assert_eq!(
+        (fits(&digits, "1e3"), fits(&digits, "-0"), fits(&digits, "0.5")),
+        ((true, true), (true, true), (false, false))
+    );
+    let big = ArgumentRule::glob("n", "9007199254740992").unwrap();
+    assert_eq!(fits(&big, "9007199254740993"), (false, false));
+}
+
+#[test]
+fn a_line_break_carries_no_text_past_a_regular_expression() {
+    let rule = ArgumentRule::regex("path", r".*\.(key|pem)").unwrap();
+    for path in ["a\n/../a.key", "\r\n.pem", "a\u{2028}b.key", "\0.key"] {
+        assert!(rule.fits(&arguments(json!({ "path": path })), true), "{path:?}");
+    }
+    assert!(!rule.fits(&arguments(json!({ "path": "a.key\n" })), true), "`\\z`, not `$` before a line break");
+}
+
+fn judged_pair(policy: &Policy, server: &str, tool: &str) -> Effect {
+    let (server, arguments, annotations) = (ServerName::new(server).unwrap(), Map::new(), Annotations::default());
+    effect(&policy.judge(&GateRequest::unlisted(&server, tool, &arguments, &annotations)))
+}
+
+#[test]
+fn a_rule_is_understood_in_every_spelling() {
+    for written in ["fake/big", "fake.big", "mcp__fake__big", "mcp_fake__big", "fake_big", "mcp__fake", "mcp__fake__*"]
+    {
+        let pattern: Pattern = written.parse().unwrap();
+        let denies = Policy::new(Otherwise::Allow).deny(pattern.clone());
+        assert_eq!(judged_pair(&denies, "fake", "big"), Effect::Deny, "{written}");
+        assert_eq!(judged_pair(&denies, "other", "big"), Effect::Allow, "{written}");
+        let allows = Policy::new(Otherwise::Deny).allow(pattern.clone());
+        assert_eq!(judged_pair(&allows, "fake", "big"), Effect::Allow, "{written}");
+        assert_eq!(judged_pair(&allows, "other", "big"), Effect::Deny, "{written}");
+        assert_eq!(denies.rules().count(), 1, "{written}: it is one rule, however it is read");
+        let mut taken_back = denies;
+        taken_back.take_back(Effect::Deny, &pattern);
+        assert_eq!(judged_pair(&taken_back, "fake", "big"), Effect::Allow, "{written}: with all its readings");
+    }
+}
+
+#[test]
+fn another_spelling_is_as_specific_as_the_pair() {
+    let policy =
+        Policy::new(Otherwise::Deny).allow("mcp__fake__*".parse().unwrap()).confirm("fake/wipe*".parse().unwrap());
+    assert_eq!(judged_pair(&policy, "fake", "wipe_all"), Effect::Confirm);
+    assert_eq!(judged_pair(&policy, "fake", "read"), Effect::Allow);
+}
+
+#[test]
+fn a_rule_that_can_match_nothing_is_idle() {
+    let policy = ["mcp__fake__big", "fake/*", "echo", "mcp__gone__x", "gone/x", "mcp__gone"]
+        .into_iter()
+        .fold(Policy::default(), |policy, written| policy.deny(written.parse().unwrap()));
+    let mut idle: Vec<_> = policy.idle(&["fake", "other"]).map(|rule| rule.pattern().to_string()).collect();
+    idle.sort();
+    assert_eq!(idle, ["gone/x", "mcp__gone", "mcp__gone__x"]);
+}

@@ -135,7 +135,7 @@ impl Task {
             return false;
         };
         let kept = memory.tools(&self.spec.fingerprint()).await;
-        let Some(listed) = kept.and_then(|kept| Listed::of_kept(&kept)) else {
+        let Some(listed) = kept.and_then(|kept| Listed::of_kept(&kept, &self.spec.limits)) else {
             return false;
         };
         let tools = self.held_against_pins(ToolSet::new(listed, &self.spec.tools)).await;
@@ -219,7 +219,7 @@ impl Task {
         self.tell(Event::McpServerDisconnected { server: self.name.clone(), reason: Some(error.to_string()) });
         match error {
             // The server forgot us, which is no fault of its health: begin a new session at once.
-            LinkError::SessionNotFound if was_of_use => Next::Now,
+            LinkError::SessionNotFound { .. } if was_of_use => Next::Now,
             error => Next::Later { error, attempt: !was_of_use },
         }
     }

@@ -1,6 +1,9 @@
 //! What a child process sees of an environment.
 
-use std::ffi::OsStr;
+use std::{
+    ffi::{OsStr, OsString},
+    path::PathBuf,
+};
 
 use super::acts_on_the_client;
 
@@ -75,4 +78,30 @@ fn is_safe(name: &OsStr) -> bool {
 /// Old shells pass functions down as variables, and a shell below would run their text.
 fn is_shell_function(value: &OsStr) -> bool {
     value.as_encoded_bytes().starts_with(b"()")
+}
+
+/// `path` without its elements that are relative or empty: such an element means the working folder, where anything may lie.
+/// `None` when all of them are absolute.
+#[must_use]
+pub fn absolute_path(path: &OsStr) -> Option<OsString> {
+    let is_bad = |folder: &PathBuf| !folder.is_absolute();
+    if !std::env::split_paths(path).any(|folder| is_bad(&folder)) {
+        return None;
+    }
+    let folders = std::env::split_paths(path).filter(|folder| !is_bad(folder));
+    Some(std::env::join_paths(folders).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_keeps_its_absolute_folders() {
+        for (path, kept) in
+            [(".:/usr/bin", Some("/usr/bin")), ("/a::/b:bin", Some("/a:/b")), ("/a:/b", None), (":", Some(""))]
+        {
+            assert_eq!(absolute_path(OsStr::new(path)), kept.map(OsString::from), "{path}");
+        }
+    }
 }

@@ -60,7 +60,7 @@ rows! { over_http: Http in [legacy modern] {
 rows! { over_events: Http in [legacy modern] {
     half_of_an_escape: "unparsable-answer --answers sse" => fails("UNPARSABLE_ANSWER").at_once();
     no_utf8: "bad-utf8 --answers sse" => fails("INVALID_SSE_EVENT_DATA").at_once();
-    too_deep: "deep-json --answers sse" => fails("INVALID_SSE_EVENT_DATA").at_once();
+    too_deep: "deep-json --answers sse" => fails("UNPARSABLE_ANSWER").at_once();
     cut_short: "truncated --answers sse" => fails("INVALID_SSE_EVENT_DATA").at_once();
     a_result_that_is_a_number: "result-42 --answers sse" => fails("UNPARSABLE_ANSWER").at_once();
     an_error_without_an_id: "error-without-id --answers sse" => fails("RPC_ERROR").at_once();

@@ -59,6 +59,25 @@ async fn a_list_that_cannot_be_read() {
 async fn a_list_over_the_limit() {
     tools_failed(Over::Stdio, Era::Legacy, "huge-line --fault-on tools/list", "1048576").await;
     tools_failed(Over::Http, Era::Modern, "body-huge --fault-on tools/list", "1048576").await;
+    let events = "sse-huge-event --answers sse --fault-on tools/list";
+    tools_failed(Over::Http, Era::Legacy, events, "max_list_bytes").await;
+    tools_failed(Over::Stdio, Era::Modern, "huge-line --fault-on tools/list", "max_list_bytes").await;
+}
+
+/// What lists may have does not count for other messages.
+#[tokio::test]
+async fn a_list_may_be_larger_than_any_other_message() {
+    let events = [(Over::Http, Era::Legacy, "--answers sse"), (Over::Sse, Era::Legacy, "")];
+    for (over, era, script) in EVERYWHERE.into_iter().map(|(over, era)| (over, era, "")).chain(events) {
+        let mut stage = Stage::new(over, era, script).await;
+        stage.spec.limits.message_bytes = 3_000;
+        let status = stage.rise().await;
+        assert_eq!((status.state.word(), status.tools), ("connected", TOOLS), "{over:?} {era:?} {script}");
+        let (_, words) = stage.call("echo", json!({"text": "x".repeat(5_000)})).await.failure();
+        assert!(words.contains("the limit is 3000 (max_message_bytes)"), "{over:?} {era:?} {script}: {words}");
+        assert_eq!(stage.call("write", json!({})).await.text(), "written");
+        stage.fall().await;
+    }
 }
 
 #[tokio::test]

@@ -387,7 +387,7 @@ pub(crate) fn dressed(mut spec: ServerSpec) -> ServerSpec {
         call_total: Duration::from_secs(4),
         shutdown: Duration::from_millis(300),
     };
-    spec.limits = Limits { message_bytes: 1 << 20, pages: 20, ..Limits::default() };
+    spec.limits = Limits { message_bytes: 1 << 20, listing_bytes: 1 << 20, pages: 20, ..Limits::default() };
     spec.retry = Retry { attempts: 3, first: Duration::from_millis(50), longest: Duration::from_millis(200) };
     spec
 }

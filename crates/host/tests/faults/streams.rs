@@ -14,6 +14,8 @@ rows! { garbled: Http in [legacy modern] {
     fields_that_nobody_knows: "sse-unknown-field" => answers("written").at_once();
     in_single_bytes: "sse-split" => answers("written").at_once();
     another_id_first: "sse-wrong-id" => answers("written").at_once();
+    an_event_that_is_no_json_before_the_answer: "sse-noise" => answers("written").at_once();
+    a_line_without_an_end: "sse-endless-line" => fails("SSE_LINE_TOO_LARGE").at_once().saying("max_message_bytes");
     an_event_that_is_no_json: "sse-bad-json" => fails("INVALID_SSE_EVENT_DATA").at_once();
     an_event_over_the_limit: "sse-huge-event" => fails("SSE_EVENT_DATA_TOO_LARGE").at_once().saying("1048576");
     an_event_without_an_end: "sse-endless" => fails("SSE_EVENT_DATA_TOO_LARGE").at_once().saying("1048576");

@@ -15,7 +15,8 @@ use rmcp::{
 };
 use serde_json::json;
 use tokio::runtime::Handle;
-use toolrack_host::{Era, Host, Native, OnProgress, ServerSpec, mcp::Progress};
+use toolrack_host::{Era, Host, OnProgress, ServerSpec, mcp::Progress};
+use toolrack_testkit::rmcp_native;
 
 use crate::{
     askers::Person,
@@ -141,7 +142,7 @@ impl ServerHandler for Adder {
 async fn a_server_of_this_process_is_one_like_any_other_in_both_eras() {
     let (old, new) = (&[ProtocolVersion::V_2025_11_25], &[ProtocolVersion::V_2026_07_28]);
     let adder =
-        |versions: &'static [ProtocolVersion]| ServerSpec::native(Native::rmcp("adder", move || Adder { versions }));
+        |versions: &'static [ProtocolVersion]| ServerSpec::native(rmcp_native("adder", move || Adder { versions }));
     let host = host_of([("old", adder(old)), ("new", adder(new))]).await;
     for (server, era) in [("old", Era::Legacy), ("new", Era::Modern)] {
         assert_eq!(status(&host, server).era, Some(era));

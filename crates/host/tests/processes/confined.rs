@@ -2,13 +2,16 @@
 
 use std::fs;
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, SystemTime};
 
 use libtest_mimic::Trial;
-use nix::sys::signal::kill;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
@@ -17,7 +20,8 @@ use toolrack_host::{
     child::{ChildCommand, Exit, SpawnError, spawn},
 };
 
-use crate::lab::{self, Lab, SOON, sh};
+use crate::ends;
+use crate::lab::{self, Host, Lab, SOON, TREES, sh};
 
 /// The first argument of a program that tries things.
 const ATTEMPT: &str = "__attempt";
@@ -32,6 +36,14 @@ pub(crate) fn trials() -> Vec<Trial> {
             })),*]
         };
     }
+    macro_rules! needing_landlock_and_python {
+        ($name:ident) => {
+            vec![Trial::test(concat!("needs_landlock::needs_python::", stringify!($name)), || {
+                lab::run($name);
+                Ok(())
+            })]
+        };
+    }
     needing_landlock![
         a_confined_server_reads_and_changes_only_what_is_named,
         a_confined_server_connects_and_listens_only_where_it_may,
@@ -41,7 +53,14 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_server_that_multiplies_is_killed_whole,
         a_home_is_not_the_servers_because_it_runs_there,
         what_cannot_be_had_starts_nothing_and_says_why,
+        an_exit_is_told_as_it_was_also_from_a_sandbox,
+        what_a_confined_server_leaves_behind_ends_with_it_and_in_order,
+        nothing_of_a_confined_server_survives_its_host_and_its_supervisor,
+        a_server_that_may_use_udp_may_and_one_that_has_no_port_has_no_network,
     ]
+    .into_iter()
+    .chain(needing_landlock_and_python![no_attack_of_a_confined_server_gets_anything])
+    .collect()
 }
 
 /// Tries what its arguments say, and prints how each went.
@@ -54,10 +73,22 @@ pub(crate) fn attempt_if_asked() -> Option<ExitCode> {
         let (what, with) = attempt.split_once('=').unwrap();
         match perform(what, with) {
             Ok(()) => println!("{what}: ok"),
+            Err(error) if is_no(&error) => println!("{what}: {NO}"),
             Err(error) => println!("{what}: {}", error.kind()),
         }
     }
     Some(ExitCode::SUCCESS)
+}
+
+/// It may not, or there is nothing of the kind where it is.
+fn is_no(error: &io::Error) -> bool {
+    let kinds = [
+        io::ErrorKind::PermissionDenied,
+        io::ErrorKind::NotFound,
+        io::ErrorKind::ReadOnlyFilesystem,
+        io::ErrorKind::CrossesDevices,
+    ];
+    kinds.contains(&error.kind()) || error.raw_os_error() == Some(nix::errno::Errno::ESRCH as i32)
 }
 
 fn perform(what: &str, with: &str) -> io::Result<()> {
@@ -75,6 +106,7 @@ fn perform(what: &str, with: &str) -> io::Result<()> {
         }
         "run" => Command::new(with).status().map(drop),
         "connect" => TcpStream::connect(("127.0.0.1", port())).map(drop),
+        "udp" => UdpSocket::bind(("127.0.0.1", 0)).map(drop),
         "bind" => TcpListener::bind(("127.0.0.1", port())).map(drop),
         "signal" => kill(Pid::from_raw(with.parse().unwrap()), None).map_err(io::Error::from),
         "privileges" => {
@@ -129,7 +161,7 @@ impl Lab {
     }
 }
 
-const NO: &str = "permission denied";
+const NO: &str = "no";
 
 async fn a_confined_server_reads_and_changes_only_what_is_named(lab: Lab) {
     let all = tempfile::tempdir().unwrap();
@@ -167,7 +199,7 @@ async fn a_confined_server_reads_and_changes_only_what_is_named(lab: Lab) {
         ("write", path("homes/other"), NO),
         ("write", "/tmp/toolrack-confined-test".to_owned(), NO),
         ("write", "/etc/toolrack-confined-test".to_owned(), NO),
-        ("read", "/proc/1/cmdline".to_owned(), NO),
+        ("read", format!("/proc/{}/cmdline", std::process::id()), NO),
         ("read", "/proc/meminfo".to_owned(), "ok"),
         ("read", "/etc/hostname".to_owned(), "ok"),
         ("write", "/dev/null".to_owned(), "ok"),
@@ -205,7 +237,6 @@ async fn a_confined_server_reaches_no_process_outside(lab: Lab) {
     let attempts =
         [format!("signal={host}"), format!("read=/proc/{host}/environ"), "read=/proc/self/environ".to_owned()];
     let seen = lab.outcomes(folder.path(), Confinement::default(), &attempts).await;
-    // EPERM and EACCES are one kind.
     assert_eq!(seen, [format!("signal: {NO}"), format!("read: {NO}"), "read: ok".to_owned()]);
 }
 
@@ -282,4 +313,117 @@ async fn what_cannot_be_had_starts_nothing_and_says_why(lab: Lab) {
     let unwatched = ChildCommand { supervisor: None, ..lab.confined(Confinement::default(), &[]) };
     let error = spawn(unwatched, None, &lab.tasks).await.unwrap_err();
     assert!(error.to_string().contains("only a host with a supervisor"), "{error}");
+}
+
+/// Confinements with namespaces, and as on a system that has none.
+fn both(confinement: &Confinement) -> [Confinement; 2] {
+    [false, true].map(|bare| Confinement { bare, ..confinement.clone() })
+}
+
+async fn an_exit_is_told_as_it_was_also_from_a_sandbox(lab: Lab) {
+    for confinement in both(&Confinement::default()) {
+        for (script, expected) in [
+            ("exit 0", Exit::Code(0)),
+            ("exit 3", Exit::Code(3)),
+            ("exit 255", Exit::Code(255)),
+            ("kill -KILL $$", Exit::Signal(9)),
+            ("kill -TERM $$", Exit::Signal(15)),
+            ("kill -SEGV $$", Exit::Signal(11)),
+        ] {
+            let confinement = Some(Box::new(confinement.clone()));
+            let child = spawn(ChildCommand { confinement, ..lab.command(sh(script)) }, None, &lab.tasks).await.unwrap();
+            assert_eq!(timeout(SOON, child.handle.exited()).await, Ok(expected), "{script}");
+            lab.finish(child.handle).await;
+        }
+    }
+}
+
+async fn what_a_confined_server_leaves_behind_ends_with_it_and_in_order(lab: Lab) {
+    let script = "trap 'exit 6' TERM; (trap 'echo saved >&2; exit' TERM; echo up >&2; while :; do :; done) & \
+                  setsid sleep 1000 & echo ready; read line";
+    for confinement in both(&Confinement::default()) {
+        let command = ChildCommand { confinement: Some(Box::new(confinement)), ..lab.command(sh(script)) };
+        let mut child = spawn(command, None, &lab.tasks).await.unwrap();
+        timeout(SOON, child.stdout.read_u8()).await.unwrap().unwrap();
+        lab.until("the leftover runs", || !child.stderr.tail(1).is_empty()).await;
+        drop(child.stdin);
+        lab.finish(child.handle).await;
+        assert_eq!(child.stderr.tail(9), ["up", "saved"]);
+        assert_eq!(lab.survivors(), [0; 0]);
+    }
+}
+
+/// Without another start: the system ends what is in the namespaces.
+async fn nothing_of_a_confined_server_survives_its_host_and_its_supervisor(lab: Lab) {
+    // First it tries to get rid of what watches it.
+    let attack = "kill -KILL $PPID; kill -STOP $PPID";
+    for round in 0..ends::rounds() {
+        let (name, script) = TREES[round % TREES.len()];
+        let mut host = Host::start_confined(&lab, &format!("{{ {attack}; }} 2>/dev/null; {script}"));
+        host.wait_until_ready();
+        let supervisor = lab.supervisor();
+        // Stopped first, so that it does not see the host's end.
+        kill(supervisor, Signal::SIGSTOP).unwrap();
+        host.kill(Signal::SIGKILL);
+        kill(supervisor, Signal::SIGKILL).unwrap();
+        let took = lab.nothing_survives_for(Duration::from_secs(2), name).await;
+        println!("round {round}, {name}: {took:?}");
+    }
+}
+
+async fn a_server_that_may_use_udp_may_and_one_that_has_no_port_has_no_network(lab: Lab) {
+    let folder = tempfile::tempdir().unwrap();
+    let door = TcpListener::bind("127.0.0.1:0").unwrap();
+    let attempts = ["udp=".to_owned(), format!("connect={}", door.local_addr().unwrap().port())];
+    for confinement in both(&Confinement::default()) {
+        assert_eq!(lab.outcomes(folder.path(), confinement.clone(), &attempts).await, ["udp: no", "connect: ok"]);
+        let udp = Confinement { udp: true, ..confinement };
+        assert_eq!(lab.outcomes(folder.path(), udp, &attempts).await, ["udp: ok", "connect: ok"]);
+    }
+    // In a network of its own it may listen: there is nothing to be heard there.
+    let none = Confinement { connect: Some(Vec::new()), bind: Some(Vec::new()), ..Confinement::default() };
+    assert_eq!(lab.outcomes(folder.path(), none, &attempts).await, ["udp: no", "connect: no"]);
+}
+
+/// What is not held back without namespaces, as `SECURITY.md` says.
+const LEFT_WITHOUT_NAMESPACES: &[&str] = &["time of a file", "mode of a file", "attribute of a file", "size of a file"];
+
+async fn no_attack_of_a_confined_server_gets_anything(lab: Lab) {
+    let outside = tempfile::tempdir().unwrap();
+    let work = tempfile::tempdir().unwrap();
+    let (secret, door) = (outside.path().join("secret"), outside.path().join("door"));
+    fs::write(&secret, "canary").unwrap();
+    let _door = UnixListener::bind(&door).unwrap();
+    let _unseen =
+        UnixListener::bind_addr(&SocketAddr::from_abstract_name(door.as_os_str().as_bytes()).unwrap()).unwrap();
+    let shut = TcpListener::bind("127.0.0.1:0").unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let python = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().unwrap().stdout;
+    let python = String::from_utf8(python).unwrap().trim().to_owned();
+    let mut words = vec!["-c".to_owned(), include_str!("attacks.py").to_owned(), std::process::id().to_string()];
+    words.extend([&secret, &door].map(|path| path.to_str().unwrap().to_owned()));
+    words.extend([shut.local_addr().unwrap().port(), free].map(|port| port.to_string()));
+    let confinement =
+        Confinement { connect: Some(vec![443]), bind: Some(Vec::new()), processes: Some(64), ..Confinement::default() };
+    for confinement in both(&confinement) {
+        let is_bare = confinement.bare;
+        let command = ChildCommand {
+            args: words.iter().map(Into::into).collect(),
+            cwd: Some(work.path().to_owned()),
+            confinement: Some(Box::new(confinement)),
+            ..lab.command((python.as_str(), [] as [&str; 0]))
+        };
+        let mut child = spawn(command, None, &lab.tasks).await.unwrap();
+        let mut out = String::new();
+        timeout(SOON, child.stdout.read_to_string(&mut out)).await.unwrap().unwrap();
+        lab.finish(child.handle).await;
+        let attacks: Vec<&str> = out.lines().collect();
+        println!("bare {is_bare}: {attacks:#?}");
+        assert!(attacks.len() > 80, "{out} {:?}", child.stderr.tail(20));
+        let got: Vec<&str> = attacks.iter().filter_map(|line| line.strip_suffix(": ok")).collect();
+        // The first process of its namespace is there to be asked about, and is ours: nothing comes of it.
+        let expected = if is_bare { LEFT_WITHOUT_NAMESPACES } else { &[] };
+        assert_eq!(got, expected);
+    }
+    assert_eq!(fs::read_to_string(&secret).unwrap(), "canary");
 }

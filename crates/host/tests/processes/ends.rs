@@ -26,6 +26,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         no_tree_survives_a_killed_host,
         no_tree_survives_a_terminated_host,
         no_tree_survives_a_terminated_supervisor,
+        no_tree_survives_a_killed_supervisor,
+        what_a_host_and_a_supervisor_killed_together_leave_behind_is_ended_at_the_next_start,
         a_storm_of_forks_ends,
         a_killed_supervisor_is_reported_and_its_session_killed,
         an_exit_is_seen_although_a_grandchild_holds_the_streams,
@@ -115,7 +117,7 @@ async fn no_tree_survives_the_exit_of_its_server(lab: Lab) {
 }
 
 async fn no_tree_survives_a_killed_host(lab: Lab) {
-    for round in 0..20 {
+    for round in 0..rounds() {
         let (name, script) = TREES[round % TREES.len()];
         let mut host = Host::start(&lab, script);
         host.wait_until_ready();
@@ -142,6 +144,44 @@ async fn no_tree_survives_a_terminated_supervisor(lab: Lab) {
         assert_eq!(timeout(SOON, child.handle.exited()).await, Ok(Exit::Signal(15)), "{name}");
         lab.nothing_survives_for(Duration::from_secs(2), name).await;
     }
+}
+
+async fn no_tree_survives_a_killed_supervisor(lab: Lab) {
+    for round in 0..rounds() {
+        let (name, script) = TREES[round % TREES.len()];
+        let child = lab.spawn_ready(script).await;
+        kill(lab.supervisor(), Signal::SIGKILL).unwrap();
+        assert_eq!(timeout(SOON, child.handle.exited()).await, Ok(Exit::SupervisorLost), "{name}");
+        lab.nothing_survives_for(Duration::from_secs(2), name).await;
+    }
+}
+
+/// How many of each are killed.
+#[expect(clippy::disallowed_methods, reason = "a test can be told to take longer")]
+pub(crate) fn rounds() -> usize {
+    std::env::var("TOOLRACK_TEST_KILLS").ok().and_then(|number| number.parse().ok()).unwrap_or(20)
+}
+
+async fn what_a_host_and_a_supervisor_killed_together_leave_behind_is_ended_at_the_next_start(lab: Lab) {
+    let mut left = 0;
+    for round in 0..rounds() {
+        let (name, script) = TREES[round % TREES.len()];
+        let mut host = Host::start(&lab, script);
+        host.wait_until_ready();
+        // Stopped first, so that neither sees the other's end.
+        let (supervisor, all) = (lab.supervisor(), lab.survivors().len());
+        kill(supervisor, Signal::SIGSTOP).unwrap();
+        host.kill(Signal::SIGKILL);
+        kill(supervisor, Signal::SIGKILL).unwrap();
+        assert!(all > 1, "{name}");
+        left += lab.survivors().iter().filter(|pid| **pid != supervisor.as_raw()).count();
+        let mut next = Host::start(&lab, "echo next; exit 3");
+        assert_eq!(next.line(), "next");
+        assert_eq!(next.line(), "exit status 3", "{name}");
+        let took = lab.nothing_survives_for(Duration::from_secs(2), name).await;
+        println!("round {round}, {name}: {took:?}");
+    }
+    assert!(left > 0, "nothing was left behind that could have been found");
 }
 
 /// Each process starts two in sessions of their own and ends: whoever looks, sees yesterday's tree. The storm dies down

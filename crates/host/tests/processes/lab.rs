@@ -60,6 +60,9 @@ const TOKEN: &str = "PROCESS_TEST_TOKEN";
 /// The first argument of a host to be killed.
 const HOST: &str = "__be-a-host";
 
+/// What is before the program of a host that starts it in a sandbox.
+const CONFINED: &str = "confined:";
+
 /// One test's own runtime, tasks and token.
 pub(crate) struct Lab {
     pub(crate) tasks: TaskTracker,
@@ -176,6 +179,13 @@ impl Host {
         Self::spawn(command)
     }
 
+    /// Starts a host that starts `script` in a sandbox.
+    pub(crate) fn start_confined(lab: &Lab, script: &str) -> Self {
+        let mut command = Command::new("/proc/self/exe");
+        command.args([HOST, &lab.token, &format!("{CONFINED}/bin/sh"), "-c", script]);
+        Self::spawn(command)
+    }
+
     /// Starts a host that something careless started, with signals blocked and ignored, and that starts `words`.
     pub(crate) fn start_carelessly(lab: &Lab, words: &[&str]) -> Self {
         let mut command = Command::new("env");
@@ -228,7 +238,10 @@ pub(crate) fn be_a_host_if_asked() -> Option<ExitCode> {
     let lab = Lab { tasks: TaskTracker::new(), token: token.clone() };
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap().block_on(async {
-        let child = lab.spawn((program, words)).await;
+        let is_confined = program.starts_with(CONFINED);
+        let command = lab.command((program.trim_start_matches(CONFINED), words));
+        let confinement = is_confined.then(Box::default);
+        let child = spawn(ChildCommand { confinement, ..command }, None, &lab.tasks).await.unwrap();
         let first = tokio::io::BufReader::new(child.stdout).lines().next_line().await.unwrap();
         say(&first.unwrap_or_default());
         say(&child.handle.exited().await.to_string());

@@ -21,6 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         the_server_sees_three_descriptors_although_the_host_leaks_one,
         the_server_has_a_clean_slate_of_signals,
         a_program_that_cannot_start_is_named_with_the_reason,
+        no_program_is_looked_for_in_the_working_folder,
         what_a_program_is_given_must_be_possible,
         a_supervisor_without_the_hook_is_refused,
         a_supervisor_that_says_nothing_is_given_up,
@@ -130,7 +131,7 @@ async fn a_program_that_cannot_start_is_named_with_the_reason(lab: Lab) {
         ("", "the command is empty; name a program to run"),
         (
             "no-such-program",
-            "command not found: no-such-program (looked in PATH: HERE); install it or give its full path",
+            "command not found: no-such-program (the one folder of PATH does not have it); install it or give its full path",
         ),
         ("./nothing", "no such file: HERE/./nothing; check the path of the command"),
         ("plain", "not an executable file: HERE/plain; check the command and the file's permissions"),
@@ -159,6 +160,28 @@ async fn a_program_that_cannot_start_is_named_with_the_reason(lab: Lab) {
             };
             let error = spawn(command, None, &lab.tasks).await.expect_err(program);
             assert_eq!(error.to_string(), expected.replace("HERE", path), "{supervisor:?}");
+        }
+    }
+}
+
+async fn no_program_is_looked_for_in_the_working_folder(lab: Lab) {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    lab::write(&here.join("server"), b"#!/bin/sh\necho hostile\n", 0o755);
+    std::fs::create_dir(here.join("bin")).unwrap();
+    lab::write(&here.join("bin/server"), b"#!/bin/sh\necho hostile\n", 0o755);
+    for supervisor in [Some(Supervisor::this_program()), None] {
+        for path in [".", "bin", ":/bin", "./bin:"] {
+            let mut command = ChildCommand { supervisor: supervisor.clone(), ..lab.command(sh("printf %s \"$PATH\"")) };
+            command.cwd = Some(here.to_path_buf());
+            command.env.push(("PATH".into(), format!("{path}:/usr/bin:/bin").into()));
+            let named = ChildCommand { program: "server".into(), ..command.clone() };
+            let error = spawn(named, None, &lab.tasks).await.expect_err("it is in no absolute folder");
+            assert!(error.to_string().starts_with("command not found: server"), "{error}");
+            let mut child = spawn(command, None, &lab.tasks).await.unwrap();
+            let mut said = String::new();
+            child.stdout.read_to_string(&mut said).await.unwrap();
+            assert!(said.split(':').all(|folder| folder.starts_with('/')), "{said}");
         }
     }
 }

@@ -12,7 +12,8 @@ use rmcp::{
     service::RequestContext,
 };
 use serde::Deserialize;
-use toolrack_host::{Catalog, CatalogTool, Desired, Host, Native, Selection, ServerName, ServerSpec};
+use toolrack_host::{Catalog, CatalogTool, Desired, Host, Selection, ServerName, ServerSpec};
+use toolrack_testkit::rmcp_native;
 
 /// A public server's tools, and where they were found.
 #[derive(Deserialize)]
@@ -131,7 +132,7 @@ async fn all_servers() -> Host {
         .map(|fixture| {
             let Fixture { server, tools } = serde_json::from_str(fixture).unwrap();
             let name = ServerName::new(&*server).unwrap();
-            (name, ServerSpec::native(Native::rmcp(server, move || Listing(tools.clone()))))
+            (name, ServerSpec::native(rmcp_native(&server, move || Listing(tools.clone()))))
         })
         .collect();
     host.apply(desired).await;

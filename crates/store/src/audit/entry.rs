@@ -22,15 +22,24 @@ const MAX_ARGUMENTS: usize = 64 * 1024;
 #[serde(default)]
 #[non_exhaustive]
 pub struct Entry {
-    /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `quarantined`, `approved`, `signed_in`,
-    /// `signed_out`, `sign_in_failed`; `forgot` of old rows, and `lost` of rows that could not be written.
+    /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `refused`, `quarantined`, `approved`, `signed_in`,
+    /// `signed_out`, `sign_in_failed`, `turned_away`; `forgot` of old rows, and `lost` of rows that could not be written.
     pub kind: String,
-    /// The way it came in: `cli`, `daemon`, `gateway`, `agent`, `program`.
+    /// The way it came in: `cli`, `daemon`, `gateway`, `agent`, `program`; for `turned_away`, the socket: `cli.sock`, `mcp.sock`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub who: Option<String>,
     /// What the client calls itself. Untrusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
+    /// How a client of the gateway is connected: `http`, `stdio`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over: Option<String>,
+    /// Tells a client from others of its name; it opens nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The conversation in whose turn a call was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<String>,
     /// The agent, as `toolrack.toml` names it, in whose name it happened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
@@ -144,7 +153,9 @@ impl Entry {
 
     /// What is kept of `fact`, which happened in the name of `agent`.
     pub(super) fn of(fact: Fact, agent: Option<&str>, hide: &Hide) -> Self {
-        Self { agent: agent.and_then(|agent| line(agent, MAX_NAME)), ..Self::of_fact(fact, hide) }
+        let row = Self::of_fact(fact, hide);
+        // The agent of the world counts before the one that the caller names.
+        Self { agent: agent.and_then(|agent| line(agent, MAX_NAME)).or(row.agent), ..row }
     }
 
     fn of_fact(fact: Fact, hide: &Hide) -> Self {
@@ -181,6 +192,13 @@ impl Entry {
                 code: Some(code.to_owned()),
                 ..Self::of_kind("sign_in_failed")
             },
+            Fact::TurnedAway { door, process, why, untold } => Self {
+                who: Some(door.to_owned()),
+                client: line(&process, MAX_NAME),
+                why: hidden(&why),
+                count: size(untold).filter(|untold| *untold > 0),
+                ..Self::of_kind("turned_away")
+            },
             _ => Self::of_kind("other"),
         }
     }
@@ -208,8 +226,16 @@ impl Entry {
     }
 
     fn by(self, caller: &Caller) -> Self {
-        let client = caller.name().and_then(|name| line(name, MAX_NAME));
-        Self { who: Some(caller.way().word().to_owned()), client, ..self }
+        let short = |name: Option<&str>| name.and_then(|name| line(name, MAX_NAME));
+        Self {
+            who: Some(caller.way().word().to_owned()),
+            client: short(caller.name()),
+            over: caller.connected_over().map(|over| over.word().to_owned()),
+            session: short(caller.in_session()),
+            conversation: short(caller.in_conversation()),
+            agent: short(caller.of_agent()),
+            ..self
+        }
     }
 }
 

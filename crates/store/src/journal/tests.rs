@@ -1,10 +1,18 @@
 use std::{
     pin::{Pin, pin},
+    sync::Arc,
     task::Poll,
 };
 
+use futures::future::BoxFuture;
+use serde_json::{Map, json};
 use tempfile::TempDir;
-use toolrack_agent::Limits;
+use toolrack_agent::{Agent, End, Front, Limits, NotKept, ToolCallData, TurnEvent, model::Scripted};
+use toolrack_host::{
+    Abilities, AnswerAbout, Asker, Desired, Host, Policy, ServerName, ServerSpec,
+    ask::{Confirm, Confirmed},
+};
+use toolrack_testkit::fake_server_path;
 
 use super::*;
 use crate::SessionQuery;
@@ -88,4 +96,77 @@ async fn a_conversation_is_claimed_once_and_again_when_the_claim_is_dropped() {
     drop(claim);
     assert!(journal.claim().unwrap().is_some());
     assert!(Journal::new(None, "some/model").claim().unwrap().is_none());
+}
+
+/// Agrees to everything.
+struct Agrees;
+
+impl Asker for Agrees {
+    fn abilities(&self) -> Abilities {
+        Abilities { confirm: true, ..Abilities::NONE }
+    }
+
+    fn confirm(&self, _: Confirm) -> BoxFuture<'_, Confirmed> {
+        Box::pin(async { Confirmed::Yes })
+    }
+}
+
+/// Keeps each step, and stops where one is not kept.
+struct Keeps(Journal);
+
+impl Front for Keeps {
+    fn happened(&mut self, _: TurnEvent<'_>) {}
+
+    fn keep<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotKept>> {
+        Box::pin(async move { self.0.keep(turn).await.map_err(|error| NotKept { why: error.to_string() }) })
+    }
+}
+
+const ROUNDS: usize = 200;
+const AT_ONCE: usize = 8;
+
+/// Each call looks into the database for an answer that stands, while the results of the others are written there.
+#[tokio::test]
+async fn calls_that_need_a_decision_and_the_conversation_share_one_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let host = Host::builder().gate(Arc::new(Policy::default())).answers(Arc::new(store.clone())).build();
+    let spec = ServerSpec::stdio(fake_server_path().to_str().unwrap(), ["stdio"]);
+    host.apply(Desired::from([(ServerName::new("rooms").unwrap(), spec)])).await;
+    host.settled().await;
+    let model = (0..ROUNDS).fold(Scripted::new(), |model, round| {
+        let calls = (0..AT_ONCE).map(|at| {
+            let arguments = Map::from_iter([("text".to_owned(), json!(format!("{round} {at}")))]);
+            ToolCallData::new(format!("{round}-{at}"), "mcp__rooms__echo", arguments)
+        });
+        model.reply(Reply::new(Message::new(Role::Assistant, "").with_tool_calls(calls.collect())))
+    });
+    let mut agent = Agent::new(Arc::new(model.say("done")), host);
+    agent.asker = Some(Arc::new(Agrees));
+    let mut limits = Limits::default();
+    limits.rounds = 1 + u32::try_from(ROUNDS).unwrap();
+    let mut turn = Turn::new(vec![Message::new(Role::User, "go")], limits);
+    let mut front = Keeps(Journal::new(Some(store.clone()), "some/model"));
+    assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), End::Answered);
+    let results: Vec<_> = turn.messages().iter().filter(|said| said.role == Role::Tool).collect();
+    assert_eq!(results.len(), ROUNDS * AT_ONCE);
+    assert!(results.iter().all(|said| !said.is_error), "{:?}", results.iter().find(|said| said.is_error));
+    let kept = store.session(front.0.id().unwrap()).await.unwrap();
+    assert_eq!(kept.messages, turn.messages().len() as u64);
+    agent.host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_question_to_the_database_that_is_not_polled_any_more_keeps_no_other_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let server = ServerName::new("fs").unwrap();
+    let definition = toolrack_host::DefinitionHash::from_bytes([1; 32]);
+    let about = AnswerAbout { server: &server, fingerprint: "a", tool: "read", definition };
+    let mut unpolled: Vec<_> = (0..AT_ONCE).map(|_| Box::pin(toolrack_host::Answers::recall(&store, about))).collect();
+    for question in &mut unpolled {
+        assert_eq!(polled(question.as_mut(), 1).await, None);
+    }
+    Journal::new(Some(store.clone()), "some/model").keep(&said("words")).await.unwrap();
+    drop(unpolled);
 }

@@ -50,15 +50,15 @@ pub(crate) fn parse(bytes: &[u8]) -> Incoming {
     let Some(object) = message.as_object_mut() else {
         return Incoming::Invalid("not an object".to_owned());
     };
-    let id = object.remove("id");
-    let method = object.remove("method").and_then(|method| method.as_str().map(str::to_owned));
-    let params = object.remove("params").unwrap_or_else(|| json!({}));
+    let id = object.shift_remove("id");
+    let method = object.shift_remove("method").and_then(|method| method.as_str().map(str::to_owned));
+    let params = object.shift_remove("params").unwrap_or_else(|| json!({}));
     match (id, method) {
         (Some(id), Some(method)) => Incoming::Request { id, method, params },
         (None, Some(method)) => Incoming::Notification { method, params },
         (Some(id), None) => {
-            let error = object.remove("error");
-            let body = error.map_or_else(|| Ok(object.remove("result").unwrap_or_default()), Err);
+            let error = object.shift_remove("error");
+            let body = error.map_or_else(|| Ok(object.shift_remove("result").unwrap_or_default()), Err);
             Incoming::Response { id, body }
         }
         (None, None) => Incoming::Invalid("neither an id nor a method".to_owned()),

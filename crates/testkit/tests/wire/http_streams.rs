@@ -22,6 +22,7 @@ fn streams_break_as_told_after_the_effect() {
         ("sse-bad-json", End::Whole, 0),
         ("sse-huge-event=300000", End::Whole, 1),
         ("sse-endless", End::Endless, 0),
+        ("sse-endless-line", End::Endless, 0),
         ("sse-wrong-id", End::Whole, 2),
     ] {
         let (answer, runs) = struck(fault);
@@ -29,6 +30,8 @@ fn streams_break_as_told_after_the_effect() {
         assert_eq!((answer.end, seen, runs), (end, events, 1), "{fault}");
         assert_eq!(answer.header("content-type"), Some("text/event-stream"), "{fault}");
     }
+    let noisy = struck("sse-noise").0;
+    assert!(noisy.body.windows(4).any(|part| part == b"caf\xe9") && noisy.end == End::Whole);
     assert!(struck("sse-huge-event=300000").0.body.len() > 300_000);
     let forged = struck("sse-wrong-id").0.events();
     assert_eq!((text(&forged[0]), text(&forged[1])), ("forged", "written"));

@@ -48,7 +48,7 @@ fn a_modern_server_wants_meta_on_every_request_and_no_handshake() {
     assert_eq!(server.ask(&request(2, "tools/list", json!({})))["error"]["code"], -32602);
     for missing in ["protocolVersion", "clientCapabilities"] {
         let mut asked = modern(7, "server/discover", json!({}));
-        asked["params"]["_meta"].as_object_mut().unwrap().remove(&format!("io.modelcontextprotocol/{missing}"));
+        asked["params"]["_meta"].as_object_mut().unwrap().shift_remove(&format!("io.modelcontextprotocol/{missing}"));
         assert_eq!(server.ask(&asked)["error"]["code"], -32602, "{missing}");
     }
     let found = server.ask(&modern(3, "server/discover", json!({})));

@@ -44,7 +44,7 @@ pub(super) async fn start(verb: &str, words: &[OsString], data: &Path) -> Result
     let end = Instant::now() + START;
     loop {
         if let Some(record) = Record::read(data).filter(|record| record.pid == child.id() && record.is_alive())
-            && guest::about(&guest::socket(data)).await.is_some()
+            && guest::about(data).await.is_some()
         {
             return Ok(record);
         }

@@ -14,7 +14,7 @@ use nix::{
 use serde::{Deserialize, Serialize};
 
 use super::birth::Birth;
-use crate::guest;
+use crate::door::{Door, Key, folder};
 
 /// A daemon that runs. For its owner only: the token opens it.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,8 +61,10 @@ impl Record {
         if Self::read(data).as_ref() == Some(self) {
             // A stale record names a process that no longer runs.
             let _ = fs::remove_file(file(data));
-            let _ = fs::remove_file(socket(data));
-            let _ = fs::remove_file(guest::socket(data));
+            for door in [Door::Commands, Door::Clients] {
+                let _ = fs::remove_file(door.socket(data));
+            }
+            let _ = fs::remove_file(Key::file(data));
         }
     }
 
@@ -83,22 +85,21 @@ impl Record {
     }
 }
 
-/// A socket that only this person can connect to. What a daemon that was killed has left is taken away.
-pub(crate) fn listen(socket: &Path) -> io::Result<UnixListener> {
-    if let Some(folder) = socket.parent() {
-        fs::create_dir_all(folder)?;
-        fs::set_permissions(folder, Permissions::from_mode(0o700))?;
-    }
-    match fs::remove_file(socket) {
+/// The folder of the sockets, which only this person can enter.
+pub(crate) fn make_folder(data: &Path) -> io::Result<()> {
+    let folder = folder(data);
+    fs::create_dir_all(&folder)?;
+    fs::set_permissions(folder, Permissions::from_mode(0o700))
+}
+
+/// The socket of `door`. What a daemon that was killed has left is taken away.
+pub(crate) fn listen(door: Door, data: &Path) -> io::Result<UnixListener> {
+    let socket = door.socket(data);
+    match fs::remove_file(&socket) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     UnixListener::bind(socket)
-}
-
-/// Where MCP clients of the same person find it.
-pub(crate) fn socket(data: &Path) -> PathBuf {
-    data.join("run").join("mcp.sock")
 }
 
 fn file(data: &Path) -> PathBuf {

@@ -82,7 +82,7 @@ pub(super) const LINES: &[Line] = &[
     line("login", &["@", "--no-browser"], Refused),
     line("logout", &["@"], Refused),
     line("auth status", &[], With(0)),
-    line("why", &["@/echo"], With(0)),
+    line("why", &["@/echo"], Refused),
     line("test", &[], With(7)),
     line("test", &["@"], Refused),
     line("logs", &[], With(0)),

@@ -165,7 +165,7 @@ fn any_file(least: usize) -> impl Strategy<Value = (String, Vec<String>)> {
 
 fn without(mut value: Json, name: &str) -> Json {
     if let Json::Object(members) = &mut value {
-        members.remove(name);
+        members.shift_remove(name);
     }
     value
 }

@@ -98,3 +98,89 @@ fn no_text_makes_reading_panic() {
         assert!(!read(text).1.is_empty(), "{text}");
     }
 }
+
+/// The blocks of the documentation that have a `[policy]`.
+fn documented() -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut pages = vec![root.join("README.md"), root.join("SECURITY.md")];
+    pages.extend(std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path()));
+    let pages = pages.into_iter().filter(|page| page.extension().is_some_and(|kind| kind == "md"));
+    let texts = pages.map(|page| std::fs::read_to_string(page).unwrap()).collect::<Vec<_>>();
+    let blocks = texts.iter().flat_map(|text| text.split("```toml\n").skip(1));
+    let blocks = blocks.map(|block| block.split("```").next().unwrap_or_default().to_owned());
+    blocks.filter(|block| block.contains("policy")).collect()
+}
+
+#[test]
+fn every_rule_of_the_documentation_holds_against_odd_spellings() {
+    let blocks = documented();
+    assert!(!blocks.is_empty());
+    for block in &blocks {
+        let (policy, problems) = read(block);
+        assert_eq!(problems, [], "{block}");
+        // Each has to be among the known ones: a new documented rule comes with what it has to withstand.
+        for rule in policy.rules() {
+            for condition in rule.conditions().iter().filter(|condition| condition.starts_with("arguments.")) {
+                let known = [r#"arguments.path = "notes/*""#, r#"arguments.path = { regex = "(?i).*\.(key|pem)\W*" }"#];
+                assert!(known.contains(&&**condition), "{condition}");
+            }
+        }
+    }
+    let policy = read(&blocks[0]).0;
+    let fate = |path: &str| judged(&policy, "write_file", path, Way::Agent);
+    for path in [
+        "a.key",
+        "a\n/../a.key",
+        "a\r\n/../a.key",
+        "a\r/../a.key",
+        "a\0/../a.key",
+        "a\u{85}b.key",
+        "a\u{2028}/../a.key",
+        "a\u{2029}/../a.key",
+        "a\u{fffd}/../a.key",
+        "\u{feff}a.key",
+        "a.KEY",
+        "a.Pem",
+        "a.key\n",
+        "a.key\0",
+        "a.key\r\n",
+        "a.key/",
+        "a.key/.",
+        "a.key ",
+        "notes/../a.pem",
+        "[\"a.key\"]",
+    ] {
+        assert!(fate(path).starts_with("deny: "), "{path:?}: {}", fate(path));
+    }
+    for (path, expected) in [
+        ("notes/a\n.md", "allow: "),
+        ("\nnotes/a.md", "confirm: "),
+        ("Notes/a.md", "confirm: "),
+        ("a.keys", "confirm: "),
+    ] {
+        assert!(fate(path).starts_with(expected), "{path:?}: {}", fate(path));
+    }
+}
+
+#[test]
+fn what_is_judged_is_what_is_sent() {
+    let rule = "[policy]\notherwise = \"allow\"\n[[policy.rules]]\ndeny = \"*\"\narguments.path = \"a.key\"\n";
+    let policy = read(rule).0;
+    let server = ServerName::new("fs").unwrap();
+    for (sent, is_denied) in [
+        (r#"{"p\u0061th":"a.key"}"#, true),
+        (r#"{"path":"\u0061.key"}"#, true),
+        (r#"{"path":"b","path":"a.key"}"#, true),
+        (r#"{"path":"a.key","path":"b"}"#, false),
+        (r#"{"path":["b",{"c":"a.key"}]}"#, true),
+        (r#"{"path":{"a.key":1}}"#, true),
+    ] {
+        let arguments: Map<_, _> = serde_json::from_str(sent).unwrap();
+        let (caller, annotations) = (Caller::by(Way::Agent), Annotations::default());
+        let verdict = policy.judge(&GateRequest::unlisted(&server, "read", &arguments, &annotations).by(&caller));
+        assert_eq!(matches!(verdict, Verdict::Deny { .. }), is_denied, "{sent}");
+        // What was judged is the one map that is written for the server, in which each name stands once.
+        let written = serde_json::to_string(&arguments).unwrap();
+        assert_eq!(written.matches("path").count(), 1, "{written}");
+    }
+}

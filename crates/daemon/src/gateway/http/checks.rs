@@ -37,13 +37,19 @@ pub(super) fn guard(headers: &HeaderMap, hosts: &[String]) -> Result<(), Refusal
         Refusal::invalid_request(format!("{what} is none under which this endpoint may be reached"))
             .status(StatusCode::FORBIDDEN)
     };
+    for name in [header::HOST, header::ORIGIN] {
+        if headers.get_all(&name).iter().nth(1).is_some() {
+            let refusal = Refusal::invalid_request(format!("there is more than one header {name}"));
+            return Err(refusal.status(StatusCode::BAD_REQUEST));
+        }
+    }
     if let Some(host) = headers.get(header::HOST) {
         let host = host.to_str().ok().and_then(|host| Url::parse(&format!("http://{host}/")).ok());
         if !host.is_some_and(|url| is_ours(&url, hosts)) {
             return Err(forbidden("the Host"));
         }
     }
-    for origin in headers.get_all(header::ORIGIN) {
+    if let Some(origin) = headers.get(header::ORIGIN) {
         let origin = origin.to_str().ok().and_then(|origin| Url::parse(origin).ok());
         if !origin.is_some_and(|url| matches!(url.scheme(), "http" | "https") && is_ours(&url, hosts)) {
             return Err(forbidden("the Origin"));
@@ -258,6 +264,18 @@ mod tests {
             let mut all = vec![("host", host)];
             all.extend(origin.map(|origin| ("origin", origin)));
             assert_eq!(guard(&headers(&all), &allowed).is_ok(), fine, "{host} {origin:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_or_an_origin_that_comes_twice_is_refused() {
+        for (one, other) in [
+            (("host", "localhost"), ("host", "evil.example")),
+            (("origin", "http://localhost"), ("origin", "http://localhost")),
+        ] {
+            let mut both = headers(&[("host", "localhost"), one]);
+            both.append(HeaderName::from_static(other.0), HeaderValue::from_static(other.1));
+            assert!(guard(&both, &[]).is_err(), "{other:?}");
         }
     }
 

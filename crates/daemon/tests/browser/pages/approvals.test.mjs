@@ -66,7 +66,7 @@ test("a_number_of_any_length_is_shown_and_sent_as_it_is", async () => {
     assert.equal((await call).status, 200);
     await question(page).waitFor({ state: "detached" });
   }
-  assert.deepEqual(answers, ['{"answer":"once"}', `{"answer":"once","arguments":{"id":${long},"path":"m.txt"}}`]);
+  assert.deepEqual(answers, ['{"answer":"once"}', `{"answer":"once","arguments":{"path":"m.txt","id":${long}}}`]);
   await leave(page);
 });
 
@@ -170,29 +170,126 @@ test("a_page_that_a_server_wants_opened_is_shown_in_full_first", async () => {
   const visit = () =>
     both.stage.api("/api/v1/calls", {
       tool: "workshop/visit",
-      arguments: { url: "https://user@sign-in.example/a?b=c" },
+      arguments: { url: "https://sign-in.example/a?b=c" },
       approved: true,
     });
   const call = visit();
-  assert.equal(await asked.getByTestId("address").innerText(), "https://user@sign-in.example/a?b=c");
+  assert.equal(await asked.getByTestId("address").innerText(), "https://sign-in.example/a?b=c");
   const link = asked.getByTestId("open");
   assert.equal(await link.innerText(), "Open sign-in.example");
   assert.deepEqual(
     [await link.getAttribute("href"), await link.getAttribute("rel")],
-    ["https://user@sign-in.example/a?b=c", "noopener noreferrer"],
+    ["https://sign-in.example/a?b=c", "noopener noreferrer"],
   );
   await asked.getByTestId("decline").click();
   assert.equal((await call).body.text, "You said decline.");
   await leave(page);
 });
 
-test("a_tool_that_asks_while_it_is_tried_says_where_to_answer", async () => {
+test("a_tool_that_asks_while_it_is_tried_is_answered_in_place", async () => {
   const page = await both.visitor.open(both.stage, "#/tools/workshop/ask");
   await page.getByTestId("call").click();
-  await page.getByTestId("progress").getByText("It waits for an answer.").waitFor();
-  const { body } = await both.stage.api("/api/v1/approvals");
-  await both.stage.api(`/api/v1/approvals/${body.approvals[0].id}`, { answer: "cancel" });
-  await page.getByTestId("result").getByText("You said cancel.").waitFor();
+  const asked = page.locator('[data-testid="question"][data-status="form"]');
+  await asked.getByText("Who are you?").waitFor();
+  assert.equal(await asked.getByTestId("caller").getAttribute("data-status"), "daemon");
+  const fields = asked.locator('[data-testid^="field-/"]');
+  assert.deepEqual(await fields.evaluateAll((all) => all.map(({ dataset }) => dataset.testid)), [
+    "field-/name",
+    "field-/likes",
+  ]);
+  await asked.getByLabel("Your name").fill("Ada");
+  await asked.getByTestId("accept").click();
+  await page.getByTestId("result").getByText("Hello, Ada!").waitFor();
+  assert.equal(new URL(page.url()).hash, "#/tools/workshop/ask");
+  await leave(page);
+});
+
+test("a_call_goes_on_while_its_question_is_answered_on_the_page_of_approvals", async () => {
+  const page = await both.visitor.open(both.stage, "#/tools/workshop/ask");
+  await page.getByTestId("call").click();
+  await question(page).waitFor();
+  await page.getByTestId("nav-count-approvals").click();
+  await page.getByTestId("said").getByText("The call of workshop/ask goes on").waitFor();
+  await question(page).getByLabel("Your name").fill("Ada");
+  await question(page).getByTestId("accept").click();
+  await page.getByTestId("said").getByText("The call of workshop/ask has ended").waitFor();
+  await page.goto(`${both.stage.origin}/#/tools/workshop/ask`);
+  await page.getByTestId("result").getByText("Hello, Ada!").waitFor();
+  await leave(page);
+});
+
+test("what_a_person_should_look_at_is_told_with_the_question_and_a_cut_description_says_so", async () => {
+  const page = await both.visitor.open(both.stage, "#/approvals");
+  const call = calls("poisoned");
+  await question(page).getByTestId("findings").getByText("description").first().waitFor();
+  assert.ok(!(await question(page).getByTestId("description").innerText()).includes("id_rsa"));
+  await question(page).getByTestId("description-more").click();
+  assert.match(await question(page).getByTestId("description").innerText(), /id_rsa/);
+  await page.getByTestId("once").click();
+  assert.equal((await call).status, 200);
+  await leave(page);
+});
+
+test("a_question_of_another_client_is_not_shown_at_a_call_that_is_tried", async () => {
+  const page = await both.visitor.open(both.stage, "#/tools/workshop/slow");
+  const call = calls("erase", { path: "other.txt" });
+  await page.getByTestId("nav-count-approvals").waitFor();
+  await page.getByTestId("call").click();
+  await page.getByTestId("progress").waitFor();
+  assert.equal(await question(page).count(), 0);
+  await page.getByTestId("result").waitFor();
+  await page.getByTestId("nav-approvals").click();
+  await page.getByTestId("once").click();
+  await call;
+  await leave(page);
+});
+
+test("an_approval_says_who_asks_and_that_a_name_is_a_claim", async () => {
+  const { stage, visitor } = both;
+  const page = await visitor.open(stage, "#/approvals");
+  const url = `http://${stage.host}/mcp`;
+  const headers = {
+    authorization: `Bearer ${stage.token}`,
+    "content-type": "application/json",
+    accept: "application/json, text/event-stream",
+  };
+  const post = (message, more = {}) =>
+    fetch(url, { method: "POST", headers: { ...headers, ...more }, body: JSON.stringify({ jsonrpc: "2.0", ...message }) });
+  const clientInfo = { name: "an <b>editor</b>", version: "1" };
+  const hello = { protocolVersion: "2025-11-25", capabilities: {}, clientInfo };
+  const begun = await post({ id: 1, method: "initialize", params: hello });
+  const session = begun.headers.get("mcp-session-id");
+  await begun.text();
+  const list = await post({ id: 2, method: "tools/list", params: {} }, { "mcp-session-id": session });
+  const [, name] = /"name":"([^"]*erase)"/.exec(await list.text());
+  const call = post({ id: 3, method: "tools/call", params: { name, arguments: { path: "x" } } }, { "mcp-session-id": session });
+  const caller = question(page).getByTestId("caller");
+  await caller.getByText("an <b>editor</b>").waitFor();
+  assert.match(await caller.innerText(), /its own claim[^]*through the gateway over http/);
+  const { body } = await stage.api("/api/v1/approvals");
+  assert.deepEqual(body.approvals[0].caller, {
+    way: "gateway",
+    over: "http",
+    client: "an <b>editor</b>",
+    session: session.slice(0, 8),
+    request: null,
+    conversation: null,
+    agent: null,
+  });
+  assert.ok(!JSON.stringify(body).includes(session), "a whole session id opens the session");
+  await page.getByTestId("once").click();
+  assert.match(await (await call).text(), /erased x/);
+  const logged = async () => {
+    const { body } = await stage.api("/api/v1/audit?tool=erase");
+    return body.rows.find(({ kind, who }) => kind === "call" && who === "gateway");
+  };
+  // Rows are written beside the calls that they tell of.
+  let row = await logged();
+  for (let tries = 0; !row && tries < 100; tries += 1) {
+    await new Promise((next) => setTimeout(next, 50));
+    row = await logged();
+  }
+  assert.deepEqual([row.client, row.over, row.session], ["an <b>editor</b>", "http", session.slice(0, 8)]);
   await leave(page);
 });
 

@@ -81,3 +81,16 @@ test("a_broken_stream_is_begun_again_and_what_was_missed_is_there", async () => 
   page.wrong = page.wrong.filter((line) => !/ERR_(CONNECTION|INCOMPLETE|SOCKET_NOT_CONNECTED)/.test(line));
   await leave(page);
 });
+
+test("what_a_dead_daemon_said_last_is_no_longer_shown_as_how_things_are", async () => {
+  const page = await both.visitor.open(both.stage, "#/servers");
+  const state = page.locator('[data-testid="server"][data-name="workshop"]').getByTestId("state");
+  await state.and(page.locator('[data-known="true"].good')).waitFor();
+  both.stage.cable.cut();
+  await state.and(page.locator('[data-known="false"].quiet')).getByText("was connected").waitFor();
+  both.stage.cable.mend();
+  await state.and(page.locator('[data-known="true"].good')).waitFor();
+  // What the browser says of the connections that were cut.
+  page.wrong = page.wrong.filter((wrong) => !wrong.includes("net::ERR_"));
+  await leave(page);
+});

@@ -11,6 +11,7 @@ describe("a_machine_with_servers", () => {
     assert.match(await page.getByTestId("figure-servers").innerText(), /Servers connected\s+2 of 5/);
     await page.getByTestId("step-trust").getByText("A project asks to run 1 server").waitFor();
     assert.equal(await page.getByTestId("step-first").count(), 0);
+    assert.match(await page.getByTestId("figure-approvals").innerText(), /Waiting for you\s+1\b/);
     await page.getByTestId("step-trust").getByRole("link").click();
     await page.getByRole("heading", { name: "Trust", level: 1 }).waitFor();
     await leave(page);

@@ -13,7 +13,7 @@ test("each_server_says_how_it_is_where_it_comes_from_and_what_it_brings", async 
   const page = await both.visitor.open(both.stage, "#/servers");
   await inState(page, "workshop", "connected").waitFor();
   const text = await row(page, "workshop").innerText();
-  for (const part of [/connected/, /stdio/, /legacy/, /The workshop 1\.2\.3/, /Tools\s+9/, /user.*mcp\.json:3/])
+  for (const part of [/connected/, /stdio/, /legacy/, /The workshop 1\.2\.3/, /Tools\s+10/, /user.*mcp\.json:3/])
     assert.match(text, part);
   await inState(page, "shop-db", "pending_trust").getByRole("link", { name: "Review" }).waitFor();
   await inState(page, "old", "disabled").getByTestId("enable").waitFor();

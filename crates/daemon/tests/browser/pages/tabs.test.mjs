@@ -46,6 +46,58 @@ test("many_tabs_leave_each_other_room_and_those_that_are_not_seen_still_count", 
   await leave(page);
 });
 
+test("eight_windows_that_are_all_seen_share_one_stream_which_the_next_takes_over", async () => {
+  const { stage, visitor } = both;
+  const page = await visitor.open(stage, "#/servers");
+  const context = page.context();
+  /** @type {Set<unknown>} */
+  const streams = new Set();
+  context.on("request", (request) => request.url().endsWith("/api/v1/events") && streams.add(request.frame().page()));
+  const others = [];
+  for (let number = 0; number < 8; number += 1) {
+    const other = await context.newPage();
+    await other.goto(`${stage.origin}/#/servers`);
+    await other.locator('[data-testid="connection"][data-status="live"]').waitFor();
+    await other.getByTestId("server").first().waitFor();
+    others.push(other);
+  }
+  assert.equal(streams.size, 0, "the first page listens for all");
+  await page.close();
+  const call = stage.api("/api/v1/calls", { tool: "workshop/erase", arguments: { path: "a.txt" } });
+  for (const other of others) await other.waitForFunction(() => document.title.startsWith("(1) "));
+  assert.equal(streams.size, 1);
+  const [last] = others.slice(-1);
+  await last.goto(`${stage.origin}/#/approvals`);
+  await last.getByTestId("once").click();
+  assert.equal((await call).status, 200);
+  await context.close();
+});
+
+test("calls_that_take_long_leave_room_for_the_rest", async () => {
+  const { stage, visitor } = both;
+  const page = await visitor.open(stage, "#/tools/workshop/slow");
+  const pages = [page];
+  for (let number = 0; number < 5; number += 1) pages.push(await page.context().newPage());
+  for (const each of pages) {
+    await each.goto(`${stage.origin}/#/tools/workshop/slow`);
+    await each.getByTestId("field-/steps").getByRole("textbox").fill("1000");
+    await each.getByTestId("call").click();
+    await each.getByTestId("progress").waitFor();
+  }
+  const waits = () => Promise.all(pages.map((each) => each.getByText("Other pages wait for answers").count()));
+  for (let tries = 0; (await waits()).filter(Boolean).length !== 3; tries += 1) {
+    assert.ok(tries < 100, `${await waits()}`);
+    await new Promise((next) => setTimeout(next, 50));
+  }
+  await page.getByTestId("nav-servers").click();
+  await page.getByTestId("server").first().waitFor();
+  for (const each of pages.slice(1)) {
+    await each.getByTestId("cancel").click();
+    await each.getByTestId("cancelled").waitFor();
+  }
+  await leave(page);
+});
+
 test("a_look_that_is_never_answered_is_not_the_last", async () => {
   const { stage, visitor } = both;
   const page = await visitor.open(stage, "#/servers");

@@ -17,7 +17,7 @@ test("tools_of_all_servers_are_searched", async () => {
   await page.getByTestId("empty").getByText("Nothing found").waitFor();
   await page.getByTestId("search").fill("");
   await page.getByTestId("server-filter").selectOption("workshop");
-  await page.waitForFunction(() => document.querySelectorAll('[data-testid="tool"]').length === 9);
+  await page.waitForFunction(() => document.querySelectorAll('[data-testid="tool"]').length === 10);
   assert.deepEqual(new URL(page.url()).hash, "#/tools?server=workshop");
   await leave(page);
 });
@@ -173,6 +173,24 @@ test("what_a_server_writes_stays_text", async () => {
     .waitFor();
   assert.equal(await page.locator("main img").count(), 0);
   assert.doesNotMatch(await page.title(), /owned/);
+  await leave(page);
+});
+
+test("a_tool_with_something_to_look_at_is_marked_wherever_it_is_listed", async () => {
+  const page = await both.visitor.open(both.stage);
+  await page.getByTestId("step-findings").getByText("1 tool has something").waitFor();
+  await page.getByTestId("step-findings").getByRole("link").click();
+  const tool = page.getByTestId("tool");
+  await tool.getByTestId("finding-mark").waitFor();
+  assert.deepEqual(await tool.evaluateAll((all) => all.map(({ dataset }) => dataset.name)), ["workshop/poisoned"]);
+  assert.ok(!(await tool.getByTestId("description").innerText()).includes("id_rsa"));
+  await tool.getByTestId("description-more").getByText("Cut here").click();
+  assert.match(await tool.getByTestId("description").innerText(), /id_rsa/);
+  await page.goto(`${both.stage.origin}/#/servers`);
+  await page.locator('[data-testid="server"][data-name="workshop"]').getByTestId("finding-mark").waitFor();
+  await page.goto(`${both.stage.origin}/#/servers/workshop`);
+  await page.getByTestId("server").getByTestId("finding-mark").waitFor();
+  await page.locator('[data-testid="tool"][data-name="workshop/poisoned"]').getByTestId("finding-mark").waitFor();
   await leave(page);
 });
 

@@ -6,6 +6,7 @@ import { LINGER, shownAfter } from "../../../assets/asked.js";
 import { daemonNow, heardTime } from "../../../assets/clock.js";
 import { pause } from "../../../assets/events.js";
 import { historyOf, linesSince, LOG_LENGTH, merged } from "../../../assets/merge.js";
+import { reasonOf } from "../../../assets/reason.js";
 import { EventCutter } from "../../../assets/sse.js";
 
 test("a_stream_may_be_cut_anywhere", () => {
@@ -151,4 +152,16 @@ test("pauses_between_tries_grow_up_to_a_bound", () => {
     [500, 1000, 2000, 15000, 15000],
   );
   assert.ok(pause(1, 0) >= 375);
+});
+
+test("the_wait_before_the_next_attempt_counts_down", () => {
+  const data = { server: "a", state: { state: "reconnecting", attempt: 1, attempts: 9, in_ms: 71_000 } };
+  const { world } = merged(WORLD, event("mcp_server_state", data));
+  assert.equal(world.servers[0].retry_at, "2026-11-22T08:01:11.000Z");
+  const at = (/** @type {string} */ time) => reasonOf(world.servers[0], Date.parse(time));
+  assert.match(at("2026-11-22T08:00:00Z"), /attempt 1 of 9, next in 71 s$/);
+  assert.match(at("2026-11-22T08:01:00Z"), /next in 11 s$/);
+  assert.match(at("2026-11-22T08:02:00Z"), /next now$/);
+  const connected = { server: "a", state: { state: "connected", tools: 1 } };
+  assert.equal(merged(world, event("mcp_server_state", connected)).world.servers[0].retry_at, null);
 });

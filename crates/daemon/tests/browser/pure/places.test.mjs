@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { agentIn, pathOf } from "../../../assets/agent.js";
+import { agentIn, baseIn, pathOf } from "../../../assets/agent.js";
 import { ago, bytes, duration, tokens } from "../../../assets/format.js";
 import { dataAddress, webAddress } from "../../../assets/links.js";
 import { hashOf, placeOf } from "../../../assets/router.js";
@@ -24,6 +24,9 @@ test("the_world_of_an_agent_is_below_its_own_address", () => {
   assert.equal(agentIn("?agent=a%2Fb+c"), "a/b c");
   assert.equal(pathOf("/api/v1/servers", null), "/api/v1/servers");
   assert.equal(pathOf("/api/v1/servers", "a/b c"), "/agents/a%2Fb%20c/api/v1/servers");
+  assert.equal(pathOf("/api/v1/servers", "a", "/tools/rack"), "/tools/rack/agents/a/api/v1/servers");
+  assert.equal(pathOf("/api/v1/servers", null, baseIn("/tools/rack/")), "/tools/rack/api/v1/servers");
+  assert.equal(baseIn("/"), "");
   assert.equal(pathOf("/api/v1/agents", "coder"), "/api/v1/agents", "who there is, the daemon itself knows");
 });
 

@@ -15,11 +15,11 @@ async fn passes(scenario: &str, version: &str) {
     let modern = version.starts_with("2026");
     let protocol = if modern { Protocol::Modern } else { Protocol::Legacy };
     // The suite calls tools by their own names.
-    let host =
-        Host::builder().naming(NameStyle::Tool, NameCap::Chars64).asker(std::sync::Arc::new(AnyClient::new())).build();
-    let mut options = GatewayOptions::default();
-    options.style = NameStyle::Tool;
-    let world = World::around(host, [("fixture", fixture::server(protocol))], options).await;
+    let host = Host::builder()
+        .naming((NameStyle::Tool, NameCap::Chars64))
+        .asker(std::sync::Arc::new(AnyClient::new()))
+        .build();
+    let world = World::around(host, [("fixture", fixture::server(protocol))], GatewayOptions::default()).await;
     let results = tempfile::tempdir().unwrap();
     let output = Command::new(installed().join(".bin/node"))
         .arg(installed().join("@modelcontextprotocol/conformance/dist/index.js"))

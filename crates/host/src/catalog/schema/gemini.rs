@@ -21,7 +21,7 @@ const STRUCTURE: [&str; 4] = ["properties", "items", "prefixItems", "enum"];
 
 /// Converts a root that [`root::flatten`] made; it stays an object with `properties`, be they empty.
 pub(super) fn convert_root(mut schema: Schema, report: &mut Report) -> Schema {
-    if schema.remove("nullable").is_some() {
+    if schema.shift_remove("nullable").is_some() {
         report.within("nullable", |report| report.note("removed, for arguments are never null"));
     }
     typed("object", schema, false, report)
@@ -36,13 +36,13 @@ fn convert_value(schema: Value, report: &mut Report) -> Value {
 
 fn convert(mut schema: Schema, report: &mut Report) -> Schema {
     root::merge_all_of(&mut schema, report);
-    if let Some(only) = schema.remove("const") {
+    if let Some(only) = schema.shift_remove("const") {
         report.note("replaced `const` by an `enum` of one");
         schema.insert("enum".into(), Value::Array(vec![only]));
     }
     soften_exclusive_bounds(&mut schema, report);
     unroll_tuple(&mut schema, report);
-    let is_marked = schema.remove("nullable") == Some(Value::Bool(true));
+    let is_marked = schema.shift_remove("nullable") == Some(Value::Bool(true));
     let mut has_null = take_null(&mut schema, report);
     let alternatives = take_alternatives(&mut schema, &mut has_null, report);
     let nullable = is_marked || has_null;
@@ -71,7 +71,7 @@ fn convert(mut schema: Schema, report: &mut Report) -> Schema {
 fn take_null(schema: &mut Schema, report: &mut Report) -> bool {
     let mut found = schema.get("type").is_some_and(|only| only == "null");
     if found {
-        schema.remove("type");
+        schema.shift_remove("type");
     }
     for keyword in ["type", "enum"] {
         let Some(Value::Array(members)) = schema.get_mut(keyword) else { continue };
@@ -79,7 +79,7 @@ fn take_null(schema: &mut Schema, report: &mut Report) -> bool {
         members.retain(|member| !(member.is_null() || keyword == "type" && member == "null"));
         found |= members.len() < before;
         if members.is_empty() {
-            schema.remove(keyword);
+            schema.shift_remove(keyword);
         }
     }
     if found {
@@ -91,7 +91,7 @@ fn take_null(schema: &mut Schema, report: &mut Report) -> bool {
 /// Takes `anyOf` and `oneOf` out. Returns the alternatives that must stay such, none where the schema can do without.
 fn take_alternatives(schema: &mut Schema, has_null: &mut bool, report: &mut Report) -> Vec<Schema> {
     let keyword = if schema.contains_key("anyOf") { "anyOf" } else { "oneOf" };
-    let alternatives = match schema.remove(keyword) {
+    let alternatives = match schema.shift_remove(keyword) {
         Some(Value::Array(alternatives)) => alternatives,
         _ => return Vec::new(),
     };
@@ -182,7 +182,7 @@ fn any_of(schema: Schema, alternatives: Vec<Schema>, nullable: bool, report: &mu
             one.insert("nullable".into(), Value::Bool(true));
         }
         let mut one = convert(one, report);
-        match one.remove("anyOf") {
+        match one.shift_remove("anyOf") {
             Some(Value::Array(inner)) => converted.extend(inner),
             _ => converted.push(Value::Object(one)),
         }
@@ -197,7 +197,7 @@ const TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "ob
 
 /// The types that a schema allows, from `type` or else from what only makes sense for one.
 fn take_types(schema: &mut Schema, report: &mut Report) -> Vec<&'static str> {
-    let named: Vec<Value> = match schema.remove("type") {
+    let named: Vec<Value> = match schema.shift_remove("type") {
         Some(Value::Array(types)) => types,
         Some(only) => vec![only],
         None => Vec::new(),
@@ -248,7 +248,7 @@ fn typed(kind: &str, mut schema: Schema, nullable: bool, report: &mut Report) ->
         "object" => &["properties", "required", "minProperties", "maxProperties"],
         _ => &[],
     };
-    schema.remove("type");
+    schema.shift_remove("type");
     fit_values(kind, &mut schema, report);
     fit_format(kind, &mut schema, report);
     hint_at_lost(kind, &mut schema);
@@ -274,7 +274,7 @@ fn typed(kind: &str, mut schema: Schema, nullable: bool, report: &mut Report) ->
 
 /// `enum` stays on strings; for other types it becomes a hint, for making strings of numbers would change the calls.
 fn fit_values(kind: &str, schema: &mut Schema, report: &mut Report) {
-    let Some(Value::Array(mut values)) = schema.remove("enum") else { return };
+    let Some(Value::Array(mut values)) = schema.shift_remove("enum") else { return };
     let before = values.len();
     values.retain(|value| type_of(value) == kind || kind == "number" && value.is_number());
     if kind == "string" {
@@ -306,7 +306,7 @@ fn fit_format(kind: &str, schema: &mut Schema, report: &mut Report) {
     let Some(Value::String(format)) = schema.get("format") else { return };
     if !known.contains(&format.as_str()) {
         let hint = format!("Format: {}.", &format[..format.floor_char_boundary(64)]);
-        schema.remove("format");
+        schema.shift_remove("format");
         add_hint(schema, &hint);
         report.within("format", |report| report.note("replaced by a hint in the description"));
     }
@@ -328,13 +328,13 @@ fn hint_at_lost(kind: &str, schema: &mut Schema) {
 }
 
 fn fit_items(schema: &mut Schema, report: &mut Report) {
-    let items = schema.remove("items").unwrap_or(Value::Bool(true));
+    let items = schema.shift_remove("items").unwrap_or(Value::Bool(true));
     let items = report.within("items", |report| convert_value(items, report));
     schema.insert("items".into(), items);
 }
 
 fn fit_properties(schema: &mut Schema, report: &mut Report) {
-    if let Some(Value::Object(properties)) = schema.remove("properties") {
+    if let Some(Value::Object(properties)) = schema.shift_remove("properties") {
         let mut converted = Map::new();
         for (name, property) in properties {
             report.within("properties", |report| {
@@ -360,7 +360,7 @@ fn fit_properties(schema: &mut Schema, report: &mut Report) {
 /// A schema for any JSON value: Gemini has none, so the types that a model may want are listed.
 fn anything(mut schema: Schema, nullable: bool, report: &mut Report) -> Schema {
     report.note("given alternatives of type, for this provider asks for one");
-    let description = schema.remove("description");
+    let description = schema.shift_remove("description");
     let one = |kind: &str| {
         let mut one = Map::from_iter([("type".to_owned(), Value::from(kind))]);
         one.extend(description.clone().map(|text| ("description".to_owned(), text)));

@@ -18,12 +18,12 @@ pub(super) fn flatten(schema: Value, report: &mut Report) -> Map<String, Value> 
     };
     merge_all_of(&mut root, report);
     for keyword in ["anyOf", "oneOf"] {
-        if let Some(Value::Array(alternatives)) = root.remove(keyword) {
+        if let Some(Value::Array(alternatives)) = root.shift_remove(keyword) {
             report.within(keyword, |report| unite(&mut root, alternatives, keyword == "oneOf", report));
         }
     }
     for keyword in ["enum", "const", "not"] {
-        if root.remove(keyword).is_some() {
+        if root.shift_remove(keyword).is_some() {
             report.within(keyword, |report| report.note("removed, which providers do not take at the root"));
         }
     }
@@ -49,7 +49,7 @@ fn empty_object() -> Map<String, Value> {
 
 /// Merges the parts of `allOf`, and of `allOf` within them, into the schema that holds it.
 pub(super) fn merge_all_of(schema: &mut Map<String, Value>, report: &mut Report) {
-    let Some(Value::Array(parts)) = schema.remove("allOf") else { return };
+    let Some(Value::Array(parts)) = schema.shift_remove("allOf") else { return };
     report.enter("allOf");
     report.note("merged into the schema that held it");
     let own = std::mem::take(schema);
@@ -78,8 +78,8 @@ pub(super) fn unite(schema: &mut Map<String, Value>, alternatives: Vec<Value>, o
             continue;
         }
         let mut alternative = flatten(alternative, &mut Report::default());
-        let Some(Value::Object(own)) = alternative.remove("properties") else { continue };
-        let names = match alternative.remove("required") {
+        let Some(Value::Object(own)) = alternative.shift_remove("properties") else { continue };
+        let names = match alternative.shift_remove("required") {
             Some(Value::Array(names)) => names,
             _ => Vec::new(),
         };

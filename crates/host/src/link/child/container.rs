@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use toolrack_supervisor::container::Removal;
 
 use super::ChildCommand;
-use super::resolve::{SpawnError, resolve_cwd, search};
+use super::resolve::{SpawnError, search};
 use crate::resolve::ContainerPlan;
 use crate::spec::{Container, Engine, Mount, Pull, ServerName};
 
@@ -70,9 +70,8 @@ impl Enclosure {
 
     /// The engine's program, and whether it is Podman.
     pub(super) fn find(&self, env: &[(OsString, OsString)]) -> Result<(PathBuf, bool), SpawnError> {
-        let folder = resolve_cwd(None)?;
         for program in self.engine.programs() {
-            if let Ok(path) = search(OsStr::new(program), env, &folder) {
+            if let Ok(path) = search(OsStr::new(program), env) {
                 return Ok((path, *program == "podman"));
             }
         }

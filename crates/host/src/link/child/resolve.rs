@@ -150,7 +150,7 @@ pub(super) fn resolve(command: &ChildCommand) -> Result<Resolved, SpawnError> {
             Candidate::NotExecutable => return Err(SpawnError::NotExecutable { path }),
         }
     } else {
-        search(&command.program, &command.env, &cwd)?
+        search(&command.program, &command.env)?
     };
     Ok(Resolved { program, cwd })
 }
@@ -182,7 +182,7 @@ fn refuse_nul(command: &ChildCommand) -> Result<(), SpawnError> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a program and a working folder are files")]
-pub(super) fn resolve_cwd(cwd: Option<&Path>) -> Result<PathBuf, SpawnError> {
+fn resolve_cwd(cwd: Option<&Path>) -> Result<PathBuf, SpawnError> {
     let cwd = cwd.unwrap_or(Path::new("."));
     let bad = |source| SpawnError::BadCwd { cwd: cwd.to_path_buf(), source };
     let absolute = path::absolute(cwd).map_err(bad)?;
@@ -194,17 +194,18 @@ pub(super) fn resolve_cwd(cwd: Option<&Path>) -> Result<PathBuf, SpawnError> {
     Ok(absolute)
 }
 
-/// Looks a name up in the `PATH` of `env`, as a shell would, except that an empty entry means nothing: to take it for
-/// the working folder would run whatever a repository puts there.
-pub(super) fn search(name: &OsStr, env: &[(OsString, OsString)], cwd: &Path) -> Result<PathBuf, SpawnError> {
+/// Looks a name up in the `PATH` of `env`, as a shell would, except that an empty or relative folder means nothing: to look
+/// into the working folder would run whatever a repository puts there.
+pub(super) fn search(name: &OsStr, env: &[(OsString, OsString)]) -> Result<PathBuf, SpawnError> {
     let not_found = |searched| SpawnError::NotFound { program: name.to_string_lossy().into_owned(), searched };
     // The last one counts, as it does for `Command::env`.
     let Some((_, folders)) = env.iter().rev().find(|(name, _)| name == "PATH") else {
         return Err(not_found("no PATH is set for it".to_owned()));
     };
-    let mut not_executable = None;
-    for folder in std::env::split_paths(folders).filter(|folder| !folder.as_os_str().is_empty()) {
-        let path = cwd.join(folder).join(name);
+    let (mut not_executable, mut looked_in) = (None, 0_usize);
+    for folder in std::env::split_paths(folders).filter(|folder| folder.is_absolute()) {
+        looked_in += 1;
+        let path = folder.join(name);
         match inspect(&path) {
             Candidate::Executable => return Ok(path),
             Candidate::NotExecutable => not_executable = not_executable.or(Some(path)),
@@ -213,7 +214,15 @@ pub(super) fn search(name: &OsStr, env: &[(OsString, OsString)], cwd: &Path) -> 
     }
     match not_executable {
         Some(path) => Err(SpawnError::NotExecutable { path }),
-        None => Err(not_found(format!("looked in PATH: {}", folders.to_string_lossy()))),
+        None => Err(not_found(in_none_of(looked_in))),
+    }
+}
+
+/// How far it was looked for, without the folders themselves: they are many, and say much about a machine.
+fn in_none_of(folders: usize) -> String {
+    match folders {
+        1 => "the one folder of PATH does not have it".to_owned(),
+        count => format!("none of the {count} folders of PATH has it"),
     }
 }
 

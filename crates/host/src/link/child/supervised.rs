@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io::{self, PipeWriter, Write};
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -25,6 +25,7 @@ use super::stderr::{LineHook, StderrTail, drain};
 use super::{Child, ChildCommand, Exit, Supervisor, off_the_runtime};
 use toolrack_supervisor::{
     container::{ClientEnd, REMOVAL_LIMIT, Removal},
+    mark::{self, Mark},
     protocol::{Order, Report},
     table,
 };
@@ -110,6 +111,7 @@ impl Start {
             let child = Child { stdin: streams.stdin, stdout: streams.stdout, stderr, handle };
             // A child that nobody takes is dropped here, which is the order to kill it.
             drop(tell.send(Ok(child)));
+            end_what_was_left(&tasks);
             return watch.run().await;
         }
         if let Some(Ok(Some(_))) = first {
@@ -123,7 +125,10 @@ impl Start {
         if let Some(first) = first {
             stderr.drained().await;
             let _ = tell.send(Err(match first {
-                Ok(Some(Report::SpawnFailed(errno))) if is_confined && errno == Errno::EACCES as i32 => {
+                // Where there are namespaces, what is outside is not there.
+                Ok(Some(Report::SpawnFailed(errno)))
+                    if is_confined && [Errno::EACCES as i32, Errno::ENOENT as i32].contains(&errno) =>
+                {
                     not_reachable(&resolved)
                 }
                 first => not_started(resolved, program, first, &stderr),
@@ -280,16 +285,32 @@ impl Watch {
     }
 }
 
-/// Kills what is left of a supervisor's session until nothing is, or for 2 s.
+/// Ends what earlier hosts left behind that were killed together with their supervisors: once, and beside all else.
+fn end_what_was_left(tasks: &TaskTracker) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        drop(tasks.spawn_blocking(|| {
+            let count = mark::end_what_was_left();
+            if count > 0 {
+                tracing::warn!(count, "ended processes of servers that were left behind when their host was killed");
+            }
+        }));
+    });
+}
+
+/// Kills what is left of a supervisor's session, and what carries its mark, until nothing is, or for 2 s.
 ///
 /// Everything is stopped first and killed when nothing new is found: a stopped process starts no other, and one whose
 /// parent has died could not be found any more.
 async fn hunt(session: u32) {
     let deadline = Instant::now() + HUNT_LIMIT;
     let mut found = HashSet::new();
+    let mark = Mark::of(session);
     loop {
         let is_late = Instant::now() >= deadline;
-        let new = table::remains_of_session(session).into_iter().filter(|process| found.insert(process.id)).count();
+        let remains = table::remains_of_session(session).into_iter().map(|process| process.id);
+        let marked = mark.map(mark::marked_with).unwrap_or_default();
+        let new = remains.chain(marked).filter(|id| found.insert(*id)).count();
         found.retain(|id| id.is_alive());
         if found.is_empty() {
             return;

@@ -10,9 +10,10 @@ use tokio::time::timeout;
 
 use super::{
     super::{
-        envelope::{Envelope, Id},
+        bounds::{Bound, is_list},
+        envelope::{Envelope, Id, peek, with_escapes},
         error::{LinkError, quote},
-        wire::{Answered, answered, messages, rpc_error},
+        wire::{Answered, Outgoing, answered, messages, rpc_error},
     },
     HttpWire, Media, media_type,
 };
@@ -23,19 +24,19 @@ const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
 
 impl HttpWire {
     /// The answer in a JSON body.
-    pub(super) async fn json_answer(&self, response: Response, id: i64) -> Answered {
-        let body = self.read(response).await?;
+    pub(super) async fn json_answer(&self, response: Response, request: &Outgoing) -> Answered {
+        let body = self.read(response, self.0.bounds.answer_to(request.method)).await?;
         if body.is_empty() {
             return Err(LinkError::protocol("the answer is empty"));
         }
-        self.find_answer(&body, id, true)
+        self.find_answer(&body, request, true)
             .unwrap_or_else(|| Err(LinkError::protocol("the body holds no answer to this request")))
     }
 
     /// Our answer in these bytes, or that it cannot be read; everything else in them is handed on. If they are not the
     /// `whole` of what comes, JSON that is no message and not ours is passed over.
-    pub(super) fn find_answer(&self, bytes: &Bytes, id: i64, whole: bool) -> Option<Answered> {
-        let mut found = None;
+    pub(super) fn find_answer(&self, bytes: &Bytes, request: &Outgoing, whole: bool) -> Option<Answered> {
+        let (id, mut found) = (request.id, None);
         messages(bytes, |message| match message {
             Ok(Envelope::Response { id: named, outcome }) if named.number() == Some(id) => {
                 found = Some(answered(bytes, outcome));
@@ -43,7 +44,16 @@ impl HttpWire {
             // On a stream of its own, an error without an id is the answer.
             Ok(Envelope::Orphan { error }) => found = Some(Err(LinkError::Rpc(rpc_error(error)))),
             Ok(other) => self.0.inbound.accept(other, Some(id), &self.outlet()),
-            Err(bad) if !whole && bad.is_json(bytes) && bad.salvaged.id.as_ref().and_then(Id::number) != Some(id) => {
+            Err(bad) if is_list(request.method) && bad.is_not_utf8() => {
+                let escaped = Bytes::from(with_escapes(bytes));
+                found = match peek(&escaped) {
+                    Ok(Envelope::Response { id: named, outcome }) if named.number() == Some(id) => {
+                        Some(answered(&escaped, outcome))
+                    }
+                    _ => Some(Err(LinkError::unparsable(bad.to_string()))),
+                };
+            }
+            Err(bad) if !whole && bad.salvaged.id.as_ref().and_then(Id::number) != Some(id) => {
                 self.0.inbound.noise("an event that is no MCP message", bytes);
             }
             Err(bad) => found = Some(Err(LinkError::unparsable(bad.to_string()))),
@@ -51,15 +61,10 @@ impl HttpWire {
         found
     }
 
-    async fn read(&self, mut response: Response) -> Result<Bytes, LinkError> {
-        let too_large = |seen: u64| LinkError::TooLarge {
-            code: "HTTP_BODY_TOO_LARGE",
-            what: "the body of the answer",
-            limit: self.0.max_message,
-            seen,
-        };
+    async fn read(&self, mut response: Response, bound: Bound) -> Result<Bytes, LinkError> {
+        let too_large = |seen: u64| bound.passed("HTTP_BODY_TOO_LARGE", "the body of the answer", seen);
         let announced = response.content_length().unwrap_or(0);
-        if announced > self.0.max_message as u64 {
+        if announced > bound.bytes as u64 {
             return Err(too_large(announced));
         }
         let mut body = BytesMut::new();
@@ -75,7 +80,7 @@ impl HttpWire {
                 Ok(Err(error)) => return Err(self.0.unreachable(error)),
                 Ok(Ok(None)) => return Ok(body.freeze()),
                 Ok(Ok(Some(chunk))) => {
-                    if body.len() + chunk.len() > self.0.max_message {
+                    if body.len() + chunk.len() > bound.bytes {
                         return Err(too_large((body.len() + chunk.len()) as u64));
                     }
                     if body.is_empty() && announced == chunk.len() as u64 {
@@ -110,7 +115,7 @@ pub(super) async fn failure(mut response: Response, status: u16, had_session: bo
     if let Some(rpc) = rpc {
         // Some servers say 400 where the specification says 404.
         if had_session && status == 400 && rpc.message.to_lowercase().contains("session") {
-            return LinkError::SessionNotFound;
+            return LinkError::SessionNotFound { unread: true };
         }
         return LinkError::Rpc(rpc);
     }

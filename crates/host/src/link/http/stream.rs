@@ -1,6 +1,6 @@
 //! Event streams: the answer to a POST, resumed when it breaks, and the standing stream of the legacy era.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -9,10 +9,12 @@ use tokio::{sync::oneshot, time::sleep};
 
 use super::{
     super::{
+        bounds::Bound,
+        envelope::peek,
         error::LinkError,
         inbound::Outlet,
         sse::{Event, SseError, SseParser},
-        wire::{Answered, messages},
+        wire::{Answered, Outgoing, messages},
     },
     HttpWire, LAST_EVENT_ID, Media, media_type,
 };
@@ -61,22 +63,37 @@ impl Position {
 }
 
 /// The events of one response body.
-#[derive(Debug)]
 pub(crate) struct Events {
     response: Response,
     parser: SseParser,
     ready: VecDeque<Result<Event, SseError>>,
+    bound: InForce,
+}
+
+/// The bound of an event of this moment.
+pub(crate) type InForce = Arc<dyn Fn() -> Bound + Send + Sync>;
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").field("ready", &self.ready.len()).finish_non_exhaustive()
+    }
 }
 
 impl Events {
     /// The next event; `None` when the body ended or broke.
-    pub(crate) async fn next(&mut self) -> Result<Option<Event>, LinkError> {
+    ///
+    /// # Errors
+    /// [`Unread`], which costs that event only.
+    pub(crate) async fn next(&mut self) -> Result<Option<Event>, Unread> {
         loop {
             if let Some(event) = self.ready.pop_front() {
-                return event.map(Some).map_err(unreadable);
+                return event.map(Some).map_err(|error| Unread::of(error, (self.bound)()));
             }
             match self.response.chunk().await {
-                Ok(Some(chunk)) => self.parser.push(&chunk, &mut self.ready),
+                Ok(Some(chunk)) => {
+                    self.parser.set_limit((self.bound)().bytes);
+                    self.parser.push(&chunk, &mut self.ready);
+                }
                 Ok(None) | Err(_) => return Ok(None),
             }
         }
@@ -85,30 +102,46 @@ impl Events {
 
 impl HttpWire {
     /// Opens an event stream by GET, from its beginning.
-    pub(crate) async fn open_stream(&self) -> Result<Events, LinkError> {
+    pub(crate) async fn open_stream(&self, bound: InForce) -> Result<Events, LinkError> {
         let response = self.get(&Position::new(0)).await?;
-        Ok(self.events(response))
-    }
-
-    fn events(&self, response: Response) -> Events {
-        Events { response, parser: SseParser::new(self.0.max_message), ready: VecDeque::new() }
+        Ok(events(response, bound))
     }
 
     /// The answer in the event stream of a POST. A stream that breaks is resumed where the era and the server allow
     /// it; otherwise the call fails at once.
-    pub(super) async fn streamed_answer(&self, response: Response, id: i64) -> Answered {
+    pub(super) async fn streamed_answer(&self, response: Response, request: &Outgoing) -> Answered {
         let mut position = Position::new(self.0.spec.sse_max_reconnects);
-        let mut response = response;
+        let bound = self.0.bounds.answer_to(request.method);
+        let (mut response, mut unread) = (response, None);
         loop {
-            let mut events = self.events(response);
-            while let Some(event) = events.next().await? {
-                position.barren = 0;
-                if let Some(answer) = self.event(&event, id) {
-                    return answer;
+            let mut events = events(response, Arc::new(move || bound));
+            loop {
+                let data = match events.next().await {
+                    Ok(None) => break,
+                    Ok(Some(event)) => {
+                        position.barren = 0;
+                        if event.data.is_empty() || !is_message(&event) {
+                            continue;
+                        }
+                        Bytes::from(event.data)
+                    }
+                    Err(Unread::NotUtf8(data)) => data,
+                    Err(Unread::TooLarge(error)) => return Err(error),
+                };
+                if let Some(answer) = self.find_answer(&data, request, false) {
+                    return answer.map_err(invalid_event);
+                }
+                // As on stdio, it costs only itself: the answer may be in the next one.
+                if let Err(bad) = peek(&data) {
+                    unread = Some(LinkError::InvalidEvent { why: bad.to_string() });
                 }
             }
             position.after(&events.parser);
-            response = self.resume(&mut position).await?;
+            response = self.resume(&mut position).await.map_err(|error| match error {
+                // The answer was probably in what could not be read.
+                LinkError::Broken { .. } => unread.take().unwrap_or(error),
+                error => error,
+            })?;
         }
     }
 
@@ -121,7 +154,9 @@ impl HttpWire {
         while position.may_reconnect().await {
             match self.get(position).await {
                 Ok(response) => return Ok(response),
-                Err(error @ (LinkError::SessionNotFound | LinkError::NeedsAuth { .. })) => return Err(error),
+                // The request itself was taken before.
+                Err(LinkError::SessionNotFound { .. }) => return Err(LinkError::SessionNotFound { unread: false }),
+                Err(error @ LinkError::NeedsAuth { .. }) => return Err(error),
                 Err(_) => {}
             }
         }
@@ -139,18 +174,6 @@ impl HttpWire {
             Media::Events => Ok(response),
             _ => Err(LinkError::protocol("the answer to GET is no event stream")),
         }
-    }
-
-    /// What an event of a call's stream means for the call.
-    fn event(&self, event: &Event, id: i64) -> Option<Answered> {
-        if event.data.is_empty() || !is_message(event) {
-            return None;
-        }
-        let answer = self.find_answer(&Bytes::copy_from_slice(event.data.as_bytes()), id, false)?;
-        Some(answer.map_err(|error| match error {
-            LinkError::Unparsable { why } => LinkError::InvalidEvent { why },
-            error => error,
-        }))
     }
 
     /// The stream on which a legacy server speaks without being asked. Optional: a server without one, or one whose
@@ -187,7 +210,8 @@ impl HttpWire {
 
     /// Takes what comes on the standing stream until that ends.
     async fn hear(&self, response: Response, position: &mut Position, outlet: &Arc<dyn Outlet>) {
-        let mut events = self.events(response);
+        let bound = self.0.bounds.usual();
+        let mut events = events(response, Arc::new(move || bound));
         loop {
             match events.next().await {
                 Ok(None) => break,
@@ -197,7 +221,8 @@ impl HttpWire {
                     position.reconnects_left = self.0.spec.sse_max_reconnects;
                     self.unasked(&event, outlet);
                 }
-                Err(error) => self.0.inbound.warn(error.to_string()),
+                Err(Unread::NotUtf8(data)) => self.0.inbound.noise("an event that is no MCP message", &data),
+                Err(Unread::TooLarge(error)) => self.0.inbound.warn(error.to_string()),
             }
         }
         position.after(&events.parser);
@@ -227,12 +252,37 @@ fn may_pass(error: &LinkError) -> bool {
     )
 }
 
-fn unreadable(error: SseError) -> LinkError {
-    match error {
-        SseError::EventTooLarge { limit, seen } => {
-            LinkError::TooLarge { code: error.code(), what: "the data of an event", limit, seen: seen as u64 }
+fn events(response: Response, bound: InForce) -> Events {
+    Events { response, parser: SseParser::new(bound().bytes), ready: VecDeque::new(), bound }
+}
+
+/// An event that cannot be taken. The stream itself is fine.
+pub(crate) enum Unread {
+    /// Its data, which is not UTF-8.
+    NotUtf8(Bytes),
+    /// It is too large, or a line of it does not end.
+    TooLarge(LinkError),
+}
+
+impl Unread {
+    fn of(error: SseError, bound: Bound) -> Self {
+        let code = error.code();
+        match error {
+            SseError::InvalidData { data } => Self::NotUtf8(data.into()),
+            SseError::EventTooLarge { seen, .. } => {
+                Self::TooLarge(bound.passed(code, "the data of an event", seen as u64))
+            }
+            SseError::EndlessLine { seen, .. } => {
+                Self::TooLarge(bound.passed(code, "a line without an end in the event stream", seen as u64))
+            }
         }
-        SseError::InvalidData => LinkError::InvalidEvent { why: error.to_string() },
+    }
+}
+
+fn invalid_event(error: LinkError) -> LinkError {
+    match error {
+        LinkError::Unparsable { why } => LinkError::InvalidEvent { why },
+        error => error,
     }
 }
 

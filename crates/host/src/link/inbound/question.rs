@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Inbound;
+use super::{Flight, Inbound};
 use crate::{Abilities, ask::SharedAsker, link::input};
 
 /// A request of the server, about to be answered.
@@ -39,6 +39,13 @@ impl Question {
             }
             _ => self.inbound.asker.clone(),
         };
+        // Whose call it is decides what the person is told, also where the asker of the host answers.
+        let is_known = |flight: &&Arc<Flight>| {
+            // Without a stream of its own, it may belong to the call of any of them.
+            self.from.is_some() || self.inbound.all_flights().iter().all(|other| other.caller == flight.caller)
+        };
+        let told = flight.as_ref().filter(is_known).and_then(|flight| asker.on_behalf_of(&flight.caller));
+        let asker = told.unwrap_or(asker);
         let given_up = flight.as_ref().map(|flight| flight.given_up.clone()).unwrap_or_default();
         // Without a stream of its own it may belong to any call: none of them may run out meanwhile.
         let waiting = match (self.from, flight) {

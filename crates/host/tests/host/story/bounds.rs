@@ -9,13 +9,16 @@ use std::{
 };
 
 use serde_json::{Map, Value, json};
-use tokio::time::{Instant, timeout};
-use toolrack_host::{Era, Event, Host};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    time::{Instant, timeout},
+};
+use toolrack_host::{Era, Event, Host, Native, ServerSpec};
 
 use crate::{
     askers::Person,
     scripted::{Reaction, Scripted, text_result, tool},
-    worlds::{call, event, settle, state_is, status, world},
+    worlds::{call, event, selectors, settle, state_is, status, world},
 };
 
 const FORM: &str = "elicitation/create";
@@ -48,7 +51,7 @@ async fn a_list_is_bounded_in_bytes_and_the_error_names_the_bound() {
     settle(&host, world([("server", spec)])).await;
     let state = status(&host, "server").state;
     assert_eq!(state.word(), "tools_failed");
-    assert!(state.error().unwrap().contains("more than 8388608 bytes"), "{:?}", state.error());
+    assert!(state.error().unwrap().contains("the limit is 8388608 (max_list_bytes)"), "{:?}", state.error());
     assert_eq!(pages.load(Ordering::SeqCst), 8);
     host.shutdown().await;
 }
@@ -190,5 +193,57 @@ async fn a_name_that_no_tool_can_have_is_unknown_at_once() {
         assert!(error.to_string().len() < 1_000, "{error}");
     }
     assert!(host.catalog().select(&format!("server.{}", ".".repeat(200))).is_ok());
+    host.shutdown().await;
+}
+
+/// A schema of so many objects in each other.
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(json!({"type": "string"}), |inner, _| json!({"type": "object", "properties": {"a": inner}}))
+}
+
+#[tokio::test]
+async fn a_tool_that_nests_too_deep_is_set_aside_alone_and_named() {
+    let with = |name: &str, levels| json!({"name": name, "inputSchema": nested(levels)});
+    let server = Scripted::plain().with_tools([tool("echo"), with("thirty", 30), with("forty", 40)]);
+    let mut spec = server.spec();
+    let host = Host::builder().build();
+    settle(&host, world([("server", spec.clone())])).await;
+    assert_eq!(selectors(&host), ["server/echo", "server/thirty"]);
+    let warnings = status(&host, "server").warnings.join("\n");
+    assert!(warnings.contains("forty") && warnings.contains("64 levels in it (max_schema_depth)"), "{warnings}");
+    spec.limits.schema_depth = 90;
+    settle(&host, world([("server", spec)])).await;
+    assert_eq!(selectors(&host), ["server/echo", "server/forty", "server/thirty"]);
+    host.shutdown().await;
+}
+
+/// Bytes that are no text cost the member that they are in, here a description, and not the list.
+#[tokio::test]
+async fn a_description_that_is_not_utf8_takes_no_tool_away() {
+    let mut spec = ServerSpec::native(Native::new("latin", |io, _| async move {
+        let (read, mut write) = tokio::io::split(io);
+        let mut lines = BufReader::new(read).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            let message: Value = serde_json::from_str(&line).unwrap();
+            let Some(id) = message.get("id") else { continue };
+            let mut answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"#).into_bytes();
+            answer.extend_from_slice(match message["method"].as_str() {
+                Some("initialize") => {
+                    br#""result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"l","version":"1"}}}"#
+                }
+                Some("tools/list") => {
+                    b"\"result\":{\"tools\":[{\"name\":\"good\",\"inputSchema\":{}},\
+                      {\"name\":\"bad\",\"description\":\"caf\xe9\",\"inputSchema\":{}}]}}"
+                }
+                _ => br#""error":{"code":-32601,"message":"no such method"}}"#,
+            });
+            answer.push(b'\n');
+            write.write_all(&answer).await.unwrap();
+        }
+    }));
+    spec.retry.attempts = 0;
+    let host = Host::builder().build();
+    settle(&host, world([("server", spec)])).await;
+    assert_eq!(selectors(&host), ["server/bad", "server/good"], "{:?}", status(&host, "server"));
     host.shutdown().await;
 }

@@ -5,14 +5,16 @@ use std::{sync::Arc, time::Duration};
 use serde_json::json;
 use tokio::time::Instant;
 use toolrack_host::{
-    AllowAll, CatalogTool, Desired, Era, Event, Host, NameCap, NameStyle, State, ToolFilter, ask::Nobody,
+    AllowAll, CatalogTool, Dashes, Desired, Era, Event, Host, NameCap, NameStyle, Naming, State, ToolFilter,
+    ask::Nobody,
 };
 use toolrack_testkit::FakeHttp;
 
 use crate::{
     scripted::{Reaction, Scripted, tool},
     worlds::{
-        call, catalog_has, events_so_far, fake, host_of, selectors, settle, state_is, status, text, to_call, world,
+        call, catalog_has, events_so_far, fake, host_of, selectors, settle, soon, state_is, status, text, to_call,
+        world,
     },
 };
 
@@ -129,7 +131,7 @@ async fn a_name_of_another_style_means_a_tool_only_where_it_can_mean_no_other() 
 #[tokio::test(start_paused = true)]
 async fn a_new_server_renames_nobody() {
     let (first, second) = (Scripted::plain().spec(), Scripted::plain().spec());
-    let host = Host::builder().naming(NameStyle::default(), NameCap::default()).build();
+    let host = Host::builder().naming((NameStyle::default(), NameCap::default())).build();
     settle(&host, world([("a_b", first.clone())])).await;
     let before: Vec<_> = host.catalog().tools().map(|tool| tool.name.clone()).collect();
     // Both names are written the same way for a model.
@@ -252,4 +254,23 @@ async fn an_excerpt_is_the_same_servers_and_nothing_of_the_others() {
     one.apply(Desired::new()).await;
     one.shutdown().await;
     assert_eq!(text(&host, "one/echo", json!({"text": "y"})).await, "y", "it ends nothing");
+}
+
+#[tokio::test]
+async fn a_host_names_its_tools_anew_when_it_is_told_to_and_a_pinned_catalog_keeps_its_names() {
+    let host = host_of([("my-server", fake(&[]))]).await;
+    let before = host.catalog();
+    assert!(before.get("mcp__my-server__echo").is_some());
+    let mut events = host.events();
+    host.set_naming(Naming { style: NameStyle::ServerTool, cap: NameCap::Chars128, dashes: Dashes::Underscore });
+    let renamed = async {
+        while host.catalog().get("mcp__my-server__echo").is_some() {
+            let _ = events.recv().await;
+        }
+    };
+    soon("the names are others", renamed).await;
+    // `my_server` has a `_` in it, so that the name could be split in two ways: it has a suffix.
+    assert!(host.catalog().tools().all(|tool| tool.name.starts_with("my_server_")));
+    assert!(before.get("mcp__my-server__echo").is_some());
+    host.shutdown().await;
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use toolrack_host::{
-    Abilities, Asker, Event, Host, Listing, NameCap, NameStyle, Relay, ServerName, SharedAsker,
+    Abilities, Asker, Event, Host, Listing, Naming, Relay, ServerName, SharedAsker,
     ask::{Elicitation, Elicited},
 };
 
@@ -143,7 +143,7 @@ async fn what_is_mirrored_in_headers_is_known_of_a_tool_whatever_its_transport()
 
 #[test]
 fn prompts_can_be_named_as_tools_are() {
-    let names = NameStyle::default().assign(NameCap::default(), [("git", "review"), ("git", "a b")]);
+    let names = Naming::default().assign([("git", "review"), ("git", "a b")]);
     assert_eq!(names[&("git", "review")], "mcp__git__review");
     assert!(names[&("git", "a b")].starts_with("mcp__git__a_b_"), "{names:?}");
 }

@@ -4,10 +4,13 @@ use std::sync::{Arc, Mutex};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::future::BoxFuture;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 use toolrack_host::{
-    Artifacts, CallError, Content, Host, KeepError, ServerName, Shaped, ToolOutcome, mcp::ResourceContents,
+    Artifacts, Call, CallError, CallErrorKind, Content, Host, KeepError, ServerName, ServerSpec, Shaped, ToolOutcome,
+    mcp::{ResourceContents, TEXT_IS_WHOLE},
+    signature,
+    spec::{OutputSchema, ValidateArgs},
 };
 
 use crate::{
@@ -104,6 +107,27 @@ async fn structured_content_is_said_once() {
     assert_eq!(serde_json::from_str::<Value>(&outcome.text).unwrap(), structured);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_model_gets_a_file_once_and_a_program_gets_text_and_structure_apart() {
+    let file = "first line\nsecond \u{e9} line\n".repeat(100);
+    let block = |text: &str| json!({"type": "text", "text": text});
+    for structured in [json!({"content": file}), json!({"result": file}), json!({"content": [block(&file)]})] {
+        let result = json!({"content": [block(&file)], "structuredContent": structured});
+        let outcome = outcome_of(result, None).await;
+        assert_eq!(outcome.text, file);
+        let shown = serde_json::to_value(&outcome).unwrap();
+        assert_eq!((&shown["structured"], &shown["content"]), (&structured, &json!([block(&file)])));
+    }
+    let list = json!({"content": [block("a"), block("b")], "structuredContent": {"result": ["a", "b"]}});
+    assert_eq!(outcome_of(list, None).await.text, "a\nb");
+    let more = json!({"content": [block("3 found")], "structuredContent": {"found": [1, 2, 3]}});
+    assert_eq!(outcome_of(more.clone(), None).await.text, "3 found\n{\"found\":[1,2,3]}");
+    let mut in_words = more;
+    in_words["_meta"] = json!({TEXT_IS_WHOLE: true});
+    let outcome = outcome_of(in_words, None).await;
+    assert_eq!((outcome.text.as_str(), outcome.structured), ("3 found", Some(json!({"found": [1, 2, 3]}))));
+}
+
 #[tokio::test]
 async fn structured_content_that_breaks_its_promise_is_passed_on_with_a_warning() {
     let host = host_of([("good", fake(&[])), ("bad", fake(&["--fault", "wrong-structured"]))]).await;
@@ -113,6 +137,28 @@ async fn structured_content_that_breaks_its_promise_is_passed_on_with_a_warning(
     let bad = call(&host, "bad/structured", json!({})).await.unwrap();
     assert_eq!(bad.structured, Some(json!({"label": 42})));
     assert_eq!(bad.warnings.len(), 1, "{:?}", bad.warnings);
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_result_that_breaks_its_promise_is_an_error_where_the_entry_says_reject() {
+    let strict = |args: &[&str]| ServerSpec { output_schema: OutputSchema::Reject, ..fake(args) };
+    let host = host_of([("good", strict(&[])), ("bad", strict(&["--fault", "wrong-structured"]))]).await;
+    let good = call(&host, "good/structured", json!({})).await.unwrap();
+    assert!(!good.is_error && good.structured.is_some(), "{good:?}");
+    let bad = call(&host, "bad/structured", json!({})).await.unwrap();
+    assert!(bad.is_error && bad.structured.is_none(), "{bad:?}");
+    for part in ["bad/structured is not passed on", "does not match the output schema", "\"reject\""] {
+        assert!(bad.text.contains(part), "{}", bad.text);
+    }
+    assert_eq!(bad.content, [Content::Text { text: bad.text.clone() }], "nothing of the result is left");
+
+    // What a gateway passes on is no exception.
+    let passed_on = |selector: &str| host.call(Call::new(selector, Map::new()).verbatim());
+    assert!(passed_on("good/structured").await.unwrap().verbatim.is_some());
+    let bad = passed_on("bad/structured").await.unwrap();
+    assert!(bad.is_error && bad.verbatim.is_none(), "{bad:?}");
+    assert!(passed_on("bad/fail").await.unwrap().verbatim.is_some(), "an error need not match");
     host.shutdown().await;
 }
 
@@ -231,5 +277,48 @@ async fn what_servers_have_can_be_asked_for_on_a_task_of_its_own() {
         Ok::<_, CallError>((asking.read_resource("fake", &uri).await?.len(), asking.prompts("fake").await?.len()))
     });
     assert_eq!(asked.join_next().await.unwrap().unwrap().unwrap(), (1, 2));
+    host.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_keep_the_order_of_whoever_wrote_them_from_end_to_end() {
+    let structured = r#"{"zebra":1,"apple":{"y":2,"x":3},"mango":[{"b":4,"a":5}]}"#;
+    let server = Scripted::calling(|_, arguments| {
+        let answer = json!({"content": [], "structuredContent": serde_json::from_str::<Value>(structured).unwrap()});
+        assert_eq!(arguments.to_string(), r#"{"to":"x","from":"y","at":{"z":1,"a":2}}"#);
+        Reaction::Answer(answer)
+    });
+    let host = Host::builder().build();
+    settle(&host, world([("server", server.spec())])).await;
+    let arguments = serde_json::from_str(r#"{"to":"x","from":"y","at":{"z":1,"a":2}}"#).unwrap();
+    let outcome = call(&host, "server/echo", arguments).await.unwrap();
+    assert_eq!(outcome.text, structured);
+    assert!(serde_json::to_string(&outcome).unwrap().contains(&format!(r#""structured":{structured}"#)));
+    let schema = r#"{"properties":{"to":{"type":"string"},"from":{"type":"string"},"at":{"type":"object"}},"required":["from"]}"#;
+    let shown = signature("send", &serde_json::from_str(schema).unwrap());
+    assert_eq!(shown, "send(from: string, to?: string, at?: object)");
+}
+
+#[tokio::test]
+async fn arguments_that_do_not_fit_are_sent_told_of_or_held_back_as_the_entry_says() {
+    let with = |mode| ServerSpec { validate_args: mode, ..fake(&[]) };
+    let [warn, strict] = [ValidateArgs::Warn, ValidateArgs::Strict].map(|mode| with(Some(mode)));
+    let host = host_of([("off", with(None)), ("warn", warn), ("strict", strict)]).await;
+    let wrong = || json!({"a": "one", "b": 2});
+    let judged_by_the_server = call(&host, "off/add", wrong()).await;
+    let told = call(&host, "warn/add", wrong()).await;
+    assert_eq!(judged_by_the_server.is_ok(), told.is_ok(), "it is sent in either case");
+    if let (Ok(plain), Ok(told)) = (judged_by_the_server, told) {
+        assert_eq!((&plain.text, plain.warnings.len()), (&told.text, 0));
+        assert!(told.warnings[0].starts_with("the arguments do not match the input schema: "), "{told:?}");
+    }
+    let error = call(&host, "strict/add", wrong()).await.unwrap_err();
+    assert_eq!((error.code(), error.kind()), ("BAD_ARGUMENTS", CallErrorKind::BadArguments));
+    assert!(
+        error.to_string().contains("the call of strict/add was not made") && error.to_string().contains("/a"),
+        "{error}"
+    );
+    let fits = call(&host, "strict/add", json!({"a": 1, "b": 2})).await.unwrap();
+    assert!(fits.warnings.is_empty() && !fits.is_error, "{fits:?}");
     host.shutdown().await;
 }

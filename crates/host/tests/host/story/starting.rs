@@ -14,8 +14,8 @@ use toolrack_host::{
 use toolrack_testkit::{FakeHttp, Home, fake_server_path};
 
 use crate::{
-    scripted::{Reaction, Scripted, tool},
-    worlds::{call, fake, host_of, settle, state_is, status, text, world},
+    scripted::{Reaction, Scripted, text_result, tool},
+    worlds::{call, fake, host_of, name, settle, state_is, status, text, world},
 };
 
 #[tokio::test]
@@ -173,6 +173,52 @@ async fn a_call_waits_for_a_server_that_is_starting_and_for_no_other() {
         assert!(error.to_string().contains("slower"), "{error}");
         assert_eq!((error.kind(), began.elapsed()), (CallErrorKind::Unreachable, Duration::from_secs(7)));
     }
+}
+
+/// A server whose name is a part of another's, or of the call's, is not waited for.
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_for_its_own_server_only() {
+    let silent = || Scripted::new(Era::Legacy, |_, _| Some(Reaction::Silence)).spec();
+    let neighbours = ["git", "hub", "git-", "git.h", "echo", "mcp", "github.com", "git.hub.io"];
+    for own in ["github", "git-hub", "git.hub", "git_hub"] {
+        let owned = own.replace('.', "_");
+        for (selector, tool_name) in [
+            (format!("{own}/echo"), "echo"),
+            (format!("{own}.echo"), "echo"),
+            (format!("{own}/git/echo"), "git/echo"),
+            (format!("{own}/hub.echo"), "hub.echo"),
+            (format!("mcp__{owned}__echo"), "echo"),
+        ] {
+            // A name with a suffix is another one.
+            if own.contains('.') && selector.starts_with("mcp__") {
+                continue;
+            }
+            let healthy = Scripted::plain().with_tools([tool(tool_name)]);
+            let host = Host::builder().build();
+            let mut all = world([(own, healthy.spec())]);
+            all.extend(neighbours.iter().map(|neighbour| (name(neighbour), silent())));
+            host.apply(all).await;
+            let began = Instant::now();
+            let calls = [(); 3].map(|()| call(&host, &selector, json!({})));
+            for outcome in futures::future::join_all(calls).await {
+                assert_eq!(outcome.unwrap_or_else(|error| panic!("{selector}: {error}")).text, "done");
+            }
+            assert!(began.elapsed() < Duration::from_secs(1), "{selector} after {:?}", began.elapsed());
+        }
+    }
+}
+
+/// The same name always means the same tool: the longest server name wins, as on the command line.
+#[tokio::test]
+async fn of_two_servers_that_a_dotted_name_can_mean_it_is_the_longer_one() {
+    let answering = |text: &'static str| Scripted::calling(move |_, _| Reaction::Answer(text_result(text)));
+    let (git, hub) = (answering("git"), answering("git.hub"));
+    let git = git.with_tools([tool("hub.echo")]);
+    let host = host_of([("git", git.spec()), ("git.hub", hub.spec())]).await;
+    assert_eq!(text(&host, "git.hub.echo", json!({})).await, "git.hub");
+    assert_eq!(text(&host, "git/hub.echo", json!({})).await, "git");
+    let call = Call::of(name("git"), "hub.echo", Map::new());
+    assert_eq!(host.call(call).await.unwrap().text, "git");
 }
 
 /// A server is connected a moment before its tools are in the catalog, and longer where catalogs are large.

@@ -45,7 +45,7 @@ async fn every_absence_has_a_first_cause_and_says_it() {
         ("good/nothing", "config trust start negotiation !list", "none of them"),
         ("unlisted/any", "config trust start negotiation !list", "no tools/list here"),
         ("missing/any", "config trust !start", "/no/such/program"),
-        ("pending/any", "config !trust", "nobody has approved it"),
+        ("pending/any", "config !trust", "not trusted in this folder"),
         ("off/any", "!config", "disabled in"),
         ("nobody/any", "!config", "configured: good, missing, off, pending, unlisted"),
     ] {

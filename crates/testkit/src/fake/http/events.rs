@@ -36,6 +36,8 @@ fn spoils_events(fault: Fault) -> bool {
         Fault::CutSse
             | Fault::SseUnknownField
             | Fault::SseBadJson
+            | Fault::SseNoise
+            | Fault::SseEndlessLine
             | Fault::SseHugeEvent
             | Fault::SseEndless
             | Fault::SseWrongId
@@ -109,6 +111,13 @@ impl Stream<'_> {
         match self.struck.iter().find(|fault| spoils_events(*fault)) {
             Some(Fault::CutSse) => return Ok(After::Close),
             Some(Fault::SseBadJson) => exchange.chunk(b"event: message\ndata: {\"jsonrpc\": oops\n\n").await?,
+            Some(Fault::SseNoise) => {
+                exchange.chunk(b"data: not JSON\n\ndata: caf\xe9\n\ndata: {\"jsonrpc\":\n\n").await?;
+                exchange.chunk(&event(answer)).await?;
+            }
+            Some(Fault::SseEndlessLine) => loop {
+                exchange.chunk(&[b'x'; 64 * 1024]).await?;
+            },
             Some(Fault::SseEndless) => endless(exchange).await?,
             Some(Fault::SseSplit) => byte_by_byte(exchange, &on_many_lines(answer)).await?,
             Some(Fault::SseUnknownField) => exchange.chunk(&with_oddities(answer)).await?,

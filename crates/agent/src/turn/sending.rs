@@ -1,0 +1,83 @@
+//! Whether a call was sent before it was given up: exactly one of the two happens first.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering},
+};
+
+const UNKNOWN: u8 = 0;
+const WAITING: u8 = 1;
+const SENT: u8 = 2;
+const GIVEN_UP: u8 = 3;
+
+/// Where a call stands between the model and its server. The one that makes the call and the one that gives it up each say
+/// so here, and the first of them decides. A call that is not [watched](Self::watch) may have been sent. A clone stands for
+/// itself.
+#[derive(Debug, Default)]
+pub struct Sending(Arc<AtomicU8>);
+
+impl Sending {
+    /// For the one that makes the call and says here, by [`Self::begin`], when it is sent.
+    #[must_use]
+    pub fn watch(&self) -> Self {
+        let _ = self.0.compare_exchange(UNKNOWN, WAITING, Ordering::AcqRel, Ordering::Acquire);
+        Self(Arc::clone(&self.0))
+    }
+
+    /// The call is about to be sent. `false` when it was given up before: then it must not be sent.
+    #[must_use]
+    pub fn begin(&self) -> bool {
+        let before = self.0.compare_exchange(WAITING, SENT, Ordering::AcqRel, Ordering::Acquire);
+        before.is_ok() || before == Err(SENT)
+    }
+
+    /// Gives the call up. Returns whether it may have been sent before.
+    pub(crate) fn give_up(&self) -> bool {
+        let before = self.0.compare_exchange(WAITING, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire);
+        !matches!(before, Ok(_) | Err(GIVEN_UP))
+    }
+
+    fn state(&self) -> u8 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl Clone for Sending {
+    fn clone(&self) -> Self {
+        Self(Arc::new(AtomicU8::new(self.state())))
+    }
+}
+
+impl PartialEq for Sending {
+    fn eq(&self, other: &Self) -> bool {
+        self.state() == other.state()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_sent_or_given_up_and_never_both() {
+        let sent = Sending::default();
+        assert!(sent.watch().begin() && sent.begin() && sent.give_up());
+        let given_up = Sending::default();
+        let maker = given_up.watch();
+        assert!(!given_up.give_up() && !maker.begin() && !given_up.give_up());
+        assert!(given_up.clone() == given_up && given_up != sent);
+    }
+
+    #[test]
+    fn a_copy_of_a_turn_that_is_given_up_stops_no_call_of_the_other() {
+        let one = Sending::default();
+        let maker = one.watch();
+        assert!(!one.clone().give_up());
+        assert!(maker.begin());
+    }
+
+    #[test]
+    fn a_call_that_is_not_watched_may_have_been_sent() {
+        assert!(Sending::default().give_up());
+    }
+}

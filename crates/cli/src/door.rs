@@ -1,0 +1,377 @@
+//! The doors that a daemon has on this machine: a socket for commands, and one for MCP clients.
+//!
+//! A confined server cannot open files of its person, but Landlock does not hold it back from connecting to a socket that has
+//! a path. So being able to connect proves nothing. Both ends prove instead that they can read the key, a file of mode 0600
+//! that no sandbox may read, and neither sends it:
+//!
+//! ```text
+//! who connects                                        daemon
+//!                                    ◄── a number (32 random bytes)
+//!   a number, and an HMAC of both ──►
+//!                                    ◄── another HMAC of both, and then what the door is for
+//! ```
+//!
+//! A server without a sandbox can read the key. Where the system shows who connects, a process that was started by a server
+//! is turned away in any case, and does its own work.
+
+use std::{
+    fmt,
+    fs::{self, OpenOptions},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use rand::{TryRngCore as _, rngs::OsRng};
+use sha2::Sha256;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::UnixStream,
+    time::{Instant, timeout},
+};
+use toolrack_host::{Fact, Witness};
+
+/// How long a process may take to prove that it can read the key.
+const PROOF: Duration = Duration::from_secs(2);
+
+/// Rows of the audit log about processes that were turned away, in [`WINDOW`]; those beyond are counted in the next one.
+const MAX_ROWS: u32 = 20;
+const WINDOW: Duration = Duration::from_mins(1);
+
+type Bytes = [u8; 32];
+
+/// Which door.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// Commands that the same person types.
+    Commands,
+    /// MCP clients of the same person.
+    Clients,
+}
+
+impl Door {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Commands => "cli.sock",
+            Self::Clients => "mcp.sock",
+        }
+    }
+
+    /// Its socket.
+    pub(crate) fn socket(self, data: &Path) -> PathBuf {
+        folder(data).join(self.name())
+    }
+}
+
+/// Where the sockets and the key are: only their person may enter it.
+pub(crate) fn folder(data: &Path) -> PathBuf {
+    data.join("run")
+}
+
+/// What opens the doors of one launch of a daemon.
+pub(crate) struct Key(Bytes);
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(***)")
+    }
+}
+
+impl Key {
+    /// Makes one and writes it where commands find it. The folder is there.
+    ///
+    /// # Errors
+    /// When there are no random numbers, or the file cannot be written.
+    pub(crate) fn make(data: &Path) -> io::Result<Self> {
+        let key = Self(random()?);
+        let new = folder(data).join(format!("key.{}.new", std::process::id()));
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?.write_all(&key.0)?;
+        fs::rename(new, Self::file(data))?;
+        Ok(key)
+    }
+
+    fn read(data: &Path) -> io::Result<Self> {
+        let mut key = [0; 32];
+        fs::File::open(Self::file(data))?.read_exact(&mut key)?;
+        Ok(Self(key))
+    }
+
+    pub(crate) fn file(data: &Path) -> PathBuf {
+        folder(data).join("key")
+    }
+
+    /// What shows that `side` of `door` knows the key, once both `numbers` are known: the daemon's, and the visitor's.
+    fn proof(&self, side: Side, door: Door, numbers: &[Bytes; 2]) -> io::Result<Hmac<Sha256>> {
+        let mut proof = Hmac::new_from_slice(&self.0).map_err(io::Error::other)?;
+        for part in [side.name().as_bytes(), b"\0", door.name().as_bytes(), b"\0", &numbers[0], &numbers[1]] {
+            proof.update(part);
+        }
+        Ok(proof)
+    }
+}
+
+/// Who proves something, so that no proof can be sent back to the one who made it.
+#[derive(Clone, Copy)]
+enum Side {
+    Daemon,
+    Visitor,
+}
+
+impl Side {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Daemon => "toolrack door 1: daemon",
+            Self::Visitor => "toolrack door 1: visitor",
+        }
+    }
+}
+
+fn random() -> io::Result<Bytes> {
+    let mut bytes = [0; 32];
+    OsRng.try_fill_bytes(&mut bytes).map_err(io::Error::other)?;
+    Ok(bytes)
+}
+
+fn wrong() -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, "the other end does not know the key")
+}
+
+/// Goes in at `door` of the daemon whose data are in `data`.
+///
+/// # Errors
+/// When no daemon listens, it does not let this process in, or what listens is not the daemon.
+pub(crate) async fn enter(data: &Path, door: Door) -> io::Result<UnixStream> {
+    let mut stream = UnixStream::connect(door.socket(data)).await?;
+    // A daemon writes its key before it listens.
+    let key = Key::read(data)?;
+    let mut numbers = [[0; 32], random()?];
+    stream.read_exact(&mut numbers[0]).await?;
+    let proof = key.proof(Side::Visitor, door, &numbers)?.finalize().into_bytes();
+    stream.write_all(&[&numbers[1][..], &proof].concat()).await?;
+    let mut proof = [0; 32];
+    stream.read_exact(&mut proof).await?;
+    key.proof(Side::Daemon, door, &numbers)?.verify_slice(&proof).map_err(|_| wrong())?;
+    Ok(stream)
+}
+
+/// Lets in who may come in.
+#[derive(Debug)]
+pub(crate) struct Doorkeeper {
+    key: Key,
+    /// Is told who was turned away.
+    witness: Option<Arc<dyn Witness>>,
+    told: Mutex<Told>,
+}
+
+/// What the witness was told.
+#[derive(Debug)]
+struct Told {
+    /// Since when rows are counted.
+    since: Instant,
+    rows: u32,
+    untold: usize,
+}
+
+impl Doorkeeper {
+    pub(crate) fn new(key: Key, witness: Option<Arc<dyn Witness>>) -> Self {
+        Self { key, witness, told: Mutex::new(Told { since: Instant::now(), rows: 0, untold: 0 }) }
+    }
+
+    /// The connection, once the process at its other end has shown that it may come in; `None` otherwise.
+    pub(crate) async fn admit(&self, door: Door, mut stream: UnixStream) -> Option<UnixStream> {
+        let peer = stream.peer_cred().ok()?;
+        let pid = peer.pid().unwrap_or_default();
+        if peer.uid() != nix::unistd::geteuid().as_raw() {
+            self.turned_away(door, pid, "it belongs to another user");
+            return None;
+        }
+        // Before anything is read of it: a server does not take the place of others for a moment.
+        if let Some(why) = kept_out(pid) {
+            self.turned_away(door, pid, &why);
+            return None;
+        }
+        match timeout(PROOF, self.proved(door, &mut stream)).await {
+            Ok(Ok(())) => Some(stream),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.turned_away(door, pid, "it did not prove that it can read the key");
+                None
+            }
+            _ => {
+                tracing::debug!("a process at {} went away before it said who it is", door.name());
+                None
+            }
+        }
+    }
+
+    async fn proved(&self, door: Door, stream: &mut UnixStream) -> io::Result<()> {
+        let mut numbers = [random()?, [0; 32]];
+        stream.write_all(&numbers[0]).await?;
+        stream.read_exact(&mut numbers[1]).await?;
+        let mut proof = [0; 32];
+        stream.read_exact(&mut proof).await?;
+        // In constant time.
+        self.key.proof(Side::Visitor, door, &numbers)?.verify_slice(&proof).map_err(|_| wrong())?;
+        let proof = self.key.proof(Side::Daemon, door, &numbers)?.finalize().into_bytes();
+        stream.write_all(&proof).await
+    }
+
+    fn turned_away(&self, door: Door, pid: i32, why: &str) {
+        let untold = {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            if told.since.elapsed() >= WINDOW {
+                (told.since, told.rows) = (Instant::now(), 0);
+            }
+            if told.rows >= MAX_ROWS {
+                told.untold += 1;
+                return;
+            }
+            told.rows += 1;
+            std::mem::take(&mut told.untold)
+        };
+        let process = named(pid);
+        let (door, why) = (door.name(), why.to_owned());
+        tracing::warn!("{process} was turned away at {door}: {why}");
+        if let Some(witness) = &self.witness {
+            witness.saw(Fact::TurnedAway { door, process, why, untold });
+        }
+    }
+}
+
+/// A process as people and the audit log know it.
+fn named(pid: i32) -> String {
+    match fs::read_to_string(format!("/proc/{pid}/comm")) {
+        Ok(name) => format!("{} (process {pid})", name.trim_end()),
+        Err(_) => format!("process {pid}"),
+    }
+}
+
+/// Whether a server has started this process, directly or not.
+pub(crate) fn is_in_a_server() -> bool {
+    i32::try_from(std::process::id()).is_ok_and(|pid| kept_out(pid).is_some())
+}
+
+/// Why the process `pid` may not come in, whatever it can prove.
+#[cfg(target_os = "linux")]
+fn kept_out(pid: i32) -> Option<String> {
+    use toolrack_supervisor::lineage::Lineage;
+    match Lineage::of(pid) {
+        Lineage::Free => None,
+        Lineage::Supervised(supervisor) => Some(format!("a server started it (supervisor process {supervisor})")),
+        Lineage::Unknown => Some("it cannot be seen which process started it".to_owned()),
+    }
+}
+
+/// Other systems have no supervisors.
+#[cfg(not(target_os = "linux"))]
+fn kept_out(_: i32) -> Option<String> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Facts(Mutex<Vec<Fact>>);
+
+    impl Witness for Facts {
+        fn saw(&self, fact: Fact) {
+            self.0.lock().unwrap().push(fact);
+        }
+    }
+
+    fn data() -> tempfile::TempDir {
+        let data = tempfile::tempdir().unwrap();
+        fs::create_dir(folder(data.path())).unwrap();
+        data
+    }
+
+    fn keeper(key: Key) -> (Doorkeeper, Arc<Facts>) {
+        let facts = Arc::new(Facts::default());
+        (Doorkeeper::new(key, Some(Arc::<Facts>::clone(&facts))), facts)
+    }
+
+    #[tokio::test]
+    async fn who_can_read_the_key_comes_in_at_the_door_it_asked_for() {
+        let data = data();
+        let (keeper, facts) = keeper(Key::make(data.path()).unwrap());
+        let listener = UnixListener::bind(Door::Commands.socket(data.path())).unwrap();
+        let admitted = async { keeper.admit(Door::Commands, listener.accept().await.unwrap().0).await.unwrap() };
+        let (mut inside, visitor) = tokio::join!(admitted, enter(data.path(), Door::Commands));
+        visitor.unwrap().write_all(b"hello").await.unwrap();
+        let mut said = String::new();
+        inside.read_to_string(&mut said).await.unwrap();
+        assert_eq!(said, "hello");
+        // What proves it at one door proves nothing at the other.
+        let other = async { keeper.admit(Door::Clients, listener.accept().await.unwrap().0).await };
+        let (admitted, visitor) = tokio::join!(other, enter(data.path(), Door::Commands));
+        assert!(admitted.is_none() && visitor.is_err());
+        assert_eq!(facts.0.lock().unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn who_cannot_read_the_key_is_turned_away_and_that_is_a_fact() {
+        let data = data();
+        let (keeper, facts) = keeper(Key(random().unwrap()));
+        Key::make(data.path()).unwrap();
+        let listener = UnixListener::bind(Door::Clients.socket(data.path())).unwrap();
+        for _ in 0..MAX_ROWS + 5 {
+            let admitted = async { keeper.admit(Door::Clients, listener.accept().await.unwrap().0).await };
+            let (admitted, visitor) = tokio::join!(admitted, enter(data.path(), Door::Clients));
+            assert!(admitted.is_none() && visitor.is_err());
+        }
+        let facts = facts.0.lock().unwrap();
+        assert_eq!(facts.len(), MAX_ROWS as usize, "the audit log cannot be flooded");
+        let Fact::TurnedAway { door, process, why, untold: 0 } = &facts[0] else { panic!("{facts:?}") };
+        assert_eq!(*door, "mcp.sock");
+        assert!(process.contains(&std::process::id().to_string()), "{process}");
+        assert!(why.contains("the key"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn an_impostor_learns_nothing_with_which_it_could_come_in() {
+        let data = data();
+        let key = Key::make(data.path()).unwrap();
+        let (real, _) = keeper(Key(key.0));
+        let listener = UnixListener::bind(Door::Commands.socket(data.path())).unwrap();
+        let impostor = async {
+            let mut visitor = listener.accept().await.unwrap().0;
+            let number = [7; 32];
+            visitor.write_all(&number).await.unwrap();
+            let mut said = [0; 64];
+            visitor.read_exact(&mut said).await.unwrap();
+            assert!(!said.windows(32).any(|part| part == key.0), "the key itself was sent");
+            // The visitor's own proof, sent back.
+            visitor.write_all(&said[32..]).await.unwrap();
+            said
+        };
+        let (said, visitor) = tokio::join!(impostor, enter(data.path(), Door::Commands));
+        assert_eq!(visitor.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        let (mut again, here) = UnixStream::pair().unwrap();
+        let replayed = async {
+            let mut number = [0; 32];
+            again.read_exact(&mut number).await.unwrap();
+            again.write_all(&said).await.unwrap();
+        };
+        let (admitted, ()) = tokio::join!(real.admit(Door::Commands, here), replayed);
+        assert!(admitted.is_none(), "an old proof was taken");
+    }
+
+    #[test]
+    fn only_its_person_can_read_the_key() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let data = data();
+        let first = Key::make(data.path()).unwrap().0;
+        assert_ne!(Key::make(data.path()).unwrap().0, first, "each launch has its own");
+        assert_eq!(fs::metadata(Key::file(data.path())).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

@@ -1,0 +1,51 @@
+//! Servers that this program carries, written with `rmcp`.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use rmcp::{ServerHandler, service::serve_server_with_ct};
+use tokio::io::{AsyncWrite, DuplexStream, WriteHalf, split};
+use toolrack_host::Native;
+
+/// A server called `name`; `handler` makes a fresh handler for each connection.
+pub(crate) fn native<H: ServerHandler>(name: &str, handler: impl Fn() -> H + Send + Sync + 'static) -> Native {
+    Native::new(name, move |io, stop| {
+        let handler = handler();
+        let (reader, writer) = split(io);
+        async move {
+            // The host sees a failed handshake at its own end, and tells why.
+            if let Ok(service) = serve_server_with_ct(handler, (reader, Leaving(writer)), stop).await {
+                let _ = service.waiting().await;
+            }
+        }
+    })
+}
+
+/// The server's way to a host that may be gone already: what is said then has no reader, and that is no error. `rmcp` would
+/// log one for each answer that a server still gives when its host ends, such as the last one to a subscription.
+struct Leaving(WriteHalf<DuplexStream>);
+
+/// `BrokenPipe` as success.
+fn unless_gone<T>(written: Poll<io::Result<T>>, all: T) -> Poll<io::Result<T>> {
+    match written {
+        Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => Poll::Ready(Ok(all)),
+        written => written,
+    }
+}
+
+impl AsyncWrite for Leaving {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        unless_gone(Pin::new(&mut self.0).poll_write(context, bytes), bytes.len())
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        unless_gone(Pin::new(&mut self.0).poll_flush(context), ())
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        unless_gone(Pin::new(&mut self.0).poll_shutdown(context), ())
+    }
+}

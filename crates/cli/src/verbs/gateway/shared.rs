@@ -1,0 +1,279 @@
+//! A client in front of a daemon that may end: another daemon, or this process, goes on with what the client has begun.
+
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    io::{
+        AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, Stdin, Stdout, stdin,
+        stdout,
+    },
+    net::UnixStream,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{
+    alone,
+    conversation::{Conversation, answers},
+    running,
+};
+use crate::{
+    args::PolicyArgs,
+    error::{Exit, Failure, with_causes},
+    wire::World,
+};
+
+/// How long answers may take to come when nothing is asked any more.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// How long the next daemon is waited for, before this process does the work: longer than `daemon restart` takes as a rule.
+const NEXT: Duration = Duration::from_secs(5);
+
+/// How often it is looked for one.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long the next one behind may take to begin a conversation.
+const BEGINNING: Duration = Duration::from_secs(10);
+
+/// Bytes of one message, in either direction.
+const MAX_LINE: usize = 128 * 1024 * 1024;
+
+/// Bytes between the client and the gateway in this process.
+const PIPE: usize = 64 * 1024;
+
+/// Who answers the client.
+struct Behind<'a> {
+    answers: BufReader<Pin<Box<dyn AsyncRead + 'a>>>,
+    asks: Pin<Box<dyn AsyncWrite + 'a>>,
+    /// What must go on for it to answer, where it is this process.
+    work: Pin<Box<dyn Future<Output = Result<Exit, Failure>> + 'a>>,
+}
+
+impl<'a> Behind<'a> {
+    fn daemon(stream: UnixStream) -> Self {
+        let (answers, asks) = stream.into_split();
+        let work = Box::pin(std::future::pending());
+        Self { answers: BufReader::new(Box::pin(answers)), asks: Box::pin(asks), work }
+    }
+
+    fn this_process(policy: &'a PolicyArgs, world: &'a World) -> Self {
+        let (here, there) = tokio::io::duplex(PIPE);
+        let (answers, asks) = tokio::io::split(here);
+        let (reader, writer) = tokio::io::split(there);
+        let work = Box::pin(alone(policy, world, (reader, writer)));
+        Self { answers: BufReader::new(Box::pin(answers)), asks: Box::pin(asks), work }
+    }
+}
+
+/// The client, and what was said so far.
+struct Front {
+    typed: BufReader<Stdin>,
+    /// A line of it that has no end yet.
+    begun: Vec<u8>,
+    shown: Stdout,
+    conversation: Mutex<Conversation>,
+}
+
+/// Why handing on has ended.
+enum Ended {
+    /// The client has said all that it wants to say, and has its answers.
+    Client,
+    /// The one behind is gone.
+    Behind,
+    /// This process, which was behind, has ended in this way.
+    Work(Result<Exit, Failure>),
+}
+
+/// Hands on what the client says to `daemon` and, when that ends, to the next one.
+///
+/// # Errors
+/// When the client cannot be read from or written to, or when this process cannot do the work either.
+pub(super) async fn share(daemon: UnixStream, world: &World) -> Result<Exit, Failure> {
+    let policy = PolicyArgs::default();
+    let conversation = Mutex::default();
+    let mut front = Front { typed: BufReader::new(stdin()), begun: Vec::new(), shown: stdout(), conversation };
+    let mut behind = Behind::daemon(daemon);
+    loop {
+        match front.hand_on(&mut behind).await.map_err(|error| client_lost(&error))? {
+            Ended::Client => return Ok(Exit::Ok),
+            Ended::Work(ended) => return ended,
+            Ended::Behind => {}
+        }
+        drop(behind);
+        let lost = front.conversation().lost();
+        front.tell(&lost).await.map_err(|error| client_lost(&error))?;
+        world.screen.warning("the toolrack daemon has ended: the next one is waited for");
+        behind = front.next(&policy, world).await?;
+        let news = front.conversation().news();
+        front.tell(&news).await.map_err(|error| client_lost(&error))?;
+    }
+}
+
+fn client_lost(error: &io::Error) -> Failure {
+    Failure::new(Exit::Other, "CLIENT_LOST", with_causes(error))
+}
+
+impl Front {
+    fn conversation(&self) -> MutexGuard<'_, Conversation> {
+        self.conversation.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// # Errors
+    /// When the client is gone.
+    async fn tell(&mut self, lines: &[Vec<u8>]) -> io::Result<()> {
+        for line in lines {
+            write_line(&mut self.shown, line).await?;
+        }
+        Ok(())
+    }
+
+    /// The next daemon that takes the conversation up, or this process where none does in time.
+    async fn next<'a>(&mut self, policy: &'a PolicyArgs, world: &'a World) -> Result<Behind<'a>, Failure> {
+        let end = Instant::now() + NEXT;
+        while Instant::now() < end {
+            if let Some(stream) = running(world).await {
+                let mut daemon = Behind::daemon(stream);
+                if self.begin(&mut daemon).await {
+                    world.screen.note("another toolrack daemon goes on");
+                    return Ok(daemon);
+                }
+            }
+            sleep(LOOK).await;
+        }
+        world.screen.note("no toolrack daemon is up: the servers are started here");
+        let mut here = Behind::this_process(policy, world);
+        let Behind { answers, asks, work } = &mut here;
+        let begun = tokio::select! {
+            begun = timeout(BEGINNING, self.taken_up(answers, asks)) => begun,
+            ended = work.as_mut() => return Err(ended.err().unwrap_or_else(not_begun)),
+        };
+        match begun {
+            Ok(Ok(())) => Ok(here),
+            _ => Err(not_begun()),
+        }
+    }
+
+    async fn begin(&mut self, behind: &mut Behind<'_>) -> bool {
+        matches!(timeout(BEGINNING, self.taken_up(&mut behind.answers, &mut behind.asks)).await, Ok(Ok(())))
+    }
+
+    /// Begins the conversation anew with the next one behind, which then knows what the client thinks that it knows.
+    async fn taken_up(
+        &mut self,
+        answers: &mut (impl AsyncBufRead + Unpin),
+        asks: &mut (impl AsyncWrite + Unpin),
+    ) -> io::Result<()> {
+        let beginning = self.conversation().beginning();
+        if let Some((initialize, id)) = beginning {
+            write_line(asks, &initialize).await?;
+            let mut line = Vec::new();
+            loop {
+                if !next_line(answers, &mut line).await? {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                if self::answers(&line, &id) {
+                    break;
+                }
+                line.clear();
+            }
+        }
+        let again = self.conversation().again();
+        for line in again {
+            write_line(asks, &line).await?;
+        }
+        Ok(())
+    }
+
+    /// Hands everything on as it comes, in both directions.
+    ///
+    /// # Errors
+    /// When the client is gone.
+    async fn hand_on(&mut self, behind: &mut Behind<'_>) -> io::Result<Ended> {
+        let Self { typed, begun, shown, conversation } = self;
+        let Behind { answers, asks, work } = behind;
+        let conversation = &*conversation;
+        let noted = || conversation.lock().unwrap_or_else(PoisonError::into_inner);
+        let answered = async {
+            let mut line = Vec::new();
+            // Whatever it is that ends it: the one behind is gone.
+            while let Ok(true) = next_line(answers, &mut line).await {
+                let is_for_client = noted().answered(&line);
+                if is_for_client {
+                    write_line(shown, &line).await?;
+                }
+                line.clear();
+            }
+            io::Result::Ok(())
+        };
+        let asked = async {
+            while next_line(typed, begun).await? {
+                let line = std::mem::take(begun);
+                noted().asked(&line);
+                if write_line(asks, &line).await.is_err() {
+                    // What it still said is read to its end.
+                    return std::future::pending().await;
+                }
+            }
+            let _ = asks.shutdown().await;
+            io::Result::Ok(())
+        };
+        tokio::pin!(answered);
+        tokio::select! {
+            answered = &mut answered => answered.map(|()| Ended::Behind),
+            ended = work.as_mut() => Ok(Ended::Work(ended)),
+            asked = asked => {
+                asked?;
+                let last = async {
+                    tokio::select! {
+                        _ = answered => {}
+                        _ = work.as_mut() => {}
+                    }
+                };
+                let _ = timeout(LAST_WORDS, last).await;
+                Ok(Ended::Client)
+            }
+        }
+    }
+}
+
+fn not_begun() -> Failure {
+    Failure::new(
+        Exit::Unreachable,
+        "DAEMON_LOST",
+        "the daemon has ended, and this process could not go on in its place",
+    )
+    .hint("start the MCP client anew, or `toolrack up` before it")
+}
+
+/// Reads up to the end of a line, which it leaves out; tells whether there was one. Can be dropped and asked again.
+async fn next_line(from: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> io::Result<bool> {
+    loop {
+        let available = from.fill_buf().await?;
+        if available.is_empty() {
+            return Ok(false);
+        }
+        let end = available.iter().position(|byte| *byte == b'\n');
+        let part = &available[..end.unwrap_or(available.len())];
+        if line.len() + part.len() > MAX_LINE {
+            let message = format!("a message of more than {MAX_LINE} bytes");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        line.extend_from_slice(part);
+        let used = part.len() + usize::from(end.is_some());
+        from.consume(used);
+        if end.is_some() {
+            return Ok(true);
+        }
+    }
+}
+
+async fn write_line(to: &mut (impl AsyncWrite + Unpin), line: &[u8]) -> io::Result<()> {
+    to.write_all(line).await?;
+    to.write_all(b"\n").await?;
+    to.flush().await
+}

@@ -1,0 +1,45 @@
+//! How many connections the descriptors of the daemon are enough for.
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use toolrack_daemon::Options;
+
+use crate::screen::Screen;
+
+/// Open files that a daemon has use for: one for each connection, and as many again for its servers.
+const ENOUGH: u64 = 16 * 1024;
+
+/// Open files that are kept for servers, the database and the rest.
+const KEPT: u64 = 1_024;
+
+/// `options` with no more connections than there can be descriptors for. The limit of this process is raised as far as it
+/// needs and may; what it starts begins with the same.
+pub(super) fn fitted(options: Options, screen: &Screen) -> Options {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return options };
+    let wanted = hard.min(ENOUGH);
+    let limit = match soft < wanted && setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok() {
+        true => wanted,
+        false => soft,
+    };
+    let most = most(limit).min(options.connections);
+    if most < options.connections {
+        screen.warning(&format!(
+            "at most {most} connections are served at once, because a process may have {limit} open files (`ulimit -n`)"
+        ));
+    }
+    Options { connections: most, strangers: options.strangers.min(most / 2).max(1), ..options }
+}
+
+/// Connections that `limit` open files are enough for.
+fn most(limit: u64) -> usize {
+    usize::try_from(limit.saturating_sub(KEPT).max(limit / 2)).unwrap_or(usize::MAX).max(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_descriptors_for_the_servers() {
+        assert_eq!([64, 1_024, 4_096, 16_384].map(most), [32, 512, 3_072, 15_360]);
+    }
+}

@@ -1,0 +1,140 @@
+//! A token that a daemon has again at its next start.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::Path,
+};
+
+use toolrack_daemon::Token;
+
+use crate::error::{Exit, Failure, in_words};
+
+/// Bytes of a token: 256 bits in hex.
+const LENGTH: usize = 64;
+
+/// A token for this launch alone.
+pub(super) fn made() -> Result<Token, Failure> {
+    Token::new().map_err(|error| Failure::new(Exit::Other, "NO_RANDOM", error.to_string()))
+}
+
+/// The token that `file` keeps; a new one where there is no such file, or `anew`. Nothing is written.
+///
+/// # Errors
+/// When the file cannot be used, holds something else than a token, or can be read by other users.
+pub(super) fn token(file: &Path, anew: bool) -> Result<Token, Failure> {
+    match read(file)? {
+        Some(token) if !anew => Ok(token),
+        _ => made(),
+    }
+}
+
+/// Has `file` keep `token`, for its owner only. A daemon that does not start changes nothing.
+///
+/// # Errors
+/// When the file cannot be written.
+pub(super) fn keep(file: &Path, token: &Token) -> Result<(), Failure> {
+    if read(file)?.is_some_and(|kept| kept.reveal() == token.reveal()) {
+        return Ok(());
+    }
+    write(file, token).map_err(|error| unusable(file, &in_words(&error)))
+}
+
+/// What `file` keeps; `None` where there is none.
+fn read(file: &Path) -> Result<Option<Token>, Failure> {
+    let refused = |error: &io::Error| unusable(file, &in_words(error));
+    // A pipe would be waited for without an end.
+    let opened = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(file);
+    let opened = match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(|error| refused(&error))?,
+    };
+    let metadata = opened.metadata().map_err(|error| refused(&error))?;
+    if !metadata.is_file() {
+        return Err(unusable(file, "it is not a file"));
+    }
+    if metadata.mode() & 0o077 != 0 {
+        let hint =
+            format!("`chmod 600 {}`, and make a new token with --new-token: others may know this one", file.display());
+        return Err(unusable(file, "other users of this machine can read or write it").hint(hint));
+    }
+    if metadata.uid() != nix::unistd::geteuid().as_raw() {
+        return Err(unusable(file, "it belongs to another user"));
+    }
+    let mut text = String::new();
+    opened.take(LENGTH as u64 + 2).read_to_string(&mut text).map_err(|error| refused(&error))?;
+    let token = text.trim_end();
+    if token.len() != LENGTH || !token.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        let what = format!("it does not hold a token, which is {LENGTH} hexadecimal digits");
+        return Err(unusable(file, &what).hint("name a file that does not exist yet: the daemon makes it"));
+    }
+    Ok(Some(Token::given(token)))
+}
+
+/// Writes a new file and puts it in the place of the old one, so that no reader sees half of it.
+fn write(file: &Path, token: &Token) -> io::Result<()> {
+    let mut name = file.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let new = file.with_file_name(name);
+    let mut opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    let written = writeln!(opened, "{}", token.reveal()).and_then(|()| opened.sync_all());
+    if let Err(error) = written.and_then(|()| fs::rename(&new, file)) {
+        let _ = fs::remove_file(&new);
+        return Err(error);
+    }
+    Ok(())
+}
+
+fn unusable(file: &Path, why: &str) -> Failure {
+    Failure::new(Exit::Usage, "TOKEN_FILE", format!("--token-file {}: {why}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
+
+    use super::*;
+
+    fn kept(file: &Path, anew: bool) -> Token {
+        let token = token(file, anew).unwrap();
+        keep(file, &token).unwrap();
+        token
+    }
+
+    #[test]
+    fn a_token_is_made_once_kept_for_its_person_and_made_anew_when_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        let first = kept(&file, false);
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(token(&file, false).unwrap().reveal(), first.reveal());
+        let second = kept(&file, true);
+        assert_ne!(second.reveal(), first.reveal());
+        assert_eq!(token(&file, false).unwrap().reveal(), second.reveal());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left there");
+    }
+
+    #[test]
+    fn a_token_that_others_can_read_or_that_is_none_is_refused_and_not_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        kept(&file, false);
+        for mode in [0o640, 0o604, 0o660] {
+            fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            for anew in [false, true] {
+                assert!(token(&file, anew).unwrap_err().message.contains("other users"), "{mode:o}");
+            }
+        }
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        for text in ["", "short", &"x".repeat(LENGTH), &"a".repeat(LENGTH + 1)] {
+            fs::write(&file, text).unwrap();
+            for anew in [false, true] {
+                assert!(token(&file, anew).unwrap_err().message.contains("does not hold a token"), "{text:?}");
+            }
+            assert_eq!(fs::read_to_string(&file).unwrap(), text);
+        }
+        assert!(token(folder.path(), false).is_err());
+        assert!(keep(&folder.path().join("no/such"), &made().unwrap()).is_err());
+    }
+}

@@ -1,0 +1,138 @@
+//! `toolrack gateway` in front of a daemon that ends.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Child, ChildStdin, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use toolrack_testkit::SideEffects;
+
+use crate::{
+    rack::{Rack, fake},
+    warm::Daemon,
+};
+
+/// Enough for a loaded machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// An MCP client of the older era.
+struct Client {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<Value>,
+    reading: Option<JoinHandle<()>>,
+}
+
+impl Client {
+    fn of(rack: &Rack) -> Self {
+        let mut command = rack.command(&["gateway"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (send, lines) = channel();
+        let reading = std::thread::spawn(move || {
+            for line in stdout.lines() {
+                let _ = send.send(serde_json::from_str(&line.unwrap()).unwrap());
+            }
+        });
+        let stdin = child.stdin.take();
+        let mut client = Self { child, stdin, lines, reading: Some(reading) };
+        client.say(&json!({ "id": 0, "method": "initialize", "params": {
+            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" },
+        } }));
+        assert!(client.answer(0)["result"]["capabilities"]["tools"].is_object());
+        client.say(&json!({ "method": "notifications/initialized" }));
+        client
+    }
+
+    fn say(&mut self, message: &Value) {
+        let mut message = message.clone();
+        message["jsonrpc"] = "2.0".into();
+        writeln!(self.stdin.as_mut().unwrap(), "{message}").unwrap();
+    }
+
+    fn call(&mut self, id: u32, tool: &str, arguments: &Value) {
+        let params = json!({ "name": format!("mcp__fake__{tool}"), "arguments": arguments });
+        self.say(&json!({ "id": id, "method": "tools/call", "params": params }));
+    }
+
+    fn next(&self) -> Value {
+        self.lines.recv_timeout(LIMIT).expect("something is said")
+    }
+
+    fn until(&self, is_it: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let next = self.next();
+            if is_it(&next) {
+                return next;
+            }
+        }
+    }
+
+    fn answer(&self, id: u32) -> Value {
+        self.until(|message| message["id"] == id)
+    }
+
+    fn changed(&self) {
+        self.until(|message| message["method"] == "notifications/prompts/list_changed");
+    }
+
+    /// Once the tool is there: a daemon that has just begun may not have connected its server.
+    fn echoes(&mut self, from: u32, text: &str) {
+        for id in from..from + 300 {
+            self.call(id, "echo", &json!({ "text": text }));
+            let answer = self.answer(id);
+            if answer["result"]["content"][0]["text"] == text {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("it never answered");
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Some(reading) = self.reading.take() {
+            let _ = reading.join();
+        }
+    }
+}
+
+#[test]
+fn a_client_goes_on_when_the_daemon_behind_it_ends_and_no_call_is_made_twice() {
+    let effects = SideEffects::new();
+    let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]);
+    rack.home.write("toolrack/toolrack.toml", "[policy]\nallow = \"fake/*\"\n");
+    let daemon = Daemon::start(&rack, &[]);
+    let mut client = Client::of(&rack);
+    client.echoes(1_000, "first");
+    client.call(1, "sleep", &json!({ "ms": 600_000 }));
+    let _running = effects.wait_until(LIMIT, |effects| effects.runs_of("sleep") == 1);
+
+    // Killed, with a call under way.
+    drop(daemon);
+    let lost = client.answer(1);
+    let message = lost["error"]["message"].as_str().unwrap();
+    assert!(message.contains("it is not known whether this was carried out"), "{lost}");
+    assert_eq!(lost["error"]["data"]["code"], "DAEMON_LOST");
+    // What is asked meanwhile waits.
+    client.say(&json!({ "id": 2, "method": "tools/list" }));
+    let next = Daemon::start(&rack, &[]);
+    client.changed();
+    assert!(client.answer(2)["result"]["tools"].is_array());
+    client.echoes(2_000, "second");
+
+    // No other one comes.
+    drop(next);
+    client.changed();
+    client.echoes(3_000, "alone");
+    assert_eq!(effects.read().runs_of("sleep"), 1, "the call was made twice");
+    drop(client.stdin.take());
+    assert_eq!(client.child.wait().unwrap().code(), Some(0));
+}

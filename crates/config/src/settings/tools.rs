@@ -1,0 +1,155 @@
+//! `[tools]`: how models see tools, and what becomes of calls before they are sent; for all agents and, as `[agents.tools]`, for one
+//! agent on top of that.
+
+use toolrack_host::{Dashes, NameCap, NameStyle, Naming, spec::ValidateArgs};
+
+use crate::{
+    document::Document,
+    node::{Node, Value},
+    problem::Problem,
+};
+
+/// How tools are named and called.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct ToolSettings {
+    /// The names that models see (`naming`, `name_length`, `dashes`).
+    pub naming: Naming,
+    /// What becomes of arguments that do not fit the schema of their tool (`validate_args`), for servers whose entry does not say
+    /// it. Default: nothing, the server judges.
+    pub validate_args: ValidateArgs,
+    /// Which tools a model is offered when those of a server change while it works (`refresh`).
+    pub refresh: Refresh,
+}
+
+/// When a model gets to know that tools have changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Refresh {
+    /// With the next message of the person (`run`): the tools of a run are those of its beginning.
+    #[default]
+    Run,
+    /// Each time that the model is asked (`turn`), never between its answer and the calls that this wants.
+    Turn,
+}
+
+/// The keys.
+pub(super) const KEYS: &[&str] = &["dashes", "name_length", "naming", "refresh", "validate_args"];
+
+impl ToolSettings {
+    /// What `node` says, over what `self` says. What is wrong leaves what was there.
+    pub(super) fn overlaid(mut self, document: &Document, place: &str, node: &Node) -> (Self, Vec<Problem>) {
+        let mut problems = Vec::new();
+        let mut say = |field: &str, message: String, at: &Node| {
+            let problem = Problem::error(message).field(field).hint("until then, the usual value counts");
+            problems.push(document.locate(problem, at.at.clone()));
+        };
+        if node.members().is_none() {
+            say(place, format!("`{place}` must be a table"), node);
+        }
+        let field = |name: &str| format!("{place}.{name}");
+        if let Some(member) = node.get("naming") {
+            match member.node.as_text().map_or_else(|| "".parse(), str::parse::<NameStyle>) {
+                Ok(style) => self.naming.style = style,
+                Err(bad) => say(&field("naming"), bad.to_string(), &member.node),
+            }
+        }
+        let mut wrong = |name: &str, must: &str, at: &Node| {
+            say(&field(name), format!("`{}` must be {must}", field(name)), at);
+        };
+        if let Some(member) = node.get("name_length") {
+            let length = match &member.node.value {
+                Value::Number(number) => number.as_u64(),
+                _ => None,
+            };
+            match length {
+                Some(64) => self.naming.cap = NameCap::Chars64,
+                Some(128) => self.naming.cap = NameCap::Chars128,
+                _ => wrong("name_length", "64 or 128", &member.node),
+            }
+        }
+        let mut choose = |name: &str, must: &str, choice: &mut dyn FnMut(&str) -> bool| {
+            let Some(member) = node.get(name) else { return };
+            if !member.node.as_text().is_some_and(choice) {
+                wrong(name, must, &member.node);
+            }
+        };
+        choose("dashes", "`keep` or `underscore`", &mut |word| {
+            let dashes = match word {
+                "keep" => Dashes::Keep,
+                "underscore" => Dashes::Underscore,
+                _ => return false,
+            };
+            self.naming.dashes = dashes;
+            true
+        });
+        choose("validate_args", "`off`, `warn` or `strict`", &mut |word| {
+            ValidateArgs::parse(word).map(|mode| self.validate_args = mode).is_some()
+        });
+        choose("refresh", "`run` or `turn`", &mut |word| {
+            let refresh = match word {
+                "run" => Refresh::Run,
+                "turn" => Refresh::Turn,
+                _ => return false,
+            };
+            self.refresh = refresh;
+            true
+        });
+        (self, problems)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Settings, Wanted};
+
+    fn read(text: &str, agent: Option<&str>) -> (ToolSettings, Vec<Problem>) {
+        let document = Document::new(Some("toolrack.toml".into()), text);
+        let (settings, problems) = Settings::read(&document, Wanted { agent, ..Wanted::default() });
+        (settings.tools, problems)
+    }
+
+    #[test]
+    fn names_length_and_dashes_are_settings() {
+        let usual = ToolSettings::default();
+        assert_eq!(read("", None), (usual.clone(), Vec::new()));
+        for style in
+            NameStyle::PRESETS.map(|preset| preset.to_string()).into_iter().chain(["x-{tool}--{server}".into()])
+        {
+            let (tools, problems) = read(&format!("[tools]\nnaming = \"{style}\"\n"), None);
+            assert_eq!((tools.naming.style.to_string(), problems), (style, Vec::new()));
+        }
+        let (tools, problems) = read("[tools]\nname_length = 128\ndashes = \"underscore\"\n", None);
+        let naming = Naming { cap: NameCap::Chars128, dashes: Dashes::Underscore, ..Naming::default() };
+        assert_eq!((tools.naming, problems), (naming, Vec::new()));
+        for (text, field) in [
+            ("naming = \"server\"", "tools.naming"),
+            ("naming = 1", "tools.naming"),
+            ("name_length = 65", "tools.name_length"),
+            ("dashes = true", "tools.dashes"),
+            ("validate_args = \"yes\"", "tools.validate_args"),
+            ("refresh = \"always\"", "tools.refresh"),
+        ] {
+            let (tools, problems) = read(&format!("[tools]\n{text}\n"), None);
+            assert_eq!(tools, usual, "{text}");
+            assert_eq!((problems[0].field.as_deref(), problems[0].line), (Some(field), Some(2)), "{problems:?}");
+            assert!(problems[0].is_error());
+        }
+    }
+
+    #[test]
+    fn an_agent_says_over_what_counts_for_everybody() {
+        let text = "[tools]\nnaming = \"tool\"\nrefresh = \"turn\"\n[[agents]]\nid = \"a\"\n[agents.tools]\nnaming = \"server_tool\"\n\
+                    validate_args = \"strict\"\n[[agents]]\nid = \"b\"\n";
+        let (own, problems) = read(text, Some("a"));
+        assert_eq!(problems, []);
+        assert_eq!(
+            (own.naming.style, own.validate_args, own.refresh),
+            (NameStyle::ServerTool, ValidateArgs::Strict, Refresh::Turn)
+        );
+        for other in [None, Some("b")] {
+            let (tools, _) = read(text, other);
+            assert_eq!((tools.naming.style, tools.validate_args), (NameStyle::Tool, ValidateArgs::Off));
+        }
+    }
+}

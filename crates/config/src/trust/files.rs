@@ -1,0 +1,269 @@
+//! The files that an entry runs, as far as they lie in the folder that brings them.
+//!
+//! Who agrees to `python srv.py` agrees to that file as it is. What such a file loads in turn is not looked at, nor what is in
+//! a folder that is named, nor what lies outside of the project. Between this look and the start of the program a file can
+//! still be exchanged.
+
+use std::{
+    collections::BTreeMap,
+    fs::{File, Metadata},
+    io::Read as _,
+    path::{Component, Path, PathBuf},
+};
+
+use sha2::{Digest, Sha256};
+use toolrack_host::spec::Stdio;
+
+/// The largest file whose content is read. A larger one counts by its identity and the time of its last change.
+const MAX_FILE: u64 = 16 * 1024 * 1024;
+
+/// What is read of all files of one entry together; the rest counts by identity and time.
+const MAX_ALL: u64 = 64 * 1024 * 1024;
+
+/// What programs look for in a folder that they are given, or are to run.
+const IN_FOLDERS: &[&str] =
+    &["package.json", "index.js", "index.mjs", "index.cjs", "index.ts", "__main__.py", "__init__.py"];
+
+/// Endings that interpreters try.
+const ENDINGS: &[&str] = &[".js", ".mjs", ".cjs", ".ts", ".py"];
+
+/// Endings of files that are run.
+const SCRIPTS: &[&str] = &[".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".rb", ".pl", ".php", ".lua", ".jar"];
+
+/// Files of the working folder that say what these programs run.
+const MANIFESTS: &[(&[&str], &[&str])] = &[
+    (&["npm", "npx", "pnpm", "pnpx", "yarn", "bun", "bunx"], &["package.json", ".npmrc", ".yarnrc.yml", "bunfig.toml"]),
+    (&["uv", "uvx", "poetry", "pdm", "hatch"], &["pyproject.toml", "uv.toml", ".python-version"]),
+    (&["make", "gmake"], &["Makefile", "makefile", "GNUmakefile"]),
+    (&["just"], &["justfile", "Justfile", ".justfile"]),
+    (&["cargo"], &["Cargo.toml", "rust-toolchain.toml", ".cargo/config.toml", "build.rs"]),
+    (&["deno"], &["deno.json", "deno.jsonc"]),
+    (&["docker", "podman"], &["Dockerfile", "Containerfile", "compose.yaml", "compose.yml", "docker-compose.yml"]),
+];
+
+/// The files of `stdio` below `root`, by their place in it, each with what it is now known by.
+pub(crate) fn files_of(stdio: &Stdio, root: &Path) -> BTreeMap<String, String> {
+    let cwd = stdio.cwd.as_deref().and_then(Path::to_str).filter(|cwd| cwd.starts_with('/'));
+    let cwd = cwd.map_or_else(|| root.to_owned(), |cwd| PathBuf::from(cwd.replace("$$", "$")));
+    let mut found = Found { root, cwd, left: MAX_ALL, files: BTreeMap::new() };
+    let command = &stdio.command;
+    if command.contains('/') {
+        found.look_at(command);
+    }
+    let name = Path::new(command).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    for (_, manifests) in MANIFESTS.iter().filter(|(programs, _)| programs.contains(&name)) {
+        manifests.iter().for_each(|manifest| found.take(manifest));
+    }
+    for (index, arg) in stdio.args.iter().enumerate() {
+        found.look_at(arg);
+        let is_module =
+            index.checked_sub(1).and_then(|before| stdio.args.get(before)).is_some_and(|before| before == "-m");
+        if is_module {
+            found.module(arg);
+        }
+        if ["npx", "bunx", "npm", "pnpm", "yarn", "bun"].contains(&name) && !arg.contains(['.', '/']) {
+            found.take(&format!("node_modules/.bin/{arg}"));
+        }
+    }
+    stdio.env.values().for_each(|value| found.look_at(value));
+    found.files
+}
+
+struct Found<'a> {
+    root: &'a Path,
+    cwd: PathBuf,
+    /// How many bytes may still be read.
+    left: u64,
+    files: BTreeMap<String, String>,
+}
+
+impl Found<'_> {
+    /// Takes every file that `text` names, be it as a part: `--import=./x.js`, `sh -c './run.sh && y'`.
+    fn look_at(&mut self, text: &str) {
+        let text = text.replace("$$", "$").replace("${PWD}", ".").replace(":-", " ");
+        self.word(&text);
+        for part in text.split(|c: char| c.is_whitespace() || "=:,;|&()<>{}'\"`".contains(c)) {
+            if part.len() < text.len() {
+                self.word(part);
+            }
+        }
+    }
+
+    fn word(&mut self, word: &str) {
+        if word.is_empty() || word.starts_with('-') {
+            return;
+        }
+        let path = self.cwd.join(word);
+        if path.is_dir() {
+            IN_FOLDERS.iter().for_each(|name| self.take_path(&path.join(name)));
+        } else {
+            self.take_path(&path);
+            self.note_absence(word, &path);
+            ENDINGS.iter().for_each(|ending| self.take(&format!("{word}{ending}")));
+        }
+    }
+
+    /// A script that is not there yet was not agreed to either: what is made there later waits.
+    fn note_absence(&mut self, word: &str, path: &Path) {
+        let plain = plain(path);
+        let is_script = word.starts_with("./") || SCRIPTS.iter().any(|ending| word.ends_with(ending));
+        if is_script && path.symlink_metadata().is_err() && plain.starts_with(self.root) {
+            let name = plain.strip_prefix(self.root).unwrap_or(&plain).display().to_string();
+            self.files.entry(name).or_insert_with(|| "not there".to_owned());
+        }
+    }
+
+    /// What `python -m NAME` runs.
+    fn module(&mut self, name: &str) {
+        let mut path = String::new();
+        for part in name.split('.') {
+            path += part;
+            for file in ["/__init__.py", "/__main__.py", ".py"] {
+                self.take(&format!("{path}{file}"));
+            }
+            path.push('/');
+        }
+    }
+
+    fn take(&mut self, name: &str) {
+        let path = self.cwd.join(name);
+        self.take_path(&path);
+    }
+
+    /// Takes a file, if it is one and lies in the project, or is a link there or from there.
+    fn take_path(&mut self, path: &Path) {
+        let Ok(metadata) = path.metadata() else { return };
+        let plain = plain(path);
+        let is_inside = |path: &Path| path.starts_with(self.root);
+        if !metadata.is_file() || !(is_inside(&plain) || path.canonicalize().is_ok_and(|real| is_inside(&real))) {
+            return;
+        }
+        let name = plain.strip_prefix(self.root).unwrap_or(&plain).display().to_string();
+        if !self.files.contains_key(&name) {
+            let known_by = self.print(path, &metadata);
+            self.files.insert(name, known_by);
+        }
+    }
+
+    /// By what a file is known to be the same.
+    fn print(&mut self, path: &Path, metadata: &Metadata) -> String {
+        let limit = MAX_FILE.min(self.left);
+        if metadata.len() <= limit
+            && let Some((hash, read)) = content(path, limit)
+        {
+            self.left -= read;
+            return hash;
+        }
+        identity(metadata)
+    }
+}
+
+/// The hash of the file at `path` and how long it is; `None` when it cannot be read, or is longer than `limit`.
+fn content(path: &Path, limit: u64) -> Option<(String, u64)> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(limit + 1).read_to_end(&mut bytes).ok()?;
+    let read = u64::try_from(bytes.len()).ok().filter(|read| *read <= limit)?;
+    let hash: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    Some((format!("sha256:{hash}"), read))
+}
+
+/// What no program can set as it likes: the time at which the system last changed the file.
+#[cfg(unix)]
+fn identity(metadata: &Metadata) -> String {
+    use std::os::unix::fs::MetadataExt;
+    let (seconds, nanoseconds) = (metadata.ctime(), metadata.ctime_nsec());
+    format!(
+        "{} bytes, inode {}:{}, changed at {seconds}.{nanoseconds:09}",
+        metadata.len(),
+        metadata.dev(),
+        metadata.ino()
+    )
+}
+
+#[cfg(not(unix))]
+fn identity(metadata: &Metadata) -> String {
+    format!("{} bytes, changed at {:?}", metadata.len(), metadata.modified().ok())
+}
+
+/// `path` without `.` and `..`, links as they are.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                plain.pop();
+            }
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn found(command: &str, args: &[&str], folder: &Path) -> Vec<String> {
+        let args = args.iter().map(|&arg| arg.to_owned()).collect();
+        let stdio = Stdio { command: command.into(), args, cwd: Some(folder.to_owned()), ..Stdio::default() };
+        files_of(&stdio, folder).into_keys().collect()
+    }
+
+    #[test]
+    fn the_files_that_a_command_runs_are_found() {
+        let disk = tempfile::tempdir().unwrap();
+        let folder = disk.path().canonicalize().unwrap();
+        for file in ["srv.py", "x.js", "run.sh", "pkg/__init__.py", "pkg/mod.py", "package.json", "app/index.js", "b"] {
+            let path = folder.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        }
+        let absolute = folder.join("srv.py").display().to_string();
+        for (command, args, files) in [
+            ("./b", &[][..], &["b"][..]),
+            ("b", &[], &[]),
+            ("python", &["srv.py"], &["srv.py"]),
+            ("python", &[&*absolute], &["srv.py"]),
+            ("python", &["-m", "pkg.mod"], &["pkg/__init__.py", "pkg/mod.py"]),
+            ("node", &["--import=./x.js", "app"], &["app/index.js", "x.js"]),
+            ("node", &["x"], &["x.js"]),
+            // A name may hold spaces: that no such file is there yet counts, too.
+            ("sh", &["-c", "cd . && ./run.sh"], &["cd . && ./run.sh", "package.json", "run.sh"]),
+            ("npm", &["start"], &["package.json"]),
+            ("/bin/sh", &["-c", "true"], &[]),
+            ("node", &["dist/later.js", "@scope/pkg"], &["dist/later.js"]),
+        ] {
+            assert_eq!(found(command, args, &folder), files, "{command} {args:?}");
+        }
+    }
+
+    #[test]
+    fn a_large_file_counts_by_the_time_of_its_change() {
+        let disk = tempfile::tempdir().unwrap();
+        let folder = disk.path().canonicalize().unwrap();
+        File::create(folder.join("large")).unwrap().set_len(MAX_FILE + 1).unwrap();
+        let stdio = Stdio { command: "./large".into(), cwd: Some(folder.clone()), ..Stdio::default() };
+        let files = files_of(&stdio, &folder);
+        assert!(files["large"].contains("changed at"), "{files:?}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_content_behind_a_link_counts() {
+        let disk = tempfile::tempdir().unwrap();
+        let elsewhere = disk.path().join("elsewhere.py");
+        let folder = disk.path().canonicalize().unwrap().join("project");
+        fs::create_dir(&folder).unwrap();
+        fs::write(&elsewhere, "one").unwrap();
+        std::os::unix::fs::symlink(&elsewhere, folder.join("srv.py")).unwrap();
+        let stdio = Stdio { command: "./srv.py".into(), cwd: Some(folder.clone()), ..Stdio::default() };
+        let before = files_of(&stdio, &folder);
+        fs::write(&elsewhere, "two").unwrap();
+        let after = files_of(&stdio, &folder);
+        assert_eq!(before.keys().collect::<Vec<_>>(), ["srv.py"]);
+        assert_ne!(before, after);
+    }
+}

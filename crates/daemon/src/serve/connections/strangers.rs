@@ -1,0 +1,196 @@
+//! Connections that have shown no right token yet.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+
+/// The oldest so many are looked at to find the one that makes room: it must be quick while very many connect.
+const LOOKED_AT: usize = 16;
+
+/// All of them, by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Strangers {
+    here: Arc<Mutex<BTreeMap<u64, Arc<Visitor>>>>,
+    last: AtomicU64,
+}
+
+/// A connection of HTTP, as those who answer its requests know it.
+#[derive(Debug)]
+pub(crate) struct Visitor {
+    number: u64,
+    state: Mutex<State>,
+    changed: Notify,
+    here: Arc<Mutex<BTreeMap<u64, Arc<Visitor>>>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    /// It has shown a right token.
+    is_known: bool,
+    /// It is to end, to make room.
+    is_over: bool,
+    /// Its requests that are being answered.
+    requests: usize,
+    /// Since when it has had none.
+    silent: Instant,
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub(crate) struct Busy(Arc<Visitor>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.change(|state| {
+            state.requests = state.requests.saturating_sub(1);
+            state.silent = Instant::now();
+        });
+    }
+}
+
+impl Strangers {
+    pub(super) fn len(&self) -> usize {
+        lock(&self.here).len()
+    }
+
+    /// A connection that has just been made.
+    pub(super) fn enter(&self) -> Arc<Visitor> {
+        let number = self.last.fetch_add(1, Ordering::Relaxed);
+        let state = State { is_known: false, is_over: false, requests: 0, silent: Instant::now() };
+        let here = Arc::clone(&self.here);
+        let visitor = Arc::new(Visitor { number, state: Mutex::new(state), changed: Notify::new(), here });
+        lock(&self.here).insert(number, Arc::clone(&visitor));
+        visitor
+    }
+
+    /// A connection that has ended.
+    pub(super) fn leave(&self, visitor: &Visitor) {
+        lock(&self.here).remove(&visitor.number);
+    }
+
+    /// Ends the one of the oldest that has been silent the longest; one whose request is being answered, only when all are such. Tells
+    /// whether there was one.
+    pub(super) fn end_one(&self) -> bool {
+        let mut here = lock(&self.here);
+        let longest = here.values().take(LOOKED_AT).min_by_key(|visitor| {
+            let state = *lock(&visitor.state);
+            (state.requests > 0, state.silent)
+        });
+        let Some(number) = longest.map(|visitor| visitor.number) else { return false };
+        if let Some(visitor) = here.remove(&number) {
+            visitor.change(|state| state.is_over = true);
+        }
+        true
+    }
+}
+
+impl Visitor {
+    /// It has sent a request, which is being answered until the result is dropped.
+    pub(crate) fn asks(self: &Arc<Self>) -> Busy {
+        self.change(|state| state.requests += 1);
+        Busy(Arc::clone(self))
+    }
+
+    /// It has shown a right token. From now on it is not ended to make room.
+    pub(crate) fn is_known(&self) {
+        if !lock(&self.state).is_known {
+            lock(&self.here).remove(&self.number);
+            self.change(|state| state.is_known = true);
+        }
+    }
+
+    /// Ready when it is to end: it has shown no right token, and another connection needs its place or it sends no head of
+    /// a request for as long as `heads`.
+    pub(super) async fn overstayed(&self, heads: Duration) {
+        loop {
+            let state = *lock(&self.state);
+            if state.is_known {
+                // It stays, whatever changes.
+                return std::future::pending().await;
+            }
+            if state.is_over {
+                return;
+            }
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = sleep_until(state.silent + heads), if state.requests == 0 => return,
+            }
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let is_known = {
+            let mut state = lock(&self.state);
+            let was_known = state.is_known;
+            change(&mut state);
+            was_known
+        };
+        // Nothing waits for what becomes of one that is known.
+        if !is_known {
+            self.changed.notify_one();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use tokio::time::advance;
+
+    use super::*;
+
+    const HEADS: Duration = Duration::from_secs(10);
+
+    #[tokio::test(start_paused = true)]
+    async fn the_one_that_was_silent_the_longest_makes_room_and_none_that_is_known() {
+        let strangers = Strangers::default();
+        let known = strangers.enter();
+        known.is_known();
+        let busy = strangers.enter();
+        let request = busy.asks();
+        advance(Duration::from_secs(1)).await;
+        let (first, second) = (strangers.enter(), strangers.enter());
+        advance(Duration::from_secs(1)).await;
+        drop(first.asks());
+        let is_over = |visitor: &Visitor| visitor.overstayed(HEADS).now_or_never().is_some();
+        for over in [&second, &first, &busy] {
+            assert!(!is_over(over));
+            assert!(strangers.end_one());
+            assert!(is_over(over));
+        }
+        assert!(!strangers.end_one());
+        assert!(!is_over(&known));
+        drop(request);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_is_due_in_time_unless_the_token_was_shown_or_an_answer_is_due() {
+        let strangers = Strangers::default();
+        let (silent, known, busy) = (strangers.enter(), strangers.enter(), strangers.enter());
+        known.is_known();
+        let request = busy.asks();
+        let began = Instant::now();
+        silent.overstayed(HEADS).await;
+        assert_eq!(began.elapsed(), HEADS);
+        advance(HEADS).await;
+        assert!(busy.overstayed(HEADS).now_or_never().is_none());
+        assert!(known.overstayed(HEADS).now_or_never().is_none());
+        drop(request);
+        busy.overstayed(HEADS).await;
+        assert_eq!(began.elapsed(), HEADS * 3);
+    }
+}

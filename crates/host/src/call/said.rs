@@ -1,0 +1,270 @@
+//! Whether the content blocks of a result already hold its structured content, so that a model gets it once.
+
+use std::{collections::BTreeSet, fmt};
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use crate::mcp::Content;
+
+/// Whether `content` says everything that `structured` says. Servers repeat structured content
+///
+/// - as JSON in one text (the MCP specification asks for that, as pretty or as compact as the server likes),
+/// - with one block for each item of an array,
+/// - as the one member of an object, whose name is the server's own: `{"content": "the text"}` (the reference file system
+///   server), `{"result": …}` (every tool of FastMCP that does not return an object).
+///
+/// No text is parsed into a tree: each is read beside `structured` and left at the first difference.
+pub(super) fn says(content: &[Content], structured: &Value) -> bool {
+    say(content, structured) || only_member(structured).is_some_and(|member| say(content, member))
+}
+
+/// The value of an object with one member.
+fn only_member(value: &Value) -> Option<&Value> {
+    value.as_object().filter(|object| object.len() == 1)?.values().next()
+}
+
+/// Whether one block, or all blocks in their order, say `value`.
+fn say(content: &[Content], value: &Value) -> bool {
+    let each = |items: &Vec<Value>| {
+        !items.is_empty()
+            && items.len() == content.len()
+            && content.iter().zip(items).all(|(block, item)| block_says(block, item))
+    };
+    content.iter().any(|block| block_says(block, value)) || value.as_array().is_some_and(each)
+}
+
+fn block_says(block: &Content, value: &Value) -> bool {
+    match block {
+        Content::Text { text } => text_says(text, value) || value.as_object().is_some_and(|it| is_text_block(it, text)),
+        Content::Resource { resource } => resource.text.as_deref().is_some_and(|text| text_says(text, value)),
+        // The block itself, once more: its data must not reach a model as text.
+        Content::Image { data, .. } | Content::Audio { data, .. } => {
+            value.get("data").and_then(Value::as_str) == Some(data)
+        }
+        Content::ResourceLink { .. } | Content::Other(_) => false,
+    }
+}
+
+/// Whether `object` is the block `{"type": "text", "text": TEXT}`.
+fn is_text_block(object: &Map<String, Value>, text: &str) -> bool {
+    object.get("type").is_some_and(|kind| kind == "text") && object.get("text").is_some_and(|it| it == text)
+}
+
+/// Whether `text` is `value`: the string itself, or its JSON.
+fn text_says(text: &str, value: &Value) -> bool {
+    if let Value::String(string) = value
+        && string == text
+    {
+        return true;
+    }
+    let mut reader = serde_json::Deserializer::from_str(text);
+    Same(value).deserialize(&mut reader).is_ok() && reader.end().is_ok()
+}
+
+/// Reads JSON that must be this value; everything else is an error. The order of members does not matter.
+struct Same<'a>(&'a Value);
+
+impl<'a> Same<'a> {
+    fn when<E: Error>(is_same: bool) -> Result<(), E> {
+        if is_same { Ok(()) } else { Err(E::custom("another value")) }
+    }
+
+    fn number<E: Error>(&self, is_same: impl FnOnce(&'a Number) -> bool) -> Result<(), E> {
+        Self::when(matches!(self.0, Value::Number(number) if is_same(number)))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Same<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Same<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the same JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Self::when(self.0.is_null())
+    }
+
+    fn visit_bool<E: Error>(self, is: bool) -> Result<(), E> {
+        Self::when(self.0.as_bool() == Some(is))
+    }
+
+    fn visit_u64<E: Error>(self, given: u64) -> Result<(), E> {
+        self.number(|number| number.as_u64() == Some(given) || is_float(number, given as f64))
+    }
+
+    fn visit_i64<E: Error>(self, given: i64) -> Result<(), E> {
+        self.number(|number| number.as_i64() == Some(given) || is_float(number, given as f64))
+    }
+
+    fn visit_f64<E: Error>(self, given: f64) -> Result<(), E> {
+        self.number(|number| number.as_f64() == Some(given))
+    }
+
+    fn visit_str<E: Error>(self, given: &str) -> Result<(), E> {
+        Self::when(self.0.as_str() == Some(given))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut given: A) -> Result<(), A::Error> {
+        let Value::Array(items) = self.0 else { return Self::when(false) };
+        for item in items {
+            Self::when(given.next_element_seed(Same(item))?.is_some())?;
+        }
+        // One more is an error, whatever it is: it is not read.
+        Self::when(given.next_element_seed(Nothing)?.is_none())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut given: A) -> Result<(), A::Error> {
+        let Value::Object(members) = self.0 else { return Self::when(false) };
+        let mut left: BTreeSet<&str> = members.keys().map(String::as_str).collect();
+        while let Some((name, member)) = given.next_key_seed(MemberOf(members))? {
+            // What a name that comes twice means is not decided here.
+            Self::when(left.remove(name.as_str()))?;
+            given.next_value_seed(Same(member))?;
+        }
+        Self::when(left.is_empty())
+    }
+}
+
+/// Whether `number` is written with a point or an exponent, and is `given` all the same.
+fn is_float(number: &Number, given: f64) -> bool {
+    number.is_f64() && number.as_f64() == Some(given)
+}
+
+/// Reads a name that must be one of this object's, and gives that member.
+struct MemberOf<'a>(&'a Map<String, Value>);
+
+impl<'de, 'a> DeserializeSeed<'de> for MemberOf<'a> {
+    type Value = (&'a String, &'a Value);
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        from.deserialize_str(self)
+    }
+}
+
+impl<'a> Visitor<'_> for MemberOf<'a> {
+    type Value = (&'a String, &'a Value);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a member of the same object")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
+        self.0.get_key_value(name).ok_or_else(|| E::custom("another member"))
+    }
+}
+
+/// Reads nothing: an element that is there is one too many.
+struct Nothing;
+
+impl<'de> DeserializeSeed<'de> for Nothing {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, _: D) -> Result<(), D::Error> {
+        Err(D::Error::custom("one item too many"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<Content> {
+        texts.into_iter().map(|text| Content::Text { text: text.into() }).collect()
+    }
+
+    #[test]
+    fn structured_content_that_the_text_says_is_recognised_as_servers_write_it() {
+        let object = json!({"b": [1, {"é": null}], "a": "x\ny", "n": 1.5});
+        let ascii = object.to_string().replace('é', "\\u00e9");
+        for (content, structured, servers) in [
+            (vec![object.to_string()], object.clone(), "compact"),
+            (vec![serde_json::to_string_pretty(&object).unwrap()], object.clone(), "pretty"),
+            (vec![ascii], object.clone(), "with escapes, as Python's json.dumps"),
+            (vec![r#" {"n":1.50, "a":"x\ny", "b":[1.0,{"é":null}]} "#.into()], object.clone(), "in another order"),
+            (vec!["a summary".into(), object.to_string()], object.clone(), "below a summary"),
+            (vec!["line 1\nline 2".into()], json!({"content": "line 1\nline 2"}), "the file system server"),
+            (vec!["5".into()], json!({"result": 5}), "FastMCP, a number"),
+            (vec!["true".into()], json!({"result": true}), "FastMCP, a boolean"),
+            (vec!["a text".into()], json!({"result": "a text"}), "FastMCP, a text"),
+            (vec!["a".into(), "b".into()], json!({"result": ["a", "b"]}), "FastMCP, a list of texts"),
+            (vec!["[\"a\", \"b\"]".into()], json!({"result": ["a", "b"]}), "FastMCP 3, a list"),
+            (vec!["{\"x\": 1}".into(), "{\"x\": 2}".into()], json!({"result": [{"x": 1}, {"x": 2}]}), "of objects"),
+            (vec!["{\"x\": 1}".into(), "2".into()], json!([{"x": 1}, 2]), "an array without a wrapper"),
+        ] {
+            assert!(says(&texts(content.iter().map(String::as_str)), &structured), "{servers}: {content:?}");
+        }
+        let blocks = texts(["a"]);
+        assert!(says(&blocks, &json!({"content": [{"type": "text", "text": "a"}]})));
+        let picture = Content::Image { data: "AAEC".into(), mime_type: "image/png".into() };
+        let again = json!({"content": [{"type": "image", "data": "AAEC", "mimeType": "image/png"}]});
+        assert!(says(&[picture], &again), "a picture is not said once more in Base64");
+    }
+
+    #[test]
+    fn structured_content_that_says_more_than_the_text_is_not_taken_for_it() {
+        for (content, structured) in [
+            (vec![], json!({})),
+            (vec![], json!({"result": []})),
+            (vec!["3 files"], json!({"files": ["a", "b", "c"]})),
+            (vec!["a"], json!({"content": "a", "next": 7})),
+            (vec!["a"], json!({"content": "ab"})),
+            (vec!["a"], json!({"result": ["a", "b"]})),
+            (vec!["a", "b"], json!({"result": ["b", "a"]})),
+            (vec!["{\"a\": 1, \"b\": 2}"], json!({"a": 1})),
+            (vec!["{\"a\": 1}"], json!({"a": 1, "b": 2})),
+            (vec!["{\"a\": 1, \"a\": 1}"], json!({"a": 1, "b": 2})),
+            (vec!["[1, 2, 3]"], json!([1, 2])),
+            (vec!["{\"a\": 1} and more"], json!({"a": 1})),
+            (vec!["{\"a\": 1"], json!({"a": 1})),
+            (vec!["1"], json!({"a": "1", "b": 1})),
+            (vec!["9007199254740993"], json!({"n": 9_007_199_254_740_992_i64})),
+        ] {
+            assert!(!says(&texts(content.iter().copied()), &structured), "{content:?} and {structured}");
+        }
+        let structured = json!({"result": {"data": "AAEC", "note": "x"}});
+        let other = Content::Image { data: "AAED".into(), mime_type: "image/png".into() };
+        assert!(!says(&[other], &structured));
+    }
+
+    fn json_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            (-1e6..1e6_f64).prop_map(Value::from),
+            "[a-c\\\\\"é\n]{0,4}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 24, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::hash_map("[a-c]{0,2}", inner, 0..4).prop_map(|map| map.into_iter().collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn reading_beside_a_value_finds_what_parsing_finds(one in json_value(), other in json_value()) {
+            for text in [one.to_string(), serde_json::to_string_pretty(&one).unwrap()] {
+                prop_assert!(text_says(&text, &one));
+                if text_says(&text, &other) {
+                    prop_assert!(one == other || other == text.as_str(), "{one} is taken for {other}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! JSON in one form, whatever order its members came in: for hashes, and for everything else that is compared as text.
+//!
+//! Maps of JSON keep the order in which their members were written, because people and models read them in that order. Two
+//! maps with the same members in different orders are equal, but their texts differ. Nothing that is stored, or held against what
+//! is stored, may depend on that order.
+
+use serde::{
+    Serialize, Serializer,
+    ser::{SerializeMap as _, SerializeSeq as _},
+};
+use serde_json::{Map, Value};
+
+/// Serializes a value with the members of each object in the order of their names (as bytes), and nothing else changed. Written by
+/// `serde_json` without spaces, equal values have equal texts.
+#[derive(Clone, Copy, Debug)]
+pub struct Canonical<'a>(pub &'a Value);
+
+impl Serialize for Canonical<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Array(items) => {
+                let mut array = to.serialize_seq(Some(items.len()))?;
+                items.iter().try_for_each(|item| array.serialize_element(&Canonical(item)))?;
+                array.end()
+            }
+            Value::Object(members) => CanonicalMap(members).serialize(to),
+            plain => plain.serialize(to),
+        }
+    }
+}
+
+/// [`Canonical`], of an object.
+#[derive(Clone, Copy, Debug)]
+pub struct CanonicalMap<'a>(pub &'a Map<String, Value>);
+
+impl Serialize for CanonicalMap<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut object = to.serialize_map(Some(self.0.len()))?;
+        let mut entry = |(name, value): (&String, &Value)| object.serialize_entry(name, &Canonical(value));
+        // Most objects have few members, often in order already: nothing is allocated for those.
+        if self.0.keys().is_sorted() {
+            self.0.iter().try_for_each(&mut entry)?;
+        } else {
+            let mut members: Vec<_> = self.0.iter().collect();
+            members.sort_unstable_by_key(|(name, _)| *name);
+            members.into_iter().try_for_each(&mut entry)?;
+        }
+        object.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn every_object_is_written_in_the_order_of_its_names() {
+        let value: Value =
+            serde_json::from_str(r#"{"b":[{"z":1,"é":2,"a":3}],"a":{"d":"x","B":null},"c":1.50}"#).unwrap();
+        let text = serde_json::to_string(&Canonical(&value)).unwrap();
+        assert_eq!(text, r#"{"a":{"B":null,"d":"x"},"b":[{"a":3,"z":1,"é":2}],"c":1.5}"#);
+        let map = value.as_object().unwrap();
+        assert_eq!(serde_json::to_string(&CanonicalMap(map)).unwrap(), text);
+        // What keeps order is not in order: otherwise this test would say nothing.
+        assert_ne!(value.to_string(), text);
+    }
+
+    proptest! {
+        #[test]
+        fn no_order_makes_another_text(
+            members in prop::collection::btree_map("[a-cé]{0,3}", any::<i32>(), 0..6).prop_map(Vec::from_iter),
+        ) {
+            let object = |members: Vec<(String, i32)>| -> Value {
+                members.into_iter().map(|(name, value)| (name, Value::from(value))).collect()
+            };
+            let mut backwards = members.clone();
+            backwards.reverse();
+            let (one, other) = (object(members), object(backwards));
+            let text = |value| serde_json::to_string(&Canonical(value)).unwrap();
+            prop_assert_eq!(text(&one), text(&other));
+            prop_assert_eq!(serde_json::from_str::<Value>(&text(&one)).unwrap(), one);
+        }
+    }
+}

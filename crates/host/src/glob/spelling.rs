@@ -1,0 +1,165 @@
+//! Patterns in other spellings than `server/tool`.
+
+use super::{Glob, GlobKind, Pattern};
+
+/// What model-visible names of the presets begin with.
+const HEADS: [&str; 2] = ["mcp__", "mcp_"];
+
+/// What divides server and tool behind a head.
+const DIVIDER: &str = "__";
+
+impl Pattern {
+    /// Every pair that the pattern could mean beside what [`Self::matches`] says, each as a pattern of its own: for what forbids
+    /// or asks. A part in a name that a model sees matches with characters replaced, too. Empty for `server/tool`.
+    #[must_use]
+    pub fn every_reading(&self) -> Vec<Self> {
+        if self.server.is_some() {
+            return Vec::new();
+        }
+        let written = self.written.as_str();
+        let mut readings = Vec::new();
+        for (at, _) in written.match_indices('.') {
+            readings.extend(self.reading(&written[..at], &written[at + 1..]));
+        }
+        for rest in HEADS.iter().filter_map(|head| written.strip_prefix(head)) {
+            for at in places(rest, DIVIDER) {
+                readings.extend(self.reading(&rest[..at], &rest[at + DIVIDER.len()..]));
+            }
+        }
+        readings.extend(written.strip_prefix(HEADS[0]).and_then(|server| self.reading(server, "*")));
+        // With a wildcard for a server, every pattern with a `_` would be about every server.
+        for (at, _) in written.match_indices('_').filter(|(at, _)| is_plain(&written[..*at])) {
+            readings.extend(self.reading(&written[..at], &written[at + 1..]));
+        }
+        readings.iter_mut().for_each(|reading| reading.is_folded = true);
+        readings
+    }
+
+    /// The pairs that the pattern means without a doubt, beside what [`Self::matches`] says: for what allows. The server is
+    /// written out, and the text is a name that could belong to no other pair, as [`NameStyle`](crate::NameStyle) says it.
+    /// `server_tool` counts only as a whole name, for `git_*` is all tools that begin so.
+    #[must_use]
+    pub fn certain_readings(&self) -> Vec<Self> {
+        if self.server.is_some() {
+            return Vec::new();
+        }
+        let written = self.written.as_str();
+        let reading = |server: &str, tool: &str| if is_plain(server) { self.reading(server, tool) } else { None };
+        if let Some(rest) = written.strip_prefix(HEADS[0]) {
+            return match rest.split_once(DIVIDER) {
+                Some((server, tool)) => reading(server, tool),
+                None => reading(rest, "*"),
+            }
+            .into_iter()
+            .collect();
+        }
+        if let Some(rest) = written.strip_prefix(HEADS[1]) {
+            return rest.split_once(DIVIDER).and_then(|(server, tool)| reading(server, tool)).into_iter().collect();
+        }
+        let dotted = written.split_once('.').filter(|(_, tool)| !tool.contains('.'));
+        let whole = written.split_once('_').filter(|_| is_plain(written) && !written.contains('.'));
+        dotted.into_iter().chain(whole).filter_map(|(server, tool)| reading(server, tool)).collect()
+    }
+
+    /// Whether it is this name that a model sees, whatever that is made of; for patterns that forbid or ask also one with
+    /// wildcards that holds the name of the server.
+    pub(crate) fn is_name(&self, name: &str, server: &str, is_careful: bool) -> bool {
+        self.server.is_none()
+            && match &self.tool.kind {
+                GlobKind::Exactly(written) => **written == *name,
+                _ => is_careful && self.written.contains(server) && self.tool.is_match(name),
+            }
+    }
+
+    /// Whether it is plainly written as a name that a model sees, and so is about no tool of that name.
+    #[must_use]
+    pub fn is_model_visible(&self) -> bool {
+        self.server.is_none() && self.written.starts_with(HEADS[0])
+    }
+
+    /// Whether it can be about a tool of this server, in any reading.
+    #[must_use]
+    pub fn may_be_of(&self, server: &str) -> bool {
+        let fits = |pattern: &Self| {
+            let glob = pattern.server.as_ref();
+            glob.is_none_or(|glob| glob.is_match(server) || (pattern.is_folded && glob.is_match_folded(server)))
+        };
+        (!self.is_model_visible() && fits(self)) || self.every_reading().iter().any(fits)
+    }
+
+    fn reading(&self, server: &str, tool: &str) -> Option<Self> {
+        let part = |glob: &str| Glob::read(glob, &self.written).ok();
+        Some(Self { written: self.written.clone(), server: Some(part(server)?), tool: part(tool)?, is_folded: false })
+    }
+}
+
+/// Where `what` begins in `text`; it may overlap with itself.
+fn places<'t>(text: &'t str, what: &'static str) -> impl Iterator<Item = usize> + use<'t> {
+    (0..text.len()).filter(move |at| text.as_bytes()[*at..].starts_with(what.as_bytes()))
+}
+
+fn is_plain(part: &str) -> bool {
+    !part.is_empty() && !part.contains(['*', '?', '[', ']', '{', '}', '\\'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(written: &str) -> Pattern {
+        written.parse().unwrap()
+    }
+
+    fn any(readings: &[Pattern], server: &str, tool: &str) -> bool {
+        readings.iter().any(|reading| reading.matches(server, tool))
+    }
+
+    #[test]
+    fn every_spelling_that_people_see_is_read() {
+        for written in ["fake.echo", "mcp__fake__echo", "mcp_fake__echo", "fake_echo", "mcp__fake", "mcp__fake__*"] {
+            let pattern = pattern(written);
+            assert!(any(&pattern.every_reading(), "fake", "echo"), "{written}");
+            assert!(any(&pattern.certain_readings(), "fake", "echo"), "{written}");
+            assert!(!any(&pattern.every_reading(), "other", "echo"), "{written}");
+        }
+        assert!(any(&pattern("mcp__my_srv__a_b").every_reading(), "my-srv", "a.b"), "as a model sees it");
+        assert!(any(&pattern("mcp__*__wipe").every_reading(), "fake", "wipe"));
+        assert!(any(&pattern("mcp__*").every_reading(), "fake", "wipe"));
+        assert!(pattern("fake/echo").every_reading().is_empty());
+    }
+
+    #[test]
+    fn what_forbids_is_read_in_every_way_and_what_allows_in_one() {
+        let both = pattern("mcp__fake__x__y");
+        assert!(any(&both.every_reading(), "fake", "x__y") && any(&both.every_reading(), "fake__x", "y"));
+        assert!(any(&both.certain_readings(), "fake", "x__y") && !any(&both.certain_readings(), "fake__x", "y"));
+        let under = pattern("fake_x_y");
+        assert!(any(&under.every_reading(), "fake", "x_y") && any(&under.every_reading(), "fake_x", "y"));
+        assert!(any(&under.certain_readings(), "fake", "x_y") && !any(&under.certain_readings(), "fake_x", "y"));
+        for wide in ["mcp__*", "mcp__*__echo", "fake_*", "*.echo", "mcp__my_srv__x", "a.b.c", "m*"] {
+            for (server, tool) in [("fake", "echo"), ("my-srv", "x"), ("a", "b.c"), ("a.b", "c")] {
+                assert!(!any(&pattern(wide).certain_readings(), server, tool), "{wide} {server} {tool}");
+            }
+        }
+        for narrow in ["m*", "*_file", "f*", "*"] {
+            assert!(!any(&pattern(narrow).every_reading(), "fake", "echo"), "{narrow}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_knows_which_servers_it_can_be_about() {
+        for (written, expected) in [
+            ("fake/x", true),
+            ("other/x", false),
+            ("x", true),
+            ("mcp__fake__x", true),
+            ("mcp__other__x", false),
+            ("mcp__fake", true),
+            ("fake.x", true),
+            ("f*/x", true),
+            ("mcp__other", false),
+        ] {
+            assert_eq!(pattern(written).may_be_of("fake"), expected, "{written}");
+        }
+    }
+}

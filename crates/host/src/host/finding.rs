@@ -1,0 +1,153 @@
+//! Which tool a call is of. The name is resolved here and nowhere else; from here on, the tool and its server travel together.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{StreamExt, stream::FuturesUnordered};
+use tokio::time::timeout;
+
+use super::{Host, keeper::Servers};
+use crate::{
+    call::{Call, CallError, Named},
+    catalog::{CatalogTool, Unknown},
+    link::native::Meant,
+    server::{Server, State},
+    spec::{ServerName, Transport},
+};
+
+/// The call that is made in the place of the one that was asked for, if it is another one; the tool of it, and its server.
+type Routed = (Option<Meant>, CatalogTool, Arc<Server>);
+
+/// Why a call has no tool.
+enum Stray {
+    /// No tool of the catalog has this name.
+    Missing(Named, Unknown),
+    Failed(CallError),
+}
+
+impl Host {
+    /// Waits until the tool that is called `selector` (as [`Call::new`] takes it) is in the catalog, or until none of the
+    /// servers that could have it is starting any more. No other server is waited for. The caller bounds the time.
+    pub async fn awaits(&self, selector: &str) {
+        let named = Named::Written(selector.to_owned());
+        if !self.inbox.is_closed() && !self.catalog().has(&named) {
+            self.wait_for(&named, |_| Duration::MAX).await;
+        }
+    }
+
+    /// Finds the tool of a call, and its server. A call that only [stands for](Self::discovery) another is that one.
+    pub(super) async fn find(&self, call: Call) -> Result<(Call, CatalogTool, Arc<Server>), CallError> {
+        let routed = match self.route(&call) {
+            // What a run pinned stays as it is, however long the caller waits; and so does an excerpt.
+            Err(Stray::Missing(named, _)) if call.catalog().is_none() && !self.inbox.is_closed() => {
+                Box::pin(self.awaited(&call, named)).await
+            }
+            routed => routed,
+        };
+        let (other, tool, server) = routed.map_err(|stray| match stray {
+            Stray::Missing(named, unknown) => self.absent(&named, unknown),
+            Stray::Failed(error) => error,
+        })?;
+        let call = match other {
+            Some(Meant { arguments, .. }) => call.of_other(&tool, arguments),
+            None => call,
+        };
+        Ok((call, tool, server))
+    }
+
+    /// The route of a call whose tool, `missing`, is not known yet.
+    async fn awaited(&self, call: &Call, missing: Named) -> Result<Routed, Stray> {
+        let patience = |server: &Server| call.patience(server);
+        self.wait_for(&missing, patience).await;
+        match self.route(call) {
+            // The tool is known now, and the call stands for one that is not.
+            Err(Stray::Missing(other, _)) if other != missing => {
+                self.wait_for(&other, patience).await;
+                self.route(call)
+            }
+            routed => routed,
+        }
+    }
+
+    /// Waits until one of the servers that could have the tool `named` has it, or until all of them have said what they have.
+    async fn wait_for(&self, named: &Named, patience: impl Fn(&Server) -> Duration) {
+        let servers = self.servers.load_full();
+        let owners = self.owners(named, &servers).into_iter().map(|(_, server)| server);
+        let starting = owners.filter(|server| server.snapshot().attempts == 0);
+        let mut starting: FuturesUnordered<_> =
+            starting.map(|server| timeout(patience(server), server.settled())).collect();
+        loop {
+            // A server is connected a moment before its tools are in the catalog.
+            self.publish().await;
+            if self.catalog().has(named) || starting.next().await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// The servers that can have the tool `named`, as far as their own names tell: exactly one where the server is named.
+    fn owners<'s>(&self, named: &Named, servers: &'s Servers) -> Vec<(&'s ServerName, &'s Arc<Server>)> {
+        let written = match named {
+            Named::Tool(server, _) => return servers.get_key_value(server).into_iter().collect(),
+            Named::Written(written) => written,
+        };
+        if let Some((server, _)) = written.split_once('/')
+            && let Some(owner) = servers.get_key_value(server)
+        {
+            return vec![owner];
+        }
+        let naming = self.naming();
+        let is_owner = |server: &str| {
+            let rest = written.strip_prefix(server);
+            rest.is_some_and(|rest| rest.starts_with('.')) || naming.may_be_of(server, written)
+        };
+        servers.iter().filter(|(name, _)| is_owner(name.as_str())).collect()
+    }
+
+    fn route(&self, call: &Call) -> Result<Routed, Stray> {
+        let catalog = call.catalog().unwrap_or_else(|| self.catalog());
+        // Of one in quarantine, the door says why it is not called.
+        let Some(tool) = catalog.meant(call.named()) else {
+            return Err(Stray::Missing(call.named().clone(), catalog.unknown(&call.selector())));
+        };
+        let server = self.server(tool.server.as_str()).map_err(Stray::Failed)?;
+        let Transport::Native(native) = &server.spec.transport else {
+            return Ok((None, tool.clone(), server));
+        };
+        let Some(meant) = native.meant(&tool.tool().name, call.arguments()) else {
+            return Ok((None, tool.clone(), server));
+        };
+        let tool = match catalog.select_within(&meant.selector, &meant.selection) {
+            Ok(tool) => tool,
+            Err(unknown) => {
+                let held = catalog.in_quarantine(&meant.selector).filter(|tool| meant.selection.has(tool));
+                held.ok_or_else(|| Stray::Missing(Named::Written(meant.selector.clone()), unknown))?
+            }
+        };
+        let tool = tool.clone();
+        let server = self.server(tool.server.as_str()).map_err(Stray::Failed)?;
+        Ok((Some(meant), tool, server))
+    }
+
+    /// A tool that is not in the catalog: often because its server is not there.
+    fn absent(&self, named: &Named, unknown: Unknown) -> CallError {
+        let servers = self.servers.load();
+        let [(name, server)] = self.owners(named, &servers)[..] else {
+            return self.gone().unwrap_or(CallError::Unknown(unknown));
+        };
+        let snapshot = server.snapshot();
+        let knows_its_tools = match &snapshot.state {
+            // It rests since it listed them, or since they were recalled; or since they could not be listed.
+            State::Idle { .. } => snapshot.error.is_none(),
+            state => snapshot.link.is_some() && state.error().is_none(),
+        };
+        if knows_its_tools {
+            return CallError::Unknown(unknown);
+        }
+        CallError::NotReady {
+            server: name.clone(),
+            state: snapshot.state,
+            source_of: Box::new(server.spec.source.clone()),
+            error: snapshot.error,
+        }
+    }
+}

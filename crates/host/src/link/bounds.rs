@@ -1,0 +1,54 @@
+//! How large a message may be: it depends on what was asked for.
+
+use super::error::LinkError;
+use crate::spec::Limits;
+
+/// The setting of the bound for answers to list requests.
+pub(crate) const LIST_SETTING: &str = "max_list_bytes";
+
+/// The bounds of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    message: usize,
+    list: usize,
+}
+
+/// The bound of one message, and the setting that it comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bound {
+    pub(crate) bytes: usize,
+    pub(crate) setting: &'static str,
+}
+
+impl Bounds {
+    pub(crate) fn of(limits: &Limits) -> Self {
+        Self { message: limits.message_bytes, list: limits.listing_bytes.max(limits.message_bytes) }
+    }
+
+    /// For any message but the answer to a list request.
+    pub(crate) fn usual(self) -> Bound {
+        Bound { bytes: self.message, setting: "max_message_bytes" }
+    }
+
+    /// For the answer to a list request.
+    pub(crate) fn list(self) -> Bound {
+        Bound { bytes: self.list, setting: LIST_SETTING }
+    }
+
+    /// For the answer to a request of this method.
+    pub(crate) fn answer_to(self, method: &str) -> Bound {
+        if is_list(method) { self.list() } else { self.usual() }
+    }
+}
+
+impl Bound {
+    /// That something was larger.
+    pub(crate) fn passed(self, code: &'static str, what: &'static str, seen: u64) -> LinkError {
+        LinkError::TooLarge { code, what, limit: self.bytes, seen, setting: self.setting }
+    }
+}
+
+/// Whether the answer to this method is a list, whose items are taken one by one.
+pub(crate) fn is_list(method: &str) -> bool {
+    method.ends_with("/list")
+}

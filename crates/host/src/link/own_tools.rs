@@ -1,0 +1,210 @@
+//! Serves the host's own tools over a pipe in memory, in MCP 2026-07-28 as the client of this crate speaks it.
+//!
+//! [`discovery`](super::discovery) and [`scripts`](super::scripts) need five methods of one era. A general MCP server would
+//! bring its version, and all that it depends on, into every program that embeds this crate.
+
+use std::{io, sync::Arc};
+
+use futures::{
+    StreamExt as _,
+    future::BoxFuture,
+    stream::{BoxStream, FuturesUnordered, pending},
+};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, split};
+use tokio_util::sync::CancellationToken;
+
+use super::{handshake::MODERN, listen::METHOD_NOT_FOUND, native::Native};
+
+const INVALID_PARAMS: i64 = -32602;
+
+/// The tools that such a server offers.
+pub(super) trait OwnTools: Send + Sync + 'static {
+    /// The name that the server gives itself.
+    fn name(&self) -> &'static str;
+
+    /// Its tools, as MCP writes them.
+    fn tools(&self) -> Vec<Value>;
+
+    /// Calls a tool: the text of its result, or of the error that the model is told.
+    fn call<'a>(&'a self, tool: &'a str, arguments: &'a Map<String, Value>) -> BoxFuture<'a, Result<String, String>>;
+
+    /// An item for each change of the list, from now on; `None` for tools that never change.
+    fn changes(&self) -> Option<BoxStream<'_, ()>> {
+        None
+    }
+}
+
+/// A server of these tools.
+pub(super) fn serve(tools: Arc<impl OwnTools>) -> Native {
+    Native::new(tools.name(), move |io, stop| {
+        let tools = Arc::clone(&tools);
+        async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                // The client sees that the connection ended, and says so.
+                _ = converse(&*tools, io, &stop) => {}
+            }
+        }
+    })
+}
+
+/// Answers until the client closes its end. Calls run beside each other, and their answers come in the order they end.
+async fn converse(tools: &impl OwnTools, io: DuplexStream, stop: &CancellationToken) -> io::Result<()> {
+    let (from, mut to) = split(io);
+    let mut lines = BufReader::new(from).lines();
+    let mut calls = FuturesUnordered::new();
+    let mut changes: BoxStream<'_, ()> = pending().boxed();
+    let mut subscription = Value::Null;
+    while !stop.is_cancelled() {
+        let message = tokio::select! {
+            line = lines.next_line() => match line?.map(|line| serde_json::from_str::<Request>(&line)) {
+                None => return Ok(()),
+                Some(Ok(Request { id: Some(id), method, params })) => match &*method {
+                    "tools/call" => {
+                        calls.push(call(tools, id, params));
+                        continue;
+                    }
+                    "subscriptions/listen" => {
+                        changes = tools.changes().unwrap_or_else(|| pending().boxed());
+                        subscription = id;
+                        acknowledgement(&subscription, &params)
+                    }
+                    method => answer(tools, &id, method),
+                },
+                // Notifications need no answer: a call that the client cancelled runs on to its own short end.
+                Some(Ok(Request { id: None, .. }) | Err(_)) => continue,
+            },
+            Some(result) = calls.next() => result,
+            Some(()) = changes.next() => notification("notifications/tools/list_changed", &subscription, Map::new()),
+        };
+        to.write_all(format!("{message}\n").as_bytes()).await?;
+    }
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct Request {
+    #[serde(default)]
+    id: Option<Value>,
+    method: String,
+    #[serde(default)]
+    params: Value,
+}
+
+fn answer(tools: &impl OwnTools, id: &Value, method: &str) -> Value {
+    match method {
+        "server/discover" => result(
+            id,
+            json!({
+                "supportedVersions": [MODERN],
+                "capabilities": { "tools": { "listChanged": tools.changes().is_some() } },
+                "_meta": { "io.modelcontextprotocol/serverInfo": {
+                    "name": tools.name(), "version": env!("CARGO_PKG_VERSION"),
+                } },
+            }),
+        ),
+        "tools/list" => result(id, json!({ "tools": tools.tools() })),
+        "ping" => result(id, json!({})),
+        _ => error(id, METHOD_NOT_FOUND, "this server has tools only"),
+    }
+}
+
+async fn call(tools: &impl OwnTools, id: Value, params: Value) -> Value {
+    let Some(tool) = params["name"].as_str() else {
+        return error(&id, INVALID_PARAMS, "a call needs `name`, the name of a tool");
+    };
+    let none = Map::new();
+    let called = tools.call(tool, params["arguments"].as_object().unwrap_or(&none)).await;
+    let is_error = called.is_err();
+    let (Ok(text) | Err(text)) = called;
+    result(&id, json!({ "content": [{ "type": "text", "text": text }], "isError": is_error }))
+}
+
+fn acknowledgement(subscription: &Value, params: &Value) -> Value {
+    let accepted = Map::from_iter([("notifications".to_owned(), params["notifications"].clone())]);
+    notification("notifications/subscriptions/acknowledged", subscription, accepted)
+}
+
+fn notification(method: &str, subscription: &Value, mut params: Map<String, Value>) -> Value {
+    params.insert("_meta".to_owned(), json!({ "io.modelcontextprotocol/subscriptionId": subscription }));
+    json!({ "jsonrpc": "2.0", "method": method, "params": params })
+}
+
+fn result(id: &Value, mut result: Value) -> Value {
+    result["resultType"] = "complete".into();
+    json!({ "jsonrpc": "2.0", "id": id, "result": result })
+}
+
+fn error(id: &Value, code: i64, message: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    struct Sleeper;
+
+    impl OwnTools for Sleeper {
+        fn name(&self) -> &'static str {
+            "sleeper"
+        }
+
+        fn tools(&self) -> Vec<Value> {
+            vec![json!({ "name": "sleep", "inputSchema": { "type": "object" } })]
+        }
+
+        fn call<'a>(&'a self, tool: &'a str, _: &'a Map<String, Value>) -> BoxFuture<'a, Result<String, String>> {
+            if tool == "sleep" { std::future::pending().boxed() } else { async { Err("no".to_owned()) }.boxed() }
+        }
+    }
+
+    async fn answers(requests: &[Value], count: usize) -> Vec<Value> {
+        let stop = CancellationToken::new();
+        let (ours, server) = serve(Arc::new(Sleeper)).open(stop.clone());
+        let talk = async {
+            let (from, mut to) = split(ours);
+            for request in requests {
+                to.write_all(format!("{request}\n").as_bytes()).await.unwrap();
+            }
+            let mut lines = BufReader::new(from).lines();
+            let mut answers = Vec::new();
+            while answers.len() < count {
+                answers.push(serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap());
+            }
+            stop.cancel();
+            answers
+        };
+        tokio::join!(talk, server).0
+    }
+
+    #[tokio::test]
+    async fn a_call_that_takes_long_holds_up_no_other() {
+        let call = |id: u32, tool: &str| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": tool } });
+        let answers = answers(&[call(1, "sleep"), call(2, "other")], 1).await;
+        assert_eq!(answers[0]["id"], 2);
+        assert_eq!(answers[0]["result"]["isError"], true);
+        assert_eq!(answers[0]["result"]["content"][0]["text"], "no");
+    }
+
+    #[tokio::test]
+    async fn what_it_does_not_know_is_refused_and_what_is_no_request_is_passed_over() {
+        let requests = [
+            json!("no request"),
+            json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": {} }),
+            json!({ "jsonrpc": "2.0", "id": "a", "method": "initialize" }),
+            json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/call" }),
+            json!({ "jsonrpc": "2.0", "id": 4, "method": "server/discover" }),
+        ];
+        let answers = answers(&requests, 3).await;
+        let of = |id: Value| answers.iter().find(|answer| answer["id"] == id).unwrap();
+        assert_eq!(of("a".into())["error"]["code"], METHOD_NOT_FOUND);
+        assert_eq!(of(3.into())["error"]["code"], INVALID_PARAMS);
+        assert_eq!(of(4.into())["result"]["supportedVersions"], json!([MODERN]));
+        assert_eq!(of(4.into())["result"]["capabilities"]["tools"]["listChanged"], false);
+    }
+}

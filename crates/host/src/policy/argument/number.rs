@@ -1,0 +1,165 @@
+//! Numbers, compared by their value and not by how they are written.
+
+use serde_json::Number;
+
+/// More digits than any number of 64 bits has, written plainly. Longer ones are compared and not written out.
+const PLAIN_DIGITS: i64 = 1_100;
+
+/// The number that a rule is about.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    exact: Decimal,
+    /// As it becomes when it is read as an argument is; `None` when it is too large for that.
+    rounded: Option<f64>,
+}
+
+impl Wanted {
+    /// `None` when `written` is no number as JSON has it.
+    pub(super) fn read(written: &str) -> Option<Self> {
+        let exact = Decimal::read(written)?;
+        Some(Self { exact, rounded: read(written).and_then(|number| number.as_f64()) })
+    }
+
+    /// Whether `number` is this one. One that was rounded when it was read could have been: that is enough for a careful rule.
+    pub(super) fn is(&self, number: &Number, is_careful: bool) -> bool {
+        Decimal::read(&number.to_string()).is_some_and(|exact| exact == self.exact)
+            || (is_careful && number.is_f64() && self.rounded.is_some() && self.rounded == number.as_f64())
+    }
+}
+
+/// A text that is a number as JSON writes it, and nothing else.
+pub(super) fn read(text: &str) -> Option<Number> {
+    Decimal::read(text)?;
+    serde_json::from_str(text).ok()
+}
+
+/// A JSON number without an exponent and without zeros that say nothing; `None` for one that would be very long.
+pub(super) fn plain(json: &str) -> Option<String> {
+    Decimal::read(json)?.plain()
+}
+
+/// A decimal number, exactly: `digits` times ten to the power of `exponent`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Decimal {
+    is_negative: bool,
+    /// Without zeros at either end; empty for zero.
+    digits: String,
+    exponent: i64,
+}
+
+impl Decimal {
+    /// Reads the grammar of RFC 8259, section 6.
+    fn read(text: &str) -> Option<Self> {
+        let (is_negative, unsigned) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => (mantissa, power(exponent)?),
+            None => (unsigned, 0),
+        };
+        let (whole, fraction) = match mantissa.split_once('.') {
+            Some((whole, fraction)) if is_digits(fraction) => (whole, fraction),
+            Some(_) => return None,
+            None => (mantissa, ""),
+        };
+        if !is_digits(whole) || (whole.len() > 1 && whole.starts_with('0')) {
+            return None;
+        }
+        let all = [whole, fraction].concat();
+        let significant = all.trim_end_matches('0');
+        let digits = significant.trim_start_matches('0');
+        if digits.is_empty() {
+            return Some(Self { is_negative: false, digits: String::new(), exponent: 0 });
+        }
+        let dropped = i64::try_from(all.len() - significant.len()).ok()?;
+        let fraction = i64::try_from(fraction.len()).ok()?;
+        let exponent = exponent.checked_add(dropped)?.checked_sub(fraction)?;
+        Some(Self { is_negative, digits: digits.to_owned(), exponent })
+    }
+
+    fn plain(&self) -> Option<String> {
+        if self.digits.is_empty() {
+            return Some("0".to_owned());
+        }
+        if !(-PLAIN_DIGITS..=PLAIN_DIGITS).contains(&self.exponent) {
+            return None;
+        }
+        let sign = if self.is_negative { "-" } else { "" };
+        let shift = usize::try_from(self.exponent.unsigned_abs()).ok()?;
+        if self.exponent >= 0 {
+            return Some(format!("{sign}{}{}", self.digits, "0".repeat(shift)));
+        }
+        let padded = format!("{:0>width$}", self.digits, width = shift + 1);
+        let (whole, fraction) = padded.split_at(padded.len() - shift);
+        Some(format!("{sign}{whole}.{fraction}"))
+    }
+}
+
+/// What stands behind the `e`.
+fn power(written: &str) -> Option<i64> {
+    let (is_negative, digits) = match written.as_bytes().first()? {
+        b'-' => (true, &written[1..]),
+        b'+' => (false, &written[1..]),
+        _ => (false, written),
+    };
+    if !is_digits(digits) {
+        return None;
+    }
+    let power: i64 = digits.parse().ok()?;
+    Some(if is_negative { -power } else { power })
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_number_is_one_however_it_is_written() {
+        for (written, expected) in [
+            ("1", "1"),
+            ("1.0", "1"),
+            ("1e0", "1"),
+            ("10E-1", "1"),
+            ("0.1e+1", "1"),
+            ("-0", "0"),
+            ("-0.0e9", "0"),
+            ("100", "100"),
+            ("1e2", "100"),
+            ("-0.50", "-0.5"),
+            ("5e-3", "0.005"),
+            ("12.5e-1", "1.25"),
+            ("9007199254740993", "9007199254740993"),
+        ] {
+            assert_eq!(plain(written).as_deref(), Some(expected), "{written}");
+        }
+        for other in ["", "-", "01", "1.", ".5", "+1", "1e", "0x1", "1 ", "NaN", "1e99999999999999999999", "1_0"] {
+            assert_eq!(Decimal::read(other), None, "{other}");
+        }
+        assert_eq!(plain("1e400"), Some(format!("1{}", "0".repeat(400))));
+        assert_eq!(plain("1e4000000000"), None);
+    }
+
+    #[test]
+    fn numbers_that_differ_are_not_taken_for_one_another() {
+        let is = |wanted: &str, given: &str| {
+            let (wanted, given) = (Wanted::read(wanted).unwrap(), serde_json::from_str::<Number>(given).unwrap());
+            (wanted.is(&given, false), wanted.is(&given, true))
+        };
+        for same in ["1", "1.0", "1e0", "10e-1"] {
+            assert_eq!(is("1", same), (true, true), "{same}");
+            assert_eq!(is(same, "1"), (true, true), "{same}");
+        }
+        assert_eq!(is("0", "-0"), (true, true));
+        assert_eq!(is("0", "-0.0"), (true, true));
+        assert_eq!(is("9007199254740992", "9007199254740993"), (false, false));
+        assert_eq!(is("9007199254740993", "9007199254740993.0"), (false, true), "it was rounded when it was read");
+        assert_eq!(is("18446744073709551617", "18446744073709551617"), (false, true), "it was rounded, too");
+        assert_eq!(is("1e400", "1e308"), (false, false));
+        assert_eq!(is("0.1", "0.10"), (true, true));
+    }
+}

@@ -1,0 +1,185 @@
+//! What decides which program answers for a server, as a hash that stays the same.
+//!
+//! Eras, kept tools, standing answers and some pins are stored under it, so it is written field by field and not taken from
+//! how a type prints itself. What is not listed here does not count: time-outs, limits, what a sandbox allows, how a client
+//! signs in. A field that an entry does not have is not written, so that a new kind of field changes no hash of an entry
+//! without it. The test below holds the hashes: change them only with a new [`VERSION`].
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest, Sha256};
+
+use super::{Container, Http, InheritEnv, Stdio, Transport};
+
+/// Written first: another way of writing gives other hashes.
+const VERSION: &str = "toolrack server identity 1";
+
+/// The identity of the server behind `transport`: 32 hexadecimal digits.
+pub(super) fn of(transport: &Transport) -> String {
+    let mut identity = Identity(Sha256::new());
+    identity.field("version", [VERSION]);
+    identity.field("transport", [transport.kind()]);
+    match transport {
+        Transport::Stdio(stdio) => identity.stdio(stdio),
+        Transport::Http(http) | Transport::Sse(http) => identity.http(http),
+        Transport::Native(native) => identity.field("name", [native.name()]),
+    }
+    identity.0.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+struct Identity(Sha256);
+
+impl Identity {
+    /// Writes a field: its name, how many values it has, and each of them, with every length in front.
+    fn field<V: AsRef<[u8]>>(&mut self, name: &str, values: impl IntoIterator<Item = V, IntoIter: ExactSizeIterator>) {
+        let values = values.into_iter();
+        self.bytes(name.as_bytes());
+        self.0.update((values.len() as u64).to_be_bytes());
+        values.for_each(|value| self.bytes(value.as_ref()));
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0.update((bytes.len() as u64).to_be_bytes());
+        self.0.update(bytes);
+    }
+
+    /// Names and values, each with its placeholders.
+    fn pairs(&mut self, field: &str, pairs: &BTreeMap<String, String>) {
+        if !pairs.is_empty() {
+            let both: Vec<_> = pairs.iter().flat_map(|(name, value)| [name, value]).collect();
+            self.field(field, both);
+        }
+    }
+
+    fn stdio(&mut self, stdio: &Stdio) {
+        // No `..`: a new field is either written here or named as one that does not count.
+        let Stdio { command, args, env, cwd, inherit_env, sandbox: _, container } = stdio;
+        self.field("command", [command]);
+        self.field("args", args);
+        self.pairs("env", env);
+        if let Some(cwd) = cwd {
+            self.field("cwd", [cwd.as_os_str().as_encoded_bytes()]);
+        }
+        match inherit_env {
+            InheritEnv::Safe => {}
+            InheritEnv::All => self.field("inherit_env", ["all"]),
+            InheritEnv::None => self.field("inherit_env", ["none"]),
+            InheritEnv::Names(names) => self.field("inherit_env_names", names),
+        }
+        if let Some(container) = container {
+            self.container(container);
+        }
+    }
+
+    fn container(&mut self, container: &Container) {
+        self.field("image", [&container.image]);
+        self.field("engine", [container.engine.word()]);
+        // A mount can put another program in the place of the image's own.
+        for mount in &container.mounts {
+            self.field("mount", [&mount.source, &mount.target]);
+        }
+    }
+
+    fn http(&mut self, http: &Http) {
+        let Http { url, headers, headers_helper, oauth, open_timeout: _, read_timeout: _, sse_max_reconnects: _ } =
+            http;
+        self.field("url", [url]);
+        // A header can decide which tenant answers.
+        self.pairs("headers", headers);
+        if let Some(helper) = headers_helper {
+            self.field("headers_helper", ["stdio"]);
+            self.stdio(helper);
+        }
+        if let Some(account) = &oauth.account {
+            self.field("account", [account]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::{Mount, OAuth, Sandbox, ServerSpec};
+    use super::*;
+
+    fn stdio(change: impl FnOnce(&mut Stdio)) -> String {
+        let mut stdio = Stdio { command: "npx".into(), args: vec!["-y".into(), "pkg".into()], ..Stdio::default() };
+        change(&mut stdio);
+        of(&Transport::Stdio(stdio))
+    }
+
+    fn http(change: impl FnOnce(&mut Http)) -> String {
+        let mut http = Http { url: "https://a.example/mcp".into(), ..Http::default() };
+        change(&mut http);
+        of(&Transport::Http(http))
+    }
+
+    /// A program of another version must find what this one has stored.
+    #[test]
+    fn an_identity_is_the_same_in_every_version_of_this_program() {
+        let full = stdio(|stdio| {
+            stdio.env.insert("TOKEN".into(), "${TOKEN}".into());
+            stdio.cwd = Some("/srv".into());
+            stdio.inherit_env = InheritEnv::Names(vec!["HTTP_PROXY".into()]);
+        });
+        let headed = http(|http| {
+            http.headers.insert("X-Tenant".into(), "a".into());
+            http.oauth = OAuth { account: Some("work".into()), ..OAuth::default() };
+        });
+        let contained = stdio(|stdio| {
+            let mount = Mount { source: "/data".into(), target: "/data".into(), write: false };
+            let container = Container { image: "img:1".into(), mounts: vec![mount], ..Container::default() };
+            stdio.container = Some(Box::new(container));
+        });
+        assert_eq!(
+            [stdio(|_| {}), full, contained, http(|_| {}), headed],
+            [
+                "66a0ac7b090b1c6ba31a6bb285d2e410",
+                "da53cd119414171ebe5bccdce70d2200",
+                "977c4f38b228daf824024525cc487c99",
+                "d6bbe77f71c0ebe6413e9a54cfc41e5f",
+                "0099bbc670a0ee3edd71296248bc4306",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_does_not_decide_who_answers_changes_no_identity() {
+        let plain = http(|_| {});
+        let changes: [fn(&mut Http); 4] = [
+            |http| http.read_timeout = Duration::from_secs(1),
+            |http| http.open_timeout = Duration::from_secs(1),
+            |http| http.sse_max_reconnects = 1,
+            |http| http.oauth.scopes = vec!["read".into()],
+        ];
+        for change in changes {
+            assert_eq!(http(change), plain);
+        }
+        assert_eq!(stdio(|stdio| stdio.sandbox = Some(Box::new(Sandbox::default()))), stdio(|_| {}));
+        let mut spec = ServerSpec::http("https://a.example/mcp");
+        spec.timeouts.call = Duration::from_secs(1);
+        spec.limits.pages = 1;
+        assert_eq!(spec.fingerprint(), plain);
+    }
+
+    #[test]
+    fn another_program_has_another_identity() {
+        let changes: [fn(&mut Stdio); 9] = [
+            |_| {},
+            |stdio| stdio.command = "npx -y".into(),
+            |stdio| stdio.args = vec!["-y pkg".into()],
+            |stdio| stdio.args = vec!["-yp".into(), "kg".into()],
+            |stdio| stdio.cwd = Some("/srv".into()),
+            |stdio| stdio.inherit_env = InheritEnv::None,
+            |stdio| drop(stdio.env.insert("A".into(), "b".into())),
+            |stdio| drop(stdio.env.insert("Ab".into(), String::new())),
+            |stdio| stdio.container = Some(Box::default()),
+        ];
+        let mut identities: Vec<_> = changes.into_iter().map(stdio).collect();
+        let named = |http: &mut Http| http.url = "npx".into();
+        identities.extend([http(|_| {}), http(named), of(&Transport::Sse(Http::default()))]);
+        let distinct: std::collections::BTreeSet<_> = identities.iter().collect();
+        assert_eq!(distinct.len(), identities.len());
+    }
+}

@@ -1,0 +1,65 @@
+//! Work that goes on by itself while the future that waits for it is not polled.
+
+use std::{future, panic};
+
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
+
+/// Runs `work` in a task of its own from the first poll on, and gives what comes of it. Dropping the future cancels `work`.
+///
+/// A future that waits in a collection (`FuturesUnordered`, `buffer_unordered`) or in a branch of a loop stands still while
+/// its task awaits something else. What it holds then (a permit, a database connection) is missing to all others, and for
+/// ever where the task awaits just that. Work that holds such things is run by this function.
+///
+/// # Panics
+/// Where `work` panics. Outside of a tokio runtime.
+#[expect(clippy::disallowed_methods, reason = "the future that is given back owns the task: dropping it ends that")]
+pub async fn owned<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    match AbortOnDropHandle::new(tokio::spawn(work.in_current_span())).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => panic::resume_unwind(panic),
+            // The runtime is being shut down, and this future with it.
+            Err(_) => future::pending().await,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures::{FutureExt as _, stream::FuturesUnordered};
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_gives_back_what_it_holds_while_its_future_is_not_polled() {
+        let permits = Arc::new(Semaphore::new(1));
+        let held = permits.acquire().await.unwrap();
+        let work = |permits: Arc<Semaphore>| async move { drop(permits.acquire().await) };
+        let mut waiting: FuturesUnordered<_> = [Box::pin(owned(work(permits.clone())))].into_iter().collect();
+        assert!(futures::StreamExt::next(&mut waiting).now_or_never().is_none());
+        tokio::task::yield_now().await;
+        drop(held);
+        // The permit goes to the one in the collection first, which gives it back although nothing polls it.
+        drop(permits.acquire().await.unwrap());
+        drop(waiting);
+    }
+
+    #[tokio::test]
+    async fn work_ends_with_its_future() {
+        let alive = Arc::new(());
+        let seen = Arc::clone(&alive);
+        let mut work = Box::pin(owned(async move {
+            future::pending::<()>().await;
+            drop(seen);
+        }));
+        assert!(work.as_mut().now_or_never().is_none());
+        drop(work);
+        while Arc::strong_count(&alive) > 1 {
+            tokio::task::yield_now().await;
+        }
+    }
+}

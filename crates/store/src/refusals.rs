@@ -1,0 +1,72 @@
+//! What a person does not want to run of what projects bring.
+
+use std::path::{Path, PathBuf};
+
+use chrono::Utc;
+use toolrack_host::Way;
+
+use crate::{
+    Store, StoreError,
+    approvals::text,
+    audit::{Entry, append},
+};
+
+/// A person's word that one entry of a project is not to be proposed again, as long as its content has this hash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The folder that holds the project's file, absolute and with symbolic links resolved.
+    pub project: PathBuf,
+    /// The entry's name.
+    pub name: String,
+    /// The hash of the entry's content.
+    pub hash: String,
+}
+
+impl Refusal {
+    /// Whether it is for the entry `name` of `project` with the content that has this hash.
+    #[must_use]
+    pub fn covers(&self, project: &Path, name: &str, hash: &str) -> bool {
+        self.project == project && self.name == name && self.hash == hash
+    }
+}
+
+impl Store {
+    /// Writes a refusal down, in the place of an earlier one of the same entry, and in the [audit log](crate::audit) that it
+    /// came `by` this way: both or nothing. An [approval](Self::approve) of the entry takes it back.
+    ///
+    /// # Errors
+    /// [`StoreError::Path`] when the project's path is not UTF-8; others when the database fails.
+    pub async fn refuse(&self, refusal: &Refusal, by: Way) -> Result<(), StoreError> {
+        let doing = "writing a refusal";
+        let project = text(&refusal.project)?;
+        let now = Utc::now();
+        let mut transaction = self.begin(doing).await?;
+        sqlx::query(
+            "INSERT INTO refusals (project, name, hash, refused_at) VALUES (?, ?, ?, ?) \
+             ON CONFLICT (project, name) DO UPDATE SET hash = excluded.hash, refused_at = excluded.refused_at",
+        )
+        .bind(project)
+        .bind(&refusal.name)
+        .bind(&refusal.hash)
+        .bind(now.timestamp())
+        .execute(&mut *transaction)
+        .await
+        .map_err(self.error(doing))?;
+        let said = Entry::of_trust("refused", by, (project, &refusal.name), Some(&refusal.hash));
+        append(&mut transaction, &[(now.timestamp_millis(), said)]).await.map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))
+    }
+
+    /// All refusals, by project and name.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn refusals(&self) -> Result<Vec<Refusal>, StoreError> {
+        let rows: Vec<(String, String, String)> =
+            sqlx::query_as("SELECT project, name, hash FROM refusals ORDER BY project, name")
+                .fetch_all(&self.pool)
+                .await
+                .map_err(self.error("reading refusals"))?;
+        Ok(rows.into_iter().map(|(project, name, hash)| Refusal { project: project.into(), name, hash }).collect())
+    }
+}

@@ -1,0 +1,278 @@
+//! Namespaces of a confined server, where the system lets an ordinary user have them: it sees no process, no file, no shared memory
+//! and, if it may use none, no network but its own.
+//!
+//! Three processes come before the server. The *keeper* makes the namespaces; it is what the supervisor takes for the server, and ends as the
+//! server ends. Its child is the *first* process of the new process namespace: it makes the new root, collects orphans, and is killed
+//! by the system when the keeper ends, which ends all others of the namespace: nothing has to be found. Its child gives up what the server
+//! may not do, and becomes the server.
+
+#![expect(clippy::disallowed_methods, reason = "a program of its own: it owns its descriptors")]
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, PipeReader, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::{Pid, getegid, geteuid, getpid, getppid};
+use rustix::process::{DumpableBehavior, WaitOptions, WaitStatus};
+use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
+
+use crate::CONFINE;
+use crate::confine::{Command, Failure, Stage};
+use crate::protocol::{EXIT_FD, VERDICT_FD};
+use crate::tree::{release_streams, start};
+
+/// How long what a server left behind may take to end after `SIGTERM`.
+const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
+
+/// How often is looked whether it has.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What the verdict begins with once the server is in namespaces.
+pub(crate) const INSIDE: &str = "inside\n";
+
+/// How many processes of ours are between supervisor and server then.
+pub(crate) const HELPERS: u32 = 2;
+
+/// What the first process needs: to mount, and to give up the rest.
+const NEEDED: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SETPCAP);
+
+/// Ends with `parent` from here on, however that ends; an error if it has ended.
+pub(crate) fn end_with(parent: i32) -> Result<(), Failure> {
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    if parent_of_this() == Some(parent) { Ok(()) } else { Err(Failure::refused("its supervisor has ended")) }
+}
+
+/// By the numbers of the system's `/proc`: in a process namespace of its own, a first process has no parent that has a number.
+fn parent_of_this() -> Option<i32> {
+    let own = getppid().as_raw();
+    if own != 0 {
+        return Some(own);
+    }
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}
+
+/// Makes the namespaces, starts the first process in them, and ends as that says that the server ended; `None` if the system lets this
+/// user have none.
+///
+/// # Errors
+/// When this process is of no use any more.
+pub(crate) fn keep(command: &Command<'_>, verdict: &mut Option<File>) -> Result<Option<ExitCode>, Failure> {
+    let own_network = command.has_own_network();
+    let mut flags =
+        CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC;
+    flags.set(CloneFlags::CLONE_NEWNET, own_network);
+    let (user, group) = (geteuid(), getegid());
+    if unshare(flags).is_err() {
+        return Ok(None);
+    }
+    let bare = |error: io::Error| Failure::Bare(error.to_string());
+    fs::write("/proc/self/setgroups", "deny").map_err(bare)?;
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1")).map_err(bare)?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1")).map_err(bare)?;
+    hand_down().map_err(|error| bare(error.into()))?;
+
+    let (exit, exit_theirs) = io::pipe().map_err(bare)?;
+    let told = verdict.take().ok_or_else(|| Failure::refused("its supervisor does not listen"))?;
+    let [told, exit_theirs] = [above(told.into()).map_err(bare)?, above(exit_theirs.into()).map_err(bare)?];
+    let words = command.again(&Stage::First { keeper: getpid().as_raw(), own_network });
+    let first = start(&words, &[(told.as_raw_fd(), VERDICT_FD), (exit_theirs.as_raw_fd(), EXIT_FD)])
+        .map_err(|errno| Failure::Bare(errno.to_string()))?;
+    drop((told, exit_theirs));
+    let _ = SigSet::all().thread_block();
+    let _ = prctl::set_name(c"toolrack-keeper");
+    release_streams();
+    Ok(Some(end_as(first, exit)))
+}
+
+/// The same file by a descriptor that neither [`VERDICT_FD`] nor [`EXIT_FD`] overwrites.
+fn above(end: OwnedFd) -> io::Result<OwnedFd> {
+    if end.as_raw_fd() > EXIT_FD { Ok(end) } else { above(end.try_clone()?) }
+}
+
+/// Has what is started here keep the capabilities that it needs, which only hold in these namespaces.
+fn hand_down() -> rustix::io::Result<()> {
+    let all = rustix::thread::capabilities(None)?;
+    rustix::thread::set_capabilities(None, CapabilitySets { inheritable: NEEDED, ..all })?;
+    for capability in [CapabilitySet::SYS_ADMIN, CapabilitySet::SETPCAP] {
+        rustix::thread::configure_capability_in_ambient_set(capability, true)?;
+    }
+    Ok(())
+}
+
+/// Waits for the first process, and ends as it says that the server did.
+fn end_as(first: Pid, mut exit: PipeReader) -> ExitCode {
+    let first = rustix::process::Pid::from_raw(first.as_raw());
+    let status = loop {
+        match rustix::process::waitpid(first, WaitOptions::empty()) {
+            Ok(Some((_, status))) => break Some(status),
+            Err(rustix::io::Errno::INTR) | Ok(None) => {}
+            Err(_) => break None,
+        }
+    };
+    let mut signal = [0];
+    let said = exit.read(&mut signal).is_ok_and(|length| length == 1).then_some(i32::from(signal[0]));
+    let Some(signal) = said.or_else(|| status?.terminating_signal()) else {
+        return code(status.and_then(WaitStatus::exit_status).unwrap_or(1));
+    };
+    if let Ok(signal) = Signal::try_from(signal) {
+        let _ = SigSet::all().thread_unblock();
+        // Twice: at the first, the handler that Rust has for faults of memory takes itself away.
+        let _ = kill(getpid(), signal);
+        let _ = kill(getpid(), signal);
+    }
+    code(128 + signal)
+}
+
+fn code(code: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
+}
+
+/// Becomes the first process of the namespaces: makes the new root, starts the server, and collects all that end until the server does.
+pub(crate) fn be_first(
+    command: &Command<'_>,
+    keeper: i32,
+    own_network: bool,
+    verdict: &mut Option<File>,
+) -> Result<ExitCode, Failure> {
+    let mut exit = crate::confine::inherited(EXIT_FD).ok_or_else(|| Failure::refused("its keeper does not listen"))?;
+    let _ = SigSet::all().thread_block();
+    let _ = prctl::set_name(c"toolrack-first");
+    end_with(keeper)?;
+    let grants = command.grants().map_err(Failure::Refused)?;
+    let grants: Vec<_> = grants.into_iter().filter(|grant| !grant.path.starts_with("/proc")).collect();
+    let folder = std::env::current_dir().map_err(|error| Failure::Refused(error.to_string()))?;
+    let is_fresh = crate::root::enter(&grants, &folder, command.resolves_by_tcp()).map_err(Failure::Bare)?;
+    give_up_capabilities().map_err(|error| Failure::Bare(error.to_string()))?;
+    let mut told = verdict.take().ok_or_else(|| Failure::refused("its supervisor does not listen"))?;
+    let _ = told.write_all(INSIDE.as_bytes());
+    let words = command.again(&Stage::Inside { is_fresh, own_network });
+    let server = match start(&words, &[(told.as_raw_fd(), VERDICT_FD)]) {
+        Ok(server) => server,
+        Err(errno) => {
+            *verdict = Some(told);
+            return Err(Failure::Refused(errno.to_string()));
+        }
+    };
+    drop(told);
+    // Nothing in here looks into this process.
+    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    release_streams();
+    let status = collect_until_end_of(server);
+    if let Some(signal) = status.and_then(WaitStatus::terminating_signal) {
+        let _ = exit.write_all(&[u8::try_from(signal).unwrap_or_default()]);
+    }
+    end_the_rest();
+    Ok(code(status.and_then(WaitStatus::exit_status).unwrap_or(1)))
+}
+
+fn collect_until_end_of(server: Pid) -> Option<WaitStatus> {
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid.as_raw_pid() == server.as_raw() => return Some(status),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Asks what the server left behind to end. The end of this process, which follows, kills what does not.
+fn end_the_rest() {
+    let deadline = Instant::now() + LEFTOVER_GRACE;
+    let _ = kill(Pid::from_raw(-1), Signal::SIGTERM);
+    let _ = kill(Pid::from_raw(-1), Signal::SIGCONT);
+    while Instant::now() < deadline {
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) => std::thread::sleep(LOOK),
+            Err(_) => return,
+        }
+    }
+}
+
+/// Gives up all that root may do more than others, for good: also by what it starts.
+pub(crate) fn give_up_capabilities() -> rustix::io::Result<()> {
+    let has = rustix::thread::capabilities(None)?;
+    let _ = rustix::thread::clear_ambient_capability_set();
+    if has.effective.contains(CapabilitySet::SETPCAP) {
+        for bit in 0..u64::BITS {
+            let capability = CapabilitySet::from_bits_retain(1 << bit);
+            // An error: there is none of this number, and none after it.
+            if rustix::thread::remove_capability_from_bounding_set(capability).is_err() {
+                break;
+            }
+        }
+        rustix::thread::set_capabilities_secure_bits(
+            CapabilitiesSecureBits::NO_ROOT
+                | CapabilitiesSecureBits::NO_ROOT_LOCKED
+                | CapabilitiesSecureBits::NO_SETUID_FIXUP
+                | CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED
+                | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
+                | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED,
+        )?;
+    }
+    let none = CapabilitySet::empty();
+    rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+}
+
+impl Command<'_> {
+    /// The words that start this program once more, at another stage of the way to the server.
+    fn again(&self, stage: &Stage) -> Vec<OsString> {
+        let begin = [OsStr::new("/proc/self/exe"), OsStr::new(CONFINE)].map(OsString::from);
+        begin.into_iter().chain([stage.word()]).chain(self.words.iter().cloned()).collect()
+    }
+}
+
+/// Whether this system lets this user have namespaces for a sandbox, or why not.
+///
+/// Starts the running program once more to try it, which must call [`run_if_asked`](crate::run_if_asked).
+///
+/// # Errors
+/// What the system said.
+pub fn support() -> Result<(), String> {
+    let output = std::process::Command::new("/proc/self/exe")
+        .args([CONFINE, PROBE])
+        .stdin(std::process::Stdio::null())
+        .output()
+        .map_err(|error| error.to_string())?;
+    match String::from_utf8_lossy(&output.stdout).trim() {
+        "yes" => Ok(()),
+        "" => Err("they could not be tried".to_owned()),
+        why => Err(why.to_owned()),
+    }
+}
+
+/// The word that asks whether there are namespaces.
+const PROBE: &str = "probe";
+
+/// Tries, if that is what is asked, and says on stdout what came of it.
+pub(crate) fn probe_if_asked(words: &[OsString]) -> Option<ExitCode> {
+    let [word] = words else { return None };
+    if word != PROBE {
+        return None;
+    }
+    let said = probe().err().unwrap_or_else(|| "yes".to_owned());
+    let _ = io::stdout().write_all(said.as_bytes());
+    Some(ExitCode::SUCCESS)
+}
+
+/// Whether this process, which must have one thread, is let have namespaces. It is in them then.
+pub(crate) fn probe() -> Result<(), String> {
+    let flags =
+        CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC;
+    let (user, group) = (geteuid(), getegid());
+    unshare(flags).map_err(|errno| errno.to_string())?;
+    let write = |name: &str, text: String| fs::write(Path::new("/proc/self").join(name), text);
+    write("setgroups", "deny".to_owned())
+        .and_then(|()| write("uid_map", format!("{user} {user} 1")))
+        .and_then(|()| write("gid_map", format!("{group} {group} 1")))
+        .map_err(|error| error.to_string())?;
+    crate::root::enter(&[], Path::new("/"), false).map(drop)
+}

@@ -1,0 +1,263 @@
+//! The files of a confined server, in a mount namespace: a new root in which only those are that it may reach, and only those can
+//! be changed that it may change. What is not there cannot be connected to, listed, or given another mode.
+
+#![expect(clippy::disallowed_methods, reason = "a program of its own: it makes the tree of files that the server sees")]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::{Component, Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::unistd::{chdir, pivot_root};
+
+use crate::confine::Grant;
+
+/// Where the system's root is while the new one is built, and where that is built.
+const OLD: &str = "/old";
+const NEW: &str = "/new";
+
+/// As many links as the kernel follows in one path.
+const LINKS: usize = 40;
+
+const RESOLVER: &str = "/etc/resolv.conf";
+
+/// Names that programs expect in `/dev`, and where they lead.
+const DEVICE_LINKS: [(&str, &str); 4] = [
+    ("dev/fd", "/proc/self/fd"),
+    ("dev/stdin", "/proc/self/fd/0"),
+    ("dev/stdout", "/proc/self/fd/1"),
+    ("dev/stderr", "/proc/self/fd/2"),
+];
+
+/// Replaces the root of this mount namespace by one with `grants` alone, and enters `folder` in it. Returns whether `/proc` is that of
+/// this process namespace; otherwise it is the system's.
+///
+/// # Errors
+/// What the system refused. This process is of no use then.
+pub(crate) fn enter(grants: &[Grant], folder: &Path, by_tcp: bool) -> Result<bool, String> {
+    let failed = |what: &str| {
+        let what = what.to_owned();
+        move |error: io::Error| format!("{what}: {error}")
+    };
+    begin().map_err(|error| format!("a new root: {error}"))?;
+    let mut builder = Builder::default();
+    for grant in grants {
+        let at = builder.place(&grant.path).map_err(failed(&grant.path.display().to_string()))?;
+        *builder.binds.entry(at).or_default() |= grant.writable;
+    }
+    let resolver = if by_tcp { builder.place(Path::new(RESOLVER)).ok() } else { None };
+    builder.bind().map_err(failed("what it may read"))?;
+    builder.folder(folder).map_err(failed("its working folder"))?;
+    if let Some(resolver) = resolver {
+        resolve_by_tcp(&resolver).map_err(failed(RESOLVER))?;
+    }
+    for (name, target) in DEVICE_LINKS {
+        drop(symlink(target, Path::new(NEW).join(name)));
+    }
+    let is_fresh = processes().map_err(|error| format!("/proc: {error}"))?;
+    builder.seal().map_err(failed("read-only"))?;
+    finish(folder).map_err(|error| format!("the new root: {error}"))?;
+    Ok(is_fresh)
+}
+
+fn begin() -> Result<(), Errno> {
+    let none = None::<&str>;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+    let here = ["/tmp", "/mnt", "/usr"].into_iter().find(|path| Path::new(path).is_dir()).ok_or(Errno::ENOENT)?;
+    empty(here)?;
+    let make = |name: &str| fs::DirBuilder::new().mode(0o755).create(Path::new(here).join(&name[1..]));
+    make(OLD).and_then(|()| make(NEW)).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or_default()))?;
+    pivot_root(here, &Path::new(here).join(&OLD[1..]))?;
+    chdir("/")?;
+    empty(NEW)
+}
+
+fn empty(path: &str) -> Result<(), Errno> {
+    mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some("mode=0755,size=1m"))
+}
+
+fn finish(folder: &Path) -> Result<(), Errno> {
+    umount2(OLD, MntFlags::MNT_DETACH)?;
+    chdir(NEW)?;
+    pivot_root(".", ".")?;
+    umount2(".", MntFlags::MNT_DETACH)?;
+    chdir("/")?;
+    chdir(folder)
+}
+
+/// The processes of this namespace, or, where a container hides parts of its `/proc` and therefore allows no other, the system's.
+fn processes() -> Result<bool, Errno> {
+    let at = Path::new(NEW).join("proc");
+    drop(fs::create_dir(&at));
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    if mount(Some("proc"), &at, Some("proc"), flags, None::<&str>).is_ok() {
+        return Ok(true);
+    }
+    bind(&Path::new(OLD).join("proc"), &at).map(|()| false)
+}
+
+fn bind(from: &Path, to: &Path) -> Result<(), Errno> {
+    mount(Some(from), to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
+}
+
+/// Has names be looked up over TCP, whose ports can be judged: a copy of the resolver's configuration that says so.
+fn resolve_by_tcp(resolver: &Path) -> io::Result<()> {
+    let at = within(NEW, resolver);
+    let Ok(mut text) = fs::read(&at) else { return Ok(()) };
+    text.extend_from_slice(b"\noptions use-vc\n");
+    let copy = Path::new(NEW).join(".resolv.conf");
+    fs::write(&copy, text)?;
+    bind(&copy, &at)?;
+    Ok(())
+}
+
+fn within(root: &str, path: &Path) -> PathBuf {
+    Path::new(root).join(path.strip_prefix("/").unwrap_or(path))
+}
+
+#[derive(Default)]
+struct Builder {
+    /// What is to be there, by its own place, and whether it can be changed. In the order of their paths: what holds another comes first.
+    binds: BTreeMap<PathBuf, bool>,
+}
+
+impl Builder {
+    /// Makes the way to `path` with all links in it, and returns its own place.
+    fn place(&mut self, path: &Path) -> io::Result<PathBuf> {
+        let mut place = PathBuf::from("/");
+        let mut rest: VecDeque<OsString> = parts(path).collect();
+        let mut links = 0;
+        while let Some(part) = rest.pop_front() {
+            if part == ".." {
+                place.pop();
+                continue;
+            }
+            let next = place.join(part);
+            let old = within(OLD, &next);
+            if !fs::symlink_metadata(&old)?.is_symlink() {
+                if !rest.is_empty() {
+                    folder(&within(NEW, &next))?;
+                }
+                place = next;
+                continue;
+            }
+            links += 1;
+            if links > LINKS {
+                return Err(Errno::ELOOP.into());
+            }
+            let target = fs::read_link(&old)?;
+            let new = within(NEW, &next);
+            if fs::symlink_metadata(&new).is_err() {
+                symlink(&target, &new)?;
+            }
+            if target.is_absolute() {
+                place = PathBuf::from("/");
+            }
+            for part in parts(&target).collect::<Vec<_>>().into_iter().rev() {
+                rest.push_front(part);
+            }
+        }
+        Ok(place)
+    }
+
+    fn bind(&mut self) -> io::Result<()> {
+        let mut done: Vec<(PathBuf, bool)> = Vec::new();
+        for (path, writable) in std::mem::take(&mut self.binds) {
+            let covered = done.iter().any(|(above, wider)| path.starts_with(above) && (*wider || !writable));
+            if covered {
+                continue;
+            }
+            let (from, to) = (within(OLD, &path), within(NEW, &path));
+            if from.is_dir() {
+                folder(&to)?;
+            } else if !to.exists() {
+                fs::write(&to, "")?;
+            }
+            bind(&from, &to)?;
+            done.push((path, writable));
+        }
+        self.binds = done.into_iter().collect();
+        Ok(())
+    }
+
+    /// Makes the working folder be there, empty if it is not the server's.
+    fn folder(&mut self, path: &Path) -> io::Result<()> {
+        let place = self.place(path)?;
+        folder(&within(NEW, &place))
+    }
+
+    /// Makes all read-only that is not to be changed.
+    fn seal(&self) -> io::Result<()> {
+        let mounts = fs::read(Path::new(OLD).join("proc/self/mountinfo"))?;
+        for line in mounts.split(|byte| *byte == b'\n') {
+            let mut fields = line.split(|byte| *byte == b' ').skip(4);
+            let (Some(at), Some(options)) = (fields.next(), fields.next()) else { continue };
+            let at = unescaped(at);
+            let Ok(place) = at.strip_prefix(NEW) else { continue };
+            let place = Path::new("/").join(place);
+            if self.binds.iter().any(|(path, writable)| *writable && place.starts_with(path)) {
+                continue;
+            }
+            let mut flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | MsFlags::MS_NOSUID;
+            for option in options.split(|byte| *byte == b',') {
+                // What the system has set cannot be taken back here.
+                flags |= match option {
+                    b"nodev" => MsFlags::MS_NODEV,
+                    b"noexec" => MsFlags::MS_NOEXEC,
+                    _ => MsFlags::empty(),
+                };
+            }
+            mount(None::<&str>, &at, None::<&str>, flags, None::<&str>)?;
+        }
+        Ok(())
+    }
+}
+
+fn parts(path: &Path) -> impl Iterator<Item = OsString> {
+    path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        _ => None,
+    })
+}
+
+fn folder(path: &Path) -> io::Result<()> {
+    if path.is_dir() { Ok(()) } else { fs::DirBuilder::new().mode(0o755).recursive(true).create(path) }
+}
+
+/// A path of `mountinfo`, in which spaces and their like are octal numbers.
+fn unescaped(path: &[u8]) -> PathBuf {
+    let mut plain = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let [first, after @ ..] = rest {
+        let number = || u8::from_str_radix(std::str::from_utf8(after.get(..3)?).ok()?, 8).ok();
+        match (*first == b'\\').then(number).flatten() {
+            Some(byte) => {
+                plain.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                plain.push(*first);
+                rest = after;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(plain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_mounts_are_read_whatever_is_in_them() {
+        for (escaped, plain) in [("/a", "/a"), ("/a\\040b\\134", "/a b\\"), ("/\\", "/\\"), ("/\\9", "/\\9")] {
+            assert_eq!(unescaped(escaped.as_bytes()), Path::new(plain));
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! A program that embeds `toolrack-host` and uses another `rmcp` 3.x than Toolrack's own programs do.
+
+use std::error::Error;
+
+use rmcp::{
+    ServerHandler, handler::server::wrapper::Parameters, service::serve_server_with_ct, tool, tool_handler, tool_router,
+};
+use serde_json::json;
+use tokio::io::split;
+use toolrack_host::{Call, Desired, Host, Native, ServerName, ServerSpec};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Numbers {
+    a: f64,
+    b: f64,
+}
+
+#[derive(Clone)]
+struct Calculator;
+
+#[tool_router]
+impl Calculator {
+    #[tool(description = "Adds two numbers")]
+    fn add(&self, Parameters(Numbers { a, b }): Parameters<Numbers>) -> String {
+        (a + b).to_string()
+    }
+}
+
+#[tool_handler]
+impl ServerHandler for Calculator {}
+
+/// Adds two numbers through a server that this program's own `rmcp` serves.
+async fn sum(a: f64, b: f64) -> Result<String, Box<dyn Error>> {
+    let native = Native::new("calculator", |io, stop| async move {
+        if let Ok(service) = serve_server_with_ct(Calculator, split(io), stop).await {
+            let _ = service.waiting().await;
+        }
+    });
+    let host = Host::builder().build();
+    host.apply(Desired::from([(ServerName::new("calculator")?, ServerSpec::native(native))])).await;
+    host.settled().await;
+    let arguments = json!({"a": a, "b": b}).as_object().cloned().unwrap_or_default();
+    let sum = host.call(Call::new("calculator/add", arguments)).await?.text;
+    host.shutdown().await;
+    Ok(sum)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    println!("{}", sum(17.0, 25.0).await?);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[tokio::test]
+    async fn a_tool_that_is_written_with_another_rmcp_is_called() {
+        assert_eq!(super::sum(17.0, 25.0).await.unwrap(), "42");
+    }
+}
