@@ -249,10 +249,19 @@ impl fmt::Debug for Interpolate {
     }
 }
 
-/// The name of a folder for what this command keeps under this name: two projects may have a server of one name.
+/// The name of a folder for what this command keeps under this name: two projects may have a server of one name. A test holds it:
+/// under another name, the server would not find its files.
 fn home_name(server: &ServerName, spec: &Stdio, cwd: Option<&PathBuf>) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
-    let hash = Sha256::digest(format!("{server:?} {:?} {:?} {cwd:?}", spec.command, spec.args));
+    let mut words = vec![server.as_str().as_bytes(), spec.command.as_bytes()];
+    words.extend(cwd.map(|cwd| cwd.as_os_str().as_encoded_bytes()));
+    words.extend(spec.args.iter().map(String::as_bytes));
+    let mut hash = Sha256::new_with_prefix([u8::from(cwd.is_some())]);
+    for word in words {
+        hash.update((word.len() as u64).to_be_bytes());
+        hash.update(word);
+    }
+    let hash = hash.finalize();
     let name: String = server.as_str().chars().map(plain).take(32).collect();
     hash[..4].iter().fold(name + "-", |name, byte| name + &format!("{byte:02x}"))
 }
@@ -573,6 +582,16 @@ mod tests {
         interpolate.set_unset(Unset::Empty);
         let plan = interpolate.stdio(&name(), &spec).now_or_never().unwrap().unwrap();
         assert_eq!(plan.env[0].1, "");
+    }
+
+    #[test]
+    fn a_confined_server_finds_its_home_again_with_every_version() {
+        let spec = Stdio { command: "npx".into(), args: vec!["-y".into(), "x".into()], ..stdio(&[], InheritEnv::Safe) };
+        let shifted = Stdio { command: "npx".into(), args: vec!["-yx".into()], ..spec.clone() };
+        let cwd = PathBuf::from("/project");
+        assert_eq!(home_name(&name(), &spec, None), "demo-820f0869");
+        assert_eq!(home_name(&name(), &spec, Some(&cwd)), "demo-c01b7aef");
+        assert_ne!(home_name(&name(), &spec, None), home_name(&name(), &shifted, None));
     }
 
     #[test]

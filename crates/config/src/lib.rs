@@ -64,5 +64,5 @@ pub use model::{CheckName, ModelChoice, PriceChoice};
 pub use places::{NoHome, Places, project_root};
 pub use problem::{Problem, Severity, Snippet};
 pub use redact::{redact, show};
-pub use settings::{Audit, KeepSessions, Refresh, Role, Settings, ToolSettings};
+pub use settings::{Audit, KeepSessions, Refresh, Role, ServeSettings, Settings, ToolSettings};
 pub use watch::{Watch, WatchError};

@@ -23,6 +23,7 @@ use crate::{
     dialect::{self, Agent, Raw},
     document::{Document, Kind},
     entry::{Decoded, Report, closest, decode},
+    interpolate::Unset,
     model::CheckName,
     node::Node,
     places::{Places, project_root},
@@ -325,17 +326,15 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What of `settings` holds whoever chooses the servers, and what is wrong with that.
-    fn add_rules(&mut self, settings: Settings, problems: Vec<Problem>) {
-        let Settings { policy, egress, pins, model, .. } = settings;
-        (self.settings.policy, self.settings.egress, self.settings.pins) = (policy, egress, pins);
-        // Which model answers is no matter of servers.
-        self.settings.model = model;
-        let is_of_rules = |problem: &Problem| {
-            let rules = ["policy", "egress", "pins", "model"];
-            problem.field.as_ref().is_none_or(|field| rules.iter().any(|rule| field.starts_with(rule)))
+    /// Everything in `settings` but what is said of servers and agents, and what is wrong with it. What the audit log keeps, for
+    /// example, must not depend on which servers a command was typed for.
+    fn add_settings_alone(&mut self, settings: Settings, problems: Vec<Problem>) {
+        self.settings = Settings { unset: Unset::default(), role: Role::default(), ..settings };
+        let is_of_servers = |problem: &Problem| {
+            let of_servers = ["agents", "defaults", "mcp_servers", "unset"];
+            problem.field.as_ref().is_some_and(|field| of_servers.iter().any(|name| field.starts_with(name)))
         };
-        self.problems.extend(problems.into_iter().filter(is_of_rules));
+        self.problems.extend(problems.into_iter().filter(|problem| !is_of_servers(problem)));
     }
 
     fn add_file(&mut self, layer: &Layer) {
@@ -350,7 +349,7 @@ impl<'a> World<'a> {
             Err(problem) => {
                 match layer.reads {
                     Reads::All => self.settings = Settings::unreadable(layer.path.display().to_string()),
-                    Reads::Rules => self.add_rules(Settings::unreadable(layer.path.display().to_string()), Vec::new()),
+                    Reads::SettingsAlone => self.add_settings_alone(Settings::unreadable(layer.path.display().to_string()), Vec::new()),
                     Reads::Policy => self.add_policy(layer, Section::unreadable()),
                     Reads::Servers => {}
                 }
@@ -363,9 +362,9 @@ impl<'a> World<'a> {
             self.problems.extend(problems);
             return;
         }
-        if layer.reads == Reads::Rules {
+        if layer.reads == Reads::SettingsAlone {
             let (settings, problems) = Settings::read(&document, self.wanted);
-            return self.add_rules(settings, problems);
+            return self.add_settings_alone(settings, problems);
         }
         if document.text.is_empty() {
             self.blank.push(layer.path.clone());

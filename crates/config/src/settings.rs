@@ -3,6 +3,7 @@
 mod audit;
 mod egress;
 mod policy;
+mod serve;
 mod tools;
 
 use toolrack_host::{PinMode, Policy, egress::EgressRules, text};
@@ -19,6 +20,7 @@ use crate::{
 
 pub use audit::Audit;
 pub(crate) use policy::{Section, Whose};
+pub use serve::ServeSettings;
 pub use tools::{Refresh, ToolSettings};
 
 /// Settings of the program.
@@ -33,6 +35,8 @@ pub struct Settings {
     pub egress: EgressRules,
     /// What is kept of calls (`[audit]`).
     pub audit: Audit,
+    /// Bounds of the connections that a daemon takes (`[serve]`).
+    pub serve: ServeSettings,
     /// What happens to tools that are not as they were first seen (`pins`), of servers whose entry does not say it.
     pub pins: PinMode,
     /// Which model answers (`[model]`), with what the agent that was asked for says instead (`[agents.model]`).
@@ -76,7 +80,7 @@ pub struct KeepSessions {
 
 /// The keys of the file, and of its `[defaults]`, `[[agents]]` and `[sessions]`.
 const TOP: &[&str] =
-    &["agents", "audit", "defaults", "egress", "mcp_servers", "model", "pins", "policy", "sessions", "tools", "unset"];
+    &["agents", "audit", "defaults", "egress", "mcp_servers", "model", "pins", "policy", "serve", "sessions", "tools", "unset"];
 const DEFAULTS: &[&str] = &["mcp"];
 const AGENT: &[&str] = &["id", "mcp", "model", "role", "tools"];
 const SESSIONS: &[&str] = &["keep", "keep_days"];
@@ -132,6 +136,11 @@ impl Settings {
             settings.audit = audit;
             problems.extend(wrong);
         }
+        if let Some(serve) = root.get("serve") {
+            let (serve, wrong) = ServeSettings::read(document, &serve.node);
+            settings.serve = serve;
+            problems.extend(wrong);
+        }
         if let Some(policy) = root.get("policy") {
             let (section, wrong) = Section::read(document, &policy.node, Whose::Own);
             settings.policy = section.onto(settings.policy, Whose::Own);
@@ -155,6 +164,7 @@ impl Settings {
         check(root.get("defaults").map(|member| &member.node), DEFAULTS, "defaults.");
         check(root.get("audit").map(|member| &member.node), audit::KEYS, "audit.");
         check(root.get("egress").map(|member| &member.node), egress::KEYS, "egress.");
+        check(root.get("serve").map(|member| &member.node), serve::KEYS, "serve.");
         check(root.get("sessions").map(|member| &member.node), SESSIONS, "sessions.");
         check(root.get("tools").map(|member| &member.node), tools::KEYS, "tools.");
         for agent in agents(&root) {

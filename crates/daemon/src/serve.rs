@@ -40,13 +40,13 @@ const MAX_LOCAL: usize = 256;
 const MAX_CONNECTIONS: usize = 4_096;
 
 /// Those among them that have shown no right token.
-const MAX_STRANGERS: usize = 512;
+const MAX_UNAUTHENTICATED: usize = 512;
 
 /// How long one of those may be without the head of a request.
-const HEADS: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long one that has shown it may be: longer than clients keep a connection for their next request, as a rule.
-const SILENCE: Duration = Duration::from_mins(2);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Connections that the system may hold until they are accepted. It drops those beyond, and they try again after a second.
 const WAITING: u32 = 4_096;
@@ -77,12 +77,12 @@ pub struct Options {
     /// none. 4,096 by default. Each takes a descriptor.
     pub connections: usize,
     /// Those among them that have shown no right token; beyond, the one that was silent the longest is ended. 512 by default.
-    pub strangers: usize,
+    pub unauthenticated: usize,
     /// How long one of those may take to send the head of a request, the first or another, before it is ended. 10 seconds by
     /// default.
-    pub heads: Duration,
+    pub head_timeout: Duration,
     /// The same of one that has shown a right token. 2 minutes by default.
-    pub silence: Duration,
+    pub idle_timeout: Duration,
 }
 
 impl Options {
@@ -98,9 +98,9 @@ impl Options {
             grace: Duration::from_secs(3),
             agent_idle: Duration::from_mins(10),
             connections: MAX_CONNECTIONS,
-            strangers: MAX_STRANGERS,
-            heads: HEADS,
-            silence: SILENCE,
+            unauthenticated: MAX_UNAUTHENTICATED,
+            head_timeout: HEAD_TIMEOUT,
+            idle_timeout: IDLE_TIMEOUT,
         }
     }
 }
@@ -178,9 +178,19 @@ impl Daemon {
     /// # Errors
     /// [`StartError`]; nothing was started then.
     pub async fn start(parts: Parts, for_agents: ForAgents, options: Options) -> Result<Self, StartError> {
-        let Options { listen, token, hosts, remote, grace, agent_idle, connections, strangers, heads, silence } =
-            options;
-        let bounds = connections::Bounds { most: connections, strangers, heads, silence };
+        let Options {
+            listen,
+            token,
+            hosts,
+            remote,
+            grace,
+            agent_idle,
+            connections,
+            unauthenticated,
+            head_timeout,
+            idle_timeout,
+        } = options;
+        let bounds = connections::Bounds { most: connections, unauthenticated, head_timeout, idle_timeout };
         if !remote && !listen.ip().is_loopback() {
             return Err(StartError::Remote(listen));
         }

@@ -11,10 +11,10 @@ use futures::future::BoxFuture;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use toolrack_auth::{AuthError, SignIn};
-use toolrack_config::{Interpolate, Loaded, Request};
+use toolrack_config::{Interpolate, Loaded, Request, ServeSettings};
 use toolrack_daemon::{
     AgentParts, ChosenModel, Daemon, ForAgents, Models, NoModel, NoSignIn, Options, Parts, Questions, SignInPage,
-    SignIns, StartError, discovery_name, gateway::AnyClient,
+    SignIns, StartError, Token, discovery_name, gateway::AnyClient,
 };
 use toolrack_host::{Destination, Policy, Resolver as _};
 use url::Url;
@@ -69,16 +69,8 @@ pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
         Some(file) => token_file::token(file, args.new_token)?,
         None => token_file::made()?,
     };
-    let options = Options {
-        listen: args.listen,
-        hosts: args.allow_host.clone(),
-        remote: args.allow_remote,
-        grace: args.grace,
-        agent_idle: args.agent_idle,
-        ..Options::local(0, token)
-    };
-    let options = descriptors::fitted(options, &world.screen);
     let loaded = world.load().await?;
+    let options = descriptors::fitted(options(&args, &loaded.settings.serve, token), &world.screen);
     warn_of_idle(&args.rules, &loaded, &[], &world.screen);
     let gate = Arc::new(LiveRules::new(rules(&args.rules, &loaded, &[])));
     let parts = parts(&args, world, gate);
@@ -124,6 +116,23 @@ pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     let exit = serve(daemon, commands, &mut stop, args.with_parent).await;
     record.forget(&data);
     Ok(exit)
+}
+
+/// What the command line and `[serve]` say, over the daemon's defaults.
+fn options(args: &ServeArgs, bounds: &ServeSettings, token: Token) -> Options {
+    let usual = Options::local(0, token);
+    Options {
+        listen: args.listen,
+        hosts: args.allow_host.clone(),
+        remote: args.allow_remote,
+        grace: args.grace,
+        agent_idle: args.agent_idle,
+        connections: bounds.connections.unwrap_or(usual.connections),
+        unauthenticated: bounds.unauthenticated_connections.unwrap_or(usual.unauthenticated),
+        head_timeout: bounds.head_timeout.unwrap_or(usual.head_timeout),
+        idle_timeout: bounds.idle_timeout.unwrap_or(usual.idle_timeout),
+        ..usual
+    }
 }
 
 /// Has other commands find the daemon; gives the socket of those that it does, and who lets them in.

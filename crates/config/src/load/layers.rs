@@ -29,9 +29,8 @@ pub(super) enum Reads {
     Servers,
     /// And settings: the user's `toolrack.toml`.
     All,
-    /// Of the user's, where only the servers of other files are wanted, what is said of no server: `[policy]`, `egress`, `pins`,
-    /// `[model]`.
-    Rules,
+    /// The user's settings without servers and agents, where only the servers of other files are wanted.
+    SettingsAlone,
     /// Only `[policy]`: of every other `toolrack.toml`.
     Policy,
 }
@@ -43,7 +42,7 @@ pub(super) fn layers(request: &Request, project: &Path) -> Vec<Layer> {
     let policy = |scope, path| Layer { reads: Reads::Policy, ..layer(scope, path) };
     let mut layers = Vec::new();
     if request.strict {
-        layers.push(Layer { reads: Reads::Rules, ..layer(Scope::User, places.settings()) });
+        layers.push(Layer { reads: Reads::SettingsAlone, ..layer(Scope::User, places.settings()) });
     } else {
         layers.push(Layer { reads: Reads::All, ..layer(Scope::User, places.settings()) });
         layers.push(Layer {

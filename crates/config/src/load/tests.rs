@@ -375,11 +375,11 @@ fn the_servers_of_an_agent_are_stronger_than_every_layer() {
     request.mcp_config = vec!["one.json".into()];
     request.agent = Some("main".into());
     assert_eq!(command(&load(&request, &NoLedger), "more"), "more");
-    // And `--strict-mcp-config` leaves the user's file out, agents and settings with it.
+    // And `--strict-mcp-config` leaves the servers and agents of the user's file out.
     request.strict = true;
     let loaded = load(&request, &NoLedger);
     assert_eq!(command(&loaded, "more"), "line");
-    assert_eq!(loaded.settings, Settings::default());
+    assert_eq!(loaded.settings.unset, Settings::default().unset);
     assert!(loaded.errors().any(|problem| problem.message.contains("no agent is called `main`")));
 }
 
@@ -432,6 +432,18 @@ fn what_is_forbidden_stays_so_where_only_other_files_are_wanted() {
     disk.write("home/toolrack.toml", "[policy");
     assert!(denies(&load(&Request { strict: true, ..disk.request() }, &NoLedger), "read"));
     assert!(denies(&disk.load(), "read"));
+}
+
+#[test]
+fn nothing_is_forgotten_earlier_where_only_the_servers_of_other_files_are_wanted() {
+    let disk = Disk::new();
+    disk.write(
+        "home/toolrack.toml",
+        "[audit]\nkeep_days = 0\nkeep = 0\n[sessions]\nkeep = 7\n[serve]\nconnections = 5\n[tools]\nrefresh = \"turn\"\n",
+    );
+    let strict = load(&Request { strict: true, ..disk.request() }, &NoLedger);
+    assert_eq!(strict.settings, disk.load().settings);
+    assert_eq!((strict.settings.audit.days, strict.settings.audit.rows), (None, None));
 }
 
 #[test]

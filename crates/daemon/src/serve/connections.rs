@@ -43,11 +43,11 @@ pub(super) struct Bounds {
     /// Connections at once.
     pub(super) most: usize,
     /// Those among them that have shown no right token.
-    pub(super) strangers: usize,
+    pub(super) unauthenticated: usize,
     /// How long one that has shown none may take to send the head of a request, the first or another.
-    pub(super) heads: Duration,
+    pub(super) head_timeout: Duration,
     /// How long one that has may take.
-    pub(super) silence: Duration,
+    pub(super) idle_timeout: Duration,
 }
 
 /// Answers with `router` until `ending` is cancelled, and then what is being answered to its end. When [`Bounds::most`]
@@ -68,8 +68,8 @@ pub(super) async fn serve(listener: TcpListener, router: Router, bounds: Bounds,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    while house.strangers.len() >= bounds.strangers.max(1) && house.strangers.end_one() {
-                        turned_out.tell(bounds.strangers);
+                    while house.strangers.len() >= bounds.unauthenticated.max(1) && house.strangers.end_one() {
+                        turned_out.tell(bounds.unauthenticated);
                     }
                     let place = tokio::select! {
                         () = ending.cancelled() => break,
@@ -127,7 +127,7 @@ impl TurnedOut {
             self.told = Some(Instant::now());
             tracing::warn!(
                 "connections that had shown no token were ended to make room for others: {number}; there may be {bound} at \
-                 once (Options::strangers)"
+                 once (`unauthenticated_connections` in `[serve]`)"
             );
         }
     }
@@ -143,12 +143,12 @@ fn is_of_one(error: &io::Error) -> bool {
 async fn one(stream: TcpStream, _place: OwnedSemaphorePermit, visitor: Arc<Visitor>, house: Arc<House>) {
     // HTTP/1 alone: telling it from HTTP/2 would be waiting for a first byte without a bound.
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(house.bounds.silence);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(house.bounds.idle_timeout);
     let service = Told { router: house.router.clone(), visitor: Arc::clone(&visitor) };
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = visitor.overstayed(house.bounds.heads) => Ok(()),
+        () = visitor.overstayed(house.bounds.head_timeout) => Ok(()),
         () = house.ending.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await

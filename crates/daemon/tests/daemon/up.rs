@@ -111,7 +111,7 @@ impl Up {
     /// One that listens, and applies what is configured meanwhile.
     pub(crate) async fn begun(home: Home, ways: Ways) -> Self {
         let Ways { patience, agent_idle, grace, connections, hosts, before_applying } = ways;
-        let (connections, strangers, heads) = connections;
+        let (connections, unauthenticated, head_timeout) = connections;
         let key = ("ANTHROPIC_API_KEY", PathBuf::from("sk-of-the-test"));
         let environment = Environment::new([("TOOLRACK_HOME", home.toolrack_home()), ("HOME", home.home()), key]);
         let places = Places::from_env(&environment).unwrap();
@@ -151,8 +151,8 @@ impl Up {
             agent_idle,
             grace,
             connections,
-            strangers,
-            heads,
+            unauthenticated,
+            head_timeout,
             hosts,
             ..Options::local(0, Token::given("key"))
         };

@@ -26,7 +26,7 @@ pub(super) fn fitted(options: Options, screen: &Screen) -> Options {
             "at most {most} connections are served at once, because a process may have {limit} open files (`ulimit -n`)"
         ));
     }
-    Options { connections: most, strangers: options.strangers.min(most / 2).max(1), ..options }
+    Options { connections: most, unauthenticated: options.unauthenticated.min(most / 2).max(1), ..options }
 }
 
 /// Connections that `limit` open files are enough for.

@@ -1,0 +1,119 @@
+//! `[serve]`: bounds of the connections that a daemon takes.
+
+use std::time::Duration;
+
+use crate::{
+    document::Document,
+    node::{Node, Value},
+    problem::Problem,
+};
+
+/// Bounds of the connections that a daemon takes over HTTP. `None` leaves the daemon's own default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServeSettings {
+    /// Connections at once (`connections`), 2 or more.
+    pub connections: Option<usize>,
+    /// Those among them that have shown no right token (`unauthenticated_connections`), 1 or more.
+    pub unauthenticated_connections: Option<usize>,
+    /// How long a connection that has shown no right token may take to send the head of a request (`head_timeout`, in seconds).
+    pub head_timeout: Option<Duration>,
+    /// The same for a connection that has shown a right token (`idle_timeout`, in seconds).
+    pub idle_timeout: Option<Duration>,
+}
+
+/// The keys.
+pub(super) const KEYS: &[&str] = &["connections", "head_timeout", "idle_timeout", "unauthenticated_connections"];
+
+/// The longest time-out that counts: a day.
+const LONGEST: f64 = 24.0 * 60.0 * 60.0;
+
+impl ServeSettings {
+    /// What is wrong leaves the default.
+    pub(super) fn read(document: &Document, node: &Node) -> (Self, Vec<Problem>) {
+        let mut problems = Vec::new();
+        let mut wrong = |field: &str, must: &str, at: &Node| {
+            let problem = Problem::error(format!("`{field}` must be {must}")).field(field);
+            problems.push(document.locate(problem.hint("until then, the default counts"), at.at.clone()));
+        };
+        if node.members().is_none() {
+            wrong("serve", "a table", node);
+        }
+        let mut number = |name: &str, must: &str, is_right: fn(f64) -> bool| {
+            let member = node.get(name)?;
+            let number = match &member.node.value {
+                Value::Number(number) => number.as_f64().filter(|number| is_right(*number)),
+                _ => None,
+            };
+            if number.is_none() {
+                wrong(&format!("serve.{name}"), must, &member.node);
+            }
+            number
+        };
+        let is_time: fn(f64) -> bool = |seconds| seconds > 0.0 && seconds <= LONGEST;
+        let time = "a number of seconds above 0, at most 86400";
+        let settings = Self {
+            connections: number("connections", "a whole number, 2 or more", |n| is_count(n, 2.0)).and_then(count),
+            unauthenticated_connections: number("unauthenticated_connections", "a whole number, 1 or more", |n| {
+                is_count(n, 1.0)
+            })
+            .and_then(count),
+            head_timeout: number("head_timeout", time, is_time).map(Duration::from_secs_f64),
+            idle_timeout: number("idle_timeout", time, is_time).map(Duration::from_secs_f64),
+        };
+        (settings, problems)
+    }
+}
+
+fn is_count(number: f64, least: f64) -> bool {
+    number.fract() == 0.0 && number >= least && number <= f64::from(u32::MAX)
+}
+
+fn count(number: f64) -> Option<usize> {
+    format!("{number:.0}").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Settings, Wanted};
+
+    fn read(text: &str) -> (ServeSettings, Vec<Problem>) {
+        let document = Document::new(Some("toolrack.toml".into()), text);
+        let (settings, problems) = Settings::read(&document, Wanted::default());
+        (settings.serve, problems)
+    }
+
+    #[test]
+    fn bounds_of_connections_are_settings() {
+        assert_eq!(read(""), (ServeSettings::default(), Vec::new()));
+        let text = "[serve]\nconnections = 9000\nunauthenticated_connections = 64\nhead_timeout = 2.5\nidle_timeout = 60\n";
+        let wanted = ServeSettings {
+            connections: Some(9_000),
+            unauthenticated_connections: Some(64),
+            head_timeout: Some(Duration::from_millis(2_500)),
+            idle_timeout: Some(Duration::from_mins(1)),
+        };
+        assert_eq!(read(text), (wanted, Vec::new()));
+    }
+
+    #[test]
+    fn a_wrong_bound_is_named_and_leaves_the_default() {
+        for (text, field) in [
+            ("connections = 1", "serve.connections"),
+            ("connections = 2.5", "serve.connections"),
+            ("connections = \"many\"", "serve.connections"),
+            ("unauthenticated_connections = 0", "serve.unauthenticated_connections"),
+            ("head_timeout = 0", "serve.head_timeout"),
+            ("idle_timeout = 86401", "serve.idle_timeout"),
+            ("idle_timeout = nan", "serve.idle_timeout"),
+        ] {
+            let (settings, problems) = read(&format!("[serve]\n{text}\n"));
+            assert_eq!(settings, ServeSettings::default(), "{text}");
+            assert_eq!((problems[0].field.as_deref(), problems[0].line), (Some(field), Some(2)), "{text}");
+            assert!(problems[0].is_error(), "{text}");
+        }
+        let (_, problems) = read("[serve]\nconnection = 9");
+        assert_eq!(problems[0].hint.as_deref(), Some("did you mean `serve.connections`?"));
+    }
+}
