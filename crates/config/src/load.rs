@@ -349,7 +349,9 @@ impl<'a> World<'a> {
             Err(problem) => {
                 match layer.reads {
                     Reads::All => self.settings = Settings::unreadable(layer.path.display().to_string()),
-                    Reads::SettingsAlone => self.add_settings_alone(Settings::unreadable(layer.path.display().to_string()), Vec::new()),
+                    Reads::SettingsAlone => {
+                        self.add_settings_alone(Settings::unreadable(layer.path.display().to_string()), Vec::new())
+                    }
                     Reads::Policy => self.add_policy(layer, Section::unreadable()),
                     Reads::Servers => {}
                 }

@@ -85,9 +85,7 @@ pub fn points(proposal: &Value) -> Vec<String> {
 
 /// `text` on one line, cut where it is long.
 fn quoted(text: &str) -> String {
-    let cut = text::clip(text, QUOTED);
-    let more = if cut.len() < text.len() { "…" } else { "" };
-    format!("`{}{more}`", text::for_line(&cut))
+    format!("`{}`", text::for_line(&text::clip(text, QUOTED)))
 }
 
 /// The name of a program, without its folder and ending.

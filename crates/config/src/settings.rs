@@ -79,8 +79,20 @@ pub struct KeepSessions {
 }
 
 /// The keys of the file, and of its `[defaults]`, `[[agents]]` and `[sessions]`.
-const TOP: &[&str] =
-    &["agents", "audit", "defaults", "egress", "mcp_servers", "model", "pins", "policy", "serve", "sessions", "tools", "unset"];
+const TOP: &[&str] = &[
+    "agents",
+    "audit",
+    "defaults",
+    "egress",
+    "mcp_servers",
+    "model",
+    "pins",
+    "policy",
+    "serve",
+    "sessions",
+    "tools",
+    "unset",
+];
 const DEFAULTS: &[&str] = &["mcp"];
 const AGENT: &[&str] = &["id", "mcp", "model", "role", "tools"];
 const SESSIONS: &[&str] = &["keep", "keep_days"];

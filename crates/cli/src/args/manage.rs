@@ -176,11 +176,13 @@ pub(crate) struct PendingArgs {
 #[command(after_help = "Examples:
   toolrack trust
   toolrack trust github
+  toolrack trust --refuse github
   toolrack trust diff
   toolrack trust approve github/create_issue
 
 An agreement is for exactly what was shown: when the entry changes, it waits again. You are asked
-first; where nobody can be asked, --yes agrees. Tools are pinned as they are when a server first
+first; where no one can be asked, --yes agrees. A server that you refuse waits no more until its
+entry changes. Tools are pinned as they are when a server first
 lists them; one that changes is in quarantine until you approve it.")]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct TrustArgs {
@@ -194,6 +196,10 @@ pub(crate) struct TrustArgs {
     /// Do not ask
     #[arg(short, long)]
     pub(crate) yes: bool,
+
+    /// Refuse these servers: they wait no more until their entries change
+    #[arg(long, requires = "servers", conflicts_with = "yes")]
+    pub(crate) refuse: bool,
 }
 
 /// `trust …`.

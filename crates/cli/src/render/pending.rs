@@ -18,6 +18,8 @@ use super::{
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
     pub(crate) pending: &'a [Pending<'a>],
+    /// What a person refused, which waits no more until it changes.
+    pub(crate) refused: &'a [Pending<'a>],
 }
 
 /// An entry that waits for approval.
@@ -124,6 +126,16 @@ pub(crate) fn agreed(trusted: &[Pending<'_>], seen: bool, look: Look) -> String 
         })
         .collect();
     blocks.join("\n")
+}
+
+/// What was refused.
+pub(crate) fn refused(servers: &[Pending<'_>], look: Look) -> String {
+    let line = |pending: &Pending<'_>| {
+        let sign = paint(Tone::Faint, look.sign(Sign::Paused));
+        let name = paint(Tone::Strong, &text::for_line(pending.name));
+        format!("{sign} {name}  refused as long as it stays as it is")
+    };
+    servers.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// That an agreement was taken back.

@@ -5,7 +5,7 @@ mod tools;
 use serde::Serialize;
 use toolrack_config::{Entry, Loaded};
 use toolrack_host::spec::Trust;
-use toolrack_store::Approval;
+use toolrack_store::{Approval, Refusal};
 
 use super::edits;
 use crate::{
@@ -24,6 +24,12 @@ struct Trusted<'a> {
     trusted: &'a [Pending<'a>],
 }
 
+/// `trust --refuse --json`.
+#[derive(Debug, Serialize)]
+struct Refused<'a> {
+    refused: &'a [Pending<'a>],
+}
+
 /// `untrust --json`.
 #[derive(Debug, Serialize)]
 struct Untrusted {
@@ -33,9 +39,11 @@ struct Untrusted {
 pub(super) async fn pending(args: PendingArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
     let approvals = world.approvals().await?;
-    let waiting = waiting(&loaded, &args.servers, &approvals)?;
+    let refusals = world.refusals().await?;
+    let (refused, waiting): (Vec<_>, Vec<_>) =
+        waiting(&loaded, &args.servers, &approvals)?.into_iter().partition(|waiting| is_refused(waiting, &refusals));
     if world.screen.json() {
-        world.screen.document(&pending::Document { pending: &waiting }).await?;
+        world.screen.document(&pending::Document { pending: &waiting, refused: &refused }).await?;
     } else {
         if waiting.is_empty() {
             world.screen.note("nothing is pending here");
@@ -43,6 +51,11 @@ pub(super) async fn pending(args: PendingArgs, world: &World) -> Result<Exit, Fa
         world.screen.page(pending::page(&waiting, world.screen.look())).await?;
         if !waiting.is_empty() {
             world.screen.note("`toolrack trust` agrees to run exactly this");
+        }
+        if !refused.is_empty() {
+            let names: Vec<_> = refused.iter().map(|refused| format!("`{}`", refused.entry().name)).collect();
+            let names = names.join(", ");
+            world.screen.note(&format!("you refused {names}; `toolrack trust SERVER` agrees after all"));
         }
     }
     let fails = args.exit_code && !waiting.is_empty();
@@ -62,7 +75,14 @@ pub(super) async fn trust(args: TrustArgs, world: &World) -> Result<Exit, Failur
             world.screen.note(&format!("`{name}` is your own and needs no agreement"));
         }
     }
-    let waiting = waiting(&loaded, &args.servers, &approvals)?;
+    let mut waiting = waiting(&loaded, &args.servers, &approvals)?;
+    if args.refuse {
+        return refuse(&waiting, world).await;
+    }
+    if args.servers.is_empty() {
+        let refusals = world.refusals().await?;
+        waiting.retain(|waiting| !is_refused(waiting, &refusals));
+    }
     if waiting.is_empty() {
         world.screen.note("nothing is pending here");
     } else if !args.yes {
@@ -81,6 +101,21 @@ pub(super) async fn trust(args: TrustArgs, world: &World) -> Result<Exit, Failur
         world.screen.document(&Trusted { trusted: &waiting }).await?;
     } else {
         world.screen.page(pending::agreed(&waiting, !args.yes, world.screen.look())).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Refuses what waits, exactly as it is now.
+async fn refuse(waiting: &[Pending<'_>], world: &World) -> Result<Exit, Failure> {
+    for waiting in waiting {
+        world.refuse(waiting.entry()).await?;
+    }
+    if world.screen.json() {
+        world.screen.document(&Refused { refused: waiting }).await?;
+    } else if waiting.is_empty() {
+        world.screen.note("nothing is pending here");
+    } else {
+        world.screen.page(pending::refused(waiting, world.screen.look())).await?;
     }
     Ok(Exit::Ok)
 }
@@ -126,6 +161,13 @@ fn waiting<'a>(loaded: &'a Loaded, named: &[String], approvals: &'a [Approval]) 
     };
     let entries = loaded.entries.iter().filter(waits);
     Ok(entries.map(|entry| Pending::new(entry, before(entry, approvals))).collect())
+}
+
+/// Whether the person refused it as it is now.
+fn is_refused(waiting: &Pending<'_>, refusals: &[Refusal]) -> bool {
+    let entry = waiting.entry();
+    let project = entry.project.as_deref();
+    project.is_some_and(|project| refusals.iter().any(|refusal| refusal.covers(project, &entry.name, &entry.agreement)))
 }
 
 /// What was agreed to when the entry was another.

@@ -10,7 +10,7 @@ use toolrack_config::{
     trust::{Candidate, Ledger, NoLedger},
 };
 use toolrack_host::Way;
-use toolrack_store::{Approval, LogLine, LogQuery};
+use toolrack_store::{Approval, LogLine, LogQuery, Refusal};
 
 use super::{World, built_in, unusable_store};
 use crate::{completion::notebook::Configured, error::Failure, models};
@@ -115,6 +115,30 @@ impl World {
             Some(store) => store.approvals().await.map_err(|error| unusable_store(&error)),
             None => Ok(Vec::new()),
         }
+    }
+
+    /// What the person refused to run, of all projects.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub(crate) async fn refusals(&self) -> Result<Vec<Refusal>, Failure> {
+        match &self.store {
+            Some(store) => store.refusals().await.map_err(|error| unusable_store(&error)),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Writes down that the person at the terminal refused to run `entry` as it is. One of the person's own needs no word.
+    ///
+    /// # Errors
+    /// When it cannot be written down; the entry then goes on waiting.
+    pub(crate) async fn refuse(&self, entry: &Entry) -> Result<(), Failure> {
+        let Some(project) = &entry.project else {
+            return Ok(());
+        };
+        let refusal = Refusal { project: project.clone(), name: entry.name.clone(), hash: entry.agreement.clone() };
+        let refused = self.store()?.refuse(&refusal, Way::Cli).await;
+        refused.map_err(|error| unusable_store(&error).server(&*entry.name))
     }
 
     /// Writes down that the person at the terminal agreed to run `entry`.

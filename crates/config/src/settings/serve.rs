@@ -87,7 +87,8 @@ mod tests {
     #[test]
     fn bounds_of_connections_are_settings() {
         assert_eq!(read(""), (ServeSettings::default(), Vec::new()));
-        let text = "[serve]\nconnections = 9000\nunauthenticated_connections = 64\nhead_timeout = 2.5\nidle_timeout = 60\n";
+        let text =
+            "[serve]\nconnections = 9000\nunauthenticated_connections = 64\nhead_timeout = 2.5\nidle_timeout = 60\n";
         let wanted = ServeSettings {
             connections: Some(9_000),
             unauthenticated_connections: Some(64),
