@@ -7,7 +7,7 @@ use std::{fmt, io::IsTerminal, sync::Arc};
 use toolrack_agent::{Agent, AgentError, Conceal, End, Limits, Message, Model, Turn};
 use toolrack_config::{Loaded, Refresh, Role, Scope};
 use toolrack_host::{
-    Budget, Desired, Host, Offer, Pattern, Policy, Selection, ServerName, ServerSpec, ServerStatus, State,
+    Budget, CatalogTool, Desired, Host, Offer, Pattern, Policy, Selection, ServerName, ServerSpec, ServerStatus, State,
 };
 use toolrack_store::journal::{Journal, Opened};
 
@@ -172,6 +172,7 @@ impl Tools {
         for failure in super::complaints(&host, &policy.server) {
             world.screen.warning(&failure.message);
         }
+        warn_of_unmatched(policy, &host, &world.screen);
         Ok(Self {
             host,
             selection,
@@ -332,6 +333,28 @@ pub(super) fn warn_of_idle(args: &RulesArgs, loaded: &Loaded, ours: &[&ServerNam
             screen.warning(&format!(
                 "{option} {pattern} is about no server that is configured, and does nothing: write server/tool, with a \
                  server that `toolrack list` shows"
+            ));
+        }
+    }
+}
+
+/// Says which of the patterns that were typed match no tool, although every server that they can be about is connected: most likely a
+/// tool's name is misspelt.
+fn warn_of_unmatched(args: &PolicyArgs, host: &Host, screen: &Screen) {
+    let (status, catalog) = (host.status(), host.catalog());
+    let options = [("--tool", &args.tool), ("--allow", &args.rules.allow), ("--deny", &args.rules.deny)];
+    for (option, pattern) in options.iter().flat_map(|(option, patterns)| patterns.iter().map(move |it| (option, it))) {
+        let mut servers = status.iter().filter(|server| pattern.may_be_of(server.name.as_str())).peekable();
+        let is_known = servers.peek().is_some() && servers.all(|it| matches!(it.state, State::Connected { .. }));
+        let readings = pattern.every_reading();
+        let matches = |tool: &CatalogTool| {
+            let (server, name) = (tool.server.as_str(), &*tool.tool().name);
+            pattern.matches_name(&tool.name)
+                || std::iter::once(pattern).chain(&readings).any(|reading| reading.matches(server, name))
+        };
+        if is_known && !catalog.tools().chain(catalog.quarantined()).any(matches) {
+            screen.warning(&format!(
+                "{option} {pattern} matches no tool of its server, and does nothing: `toolrack tools` shows their names"
             ));
         }
     }

@@ -236,6 +236,21 @@ fn rules_say_what_runs_unasked() {
 }
 
 #[test]
+fn a_pattern_that_matches_no_tool_of_a_connected_server_is_told() {
+    let (rack, _effects) = rack();
+    let done = json!([{ "text": "Done." }]);
+    for (option, typed) in [("--deny", "fake/wirte"), ("--allow", "mcp__fake__wirte"), ("--tool", "fake.wirte")] {
+        let ran = mock(&rack, &done, &[option, typed, "hello"]).ends_with(0);
+        let told = format!("{option} {typed} matches no tool of its server, and does nothing");
+        assert!(ran.stderr.contains(&told), "{ran}");
+    }
+    for typed in ["fake/write", "fake/w*", "mcp__fake__write", "fake.write", "fake_write", "mcp__fake", "*"] {
+        let ran = mock(&rack, &done, &["--deny", typed, "--tool", typed, "hello"]).ends_with(0);
+        assert!(!ran.stderr.contains("does nothing"), "{typed}: {ran}");
+    }
+}
+
+#[test]
 fn a_model_that_is_not_done_within_its_rounds_ends_the_turn_with_8() {
     let (rack, effects) = rack();
     let script = json!([add(1, 1), add(2, 2), { "text": "Done." }]);
