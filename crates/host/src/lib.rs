@@ -70,7 +70,7 @@ pub use link::child::{EngineFacts, EngineLook, SpawnError, look_at_engine};
 pub use link::fuzzing;
 pub use link::sse;
 pub use link::{
-    LinkError, OnProgress, RpcError,
+    Direction, LinkError, OnMessage, OnProgress, RpcError, WireMessage,
     native::Native,
     supervisor,
     validate::{Misfit, MisfitKind, SchemaProblem, Unfit, Validator, plainly_fits},

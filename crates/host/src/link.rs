@@ -25,6 +25,7 @@ mod lines;
 mod listen;
 mod listing;
 pub(crate) mod native;
+mod observe;
 mod own_tools;
 mod param_headers;
 mod process;
@@ -62,6 +63,8 @@ pub(crate) use handshake::{ClientInfo, Session};
 pub(crate) use http::Clients;
 pub use inbound::OnProgress;
 pub(crate) use listing::{Listed, ListedTool, Unmet};
+pub(crate) use observe::Observer;
+pub use observe::{Direction, OnMessage, WireMessage};
 pub(crate) use param_headers::ParamHeaders;
 pub(crate) use rounds::Request;
 
@@ -103,6 +106,8 @@ pub(crate) struct Connector {
     pub(crate) tracker: TaskTracker,
     /// The resources that somebody listens to.
     pub(crate) watched: Arc<Watched>,
+    /// Who sees each message.
+    pub(crate) observer: Observer,
 }
 
 /// A live connection and the duty to end it. Dropping it ends it at once, hard.
@@ -329,7 +334,7 @@ impl Attempt<'_> {
         let inbound = Inbound::new(
             self.name.clone(),
             self.connector.asker.clone(),
-            self.connector.events.clone(),
+            (self.connector.events.clone(), self.connector.observer.clone()),
             self.spec.limits.server_requests,
             (self.connector.tracker.clone(), stop.clone()),
         );

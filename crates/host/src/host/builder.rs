@@ -16,7 +16,7 @@ use crate::{
     catalog::Naming,
     egress::Egress,
     event::Event,
-    link::{ClientInfo, Connector, inbound::Events, supervisor::Supervisor},
+    link::{ClientInfo, Connector, Observer, OnMessage, inbound::Events, supervisor::Supervisor},
     pins::Pins,
     resolve::{Answers, Artifacts, Authorizer, Inheriting, Memory, Resolver},
     server::Surroundings,
@@ -49,6 +49,7 @@ pub struct HostBuilder {
     witness: Option<Arc<dyn Witness>>,
     answers: Option<Arc<dyn Answers>>,
     egress: Egress,
+    on_message: Option<OnMessage>,
 }
 
 impl std::fmt::Debug for HostBuilder {
@@ -158,6 +159,29 @@ impl HostBuilder {
         self
     }
 
+    /// Sees each message between the host and its servers, in both directions. Default: none does, which costs nothing. Lines that
+    /// servers write to stderr are [`Event::McpServerStderr`].
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use toolrack_host::{Direction, Host};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let host = Host::builder()
+    ///     .on_message(Arc::new(|message| {
+    ///         let arrow = if message.direction == Direction::Sent { "->" } else { "<-" };
+    ///         eprintln!("{arrow} {}: {} bytes", message.server, message.bytes.len());
+    ///     }))
+    ///     .build();
+    /// # host.shutdown().await;
+    /// # }
+    /// ```
+    pub fn on_message(mut self, on_message: OnMessage) -> Self {
+        self.on_message = Some(on_message);
+        self
+    }
+
     /// Fixes what is random about back-off, for tests that repeat themselves.
     #[doc(hidden)]
     pub fn jitter(mut self, seed: u64) -> Self {
@@ -200,6 +224,7 @@ impl HostBuilder {
                 egress: self.egress,
                 tracker: tasks.clone(),
                 watched: watched.clone(),
+                observer: Observer::new(self.on_message),
             },
             memory: self.memory,
             pins: self.pins,

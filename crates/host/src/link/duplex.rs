@@ -169,9 +169,10 @@ impl Duplex {
         let (queue, outgoing) = mpsc::channel(QUEUE);
         let duplex = Self::over(queue, Arc::default());
         let (stop, ended, process) = (inbound.stop.clone(), closed.clone(), streams.process.clone());
+        let seen_by = inbound.clone();
         inbound.tracker.spawn(async move {
             let writer = async {
-                let end = write_all_of(outgoing, streams.write).await;
+                let end = write_all_of(outgoing, streams.write, &seen_by).await;
                 not_heard(end, process, &ended).await;
             };
             stop.run_until_cancelled(writer).await;
@@ -283,12 +284,17 @@ async fn last_words(process: Option<&Process>) -> String {
 }
 
 /// Writes what comes out of the queue, many messages at a time.
-async fn write_all_of<W: AsyncWrite + Unpin>(mut outgoing: mpsc::Receiver<Bytes>, mut write: W) -> Unwritten {
+async fn write_all_of<W: AsyncWrite + Unpin>(
+    mut outgoing: mpsc::Receiver<Bytes>,
+    mut write: W,
+    inbound: &Inbound,
+) -> Unwritten {
     let mut batch = Vec::with_capacity(QUEUE);
     let mut joined = Vec::new();
     while outgoing.recv_many(&mut batch, QUEUE).await > 0 {
         joined.clear();
         for message in batch.drain(..) {
+            inbound.sent(&message);
             joined.extend_from_slice(&message);
             joined.push(b'\n');
         }
@@ -395,6 +401,7 @@ impl Desk {
 
     /// One line, or one event, of the server.
     pub(crate) fn message(&self, bytes: &Bytes) {
+        self.inbound.received(bytes);
         if bytes.len() > self.bounds.usual().bytes {
             return self.large(bytes);
         }

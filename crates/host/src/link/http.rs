@@ -398,6 +398,7 @@ impl Endpoint {
     }
 
     async fn post(&self, request: Option<&Outgoing>, body: Bytes) -> Result<Response, LinkError> {
+        self.inbound.sent(&body);
         self.send(Method::POST, request, |builder| builder.header(header::CONTENT_TYPE, JSON).body(body.clone())).await
     }
 
@@ -470,7 +471,7 @@ impl Endpoint {
                     why: if is_followed { TOO_MANY } else { OTHERS },
                 })
             }
-            code => Err(body::failure(response, code, had_session).await),
+            code => Err(body::failure(response, code, had_session, &self.inbound).await),
         }
     }
 

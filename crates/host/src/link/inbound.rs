@@ -36,6 +36,7 @@ use super::{
     envelope::{self, Envelope, Id},
     error::quote,
     input,
+    observe::Observer,
     rate::Rate,
     tasks::OurTasks,
     wire::rpc_error,
@@ -154,6 +155,7 @@ pub(crate) struct Inbound {
     pub(crate) server: ServerName,
     pub(crate) asker: SharedAsker,
     pub(crate) events: Events,
+    observer: Observer,
     pub(crate) changed: Changed,
     pub(crate) era: OnceLock<Era>,
     /// Tasks of this connection; they end with `stop`.
@@ -222,7 +224,7 @@ impl Inbound {
     pub(crate) fn new(
         server: ServerName,
         asker: SharedAsker,
-        events: Events,
+        (events, observer): (Events, Observer),
         server_requests: usize,
         (tracker, stop): (TaskTracker, CancellationToken),
     ) -> Arc<Self> {
@@ -231,6 +233,7 @@ impl Inbound {
             pages: OnceLock::new(),
             asker,
             events,
+            observer,
             changed: Changed::default(),
             era: OnceLock::new(),
             our_tasks: OurTasks::new(tracker.clone(), stop.clone()),
@@ -271,6 +274,16 @@ impl Inbound {
             }
             Envelope::Batch(_) => self.warn("a batch inside a batch was ignored"),
         }
+    }
+
+    /// These bytes came from the server: a line, a body, or the data of an event.
+    pub(crate) fn received(&self, bytes: &[u8]) {
+        self.observer.received(&self.server, bytes);
+    }
+
+    /// These bytes are being sent to the server.
+    pub(crate) fn sent(&self, bytes: &[u8]) {
+        self.observer.sent(&self.server, bytes);
     }
 
     /// Tells whoever listens about something odd; bounded by rate.

@@ -13,7 +13,7 @@
 //!
 //! The rooms: `startup` (from the spawn to the list of tools), `bad_input` (entries that cannot work), `answers` (lies
 //! in answers, over all transports), `deaths` (servers that die or freeze in a call), `exchanges` (HTTP other than
-//! MCP's), `streams` (event streams), `sessions`, `lists` (what is offered), `floods`, and `processes` (hosts that are
+//! MCP's), `streams` (event streams), `sessions`, `lists` (what is offered), `messages` (who looks on), `floods`, and `processes` (hosts that are
 //! killed).
 
 // `cfg(test)` says nothing new here but to clippy, which allows `unwrap` in test modules only.
@@ -29,6 +29,8 @@ mod exchanges;
 mod floods;
 #[cfg(test)]
 mod lists;
+#[cfg(test)]
+mod messages;
 #[cfg(test)]
 mod processes;
 #[cfg(test)]

@@ -13,6 +13,7 @@ use super::{
         bounds::{Bound, is_list},
         envelope::{Envelope, Id, peek, with_escapes},
         error::{LinkError, quote},
+        inbound::Inbound,
         wire::{Answered, Outgoing, answered, messages, rpc_error},
     },
     HttpWire, Media, media_type,
@@ -37,6 +38,7 @@ impl HttpWire {
     /// `whole` of what comes, JSON that is no message and not ours is passed over.
     pub(super) fn find_answer(&self, bytes: &Bytes, request: &Outgoing, whole: bool) -> Option<Answered> {
         let (id, mut found) = (request.id, None);
+        self.0.inbound.received(bytes);
         messages(bytes, |message| match message {
             Ok(Envelope::Response { id: named, outcome }) if named.number() == Some(id) => {
                 found = Some(answered(bytes, outcome));
@@ -94,7 +96,7 @@ impl HttpWire {
 }
 
 /// The error behind a status that means failure: the JSON-RPC error in the body, if there is one.
-pub(super) async fn failure(mut response: Response, status: u16, had_session: bool) -> LinkError {
+pub(super) async fn failure(mut response: Response, status: u16, had_session: bool, inbound: &Inbound) -> LinkError {
     let html = matches!(media_type(response.headers()), Media::Other(kind) if kind.contains("html"));
     let mut body = Vec::new();
     let read = async {
@@ -106,6 +108,7 @@ pub(super) async fn failure(mut response: Response, status: u16, had_session: bo
         }
     };
     let _ = timeout(ERROR_BODY_TIME, read).await;
+    inbound.received(&body);
     #[derive(Deserialize)]
     struct Failure<'a> {
         #[serde(borrow)]

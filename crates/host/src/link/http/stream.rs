@@ -221,7 +221,10 @@ impl HttpWire {
                     position.reconnects_left = self.0.spec.sse_max_reconnects;
                     self.unasked(&event, outlet);
                 }
-                Err(Unread::NotUtf8(data)) => self.0.inbound.noise("an event that is no MCP message", &data),
+                Err(Unread::NotUtf8(data)) => {
+                    self.0.inbound.received(&data);
+                    self.0.inbound.noise("an event that is no MCP message", &data);
+                }
                 Err(Unread::TooLarge(error)) => self.0.inbound.warn(error.to_string()),
             }
         }
@@ -232,6 +235,7 @@ impl HttpWire {
         if event.data.is_empty() || !is_message(event) {
             return;
         }
+        self.0.inbound.received(event.data.as_bytes());
         messages(event.data.as_bytes(), |message| match message {
             Ok(message) => self.0.inbound.accept(message, None, outlet),
             Err(_) => self.0.inbound.noise("an event that is no MCP message", event.data.as_bytes()),
