@@ -131,7 +131,8 @@ impl Writer {
                 let text = format!("the tool {} is not as it is pinned: {}", quarantined.tool, quarantined.cause);
                 (server, "noticed".to_owned(), toolrack_host::text::for_line(&text).into_owned())
             }
-            Event::McpServerError { server, error } => (server, "failed".to_owned(), error),
+            Event::McpServerError { server, error, call: None } => (server, "failed".to_owned(), error),
+            Event::McpServerError { server, error, call: Some(_) } => (server, "noticed".to_owned(), error),
             _ => return None,
         };
         let source = self.sources.of(&server);

@@ -69,6 +69,7 @@ pub struct Call {
     whole: bool,
     trace: Option<TraceContext>,
     caller: Caller,
+    is_approved: bool,
     still_wanted: Option<StillWanted>,
 }
 
@@ -118,6 +119,7 @@ impl Call {
             whole: false,
             trace: None,
             caller: Caller::default(),
+            is_approved: false,
             still_wanted: None,
         }
     }
@@ -208,6 +210,14 @@ impl Call {
     #[must_use]
     pub fn caller(mut self, caller: Caller) -> Self {
         self.caller = caller;
+        self
+    }
+
+    /// A person has approved this call already, with these arguments: where the gate wants a person to decide, no one is asked again,
+    /// and the call runs. What the gate denies is denied all the same. It says nothing of calls that a script makes.
+    #[must_use]
+    pub fn approved(mut self) -> Self {
+        self.is_approved = true;
         self
     }
 

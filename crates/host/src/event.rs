@@ -32,12 +32,15 @@ pub enum Event {
         /// Why, made safe to print.
         reason: Option<String>,
     },
-    /// A server could not be connected or broke the protocol.
+    /// A server could not be connected, or answered a call with a protocol error (a JSON-RPC error, or what is no answer of MCP).
     McpServerError {
         /// Which.
         server: ServerName,
         /// What went wrong, made safe to print.
         error: String,
+        /// The call that it answered so; `None` where the connection is at fault.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        call: Option<u64>,
     },
     /// The catalog changed.
     McpToolsUpdated {

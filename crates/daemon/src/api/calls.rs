@@ -18,15 +18,11 @@ use futures::{FutureExt as _, StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
-use toolrack_host::{
-    Abilities, Asker, Call, Caller, ServerName, SharedAsker, ToolOutcome, TraceContext, Way,
-    ask::{Confirm, Confirmed, Elicitation, Elicited},
-    mcp::Progress,
-};
+use toolrack_host::{Call, Caller, ToolOutcome, TraceContext, Way, mcp::Progress};
 use utoipa::ToSchema;
 
 use super::{ApiError, Body, Path, State, concealed, done, named::Running};
-use crate::{questions::Questions, world::World};
+use crate::world::World;
 
 /// Reports of progress that wait for a slow reader; further ones are dropped.
 const MAX_PROGRESS: usize = 1_000;
@@ -87,7 +83,7 @@ pub(super) async fn call(
     let running = world.calls.begin(new.id.clone())?;
     let trace = TraceContext::from_fields(|name| headers.get(name)?.to_str().ok());
     let caller = caller(&world, &headers, new.id.as_deref());
-    let call = of(new, &world.questions).caller(caller).trace(trace);
+    let call = of(new).caller(caller).trace(trace);
     let streams = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     if !streams.is_some_and(|accept| accept.contains("text/event-stream")) {
         return Ok(Json(run(&world, running, call).await?).into_response());
@@ -97,13 +93,13 @@ pub(super) async fn call(
     Ok(streamed(world, running, call, told).into_response())
 }
 
-fn of(new: NewCall, questions: &Questions) -> Call {
+fn of(new: NewCall) -> Call {
     let mut call = Call::new(new.tool, new.arguments);
     if let Some(timeout) = new.timeout_ms {
         call = call.timeout(Duration::from_millis(timeout).min(MAX_TIMEOUT));
     }
     if new.approved {
-        call = call.asker(Arc::new(Approved(questions.clone())));
+        call = call.approved();
     }
     call
 }
@@ -166,25 +162,4 @@ async fn run(world: &World, running: Running, call: Call) -> Result<ToolOutcome,
 pub(super) async fn cancel(Extract(world): State, Path(id): Path<String>) -> Result<Response, ApiError> {
     world.calls.cancel(&id)?;
     Ok(done())
-}
-
-/// Somebody who has approved the call already, and answers everything else as usual.
-struct Approved(Questions);
-
-impl Asker for Approved {
-    fn abilities(&self) -> Abilities {
-        self.0.abilities()
-    }
-
-    fn on_behalf_of(&self, caller: &Caller) -> Option<SharedAsker> {
-        self.0.on_behalf_of(caller)
-    }
-
-    fn confirm(&self, _: Confirm) -> futures::future::BoxFuture<'_, Confirmed> {
-        Box::pin(async { Confirmed::Yes })
-    }
-
-    fn elicit(&self, server: ServerName, question: Elicitation) -> futures::future::BoxFuture<'_, Elicited> {
-        self.0.elicit(server, question)
-    }
 }

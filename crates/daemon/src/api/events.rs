@@ -29,7 +29,7 @@ use crate::{
 /// | `mcp_server_state` | `server`, `state`: an object, with the word in `state` |
 /// | `mcp_server_connected` | `server`, `tool_count` |
 /// | `mcp_server_disconnected` | `server`, `reason` |
-/// | `mcp_server_error`, `mcp_server_warning` | `server`; `error` or `warning` |
+/// | `mcp_server_error`, `mcp_server_warning` | `server`; `error` or `warning`; `call`, where it was the answer to one |
 /// | `mcp_server_log`, `mcp_server_stderr` | `server`; `level` and `message`, or `line` |
 /// | `mcp_tools_updated` | `server`, `tools`: the names that a model sees |
 /// | `mcp_tool_quarantined` | `server`, `tool`, and what is the matter |

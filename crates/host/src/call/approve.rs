@@ -118,7 +118,7 @@ async fn fits(tool: &CatalogTool, arguments: Map<String, Value>) -> Result<(), S
 }
 
 impl Door {
-    /// A person decides, or has decided. Gives what is sent.
+    /// A person decides, or has decided. Gives what is sent. An event says that a person is asked, and only then.
     pub(super) async fn confirm(
         &self,
         running: &mut Running<'_>,
@@ -128,6 +128,11 @@ impl Door {
     ) -> Result<Map<String, Value>, CallError> {
         if lasting && let Some(said) = self.recall(running.tool, server).await {
             running.decided(Decision::Remembered, said);
+            return Ok(call.arguments.clone());
+        }
+        if call.is_approved {
+            running.was_answered(Decision::Confirmed, &why);
+            running.decided(Decision::Confirmed, why);
             return Ok(call.arguments.clone());
         }
         if !asker.abilities().confirm {

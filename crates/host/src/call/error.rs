@@ -181,6 +181,17 @@ impl CallError {
         }
     }
 
+    /// Whether the server answered, and its answer is a protocol error: a JSON-RPC error, or what is no answer of MCP.
+    #[must_use]
+    pub fn is_protocol_error(&self) -> bool {
+        let is_of = |error: &LinkError| matches!(kind_of(error), CallErrorKind::Refused | CallErrorKind::Other);
+        match self {
+            Self::Remote { .. } => true,
+            Self::Link { error, .. } => is_of(error),
+            _ => false,
+        }
+    }
+
     /// A stable code for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {

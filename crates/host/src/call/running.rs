@@ -111,7 +111,13 @@ impl<'a> Running<'a> {
                 self.end = if outcome.is_error { CallEnd::ToolError } else { CallEnd::Ok };
                 self.bytes = outcome.bytes;
             }
-            Err(error) => (self.end, self.code) = (CallEnd::Failed, Some(error.code())),
+            Err(error) => {
+                (self.end, self.code) = (CallEnd::Failed, Some(error.code()));
+                if error.is_protocol_error() {
+                    let (server, error) = (self.tool.server.clone(), quote(&error.to_string()));
+                    (self.door.events)(Event::McpServerError { server, error, call: Some(self.number) });
+                }
+            }
         }
     }
 

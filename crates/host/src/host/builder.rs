@@ -269,7 +269,9 @@ fn fact(event: &Event) -> Option<Fact> {
         Event::McpServerConnected { server, tool_count } => {
             Some(Fact::Connected { server: server.clone(), tools: *tool_count })
         }
-        Event::McpServerError { server, error } => Some(Fact::Failed { server: server.clone(), error: error.clone() }),
+        Event::McpServerError { server, error, call: None } => {
+            Some(Fact::Failed { server: server.clone(), error: error.clone() })
+        }
         Event::McpServerDisconnected { server, reason } => {
             Some(Fact::Closed { server: server.clone(), reason: reason.clone() })
         }

@@ -292,7 +292,7 @@ impl Task {
                     snapshot.state = State::ToolsFailed { error: error.to_string() };
                     snapshot.error = Some(Arc::new(error.clone()));
                 });
-                self.tell(Event::McpServerError { server: self.name.clone(), error: error.to_string() });
+                self.tell(Event::McpServerError { server: self.name.clone(), error: error.to_string(), call: None });
                 Err(error)
             }
         }
@@ -342,7 +342,7 @@ impl Task {
         *failures += 1;
         let Retry { attempts, first, longest } = self.spec.retry;
         let text = error.to_string();
-        self.tell(Event::McpServerError { server: self.name.clone(), error: text.clone() });
+        self.tell(Event::McpServerError { server: self.name.clone(), error: text.clone(), call: None });
         let needs_auth = matches!(error, LinkError::NeedsAuth { .. });
         let asked = match error {
             LinkError::RateLimited { retry_after } => retry_after.unwrap_or_default().min(LONGEST_ASKED),

@@ -57,6 +57,27 @@ async fn a_call_starts_reports_and_ends_in_this_order() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_protocol_error_in_answer_to_a_call_is_told_as_the_server_s_error_and_nothing_else_is() {
+    let server = Scripted::calling(|name, _| match name {
+        "refuses" => Reaction::Refuse(-32603),
+        "garbles" => Reaction::Answer(json!({"content": "none"})),
+        "fails" => Reaction::Answer(json!({"content": [], "isError": true})),
+        _ => Reaction::Silence,
+    })
+    .with_tools(["refuses", "garbles", "fails", "hangs"].map(tool));
+    let host = host_of([("server", server.spec())]).await;
+    let mut events = host.events();
+    for name in ["refuses", "garbles", "fails", "hangs"] {
+        let _ = call(&host, &format!("server/{name}"), json!({})).await;
+    }
+    let errors = events_so_far(&mut events, |event| match event {
+        Event::McpServerError { server, call, .. } => Some((server.to_string(), *call)),
+        _ => None,
+    });
+    assert_eq!(errors, [("server".to_owned(), Some(1)), ("server".to_owned(), Some(2))]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_is_given_up_ends_as_cancelled() {
     let host = host_of([("server", Scripted::calling(|_, _| Reaction::Silence).spec())]).await;
     let mut events = host.events();

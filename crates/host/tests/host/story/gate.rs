@@ -82,6 +82,23 @@ async fn a_person_sees_exactly_what_is_sent_and_decides() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_was_approved_in_advance_asks_no_one_and_says_so() {
+    let server = files();
+    let person = Person::eager().shared();
+    let host = gated(rules(&[], &["fs/write"], &["fs/wipe"]), person.clone(), &server).await;
+    let mut events = host.events();
+    host.call(to_call("fs/write", json!({"path": "a"})).approved()).await.unwrap();
+    // Where no one can be asked, too.
+    host.call(to_call("fs/write", json!({"path": "b"})).approved().asker(Arc::new(Nobody))).await.unwrap();
+    let error = host.call(to_call("fs/wipe", json!({})).approved()).await.unwrap_err();
+    assert_eq!(denied(&error), ("the rule deny `fs/wipe`", false));
+    assert!(person.asked().is_empty());
+    assert_eq!(server.count_of("tools/call"), 2);
+    let asked = events_so_far(&mut events, |event| matches!(event, Event::ToolApprovalRequest { .. }).then_some(()));
+    assert!(asked.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_person_changed_is_what_is_sent() {
     let server = files();
     let edited = Confirmed::Edited(members(&json!({"path": "b", "safe": true})));
