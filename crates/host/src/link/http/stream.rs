@@ -157,6 +157,12 @@ impl HttpWire {
                 // The request itself was taken before.
                 Err(LinkError::SessionNotFound { .. }) => return Err(LinkError::SessionNotFound { unread: false }),
                 Err(error @ LinkError::NeedsAuth { .. }) => return Err(error),
+                // The server would say the same the next time.
+                Err(error) if is_final(&error) => {
+                    return Err(broken(&format!(
+                        "the event stream ended before the answer, and cannot be resumed: {error}"
+                    )));
+                }
                 Err(_) => {}
             }
         }
@@ -250,6 +256,15 @@ fn may_pass(error: &LinkError) -> bool {
             | LinkError::NoToken { .. }
             | LinkError::Http { status: 502..=504, .. }
     )
+}
+
+/// Whether a server that answers so when a stream is to be resumed will not resume it later either.
+fn is_final(error: &LinkError) -> bool {
+    match error {
+        LinkError::Http { status, .. } => (400..=499).contains(status) && *status != 408,
+        LinkError::Rpc(_) | LinkError::Protocol { .. } | LinkError::Redirect { .. } | LinkError::Refused(_) => true,
+        _ => false,
+    }
 }
 
 fn events(response: Response, bound: InForce) -> Events {
