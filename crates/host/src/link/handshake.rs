@@ -35,7 +35,8 @@ const HEADER_MISMATCH: i64 = -32020;
 const MISSING_CAPABILITY: i64 = -32021;
 /// What servers of the modern era answer to `initialize`: an invalid request, a method or parameters that are not known, a header
 /// or a version that they do not take.
-const NOT_KNOWN: [i64; 5] = [-32600, -32601, -32602, HEADER_MISMATCH, UNSUPPORTED_VERSION];
+const NOT_KNOWN: [i64; 5] = [-32600, METHOD_NOT_FOUND, -32602, HEADER_MISMATCH, UNSUPPORTED_VERSION];
+const METHOD_NOT_FOUND: i64 = -32601;
 
 /// What we say of ourselves (MCP `clientInfo`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -225,8 +226,16 @@ fn telling(why: LinkError, initialized: Result<Session, LinkError>) -> Result<Se
         LinkError::Http { status, .. } => matches!(status, 400..=499),
         _ => false,
     };
+    // A refusal of the probe counts only where it is another than that the method is not known.
+    let says_more = |error: &LinkError| match (&why, error) {
+        (LinkError::Rpc(of_probe), LinkError::Rpc(error)) => {
+            error.code == METHOD_NOT_FOUND && of_probe.code != METHOD_NOT_FOUND
+        }
+        (LinkError::Rpc(_), _) => false,
+        _ => true,
+    };
     match initialized {
-        Err(error) if unknown(&error) && !matches!(why, LinkError::Rpc(_)) => Err(why),
+        Err(error) if unknown(&error) && says_more(&error) => Err(why),
         answer => answer,
     }
 }

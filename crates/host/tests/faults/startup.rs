@@ -104,6 +104,8 @@ rows! { probes_over_modern_stdio: Stdio in [modern] {
     over_the_limit: "huge-line --fault-on server/discover --fault-times 100" => stays_away("STDIO_LINE_TOO_LARGE");
     cut_short: "truncated --fault-on server/discover --fault-times 100" => stays_away("UNPARSABLE_ANSWER").at_once();
     not_utf8: "bad-utf8 --fault-on server/discover --fault-times 100" => stays_away("UNPARSABLE_ANSWER").at_once();
+    an_error_of_its_own: "error-without-id --fault-on server/discover --fault-times 100"
+        => stays_away("RPC_ERROR").at_once().saying("something went wrong");
     neither_result_nor_error: "neither --fault-on server/discover --fault-times 100"
         => stays_away("UNPARSABLE_ANSWER").at_once().saying("neither a method nor a result");
     a_result_that_is_null: "result-null --fault-on server/discover --fault-times 100"
