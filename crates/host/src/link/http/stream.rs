@@ -5,7 +5,7 @@ use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::HeaderValue;
 use reqwest::{Method, RequestBuilder, Response};
-use tokio::{sync::oneshot, time::sleep};
+use tokio::{sync::oneshot, task::coop::consume_budget, time::sleep};
 
 use super::{
     super::{
@@ -86,6 +86,8 @@ impl Events {
     /// [`Unread`], which costs that event only.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>, Unread> {
         loop {
+            // A chunk holds many events: without this, a flood of them leaves no time for any other task.
+            consume_budget().await;
             if let Some(event) = self.ready.pop_front() {
                 return event.map(Some).map_err(|error| Unread::of(error, (self.bound)()));
             }
@@ -303,4 +305,34 @@ fn invalid_event(error: LinkError) -> LinkError {
 
 fn is_message(event: &Event) -> bool {
     event.event.as_deref().is_none_or(|name| name.is_empty() || name == "message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_flood_of_events_leaves_time_for_other_tasks() {
+        let response = Response::from(http::Response::new("data: {}\n\n".repeat(10_000)));
+        let mut events = events(response, Arc::new(|| Bound { bytes: 1 << 20, setting: "max_message_bytes" }));
+        let (mut seen, mut turns) = (0, 0);
+        let flood = async {
+            while let Ok(Some(_)) = events.next().await {
+                seen += 1;
+            }
+        };
+        let others = async {
+            loop {
+                turns += 1;
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = flood => {}
+            () = others => {}
+        }
+        assert_eq!(seen, 10_000);
+        assert!(turns > 10, "the others had {turns} turns");
+    }
 }
