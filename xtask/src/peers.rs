@@ -34,7 +34,7 @@ pub(crate) fn install(report: &mut Report) -> Peers {
 /// The conformance suite needs Node 22.
 fn npm() -> Npm {
     let (list, folder) = (root().join("xtask/peers"), root().join(".cache/npm"));
-    Npm { list, folder, programs: &["modern-server.mjs"], oldest_node: 22 }
+    Npm { list, folder, programs: &["modern-server.mjs", "polling-server.mjs"], oldest_node: 22 }
 }
 
 /// mcporter, the MCP Inspector and the SDKs' clients, which the benchmark measures too. mcporter needs Node 24, and so all of

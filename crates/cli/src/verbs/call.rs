@@ -126,7 +126,12 @@ fn missing(host: &Host, unknown: &Unknown, meant: &Meant) -> Failure {
         return Failure { server: named.map(ToString::to_string), ..failure.tool(tool) };
     }
     let catalog = host.catalog();
-    let of_server = catalog.tools().filter(|entry| Some(&entry.server) == named);
+    let of_server = || catalog.tools().filter(|entry| Some(&entry.server) == named);
+    let mut message = format!("there is no tool `{selector}`");
+    if named.is_some() && of_server().next().is_none() {
+        message.push_str(": its server is connected, and offers no tools");
+    }
+    let of_server = of_server();
     let similar = suggest::closest(tool, of_server.map(|entry| entry.tool().name.as_str()));
     let hint = match (similar, named, unknown.suggestions.as_slice()) {
         (Some(similar), Some(server), _) => format!("did you mean `{server}/{similar}`?"),
@@ -134,7 +139,7 @@ fn missing(host: &Host, unknown: &Unknown, meant: &Meant) -> Failure {
         (_, None, []) => "`toolrack tools` shows all tools".to_owned(),
         (_, None, names) => format!("did you mean `{}`?", names.join("` or `")),
     };
-    let failure = Failure::new(Exit::Tool, "UNKNOWN_TOOL", format!("there is no tool `{selector}`"));
+    let failure = Failure::new(Exit::Tool, "UNKNOWN_TOOL", message);
     Failure { server: named.map(ToString::to_string), ..failure.hint(hint).tool(tool) }
 }
 

@@ -127,7 +127,10 @@ impl fmt::Display for NotReady<'_> {
             State::Idle { .. } => return f.write_str("is not running now; it is started when it is needed"),
             State::Disabled => "it is disabled",
             State::PendingTrust => "it is not trusted in this folder yet",
-            State::Connecting => "it is still starting",
+            State::Connecting => match self.1 {
+                Some(error) => return write!(f, "is not connected: it is being connected again, after this: {error}"),
+                None => "it is still starting",
+            },
             // The state says what to do, which is the hint.
             State::NeedsAuth { .. } => {
                 let Some(LinkError::NeedsAuth { status, .. }) = self.1 else { return f.write_str(NOT_SIGNED_IN) };
@@ -176,7 +179,11 @@ impl CallError {
             Self::NotReady { state: State::PendingTrust, .. } | Self::Quarantined { .. } => CallErrorKind::NotTrusted,
             Self::NotReady { state: State::Disabled, .. } => CallErrorKind::Config,
             Self::NotReady { state: State::NeedsAuth { .. }, .. } => CallErrorKind::NeedsAuth,
-            Self::NotReady { error, .. } => error.as_deref().map_or(CallErrorKind::Unreachable, kind_of),
+            // The server refused to begin, or to list its tools: no call reached it.
+            Self::NotReady { error, .. } => match error.as_deref() {
+                None | Some(LinkError::Rpc(_)) => CallErrorKind::Unreachable,
+                Some(error) => kind_of(error),
+            },
             Self::Link { error, .. } => kind_of(error),
         }
     }
@@ -222,5 +229,44 @@ fn kind_of(error: &LinkError) -> CallErrorKind {
         | LinkError::Protocol { .. }
         | LinkError::TooLarge { .. } => CallErrorKind::Other,
         _ => CallErrorKind::Unreachable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn not_ready(state: State, error: Option<LinkError>) -> CallError {
+        CallError::NotReady {
+            server: ServerName::new("git").unwrap(),
+            state,
+            source_of: Box::new(Source::program()),
+            error: error.map(Arc::new),
+        }
+    }
+
+    fn refusal() -> LinkError {
+        LinkError::Rpc(RpcError { code: -32000, message: "license expired".into(), data: None })
+    }
+
+    #[test]
+    fn what_was_wrong_before_is_told_while_a_server_is_connected_again() {
+        let again = not_ready(State::Connecting, Some(refusal()));
+        assert!(again.to_string().contains("license expired"), "{again}");
+        let first = not_ready(State::Connecting, None);
+        assert!(first.to_string().ends_with("is not connected: it is still starting"), "{first}");
+        assert!(first.hint().is_some_and(|hint| hint.contains("`call_timeout`")), "{first:?}");
+    }
+
+    #[test]
+    fn a_server_that_refuses_to_begin_is_unreachable_and_refused_no_call() {
+        let failed = State::Failed { error: "license expired".into() };
+        assert_eq!(not_ready(failed, Some(refusal())).kind(), CallErrorKind::Unreachable);
+        let remote = CallError::Remote {
+            server: ServerName::new("git").unwrap(),
+            what: "echo".into(),
+            error: RpcError { code: -32602, message: "no".into(), data: None },
+        };
+        assert_eq!(remote.kind(), CallErrorKind::Refused);
     }
 }

@@ -30,6 +30,9 @@ impl CallError {
                 State::Failed { .. } if matches!(error.as_deref(), Some(LinkError::Rpc(_))) => Some(format!(
                     "see that what the entry in {source_of} names is an MCP server, and correct or remove the entry"
                 )),
+                State::Connecting if error.is_none() => Some(format!(
+                    "call again later; a call waits `call_timeout` for its server, which can be raised in {source_of}"
+                )),
                 _ => error.as_deref().and_then(|error| about(error, source_of)),
             },
             Self::Link { error, source_of, .. } => about(error, source_of),

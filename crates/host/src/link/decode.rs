@@ -16,6 +16,8 @@ pub(crate) const MAX_TOOL_NAME: usize = 512;
 pub(crate) struct Page<'a> {
     pub(crate) items: Vec<&'a RawValue>,
     pub(crate) next_cursor: Option<String>,
+    /// There may be more, but the cursor to it is not text.
+    pub(crate) is_cut: bool,
 }
 
 /// Takes the array `field` of a list result apart, without looking at its elements.
@@ -27,9 +29,12 @@ pub(crate) fn page<'a>(result: &'a [u8], field: &str) -> Result<Page<'a>, LinkEr
         members.remove(field).ok_or_else(|| LinkError::unparsable(format!("the list result has no `{field}`")))?;
     let items =
         serde_json::from_str(items.get()).map_err(|_| LinkError::unparsable(format!("`{field}` is not an array")))?;
-    let next_cursor =
-        members.get("nextCursor").and_then(|raw| serde_json::from_str::<Option<String>>(raw.get()).ok()).flatten();
-    Ok(Page { items, next_cursor })
+    let (next_cursor, is_cut) = match members.get("nextCursor").map(|raw| serde_json::from_str(raw.get())) {
+        None => (None, false),
+        Some(Ok(cursor)) => (cursor, false),
+        Some(Err(_)) => (None, true),
+    };
+    Ok(Page { items, next_cursor, is_cut })
 }
 
 /// Refuses a `resultType` that is neither absent nor `complete` (2026-07-28: an unknown one is invalid).
@@ -168,8 +173,8 @@ pub(crate) fn call_result(result: &[u8]) -> Result<CallResult, LinkError> {
         content: Option<&'a RawValue>,
         #[serde(default)]
         structured_content: Option<Value>,
-        #[serde(default, deserialize_with = "lenient")]
-        is_error: Option<bool>,
+        #[serde(borrow, default)]
+        is_error: Option<&'a RawValue>,
         /// 2024-11-05's first drafts.
         #[serde(default)]
         tool_result: Option<Value>,
@@ -184,9 +189,13 @@ pub(crate) fn call_result(result: &[u8]) -> Result<CallResult, LinkError> {
     let mut decoded = CallResult {
         is_text_whole: wire.structured_content.is_some() && wire.meta.is_some_and(is_text_whole),
         structured: wire.structured_content.or(wire.tool_result).filter(|value| !value.is_null()),
-        is_error: wire.is_error.unwrap_or(false),
+        is_error: is_error(wire.is_error),
         ..CallResult::default()
     };
+    if let Some(odd) = wire.is_error.map(RawValue::get).filter(|word| !matches!(*word, "true" | "false" | "null")) {
+        let taken = decoded.is_error;
+        decoded.warnings.push(format!("`isError` is {}, neither true nor false, and taken as {taken}", quote(odd)));
+    }
     if let Some(raw) = wire.content.filter(|raw| raw.get() != "null") {
         let blocks: Vec<&RawValue> =
             serde_json::from_str(raw.get()).map_err(|_| LinkError::unparsable("`content` is not an array"))?;
@@ -220,8 +229,8 @@ pub(crate) fn plain_result(result: &[u8]) -> Result<bool, LinkError> {
         content: Option<&'a RawValue>,
         #[serde(borrow, default)]
         structured_content: Option<&'a RawValue>,
-        #[serde(default, deserialize_with = "lenient")]
-        is_error: Option<bool>,
+        #[serde(borrow, default)]
+        is_error: Option<&'a RawValue>,
     }
     let wire: Wire<'_> =
         serde_json::from_slice(result).map_err(|error| LinkError::unparsable(format!("the result: {error}")))?;
@@ -231,7 +240,13 @@ pub(crate) fn plain_result(result: &[u8]) -> Result<bool, LinkError> {
         _ if wire.structured_content.is_some() => {}
         _ => return Err(LinkError::unparsable("the result has neither `content` nor `structuredContent`")),
     }
-    Ok(wire.is_error.unwrap_or(false))
+    Ok(is_error(wire.is_error))
+}
+
+/// `isError`. What is neither true nor false is an error unless it clearly means that it is none: a failure must not pass for
+/// a result.
+fn is_error(written: Option<&RawValue>) -> bool {
+    !matches!(written.map(RawValue::get), None | Some("false" | "null" | "0" | "\"\"" | "\"false\""))
 }
 
 /// One content block; what is not understood is kept as it came.

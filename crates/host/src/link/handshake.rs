@@ -27,12 +27,16 @@ const ALL_LEGACY: [&str; 4] = [LEGACY, "2025-06-18", "2025-03-26", "2024-11-05"]
 
 /// Silence on a stream after which `initialize` is sent too.
 const STREAM_PROBE: Duration = Duration::from_secs(2);
-/// Silence over HTTP after which `initialize` is sent instead.
+/// Silence over HTTP after which `initialize` is sent too.
 const HTTP_PROBE: Duration = Duration::from_secs(3);
 
 const UNSUPPORTED_VERSION: i64 = -32022;
 const HEADER_MISMATCH: i64 = -32020;
 const MISSING_CAPABILITY: i64 = -32021;
+/// What servers of the modern era answer to `initialize`: an invalid request, a method or parameters that are not known, a header
+/// or a version that they do not take.
+const NOT_KNOWN: [i64; 5] = [-32600, METHOD_NOT_FOUND, -32602, HEADER_MISMATCH, UNSUPPORTED_VERSION];
+const METHOD_NOT_FOUND: i64 = -32601;
 
 /// What we say of ourselves (MCP `clientInfo`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,10 +86,7 @@ pub(crate) async fn shake_hands(channel: &Channel, terms: &Terms<'_>) -> Result<
     let session = match terms.protocol {
         Protocol::Legacy => greeting.initialize().await?,
         Protocol::Modern => greeting.discover().await?.into_session()?,
-        Protocol::Auto => match &channel.wire {
-            Wire::Duplex(_) => greeting.over_stream().await?,
-            Wire::Http(_) => greeting.over_http().await?,
-        },
+        Protocol::Auto => greeting.either_era().await?,
     };
     let _ = channel.inbound.era.set(session.era);
     greeting.settle(&session).await?;
@@ -113,53 +114,41 @@ struct Greeting<'a> {
 }
 
 impl Greeting<'_> {
-    async fn over_stream(&self) -> Result<Session, LinkError> {
+    /// Opens with what the server spoke last, and goes over to the other era where it refuses that.
+    async fn either_era(&self) -> Result<Session, LinkError> {
         if self.terms.first == Era::Legacy {
             return match self.initialize().await {
-                Err(LinkError::Rpc(_)) => self.discover().await?.into_session(),
+                Err(error) if refuses(&self.channel.wire, &error) => self.discover().await?.into_session(),
                 answer => answer,
             };
         }
         let mut discover = pin!(self.discover());
-        if let Ok(probe) = timeout(STREAM_PROBE, &mut discover).await {
-            return match probe? {
-                Probe::Modern(session) => Ok(*session),
-                Probe::Legacy(_) => self.initialize().await,
-            };
+        let probed = match &self.channel.wire {
+            Wire::Duplex(_) => timeout(STREAM_PROBE, &mut discover).await,
+            Wire::Http(_) => timeout(HTTP_PROBE, &mut discover).await,
+        };
+        if let Ok(probe) = probed {
+            return self.after(probe?).await;
         }
         let mut initialize = pin!(self.initialize());
         tokio::select! {
             probe = &mut discover => match probe? {
                 Probe::Modern(session) => Ok(*session),
-                Probe::Legacy(_) => initialize.await,
+                Probe::Legacy(why) => telling(why, initialize.await),
             },
             session = &mut initialize => match session {
                 // A modern server refuses `initialize`; its late answer to the probe is what counts.
-                Err(LinkError::Rpc(_)) => discover.await?.into_session(),
+                Err(error) if refuses(&self.channel.wire, &error) => discover.await?.into_session(),
                 session => session,
             },
         }
     }
 
-    async fn over_http(&self) -> Result<Session, LinkError> {
-        if self.terms.first == Era::Legacy {
-            return match self.initialize().await {
-                Err(LinkError::Rpc(_) | LinkError::Http { .. }) => self.discover().await?.into_session(),
-                answer => answer,
-            };
-        }
-        let probe = timeout(HTTP_PROBE, self.discover()).await;
-        let why = match probe {
-            Ok(Ok(Probe::Modern(session))) => return Ok(*session),
-            Ok(Err(error)) => return Err(error),
-            Ok(Ok(Probe::Legacy(why))) => why,
-            Err(_) => LinkError::TimedOut { what: "server/discover", after: HTTP_PROBE, setting: "a fixed bound" },
-        };
-        let refused = |error: &LinkError| matches!(error, LinkError::Rpc(_) | LinkError::Http { .. });
-        match self.initialize().await {
-            // It is a modern server then, and what was wrong with its first answer is what counts.
-            Err(error) if refused(&error) && !matches!(why, LinkError::Rpc(_)) => Err(why),
-            answer => answer,
+    /// Goes on from the answer to the probe.
+    async fn after(&self, probe: Probe) -> Result<Session, LinkError> {
+        match probe {
+            Probe::Modern(session) => Ok(*session),
+            Probe::Legacy(why) => telling(why, self.initialize().await),
         }
     }
 
@@ -195,7 +184,9 @@ impl Greeting<'_> {
         let answer = self.channel.ask(ask, None).await?;
         let answer: Value = serde_json::from_slice(&answer)
             .map_err(|error| LinkError::unparsable(format!("the answer to initialize: {error}")))?;
-        let version = answer["protocolVersion"].as_str().unwrap_or_default();
+        let Some(version) = answer["protocolVersion"].as_str() else {
+            return Err(LinkError::protocol("its answer to initialize names no protocolVersion"));
+        };
         let era = match version {
             MODERN => Era::Modern,
             known if ALL_LEGACY.contains(&known) => Era::Legacy,
@@ -215,6 +206,37 @@ impl Greeting<'_> {
             self.channel.notify("notifications/initialized").await?;
         }
         Ok(())
+    }
+}
+
+/// Whether a server that says this to `initialize` may be one of the modern era: those do not know the method.
+fn refuses(wire: &Wire, error: &LinkError) -> bool {
+    match error {
+        LinkError::Rpc(_) => true,
+        LinkError::Http { .. } => matches!(wire, Wire::Http(_)),
+        _ => false,
+    }
+}
+
+/// What came of `initialize` after a probe that failed for `why`: where the server does not know that method it is a modern one,
+/// and what was wrong with its answer to the probe is what counts.
+fn telling(why: LinkError, initialized: Result<Session, LinkError>) -> Result<Session, LinkError> {
+    let unknown = |error: &LinkError| match error {
+        LinkError::Rpc(error) => NOT_KNOWN.contains(&error.code),
+        LinkError::Http { status, .. } => matches!(status, 400..=499),
+        _ => false,
+    };
+    // A refusal of the probe counts only where it is another than that the method is not known.
+    let says_more = |error: &LinkError| match (&why, error) {
+        (LinkError::Rpc(of_probe), LinkError::Rpc(error)) => {
+            error.code == METHOD_NOT_FOUND && of_probe.code != METHOD_NOT_FOUND
+        }
+        (LinkError::Rpc(_), _) => false,
+        _ => true,
+    };
+    match initialized {
+        Err(error) if unknown(&error) && says_more(&error) => Err(why),
+        answer => answer,
     }
 }
 
@@ -268,9 +290,15 @@ fn session(era: Era, version: &str, answer: &Value) -> Session {
         era,
         version: version.to_owned(),
         info: info.into_iter().find_map(|info| serde_json::from_value(info.clone()).ok()),
-        capabilities: serde_json::from_value(answer["capabilities"].clone()).unwrap_or_default(),
+        capabilities: capabilities(&answer["capabilities"]),
         instructions: answer["instructions"].as_str().map(ToOwned::to_owned),
     }
+}
+
+/// What the server says that it can do. One that says nothing that can be read is asked for its tools all the same.
+fn capabilities(said: &Value) -> Capabilities {
+    let readable = said.is_object().then(|| serde_json::from_value(said.clone()).ok()).flatten();
+    readable.unwrap_or_else(|| Capabilities { tools: Some(json!({})), ..Capabilities::default() })
 }
 
 /// After a child process ended on the probe: whether to start it once more and open with `initialize`.

@@ -35,7 +35,7 @@ use self::{
 use super::{
     bounds::Bounds,
     child::Supervisor,
-    error::{LinkError, quote},
+    error::{LinkError, Seconds, quote},
     inbound::{Closed, Inbound, Outlet},
     param_headers::encode_header_value,
     wire::{Answered, Outgoing, cancelled},
@@ -273,10 +273,9 @@ impl HttpWire {
 
     /// Posts a message that has no answer.
     pub(crate) async fn notify(&self, message: Bytes) -> Result<(), LinkError> {
-        timeout(SIDE_POST_TIME, self.deliver(message)).await.map_err(|_| LinkError::TimedOut {
-            what: "posting a notification",
-            after: SIDE_POST_TIME,
-            setting: "a fixed bound",
+        let delivered = timeout(SIDE_POST_TIME, self.deliver(message)).await;
+        delivered.map_err(|_| LinkError::Broken {
+            why: format!("the server did not take a notification within {}", Seconds(SIDE_POST_TIME)),
         })?
     }
 
@@ -462,7 +461,7 @@ impl Endpoint {
                     .and_then(|seconds| seconds.trim().parse().ok())
                     .map(Duration::from_secs),
             }),
-            code @ 300..=399 => {
+            code @ (301..=303 | 307 | 308) => {
                 let location = text_header(&response, &header::LOCATION).and_then(|to| response.url().join(&to).ok());
                 let is_followed =
                     matches!(code, 307 | 308) && location.as_ref().is_some_and(|to| to.origin() == self.url.origin());
@@ -499,7 +498,7 @@ impl Endpoint {
         let why = self.in_words(&quote(&innermost.to_string()));
         if error.is_connect() || error.is_builder() || error.is_timeout() {
             let why = if error.is_timeout() {
-                format!("no connection within {} (open_timeout)", super::error::Seconds(self.spec.open_timeout))
+                format!("no connection within {} (open_timeout)", Seconds(self.spec.open_timeout))
             } else {
                 why
             };

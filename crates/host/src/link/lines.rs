@@ -10,8 +10,11 @@
 use std::{fmt, io};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use memchr::memchr;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use memchr::{memchr, memrchr};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    task::coop::consume_budget,
+};
 
 use super::envelope::{BOM, Salvaged, Scanner};
 
@@ -128,6 +131,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             if let Some(line) = self.take_line() {
                 return Ok(Some(line));
             }
+            // Without this, a flood of what makes no line leaves no time for any other task.
+            consume_budget().await;
             self.make_room();
             let read = self.reader.read_buf(&mut (&mut self.buffer).limit(MOST_READ)).await?;
             if read == 0 {
@@ -138,6 +143,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
     /// The next line of the buffer, if it holds the end of one.
     fn take_line(&mut self) -> Option<Line> {
+        self.skip_blank_lines();
         while let Some(at) = memchr(b'\n', self.buffer.get(self.searched..)?) {
             let line = self.buffer.split_to(self.searched + at + 1);
             self.searched = 0;
@@ -145,9 +151,25 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             if found.is_some() {
                 return found;
             }
+            self.skip_blank_lines();
         }
         self.searched = self.buffer.len();
         if self.overlong.is_some() || self.is_over(self.buffer.len()) { self.drop_buffer() } else { None }
+    }
+
+    /// Drops the blank lines at the start of the buffer at once: one by one, millions of them take seconds.
+    fn skip_blank_lines(&mut self) {
+        if self.overlong.is_some() || self.searched > 0 {
+            return;
+        }
+        loop {
+            // No line in here is over the limit.
+            let window = &self.buffer[..self.buffer.len().min(self.limit)];
+            let blank = window.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(window.len());
+            let Some(at) = memrchr(b'\n', &window[..blank]) else { return };
+            self.buffer.advance(at + 1);
+            self.at_start = false;
+        }
     }
 
     /// Makes a line of what came up to and with a line feed; nothing of a blank one.
@@ -323,6 +345,27 @@ mod tests {
         );
         assert_eq!(all(99, &[b"one\n\xef\xbb\xbftwo\n"]), [full("one"), full("\u{feff}two")], "only at the start");
         assert_eq!(all(99, &[b"a\rb\r\r\n"]), [full("a\rb\r")], "only the last one belongs to the line feed");
+    }
+
+    #[test]
+    fn a_flood_of_blank_lines_leaves_time_for_other_tasks() {
+        block_on(async {
+            let pieces: Vec<Vec<u8>> = (0..1_000).map(|_| b"\r\n".repeat(4_000)).collect();
+            let mut lines = Lines::new(Pieces(pieces.into()), 99);
+            let mut turns = 0;
+            let others = async {
+                loop {
+                    turns += 1;
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::select! {
+                biased;
+                line = lines.next() => assert_eq!(line.unwrap(), None),
+                () = others => {}
+            }
+            assert!(turns > 3, "the others had {turns} turns");
+        });
     }
 
     #[test]

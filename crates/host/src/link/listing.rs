@@ -265,6 +265,10 @@ impl Link {
                         return Err(over("items", self.limits().items));
                     }
                     take(&page, &decoded.items);
+                    if decoded.is_cut {
+                        let why = "the `nextCursor` of a page is not text";
+                        self.channel().inbound.warn(format!("there may be more in {method} than is shown: {why}"));
+                    }
                     decoded.next_cursor
                 };
                 let Some(cursor) = next else { return Ok(()) };

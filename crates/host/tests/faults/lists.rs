@@ -106,6 +106,19 @@ async fn slow_pages_have_one_deadline_together() {
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }
 
+/// What comes after the page cannot be asked for. The tools on it are used, and the list does not pass for whole.
+#[tokio::test]
+async fn a_cursor_that_is_no_text_is_told() {
+    for (over, era) in EVERYWHERE {
+        let stage = Stage::new(over, era, "odd-cursor").await;
+        assert_eq!(stage.rise().await.tools, TOOLS);
+        let warnings = stage.witness.warnings();
+        assert!(warnings.iter().any(|warning| warning.contains("nextCursor")), "{warnings:#?}");
+        assert_eq!(stage.call("write", json!({})).await.text(), "written");
+        stage.fall().await;
+    }
+}
+
 #[tokio::test]
 async fn an_empty_cursor_is_a_cursor() {
     let stage = Stage::new(Over::Stdio, Era::Legacy, "empty-cursor").await;
@@ -208,6 +221,20 @@ async fn structured_content_against_its_schema_is_passed_on_with_a_warning() {
         let outcome = called.outcome();
         assert_eq!(outcome.structured, Some(json!({"label": 42})));
         assert!(outcome.warnings.iter().any(|warning| warning.contains("label")), "{:?}", outcome.warnings);
+        stage.fall().await;
+    }
+}
+
+/// A failure whose mark is of the wrong type does not pass for a result.
+#[tokio::test]
+async fn an_error_that_is_marked_with_text_is_an_error() {
+    for (over, era) in EVERYWHERE {
+        let stage = Stage::new(over, era, "odd-is-error").await;
+        stage.rise().await;
+        let called = stage.call("write", json!({})).await;
+        let outcome = called.outcome();
+        assert!(outcome.is_error, "{outcome:?}");
+        assert!(outcome.warnings.iter().any(|warning| warning.contains("isError")), "{:?}", outcome.warnings);
         stage.fall().await;
     }
 }

@@ -92,11 +92,49 @@ rows! { probes_over_http: Http in [legacy] {
 // But a modern one that fails on the probe has failed: that it refuses to be asked in the old way is not the reason.
 rows! { probes_over_modern_http: Http in [modern] {
     not_a_byte: "hang-discover --fault-times 100"
-        => stays_away("TIMED_OUT").with(super::super::answers_quickly).saying("server/discover");
+        => stays_away("TIMED_OUT").with(super::super::answers_quickly).saying("startup_timeout");
     over_the_limit: "body-huge --fault-on server/discover --fault-times 100" => stays_away("HTTP_BODY_TOO_LARGE");
+    cut_short: "truncated --fault-on server/discover --fault-times 100" => stays_away("UNPARSABLE_ANSWER");
+    neither_result_nor_error: "neither --fault-on server/discover --fault-times 100" => stays_away("UNPARSABLE_ANSWER");
     an_internal_error: "discover-500 --fault-times 100" => stays_away("HTTP_ERROR").saying("HTTP 500");
     a_web_page: "discover-html --fault-times 100" => stays_away("PROTOCOL_ERROR").saying("text/html");
 }}
+
+rows! { probes_over_modern_stdio: Stdio in [modern] {
+    over_the_limit: "huge-line --fault-on server/discover --fault-times 100" => stays_away("STDIO_LINE_TOO_LARGE");
+    cut_short: "truncated --fault-on server/discover --fault-times 100" => stays_away("UNPARSABLE_ANSWER").at_once();
+    not_utf8: "bad-utf8 --fault-on server/discover --fault-times 100" => stays_away("UNPARSABLE_ANSWER").at_once();
+    an_error_of_its_own: "error-without-id --fault-on server/discover --fault-times 100"
+        => stays_away("RPC_ERROR").at_once().saying("something went wrong");
+    neither_result_nor_error: "neither --fault-on server/discover --fault-times 100"
+        => stays_away("UNPARSABLE_ANSWER").at_once().saying("neither a method nor a result");
+    a_result_that_is_null: "result-null --fault-on server/discover --fault-times 100"
+        => stays_away("PROTOCOL_ERROR").at_once().saying("server/discover");
+}}
+
+// A server that says nothing of what it can do is asked for its tools.
+rows! { unsaid_capabilities: Stdio in [legacy modern] {
+    of_null: "no-capabilities" => answers("written").at_once();
+}}
+
+// The answer to `initialize` is what the server's version is known by.
+rows! { greetings: Stdio in [legacy] {
+    a_result_that_is_null: "result-null --fault-on initialize --fault-times 100"
+        => stays_away("PROTOCOL_ERROR").at_once().saying("protocolVersion");
+    cut_short: "truncated --fault-on initialize --fault-times 100" => stays_away("UNPARSABLE_ANSWER").at_once();
+}}
+
+/// A server that needs long for its first answer, over HTTP as over stdio, is asked in the old way meanwhile, and its late answer
+/// counts.
+#[tokio::test]
+async fn a_modern_server_that_answers_the_probe_late_over_http_is_modern() {
+    let stage = Stage::new(Over::Http, Era::Modern, "late-discover=3500").await;
+    let status = stage.rise().await;
+    assert_eq!((status.state.word(), status.era), ("connected", Some(Era::Modern)), "{:?}", status.state);
+    assert_eq!(stage.call("write", json!({})).await.text(), "written");
+    assert_eq!(stage.log().count_of("server/discover"), 1, "{:?}", stage.log().methods());
+    stage.fall().await;
+}
 
 /// A stumble over the probe that ends well, in so many processes.
 async fn the_probe(era: Era, script: &str, processes: usize) {

@@ -39,6 +39,10 @@ rows! { with_resumption: Http in [legacy] {
         => fails("CONNECTION_BROKEN").saying("sse_max_reconnects").with(super::super::patient);
     a_stream_that_is_empty: "sse-empty-loop"
         => fails("CONNECTION_BROKEN").saying("sse_max_reconnects").with(super::super::patient);
+    a_server_that_knows_no_get: "sse-refuses-resume" => fails("CONNECTION_BROKEN").at_once().saying("HTTP 405");
+    a_server_that_does_not_take_the_id: "sse-refuses-resume=400" => fails("CONNECTION_BROKEN").at_once().saying("HTTP 400");
+    a_server_that_is_out_of_order: "sse-refuses-resume=503"
+        => fails("CONNECTION_BROKEN").saying("sse_max_reconnects").with(super::super::patient);
 }}
 
 /// Resumed by GET with the last event's id, when the server said; the call itself is not sent again.

@@ -2,3 +2,4 @@
 
 mod everything;
 mod others;
+mod polling;

@@ -115,6 +115,14 @@ impl Listening {
         Self { child, url: format!("http://127.0.0.1:{port}/mcp") }
     }
 
+    /// A server on the official TypeScript SDK that sends its client polling.
+    pub(crate) fn polling() -> Self {
+        let mut command = Command::new(node());
+        let mut child = command.arg(npm("../polling-server.mjs")).stdout(Stdio::piped()).spawn().unwrap();
+        let line = line_with("listening ", child.stdout.take().unwrap());
+        Self { child, url: line.trim_start_matches("listening ").to_owned() }
+    }
+
     pub(crate) fn spec(&self) -> ServerSpec {
         ServerSpec::http(&self.url)
     }

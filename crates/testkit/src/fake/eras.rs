@@ -108,6 +108,9 @@ fn initialize(server: &Server, request: &Request) -> Value {
     let version = server.options.faults.text(Fault::Version).unwrap_or(known);
     let mut capabilities = offers::capabilities();
     capabilities["logging"] = json!({});
+    if server.has(Fault::NoCapabilities) {
+        capabilities = Value::Null;
+    }
     json!({
         "protocolVersion": version,
         "capabilities": capabilities,
@@ -127,7 +130,7 @@ async fn modern(server: &Arc<Server>, request: &Request) -> Reply {
     let mut result = match request.method.as_str() {
         "server/discover" => json!({
             "supportedVersions": [spoken],
-            "capabilities": offers::capabilities(),
+            "capabilities": if server.has(Fault::NoCapabilities) { Value::Null } else { offers::capabilities() },
             "instructions": offers::INSTRUCTIONS,
         }),
         "subscriptions/listen" => listen(server, request).await?,

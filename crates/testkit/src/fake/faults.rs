@@ -94,12 +94,14 @@ faults! {
     Discover202, "discover-202", Arg::No, DISCOVER, "HTTP: 202 without a body";
     DiscoverHtml, "discover-html", Arg::No, DISCOVER, "HTTP: 200 with a web page";
     Discover500, "discover-500", Arg::No, DISCOVER, "HTTP: 500 with plain text";
+    NoCapabilities, "no-capabilities", Arg::No, STANDING, "says `capabilities: null` of itself";
     Version, "version", Arg::Text("1999-01-01"), STANDING, "speaks this protocol version whatever is asked";
 
     // What is offered.
     ListFails, "list-fails", Arg::No, LIST, "answers with an internal error";
     EndlessCursor, "endless-cursor", Arg::No, STANDING, "each page of tools names a new next page, for ever";
     SameCursor, "same-cursor", Arg::No, STANDING, "each page of tools names the same next page";
+    OddCursor, "odd-cursor", Arg::No, STANDING, "the cursor after the tools is the number 42";
     EmptyCursor, "empty-cursor", Arg::No, STANDING, "the cursor of the second page is the empty string, which is a valid cursor";
     ListChangedStorm, "list-changed-storm", Arg::Number(50), STANDING, "says this often that its tools changed, after each list of tools";
     BadTool, "bad-tool", Arg::No, STANDING, "one tool has `inputSchema: null`, one has no name, one is a number";
@@ -134,6 +136,7 @@ faults! {
     Batch, "batch", Arg::No, CALL, "the answer comes inside a batch of one";
     UnknownResultType, "unknown-result-type", Arg::Text("banana"), CALL, "the result has this `resultType`";
     BadContent, "bad-content", Arg::No, CALL, "one content block of an unknown type and one that is a number, among good ones";
+    OddIsError, "odd-is-error", Arg::No, CALL, "`isError` of the result is the text \"true\"";
     StrayProgress, "stray-progress", Arg::No, CALL, "reports progress for a token that nobody gave, and for this request after its answer";
     OddMessages, "odd-messages", Arg::No, CALL, "sends unknown and malformed messages of each kind before the answer";
     EndlessInput, "endless-input", Arg::No, CALL, "modern: asks for more input, for ever";
@@ -189,6 +192,7 @@ faults! {
     SseResume, "sse-resume", Arg::Number(300), CALL, "SSE: ends before the answer with an event id and this `retry:`; the answer follows on GET";
     SseResetLoop, "sse-reset-loop", Arg::Number(0), CALL, "SSE: as sse-resume, but each GET opens and is then reset";
     SseEmptyLoop, "sse-empty-loop", Arg::Number(0), CALL, "SSE: as sse-resume, but each GET ends at once";
+    SseRefusesResume, "sse-refuses-resume", Arg::Number(405), CALL, "SSE: as sse-resume, but each GET gets this status";
     SseUnknownField, "sse-unknown-field", Arg::No, CALL, "SSE: fields that the standard ignores, comments, a bare CR, before the answer";
     SseNoise, "sse-noise", Arg::No, CALL, "SSE: events that are no messages, one of them not UTF-8, before the answer";
     SseEndlessLine, "sse-endless-line", Arg::No, CALL, "SSE: a line that is no data and does not end, instead of the answer";

@@ -225,6 +225,11 @@ impl Endpoint {
     async fn resume(&self, exchange: &mut Exchange, stream: &events::Stream<'_>, event: &str) -> io::Result<After> {
         let parked = locked(&self.parked).remove(event);
         let Some(mut parked) = parked else { return say(exchange, 404, "no such stream").await };
+        if parked.struck.by(Fault::SseRefusesResume) {
+            locked(&self.parked).insert(event.to_owned(), parked);
+            let status = self.server.options.faults.number(Fault::SseRefusesResume).unwrap_or(405);
+            return say(exchange, u16::try_from(status).unwrap_or(405), "no stream is resumed here").await;
+        }
         stream.open(exchange).await?;
         if parked.struck.by(Fault::SseResetLoop) {
             locked(&self.parked).insert(event.to_owned(), parked);

@@ -165,6 +165,7 @@ fn bend(faults: &Faults, fault: Fault, id: &Value, message: &mut Value) {
         Fault::UnknownResultType if message["result"].is_object() => {
             message["result"]["resultType"] = json!(faults.text(fault).unwrap_or("banana"));
         }
+        Fault::OddIsError => message["result"]["isError"] = json!("true"),
         Fault::BadContent => {
             if let Some(content) = message["result"]["content"].as_array_mut() {
                 content.insert(0, json!({"type": "hologram", "beam": 3}));

@@ -129,6 +129,9 @@ pub(crate) fn list_tools(server: &Server, params: &Value) -> Reply {
     if server.has(Fault::SameCursor) {
         return Ok(json!({"tools": all, "nextCursor": "again"}));
     }
+    if server.has(Fault::OddCursor) {
+        return Ok(json!({"tools": all, "nextCursor": 42}));
+    }
     if server.has(Fault::EndlessCursor) {
         let page: u64 = cursor.and_then(|cursor| cursor.strip_prefix("endless-")?.parse().ok()).unwrap_or(0);
         let tools = if page == 0 { all } else { vec![simple_tool(&format!("endless_{page}"))] };

@@ -1,12 +1,17 @@
 //! The server scenarios of the official conformance suite, of both revisions, against the gateway in front of a
 //! [server](fixture) that has what they ask for.
 //!
-//! Some cannot apply: `server-sse-polling` (2025-11-25), because no stream here is closed before its answer, so that it
-//! asks nothing; and the extensions (`tasks-*`, `sep-2640-*`), which are not offered.
+//! `server-sse-polling` asks little of the gateway itself, which closes no stream before its answer; it is also played in front of
+//! a server that does. The extensions (`tasks-*`, `sep-2640-*`) cannot apply: they are not offered.
 
-use tokio::process::Command;
+use std::process::Stdio;
+
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::Command,
+};
 use toolrack_daemon::gateway::{AnyClient, GatewayOptions};
-use toolrack_host::{Host, NameCap, NameStyle, spec::Protocol};
+use toolrack_host::{Host, NameCap, NameStyle, ServerSpec, spec::Protocol};
 
 use super::{fixture, installed};
 use crate::world::World;
@@ -14,12 +19,16 @@ use crate::world::World;
 async fn passes(scenario: &str, version: &str) {
     let modern = version.starts_with("2026");
     let protocol = if modern { Protocol::Modern } else { Protocol::Legacy };
+    passes_in_front_of(fixture::server(protocol), scenario, version).await;
+}
+
+async fn passes_in_front_of(server: ServerSpec, scenario: &str, version: &str) {
     // The suite calls tools by their own names.
     let host = Host::builder()
         .naming((NameStyle::Tool, NameCap::Chars64))
         .asker(std::sync::Arc::new(AnyClient::new()))
         .build();
-    let world = World::around(host, [("fixture", fixture::server(protocol))], GatewayOptions::default()).await;
+    let world = World::around(host, [("fixture", server)], GatewayOptions::default()).await;
     let results = tempfile::tempdir().unwrap();
     let output = Command::new(installed().join(".bin/node"))
         .arg(installed().join("@modelcontextprotocol/conformance/dist/index.js"))
@@ -67,6 +76,7 @@ mod legacy {
         json_schema "json-schema-2020-12",
         elicitation_defaults "elicitation-sep1034-defaults",
         multiple_streams "server-sse-multiple-streams",
+        polling "server-sse-polling",
         elicitation_enums "elicitation-sep1330-enums",
         resources_list "resources-list",
         resources_text "resources-read-text",
@@ -81,6 +91,21 @@ mod legacy {
         prompts_image "prompts-get-with-image",
         dns_rebinding "dns-rebinding-protection",
     }
+}
+
+/// The server closes the stream of the call, and the gateway comes back for the answer, while its own client waits.
+#[tokio::test]
+async fn polling_in_front_of_a_server_that_closes_its_streams() {
+    let mut child = Command::new(installed().join(".bin/node"))
+        .arg(installed().join("../polling-server.mjs"))
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let line = lines.next_line().await.unwrap().unwrap();
+    let url = line.strip_prefix("listening ").unwrap();
+    passes_in_front_of(ServerSpec::http(url), "server-sse-polling", "2025-11-25").await;
 }
 
 mod modern {

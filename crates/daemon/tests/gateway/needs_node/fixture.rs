@@ -180,6 +180,10 @@ impl Peer {
                 }
                 said("done")
             }
+            "test_reconnection" => {
+                sleep(Duration::from_millis(100)).await;
+                said("answered after a while")
+            }
             "test_sampling" => {
                 let answer = self.ask("sampling/createMessage", sampling(&params["arguments"]["prompt"])).await;
                 said(&format!("LLM response: {}", answer["content"]["text"]))
@@ -296,6 +300,7 @@ fn tools() -> Vec<Value> {
         "test_embedded_resource",
         "test_multiple_content_types",
         "test_error_handling",
+        "test_reconnection",
         "test_tool_with_logging",
         "test_tool_with_progress",
         "test_sampling",

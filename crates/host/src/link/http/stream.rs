@@ -5,7 +5,7 @@ use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::HeaderValue;
 use reqwest::{Method, RequestBuilder, Response};
-use tokio::{sync::oneshot, time::sleep};
+use tokio::{sync::oneshot, task::coop::consume_budget, time::sleep};
 
 use super::{
     super::{
@@ -86,6 +86,8 @@ impl Events {
     /// [`Unread`], which costs that event only.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>, Unread> {
         loop {
+            // A chunk holds many events: without this, a flood of them leaves no time for any other task.
+            consume_budget().await;
             if let Some(event) = self.ready.pop_front() {
                 return event.map(Some).map_err(|error| Unread::of(error, (self.bound)()));
             }
@@ -157,6 +159,12 @@ impl HttpWire {
                 // The request itself was taken before.
                 Err(LinkError::SessionNotFound { .. }) => return Err(LinkError::SessionNotFound { unread: false }),
                 Err(error @ LinkError::NeedsAuth { .. }) => return Err(error),
+                // The server would say the same the next time.
+                Err(error) if is_final(&error) => {
+                    return Err(broken(&format!(
+                        "the event stream ended before the answer, and cannot be resumed: {error}"
+                    )));
+                }
                 Err(_) => {}
             }
         }
@@ -256,6 +264,15 @@ fn may_pass(error: &LinkError) -> bool {
     )
 }
 
+/// Whether a server that answers so when a stream is to be resumed will not resume it later either.
+fn is_final(error: &LinkError) -> bool {
+    match error {
+        LinkError::Http { status, .. } => (400..=499).contains(status) && *status != 408,
+        LinkError::Rpc(_) | LinkError::Protocol { .. } | LinkError::Redirect { .. } | LinkError::Refused(_) => true,
+        _ => false,
+    }
+}
+
 fn events(response: Response, bound: InForce) -> Events {
     Events { response, parser: SseParser::new(bound().bytes), ready: VecDeque::new(), bound }
 }
@@ -292,4 +309,34 @@ fn invalid_event(error: LinkError) -> LinkError {
 
 fn is_message(event: &Event) -> bool {
     event.event.as_deref().is_none_or(|name| name.is_empty() || name == "message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_flood_of_events_leaves_time_for_other_tasks() {
+        let response = Response::from(http::Response::new("data: {}\n\n".repeat(10_000)));
+        let mut events = events(response, Arc::new(|| Bound { bytes: 1 << 20, setting: "max_message_bytes" }));
+        let (mut seen, mut turns) = (0, 0);
+        let flood = async {
+            while let Ok(Some(_)) = events.next().await {
+                seen += 1;
+            }
+        };
+        let others = async {
+            loop {
+                turns += 1;
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = flood => {}
+            () = others => {}
+        }
+        assert_eq!(seen, 10_000);
+        assert!(turns > 10, "the others had {turns} turns");
+    }
 }

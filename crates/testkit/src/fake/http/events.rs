@@ -27,7 +27,7 @@ pub(super) fn wanted(struck: &Struck) -> bool {
 }
 
 fn resumes(fault: Fault) -> bool {
-    matches!(fault, Fault::SseResume | Fault::SseResetLoop | Fault::SseEmptyLoop)
+    matches!(fault, Fault::SseResume | Fault::SseResetLoop | Fault::SseEmptyLoop | Fault::SseRefusesResume)
 }
 
 fn spoils_events(fault: Fault) -> bool {
@@ -55,7 +55,9 @@ impl Stream<'_> {
 
     /// After how many milliseconds a client is to come back for the rest, if the stream is to be cut for that.
     pub(super) fn resumed_after(&self) -> Option<u64> {
-        self.struck.iter().find(|fault| resumes(*fault)).and_then(|fault| self.server.options.faults.number(fault))
+        let fault = self.struck.iter().find(|fault| resumes(*fault))?;
+        // The number of this one is a status.
+        if fault == Fault::SseRefusesResume { Some(0) } else { self.server.options.faults.number(fault) }
     }
 
     /// Writes a stream that ends after an event id.

@@ -1,0 +1,39 @@
+//! A server that sends its client polling (SEP-1699), on the official TypeScript SDK: the stream of a call ends after the
+//! event that says when to come back, and the answer is had with `Last-Event-ID`.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use serde_json::json;
+use toolrack_host::Era;
+
+use crate::{
+    programs::Listening,
+    worlds::{call, host_of, status},
+};
+
+/// What the server says to wait.
+const WAIT: Duration = Duration::from_millis(700);
+
+#[tokio::test]
+async fn a_call_whose_stream_is_closed_on_purpose_is_answered_when_the_client_comes_back() {
+    let server = Listening::polling();
+    let host = host_of([("polling", server.spec())]).await;
+    assert_eq!(status(&host, "polling").era, Some(Era::Legacy));
+    let begun = Instant::now();
+    let outcome = call(&host, "polling/test_reconnection", json!({})).await.unwrap();
+    assert_eq!(outcome.text, "reconnected");
+    assert!(begun.elapsed() >= WAIT, "the client came back too early: {:?}", begun.elapsed());
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn several_calls_are_polled_for_at_once() {
+    let server = Listening::polling();
+    let host = host_of([("polling", server.spec())]).await;
+    let outcomes = join_all((0..5).map(|_| call(&host, "polling/test_reconnection", json!({})))).await;
+    for outcome in outcomes {
+        assert_eq!(outcome.unwrap().text, "reconnected");
+    }
+    host.shutdown().await;
+}
