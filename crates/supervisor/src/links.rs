@@ -1,6 +1,8 @@
 //! Symbolic links in the paths that a server in a sandbox is given. A server can make links where it may change files. Its next start
 //! must not follow them: `data`, which an entry names, could be a link to the keys of its person by then.
 
+#![expect(clippy::disallowed_methods, reason = "links are files")]
+
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;

@@ -160,7 +160,7 @@ mod needs_node {
         clone_for_npm(&rack, theirs);
         rack.home.write(
             "home/.npmrc",
-            &format!("registry=http://127.0.0.1:{own}/\nfetch-retries=0\nupdate-notifier=false\n"),
+            format!("registry=http://127.0.0.1:{own}/\nfetch-retries=0\nupdate-notifier=false\n"),
         );
         let ran = rack.home.home().join("ran");
         let _ = rack.run(&["call", "mine/echo", "text=x"]).ends_with(4);

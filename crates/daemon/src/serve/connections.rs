@@ -213,7 +213,8 @@ mod tests {
         write!(known, "GET / HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer t0ken\r\n\r\n").unwrap();
         let strangers: Vec<_> = (0..4).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
         let ending = CancellationToken::new();
-        let served = tokio::spawn(serve(listener, router, BOUNDS, ending.clone()));
+        let mut served = JoinSet::new();
+        served.spawn(serve(listener, router, BOUNDS, ending.clone()));
         let answer = tokio::task::spawn_blocking(move || {
             let mut answer = [0; 12];
             known.read_exact(&mut answer).map(|()| answer)
@@ -221,6 +222,6 @@ mod tests {
         assert_eq!(&answer.await.unwrap().unwrap(), b"HTTP/1.1 404");
         drop(strangers);
         ending.cancel();
-        served.await.unwrap();
+        served.join_next().await.unwrap().unwrap();
     }
 }

@@ -44,7 +44,8 @@ pub(super) fn spelled(text: &str) -> Option<Number> {
     let (mantissa, power) = unsigned.find(['e', 'E']).map_or((unsigned, ""), |at| unsigned.split_at(at));
     let [mantissa, power] = [mantissa, power].map(|part| part.replace('_', ""));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((&mantissa, ""));
-    if whole.is_empty() && fraction.is_empty() {
+    let is_none = whole.is_empty() && fraction.is_empty();
+    if is_none || whole.starts_with(['+', '-']) {
         return None;
     }
     let whole = match whole.trim_start_matches('0') {
