@@ -23,6 +23,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{close, execve};
 
 use crate::confinement::Confinement;
+use crate::links;
 use crate::namespaces;
 use crate::protocol::VERDICT_FD;
 use crate::seccomp::{self, Calls};
@@ -340,18 +341,26 @@ impl Command<'_> {
         }
         // An entry that says nothing of a home means the one that the server is told of.
         let home = confinement.home.clone().or_else(|| std::env::var_os("HOME").map(PathBuf::from));
-        for path in installed_at(self.program, home.as_deref()) {
-            add(&path, false, false);
+        let folder = own_folder(home.as_deref());
+        let changeable = folder.iter().chain(&confinement.own).chain(&confinement.write);
+        let changeable: Vec<_> = changeable.filter_map(|path| path.canonicalize().ok()).collect();
+        let brought = installed_at(self.program, home.as_deref());
+        for path in brought.iter().filter(|path| links::first_within(path, &changeable).is_none()) {
+            add(path, false, false);
         }
-        if let Some(folder) = own_folder(home.as_deref()) {
-            add(&folder, true, false);
-        }
-        if let Some(own) = &confinement.own {
-            add(own, true, false);
+        for path in folder.iter().chain(&confinement.own) {
+            add(path, true, false);
         }
         for (paths, field, writable) in [(&confinement.read, "read", false), (&confinement.write, "write", true)] {
             for path in paths {
                 path.metadata().map_err(|error| format!("`sandbox.{field}` names {}: {error}", path.display()))?;
+                if let Some(link) = links::first_within(path, &changeable) {
+                    let (path, link) = (path.display(), link.display());
+                    return Err(format!(
+                        "`sandbox.{field}` names {path}, and the server could have made the link {link} itself: name what it \
+                         is to lead to"
+                    ));
+                }
                 add(path, writable, false);
             }
         }
@@ -456,31 +465,38 @@ fn own_folder(home: Option<&Path>) -> Option<PathBuf> {
 /// Where `program` and what belongs to it are installed: `~/.nvm/versions/node/v22` for `…/v22/bin/node`, by the name that it
 /// was called and by the one that this leads to; and where the Python of a virtual environment is.
 fn installed_at(program: &Path, home: Option<&Path>) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut add = |program: &Path| {
-        found.extend(brought_by(program, home));
-        let python = program.with_file_name("python");
-        python.exists().then_some(python)
-    };
+    let homes: Vec<PathBuf> =
+        home.into_iter().flat_map(|home| [Some(home.to_owned()), home.canonicalize().ok()]).flatten().collect();
     let real = program.canonicalize().ok();
-    let pythons = [Some(program), real.as_deref()].map(|program| program.and_then(&mut add));
-    for python in pythons.into_iter().flatten().filter_map(|python| python.canonicalize().ok()) {
-        add(&python);
-    }
-    found
+    let programs = [Some(program.to_owned()), real];
+    let pythons = programs.clone().map(|program| program?.with_file_name("python").canonicalize().ok());
+    // A server may be able to put a link of this name there.
+    let pythons = pythons.into_iter().flatten().filter(|python| is_installed_python(python));
+    programs.into_iter().flatten().chain(pythons).flat_map(|program| brought_by(&program, &homes)).collect()
+}
+
+/// Whether this is a Python where installations have it.
+fn is_installed_python(program: &Path) -> bool {
+    let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let is_in_bin = program.parent().and_then(Path::file_name) == Some(OsStr::new("bin"));
+    let is_program =
+        || program.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0);
+    is_in_bin && ["python", "pypy", "graalpy"].iter().any(|python| name.starts_with(python)) && is_program()
 }
 
 /// What `program` brings by being where it is: the folder that its `bin` is in. Of one that is directly in the home, only what
 /// is certainly a part of programs: `~/.cargo` and `~/.docker` have keys beside their `bin`.
-fn brought_by(program: &Path, home: Option<&Path>) -> Vec<PathBuf> {
-    let holds_home = |folder: &Path| home.is_some_and(|home| home.starts_with(folder));
+fn brought_by(program: &Path, homes: &[PathBuf]) -> Vec<PathBuf> {
+    let holds_home = |folder: &Path| homes.iter().any(|home| home.starts_with(folder));
     let Some(folder) = program.parent().filter(|folder| !holds_home(folder)) else {
         return vec![program.to_owned()];
     };
     let is_bin = ["bin", "sbin", "shims", "libexec"].iter().any(|name| folder.file_name() == Some(OsStr::new(name)));
     match folder.parent().filter(|above| is_bin && !holds_home(above) && *above != Path::new("/")) {
         None => vec![folder.to_owned()],
-        Some(above) if home.is_some() && above.parent() == home => PARTS.iter().map(|part| above.join(part)).collect(),
+        Some(above) if homes.iter().any(|home| above.parent() == Some(home)) => {
+            PARTS.iter().map(|part| above.join(part)).collect()
+        }
         Some(above) => vec![above.to_owned()],
     }
 }
@@ -491,7 +507,7 @@ mod tests {
 
     #[test]
     fn a_program_brings_what_it_is_installed_with_and_never_a_home() {
-        let home = Path::new("/home/me");
+        let homes = [PathBuf::from("/data/me"), PathBuf::from("/home/me")];
         for (program, installed) in [
             ("/home/me/.nvm/versions/node/v22/bin/node", "/home/me/.nvm/versions/node/v22"),
             ("/home/me/.local/share/uv/tools/x/bin/x", "/home/me/.local/share/uv/tools/x"),
@@ -503,10 +519,10 @@ mod tests {
             ("/opt/x/bin/sh", "/opt/x"),
             ("/home/me/project/server", "/home/me/project"),
         ] {
-            assert_eq!(brought_by(Path::new(program), Some(home)), [PathBuf::from(installed)], "{program}");
+            assert_eq!(brought_by(Path::new(program), &homes), [PathBuf::from(installed)], "{program}");
         }
         for program in ["/home/me/.cargo/bin/server", "/home/me/.local/bin/uvx", "/home/me/.pyenv/shims/python3"] {
-            let brought = brought_by(Path::new(program), Some(home));
+            let brought = brought_by(Path::new(program), &homes);
             assert!(brought.contains(&Path::new(program).parent().unwrap().to_owned()), "{program}: {brought:?}");
             assert!(brought.iter().all(|path| path.components().count() == 5), "{program}: {brought:?}");
         }

@@ -45,7 +45,9 @@ impl Confinement {
         "/lib32",
         "/lib64",
         "/libx32",
-        "/nix",
+        // Not all of /nix: its daemon, which builds what it is told with the network of the machine, has a socket there.
+        "/nix/store",
+        "/nix/var/nix/profiles",
         "/opt",
         // Not all of /proc: the environment of every process of this user is there, with its secrets, and Landlock keeps
         // nobody from reading that. `self` is the process that the server begins as.

@@ -56,6 +56,7 @@ mod confinement;
 pub mod container;
 #[cfg(target_os = "linux")]
 pub mod lineage;
+pub mod links;
 #[cfg(target_os = "linux")]
 pub mod mark;
 #[cfg(target_os = "linux")]

@@ -102,22 +102,27 @@ pub fn marked_with(mark: Mark) -> Vec<Identity> {
 /// Ends what supervisors left behind that were killed together with their hosts. Returns how many processes were found. Blocks for as long
 /// as it takes to read the table of processes, and while there is something to end, for 2 s at most.
 pub fn end_what_was_left() -> usize {
-    let deadline = Instant::now() + LIMIT;
+    end_all(|| marked(Mark::is_lost), Instant::now() + LIMIT)
+}
+
+fn end_all(look: impl Fn() -> Vec<Identity>, deadline: Instant) -> usize {
     let mut found = HashSet::new();
-    let mut alive = HashSet::new();
     loop {
-        let left = marked(Mark::is_lost);
-        let is_late = Instant::now() >= deadline;
-        if left.is_empty() || is_late {
+        let left = look();
+        if left.is_empty() {
             return found.len();
         }
-        // A stopped process starts no other: all are stopped before the first is killed.
-        let new = left.iter().filter(|id| alive.insert(**id)).count();
-        let signal = if new > 0 { Signal::SIGSTOP } else { Signal::SIGKILL };
+        // A stopped process starts no other: all are stopped before the first is killed. At the deadline, what is there is killed, so
+        // that nothing is left stopped where looking takes long.
+        let is_late = Instant::now() >= deadline;
+        let new = left.iter().filter(|id| found.insert(**id)).count();
+        let must_stop = new > 0 && !is_late;
         for id in &left {
-            id.signal(signal);
+            id.signal(if must_stop { Signal::SIGSTOP } else { Signal::SIGKILL });
         }
-        found.extend(left);
+        if is_late {
+            return found.len();
+        }
         if new == 0 {
             std::thread::sleep(LOOK);
         }
@@ -138,6 +143,14 @@ mod tests {
         for limit in [0, 200_000, u64::MAX, u64::MAX - 1, i64::MAX as u64] {
             assert_eq!(Mark::of_limit(limit), None);
         }
+    }
+
+    #[test]
+    fn what_is_found_is_killed_also_where_looking_takes_too_long() {
+        let mut left = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let id = table::identity(i32::try_from(left.id()).unwrap()).unwrap();
+        assert_eq!(end_all(|| vec![id], Instant::now()), 1);
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&left.wait().unwrap()), Some(Signal::SIGKILL as i32));
     }
 
     #[test]

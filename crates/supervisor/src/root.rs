@@ -3,26 +3,24 @@
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it makes the tree of files that the server sees")]
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, symlink};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::{chdir, pivot_root};
 
 use crate::confine::Grant;
+use crate::links;
 
 /// Where the system's root is while the new one is built, and where that is built.
 const OLD: &str = "/old";
 const NEW: &str = "/new";
-
-/// As many links as the kernel follows in one path.
-const LINKS: usize = 40;
 
 const RESOLVER: &str = "/etc/resolv.conf";
 
@@ -129,40 +127,20 @@ struct Builder {
 impl Builder {
     /// Makes the way to `path` with all links in it, and returns its own place.
     fn place(&mut self, path: &Path) -> io::Result<PathBuf> {
-        let mut place = PathBuf::from("/");
-        let mut rest: VecDeque<OsString> = parts(path).collect();
-        let mut links = 0;
-        while let Some(part) = rest.pop_front() {
-            if part == ".." {
-                place.pop();
-                continue;
-            }
-            let next = place.join(part);
-            let old = within(OLD, &next);
+        links::walk(path, |place, goes_on| {
+            let (old, new) = (within(OLD, place), within(NEW, place));
             if !fs::symlink_metadata(&old)?.is_symlink() {
-                if !rest.is_empty() {
-                    folder(&within(NEW, &next))?;
+                if goes_on {
+                    folder(&new)?;
                 }
-                place = next;
-                continue;
-            }
-            links += 1;
-            if links > LINKS {
-                return Err(Errno::ELOOP.into());
+                return Ok(None);
             }
             let target = fs::read_link(&old)?;
-            let new = within(NEW, &next);
             if fs::symlink_metadata(&new).is_err() {
                 symlink(&target, &new)?;
             }
-            if target.is_absolute() {
-                place = PathBuf::from("/");
-            }
-            for part in parts(&target).collect::<Vec<_>>().into_iter().rev() {
-                rest.push_front(part);
-            }
-        }
-        Ok(place)
+            Ok(Some(target))
+        })
     }
 
     fn bind(&mut self) -> io::Result<()> {
@@ -216,14 +194,6 @@ impl Builder {
         }
         Ok(())
     }
-}
-
-fn parts(path: &Path) -> impl Iterator<Item = OsString> {
-    path.components().filter_map(|part| match part {
-        Component::Normal(name) => Some(name.to_owned()),
-        Component::ParentDir => Some(OsString::from("..")),
-        _ => None,
-    })
 }
 
 fn folder(path: &Path) -> io::Result<()> {

@@ -33,6 +33,7 @@ const SOCKET_KIND: u64 = 0xf;
 const KINDS: u64 = 16;
 const STREAM: u64 = libc::SOCK_STREAM as u64;
 const DATAGRAM: u64 = libc::SOCK_DGRAM as u64;
+const RAW: u64 = libc::SOCK_RAW as u64;
 
 /// Options of TCP that make something else of a socket (`TCP_ULP`: another protocol, which Landlock does not see as TCP).
 const TCP_ULP: u64 = 31;
@@ -117,6 +118,48 @@ const ABOUT_PROCESSES: &[c_long] = &[
     libc::SYS_sched_setscheduler,
 ];
 
+/// Calls that reach what all programs have in common, where they do: memory, queues and semaphores that are no files, and the names of
+/// files in folders that cannot be read.
+const IN_COMMON: &[c_long] = &[
+    libc::SYS_inotify_add_watch,
+    libc::SYS_mq_unlink,
+    libc::SYS_msgctl,
+    libc::SYS_msgget,
+    libc::SYS_msgrcv,
+    libc::SYS_msgsnd,
+    libc::SYS_semctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_shmget,
+];
+
+/// Calls that give a file its mode, and which argument that is.
+const MODES: &[(c_long, u8)] = &[
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+    (libc::SYS_mknodat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+];
+
+/// The same where they make a file: the argument of the flags, which is before that of the mode.
+const OPENS: &[(c_long, u8)] = &[
+    (libc::SYS_openat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1),
+];
+
+/// `fchmodat2`, which has this number everywhere.
+const FCHMODAT2: c_long = 452;
+
 /// What a process may not be part of on its own account: `clone` with one of these makes namespaces.
 const NAMESPACES: &[c_int] = &[
     libc::CLONE_NEWNS,
@@ -197,9 +240,31 @@ fn refused(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
         clone.push(when(&[(0, MaskedEq(flag), flag)])?);
     }
     rules.insert(libc::SYS_clone, clone);
+    if !calls.alone {
+        rules.extend(IN_COMMON.iter().map(|call| (*call, Vec::new())));
+    }
+    lend_no_rights(&mut rules)?;
     // To type into a terminal, and to paste into the console.
     rules.insert(libc::SYS_ioctl, vec![when(&[(1, Eq, u64::from(TIOCSTI))])?, when(&[(1, Eq, u64::from(TIOCLINUX))])?]);
     Ok(rules)
+}
+
+/// No file that runs with the rights of its owner or its group: another user of the machine could start it, outside of the sandbox.
+fn lend_no_rights(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
+    use SeccompCmpOp::MaskedEq;
+    let bits = [libc::S_ISUID, libc::S_ISGID].map(u64::from);
+    // `O_TMPFILE` is this and `O_DIRECTORY`.
+    let makes = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY].map(|flag| u64::from(flag.unsigned_abs()));
+    for (call, mode) in MODES {
+        let with = bits.map(|bit| when(&[(*mode, MaskedEq(bit), bit)]));
+        rules.insert(*call, with.into_iter().collect::<Result<_, _>>()?);
+    }
+    for (call, flags) in OPENS {
+        let with = bits.into_iter().flat_map(|bit| makes.map(|make| (bit, make)));
+        let with = with.map(|(bit, make)| when(&[(*flags, MaskedEq(make), make), (*flags + 1, MaskedEq(bit), bit)]));
+        rules.insert(*call, with.collect::<Result<_, _>>()?);
+    }
+    Ok(())
 }
 
 /// `prlimit64` with a new value, which is a pointer and therefore looked at in full.
@@ -231,9 +296,16 @@ fn sockets(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
     if !calls.local {
         socket.push(when(&[(0, Eq, unix)])?);
     }
+    let mut pair = vec![when(&[(0, Ne, unix)])?];
+    if !calls.local {
+        // Either of a pair for datagrams can send to any socket that is a file.
+        for kind in [DATAGRAM, RAW] {
+            pair.push(when(&[(1, MaskedEq(SOCKET_KIND), kind)])?);
+        }
+    }
     let mut rules = Rules::from([
         (libc::SYS_socket, socket),
-        (libc::SYS_socketpair, vec![when(&[(0, Ne, unix)])?]),
+        (libc::SYS_socketpair, pair),
         (libc::SYS_setsockopt, vec![when(&[(1, Eq, u64::from(libc::IPPROTO_TCP.unsigned_abs())), (2, Eq, TCP_ULP)])?]),
     ]);
     // A first packet with data connects, and Landlock is not asked.
@@ -260,16 +332,18 @@ fn protocols() -> Result<Rules, seccompiler::BackendError> {
     Ok(Rules::from([(libc::SYS_socket, socket)]))
 }
 
-/// `clone3`, whose flags a filter cannot see, calls newer than this program, and the second numbers of all calls are not there.
+/// `clone3` and `openat2`, whose arguments a filter cannot see, calls newer than this program, and the second numbers of all calls are not
+/// there.
 fn unknown() -> BpfProgram {
     let absent = libc::SECCOMP_RET_ERRNO | Errno::ENOSYS as u32;
     let step =
         |code: u32, jt: u8, jf: u8, k: u32| sock_filter { code: u16::try_from(code).unwrap_or_default(), jt, jf, k };
-    let clone3 = u32::try_from(libc::SYS_clone3).unwrap_or_default();
+    let [clone3, openat2] = [libc::SYS_clone3, libc::SYS_openat2].map(|call| u32::try_from(call).unwrap_or_default());
     vec![
         // The number of the call is the first field.
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, 0, clone3),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 2, 0, clone3),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, 0, openat2),
         step(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 0, 1, NEWEST),
         step(libc::BPF_RET | libc::BPF_K, 0, 0, absent),
         step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),

@@ -24,7 +24,7 @@ use hyper_util::{
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
-    task::JoinSet,
+    task::{JoinSet, yield_now},
     time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
@@ -146,9 +146,16 @@ async fn one(stream: TcpStream, _place: OwnedSemaphorePermit, visitor: Arc<Visit
     builder.http1().timer(TokioTimer::new()).header_read_timeout(house.bounds.idle_timeout);
     let service = Told { router: house.router.clone(), visitor: Arc::clone(&visitor) };
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
+    let over = async {
+        visitor.overstayed(house.bounds.head_timeout).await;
+        // What it has sent by now is read first: that may be the token, after which it stays.
+        yield_now().await;
+        visitor.overstayed(house.bounds.head_timeout).await;
+    };
     let ended = tokio::select! {
+        biased;
         ended = connection.as_mut() => ended,
-        () = visitor.overstayed(house.bounds.head_timeout) => Ok(()),
+        () = over => Ok(()),
         () = house.ending.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -182,5 +189,39 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         request.extensions_mut().insert(Arc::clone(&self.visitor));
         self.router.call(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+
+    use super::*;
+    use crate::guard::{Guard, Token, check};
+
+    const BOUNDS: Bounds =
+        Bounds { most: 8, strangers: 1, heads: Duration::from_secs(10), silence: Duration::from_secs(10) };
+
+    #[tokio::test]
+    async fn a_token_that_was_sent_is_read_before_its_connection_makes_room() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let guard = Arc::new(Guard::new(Token::given("t0ken"), address, &[], Box::new(|_, _| false)));
+        let router = Router::new().layer(axum::middleware::from_fn_with_state(guard, check));
+        // The daemon, which has this thread alone, finds all of these at once.
+        let mut known = std::net::TcpStream::connect(address).unwrap();
+        write!(known, "GET / HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer t0ken\r\n\r\n").unwrap();
+        let strangers: Vec<_> = (0..4).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+        let ending = CancellationToken::new();
+        let mut served = JoinSet::new();
+        served.spawn(serve(listener, router, BOUNDS, ending.clone()));
+        let answer = tokio::task::spawn_blocking(move || {
+            let mut answer = [0; 12];
+            known.read_exact(&mut answer).map(|()| answer)
+        });
+        assert_eq!(&answer.await.unwrap().unwrap(), b"HTTP/1.1 404");
+        drop(strangers);
+        ending.cancel();
+        served.join_next().await.unwrap().unwrap();
     }
 }

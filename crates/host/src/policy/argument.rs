@@ -49,8 +49,8 @@ pub enum BadRule {
 ///
 /// What holds a list, an object, or more than 64 KiB of text is judged carefully: a rule that allows wants every element of a
 /// list to match, and neither objects nor longer texts do; for other rules, any text inside is enough, the names within an
-/// object included, and a longer one matches. Such rules also match a text that spells a number that they are about, and a
-/// number as JSON writes it.
+/// object included, and a longer one matches. Such rules also match a text that spells a number that they are about, also as other
+/// programs than JSON's write it (` +01.`), and a number as JSON writes it.
 #[derive(Clone, Debug)]
 pub struct ArgumentRule {
     place: String,
@@ -133,7 +133,7 @@ impl ArgumentRule {
             Value::String(text) => {
                 // Some servers take a number that is written as text.
                 self.matches_text(text)
-                    || (is_careful && number::read(text).is_some_and(|it| self.matches_number(&it, true)))
+                    || (is_careful && number::spelled(text).is_some_and(|it| self.matches_number(&it, true)))
             }
             Value::Bool(_) => self.matches_text(&value.to_string()),
             Value::Number(number) => self.matches_number(number, is_careful),

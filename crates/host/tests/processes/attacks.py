@@ -1,5 +1,6 @@
 """What a malicious server tries. Prints a line for each attack: its name, and `ok` if it got what it wanted, or why not."""
 
+import array
 import ctypes
 import errno
 import fcntl
@@ -20,6 +21,10 @@ NUMBERS = {
     "open_by_handle_at": (304, 265), "finit_module": (313, 273), "kexec_load": (246, 104), "process_madvise": (440, 440),
     "io_uring_setup": (425, 425), "clone3": (435, 435), "pidfd_open": (434, 434), "setns": (308, 268), "fsopen": (430, 430),
     "mount_setattr": (442, 442), "memfd_secret": (447, 447), "move_pages": (279, 239), "pivot_root": (155, 41), "newest": (500, 500),
+    "openat2": (437, 437), "fchmodat2": (452, 452), "mq_unlink": (241, 181), "quotactl": (179, 60), "syslog": (103, 116),
+    "move_mount": (429, 429), "open_tree": (428, 428), "pidfd_getfd": (438, 438), "process_vm_writev": (311, 271),
+    "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240), "swapon": (167, 224), "setrlimit": (160, 164),
+    "ioctl": (16, 29), "socket": (41, 198),
 }
 
 
@@ -130,13 +135,151 @@ def types():
 
 
 def shared_segment():
-    # Another user's or program's segment: the key is the victim's process id.
-    plain("shmget", victim, 4096, 0)
+    # Those of all programs have small numbers.
+    libc.shmat.restype = ctypes.c_void_p
+    if all(libc.shmat(number, None, 0o10000) == ctypes.c_void_p(-1).value for number in range(64)):
+        raise OSError(ctypes.get_errno(), "shmat")
+
+
+def leaves(function, *arguments):
+    # What it makes stays when the server has ended, for all to see; where it has its own, with its namespace.
+    def attack():
+        plain(function, 0, *arguments)
+        if os.getppid() == 1:
+            raise OSError(errno.EPERM, "its own")
+
+    return attack
+
+
+def letter(kind, connects=False, passes=False):
+    # Either of a pair can send to a socket that is a file.
+    def attack():
+        with socket.socketpair(socket.AF_UNIX, kind)[0] as s:
+            if connects:
+                s.connect(door + ".letters")
+                s.send(b"x")
+            elif passes:
+                handles = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0]))]
+                s.sendmsg([b"x"], handles, 0, door + ".letters")
+            else:
+                s.sendto(b"x", door + ".letters")
+
+    return attack
+
+
+def reconnected():
+    one, other = socket.socketpair(socket.AF_UNIX, STREAM)
+    other.close()
+    one.connect(door)
+
+
+def watched(path):
+    plain("inotify_add_watch", libc.inotify_init(), os.fsencode(path), 0xFFF)
+
+
+def with_rights_of_its_owner(make):
+    def attack():
+        name = f"lent-{os.urandom(4).hex()}"
+        make(name)
+        if not os.stat(name).st_mode & 0o6000:
+            raise OSError(errno.EPERM, "not lent")
+
+    return attack
+
+
+def opened_by_a_newer_call(name):
+    how = struct.pack("QQQ", os.O_CREAT | os.O_WRONLY, 0o4755, 0)
+    call("openat2", -100, ctypes.c_char_p(name.encode()), ctypes.c_char_p(how), len(how))
+
+
+def moded_by_a_newer_call(name):
+    open(name, "w").close()
+    call("fchmodat2", -100, ctypes.c_char_p(name.encode()), 0o4755, 0)
+
+
+def moded(mode):
+    def make(name):
+        open(name, "w").close()
+        os.chmod(name, mode)
+
+    return make
+
+
+def unnamed(name):
+    made = os.open(".", os.O_TMPFILE | os.O_WRONLY, 0o4755)
+    os.link(f"/proc/self/fd/{made}", name, follow_symlinks=True)
+
+
+def told_by_the_kernel():
+    # A signal for what can be read goes to whom its owner names.
+    reader, writer = os.pipe()
+    fcntl.fcntl(reader, fcntl.F_SETOWN, victim)
+    raise OSError(errno.EPERM, "the kernel asks again when it sends it")
+
+
+def signalled(name, *process):
+    about = ctypes.create_string_buffer(struct.pack("iii", signal.SIGURG, 0, -1), 128)
+    call(name, *process, signal.SIGURG, about)
+
+
+def mark(number):
+    limits = ctypes.create_string_buffer(struct.pack("QQ", 1, 1))
+    call("setrlimit", number, ctypes.c_void_p(ctypes.addressof(limits)))
+
+
+def connect_mapped():
+    with socket.socket(socket.AF_INET6, STREAM) as s:
+        s.settimeout(2)
+        s.connect(("::ffff:127.0.0.1", port))
+
+
+def connect_later():
+    # The first data connect.
+    with socket.socket(socket.AF_INET, STREAM) as s:
+        s.settimeout(2)
+        s.setsockopt(socket.IPPROTO_TCP, 30, 1)
+        s.connect(("127.0.0.1", port))
+        s.send(b"x")
+
+
+def binds_any():
+    with socket.socket(socket.AF_INET, STREAM) as s:
+        if libc.bind(s.fileno(), struct.pack("HH12x", 0, socket.htons(own_port)), 16) < 0:
+            raise OSError(ctypes.get_errno(), "bind")
+
+
+def through_a_link():
+    os.symlink(file, "link")
+    open("link", "rb").read(1)
+
+
+def by_a_handle():
+    handle = os.open(file, os.O_PATH)
+    open(f"/proc/self/fd/{handle}", "rb").read(1)
+
+
+def up_by_handles():
+    handle = os.open(".", os.O_PATH)
+    for _ in range(20):
+        handle = os.open("..", os.O_PATH, dir_fd=handle)
+    os.close(os.open(file.lstrip("/"), os.O_RDONLY, dir_fd=handle))
+
+
+def ambient():
+    plain("prctl", 47, 2, 21, 0, 0)
+
+
+def other_files():
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and os.path.exists(f"/proc/self/fd/{name}"):
+            return
+    raise OSError(errno.EBADF, "none")
 
 
 parent = os.getppid()
 DGRAM, RAW, STREAM = socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_STREAM
 attacks = {
+    "files of the host": other_files,
     "prlimit of the parent": lambda: limit(parent, 7),
     "prlimit of the host": lambda: limit(victim, 9),
     "priority of the host": lambda: os.setpriority(os.PRIO_PROCESS, victim, 19),
@@ -221,10 +364,77 @@ attacks = {
     "system requests": writes("/proc/sysrq-trigger"),
     "shared memory": writes("/dev/shm/toolrack-attack"),
     "segment of another program": shared_segment,
+    "queue of messages": leaves("msgget", 0o600),
+    "semaphores": leaves("semget", 1, 0o600),
+    "shared segment": leaves("shmget", 4096, 0o600),
+    "queue of another program": lambda: call("mq_unlink", ctypes.c_char_p(b"toolrack-attack")),
+    "letter": letter(DGRAM),
+    "letter by a connection": letter(DGRAM, connects=True),
+    "letter by a raw pair": letter(RAW),
+    "letter with a handle": letter(DGRAM, passes=True),
+    "pair that connects again": reconnected,
+    "watch a file": lambda: watched(file),
+    "watch a folder": lambda: watched(os.path.dirname(file)),
+    "mode with rights of the owner": with_rights_of_its_owner(moded(0o4755)),
+    "mode with rights of the group": with_rights_of_its_owner(moded(0o2755)),
+    "made with rights of the owner": with_rights_of_its_owner(lambda name: os.open(name, os.O_CREAT | os.O_WRONLY, 0o4755)),
+    "node with rights of the owner": with_rights_of_its_owner(lambda name: os.mknod(name, 0o104755)),
+    "unnamed file with rights of the owner": with_rights_of_its_owner(unnamed),
+    "newer open": with_rights_of_its_owner(opened_by_a_newer_call),
+    "newer mode": with_rights_of_its_owner(moded_by_a_newer_call),
+    "signal by the kernel": told_by_the_kernel,
+    "queued signal": lambda: signalled("rt_sigqueueinfo", victim),
+    "queued signal to a thread": lambda: signalled("rt_tgsigqueueinfo", victim, victim),
+    "signal to the group of the parent": lambda: os.killpg(os.getpgid(parent), 0),
+    "group of the host": lambda: os.setpgid(victim, 0),
+    "priority of the group of the host": lambda: os.setpriority(os.PRIO_PGRP, os.getpgid(victim), 19),
+    "disk priority of the group of the host": lambda: call("ioprio_set", 2, os.getpgid(victim), 0),
+    "descriptor of the host": lambda: call("pidfd_getfd", 0, 0, 0),
+    "memory of the host changed": lambda: call("process_vm_writev", victim, 0, 0, 0, 0, 0),
+    "mark": lambda: mark(15),
+    "mark by a longer number": lambda: mark(15 | 1 << 40),
+    "type by a longer number": lambda: call("ioctl", 0, 0x5412 | 1 << 32, ctypes.c_char_p(b"x")),
+    "namespace by a longer number": lambda: call("clone", 1 << 40 | 0x10000000 | signal.SIGCHLD, 0, 0, 0, 0) or os._exit(0),
+    "datagrams by a longer number": lambda: call("socket", 1 << 40 | 2, 2, 0),
+    "times of its own": lambda: plain("unshare", 0x80),
+    "copy of a mount": lambda: call("open_tree", -100, ctypes.c_char_p(b"/"), 1),
+    "moved mount": lambda: call("move_mount", -1, ctypes.c_char_p(b""), -100, ctypes.c_char_p(b"/"), 4),
+    "quotas": lambda: call("quotactl", 0, 0, 0, 0),
+    "swap": lambda: call("swapon", ctypes.c_char_p(b"/dev/vda"), 0),
+    "messages of the kernel": lambda: call("syslog", 2, ctypes.create_string_buffer(100), 100),
+    "name of the machine": lambda: plain("sethostname", b"x", 1),
+    "ambient capability": ambient,
+    "connect by a mapped address": connect_mapped,
+    "connect by the first data": connect_later,
+    "bind without a family": binds_any,
+    "bind by IPv6": lambda: socket.socket(socket.AF_INET6, STREAM).bind(("::", own_port)),
+    "TCP that is repaired": lambda: socket.socket().setsockopt(socket.IPPROTO_TCP, 19, 1),
+    "keys of IPsec": opens(15, RAW, 2),
+    "XDP": opens(44, RAW),
+    "TIPC": opens(30, DGRAM),
+    "bus of vehicles": opens(29, RAW, 1),
+    "read through a link": through_a_link,
+    "read by a handle": by_a_handle,
+    "up by handles": up_by_handles,
+    "file without a name": lambda: os.open(os.path.dirname(file), os.O_TMPFILE | os.O_RDWR, 0o600),
+    "move a file": lambda: os.rename(file, "moved"),
+    "empty a file": lambda: os.truncate(file, 0),
+    "disk": lambda: os.mknod("disk", 0o060600, os.makedev(254, 0)),
+    "memory of the machine": reads("/dev/mem"),
+    "kernel's own log": reads("/dev/kmsg"),
+    "terminal": reads("/dev/tty"),
+    "new terminal": reads("/dev/ptmx"),
+    "FUSE": reads("/dev/fuse"),
+    "program of the parent": writes(f"/proc/{parent}/exe"),
+    "who is killed first": writes(f"/proc/{victim}/oom_score_adj"),
+    "root of a thread": reads(f"/proc/thread-self/root{file}"),
+    "environment of a thread of the host": reads(f"/proc/{victim}/task/{victim}/environ"),
     "time of a file": lambda: os.utime(file, (1, 1)),
     "mode of a file": lambda: os.chmod(file, 0o777),
     "attribute of a file": lambda: os.setxattr(file, "user.attack", b"x"),
     "size of a file": lambda: os.stat(file),
+    "owner of a file": lambda: os.chown(file, os.getuid(), os.getgid()),
+    "room on the disk of a file": lambda: os.statvfs(os.path.dirname(file)),
 }
 for name, attack in attacks.items():
     try:

@@ -5,7 +5,8 @@ use std::io;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::fs::symlink;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, SystemTime};
@@ -53,6 +54,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_server_that_multiplies_is_killed_whole,
         a_home_is_not_the_servers_because_it_runs_there,
         what_cannot_be_had_starts_nothing_and_says_why,
+        a_link_that_a_server_made_leads_nowhere_at_its_next_start,
         an_exit_is_told_as_it_was_also_from_a_sandbox,
         what_a_confined_server_leaves_behind_ends_with_it_and_in_order,
         nothing_of_a_confined_server_survives_its_host_and_its_supervisor,
@@ -315,6 +317,46 @@ async fn what_cannot_be_had_starts_nothing_and_says_why(lab: Lab) {
     assert!(error.to_string().contains("only a host with a supervisor"), "{error}");
 }
 
+async fn a_link_that_a_server_made_leads_nowhere_at_its_next_start(lab: Lab) {
+    let all = tempfile::tempdir().unwrap();
+    let all = all.path().canonicalize().unwrap();
+    let at = |name: &str| all.join(name);
+    for folder in ["home/keys", "home/bin", "work"] {
+        fs::create_dir_all(at(folder)).unwrap();
+    }
+    for file in ["home/keys/id", "home/notes"] {
+        fs::write(at(file), "canary").unwrap();
+    }
+    fs::copy("/bin/sh", at("home/bin/sh")).unwrap();
+    symlink(at("home/keys"), at("work/data")).unwrap();
+    // As a virtual environment has one, which leads to where Python is installed.
+    symlink(at("home/keys/id"), at("work/python")).unwrap();
+    symlink(at("home"), at("work/run")).unwrap();
+    lab::write(&at("work/server"), b"#!/bin/sh\ncat \"$@\"; echo ran\n", 0o755);
+    let confinement = Confinement { home: Some(at("home")), ..Confinement::default() };
+    let start = async |program: &str, args: &[&str], confinement: Confinement| {
+        let program = at(program);
+        let command = lab.command((program.to_str().unwrap(), args));
+        let confinement = Some(Box::new(confinement));
+        let mut child = spawn(ChildCommand { confinement, cwd: Some(at("work")), ..command }, None, &lab.tasks).await?;
+        let mut out = String::new();
+        timeout(SOON, child.stdout.read_to_string(&mut out)).await.unwrap().unwrap();
+        lab.finish(child.handle).await;
+        Ok::<_, SpawnError>(out)
+    };
+    let [key, notes] = ["home/keys/id", "home/notes"].map(|file| at(file).to_str().unwrap().to_owned());
+    for confinement in both(&confinement) {
+        assert_eq!(start("work/server", &[&key], confinement.clone()).await.unwrap(), "ran\n");
+        let script = format!("cat {notes}; echo ran");
+        assert_eq!(start("work/run/bin/sh", &["-c", &script], confinement.clone()).await.unwrap(), "ran\n");
+        let (read, write) = (vec![at("work/data")], vec![at("work/data")]);
+        for named in [Confinement { read, ..confinement.clone() }, Confinement { write, ..confinement }] {
+            let error = start("work/server", &[&key], named).await.unwrap_err();
+            assert!(error.to_string().contains("could have made the link"), "{error}");
+        }
+    }
+}
+
 /// Confinements with namespaces, and as on a system that has none.
 fn both(confinement: &Confinement) -> [Confinement; 2] {
     [false, true].map(|bare| Confinement { bare, ..confinement.clone() })
@@ -386,7 +428,14 @@ async fn a_server_that_may_use_udp_may_and_one_that_has_no_port_has_no_network(l
 }
 
 /// What is not held back without namespaces, as `SECURITY.md` says.
-const LEFT_WITHOUT_NAMESPACES: &[&str] = &["time of a file", "mode of a file", "attribute of a file", "size of a file"];
+const LEFT_WITHOUT_NAMESPACES: &[&str] = &[
+    "time of a file",
+    "mode of a file",
+    "attribute of a file",
+    "size of a file",
+    "owner of a file",
+    "room on the disk of a file",
+];
 
 async fn no_attack_of_a_confined_server_gets_anything(lab: Lab) {
     let outside = tempfile::tempdir().unwrap();
@@ -394,6 +443,8 @@ async fn no_attack_of_a_confined_server_gets_anything(lab: Lab) {
     let (secret, door) = (outside.path().join("secret"), outside.path().join("door"));
     fs::write(&secret, "canary").unwrap();
     let _door = UnixListener::bind(&door).unwrap();
+    let letters = UnixDatagram::bind(outside.path().join("door.letters")).unwrap();
+    letters.set_nonblocking(true).unwrap();
     let _unseen =
         UnixListener::bind_addr(&SocketAddr::from_abstract_name(door.as_os_str().as_bytes()).unwrap()).unwrap();
     let shut = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -419,11 +470,12 @@ async fn no_attack_of_a_confined_server_gets_anything(lab: Lab) {
         lab.finish(child.handle).await;
         let attacks: Vec<&str> = out.lines().collect();
         println!("bare {is_bare}: {attacks:#?}");
-        assert!(attacks.len() > 80, "{out} {:?}", child.stderr.tail(20));
+        assert!(attacks.len() > 150, "{out} {:?}", child.stderr.tail(20));
         let got: Vec<&str> = attacks.iter().filter_map(|line| line.strip_suffix(": ok")).collect();
         // The first process of its namespace is there to be asked about, and is ours: nothing comes of it.
         let expected = if is_bare { LEFT_WITHOUT_NAMESPACES } else { &[] };
         assert_eq!(got, expected);
     }
     assert_eq!(fs::read_to_string(&secret).unwrap(), "canary");
+    assert_eq!(letters.recv(&mut [0; 16]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
 }

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use toolrack_supervisor::container::Removal;
+use toolrack_supervisor::{container::Removal, links};
 
 use super::ChildCommand;
 use super::resolve::{SpawnError, search};
@@ -88,11 +88,19 @@ impl Enclosure {
 /// Looks where links lead, which the engine would follow. What is not there is the engine's to refuse.
 #[expect(clippy::disallowed_methods, reason = "what a container sees are files")]
 fn refuse_too_much(mounts: &[Mount]) -> Result<(), SpawnError> {
+    let changeable = mounts.iter().filter(|mount| mount.write);
+    let changeable: Vec<_> = changeable.filter_map(|mount| Path::new(&mount.source).canonicalize().ok()).collect();
     for Mount { source, write, .. } in mounts {
         let is_socket = |path: &Path| path.metadata().is_ok_and(|metadata| metadata.file_type().is_socket());
         let is_too_much = |real: &Path| Mount::gives_too_much(real, *write) || is_socket(real);
         if Path::new(source).canonicalize().is_ok_and(|real| is_too_much(&real)) {
             let why = format!("mounting {source} would give it the whole machine");
+            return Err(SpawnError::NotContained { why });
+        }
+        if let Some(link) = links::first_within(Path::new(source), &changeable) {
+            let link = link.display();
+            let why =
+                format!("the server could have made the link {link} itself, which is on the way to its mount {source}");
             return Err(SpawnError::NotContained { why });
         }
     }

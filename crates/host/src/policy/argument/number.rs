@@ -28,9 +28,32 @@ impl Wanted {
 }
 
 /// A text that is a number as JSON writes it, and nothing else.
-pub(super) fn read(text: &str) -> Option<Number> {
+fn read(text: &str) -> Option<Number> {
     Decimal::read(text)?;
     serde_json::from_str(text).ok()
+}
+
+/// The number that some program would take `text` for. Programs differ: they skip white space, take a sign `+`, zeros in front, `_` between
+/// digits, and a point at either end.
+pub(super) fn spelled(text: &str) -> Option<Number> {
+    let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+    let (sign, unsigned) = match text.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (mantissa, power) = unsigned.find(['e', 'E']).map_or((unsigned, ""), |at| unsigned.split_at(at));
+    let [mantissa, power] = [mantissa, power].map(|part| part.replace('_', ""));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((&mantissa, ""));
+    let is_none = whole.is_empty() && fraction.is_empty();
+    if is_none || whole.starts_with(['+', '-']) {
+        return None;
+    }
+    let whole = match whole.trim_start_matches('0') {
+        "" => "0",
+        digits => digits,
+    };
+    let point = if fraction.is_empty() { "" } else { "." };
+    read(&format!("{sign}{whole}{point}{fraction}{power}"))
 }
 
 /// A JSON number without an exponent and without zeros that say nothing; `None` for one that would be very long.
@@ -142,6 +165,17 @@ mod tests {
         }
         assert_eq!(plain("1e400"), Some(format!("1{}", "0".repeat(400))));
         assert_eq!(plain("1e4000000000"), None);
+    }
+
+    #[test]
+    fn a_text_spells_the_number_that_a_program_would_take_it_for() {
+        for text in ["1", "1.0", " 1", "1\n", "\u{a0}1\0", "+1", "01", "0_1", "1.", "1_0e-1", "00.1e1", "+.1E+1"] {
+            let number = spelled(text).unwrap_or_else(|| panic!("{text:?}"));
+            assert_eq!(plain(&number.to_string()).as_deref(), Some("1"), "{text:?}");
+        }
+        for text in ["", " ", "+", "-", ".", "e1", "1 2", "1x", "--1", "+-1", "1.2.3", "one", "1e"] {
+            assert_eq!(spelled(text), None, "{text:?}");
+        }
     }
 
     #[test]
