@@ -7,7 +7,8 @@ use std::{
 
 use rmcp::transport::auth::{
     AuthError as Spoken, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
-    CredentialStore as _, InMemoryCredentialStore, OAuthClientConfig, StoredCredentials,
+    CredentialStore as _, InMemoryCredentialStore, OAuthClientConfig,
+    ProtectedResourceMetadataInvalidReason as Invalid, StoredCredentials,
 };
 use tokio::time::timeout;
 use toolrack_host::spec::OAuth;
@@ -218,7 +219,8 @@ impl Found {
         self.endpoint("registration endpoint", &endpoint)?;
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let registered = self.manager.register_client(CLIENT_NAME, redirect_uri, &scopes).await;
-        let registered = registered.map_err(|error| AuthError::NoClient { why: said(&error, &[]) })?;
+        let registered = registered
+            .map_err(|error| AuthError::NoClient { why: said(&error, &[], self.wire.unanswered().as_deref()) })?;
         Ok(Client {
             id: registered.client_id,
             secret: registered.client_secret,
@@ -241,8 +243,9 @@ impl Asked {
         let state = answer.state.unwrap_or_default();
         let exchanged = self.found.manager.exchange_code_for_token_with_issuer(&code, &state, answer.iss.as_deref());
         let own = self.client.secret.as_deref().unwrap_or_default();
+        let secrets = [code.as_str(), state.as_str(), own, secret.unwrap_or_default()];
         let response =
-            exchanged.await.map_err(|error| refusal(&error, &[&code, &state, own, secret.unwrap_or_default()]))?;
+            exchanged.await.map_err(|error| refusal(&error, &secrets, self.found.wire.unanswered().as_deref()))?;
         Ok(Credentials {
             issuer: self.found.issuer,
             resource: self.resource,
@@ -332,7 +335,7 @@ pub(crate) async fn refresh(
     let mut secrets = credentials.secrets();
     secrets.extend(secret);
     // What `rmcp` takes for the resource is the URL that it was made for.
-    let manager = AuthorizationManager::new_with_oauth_http_client(resource, wire);
+    let manager = AuthorizationManager::new_with_oauth_http_client(resource, wire.clone());
     let mut manager = manager.await.map_err(|error| discovery(&error))?;
     manager.set_metadata(credentials.metadata.clone());
     let client = &credentials.client;
@@ -351,7 +354,7 @@ pub(crate) async fn refresh(
     manager.set_credential_store(store);
     let response = manager.refresh_token().await.map_err(|error| match error {
         Spoken::TokenRefreshRejected(_) | Spoken::AuthorizationRequired => AuthError::Ended,
-        error => AuthError::Unavailable { why: said(&error, &secrets) },
+        error => AuthError::Unavailable { why: said(&error, &secrets, wire.unanswered().as_deref()) },
     })?;
     let mut renewed = Tokens::of(&response, &tokens.scopes, credentials.key.is_some())?;
     // One that is not replaced goes on being good (RFC 6749, 6).
@@ -371,13 +374,23 @@ fn discovery(error: &Spoken) -> AuthError {
     match error {
         Spoken::PkceUnsupported => AuthError::NoPkce,
         Spoken::DiscoveryRequestFailed { .. } | Spoken::HttpError(_) => {
-            AuthError::Unavailable { why: said(error, &[]) }
+            AuthError::Unavailable { why: said(error, &[], None) }
         }
-        error => AuthError::Discovery { why: said(error, &[]) },
+        Spoken::ProtectedResourceMetadataInvalid { url, reason } => match reason.as_ref() {
+            Invalid::ResourceMismatch { reference, permitted } => {
+                let why = format!(
+                    "the metadata of the resource, at {url}, is that of `{permitted}`, and not of `{reference}`, which is to be \
+                     signed in to"
+                );
+                AuthError::Discovery { why: quote(&why) }
+            }
+            _ => AuthError::Discovery { why: said(error, &[], None) },
+        },
+        error => AuthError::Discovery { why: said(error, &[], None) },
     }
 }
 
-fn refusal(error: &Spoken, secrets: &[&str]) -> AuthError {
+fn refusal(error: &Spoken, secrets: &[&str], unanswered: Option<&str>) -> AuthError {
     match error {
         Spoken::AuthorizationServerMismatch { expected_issuer, received_issuer } => {
             AuthError::WrongIssuer { expected: quote(expected_issuer), received: quote(received_issuer) }
@@ -385,13 +398,19 @@ fn refusal(error: &Spoken, secrets: &[&str]) -> AuthError {
         Spoken::AuthorizationServerMissingIssuer { expected_issuer } => {
             AuthError::WrongIssuer { expected: quote(expected_issuer), received: String::new() }
         }
-        error => AuthError::NoToken { why: said(error, secrets) },
+        error => AuthError::NoToken { why: said(error, secrets, unanswered) },
     }
 }
 
-/// What went wrong, with its innermost cause, made safe.
-fn said(error: &Spoken, secrets: &[&str]) -> String {
+/// What `rmcp` says of a request that got no answer, where it does not keep why.
+const UNANSWERED: &str = "Request failed";
+
+/// What went wrong, with its innermost cause, made safe. `unanswered` is why the last request got no answer, if it got none.
+fn said(error: &Spoken, secrets: &[&str], unanswered: Option<&str>) -> String {
     let mut said = error.to_string();
+    if let (Some(start), Some(why)) = (said.strip_suffix(UNANSWERED), unanswered) {
+        said = format!("{start}{why}");
+    }
     let mut source = std::error::Error::source(error);
     let mut innermost = None;
     while let Some(cause) = source {
@@ -402,4 +421,18 @@ fn said(error: &Spoken, secrets: &[&str]) -> String {
         said = format!("{said}: {innermost}");
     }
     quote_without(&said, secrets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_got_no_answer_is_told_with_the_reason_that_its_wire_knows() {
+        let failed = Spoken::TokenExchangeFailed(UNANSWERED.to_owned());
+        let why = said(&failed, &[], Some("it did not answer within 20 s"));
+        assert!(why.ends_with(": it did not answer within 20 s") && !why.contains(UNANSWERED), "{why}");
+        let refused = Spoken::TokenExchangeFailed("Server returned error response: invalid_grant".to_owned());
+        assert!(said(&refused, &[], None).ends_with("invalid_grant"));
+    }
 }

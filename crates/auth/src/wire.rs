@@ -66,6 +66,7 @@ impl Wires {
             left: AtomicU32::new(REQUESTS),
             bound: OnceLock::new(),
             wants_bound: AtomicBool::new(false),
+            unanswered: Mutex::default(),
         }))
     }
 }
@@ -80,6 +81,8 @@ pub(crate) struct Wire {
     bound: OnceLock<Bound>,
     /// The metadata of a resource said that its tokens must be bound to a key. `rmcp` does not keep that.
     wants_bound: AtomicBool,
+    /// Why the last request got no answer. Of some of its errors `rmcp` keeps only that a request failed.
+    unanswered: Mutex<Option<String>>,
 }
 
 /// Why a request to an authorization server got no answer.
@@ -100,7 +103,10 @@ pub(crate) enum WireError {
 /// The cause that says most, without a URL, which may hold a secret.
 fn innermost(error: &reqwest::Error) -> String {
     if error.is_timeout() {
-        return "it did not answer in time".to_owned();
+        return match error.is_connect() {
+            true => format!("no connection to it was made within {} s", CONNECT_TIME.as_secs()),
+            false => format!("it did not answer within {} s", REQUEST_TIME.as_secs()),
+        };
     }
     let mut innermost: &dyn std::error::Error = error;
     while let Some(source) = innermost.source() {
@@ -124,6 +130,19 @@ impl Wire {
     /// too: more than was wanted is no harm.
     pub(crate) fn wants_bound(&self) -> bool {
         self.wants_bound.load(Ordering::Relaxed)
+    }
+
+    /// Why the last request got no answer; `None` when it got one.
+    pub(crate) fn unanswered(&self) -> Option<String> {
+        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// As [`Self::send`], and keeps why there was no answer.
+    async fn send_and_note(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
+        let answer = self.send(request).await;
+        let unanswered = answer.as_ref().err().map(ToString::to_string);
+        *self.unanswered.lock().unwrap_or_else(PoisonError::into_inner) = unanswered;
+        answer
     }
 
     /// Asks, and where the token endpoint wants a nonce, once more with it.
@@ -174,8 +193,26 @@ fn says_bound(body: &[u8]) -> bool {
 
 impl OAuthHttpClient for Wire {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
-        Box::pin(
-            async move { self.send(request.request).await.map_err(|error| Box::new(error) as OAuthHttpClientError) },
-        )
+        Box::pin(async move {
+            self.send_and_note(request.request).await.map_err(|error| Box::new(error) as OAuthHttpClientError)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_without_an_answer_is_told_with_its_bound_and_kept_for_those_who_forget_why() {
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = Url::parse(&format!("http://{}/token", silent.local_addr().unwrap())).unwrap();
+        let wire = Wires::new(Egress::default()).to(&url).unwrap();
+        let request = http::Request::post(url.as_str()).body(Vec::new()).unwrap();
+        let said = wire.send_and_note(request).await.unwrap_err().to_string();
+        assert!(said.contains(" within ") && said.ends_with(" s"), "{said}");
+        assert_eq!(wire.unanswered(), Some(said));
     }
 }

@@ -334,6 +334,10 @@ pub(crate) struct ToolsArgs {
     /// Show the JSON Schema of the arguments too
     #[arg(long)]
     pub(crate) schema: bool,
+
+    /// Show long descriptions of a tool, its arguments and its server whole
+    #[arg(long)]
+    pub(crate) full: bool,
 }
 
 /// `call`.

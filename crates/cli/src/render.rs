@@ -8,6 +8,7 @@ pub(crate) mod call;
 mod changes;
 pub(crate) mod doctor;
 pub(crate) mod entry;
+pub(crate) mod excerpt;
 pub(crate) mod files;
 pub(crate) mod import;
 pub(crate) mod list;

@@ -17,7 +17,7 @@ use std::{collections::HashSet, ops::Range};
 
 use toolrack_host::{
     PinMode, ServerName, ServerSpec,
-    spec::{OutputSchema, Protocol, ValidateArgs},
+    spec::{Invisible, OutputSchema, Protocol, ValidateArgs},
 };
 
 use crate::{
@@ -55,6 +55,7 @@ const COMMON: &[&str] = &[
     "max_output_bytes",
     "output_schema",
     "validate_args",
+    "invisible",
 ];
 
 /// Fields that only describe.
@@ -184,6 +185,7 @@ fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Serve
     spec.pins = pins(fields);
     spec.output_schema = output_schema(fields);
     spec.validate_args = validate_args(fields);
+    spec.invisible = invisible(fields);
     spec.tools = tools::filter(fields, name_at);
     leftovers(fields, kind);
     Some(spec)
@@ -243,6 +245,16 @@ fn validate_args(fields: &mut Fields<'_, '_, '_>) -> Option<ValidateArgs> {
     let mode = ValidateArgs::parse(&word);
     if mode.is_none() {
         fields.report().error(&field.node.at, field.name, "`validate_args` must be `off`, `warn` or `strict`");
+    }
+    mode
+}
+
+fn invisible(fields: &mut Fields<'_, '_, '_>) -> Option<Invisible> {
+    let field = fields.take(&["invisible"])?;
+    let word = fields.text(field)?;
+    let mode = Invisible::parse(&word);
+    if mode.is_none() {
+        fields.report().error(&field.node.at, field.name, "`invisible` must be `remove` or `keep`");
     }
     mode
 }

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use toolrack_host::{
     Desired, PinMode, ServerName, ServerSpec,
-    spec::{Source, Trust, ValidateArgs},
+    spec::{Invisible, Source, Trust, ValidateArgs},
 };
 
 use crate::{
@@ -547,6 +547,7 @@ impl<'a> World<'a> {
             self.entries.clear();
         }
         let validate_args = Some(self.settings.tools.validate_args).filter(|mode| *mode != ValidateArgs::default());
+        let invisible = Some(self.settings.tools.invisible).filter(|mode| *mode != Invisible::default());
         let mut desired = Desired::new();
         let mut entries = Vec::with_capacity(self.entries.len());
         for (name, (entry, spec)) in self.entries {
@@ -556,6 +557,7 @@ impl<'a> World<'a> {
                 }
                 spec.pins = spec.pins.or((self.settings.pins != PinMode::default()).then_some(self.settings.pins));
                 spec.validate_args = spec.validate_args.or(validate_args);
+                spec.invisible = spec.invisible.or(invisible);
                 desired.insert(name, spec);
             }
             entries.push(entry);

@@ -126,6 +126,7 @@ fn entry(spec: &ServerSpec, values: Values) -> Json {
     put("idle_stop", spec.idle_stop.is_some(), json!(spec.idle_stop.map(|time| time.as_secs_f64())));
     put("pins", spec.pins.is_some(), json!(spec.pins));
     put("validate_args", spec.validate_args.is_some(), json!(spec.validate_args));
+    put("invisible", spec.invisible.is_some(), json!(spec.invisible));
     put("output_schema", spec.output_schema != OutputSchema::default(), json!(spec.output_schema));
     put("retry", spec.retry.attempts != Retry::default().attempts, json!(spec.retry.attempts));
     Json::Object(entry)
@@ -208,11 +209,15 @@ fn of_http(kind: &str, http: &Http, values: Values) -> Map<String, Json> {
     if !oauth.is_empty() {
         entry.insert("oauth".to_owned(), Json::Object(oauth));
     }
-    if http.open_timeout != usual.open_timeout {
-        entry.insert("open_timeout".to_owned(), json!(http.open_timeout.as_secs_f64()));
-    }
-    if http.read_timeout != usual.read_timeout {
-        entry.insert("read_timeout".to_owned(), json!(http.read_timeout.as_secs_f64()));
+    for (name, given, usual) in [
+        ("open_timeout", http.open_timeout, usual.open_timeout),
+        ("read_timeout", http.read_timeout, usual.read_timeout),
+        ("probe_timeout", http.probe_timeout, usual.probe_timeout),
+        ("post_timeout", http.post_timeout, usual.post_timeout),
+    ] {
+        if given != usual {
+            entry.insert(name.to_owned(), json!(given.as_secs_f64()));
+        }
     }
     if http.sse_max_reconnects != usual.sse_max_reconnects {
         entry.insert("sse_max_reconnects".to_owned(), json!(http.sse_max_reconnects));

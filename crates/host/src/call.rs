@@ -4,6 +4,7 @@ mod approve;
 mod error;
 pub(crate) mod gate;
 mod hint;
+mod mcp_error;
 mod running;
 mod said;
 pub(crate) mod shape;
@@ -25,6 +26,7 @@ use tokio::time::{Instant, timeout};
 use tracing::{Instrument, field::Empty, info_span};
 
 pub use error::{CallError, CallErrorKind};
+pub use mcp_error::McpError;
 use outcome::unmet;
 pub use outcome::{Artifact, Shaped, ToolOutcome};
 pub(crate) use outcome::{Shape, shaped};

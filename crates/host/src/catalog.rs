@@ -84,9 +84,16 @@ pub struct CatalogTool {
 }
 
 impl CatalogTool {
-    /// The tool as its server describes it.
+    /// The tool as models, clients and people are told of it: as its server describes it, without characters that are not
+    /// seen unless its entry [keeps](crate::spec::Invisible::Keep) them.
     #[must_use]
     pub fn tool(&self) -> &Tool {
+        self.listed.shown()
+    }
+
+    /// The tool as it came, for those who judge what its server says. Its name is the same.
+    #[must_use]
+    pub fn as_listed(&self) -> &Tool {
         &self.listed.tool
     }
 

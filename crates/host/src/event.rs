@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 use crate::{pins::Quarantined, server::State, spec::ServerName};
 
-/// Something happened. The serialised `event` tag is stable; fields may be added.
+/// Something happened. The serialised `event` tag is stable; fields may be added. The server of the four events that Qbit has
+/// as well (connected, disconnected, error, tools updated) is serialised twice: as `server`, as in all others, and as `server_name`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -21,6 +22,7 @@ pub enum Event {
     /// A server is connected and its tools are listed.
     McpServerConnected {
         /// Which.
+        #[serde(flatten, serialize_with = "by_both_names")]
         server: ServerName,
         /// How many of its tools are in the catalog.
         tool_count: usize,
@@ -28,6 +30,7 @@ pub enum Event {
     /// A connection ended.
     McpServerDisconnected {
         /// Which.
+        #[serde(flatten, serialize_with = "by_both_names")]
         server: ServerName,
         /// Why, made safe to print.
         reason: Option<String>,
@@ -35,6 +38,7 @@ pub enum Event {
     /// A server could not be connected, or answered a call with a protocol error (a JSON-RPC error, or what is no answer of MCP).
     McpServerError {
         /// Which.
+        #[serde(flatten, serialize_with = "by_both_names")]
         server: ServerName,
         /// What went wrong, made safe to print.
         error: String,
@@ -45,6 +49,7 @@ pub enum Event {
     /// The catalog changed.
     McpToolsUpdated {
         /// Which server's tools.
+        #[serde(flatten, serialize_with = "by_both_names")]
         server: ServerName,
         /// Model-visible names.
         tools: Vec<String>,
@@ -178,4 +183,12 @@ impl CallEnd {
 #[expect(clippy::cast_possible_truncation, reason = "a call does not take 600 million years")]
 pub(crate) fn millis<S: serde::Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(duration.as_millis() as u64)
+}
+
+/// The server of an event by the name that all events have for it, and by Qbit's.
+fn by_both_names<S: Serializer>(server: &ServerName, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut names = serializer.serialize_map(Some(2))?;
+    names.serialize_entry("server", server)?;
+    names.serialize_entry("server_name", server)?;
+    names.end()
 }

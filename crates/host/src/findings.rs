@@ -190,6 +190,17 @@ fn is_unseen(c: char) -> bool {
     !matches!(c, '\n' | '\r' | '\t') && matches!(text::for_terminal(alone), Cow::Owned(_))
 }
 
+/// Says of each finding of hidden characters whether models and clients get these. `told` is what is found in what they get.
+fn say_who_gets_them(found: &mut [Finding], told: &[Finding]) {
+    for finding in found.iter_mut().filter(|finding| finding.kind == FindingKind::Hidden) {
+        let is_told = told.iter().any(|left| left.kind == FindingKind::Hidden && left.place == finding.place);
+        finding.what += match is_told {
+            true => "; models and clients get them as they are",
+            false => "; they are left out of what models and clients get",
+        };
+    }
+}
+
 /// The names of all tools and servers, as they look and as they are written.
 struct Names<'a> {
     /// By look: the names that look so, with a server that has each.
@@ -229,8 +240,12 @@ impl<'a> Names<'a> {
     }
 
     fn findings(&self, tool: &CatalogTool) -> Vec<Finding> {
-        let definition = serde_json::from_str(&canonical(tool.tool())).unwrap_or_default();
+        let read = |tool: &Tool| serde_json::from_str(&canonical(tool)).unwrap_or_default();
+        let definition = read(tool.as_listed());
         let mut found = in_definition(&definition);
+        if found.iter().any(|finding| finding.kind == FindingKind::Hidden) {
+            say_who_gets_them(&mut found, &in_definition(&read(tool.tool())));
+        }
         found.extend(self.like(tool));
         found.extend(self.named_in(tool, &definition));
         found.truncate(MOST);

@@ -45,8 +45,9 @@ use crate::{
     mcp::{Content, Prompt, PromptResult, Resource, ResourceContents, ResourceTemplate},
     script::Interpreter,
     server::{Server, State},
-    spec::{Desired, ServerName, ServerSpec, Transport},
+    spec::{Desired, Invisible, ServerName, ServerSpec, Transport},
     text,
+    unseen::Offered,
     updates::Watched,
 };
 
@@ -439,7 +440,8 @@ impl Host {
         self.shut.load(Ordering::Relaxed).then_some(CallError::ShutDown)
     }
 
-    async fn list<T: serde::de::DeserializeOwned + Send>(
+    /// A list, as the entry of the server wants it told.
+    async fn list<T: serde::de::DeserializeOwned + Offered + Send>(
         &self,
         server: &str,
         method: &'static str,
@@ -451,7 +453,12 @@ impl Host {
             }
             link.list(method, field).await.map(|(items, _)| items)
         };
-        self.on_link(server, method, list).await
+        let mut items = self.on_link(server, method, list).await?;
+        let invisible = self.server(server)?.spec.invisible.unwrap_or_default();
+        if invisible == Invisible::Remove {
+            items.iter_mut().for_each(Offered::take_out);
+        }
+        Ok(items)
     }
 
     /// Does something harmless on a server's link; once more on a fresh one if the session was lost.

@@ -44,12 +44,13 @@ pub mod spec;
 mod task;
 pub mod text;
 mod trace;
+mod unseen;
 mod updates;
 mod witness;
 
 pub use ask::{Abilities, Asker, Nobody, SharedAsker};
 pub use call::{
-    Artifact, Call, CallError, CallErrorKind, Conceal, Shaped, StillWanted, ToolOutcome,
+    Artifact, Call, CallError, CallErrorKind, Conceal, McpError, Shaped, StillWanted, ToolOutcome,
     gate::{AllowAll, Gate, GateRequest, Otherwise, Verdict},
 };
 pub use canonical::{Canonical, CanonicalMap};

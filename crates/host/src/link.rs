@@ -56,7 +56,6 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub(crate) use bounds::LIST_SETTING;
 pub(crate) use error::quote;
 pub use error::{LinkError, RpcError};
 pub(crate) use handshake::{ClientInfo, Session};
@@ -306,12 +305,12 @@ impl Connector {
         first: Era,
     ) -> Result<Connection, LinkError> {
         let mut attempt = Attempt { connector: self, name, spec, first };
-        let mut process = None;
+        let mut started = Started::default();
         let connect = async {
-            match attempt.run(&mut process).await {
+            match attempt.run(&mut started).await {
                 Err(error) if died_of_the_probe(&error, spec.protocol, first) => {
                     attempt.first = Era::Legacy;
-                    attempt.run(&mut process).await.map_err(|again| more_telling(error, again))
+                    attempt.run(&mut started).await.map_err(|again| more_telling(error, again))
                 }
                 answer => answer,
             }
@@ -320,14 +319,22 @@ impl Connector {
             Ok(answer) => answer,
             Err(_) => Err(LinkError::SlowStart {
                 after: spec.timeouts.startup,
-                stderr: process.as_ref().map(Process::words_so_far).unwrap_or_default(),
+                stderr: started.process.as_ref().map(Process::words_so_far).unwrap_or_default(),
+                noise: started.inbound.as_deref().map(Inbound::noise_so_far).unwrap_or_default(),
             }),
         }
     }
 }
 
+/// What an attempt has begun, for those who want to know of it when it does not come to an end.
+#[derive(Default)]
+struct Started {
+    process: Option<Process>,
+    inbound: Option<Arc<Inbound>>,
+}
+
 impl Attempt<'_> {
-    async fn run(&self, started: &mut Option<Process>) -> Result<Connection, LinkError> {
+    async fn run(&self, started: &mut Started) -> Result<Connection, LinkError> {
         let stop = CancellationToken::new();
         // Ends whatever was begun when this attempt fails or is dropped.
         let guard = stop.clone().drop_guard();
@@ -339,6 +346,7 @@ impl Attempt<'_> {
             (self.connector.tracker.clone(), stop.clone()),
         );
         inbound.tells(self.connector.watched.clone());
+        started.inbound = Some(inbound.clone());
         let closed = Arc::<Closed>::default();
         let (wire, child) = self.open(&inbound, &closed, started).await?;
         // What runs on this machine can open any page itself.
@@ -386,7 +394,7 @@ impl Attempt<'_> {
         &self,
         inbound: &Arc<Inbound>,
         closed: &Arc<Closed>,
-        started: &mut Option<Process>,
+        started: &mut Started,
     ) -> Result<(Wire, Option<Child>), LinkError> {
         let bounds = Bounds::of(&self.spec.limits);
         match &self.spec.transport {
@@ -430,7 +438,7 @@ impl Attempt<'_> {
         stdio: &Stdio,
         inbound: &Arc<Inbound>,
         closed: &Arc<Closed>,
-        started: &mut Option<Process>,
+        started: &mut Started,
     ) -> Result<(Wire, Option<Child>), LinkError> {
         let plan = self.connector.resolver.stdio(self.name, stdio).await.map_err(LinkError::Resolve)?;
         let container = plan.container.map(|plan| Box::new(child::Enclosure::new(self.name, &plan)));
@@ -447,7 +455,7 @@ impl Attempt<'_> {
             .await
             .map_err(|error| LinkError::Spawn(Arc::new(error)))?;
         let process = Process::of(&child.handle, child.stderr);
-        *started = Some(process.clone());
+        started.process = Some(process.clone());
         let streams = Streams {
             read: child.stdout,
             write: child.stdin,

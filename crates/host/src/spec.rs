@@ -21,11 +21,13 @@ mod checks;
 mod container;
 mod identity;
 mod inherit;
+mod setting;
 
 pub use bounds::{Limits, Timeouts};
-pub use checks::{OutputSchema, ValidateArgs};
+pub use checks::{Invisible, OutputSchema, ValidateArgs};
 pub use container::{Container, Engine, Mount, Pull, acts_on_the_client};
 pub use inherit::{InheritEnv, absolute_path, passes_to_the_client};
+pub use setting::Setting;
 
 /// The world as it should be. Handed to [`Host::apply`](crate::Host::apply).
 pub type Desired = BTreeMap<ServerName, ServerSpec>;
@@ -130,6 +132,8 @@ pub struct ServerSpec {
     pub output_schema: OutputSchema,
     /// What becomes of arguments that do not fit the input schema of their tool. Default `None`: nothing, the server judges.
     pub validate_args: Option<ValidateArgs>,
+    /// What becomes of characters that are not seen in what it says of itself. Default `None`: they are left out.
+    pub invisible: Option<Invisible>,
 }
 
 /// When a server is started.
@@ -163,6 +167,7 @@ impl ServerSpec {
             pins: None,
             output_schema: OutputSchema::default(),
             validate_args: None,
+            invisible: None,
         }
     }
 
@@ -337,10 +342,16 @@ pub struct Http {
     pub headers_helper: Option<Box<Stdio>>,
     /// How its requests are signed in, if the server wants that and no `Authorization` header is configured.
     pub oauth: OAuth,
-    /// For TCP and TLS together. Default 5 s.
+    /// For TCP and TLS together. Configured as `open_timeout`. Default 5 s.
     pub open_timeout: Duration,
-    /// Silence allowed between two pieces of a JSON body. Default 30 s. Event streams have the call's own clock.
+    /// Silence allowed between two pieces of a JSON body. Configured as `read_timeout`. Default 30 s. Event streams have the call's own clock.
     pub read_timeout: Duration,
+    /// For the answer to the first request of a server whose era is not known; then it is taken for one of the older era.
+    /// Configured as `probe_timeout`. Default 3 s.
+    pub probe_timeout: Duration,
+    /// For posting a message that has no answer, such as a cancellation or our answer to a question of the server. Configured as
+    /// `post_timeout`. Default 5 s.
+    pub post_timeout: Duration,
     /// Reconnects of one broken event stream, over its whole life. Default 20.
     pub sse_max_reconnects: u32,
 }
@@ -354,6 +365,8 @@ impl Default for Http {
             oauth: OAuth::default(),
             open_timeout: Duration::from_secs(5),
             read_timeout: Duration::from_secs(30),
+            probe_timeout: Duration::from_secs(3),
+            post_timeout: Duration::from_secs(5),
             sse_max_reconnects: 20,
         }
     }

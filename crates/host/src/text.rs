@@ -3,7 +3,8 @@
 //! Whatever a server says (names, descriptions, results, error texts, its stderr) can hold terminal escapes that
 //! hide or fake lines, bidi controls that reorder them, and characters nobody sees. Text goes through one of these
 //! functions at the sink: [`for_terminal`] and [`for_line`] for people at a terminal, [`for_log`] for logs,
-//! [`for_html`] for pages, [`Safe`] inside a `format!`.
+//! [`for_html`] for pages, [`Safe`] inside a `format!`. Models and programs are given text [without what is not
+//! seen](without_unseen).
 //!
 //! What would act on the display instead of showing becomes a visible escape such as `\u{1b}`; nothing is silently
 //! dropped, except the carriage return of a CRLF line end. Text without such characters is returned borrowed.
@@ -37,13 +38,13 @@ impl fmt::Display for Safe<'_> {
 /// Text of several lines for a terminal: line feed and tab stay, CRLF becomes LF, all else that is not plain text is
 /// escaped. Idempotent.
 pub fn for_terminal(text: &str) -> Cow<'_, str> {
-    escape(text, Sink { lines: true, html: false })
+    escape(text, Sink { kind: Kind::Lines, html: false })
 }
 
 /// Text for one line of a terminal, a table cell or an error message: as [`for_terminal`], and line feed, carriage
 /// return and tab become `\n`, `\r` and `\t`. Idempotent.
 pub fn for_line(text: &str) -> Cow<'_, str> {
-    escape(text, Sink { lines: false, html: false })
+    escape(text, Sink { kind: Kind::Line, html: false })
 }
 
 /// Text for one field of a log line: as [`for_line`], at most [`LOG_BYTES`] bytes, so that a server can neither forge
@@ -60,7 +61,17 @@ pub fn for_log(text: &str) -> Cow<'_, str> {
 /// Text for HTML, between tags or inside a quoted attribute: as [`for_terminal`], and `& < > " '` become character
 /// references. Not idempotent, as no HTML escaping is: apply it once, at the page.
 pub fn for_html(text: &str) -> Cow<'_, str> {
-    escape(text, Sink { lines: true, html: true })
+    escape(text, Sink { kind: Kind::Lines, html: true })
+}
+
+/// Text for models and programs: without the characters that are not seen or act on a display, and for the rest as it is.
+///
+/// Left out are tag characters, zero-width characters, bidi controls, soft hyphens, fillers, variation selectors, control
+/// characters and their like. Kept are line feed, tab and carriage return; a joiner between letters of scripts that are
+/// spelled with joiners, and inside of an emoji; a selector that turns a character into an emoji or back. Other ends of lines
+/// and paragraphs (U+0085, U+2028, U+2029, vertical tab, form feed) become line feeds. Idempotent.
+pub fn without_unseen(text: &str) -> Cow<'_, str> {
+    escape(text, Sink { kind: Kind::Model, html: false })
 }
 
 /// Changes every text in `value`, names of members included: with a function that hides secrets, none is left in it.
@@ -97,18 +108,30 @@ pub fn clip(text: &str, max_bytes: usize) -> Cow<'_, str> {
     }
 }
 
-/// Where the text goes: whether its lines stay, and whether markup must be neutralised too.
+/// Where the text goes, and whether markup must be neutralised too.
 #[derive(Clone, Copy)]
 struct Sink {
-    lines: bool,
+    kind: Kind,
     html: bool,
+}
+
+/// What is done with lines, and with what is not plain text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Lines stay, the rest is escaped.
+    Lines,
+    /// All of it is escaped, line ends too.
+    Line,
+    /// Lines stay, the rest is left out.
+    Model,
 }
 
 impl Sink {
     /// What an ordinary byte of ASCII must be for [`escape`] to return the text as it is.
     fn keeps_byte(self, byte: u8) -> bool {
         match byte {
-            b'\n' | b'\t' => self.lines,
+            b'\n' | b'\t' => self.kind != Kind::Line,
+            b'\r' => self.kind == Kind::Model,
             b'&' | b'<' | b'>' | b'"' | b'\'' => !self.html,
             0x20..=0x7e => true,
             _ => false,
@@ -154,8 +177,10 @@ enum Replacement {
 fn written(sink: Sink, before: char, c: char, after: char) -> Option<Replacement> {
     use Replacement::{Code, Fixed, Nothing};
     match c {
-        '\n' | '\t' if sink.lines => None,
-        '\r' if sink.lines && after == '\n' => Some(Nothing),
+        '\n' | '\t' if sink.kind != Kind::Line => None,
+        '\r' if sink.kind == Kind::Model => None,
+        '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' if sink.kind == Kind::Model => Some(Fixed("\n")),
+        '\r' if sink.kind == Kind::Lines && after == '\n' => Some(Nothing),
         '\n' => Some(Fixed(r"\n")),
         '\r' => Some(Fixed(r"\r")),
         '\t' => Some(Fixed(r"\t")),
@@ -167,7 +192,7 @@ fn written(sink: Sink, before: char, c: char, after: char) -> Option<Replacement
         ZWJ | ZWNJ if joins_letters(before) && joins_letters(after) => None,
         ZWJ if joins_emoji(before) && is_pictograph(after) => None,
         '\u{fe0e}' | '\u{fe0f}' if takes_variant(before) => None,
-        c if is_unsafe(c) => Some(Code(c)),
+        c if is_unsafe(c) => Some(if sink.kind == Kind::Model { Nothing } else { Code(c) }),
         _ => None,
     }
 }
@@ -208,10 +233,11 @@ fn is_unsafe(c: char) -> bool {
     )
 }
 
-/// Letters of scripts whose spelling needs joiners between letters: Arabic to Malayalam and Sinhala, and the Arabic
-/// presentation forms. Elsewhere a joiner is only a way to hide something.
+/// Letters of scripts whose spelling needs joiners between letters: Arabic to Malayalam and Sinhala, Myanmar, Khmer,
+/// Mongolian, and the Arabic presentation forms. Elsewhere a joiner is only a way to hide something.
 fn joins_letters(c: char) -> bool {
-    matches!(c, '\u{620}'..='\u{dff}' | '\u{fb50}'..='\u{fdfb}' | '\u{fe70}'..='\u{fefc}') && !is_unsafe(c)
+    matches!(c, '\u{620}'..='\u{dff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{18af}' | '\u{fb50}'..='\u{fdfb}' | '\u{fe70}'..='\u{fefc}')
+        && !is_unsafe(c)
 }
 
 /// Left neighbours after which a joiner builds one emoji of several.
@@ -313,6 +339,15 @@ mod tests {
         }
 
         #[test]
+        fn nothing_that_is_not_seen_comes_out_for_models_and_what_is_seen_does(text in nasty()) {
+            let plain = without_unseen(&text);
+            prop_assert!(is_clean(&plain.replace('\r', ""), true), "{:?}", plain);
+            prop_assert_eq!(without_unseen(&plain), &*plain);
+            let seen = |text: &str| text.chars().filter(|c| !is_unsafe(*c)).collect::<String>();
+            prop_assert_eq!(seen(&plain), seen(&text));
+        }
+
+        #[test]
         fn escaping_twice_changes_nothing(text in nasty()) {
             for sink in [for_terminal, for_line, for_log] {
                 let once = sink(&text).into_owned();
@@ -399,6 +434,48 @@ mod tests {
         assert_eq!(for_terminal("a\u{200d}b"), r"a\u{200d}b");
         assert_eq!(for_terminal("a\u{fe0f}"), r"a\u{fe0f}");
         assert_eq!(for_terminal("👩\u{200d}"), r"👩\u{200d}");
+    }
+
+    #[test]
+    fn models_get_words_without_what_is_not_seen_and_scripts_and_emoji_as_they_are_written() {
+        for text in [
+            "👨\u{200d}👩\u{200d}👧 ❤\u{fe0f}\u{200d}🔥 1\u{fe0f}\u{20e3}",
+            "می\u{200c}خواهم",
+            "क्\u{200d}ष",
+            "two\r\nlines\tand more",
+            "漢字 ß é \u{301}",
+        ] {
+            assert!(matches!(without_unseen(text), Cow::Borrowed(same) if same == text), "{text}");
+        }
+        for (text, seen) in [
+            ("Reads.\u{e0049}\u{e0067}\u{e007f}", "Reads."),
+            ("pay\u{200b}pal\u{feff} so\u{ad}ft\u{2060}", "paypal soft"),
+            ("\u{202e}txt.exe\u{202c} \u{2066}a\u{2069}", "txt.exe a"),
+            ("a\u{fe0f}\u{fe01}\u{e0100}b\u{e01ef}", "ab"),
+            ("a\u{200d}b\u{200c}c", "abc"),
+            ("\u{1b}[31mred\u{1b}[0m\u{7}", "[31mred[0m"),
+            ("one\u{2028}two\u{85}three", "one\ntwo\nthree"),
+            ("❤\u{fe0f}\u{fe0f}\u{fe0e}", "❤\u{fe0f}"),
+        ] {
+            assert_eq!(without_unseen(text), seen);
+        }
+    }
+
+    /// The table by hand against Unicode's own properties.
+    #[test]
+    fn every_character_that_unicode_calls_ignorable_or_a_bidi_control_is_covered() {
+        use icu_properties::{
+            CodePointSetData,
+            props::{BidiControl, DefaultIgnorableCodePoint},
+        };
+        let ignorable = CodePointSetData::new::<DefaultIgnorableCodePoint>();
+        let bidi = CodePointSetData::new::<BidiControl>();
+        for c in '\0'..=char::MAX {
+            if ignorable.contains(c) || bidi.contains(c) {
+                assert!(is_unsafe(c), "U+{:04X}", u32::from(c));
+                assert_eq!(without_unseen(&format!("a{c}b")), "ab");
+            }
+        }
     }
 
     #[test]

@@ -38,6 +38,14 @@ async fn a_server_that_lies_gets_no_code_and_no_token() {
 }
 
 #[tokio::test]
+async fn metadata_of_another_resource_is_told_with_both() {
+    let stage = Stage::of(FakeAuthorization::start([Wrong::resource("https://other.example/mcp")]));
+    let error = stage.login().await.unwrap_err().to_string();
+    let mismatch = format!("is that of `https://other.example/mcp`, and not of `{}`", stage.server.mcp_url());
+    assert!(error.contains(&mismatch) && !error.contains("issuer"), "{error}");
+}
+
+#[tokio::test]
 async fn metadata_without_end_or_sense_is_given_up() {
     for wrong in [Wrong::HugeMetadata(4 << 20), Wrong::MovedMetadata("http://10.0.0.1/".into())] {
         let stage = Stage::of(FakeAuthorization::start([wrong.clone()]));

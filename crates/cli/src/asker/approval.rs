@@ -11,7 +11,7 @@ use toolrack_host::{
 };
 
 use super::{MAX_TRIES, Terminal};
-use crate::render::{Tone, paint};
+use crate::render::{Tone, excerpt, paint};
 
 /// What can be answered, on one line.
 fn choices(lasting: Lasting) -> &'static str {
@@ -57,9 +57,6 @@ fn kept(answer: &str, lasting: Lasting) -> Option<Keep> {
         _ => None,
     }
 }
-
-/// Bytes of a description that are shown.
-const DESCRIPTION: usize = 2_000;
 
 impl Terminal {
     /// Asks until there is an answer. Whoever goes away has not agreed.
@@ -153,7 +150,10 @@ fn reasons(question: &Confirm) -> String {
     lines.extend(claim.map(|claim| format!("`{server}` says that it {claim}; nobody has checked that.")));
     lines.push(match question.description.as_deref().map(str::trim) {
         None | Some("") => format!("`{server}` says nothing else of it."),
-        Some(said) => format!("`{server}` says of it:\n{}", text::for_terminal(&text::clip(said, DESCRIPTION))),
+        Some(said) => {
+            let all = format!("toolrack tools {server}/{} --full", text::for_line(&question.tool));
+            format!("`{server}` says of it:\n{}", excerpt::lines(said, &all).join("\n"))
+        }
     });
     for Finding { place, what, .. } in &question.findings {
         lines.push(format!("{} {}: {}", paint(Tone::Bad, "look at"), text::for_line(place), text::for_line(what)));

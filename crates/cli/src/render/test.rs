@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use toolrack_host::{Era, ServerStatus, State, Why, WhyStep, mcp::ServerInfo, text};
 
-use super::{Cell, Look, Sign, Tone, columns, count, paint};
+use super::{Cell, Look, Sign, Tone, columns, count, excerpt, paint};
 
 /// `test --json`.
 #[derive(Debug, Serialize)]
@@ -23,6 +23,8 @@ pub(crate) struct Tested {
     era: Option<Era>,
     protocol_version: Option<String>,
     server_info: Option<ServerInfo>,
+    /// What it tells models about itself.
+    instructions: Option<String>,
     tools: usize,
     tokens: usize,
     /// Until it was connected, or had failed. `null` when nothing was tried.
@@ -43,6 +45,7 @@ impl Tested {
             era: status.era,
             protocol_version: status.protocol_version,
             server_info: status.server_info,
+            instructions: status.instructions,
             tools: status.tools,
             duration_ms: took.and_then(|took| u64::try_from(took.as_millis()).ok()),
             steps: why.steps,
@@ -73,8 +76,21 @@ fn block(server: &Tested, look: Look) -> String {
         let says = format!("  says it is {} {}", text::for_line(name), text::for_line(version));
         lines.push(paint(Tone::Faint, says.trim_end()));
     }
+    lines.extend(instructions(&server.name, server.instructions.as_deref(), false));
     lines.extend(columns(&steps(&server.steps, look)).into_iter().map(|line| format!("  {line}")));
     lines.join("\n")
+}
+
+/// What a server tells models about itself, below its name: the beginning, unless `is_full`.
+pub(crate) fn instructions(server: &str, said: Option<&str>, is_full: bool) -> Vec<String> {
+    let Some(said) = said.map(str::trim).filter(|said| !said.is_empty()) else { return Vec::new() };
+    let all = format!("toolrack tools {} --full", text::for_line(server));
+    let said = match is_full {
+        true => text::for_terminal(said).lines().map(str::to_owned).collect(),
+        false => excerpt::lines(said, &all),
+    };
+    let heading = std::iter::once(paint(Tone::Faint, "  tells models:"));
+    heading.chain(said.into_iter().map(|line| format!("    {line}"))).collect()
 }
 
 /// A row per step; the first that failed is the reason.

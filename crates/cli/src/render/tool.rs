@@ -4,14 +4,21 @@ use serde_json::Value;
 use toolrack_host::{CatalogTool, text};
 
 use super::{
-    Cell, Tone, columns, paint,
+    Cell, Tone, columns, count, excerpt, one_line, paint,
     policy::{Judged, claimed},
     tools::badge,
 };
 use crate::arguments::{Listed, listed};
 
+/// Arguments that are shown unless all is wanted.
+const ARGUMENTS: usize = 50;
+/// Bytes of a default or a description of an argument that are shown unless all is wanted.
+const FIELD: usize = 300;
+
 /// Everything that its server says of it, and what would become of a model's call.
-pub(crate) fn page(entry: &CatalogTool, judged: &Judged, with_schema: bool) -> String {
+///
+/// Unless `is_full`, long descriptions are cut, so that what stands above them stays in sight.
+pub(crate) fn page(entry: &CatalogTool, judged: &Judged, (with_schema, is_full): (bool, bool)) -> String {
     let tool = entry.tool();
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
     let badge = badge(&tool.annotations)
@@ -19,16 +26,26 @@ pub(crate) fn page(entry: &CatalogTool, judged: &Judged, with_schema: bool) -> S
     let name = paint(Tone::Strong, &text::for_line(&entry.selector()));
     let mut lines = vec![format!("{name}  {}{badge}", paint(Tone::Faint, &entry.name))];
     let title = tool.title.as_deref().or(tool.annotations.title.as_deref());
-    lines.extend(title.map(|title| format!("  {}", text::for_line(title))));
-    let description = text::for_terminal(tool.description.as_deref().unwrap_or_default().trim()).into_owned();
-    lines.extend(description.lines().map(|line| format!("  {line}")));
+    lines.extend(title.map(|title| one_line(&format!("  {}", text::for_line(title)))));
+    let all = format!("toolrack tools {} --full", text::for_line(&entry.selector()));
+    let description = tool.description.as_deref().unwrap_or_default().trim();
+    let description = match is_full {
+        true => text::for_terminal(description).lines().map(str::to_owned).collect(),
+        false => excerpt::lines(description, &all),
+    };
+    lines.extend(description.iter().map(|line| format!("  {line}")));
     lines.push(String::new());
     let arguments = listed(&schema);
     if arguments.is_empty() {
         lines.push(paint(Tone::Faint, "it names no arguments"));
     } else {
-        let rows: Vec<_> = arguments.iter().map(row).collect();
+        let shown = if is_full { arguments.len() } else { arguments.len().min(ARGUMENTS) };
+        let rows: Vec<_> = arguments[..shown].iter().map(|argument| row(argument, is_full)).collect();
         lines.extend(columns(&rows));
+        if shown < arguments.len() {
+            let left = count(arguments.len() - shown, "argument");
+            lines.push(paint(Tone::Faint, &format!("… and {left} more: `{all}` shows all of them")));
+        }
     }
     lines.push(String::new());
     lines.push(judged.line("a model's call"));
@@ -42,8 +59,8 @@ pub(crate) fn page(entry: &CatalogTool, judged: &Judged, with_schema: bool) -> S
 }
 
 /// Its name, what it is to be, whether it may be left out, and what it is for.
-fn row(argument: &Listed) -> Vec<Cell> {
-    let safe = |foreign: &str| text::for_line(foreign).into_owned();
+fn row(argument: &Listed, is_full: bool) -> Vec<Cell> {
+    let safe = |foreign: &str| excerpt::line(foreign, if is_full { usize::MAX } else { FIELD });
     let need = match (&argument.default, argument.required) {
         (None, true) => "needed".to_owned(),
         (None, false) => String::new(),
@@ -51,13 +68,12 @@ fn row(argument: &Listed) -> Vec<Cell> {
         (Some(default), false) => format!("default {}", safe(default)),
     };
     let about = argument.about.as_deref().unwrap_or_default();
-    let about = about.split_whitespace().collect::<Vec<_>>().join(" ");
     let words = [
         (Tone::Plain, " ".to_owned()),
-        (Tone::Strong, safe(&argument.name)),
+        (Tone::Strong, text::for_line(&argument.name).into_owned()),
         (Tone::Plain, safe(&argument.expected)),
         (Tone::Faint, need),
-        (Tone::Faint, safe(&about)),
+        (Tone::Faint, safe(about)),
     ];
     let said = words.iter().rposition(|(_, words)| !words.is_empty()).map_or(0, |last| last + 1);
     words.into_iter().take(said).map(|(tone, words)| Cell::new(tone, words)).collect()

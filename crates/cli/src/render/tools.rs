@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
-use toolrack_host::{CatalogTool, mcp::Annotations, signature, text};
+use toolrack_host::{CatalogTool, ServerStatus, mcp::Annotations, signature, text};
 
-use super::{Tone, count, one_line, paint, policy::Judged};
+use super::{Tone, count, one_line, paint, policy::Judged, test::instructions};
 
 /// A tool that is shown.
 #[derive(Debug)]
@@ -18,7 +18,15 @@ pub(crate) struct Shown {
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
     tools: Vec<Tool<'a>>,
+    /// The servers that tell models something about themselves.
+    servers: Vec<Server<'a>>,
     warnings: &'a [String],
+}
+
+#[derive(Debug, Serialize)]
+struct Server<'a> {
+    name: &'a str,
+    instructions: &'a str,
 }
 
 #[derive(Debug, Serialize)]
@@ -37,13 +45,27 @@ struct Tool<'a> {
 }
 
 /// What `tools --json` prints.
-pub(crate) fn document<'a>(tools: &'a [Shown], warnings: &'a [String]) -> Document<'a> {
-    Document { tools: tools.iter().map(|shown| as_json(&shown.tool, shown.score, None)).collect(), warnings }
+pub(crate) fn document<'a>(tools: &'a [Shown], servers: &'a [ServerStatus], warnings: &'a [String]) -> Document<'a> {
+    let tools = tools.iter().map(|shown| as_json(&shown.tool, shown.score, None)).collect();
+    Document { tools, servers: telling(servers), warnings }
+}
+
+fn telling(servers: &[ServerStatus]) -> Vec<Server<'_>> {
+    let told = |of: &'_ ServerStatus| of.instructions.as_deref().is_some_and(|said| !said.trim().is_empty());
+    let servers = servers.iter().filter(|of| told(of));
+    servers
+        .map(|of| Server { name: of.name.as_str(), instructions: of.instructions.as_deref().unwrap_or_default() })
+        .collect()
 }
 
 /// What it prints of the one tool that was named.
-pub(crate) fn one<'a>(tool: &'a CatalogTool, judged: &'a Judged, warnings: &'a [String]) -> Document<'a> {
-    Document { tools: vec![as_json(tool, None, Some(judged))], warnings }
+pub(crate) fn one<'a>(
+    tool: &'a CatalogTool,
+    judged: &'a Judged,
+    servers: &'a [ServerStatus],
+    warnings: &'a [String],
+) -> Document<'a> {
+    Document { tools: vec![as_json(tool, None, Some(judged))], servers: telling(servers), warnings }
 }
 
 fn as_json<'a>(entry: &'a CatalogTool, score: Option<f32>, policy: Option<&'a Judged>) -> Tool<'a> {
@@ -64,8 +86,8 @@ fn as_json<'a>(entry: &'a CatalogTool, score: Option<f32>, policy: Option<&'a Ju
 
 /// The tools of each server below its name: signature, badges, the first line of the description.
 ///
-/// `tools` are in the order of their servers.
-pub(crate) fn page(tools: &[Shown], with_schema: bool) -> String {
+/// `tools` are in the order of their servers. What each of `servers` tells models about itself stands below its name.
+pub(crate) fn page(tools: &[Shown], servers: &[ServerStatus], (with_schema, is_full): (bool, bool)) -> String {
     let mut lines = Vec::new();
     for of_server in tools.chunk_by(|a, b| a.tool.server == b.tool.server) {
         if !lines.is_empty() {
@@ -75,6 +97,8 @@ pub(crate) fn page(tools: &[Shown], with_schema: bool) -> String {
         let about = format!("({}, about {})", count(of_server.len(), "tool"), count(tokens, "token"));
         let name = of_server.first().map_or("", |entry| entry.tool.server.as_str());
         lines.push(format!("{} {}", paint(Tone::Strong, name), paint(Tone::Faint, &about)));
+        let status = servers.iter().find(|status| status.name.as_str() == name);
+        lines.extend(instructions(name, status.and_then(|status| status.instructions.as_deref()), is_full));
         for entry in of_server {
             lines.extend(of_tool(&entry.tool, &entry.tool.tool().name, "  ", with_schema));
         }

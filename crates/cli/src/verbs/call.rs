@@ -5,7 +5,8 @@ use std::{path::Path, sync::Arc};
 use serde_json::{Map, Value};
 use toolrack_config::Loaded;
 use toolrack_host::{
-    Call, CallError, Caller, CatalogTool, Host, LinkError, ServerName, ToolOutcome, Unknown, Way, mcp::Progress, text,
+    Call, CallError, Caller, CatalogTool, Host, LinkError, ServerName, ToolOutcome, Unknown, Way, mcp::Progress,
+    spec::Setting, text,
 };
 
 use super::{Meant, given, input};
@@ -88,7 +89,7 @@ pub(super) async fn named(selector: &str, loaded: &Loaded, world: &World) -> Res
 
 /// Whether the bound was reached that `--timeout` sets.
 fn is_silence(error: &CallError) -> bool {
-    matches!(error, CallError::Link { error: LinkError::TimedOut { setting: "call_timeout", .. }, .. })
+    matches!(error, CallError::Link { error: LinkError::TimedOut { setting: Setting::CallTimeout, .. }, .. })
 }
 
 /// `3 of 10: copying`

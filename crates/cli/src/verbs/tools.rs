@@ -38,12 +38,16 @@ pub(super) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
     let none = found.is_empty().then(|| nothing(&catalog, args.search.as_deref()));
     if world.screen.json() {
         let mut warnings = super::messages(&complaints);
-        warnings.extend(servers.into_iter().flat_map(|server| server.warnings));
+        warnings.extend(servers.iter().flat_map(|server| server.warnings.clone()));
         warnings.extend(none.filter(|_| args.search.is_some()));
-        world.screen.document(&tools::document(&found, &warnings)).await?;
+        world.screen.document(&tools::document(&found, &servers, &warnings)).await?;
     } else {
-        let page =
-            if args.search.is_some() { tools::ranked(&found, args.schema) } else { tools::page(&found, args.schema) };
+        // Of all servers at once, what their tools are is enough.
+        let telling = if named.is_empty() { &[] } else { servers.as_slice() };
+        let page = match args.search {
+            Some(_) => tools::ranked(&found, args.schema),
+            None => tools::page(&found, telling, (args.schema, args.full)),
+        };
         world.screen.page(page).await?;
         for server in &servers {
             for warning in &server.warnings {
@@ -85,10 +89,11 @@ async fn one(word: &str, args: &ToolsArgs, loaded: &Loaded, world: &World) -> Re
     }
     let judged = policy::of_a_model(&found, loaded);
     if world.screen.json() {
-        let warnings: Vec<_> = host.status().into_iter().flat_map(|server| server.warnings).collect();
-        world.screen.document(&tools::one(&found, &judged, &warnings)).await?;
+        let servers: Vec<_> = host.status().into_iter().filter(|server| server.name == found.server).collect();
+        let warnings: Vec<_> = servers.iter().flat_map(|server| server.warnings.clone()).collect();
+        world.screen.document(&tools::one(&found, &judged, &servers, &warnings)).await?;
     } else {
-        world.screen.page(tool::page(&found, &judged, args.schema)).await?;
+        world.screen.page(tool::page(&found, &judged, (args.schema, args.full))).await?;
     }
     Ok(Exit::Ok)
 }

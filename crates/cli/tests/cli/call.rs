@@ -268,8 +268,25 @@ fn text_of_a_server_is_shown_and_never_obeyed() {
             };
             assert!(!text.contains(obeyed), "{text:?}");
         }
-        assert!(format!("{ran}").contains(r"\u"), "the fault shows: {ran}");
+        // Of what a tool says of itself, only what can be seen is left.
+        let shows = if args[0] == "tools" { "[31mred[0mtxt.exe" } else { r"\u" };
+        assert!(format!("{ran}").contains(shows), "the fault shows: {ran}");
     }
+}
+
+#[test]
+fn a_description_of_thousands_of_lines_leaves_its_heading_in_sight_and_full_shows_all_of_it() {
+    let rack = Rack::with(&[("fake", fake(&["--fault", "long-description"]))]);
+    let short = rack.run(&["tools", "fake/echo"]).ends_with(0).stdout;
+    assert!(short.starts_with("fake/echo") && short.lines().count() < 24, "{short}");
+    assert!(short.contains("more: `toolrack tools fake/echo --full` shows all of it"), "{short}");
+    assert!(short.contains("Echoes, line 1.") && short.contains("text"), "{short}");
+    let full = rack.run(&["tools", "fake/echo", "--full"]).ends_with(0).stdout;
+    assert!(full.contains("Echoes, line 5000.") && !full.contains("shows all of it"));
+    let json = rack.run(&["tools", "fake/echo", "--json"]).ends_with(0).json();
+    assert!(json["tools"][0]["description"].as_str().unwrap().ends_with("line 5000.\n"));
+    let all = rack.run(&["tools", "fake"]).ends_with(0).stdout;
+    assert!(!all.contains("Echoes, line 2."), "{all}");
 }
 
 #[test]

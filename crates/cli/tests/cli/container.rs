@@ -268,6 +268,20 @@ fn a_link_to_the_socket_of_an_engine_is_not_mounted() {
     assert!(engine.calls().is_empty());
 }
 
+#[test]
+fn a_link_that_a_server_could_have_made_in_a_mount_is_not_mounted() {
+    let engine = StandIn::new();
+    let rack = rack(&engine, &[]);
+    let shared = rack.home.home().join("shared");
+    std::fs::create_dir(&shared).unwrap();
+    std::os::unix::fs::symlink(rack.home.home(), shared.join("data")).unwrap();
+    let mounts = ["~/shared:/shared:rw", "~/shared/data:/data"];
+    rack.configure(&[("box", contained(&[], &json!({ "image": "fake", "engine": "docker", "mounts": mounts })))]);
+    let ran = rack.run(&["call", "box/echo", "text=x"]).ends_with(4);
+    assert!(ran.stderr.contains("the server could have made the link"), "{ran}");
+    assert!(engine.calls().is_empty());
+}
+
 mod needs_docker {
     use super::*;
 

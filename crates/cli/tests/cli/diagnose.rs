@@ -13,6 +13,8 @@ fn test_shows_how_far_each_step_came() {
         $ toolrack test good
         + good  works: 24 tools, about 0 tokens, 0 ms
           says it is fake-server 0.1.0
+          tells models:
+            A server for tests. It does what its script says.
           + config       [HOME]/toolrack/mcp.json (user)
           + trust        trusted
           + start        connected
@@ -147,6 +149,38 @@ fn logs_keep_what_a_server_wrote_without_secrets_and_escapes() {
             let bytes = std::fs::read(&path).unwrap();
             assert!(!String::from_utf8_lossy(&bytes).contains("canary"), "{}", path.display());
         }
+    }
+}
+
+#[test]
+fn what_a_server_tells_models_is_shown_by_test_and_by_tools_and_a_long_text_is_cut_with_a_word_on_the_rest() {
+    let long = fake(&["--fault", "long-description"]);
+    let rack = Rack::with(&[("fake", fake(&[])), ("long", long)]);
+    let said = "  tells models:\n    A server for tests. It does what its script says.\n";
+    for verb in ["test", "tools"] {
+        let shown = rack.run(&[verb, "fake"]).ends_with(0).stdout;
+        assert!(shown.contains(said), "{shown}");
+        let cut = rack.run(&[verb, "long"]).ends_with(0).stdout;
+        assert!(cut.contains("    Instructions, line 1.") && !cut.contains("Instructions, line 100."), "{cut}");
+        assert!(cut.contains("more: `toolrack tools long --full` shows all of it"), "{cut}");
+    }
+    assert!(rack.run(&["tools", "long", "--full"]).ends_with(0).stdout.contains("    Instructions, line 5000."));
+    assert!(!rack.run(&["tools"]).ends_with(0).stdout.contains("tells models"), "of all servers it is too much");
+    let test = rack.run(&["test", "long", "--json"]).ends_with(0).json();
+    let tools = rack.run(&["tools", "long", "--json"]).ends_with(0).json();
+    for instructions in [&test["servers"][0]["instructions"], &tools["servers"][0]["instructions"]] {
+        assert!(instructions.as_str().unwrap().contains("Instructions, line 5000."));
+    }
+}
+
+#[test]
+fn a_server_that_prints_other_things_than_messages_is_told_so_with_an_example() {
+    let script = "echo 'usage: serve [--stdio] \u{1b}[2J'; echo '  --stdio  speak MCP'; exit 2";
+    let rack = Rack::with(&[("noisy", json!({ "command": "sh", "args": ["-c", script] }))]);
+    let sent = "2 times it sent output that is no MCP message: usage: serve [--stdio] \\u{1b}[2J";
+    for args in [["test", "noisy"], ["why", "noisy"]] {
+        let ran = rack.run(&args);
+        assert!(format!("{}{}", ran.stdout, ran.stderr).contains(sent), "{ran}");
     }
 }
 

@@ -49,6 +49,34 @@ fn c13_arguments_are_checked_where_a_file_says_so_and_an_entry_says_otherwise() 
 }
 
 #[test]
+fn what_is_not_seen_is_left_out_unless_a_file_or_an_entry_keeps_it() {
+    let described = |rack: &Rack| {
+        let tools = rack.run(&["tools", "my-fake", "--json"]).ends_with(0).json();
+        let echo = tools["tools"].as_array().unwrap().iter().find(|tool| tool["tool"] == "echo").unwrap();
+        echo["description"].as_str().unwrap().to_owned()
+    };
+    let hides = fake(&["--fault", "escape-text"]);
+    for (settings, entry, keeps) in [
+        ("", None, false),
+        ("[tools]\ninvisible = \"keep\"\n", None, true),
+        ("[tools]\ninvisible = \"keep\"\n", Some("remove"), false),
+        ("", Some("keep"), true),
+    ] {
+        let rack = rack(settings);
+        let mut configured = hides.clone();
+        if let Some(mode) = entry {
+            configured["invisible"] = mode.into();
+        }
+        rack.configure(&[("my-fake", configured)]);
+        let described = described(&rack);
+        assert_eq!(described.contains('\u{202e}'), keeps, "{settings} {entry:?}: {described}");
+        assert!(described.contains("red") && described.contains("txt.exe"), "{described}");
+    }
+    let wrong = rack("[tools]\ninvisible = \"hide\"\n").run(&["config", "validate"]);
+    assert!(wrong.stderr.contains("`tools.invisible` must be `remove` or `keep`"), "{wrong}");
+}
+
+#[test]
 fn sb_2_a_channel_gets_no_tools_and_none_of_its_servers_is_started() {
     let marker = "started";
     let settings = format!(

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use toolrack_host::{
     CallError, LinkError,
-    spec::{Grant, Http, InheritEnv, Ports, Sandbox, Stdio, Timeouts, Transport},
+    spec::{Grant, Http, InheritEnv, Ports, Sandbox, Setting, Stdio, Timeouts, Transport},
 };
 
 use super::*;
@@ -124,11 +124,12 @@ fn a_sandbox_is_read_whole_or_not_at_all() {
 fn every_field_of_an_endpoint() {
     let http = http(json!({
         "url": "https://x/mcp", "headers": { "Authorization": "Bearer ${T}" },
-        "open_timeout_s": 1.5, "read_timeout": "2m", "sse_max_reconnects": 3,
+        "open_timeout_s": 1.5, "read_timeout": "2m", "probe_timeout": "10s", "post_timeout_ms": 20_000, "sse_max_reconnects": 3,
     }));
     assert_eq!(http.headers["Authorization"], "Bearer ${T}");
     assert_eq!(http.open_timeout, Duration::from_millis(1500));
     assert_eq!(http.read_timeout, Duration::from_secs(120));
+    assert_eq!((http.probe_timeout, http.post_timeout), (Duration::from_secs(10), Duration::from_secs(20)));
     assert_eq!(http.sse_max_reconnects, 3);
 }
 
@@ -169,13 +170,24 @@ fn the_bounds_of_lists_are_settings_of_every_entry() {
 }
 
 #[test]
+fn every_setting_that_an_error_can_name_is_a_field_of_entries_and_changes_them() {
+    let usual = server(json!({ "url": "https://x" }));
+    for setting in Setting::ALL {
+        let mut entry = json!({ "url": "https://x" });
+        let value = if setting.key().contains("time") { json!("77s") } else { json!(77) };
+        entry[setting.key()] = if setting.key().ends_with("bytes") { json!(77_777) } else { value };
+        assert_ne!(server(entry), usual, "{setting}");
+    }
+}
+
+#[test]
 fn the_setting_that_a_message_over_its_bound_names_is_one_of_every_entry() {
     let error = LinkError::TooLarge {
         code: "TOO_LARGE",
         what: "a message",
         limit: 2048,
         seen: 2049,
-        setting: "max_message_bytes",
+        setting: Setting::MaxMessageBytes,
     };
     let said = error.to_string();
     let setting = said.rsplit(['(', ')']).nth(1).unwrap();

@@ -40,6 +40,8 @@ const HTTP: &[&[&str]] = &[
     &["oauth", "auth"],
     &["open_timeout", "open_timeout_s", "open_timeout_ms"],
     &["read_timeout", "read_timeout_s", "read_timeout_ms"],
+    &["probe_timeout", "probe_timeout_s", "probe_timeout_ms"],
+    &["post_timeout", "post_timeout_s", "post_timeout_ms"],
     &["sse_max_reconnects"],
     &["max_response_bytes"],
 ];
@@ -168,11 +170,13 @@ fn http(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Http {
     http.headers = headers(fields);
     http.headers_helper = headers_helper(fields).map(Box::new);
     http.oauth = super::sign_in::oauth(fields);
-    if let Some(timeout) = fields.duration(&["open_timeout"]) {
-        http.open_timeout = timeout;
-    }
-    if let Some(timeout) = fields.duration(&["read_timeout"]) {
-        http.read_timeout = timeout;
+    for (name, bound) in [
+        ("open_timeout", &mut http.open_timeout),
+        ("read_timeout", &mut http.read_timeout),
+        ("probe_timeout", &mut http.probe_timeout),
+        ("post_timeout", &mut http.post_timeout),
+    ] {
+        *bound = fields.duration(&[name]).unwrap_or(*bound);
     }
     if let Some(field) = fields.take(&["sse_max_reconnects"])
         && let Some(count) = fields.count(field, 0..=MAX_RECONNECTS)

@@ -1,7 +1,10 @@
 //! `[tools]`: how models see tools, and what becomes of calls before they are sent; for all agents and, as `[agents.tools]`, for one
 //! agent on top of that.
 
-use toolrack_host::{Dashes, NameCap, NameStyle, Naming, spec::ValidateArgs};
+use toolrack_host::{
+    Dashes, NameCap, NameStyle, Naming,
+    spec::{Invisible, ValidateArgs},
+};
 
 use crate::{
     document::Document,
@@ -18,6 +21,9 @@ pub struct ToolSettings {
     /// What becomes of arguments that do not fit the schema of their tool (`validate_args`), for servers whose entry does not say
     /// it. Default: nothing, the server judges.
     pub validate_args: ValidateArgs,
+    /// What becomes of characters that are not seen in what servers say of themselves (`invisible`), for servers whose entry does
+    /// not say it. Default: they are left out.
+    pub invisible: Invisible,
     /// Which tools a model is offered when those of a server change while it works (`refresh`).
     pub refresh: Refresh,
 }
@@ -33,7 +39,7 @@ pub enum Refresh {
 }
 
 /// The keys.
-pub(super) const KEYS: &[&str] = &["dashes", "name_length", "naming", "refresh", "validate_args"];
+pub(super) const KEYS: &[&str] = &["dashes", "invisible", "name_length", "naming", "refresh", "validate_args"];
 
 impl ToolSettings {
     /// What `node` says, over what `self` says. What is wrong leaves what was there.
@@ -85,6 +91,9 @@ impl ToolSettings {
         choose("validate_args", "`off`, `warn` or `strict`", &mut |word| {
             ValidateArgs::parse(word).map(|mode| self.validate_args = mode).is_some()
         });
+        choose("invisible", "`remove` or `keep`", &mut |word| {
+            Invisible::parse(word).map(|mode| self.invisible = mode).is_some()
+        });
         choose("refresh", "`run` or `turn`", &mut |word| {
             let refresh = match word {
                 "run" => Refresh::Run,
@@ -128,6 +137,7 @@ mod tests {
             ("name_length = 65", "tools.name_length"),
             ("dashes = true", "tools.dashes"),
             ("validate_args = \"yes\"", "tools.validate_args"),
+            ("invisible = \"hide\"", "tools.invisible"),
             ("refresh = \"always\"", "tools.refresh"),
         ] {
             let (tools, problems) = read(&format!("[tools]\n{text}\n"), None);

@@ -24,6 +24,8 @@ use crate::{
 /// The data of each is an object with `at` (when it happened, RFC 3339); `server` says which one it is about. One that would be
 /// longer than 16 KiB has `cut: true` instead of the rest. Who does not know a name or a field should pass over it.
 ///
+/// `mcp_server_connected`, `mcp_server_disconnected`, `mcp_server_error` and `mcp_tools_updated` name the server as `server_name`, too.
+///
 /// | event | data |
 /// |---|---|
 /// | `mcp_server_state` | `server`, `state`: an object, with the word in `state` |

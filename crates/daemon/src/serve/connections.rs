@@ -199,8 +199,12 @@ mod tests {
     use super::*;
     use crate::guard::{Guard, Token, check};
 
-    const BOUNDS: Bounds =
-        Bounds { most: 8, strangers: 1, heads: Duration::from_secs(10), silence: Duration::from_secs(10) };
+    const BOUNDS: Bounds = Bounds {
+        most: 8,
+        unauthenticated: 1,
+        head_timeout: Duration::from_secs(10),
+        idle_timeout: Duration::from_secs(10),
+    };
 
     #[tokio::test]
     async fn a_token_that_was_sent_is_read_before_its_connection_makes_room() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use toolrack_daemon::gateway::GatewayOptions;
-use toolrack_host::Host;
+use toolrack_host::{Host, ServerSpec, spec::Invisible};
 
 use crate::world::{Person, Raw, World, client, fake, json_of, name};
 
@@ -40,6 +40,22 @@ async fn resources_and_prompts_are_listed_and_read_over_every_way_in_both_eras()
         }
         world.end().await;
     }
+}
+
+#[tokio::test]
+async fn clients_get_descriptions_without_what_is_not_seen_and_with_it_where_the_entry_keeps_it() {
+    let keeping = ServerSpec { invisible: Some(Invisible::Keep), ..fake("--fault escape-text") };
+    let servers = [("plain", fake("--fault escape-text")), ("keeps", keeping)];
+    let world = World::with(servers, GatewayOptions::default()).await;
+    let raw = Raw::new(&world);
+    let listed = modern(&raw, "tools/list", json!({})).await;
+    let description = |name: &str| {
+        let tool = listed["result"]["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == name);
+        tool.unwrap()["description"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(description("mcp__plain__echo"), "Echoes. ]0;owned[31mred[0mtxt.exe");
+    assert!(description("mcp__keeps__echo").contains("\u{202e}txt.exe\u{202c}\u{e0041}"));
+    world.end().await;
 }
 
 async fn modern(raw: &Raw, method: &str, params: Value) -> Value {

@@ -226,7 +226,7 @@ impl Door {
             read_only: definition.annotations.read_only == Some(true),
             destructive: definition.annotations.destructive == Some(true),
             description: definition.description.clone(),
-            findings: findings::in_tool(definition),
+            findings: findings::in_tool(tool.as_listed()),
             lasting: match (lasting, &self.answers) {
                 (false, _) => Lasting::Once,
                 (true, None) => Lasting::Session,

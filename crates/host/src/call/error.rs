@@ -116,6 +116,11 @@ impl fmt::Display for Said<'_> {
 
 const NOT_SIGNED_IN: &str = "is not connected: it asks for a sign-in";
 
+/// Why a server in this state has no connection.
+pub(super) fn not_ready(state: &State, error: Option<&LinkError>) -> String {
+    NotReady(state, error).to_string()
+}
+
 struct NotReady<'a>(&'a State, Option<&'a LinkError>);
 
 impl fmt::Display for NotReady<'_> {

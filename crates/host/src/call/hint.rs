@@ -2,9 +2,9 @@
 
 use super::CallError;
 use crate::{
-    link::{LIST_SETTING, LinkError},
+    link::LinkError,
     server::State,
-    spec::Source,
+    spec::{Setting, Source},
 };
 
 impl CallError {
@@ -56,13 +56,18 @@ fn about(error: &LinkError, source: &Source) -> Option<String> {
         LinkError::Exited { .. } | LinkError::Closed { .. } => {
             "start its command by hand to see what it says; the next call starts it again".to_owned()
         }
+        LinkError::SlowStart { noise, .. } if !noise.is_empty() => {
+            "what it sends must be MCP messages and nothing else: have it write logs to stderr, and check that its command starts an MCP \
+             server"
+                .to_owned()
+        }
         LinkError::SlowStart { .. } => {
             format!("if it is only slow, raise `startup_timeout` in {source}; if not, start its command by hand")
         }
-        LinkError::TimedOut { setting, .. } if setting.contains('_') => {
+        LinkError::TimedOut { setting, .. } => {
             format!("if it is only slow, raise `{setting}` in {source}; the call was not repeated")
         }
-        LinkError::TooLarge { setting: LIST_SETTING, .. } => format!("raise `{LIST_SETTING}` in {source}"),
+        LinkError::TooLarge { setting: setting @ Setting::MaxListBytes, .. } => format!("raise `{setting}` in {source}"),
         LinkError::TooLarge { setting, .. } => format!("ask for less, or raise `{setting}` in {source}"),
         LinkError::Refused(refused) => refused.hint(),
         LinkError::UnsupportedVersion { .. } => "install another version of the server".to_owned(),

@@ -9,7 +9,7 @@ use crate::{
     glob::ToolFilter,
     link::{Listed, ListedTool, decode},
     server::ToolSet,
-    spec::ServerName,
+    spec::{Invisible, ServerName},
 };
 
 /// A tool with these arguments, each with a description.
@@ -31,7 +31,7 @@ pub(crate) fn set(tools: &[Value]) -> ToolSet {
         let tool = decode::tool(&to_raw_value(tool).unwrap()).unwrap();
         ListedTool::new(tool, Default::default())
     });
-    ToolSet::new(Listed { tools: tools.collect(), ..Listed::default() }, &ToolFilter::all())
+    ToolSet::new(Listed { tools: tools.collect(), ..Listed::default() }, &ToolFilter::all(), Invisible::default())
 }
 
 pub(crate) fn catalog(version: u64, servers: &[(&str, Arc<ToolSet>)]) -> Catalog {

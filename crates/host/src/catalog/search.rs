@@ -67,7 +67,7 @@ impl Indexed {
 impl ToolSet {
     /// The index of these tools; made now if it is not there yet. `None` when `stop` told to give up.
     pub(crate) fn part(&self, stop: &dyn Fn() -> bool) -> Option<&Part> {
-        self.indexed.get(self.tools.iter().map(|listed| &listed.tool), stop)
+        self.indexed.get(self.tools.iter().map(|listed| listed.shown()), stop)
     }
 }
 

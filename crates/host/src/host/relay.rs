@@ -105,7 +105,8 @@ impl Host {
         self.on_link(server, uri, |link: Link| link.subscribed(standing.clone())).await
     }
 
-    /// A whole list of a server, all pages, each item as the server wrote it. Items that are no objects are left out.
+    /// A whole list of a server, all pages, each item as the server wrote it, but for characters that are not seen in titles and
+    /// descriptions ([`Invisible`](crate::spec::Invisible)). Items that are no objects are left out.
     ///
     /// # Errors
     /// [`CallError`]. A server without such a list has an empty one; that is no error.

@@ -10,7 +10,7 @@ use crate::{
     mcp::ServerInfo,
     pins::Quarantined,
     server::{Server, Snapshot, State, Stranger, ToolSet},
-    spec::{Era, ServerName, Source, Trust},
+    spec::{Era, Invisible, ServerName, Source, Trust},
     text,
 };
 
@@ -43,7 +43,7 @@ pub struct ServerStatus {
     pub warnings: Vec<String>,
     /// Tools that are not as they are pinned.
     pub quarantined: Vec<Quarantined>,
-    /// What it tells models about itself. Untrusted.
+    /// What it tells models about itself, as they are given it. Untrusted.
     pub instructions: Option<String>,
     #[serde(rename = "tokens", serialize_with = "as_tokens")]
     set: Arc<ToolSet>,
@@ -52,6 +52,7 @@ pub struct ServerStatus {
 impl ServerStatus {
     pub(super) fn of(name: &ServerName, server: &Server) -> Self {
         let Snapshot { state, tools, session, .. } = server.snapshot();
+        let invisible = server.spec.invisible.unwrap_or_default();
         let unusable = |(tool, why): &(String, String)| {
             let line = format!("the tool {tool} cannot be used: {why}");
             text::for_line(&line).into_owned()
@@ -74,7 +75,10 @@ impl ServerStatus {
             tools_hidden: tools.hidden.len(),
             warnings: tools.quarantined.iter().map(unusable).chain(tools.strangers.iter().map(strange)).collect(),
             quarantined: tools.strangers.iter().map(Stranger::told).collect(),
-            instructions: session.and_then(|session| session.instructions.clone()),
+            instructions: session.and_then(|session| session.instructions.clone()).map(|said| match invisible {
+                Invisible::Remove => text::without_unseen(&said).into_owned(),
+                Invisible::Keep => said,
+            }),
             set: tools,
         }
     }

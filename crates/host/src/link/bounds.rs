@@ -1,10 +1,7 @@
 //! How large a message may be: it depends on what was asked for.
 
 use super::error::LinkError;
-use crate::spec::Limits;
-
-/// The setting of the bound for answers to list requests.
-pub(crate) const LIST_SETTING: &str = "max_list_bytes";
+use crate::spec::{Limits, Setting};
 
 /// The bounds of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +14,7 @@ pub(crate) struct Bounds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub(crate) bytes: usize,
-    pub(crate) setting: &'static str,
+    pub(crate) setting: Setting,
 }
 
 impl Bounds {
@@ -27,12 +24,12 @@ impl Bounds {
 
     /// For any message but the answer to a list request.
     pub(crate) fn usual(self) -> Bound {
-        Bound { bytes: self.message, setting: "max_message_bytes" }
+        Bound { bytes: self.message, setting: Setting::MaxMessageBytes }
     }
 
     /// For the answer to a list request.
     pub(crate) fn list(self) -> Bound {
-        Bound { bytes: self.list, setting: LIST_SETTING }
+        Bound { bytes: self.list, setting: Setting::MaxListBytes }
     }
 
     /// For the answer to a request of this method.

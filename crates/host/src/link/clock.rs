@@ -12,6 +12,7 @@ use tokio::{
 };
 
 use super::error::LinkError;
+use crate::spec::Setting;
 
 /// For how long the clocks of one request stand still, all pauses together: a server that asks again and again would
 /// otherwise keep its calls for ever.
@@ -105,10 +106,10 @@ impl Clock {
             }
             let now = Instant::now();
             if total_end <= now {
-                return self.error(self.total, "max_call_time");
+                return self.error(self.total, Setting::MaxCallTime);
             }
             if idle_end <= now {
-                return self.error(self.idle, "call_timeout");
+                return self.error(self.idle, Setting::CallTimeout);
             }
             tokio::select! {
                 () = sleep_until(idle_end.min(total_end)) => {}
@@ -117,7 +118,7 @@ impl Clock {
         }
     }
 
-    fn error(&self, after: Duration, setting: &'static str) -> LinkError {
+    fn error(&self, after: Duration, setting: Setting) -> LinkError {
         LinkError::TimedOut { what: self.what, after, setting }
     }
 

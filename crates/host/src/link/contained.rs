@@ -8,14 +8,14 @@ const NO_COMMAND: (&str, &str) =
 /// `error` of a server in a container: what was wrong with the engine or the image, where that is what its end says
 /// (`docker-run(1)` and `podman-run(1)`, "Exit Status").
 pub(super) fn explained(error: LinkError) -> LinkError {
-    let LinkError::Exited { exit, stderr } = error else { return error };
+    let LinkError::Exited { exit, stderr, noise } = error else { return error };
     let (why, next) = match &*exit {
         "exit status 125" => of_engine(&stderr.to_lowercase()),
         "exit status 126" => ("its command is in the image, and is no program", "check `command`"),
         "exit status 127" => NO_COMMAND,
         // The init of Podman's containers has no code of its own for it.
         "exit status 1" if stderr.contains("failed to exec pid1") => NO_COMMAND,
-        _ => return LinkError::Exited { exit, stderr },
+        _ => return LinkError::Exited { exit, stderr, noise },
     };
     LinkError::Container { why, next, stderr }
 }
@@ -68,7 +68,8 @@ mod tests {
     use super::*;
 
     fn why(exit: &str, stderr: &str) -> String {
-        explained(LinkError::Exited { exit: exit.to_owned(), stderr: stderr.to_owned() }).to_string()
+        let (exit, stderr) = (exit.to_owned(), stderr.to_owned());
+        explained(LinkError::Exited { exit, stderr, noise: String::new() }).to_string()
     }
 
     #[test]

@@ -477,7 +477,8 @@ impl Desk {
     }
 
     async fn exited(&self, exit: &Exit) -> LinkError {
-        LinkError::Exited { exit: exit.to_string(), stderr: self.last_words().await }
+        let stderr = self.last_words().await;
+        LinkError::Exited { exit: exit.to_string(), stderr, noise: self.inbound.noise_so_far() }
     }
 
     async fn last_words(&self) -> String {

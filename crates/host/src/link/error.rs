@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use serde_json::Value;
 
 use super::child::SpawnError;
-use crate::{egress::Refused, resolve::ResolveError, text};
+use crate::{egress::Refused, resolve::ResolveError, spec::Setting, text};
 
 /// The longest foreign text inside an error.
 const QUOTE_BYTES: usize = 600;
@@ -31,12 +31,14 @@ pub enum LinkError {
         why: String,
     },
     /// The child process ended.
-    #[error("the server process ended ({exit}){}", Stderr(.stderr))]
+    #[error("the server process ended ({exit}){}{}", Stderr(.stderr), Noise(.noise))]
     Exited {
         /// `exit status 3`, `killed by signal 9 (SIGKILL)`.
         exit: String,
         /// The last of its stderr, escaped.
         stderr: String,
+        /// What it sent that is no MCP message: how often, and the first of it, escaped.
+        noise: String,
     },
     /// The engine did not run the container that the server is to be in.
     #[error("the server is not started, because its container cannot be had: {why}{}", Stderr(.stderr))]
@@ -67,15 +69,17 @@ pub enum LinkError {
         /// How long.
         after: Duration,
         /// The setting that bounds it.
-        setting: &'static str,
+        setting: Setting,
     },
     /// The handshake did not end in time.
-    #[error("the server did not finish the handshake within {} (startup_timeout){}", Seconds(*.after), Stderr(.stderr))]
+    #[error("the server did not finish the handshake within {} ({}){}{}", Seconds(*.after), Setting::StartupTimeout, Stderr(.stderr), Noise(.noise))]
     SlowStart {
         /// The bound.
         after: Duration,
         /// The last of its stderr, escaped.
         stderr: String,
+        /// What it sent that is no MCP message: how often, and the first of it, escaped.
+        noise: String,
     },
     /// A message is over its bound.
     #[error("{what} is too large: {seen} bytes, the limit is {limit} ({setting})")]
@@ -89,7 +93,7 @@ pub enum LinkError {
         /// What came, as far as it was counted.
         seen: u64,
         /// The setting that bounds it.
-        setting: &'static str,
+        setting: Setting,
     },
     /// An answer that cannot be understood.
     #[error("the server's answer cannot be read: {why}")]
@@ -322,6 +326,17 @@ impl fmt::Display for Stderr<'_> {
             return Ok(());
         }
         write!(f, "; its last words: {}", self.0)
+    }
+}
+
+struct Noise<'a>(&'a str);
+
+impl fmt::Display for Noise<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        write!(f, "; {}", self.0)
     }
 }
 

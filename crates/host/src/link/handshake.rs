@@ -27,8 +27,6 @@ const ALL_LEGACY: [&str; 4] = [LEGACY, "2025-06-18", "2025-03-26", "2024-11-05"]
 
 /// Silence on a stream after which `initialize` is sent too.
 const STREAM_PROBE: Duration = Duration::from_secs(2);
-/// Silence over HTTP after which `initialize` is sent too.
-const HTTP_PROBE: Duration = Duration::from_secs(3);
 
 const UNSUPPORTED_VERSION: i64 = -32022;
 const HEADER_MISMATCH: i64 = -32020;
@@ -125,7 +123,7 @@ impl Greeting<'_> {
         let mut discover = pin!(self.discover());
         let probed = match &self.channel.wire {
             Wire::Duplex(_) => timeout(STREAM_PROBE, &mut discover).await,
-            Wire::Http(_) => timeout(HTTP_PROBE, &mut discover).await,
+            Wire::Http(http) => timeout(http.probe_timeout(), &mut discover).await,
         };
         if let Ok(probe) = probed {
             return self.after(probe?).await;

@@ -35,7 +35,7 @@ use self::{
 use super::{
     bounds::Bounds,
     child::Supervisor,
-    error::{LinkError, Seconds, quote},
+    error::{LinkError, quote},
     inbound::{Closed, Inbound, Outlet},
     param_headers::encode_header_value,
     wire::{Answered, Outgoing, cancelled},
@@ -43,7 +43,7 @@ use super::{
 use crate::{
     egress::{Egress, Guard, Refused, place},
     resolve::{Authorizer, Resolver},
-    spec::{Era, Http, ServerName},
+    spec::{Era, Http, ServerName, Setting},
 };
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -61,8 +61,7 @@ const REDIRECTS: usize = 10;
 const SIDE_POSTS: usize = 16;
 /// Answers and cancellations that are not posted yet; more are dropped.
 const SIDE_QUEUE: usize = 256;
-/// For a message without an answer, and for the farewell.
-const SIDE_POST_TIME: Duration = Duration::from_secs(5);
+/// For the farewell.
 const FAREWELL_TIME: Duration = Duration::from_secs(1);
 /// For what is still being posted when the connection ends.
 const LAST_POST_TIME: Duration = Duration::from_millis(200);
@@ -273,10 +272,17 @@ impl HttpWire {
 
     /// Posts a message that has no answer.
     pub(crate) async fn notify(&self, message: Bytes) -> Result<(), LinkError> {
-        let delivered = timeout(SIDE_POST_TIME, self.deliver(message)).await;
-        delivered.map_err(|_| LinkError::Broken {
-            why: format!("the server did not take a notification within {}", Seconds(SIDE_POST_TIME)),
+        let after = self.0.spec.post_timeout;
+        timeout(after, self.deliver(message)).await.map_err(|_| LinkError::TimedOut {
+            what: "posting a message without an answer",
+            after,
+            setting: Setting::PostTimeout,
         })?
+    }
+
+    /// How long the first request of a server whose era is not known waits for its answer.
+    pub(crate) fn probe_timeout(&self) -> Duration {
+        self.0.spec.probe_timeout
     }
 
     /// Posts a message whose answer, if it has one, comes elsewhere. Has no time bound of its own.
@@ -498,7 +504,11 @@ impl Endpoint {
         let why = self.in_words(&quote(&innermost.to_string()));
         if error.is_connect() || error.is_builder() || error.is_timeout() {
             let why = if error.is_timeout() {
-                format!("no connection within {} (open_timeout)", Seconds(self.spec.open_timeout))
+                format!(
+                    "no connection within {} ({})",
+                    super::error::Seconds(self.spec.open_timeout),
+                    Setting::OpenTimeout
+                )
             } else {
                 why
             };

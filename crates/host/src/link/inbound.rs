@@ -51,6 +51,19 @@ use crate::{
     witness::Caller,
 };
 
+/// How much of the first bytes that are no message is told, in bytes.
+const NOISE_BYTES: usize = 160;
+
+/// At most so many bytes of foreign words, to the end of a word where that is possible: half of a secret is not known for one.
+fn beginning(words: &str, bytes: usize) -> &str {
+    let words = words.trim();
+    if words.len() <= bytes {
+        return words;
+    }
+    let head = &words[..words.floor_char_boundary(bytes)];
+    head.rfind(char::is_whitespace).map_or(head, |end| head[..end].trim_end())
+}
+
 /// Called for each progress notification, in order, on the task that reads the connection: it must not block.
 pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
@@ -171,6 +184,8 @@ pub(crate) struct Inbound {
     /// By [`Shown`].
     told: Mutex<[Told; 2]>,
     ignored: AtomicU64,
+    /// What was ignored first: what it was, and how it begins. Safe to print.
+    first_ignored: OnceLock<String>,
     /// Which pages it may ask a person to open.
     pages: OnceLock<Guard>,
     /// Who listens to resources.
@@ -248,6 +263,7 @@ impl Inbound {
             subscribing: AtomicBool::new(false),
             acknowledgements: Mutex::default(),
             ignored: AtomicU64::new(0),
+            first_ignored: OnceLock::new(),
         })
     }
 
@@ -296,8 +312,19 @@ impl Inbound {
     /// Bytes on the wire that are no message: told once, then counted.
     pub(crate) fn noise(&self, what: &str, sample: &[u8]) {
         if self.ignored.fetch_add(1, Ordering::Relaxed) == 0 {
-            let sample = String::from_utf8_lossy(&sample[..sample.len().min(160)]);
+            let sample = String::from_utf8_lossy(&sample[..sample.len().min(2 * NOISE_BYTES)]);
+            let sample = beginning(&sample, NOISE_BYTES);
             self.warn(format!("{what} was ignored: {sample}"));
+            let _ = self.first_ignored.set(quote(&format!("{what}: {sample}")));
+        }
+    }
+
+    /// What was on the wire so far that is no message, in one safe line; empty if there was nothing.
+    pub(crate) fn noise_so_far(&self) -> String {
+        match (self.ignored.load(Ordering::Relaxed), self.first_ignored.get()) {
+            (_, None) => String::new(),
+            (..2, Some(first)) => format!("it sent {first}"),
+            (count, Some(first)) => format!("{count} times it sent {first}"),
         }
     }
 

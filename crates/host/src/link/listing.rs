@@ -24,7 +24,8 @@ use crate::{
         tokens,
     },
     mcp::Tool,
-    spec::{Era, Limits},
+    spec::{Era, Invisible, Limits, Setting},
+    unseen,
 };
 
 const METHOD_NOT_FOUND: i64 = -32601;
@@ -33,7 +34,10 @@ const TOOLS: &str = "tools/list";
 /// A tool as listed on this connection.
 #[derive(Debug)]
 pub(crate) struct ListedTool {
+    /// As it came: what it is pinned by, called by and held against.
     pub(crate) tool: Tool,
+    /// As models, clients and people are told of it, where that is something else. Boxed: it seldom is.
+    told: Option<Box<Tool>>,
     /// How its arguments go into headers (2026-07-28, Streamable HTTP).
     pub(crate) headers: ParamHeaders,
     /// Its input schema as model providers take it.
@@ -72,21 +76,36 @@ struct Schema {
 /// A schema that is read when it is first needed.
 type Learnable = OnceLock<Result<Schema, String>>;
 
-/// By what the server said of it, and how it is called. What was made of that is not looked at.
+/// By what the server said of it, how that is told, and how it is called. What was made of that is not looked at.
 impl PartialEq for ListedTool {
     fn eq(&self, other: &Self) -> bool {
-        self.tool == other.tool && self.headers == other.headers
+        self.tool == other.tool && self.told == other.told && self.headers == other.headers
     }
 }
 
 impl ListedTool {
     pub(crate) fn new(tool: Tool, headers: ParamHeaders) -> Self {
-        Self { tool, headers, cleaned: CleanedSchemas::default(), tokens: OnceLock::new(), learned: OnceLock::new() }
+        let (tokens, learned) = (OnceLock::new(), OnceLock::new());
+        Self { tool, told: None, headers, cleaned: CleanedSchemas::default(), tokens, learned }
+    }
+
+    /// The same tool, to be told of as the entry of its server wants it.
+    pub(crate) fn told(mut self, invisible: Invisible) -> Self {
+        self.told = match invisible {
+            Invisible::Remove => unseen::without(&self.tool).map(Box::new),
+            Invisible::Keep => None,
+        };
+        self
+    }
+
+    /// The tool as models, clients and people are told of it.
+    pub(crate) fn shown(&self) -> &Tool {
+        self.told.as_deref().unwrap_or(&self.tool)
     }
 
     /// What its definition costs a model, in tokens; an estimate.
     pub(crate) fn tokens(&self) -> usize {
-        let count = || u32::try_from(tokens::of_tool(&self.tool)).unwrap_or(u32::MAX);
+        let count = || u32::try_from(tokens::of_tool(self.shown())).unwrap_or(u32::MAX);
         *self.tokens.get_or_init(count) as usize
     }
 
@@ -262,7 +281,7 @@ impl Link {
                     let decoded = decode::page(&page, field)?;
                     items += decoded.items.len();
                     if items > self.limits().items {
-                        return Err(over("items", self.limits().items));
+                        return Err(over("items", self.limits().items, Setting::MaxListItems));
                     }
                     take(&page, &decoded.items);
                     if decoded.is_cut {
@@ -277,12 +296,12 @@ impl Link {
                 }
                 params = json!({ "cursor": cursor });
             }
-            Err(over("pages", self.limits().pages))
+            Err(over("pages", self.limits().pages, Setting::MaxListPages))
         };
         timeout(bound, all).await.unwrap_or(Err(LinkError::TimedOut {
             what: "listing",
             after: bound,
-            setting: "list_timeout",
+            setting: Setting::ListTimeout,
         }))
     }
 }
@@ -292,7 +311,7 @@ fn not_too_deep(raw: &RawValue, limits: &Limits) -> Result<(), String> {
     let most = limits.schema_depth.min(Limits::MOST_SCHEMA_DEPTH);
     // The item itself is one level.
     if depth_exceeds(raw.get().as_bytes(), most + 1) {
-        return Err(format!("arrays and objects nest deeper than {most} levels in it (max_schema_depth)"));
+        return Err(format!("arrays and objects nest deeper than {most} levels in it ({})", Setting::MaxSchemaDepth));
     }
     Ok(())
 }
@@ -310,8 +329,8 @@ fn one_tool(raw: &RawValue, headers: bool) -> Result<ListedTool, String> {
     Ok(ListedTool::new(tool, headers))
 }
 
-fn over(what: &str, limit: usize) -> LinkError {
-    LinkError::protocol(format!("the list has more than {limit} {what} (max_list_{what})"))
+fn over(what: &str, limit: usize, setting: Setting) -> LinkError {
+    LinkError::protocol(format!("the list has more than {limit} {what} ({setting})"))
 }
 
 /// `ttlMs` of a list result; absent, negative or broken means zero.

@@ -23,7 +23,7 @@ use super::{
     wire::Answered,
 };
 use crate::{
-    spec::Era,
+    spec::{Era, Setting},
     updates::{Standing, Topics},
 };
 
@@ -169,7 +169,7 @@ impl Link {
     }
 
     fn late(&self) -> LinkError {
-        LinkError::TimedOut { what: "the subscription", after: self.timeouts().call, setting: "call_timeout" }
+        LinkError::TimedOut { what: "the subscription", after: self.timeouts().call, setting: Setting::CallTimeout }
     }
 }
 

@@ -129,6 +129,10 @@ impl Task {
         });
     }
 
+    fn as_configured(&self, listed: Listed) -> ToolSet {
+        ToolSet::new(listed, &self.spec.tools, self.spec.invisible.unwrap_or_default())
+    }
+
     /// Publishes the tools that the server had when it ran last; `false` when nobody knows them.
     async fn recalls_tools(&self) -> bool {
         let Some(memory) = &self.around.memory else {
@@ -138,7 +142,7 @@ impl Task {
         let Some(listed) = kept.and_then(|kept| Listed::of_kept(&kept, &self.spec.limits)) else {
             return false;
         };
-        let tools = self.held_against_pins(ToolSet::new(listed, &self.spec.tools)).await;
+        let tools = self.held_against_pins(self.as_configured(listed)).await;
         self.tell_of_strangers(&ToolSet::default(), &tools);
         self.publish(|snapshot| {
             snapshot.tools = Arc::new(tools);
@@ -281,7 +285,7 @@ impl Task {
                     memory.remember_tools(&self.spec.fingerprint(), kept).await;
                 }
                 let fresh_for = listed.fresh_for;
-                let tools = self.held_against_pins(ToolSet::new(listed, &self.spec.tools)).await;
+                let tools = self.held_against_pins(self.as_configured(listed)).await;
                 self.publish_tools(link, tools);
                 Ok(fresh_for)
             }

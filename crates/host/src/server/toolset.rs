@@ -12,6 +12,7 @@ use crate::{
     glob::ToolFilter,
     link::{Listed, ListedTool},
     pins::{Cause, Judged, Pin, Quarantined, judge},
+    spec::Invisible,
 };
 
 /// The tools of one server. Immutable; shared by every catalog that shows them.
@@ -66,11 +67,12 @@ impl PartialEq for ToolSet {
 }
 
 impl ToolSet {
-    pub(crate) fn new(listed: Listed, filter: &ToolFilter) -> Self {
+    /// The tools of a list, as the entry wants them shown.
+    pub(crate) fn new(listed: Listed, filter: &ToolFilter, invisible: Invisible) -> Self {
         let (shown, hidden): (Vec<_>, Vec<_>) =
             listed.tools.into_iter().partition(|listed| filter.shows(&listed.tool.name));
         Self {
-            tools: shown.into_iter().map(Arc::new).collect(),
+            tools: shown.into_iter().map(|listed| Arc::new(listed.told(invisible))).collect(),
             hidden: hidden.into_iter().map(|listed| listed.tool.name).collect(),
             quarantined: listed.quarantined,
             strangers: Box::default(),

@@ -81,8 +81,17 @@ impl Identity {
     }
 
     fn http(&mut self, http: &Http) {
-        let Http { url, headers, headers_helper, oauth, open_timeout: _, read_timeout: _, sse_max_reconnects: _ } =
-            http;
+        let Http {
+            url,
+            headers,
+            headers_helper,
+            oauth,
+            open_timeout: _,
+            read_timeout: _,
+            probe_timeout: _,
+            post_timeout: _,
+            sse_max_reconnects: _,
+        } = http;
         self.field("url", [url]);
         // A header can decide which tenant answers.
         self.pairs("headers", headers);
@@ -147,9 +156,11 @@ mod tests {
     #[test]
     fn what_does_not_decide_who_answers_changes_no_identity() {
         let plain = http(|_| {});
-        let changes: [fn(&mut Http); 4] = [
+        let changes: [fn(&mut Http); 6] = [
             |http| http.read_timeout = Duration::from_secs(1),
             |http| http.open_timeout = Duration::from_secs(1),
+            |http| http.probe_timeout = Duration::from_secs(1),
+            |http| http.post_timeout = Duration::from_secs(1),
             |http| http.sse_max_reconnects = 1,
             |http| http.oauth.scopes = vec!["read".into()],
         ];

@@ -26,5 +26,6 @@ mod starting;
 mod subscriptions;
 mod tasks;
 mod trust;
+mod unseen;
 mod why;
 mod witness;

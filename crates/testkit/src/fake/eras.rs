@@ -115,7 +115,7 @@ fn initialize(server: &Server, request: &Request) -> Value {
         "protocolVersion": version,
         "capabilities": capabilities,
         "serverInfo": offers::server_info(&server.options),
-        "instructions": offers::INSTRUCTIONS,
+        "instructions": offers::instructions(server),
     })
 }
 
@@ -131,7 +131,7 @@ async fn modern(server: &Arc<Server>, request: &Request) -> Reply {
         "server/discover" => json!({
             "supportedVersions": [spoken],
             "capabilities": if server.has(Fault::NoCapabilities) { Value::Null } else { offers::capabilities() },
-            "instructions": offers::INSTRUCTIONS,
+            "instructions": offers::instructions(server),
         }),
         "subscriptions/listen" => listen(server, request).await?,
         "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe" => {

@@ -107,6 +107,7 @@ faults! {
     BadTool, "bad-tool", Arg::No, STANDING, "one tool has `inputSchema: null`, one has no name, one is a number";
     DuplicateTool, "duplicate-tool", Arg::No, STANDING, "offers `echo` twice";
     EscapeText, "escape-text", Arg::No, STANDING, "descriptions, results and errors carry terminal escapes, bidi and tag characters";
+    LongDescription, "long-description", Arg::Number(5_000), STANDING, "the description of `echo`, and the instructions of the server, have this many lines";
     WrongStructured, "wrong-structured", Arg::No, STANDING, "`structured` returns what its output schema forbids";
     ExpensiveSchema, "expensive-schema", Arg::Number(30), STANDING, "`structured` has schemas of this depth that double at each level";
     RemoteRefSchema, "remote-ref-schema", Arg::Text(""), STANDING, "`structured` has a schema that refers to this address";

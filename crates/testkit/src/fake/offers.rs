@@ -11,7 +11,7 @@ use super::options::Options;
 use super::server::{Era, Request, Server, locked};
 use super::wire::{Refusal, code};
 
-pub(crate) const INSTRUCTIONS: &str = "A server for tests. It does what its script says.";
+const INSTRUCTIONS: &str = "A server for tests. It does what its script says.";
 
 /// Terminal escapes (a window title, a colour, a hyperlink), a bidi override and a tag character.
 pub(crate) const ESCAPES: &str = "\u{1b}]0;owned\u{7}\u{1b}[31mred\u{1b}[0m\u{202e}txt.exe\u{202c}\u{e0041}";
@@ -51,6 +51,21 @@ pub(crate) fn tools(server: &Server) -> Vec<Value> {
     tools
 }
 
+/// So many lines, each of which says which one it is.
+pub(crate) fn long(word: &str, lines: u64) -> String {
+    (1..=lines).map(|line| format!("{word}, line {line}.\n")).collect()
+}
+
+/// What the server tells models about itself.
+pub(crate) fn instructions(server: &Server) -> String {
+    let faults = &server.options.faults;
+    match faults.number(Fault::LongDescription) {
+        Some(lines) => long("Instructions", lines),
+        None if faults.has(Fault::EscapeText) => format!("{INSTRUCTIONS} {ESCAPES}"),
+        None => INSTRUCTIONS.to_owned(),
+    }
+}
+
 fn simple_tool(name: &str) -> Value {
     let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
     json!({"name": name, "description": format!("Returns the name {name}."), "inputSchema": schema})
@@ -76,6 +91,9 @@ fn spoil(server: &Server, tools: &mut Vec<Value>) {
     }
     if faults.has(Fault::EscapeText) {
         named(tools, "echo", |tool| tool["description"] = json!(format!("Echoes. {ESCAPES}")));
+    }
+    if let Some(lines) = faults.number(Fault::LongDescription) {
+        named(tools, "echo", |tool| tool["description"] = json!(long("Echoes", lines)));
     }
     if !faults.has(Fault::Later) || !locked(&server.added).is_empty() {
         turn(faults, tools);

@@ -92,6 +92,8 @@ fn definitions_are_spoilt_as_told() {
     assert!(named(&tools, "structured")["outputSchema"]["$defs"]["d12"].is_object());
     let tools = list(&mut spoilt("escape-text"), 1).0;
     assert!(named(&tools, "echo")["description"].as_str().unwrap().contains('\u{1b}'));
+    let tools = list(&mut spoilt("long-description=7"), 1).0;
+    assert!(named(&tools, "echo")["description"].as_str().unwrap().ends_with("\nEchoes, line 7.\n"));
 }
 
 #[test]

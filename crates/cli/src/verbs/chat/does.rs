@@ -111,7 +111,12 @@ impl Chat<'_> {
         if found.is_empty() {
             self.world.screen.note(if search.is_some() { "no tool fits" } else { "there are no tools" });
         }
-        self.show(if search.is_some() { tools::ranked(&found, false) } else { tools::page(&found, false) }).await
+        self.show(if search.is_some() {
+            tools::ranked(&found, false)
+        } else {
+            tools::page(&found, &[], (false, false))
+        })
+        .await
     }
 
     async fn take_model(&mut self, name: String, now: &mut Conversation) -> Result<(), Failure> {

@@ -18,6 +18,7 @@ use super::{
     },
     HttpWire, Media, media_type,
 };
+use crate::spec::Setting;
 
 /// Of an error's body, this much is read.
 const ERROR_BODY: usize = 64 * 1024;
@@ -76,7 +77,7 @@ impl HttpWire {
                     return Err(LinkError::TimedOut {
                         what: "a piece of the body",
                         after: self.0.spec.read_timeout,
-                        setting: "read_timeout",
+                        setting: Setting::ReadTimeout,
                     });
                 }
                 Ok(Err(error)) => return Err(self.0.unreachable(error)),

@@ -314,11 +314,12 @@ fn is_message(event: &Event) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::Setting;
 
     #[tokio::test]
     async fn a_flood_of_events_leaves_time_for_other_tasks() {
         let response = Response::from(http::Response::new("data: {}\n\n".repeat(10_000)));
-        let mut events = events(response, Arc::new(|| Bound { bytes: 1 << 20, setting: "max_message_bytes" }));
+        let mut events = events(response, Arc::new(|| Bound { bytes: 1 << 20, setting: Setting::MaxMessageBytes }));
         let (mut seen, mut turns) = (0, 0);
         let flood = async {
             while let Ok(Some(_)) = events.next().await {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::time::timeout;
-use toolrack_host::{CallEnd, Era, Event, Host, Otherwise, Policy};
+use toolrack_host::{CallEnd, Era, Event, Host, Otherwise, Policy, ServerSpec};
 
 use crate::{
     scripted::{Reaction, Scripted, progress, text_result, tool},
@@ -121,6 +121,26 @@ async fn a_server_connects_changes_and_goes_before_the_eyes_of_a_watcher() {
         _ => None,
     });
     assert_eq!(gone, [None]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn qb_21_events_of_servers_are_written_with_the_names_and_fields_of_qbit() {
+    let server = Scripted::plain();
+    let host = Host::builder().build();
+    let mut events = host.events();
+    settle(&host, world([("server", server.spec()), ("bad", ServerSpec::stdio("/no/such/program", [""; 0]))])).await;
+    host.shutdown().await;
+    let written = events_so_far(&mut events, |event| Some(serde_json::to_value(event).unwrap()));
+    let of = |name: &str, server: &str| {
+        let found = written.iter().find(|event| event["event"] == name && event["server_name"] == server);
+        let found = found.unwrap_or_else(|| panic!("{name}: {written:?}")).clone();
+        assert_eq!(found["server"], server, "as in all other events");
+        found
+    };
+    assert_eq!(of("mcp_server_connected", "server")["tool_count"], 1);
+    assert_eq!(of("mcp_tools_updated", "server")["tools"], json!(["mcp__server__echo"]));
+    assert_eq!(of("mcp_server_disconnected", "server")["reason"], Value::Null);
+    assert!(of("mcp_server_error", "bad")["error"].as_str().unwrap().contains("no such file"));
 }
 
 #[tokio::test(start_paused = true)]

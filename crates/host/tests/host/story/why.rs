@@ -1,11 +1,13 @@
 //! Why is this tool not there?
 
+use std::time::Duration;
+
 use serde_json::json;
-use toolrack_host::{Host, ServerSpec, ToolFilter, Why, spec::Trust};
+use toolrack_host::{Era, Host, ServerSpec, ToolFilter, Why, spec::Trust};
 
 use crate::{
     scripted::{Reaction, Scripted, tool},
-    worlds::{settle, world},
+    worlds::{settle, soon, world},
 };
 
 async fn host() -> Host {
@@ -33,6 +35,25 @@ async fn host() -> Host {
 fn stages(why: &Why) -> String {
     let word = |step: &toolrack_host::WhyStep| if step.ok { step.stage.to_owned() } else { format!("!{}", step.stage) };
     why.steps.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_says_other_things_and_never_connects_is_told_so_with_what_it_said_first() {
+    let server = Scripted::new(Era::Legacy, |_, _| Some(Reaction::Silence));
+    let host = Host::builder().build();
+    let mut spec = server.spec();
+    spec.timeouts.startup = Duration::from_secs(5);
+    host.apply(world([("noisy", spec)])).await;
+    server.hears_of("server/discover").await;
+    for line in ["Listening on\u{1b}[2J port 3000", "Ready"] {
+        server.say(json!(line));
+    }
+    soon("settle", host.settled()).await;
+    let why = host.why("noisy");
+    let what = &why.steps.last().unwrap().what;
+    assert!(what.starts_with("the server did not finish the handshake within 5 s (startup_timeout)"), "{what}");
+    let sent = r#"; 2 times it sent output that is no MCP message: "Listening on\u001b[2J port 3000""#;
+    assert!(what.contains(sent), "{what}");
 }
 
 #[tokio::test]

@@ -1,0 +1,61 @@
+//! The beginning of long foreign text, so that what stands above it stays in sight.
+//!
+//! It is cut between lines or words, and inside of a word only where that alone is too long: a secret that was cut is no longer
+//! known for one when the page is printed.
+
+use toolrack_host::text;
+
+use super::{Tone, count, paint};
+
+/// Lines that are shown of a text.
+const LINES: usize = 15;
+/// Bytes that are shown of it.
+const BYTES: usize = 1_200;
+
+/// The beginning of `words` that is shown, and how many bytes are left.
+fn beginning(words: &str, lines: usize, bytes: usize) -> (&str, usize) {
+    let end = words.match_indices('\n').nth(lines.saturating_sub(1)).map_or(words.len(), |(at, _)| at);
+    let end = if end <= bytes {
+        end
+    } else {
+        let most = words.floor_char_boundary(bytes);
+        words[..most].rfind(char::is_whitespace).filter(|at| *at > 0).unwrap_or(most)
+    };
+    (&words[..end], words.len() - end)
+}
+
+/// The lines of foreign `words`, escaped. Where they are too many, a last line says how much is left and that `all` shows it.
+pub(crate) fn lines(words: &str, all: &str) -> Vec<String> {
+    let (shown, left) = beginning(words.trim(), LINES, BYTES);
+    let mut lines: Vec<String> = text::for_terminal(shown).lines().map(str::to_owned).collect();
+    if left > 0 {
+        lines.push(paint(Tone::Faint, &format!("… and {} more: `{all}` shows all of it", count(left, "byte"))));
+    }
+    lines
+}
+
+/// At most about so many bytes of foreign `words`, on one line, escaped.
+pub(crate) fn line(words: &str, bytes: usize) -> String {
+    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (shown, left) = beginning(&words, usize::MAX, bytes);
+    format!("{}{}", text::for_line(shown), if left > 0 { "…" } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_is_short_is_shown_whole_and_what_is_long_is_cut_between_words() {
+        assert_eq!(lines("one\ntwo\u{1b}[2J", "x --full"), ["one", "two\\u{1b}[2J"]);
+        let many = lines(&"a line\n".repeat(5_000), "x --full");
+        assert_eq!(many.len(), LINES + 1);
+        assert!(many[LINES].contains("more: `x --full` shows all of it"), "{many:?}");
+        let long = "a word é ".repeat(10_000);
+        let (shown, left) = beginning(&long, LINES, BYTES);
+        assert!(shown.len() <= BYTES && shown.ends_with('é') && left == long.len() - shown.len(), "{shown}");
+        assert_eq!(beginning(&"é".repeat(2_000), LINES, 5), ("éé", 3_996));
+        assert_eq!(line("some\n  words and more", 11), "some words…");
+        assert_eq!(line("a\tb", 100), "a b");
+    }
+}

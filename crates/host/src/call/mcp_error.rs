@@ -1,0 +1,108 @@
+//! Failures in the four kinds and words that programs written after Synapse's `McpError` know.
+
+use super::{CallError, error::not_ready};
+use crate::link::LinkError;
+
+/// A [`CallError`] as one of four kinds, with the texts that Synapse's error of this name has. For programs that tell failures by
+/// these; [`CallError`] itself says more. `Display` is safe to print and holds no secret.
+///
+/// | kind | what |
+/// |---|---|
+/// | [`Config`](Self::Config) | the entry cannot be used, or a placeholder in it has no value |
+/// | [`Connection`](Self::Connection) | there is no connection to the server |
+/// | [`Io`](Self::Io) | the connection ended or broke while an answer was awaited |
+/// | [`Tool`](Self::Tool) | everything else: no such tool, not allowed, refused by the server, late, an answer that cannot be used |
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum McpError {
+    /// What is configured cannot be used.
+    #[error("MCP config error: {0}")]
+    Config(String),
+    /// A server is not connected.
+    #[error("MCP connection error for server '{server}': {message}")]
+    Connection {
+        /// Which.
+        server: String,
+        /// Why.
+        message: String,
+    },
+    /// A call has no result.
+    #[error("MCP tool error: {0}")]
+    Tool(String),
+    /// The connection broke.
+    #[error("MCP IO error: {0}")]
+    Io(String),
+}
+
+impl From<&CallError> for McpError {
+    fn from(error: &CallError) -> Self {
+        match error {
+            CallError::NotReady { error: Some(cause), .. } if is_of_entry(cause) => Self::Config(error.to_string()),
+            CallError::NotReady { server, state, error, .. } => {
+                Self::Connection { server: server.to_string(), message: not_ready(state, error.as_deref()) }
+            }
+            CallError::Link { error: cause, .. } if is_of_entry(cause) => Self::Config(error.to_string()),
+            CallError::Link { server, error: cause, .. } if is_no_connection(cause) => {
+                Self::Connection { server: server.to_string(), message: cause.to_string() }
+            }
+            CallError::Link {
+                error: LinkError::Exited { .. } | LinkError::Closed { .. } | LinkError::Broken { .. },
+                ..
+            } => Self::Io(error.to_string()),
+            _ => Self::Tool(error.to_string()),
+        }
+    }
+}
+
+fn is_of_entry(cause: &LinkError) -> bool {
+    matches!(cause, LinkError::Config { .. } | LinkError::Resolve(_))
+}
+
+fn is_no_connection(cause: &LinkError) -> bool {
+    matches!(
+        cause,
+        LinkError::Spawn(_)
+            | LinkError::Container { .. }
+            | LinkError::SlowStart { .. }
+            | LinkError::Unreachable { .. }
+            | LinkError::Refused(_)
+            | LinkError::NeedsAuth { .. }
+            | LinkError::SessionNotFound { .. }
+            | LinkError::Stopped
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        server::State,
+        spec::{ServerName, Source},
+    };
+
+    fn link(error: LinkError) -> CallError {
+        let (server, source_of) = (ServerName::new("fs").unwrap(), Box::new(Source::program()));
+        CallError::Link { server, what: "read".to_owned(), source_of, error }
+    }
+
+    #[test]
+    fn sy_11_failures_have_the_four_texts_of_synapse() {
+        let said = |error: &CallError| McpError::from(error).to_string();
+        let unknown = CallError::UnknownServer { server: "gone".to_owned() };
+        assert_eq!(said(&unknown), "MCP tool error: no server is called `gone`");
+        let not_ready = CallError::NotReady {
+            server: ServerName::new("fs").unwrap(),
+            state: State::Disabled,
+            source_of: Box::new(Source::program()),
+            error: None,
+        };
+        let expected = "MCP connection error for server 'fs': is not connected: it is disabled";
+        assert_eq!(said(&not_ready), expected);
+        let broken = said(&link(LinkError::Broken { why: "reset".to_owned() }));
+        assert!(broken.starts_with("MCP IO error: read on the server fs "), "{broken}");
+        let config = said(&link(LinkError::config("X", "no url")));
+        assert!(config.starts_with("MCP config error: ") && config.ends_with("no url"), "{config}");
+        let stopped = said(&link(LinkError::Stopped));
+        assert_eq!(stopped, "MCP connection error for server 'fs': the server was stopped by this host");
+    }
+}

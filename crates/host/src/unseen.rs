@@ -1,0 +1,233 @@
+//! What servers say of themselves, without the characters that are not seen ([`text::without_unseen`]).
+//!
+//! A person reads a description and agrees to it; a model reads what is hidden in it as well. So both are given the same.
+//! Left as they came are names, and what a call has to send back or is held against word for word: members of objects, values
+//! of `enum`, `const`, `default` and `examples`, patterns, references. What is hidden there is told as a
+//! [finding](crate::findings).
+
+use std::borrow::Cow;
+
+use serde_json::{
+    Map, Value,
+    value::{RawValue, to_raw_value},
+};
+
+use crate::{
+    mcp::{Prompt, Resource, ResourceTemplate, Tool},
+    text::without_unseen,
+};
+
+/// Members of a schema whose members are names of the tool's own, with a schema each.
+const NAMED: [&str; 6] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
+
+/// Members of a schema that hold no words for a reader.
+const EXACT: [&str; 16] = [
+    "enum",
+    "const",
+    "default",
+    "examples",
+    "example",
+    "required",
+    "dependentRequired",
+    "pattern",
+    "format",
+    "type",
+    "discriminator",
+    "x-mcp-header",
+    "contentEncoding",
+    "contentMediaType",
+    "mapping",
+    "propertyOrdering",
+];
+
+/// The tool without them; `None` when it has none.
+pub(crate) fn without(tool: &Tool) -> Option<Tool> {
+    let title = changed(tool.title.as_deref());
+    let description = changed(tool.description.as_deref());
+    let hint = changed(tool.annotations.title.as_deref());
+    let input = schema(&tool.input_schema);
+    let output = tool.output_schema.as_deref().and_then(schema);
+    if [&title, &description, &hint].iter().all(|text| text.is_none()) && input.is_none() && output.is_none() {
+        return None;
+    }
+    let mut told = tool.clone();
+    told.title = title.or(told.title);
+    told.description = description.or(told.description);
+    told.annotations.title = hint.or(told.annotations.title);
+    told.input_schema = input.unwrap_or(told.input_schema);
+    told.output_schema = output.or(told.output_schema);
+    Some(told)
+}
+
+/// The text without them, where it has any.
+fn changed(text: Option<&str>) -> Option<String> {
+    match without_unseen(text?) {
+        Cow::Owned(text) => Some(text),
+        Cow::Borrowed(_) => None,
+    }
+}
+
+fn change(text: &mut String) {
+    if let Some(seen) = changed(Some(text)) {
+        *text = seen;
+    }
+}
+
+/// The schema without them, where it has any.
+fn schema(raw: &RawValue) -> Option<Box<RawValue>> {
+    let written = raw.get();
+    // Most schemas hold none, and no escape that could stand for one: they need not be read.
+    let is_plain = !["\\u", "\\b", "\\f"].iter().any(|escape| written.contains(escape));
+    if is_plain && matches!(without_unseen(written), Cow::Borrowed(_)) {
+        return None;
+    }
+    let mut schema: Value = serde_json::from_str(written).ok()?;
+    if !in_schema(&mut schema) {
+        return None;
+    }
+    to_raw_value(&schema).ok()
+}
+
+/// Takes them out of the words of a schema; tells whether there were any.
+fn in_schema(schema: &mut Value) -> bool {
+    match schema {
+        Value::String(words) => {
+            let seen = changed(Some(words));
+            let is_changed = seen.is_some();
+            *words = seen.unwrap_or_else(|| std::mem::take(words));
+            is_changed
+        }
+        Value::Array(parts) => parts.iter_mut().fold(false, |any, part| in_schema(part) | any),
+        Value::Object(members) => members.iter_mut().fold(false, |any, (name, value)| in_member(name, value) | any),
+        _ => false,
+    }
+}
+
+fn in_member(name: &str, value: &mut Value) -> bool {
+    let is_reference = name.starts_with('$') && name != "$comment" && name != "$defs";
+    if is_reference || EXACT.contains(&name) {
+        return false;
+    }
+    match value {
+        Value::Object(named) if NAMED.contains(&name) => {
+            // A list beside a name is one of other names (`dependencies`).
+            named.values_mut().filter(|value| value.is_object()).fold(false, |any, value| in_schema(value) | any)
+        }
+        value => in_schema(value),
+    }
+}
+
+/// Something that a server lists beside tools.
+pub(crate) trait Offered {
+    /// Takes them out of what people and models read of it.
+    fn take_out(&mut self);
+}
+
+fn in_each<const N: usize>(texts: [&mut Option<String>; N]) {
+    texts.into_iter().flatten().for_each(change);
+}
+
+impl Offered for Resource {
+    fn take_out(&mut self) {
+        change(&mut self.name);
+        in_each([&mut self.title, &mut self.description]);
+    }
+}
+
+impl Offered for ResourceTemplate {
+    fn take_out(&mut self) {
+        change(&mut self.name);
+        in_each([&mut self.title, &mut self.description]);
+    }
+}
+
+impl Offered for Prompt {
+    fn take_out(&mut self) {
+        in_each([&mut self.title, &mut self.description]);
+        for argument in &mut self.arguments {
+            in_each([&mut argument.description]);
+        }
+    }
+}
+
+/// An item as it came. Its `name` is what a prompt is asked for by, and stays; so do addresses.
+impl Offered for Map<String, Value> {
+    fn take_out(&mut self) {
+        let is_resource = self.contains_key("uri") || self.contains_key("uriTemplate");
+        for (member, value) in self.iter_mut() {
+            match (member.as_str(), value) {
+                ("title" | "description", Value::String(words)) => change(words),
+                ("name", Value::String(words)) if is_resource => change(words),
+                ("arguments", Value::Array(arguments)) => {
+                    arguments.iter_mut().filter_map(Value::as_object_mut).for_each(Self::take_out);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::link::decode;
+
+    #[test]
+    fn words_are_left_without_what_is_not_seen_and_names_values_and_patterns_as_they_came() {
+        let z = "\u{200b}";
+        let tool = json!({
+            "name": format!("na{z}me"),
+            "title": format!("Ti{z}tle"),
+            "description": format!("Does{z} it.\u{e0041}"),
+            "annotations": { "title": format!("An{z}other") },
+            "inputSchema": {
+                "$id": format!("a{z}b"),
+                "type": "object",
+                "properties": {
+                    format!("p{z}"): { "description": format!("o{z}ne"), "enum": [format!("x{z}")], "default": format!("x{z}") },
+                    "enum": { "description": format!("t{z}wo"), "enumNames": [format!("X{z}")], "pattern": format!("{z}+") },
+                    "default": { "oneOf": [{ "const": format!("c{z}"), "title": format!("C{z}") }] },
+                },
+                "dependencies": { "a": [format!("p{z}")], "b": { "$comment": format!("com{z}ment") } },
+                "required": [format!("p{z}")],
+                "maximum": 12_345_678_901_234_567_u64,
+            },
+            "outputSchema": { "type": "object", "x-note": format!("no{z}te") },
+        });
+        let tool = decode::tool(&to_raw_value(&tool).unwrap()).unwrap();
+        let told = serde_json::to_value(without(&tool).unwrap()).unwrap();
+        let expected = json!({
+            "name": format!("na{z}me"),
+            "title": "Title",
+            "description": "Does it.",
+            "annotations": { "title": "Another" },
+            "inputSchema": {
+                "$id": format!("a{z}b"),
+                "type": "object",
+                "properties": {
+                    format!("p{z}"): { "description": "one", "enum": [format!("x{z}")], "default": format!("x{z}") },
+                    "enum": { "description": "two", "enumNames": ["X"], "pattern": format!("{z}+") },
+                    "default": { "oneOf": [{ "const": format!("c{z}"), "title": "C" }] },
+                },
+                "dependencies": { "a": [format!("p{z}")], "b": { "$comment": "comment" } },
+                "required": [format!("p{z}")],
+                "maximum": 12_345_678_901_234_567_u64,
+            },
+            "outputSchema": { "type": "object", "x-note": "note" },
+        });
+        assert_eq!(told, expected);
+        let plain = json!({ "name": "a", "description": "é 👩\u{200d}🔬", "inputSchema": { "type": "object", "title": "ü\n" } });
+        assert!(without(&decode::tool(&to_raw_value(&plain).unwrap()).unwrap()).is_none());
+    }
+
+    #[test]
+    fn what_is_hidden_behind_an_escape_of_json_is_found() {
+        let raw = |written: &str| RawValue::from_string(written.to_owned()).unwrap();
+        let told = schema(&raw(r#"{"type":"object","description":"a\u200bb\udb40\udc41"}"#)).unwrap();
+        assert_eq!(told.get(), r#"{"type":"object","description":"ab"}"#);
+        assert!(schema(&raw(r#"{"type":"object","description":"a\u00e9\n"}"#)).is_none());
+    }
+}
