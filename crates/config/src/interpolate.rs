@@ -5,6 +5,7 @@ mod container;
 mod forms;
 mod known;
 mod place;
+mod unwrapped;
 
 use std::{
     borrow::Cow,
@@ -143,7 +144,7 @@ impl Interpolate {
     /// `text` with `***` for every secret that was handed out so far: what a server was given in a variable, a header or
     /// a placeholder whose name says that it is a secret (`API_TOKEN`, `OPENAI_KEY`, `Authorization`, …), and what
     /// [`redact()`](crate::redact()) hides in arguments, values and URLs; also where it stands in JSON, and from 8 bytes on
-    /// in base64 or percent-encoded.
+    /// in base64, hex or percent-encoded, also where the encoder broke its lines.
     ///
     /// A server can repeat what it was given, on stderr or in an error. Values of less than 6 bytes are not found. What it
     /// costs goes by the length of `text`, not by how many secrets there are. 10,000 of them are known, of 16 MiB at most: of
@@ -796,9 +797,28 @@ mod tests {
         }
     }
 
+    #[test]
+    fn an_encoded_secret_that_goes_over_several_lines_is_concealed_and_not_taken_elsewhere() {
+        let known = that_knows(&["canary-5f0e/9c1d"]);
+        let other = ServerName::new("other").unwrap();
+        for (encoded, shown) in [
+            ("dXNlcjpjYW5hcnkt\nNWYwZS85YzFk.", "dXNlcjp***."),
+            ("dXNlcjpjYW5hcnkt\r\n    NWYwZS85YzFk\r\nend", "dXNlcjp***\r\nend"),
+            (r"Y2FuYX\nJ5LTVmMG\nUvOWMxZA==", "***"),
+            ("63616e6172792d356630\n652f39633164", "***"),
+            ("a canary-5f0e/9c1d\nb", "a ***\nb"),
+        ] {
+            assert_eq!(known.conceal(encoded), shown);
+            let arguments = json!({ "text": encoded });
+            assert!(known.knows_secret_in(arguments.as_object().unwrap(), &other), "{encoded}");
+        }
+        assert_eq!(known.whole("so dXNlcjpjYW5hcnkt\n"), "so dXNlcjp".len(), "the rest may follow on the next line");
+        assert_eq!(known.whole("two\nlines\n"), "two\nlines\n".len());
+    }
+
     proptest! {
         #[test]
-        fn however_a_text_is_cut_no_secret_of_it_is_shown(pieces in prop::collection::vec("[abé ]{0,6}", 0..40)) {
+        fn however_a_text_is_cut_no_secret_of_it_is_shown(pieces in prop::collection::vec("[abé \\n]{0,6}", 0..40)) {
             let secrets = ["ababab", "babbab", "aa éab a", "ééééab"];
             let known = that_knows(&secrets);
             let (mut held, mut shown) = (String::new(), String::new());

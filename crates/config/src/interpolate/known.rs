@@ -3,13 +3,13 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
-    ops::Bound,
+    ops::{Bound, Range},
 };
 
 use serde_json::{Map, Value};
 use toolrack_host::ServerName;
 
-use super::forms::forms;
+use super::{forms::forms, unwrapped::Unwrapped};
 use crate::mask::HIDDEN;
 
 /// A shorter value is not looked for in texts: it would be found everywhere.
@@ -126,37 +126,63 @@ impl Known {
 
     /// `text` with `***` for each, and for several that overlap.
     pub(super) fn conceal<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut found: Vec<_> = self.found(text).collect();
+        if let Some(unwrapped) = self.unwrapped(text, false) {
+            found.extend(self.found(unwrapped.text()).map(|range| unwrapped.original_range(&range)));
+            found.sort_unstable_by_key(|range| range.start);
+        }
         let mut concealed = String::new();
         let (mut shown, mut hidden) = (0, 0);
-        for at in self.places(text) {
-            let Some((form, _)) = self.beginning(&text[at..]).next() else {
-                continue;
-            };
-            if at >= hidden {
-                concealed.push_str(&text[shown..at]);
+        for Range { start, end } in found {
+            if start >= hidden {
+                concealed.push_str(&text[shown..start]);
                 concealed.push_str(HIDDEN);
             }
-            hidden = hidden.max(at + form.len());
+            hidden = hidden.max(end);
             shown = hidden;
         }
         if hidden == 0 { Cow::Borrowed(text) } else { Cow::Owned(concealed + &text[shown..]) }
     }
 
+    /// Where secrets stand in `text`: the longest form at each place, in order. They may overlap.
+    fn found(&self, text: &str) -> impl Iterator<Item = Range<usize>> {
+        self.places(text).filter_map(|at| self.beginning(&text[at..]).next().map(|(form, _)| at..at + form.len()))
+    }
+
+    /// `text` without line breaks in what could be encoded, where that is worth looking at.
+    fn unwrapped(&self, text: &str, goes_on: bool) -> Option<Unwrapped> {
+        if self.forms.is_empty() { None } else { Unwrapped::of(text, goes_on) }
+    }
+
     /// How many bytes of `text`, which goes on, hold no secret in part.
     pub(super) fn whole(&self, text: &str) -> usize {
+        let unwrapped = self.unwrapped(text, true);
+        let mut whole = self.before_begun(text);
+        if let Some(unwrapped) = &unwrapped {
+            whole = whole.min(unwrapped.original(self.before_begun(unwrapped.text())));
+        }
+        // One that is there already may go beyond where another one begins.
+        let across = |at: usize| {
+            let unwrapped = unwrapped.as_ref();
+            self.start_across(text, at).or_else(|| {
+                unwrapped.and_then(|one| Some(one.original(self.start_across(one.text(), one.position(at))?)))
+            })
+        };
+        while let Some(start) = across(whole) {
+            whole = start;
+        }
+        whole
+    }
+
+    /// How many bytes of `text` there are before the first form that begins and may not have ended.
+    fn before_begun(&self, text: &str) -> usize {
         let from = text.floor_char_boundary(text.len().saturating_sub(self.longest));
         let is_begun = |at: &usize| {
             let rest = &text[*at..];
             let next = self.forms.range::<str, _>((Bound::Excluded(rest), Bound::Unbounded)).next();
             next.is_some_and(|(form, _)| form.starts_with(rest))
         };
-        let begun = text[from..].char_indices().map(|(at, _)| from + at).find(is_begun);
-        let mut whole = begun.unwrap_or(text.len());
-        // One that is there already may go beyond where another one begins.
-        while let Some(start) = self.start_across(text, whole) {
-            whole = start;
-        }
-        whole
+        text[from..].char_indices().map(|(at, _)| from + at).find(is_begun).unwrap_or(text.len())
     }
 
     /// The first place where a secret begins in `text` before `at` and ends behind it.
@@ -177,7 +203,8 @@ impl Known {
 
     fn holds(&self, text: &str, server: &ServerName) -> bool {
         let is_foreign = |(form, known): (&str, &Form)| form.len() >= MIN_TELLING && !known.given.contains(server);
-        self.places(text).any(|at| self.beginning(&text[at..]).any(is_foreign))
+        let is_in = |text: &str| self.places(text).any(|at| self.beginning(&text[at..]).any(is_foreign));
+        is_in(text) || self.unwrapped(text, false).is_some_and(|unwrapped| is_in(unwrapped.text()))
     }
 
     fn holds_in(&self, value: &Value, server: &ServerName) -> bool {

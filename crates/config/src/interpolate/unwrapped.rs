@@ -1,0 +1,155 @@
+//! Text without the line breaks that an encoder put into it, so that a secret that goes over several lines is found.
+//!
+//! Base64 has lines of 76 characters in MIME (RFC 2045, 6.8) and of 64 in PEM (RFC 7468); `base64(1)` and `xxd -p` break lines,
+//! too. Where such a text stands in JSON, its breaks are the two characters `\n`.
+
+use std::ops::Range;
+
+/// A text without the breaks between its lines, and where each part of it came from.
+#[derive(Debug)]
+pub(super) struct Unwrapped {
+    text: String,
+    /// Where parts begin: in `text`, and in the original. Sorted by both.
+    parts: Vec<(usize, usize)>,
+}
+
+impl Unwrapped {
+    /// `text` with each break left out that stands between two characters of base64, with the indentation behind it. `None`
+    /// when there is no such break.
+    ///
+    /// When `goes_on`, more text may follow, so a break at the end is left out as well. The cost goes by the length of `text`.
+    pub(super) fn of(text: &str, goes_on: bool) -> Option<Self> {
+        let bytes = text.as_bytes();
+        let mut unwrapped = Self { text: String::new(), parts: vec![(0, 0)] };
+        let (mut at, mut copied) = (0, 0);
+        while let Some(start) = next_break(bytes, at) {
+            at = break_end(bytes, start);
+            let is_behind = start > 0 && is_encoded(bytes[start - 1]);
+            let is_before = bytes.get(at).map_or(goes_on, |next| is_encoded(*next));
+            if is_behind && is_before {
+                unwrapped.text.push_str(&text[copied..start]);
+                unwrapped.parts.push((unwrapped.text.len(), at));
+                copied = at;
+            }
+        }
+        if unwrapped.parts.len() == 1 {
+            return None;
+        }
+        unwrapped.text.push_str(&text[copied..]);
+        Some(unwrapped)
+    }
+
+    /// The text without the breaks.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Where the character at `at` of [`Self::text`] stands in the original.
+    pub(super) fn original(&self, at: usize) -> usize {
+        let part = self.parts.partition_point(|(start, _)| *start <= at) - 1;
+        let (start, original) = self.parts[part];
+        original + (at - start)
+    }
+
+    /// The same for a range that is not empty. Breaks inside of it belong to it.
+    pub(super) fn original_range(&self, range: &Range<usize>) -> Range<usize> {
+        self.original(range.start)..self.original(range.end - 1) + 1
+    }
+
+    /// Where in [`Self::text`] the original's `at` stands; of what was left out, where it goes on.
+    pub(super) fn position(&self, at: usize) -> usize {
+        let part = self.parts.partition_point(|(_, original)| *original <= at) - 1;
+        let (start, original) = self.parts[part];
+        let end = self.parts.get(part + 1).map_or(self.text.len(), |(next, _)| *next);
+        (start + (at - original)).min(end)
+    }
+}
+
+/// A character of base64, of either alphabet, or of hex.
+fn is_encoded(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"+/-_=".contains(&byte)
+}
+
+/// Where the next break begins, at or behind `from`, with the spaces before it.
+fn next_break(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    loop {
+        at += bytes[at..].iter().position(|byte| b"\n\r\\".contains(byte))?;
+        if break_length(&bytes[at..]) > 0 {
+            break;
+        }
+        // Each run of backslashes is looked at once.
+        at += bytes[at..].iter().take_while(|byte| **byte == b'\\').count();
+    }
+    let spaces = bytes[from..at].iter().rev().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    Some(at - spaces)
+}
+
+/// Behind the breaks and spaces that begin at `at`.
+fn break_end(bytes: &[u8], mut at: usize) -> usize {
+    loop {
+        at += match bytes.get(at) {
+            Some(b' ' | b'\t') => 1,
+            _ => match break_length(&bytes[at..]) {
+                0 => return at,
+                length => length,
+            },
+        };
+    }
+}
+
+/// The length of the one break that `bytes` begin with: as it is, or as JSON writes it, in JSON as well.
+fn break_length(bytes: &[u8]) -> usize {
+    match bytes {
+        [b'\n' | b'\r', ..] => 1,
+        [b'\\', ..] => {
+            let slashes = bytes.iter().take_while(|byte| **byte == b'\\').count();
+            if matches!(bytes.get(slashes), Some(b'n' | b'r')) { slashes + 1 } else { 0 }
+        }
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn breaks_between_encoded_characters_are_left_out_and_no_others() {
+        for (text, unwrapped) in [
+            ("YWJj\nZGVm", Some("YWJjZGVm")),
+            ("YWJj \r\n  ZGVm", Some("YWJjZGVm")),
+            (r"YWJj\nZGVm\r\nZ2hp", Some("YWJjZGVmZ2hp")),
+            (r"YWJj\\nZGVm", Some("YWJjZGVm")),
+            ("one line", None),
+            ("a word. \n\"Another\"", None),
+            ("YWJj\n", None),
+            (r"C:\temp", None),
+        ] {
+            assert_eq!(Unwrapped::of(text, false).as_ref().map(Unwrapped::text), unwrapped, "{text}");
+        }
+        assert_eq!(Unwrapped::of("YWJj\r", true).unwrap().text(), "YWJj");
+    }
+
+    #[test]
+    fn many_backslashes_cost_no_more_than_other_characters() {
+        let text = "\\".repeat(1 << 20) + "x";
+        assert!(Unwrapped::of(&text, true).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn every_character_is_found_where_it_came_from(text in r"[aé .\\n\n]{0,40}", goes_on: bool) {
+            let Some(unwrapped) = Unwrapped::of(&text, goes_on) else { return Ok(()) };
+            for (at, c) in unwrapped.text().char_indices() {
+                let original = unwrapped.original(at);
+                prop_assert_eq!(text[original..].chars().next(), Some(c));
+                prop_assert_eq!(unwrapped.position(original), at);
+                let range = unwrapped.original_range(&(at..at + c.len_utf8()));
+                prop_assert_eq!(range, original..original + c.len_utf8());
+            }
+        }
+    }
+}
