@@ -61,7 +61,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .say("Three of four.");
     let mut agent = Agent::new(Arc::new(model), host.clone());
     agent.asker = Some(Arc::new(Careful));
-    let mut turn = Turn::new(vec![Message::new(Role::User, "Tell everybody.")], Limits::default());
+    let mut turn = Turn::new(vec![Message::new(Role::User, "Tell all of them.")], Limits::default());
     agent.run(&mut turn, &mut Unseen).await?;
     for message in turn.messages().iter().filter(|message| message.role == Role::Tool) {
         println!("the model is told: {}", text::for_line(&message.content));

@@ -203,7 +203,7 @@ impl SignIn {
     /// the server may have spent the old refresh token already.
     pub async fn settled(&self) {
         if timeout(PATIENCE, self.0.under_way.wait()).await.is_err() {
-            tracing::warn!("a sign-in is under way while the program ends: somebody may have to sign in again");
+            tracing::warn!("a sign-in is under way while the program ends: the user may have to sign in again");
         }
     }
 }

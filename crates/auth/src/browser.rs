@@ -30,7 +30,7 @@ pub enum BrowserError {
         why: String,
     },
     /// Nobody came back in time.
-    #[error("nobody came back from the browser within {} minutes", .after.as_secs() / 60)]
+    #[error("the browser did not come back within {} minutes", .after.as_secs() / 60)]
     TimedOut {
         /// How long was waited.
         after: Duration,

@@ -77,7 +77,7 @@ impl SignIn {
             if let Ok(Some(revoked)) = &left {
                 let outcome = match revoked {
                     Ok(true) => "the tokens were revoked".to_owned(),
-                    Ok(false) => "the tokens were forgotten; nobody there revokes any".to_owned(),
+                    Ok(false) => "the tokens were forgotten here; the authorization server revokes none".to_owned(),
                     Err(error) => format!("the tokens were forgotten and not revoked: {error}"),
                 };
                 work.tell(Fact::SignedOut { server: name, outcome });

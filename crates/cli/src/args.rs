@@ -1,4 +1,4 @@
-//! What was typed. Nothing here looks at the world; what it means is worked out by the verbs.
+//! The command line as it was typed. Nothing here reads files or connects; the verbs work out what it means.
 
 mod add;
 mod alone;
@@ -238,7 +238,7 @@ pub(crate) enum Verb {
     Test(TestArgs),
     /// Show what servers wrote to stderr and to their log
     Logs(LogsArgs),
-    /// Show what was called and decided, and check that nobody has changed that
+    /// Show what was called and decided, and check that it was not changed
     #[command(
         subcommand,
         after_help = "Examples:

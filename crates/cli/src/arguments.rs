@@ -18,10 +18,10 @@ use crate::suggest;
 
 /// How deep `$ref`, `anyOf` and the like are followed while a value is read.
 const MAX_DEPTH: usize = 16;
-/// Places of a schema that are looked at for one command. A schema is foreign, and a few lines of `anyOf` and `$ref` can
-/// mean 2^60 places; whatever is not looked at, says nothing.
+/// Most places of a schema that one command looks at. A schema is foreign, and a few lines of `anyOf` and `$ref` can
+/// mean 2^60 places; a place that is not looked at says nothing.
 const MAX_PLACES: usize = 10_000;
-/// Values of an `enum` that are told to somebody who gave another.
+/// Most values of an `enum` that an error lists.
 const MAX_CHOICES: usize = 20;
 
 /// Why arguments cannot be sent. Each is the caller's mistake.
@@ -56,7 +56,7 @@ enum Typed {
     Json(Value),
 }
 
-/// Takes words apart. The first `=` counts; a `:` before it makes the value JSON.
+/// Splits words at their first `=`; a `:` before it makes the value JSON.
 pub(crate) fn parse(words: &[String]) -> Result<Vec<Given>, BadArguments> {
     words
         .iter()
@@ -103,8 +103,8 @@ pub(crate) fn texts(given: Vec<Given>) -> Result<std::collections::BTreeMap<Stri
     Ok(texts)
 }
 
-/// `base` with the words laid over it, each read as `schema` (the tool's whole input schema) says. What cannot be read so is an
-/// error, or is text where `lenient`.
+/// `base` with the words laid over it, each read as `schema` (the tool's whole input schema) says. A value that cannot
+/// be read so is an error, or text where `lenient`.
 pub(crate) fn fit(
     base: Map<String, Value>,
     given: Vec<Given>,
@@ -179,7 +179,8 @@ impl<'a> Expected<'a> {
         BadArguments::Misfit { name: name.to_owned(), expected: self.in_words(0), value }
     }
 
-    /// `text` as what is wanted here; `None` when it cannot be that. Where text is among the choices, it stays text.
+    /// Reads `text` as the type that is wanted here; `None` when it cannot be that. Where text is among the choices, it
+    /// stays text.
     fn read(self, text: &str, depth: usize) -> Option<Value> {
         let as_text = || Some(Value::String(text.to_owned()));
         let Some(here) = self.resolved(depth) else {
@@ -223,7 +224,7 @@ impl<'a> Expected<'a> {
         }
     }
 
-    /// What the items of a list are to be; `None` when no list is wanted here.
+    /// The schema of the items of a list; `None` when no list is wanted here.
     fn list_items(self, depth: usize) -> Option<Self> {
         let here = self.resolved(depth)?;
         if here.kinds().contains(&"array") {
@@ -233,8 +234,8 @@ impl<'a> Expected<'a> {
         here.branches(depth).into_iter().find_map(|branch| branch.list_items(depth + 1))
     }
 
-    /// With `$ref` followed, inside this schema only; `None` where nothing is said, nested too deep or looked at too
-    /// much.
+    /// Follows `$ref`, inside this schema only; `None` where the schema says nothing, is nested too deep, or was looked
+    /// at too often.
     fn resolved(self, depth: usize) -> Option<Self> {
         let mut here = self.here?;
         self.left.set(self.left.get().checked_sub(1)?);
@@ -282,7 +283,7 @@ impl<'a> Expected<'a> {
         }
     }
 
-    /// What is wanted here, as a person says it.
+    /// What is wanted here, in words for a person.
     fn in_words(self, depth: usize) -> String {
         let Some(here) = self.resolved(depth) else {
             return "text".to_owned();
@@ -330,7 +331,7 @@ fn is_whole(number: &Number) -> bool {
     number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|n| n.fract() == 0.0)
 }
 
-/// Arguments that an open schema does not name, with what was probably meant. A closed one is for [`check()`].
+/// Arguments that an open schema does not name, with what was probably meant. [`check()`] is for a closed one.
 pub(crate) fn unnamed(arguments: &Map<String, Value>, schema: &Value) -> Vec<String> {
     let open = !matches!(schema.get("additionalProperties"), Some(Value::Bool(false) | Value::Object(_)));
     let Some(known) = schema.get("properties").and_then(Value::as_object) else {

@@ -37,11 +37,11 @@ pub(crate) struct Terminal {
     screen: Arc<Screen>,
     roots: Vec<Root>,
     lines: Lines,
-    /// One question at a time: whoever holds the permit has the terminal.
+    /// One question at a time: the holder of the permit has the terminal.
     turn: Semaphore,
 }
 
-/// A question on the terminal. When nobody wants the answer any longer, what follows begins on a line of its own.
+/// A question on the terminal. When its answer is not wanted any longer, the next output begins on a line of its own.
 struct Standing<'a>(&'a Screen);
 
 impl Drop for Standing<'_> {
@@ -55,7 +55,7 @@ impl Terminal {
         Self { screen, roots, lines: Lines::of_stdin(), turn: Semaphore::new(1) }
     }
 
-    /// At the terminal of a command that is done here.
+    /// The terminal of a command that this process runs for another one.
     pub(crate) fn far(screen: Arc<Screen>, lines: FarLines) -> Self {
         Self { lines: Lines::Far(lines), ..Self::new(screen, Vec::new()) }
     }
@@ -84,13 +84,13 @@ impl Terminal {
         reader.await
     }
 
-    /// What the person says to a question that the program itself has; `None` at the end of input (Ctrl-D).
+    /// Asks the user a question of the program itself; `None` at the end of input (Ctrl-D).
     pub(crate) async fn value(&self, question: &str) -> Option<String> {
         let _turn = self.turn.acquire().await.ok()?;
         self.ask(question).await
     }
 
-    /// Whether the person says a clear yes.
+    /// Whether the user says a clear yes.
     pub(crate) async fn agrees(&self, question: &str) -> bool {
         let Ok(_turn) = self.turn.acquire().await else {
             return false;
@@ -98,7 +98,7 @@ impl Terminal {
         self.yes(question).await == Some(true)
     }
 
-    /// `None` when the person went away without an answer.
+    /// `None` when the user went away without an answer.
     async fn yes(&self, question: &str) -> Option<bool> {
         let answer = self.ask(&format!("{question} [y/N] ")).await?;
         Some(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
@@ -131,7 +131,7 @@ impl Terminal {
         }
     }
 
-    /// The field's value, `Some(None)` when it is left out, `None` when the person went away.
+    /// The field's value, `Some(None)` when it is left out, `None` when the user went away.
     async fn fill_in_field(&self, field: &Field) -> Option<Option<Value>> {
         for line in field.intro() {
             self.screen.say(&line);
@@ -172,7 +172,7 @@ impl Asker for Terminal {
         abilities
     }
 
-    /// A command in a daemon's hands hears what it would hear alone, and does not wait for whoever looks at the dashboard.
+    /// A command that runs in a daemon hears what it would hear alone, and does not wait for the user of the dashboard.
     fn is_alone(&self) -> bool {
         true
     }
@@ -203,7 +203,7 @@ impl Asker for Terminal {
     }
 }
 
-/// Who asks, and what.
+/// The server that asks, and its message.
 fn asks(server: &ServerName, message: &str) -> String {
     let head = paint(Tone::Strong, &format!("The server `{server}` asks:"));
     format!("{head} {}", text::for_terminal(message))

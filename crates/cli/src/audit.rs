@@ -17,12 +17,12 @@ use toolrack_store::{
 /// How long the end of a command may wait for the last rows.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a world writes down, from the first time that there is something.
+/// Writes the audit log of a world, from its first event on.
 #[derive(Debug)]
 pub(crate) struct Audited {
     store: Option<Store>,
     secrets: Arc<Interpolate>,
-    /// In whose name everything happens for which nobody says anything else.
+    /// The agent of every event that names no other.
     agent: Option<String>,
     keeper: OnceLock<AuditKeeper>,
     /// What is kept, as the settings say.
@@ -30,12 +30,12 @@ pub(crate) struct Audited {
 }
 
 impl Audited {
-    /// Of a world in the name of `agent`, if it is one. Nothing is written without `store`.
+    /// For a world in the name of `agent`, if it has one. Nothing is written without `store`.
     pub(crate) fn new(store: Option<Store>, secrets: Arc<Interpolate>, agent: Option<String>) -> Self {
         Self { store, secrets, agent, keeper: OnceLock::new(), keeps: Mutex::default() }
     }
 
-    /// Keeps from now on what the settings say.
+    /// Applies the settings from now on.
     pub(crate) fn set(&self, keeps: Audit) {
         *self.keeps.lock().unwrap_or_else(PoisonError::into_inner) = keeps;
         if let Some(keeper) = self.keeper.get() {
@@ -43,7 +43,8 @@ impl Audited {
         }
     }
 
-    /// Who is told what happens in the name of `agent`, or of this world where none is named; `None` without a database.
+    /// The witness of what happens in the name of `agent`, or of this world where none is named; `None` without a
+    /// database.
     pub(crate) fn witness(&self, agent: Option<&str>) -> Option<Arc<dyn Witness>> {
         let store = self.store.as_ref()?;
         let keeper = self.keeper.get_or_init(|| {
@@ -62,7 +63,7 @@ impl Audited {
     }
 }
 
-/// For those who may never have anything to say.
+/// Starts the keeper only when there is a fact to write.
 impl Witness for Audited {
     fn saw(&self, fact: Fact) {
         if let Some(witness) = self.witness(None) {
@@ -71,7 +72,7 @@ impl Witness for Audited {
     }
 }
 
-/// Writes down what a host does while a command runs.
+/// Writes what a host does to the audit log while a command runs.
 struct AuditKeeper {
     log: Arc<AuditLog>,
     task: Mutex<JoinSet<()>>,
@@ -93,7 +94,7 @@ impl AuditKeeper {
         Self { log: Arc::new(log), task: Mutex::new(task) }
     }
 
-    /// Who is told what happens.
+    /// The witness of what happens in the name of `agent`.
     fn witness(&self, agent: Option<&str>) -> Arc<dyn Witness> {
         match agent {
             Some(agent) => self.log.of_agent(agent),
@@ -101,7 +102,7 @@ impl AuditKeeper {
         }
     }
 
-    /// What the settings say, from now on.
+    /// Applies the settings from now on.
     fn set(&self, said: Audit) {
         self.log.set(said.arguments_in_full, KeepAudit { days: said.days, rows: said.rows });
     }

@@ -1,4 +1,4 @@
-//! Browsers: of the person at the terminal, and of whoever looks at the dashboard.
+//! Browsers: of the user at the terminal, and of the user at the dashboard.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -12,12 +12,12 @@ use url::Url;
 
 use crate::{asker::Terminal, render::link, screen::Screen};
 
-/// How long somebody may take to sign in.
+/// How long a user may take to sign in.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Lines that are read in the hope for an address.
+/// Most lines that are read in search of an address.
 const MAX_TRIES: usize = 20;
 
-/// Shows a page and waits for whoever comes back, to this machine or to the terminal.
+/// Shows a page and waits until the browser comes back to this machine, or its address to the terminal.
 #[derive(Debug)]
 pub(crate) struct Person {
     pub(crate) screen: Arc<Screen>,
@@ -37,9 +37,9 @@ impl Browser for Person {
     fn visit<'a>(&'a self, page: &'a Url) -> BoxFuture<'a, Result<Url, BrowserError>> {
         Box::pin(async move {
             self.screen.say(&format!("Sign in here: {}", link(page.as_str())));
-            // What a server names is opened as a page or not at all, and no shell sees it.
+            // What a server names is opened as a web page or not at all, and no shell sees it.
             if self.opens && matches!(page.scheme(), "http" | "https") {
-                // A machine without a browser has the address on its screen.
+                // Without a browser, the address is still on the screen.
                 let _ = open::that_detached(page.as_str());
             }
             if !self.reads {
@@ -57,8 +57,8 @@ impl Browser for Person {
     }
 }
 
-/// The browser that shows a dashboard: it is told the page, and comes back to this machine, or is elsewhere and the address that
-/// it ends up at is pasted.
+/// The browser that shows a dashboard: it is sent to the page and comes back to this machine, or is elsewhere and the
+/// user pastes the address that it ends up at.
 #[derive(Debug)]
 pub(crate) struct Visitor {
     here: Loopback,
@@ -84,7 +84,7 @@ impl Browser for Visitor {
             shows.send(page.clone()).map_err(|_| BrowserError::GivenUp)?;
             tokio::select! {
                 back = self.here.wait(page, PATIENCE) => back,
-                // Nobody pastes anything any more when this fails.
+                // Fails when no address can be pasted any more.
                 Ok(back) = pasted => Ok(back),
             }
         })
@@ -92,7 +92,7 @@ impl Browser for Visitor {
 }
 
 impl Person {
-    /// The address that the person types; never, when none is typed.
+    /// The address that the user types; pending for ever when none is typed.
     async fn pasted(&self) -> Url {
         for _ in 0..MAX_TRIES {
             let Some(line) = self.terminal.line().await else {

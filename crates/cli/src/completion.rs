@@ -4,9 +4,9 @@
 //! [`VARIABLE`] set. The program then answers from what it knows without connecting to anything ([`known`]): commands,
 //! options, the servers of the configuration, and the tools that a server had when it was last connected ([`notebook`]).
 //!
-//! Nothing here starts a server, uses the network or changes a file. Whatever goes wrong, the answer is that there is
-//! nothing to offer: nobody wants an error in the middle of a line. And a shell puts what it is offered into a command
-//! line, so that only words are offered that every shell takes as they are ([`is_plain`]).
+//! Nothing here starts a server, uses the network or changes a file. On any error there is nothing to offer: an error
+//! message does not belong in the middle of a line. A shell puts what it is offered into a command line, so only words
+//! are offered that every shell takes as they are ([`is_plain`]).
 
 mod known;
 pub(crate) mod notebook;
@@ -31,7 +31,7 @@ use crate::args::{Cli, Global, Shell};
 use known::Known;
 use offer::Line;
 
-/// Names the shell that asks what to offer. Set by the scripts, and by nobody else.
+/// Names the shell that asks what to offer. Only the scripts set it.
 const VARIABLE: &str = "TOOLRACK_COMPLETE";
 
 /// Where the scripts say which word the cursor is in. The name is the library's.
@@ -54,9 +54,9 @@ pub(crate) fn script(shell: Shell, program: &OsStr, folder: Option<&Path>) -> St
     script::script(shell, &program.to_string_lossy())
 }
 
-/// Answers a shell, if it is a shell that asks. `words` is the whole command line of this process.
+/// Answers a shell that asks what to offer. `words` is the whole command line of this process.
 ///
-/// Returns whether it was.
+/// Returns whether a shell asked.
 pub(crate) fn answer_if_asked(words: &[OsString], environment: &Environment) -> bool {
     let Some(name) = environment.get(VARIABLE).filter(|name| !name.is_empty()) else {
         return false;
@@ -64,7 +64,7 @@ pub(crate) fn answer_if_asked(words: &[OsString], environment: &Environment) -> 
     let mut answer = Vec::new();
     let shell = name.to_str().and_then(|name| Shell::from_str(name, false).ok());
     if let (Some(shell), Ok(folder)) = (shell, std::env::current_dir()) {
-        // What fails is nothing to offer: there is nobody to tell why.
+        // On an error there is nothing to offer: the reason has no place on the line.
         let _ = answer_to(shell, words, (environment, &folder), &mut answer);
     }
     let mut stdout = io::stdout().lock();
@@ -72,7 +72,7 @@ pub(crate) fn answer_if_asked(words: &[OsString], environment: &Environment) -> 
     true
 }
 
-/// Answers `shell`, somewhere.
+/// Writes the answer to `shell` into `answer`.
 fn answer_to(
     shell: Shell,
     words: &[OsString],
@@ -88,7 +88,7 @@ fn answer_to(
     if index > MAX_WORDS {
         return Ok(());
     }
-    // A word that is not begun yet is not always among them; those behind the cursor play no part.
+    // The word at the cursor can be missing while it is empty; the words behind the cursor play no part.
     words.resize(index + 1, OsString::new());
     let (global, selector) = read(&words[..index]);
     let current = words[index].to_string_lossy().into_owned();
@@ -109,7 +109,7 @@ fn answer_to(
     }
 }
 
-/// The options of every command and the tool in the words before the cursor, as far as they can be understood.
+/// Reads the options of every command and the tool from the words before the cursor, as far as they can be understood.
 fn read(before: &[OsString]) -> (Global, Option<String>) {
     let Ok(matches) = Cli::command().ignore_errors(true).try_get_matches_from(before) else {
         return (Global::default(), None);

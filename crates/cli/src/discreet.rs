@@ -1,4 +1,4 @@
-//! What is written down of what servers say, without the secrets that they were given: a server can repeat one in a result
+//! Hides the secrets that servers were given in what is stored of their output: a server can repeat one in a result
 //! that is kept as a file, or in the description of a tool.
 
 use std::{borrow::Cow, fmt, sync::Arc};
@@ -23,7 +23,7 @@ impl<T> Discreet<T> {
         Self { inner, secrets }
     }
 
-    /// `bytes` without secrets, if they are text; what is none is kept as it came.
+    /// `bytes` without secrets, if they are text; other bytes are kept as they came.
     fn hidden<'t>(&self, bytes: &'t [u8]) -> Cow<'t, [u8]> {
         match str::from_utf8(bytes).map(|text| self.secrets.conceal(text)) {
             Ok(Cow::Owned(hidden)) => Cow::Owned(hidden.into_bytes()),
@@ -65,7 +65,8 @@ impl<T: Memory> Memory for Discreet<T> {
 
     fn remember_tools<'a>(&'a self, fingerprint: &'a str, tools: Bytes) -> BoxFuture<'a, ()> {
         match self.hidden(&tools) {
-            // Without the secret they would not be the tools that are pinned. Nothing is kept: the server is started at once.
+            // With the secret hidden, the tools would differ from their pins. None are kept: the server is started at
+            // once.
             Cow::Owned(_) => self.inner.remember_tools(fingerprint, Bytes::new()),
             Cow::Borrowed(_) => self.inner.remember_tools(fingerprint, tools),
         }

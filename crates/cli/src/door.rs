@@ -1,8 +1,8 @@
 //! The doors that a daemon has on this machine: a socket for commands, and one for MCP clients.
 //!
-//! A confined server cannot open files of its person, but Landlock does not hold it back from connecting to a socket that has
-//! a path. So being able to connect proves nothing. Both ends prove instead that they can read the key, a file of mode 0600
-//! that no sandbox may read, and neither sends it:
+//! A confined server cannot open files of its user, but Landlock does not stop it from connecting to a socket that has
+//! a path. So being able to connect proves nothing. Both ends prove instead that they can read the key, a file of mode
+//! 0600 that no sandbox may read, and neither sends it:
 //!
 //! ```text
 //! who connects                                        daemon
@@ -11,8 +11,8 @@
 //!                                    ◄── another HMAC of both, and then what the door is for
 //! ```
 //!
-//! A server without a sandbox can read the key. Where the system shows who connects, a process that was started by a server
-//! is turned away in any case, and does its own work.
+//! A server without a sandbox can read the key. Where the system identifies the peer, a process that was started by a
+//! server is turned away in any case, and does its own work.
 
 use std::{
     fmt,
@@ -37,7 +37,8 @@ use toolrack_host::{Fact, Witness};
 /// How long a process may take to prove that it can read the key.
 const PROOF: Duration = Duration::from_secs(2);
 
-/// Rows of the audit log about processes that were turned away, in [`WINDOW`]; those beyond are counted in the next one.
+/// Rows of the audit log about processes that were turned away, in [`WINDOW`]; further ones are counted in the next
+/// window.
 const MAX_ROWS: u32 = 20;
 const WINDOW: Duration = Duration::from_mins(1);
 
@@ -66,7 +67,7 @@ impl Door {
     }
 }
 
-/// Where the sockets and the key are: only their person may enter it.
+/// Where the sockets and the key are: only their user may enter it.
 pub(crate) fn folder(data: &Path) -> PathBuf {
     data.join("run")
 }
@@ -81,7 +82,7 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// Makes one and writes it where commands find it. The folder is there.
+    /// Makes a key and writes it where commands find it. The folder must exist.
     ///
     /// # Errors
     /// When there are no random numbers, or the file cannot be written.
@@ -107,7 +108,7 @@ impl Key {
         folder(data).join("key")
     }
 
-    /// What shows that `side` of `door` knows the key, once both `numbers` are known: the daemon's, and the visitor's.
+    /// The proof that `side` of `door` knows the key, once both `numbers` are known: the daemon's, and the visitor's.
     fn proof(&self, side: Side, door: Door, numbers: &[Bytes; 2]) -> io::Result<Hmac<Sha256>> {
         let mut proof = Hmac::new_from_slice(&self.0).map_err(io::Error::other)?;
         for part in [side.name().as_bytes(), b"\0", door.name().as_bytes(), b"\0", &numbers[0], &numbers[1]] {
@@ -117,7 +118,7 @@ impl Key {
     }
 }
 
-/// Who proves something, so that no proof can be sent back to the one who made it.
+/// The side that proves something, so that no proof can be sent back to its maker.
 #[derive(Clone, Copy)]
 enum Side {
     Daemon,
@@ -143,7 +144,7 @@ fn wrong() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "the other end does not know the key")
 }
 
-/// Goes in at `door` of the daemon whose data are in `data`.
+/// Enters `door` of the daemon whose data are in `data`.
 ///
 /// # Errors
 /// When no daemon listens, it does not let this process in, or what listens is not the daemon.
@@ -161,16 +162,16 @@ pub(crate) async fn enter(data: &Path, door: Door) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Lets in who may come in.
+/// Admits the processes that may come in.
 #[derive(Debug)]
 pub(crate) struct Doorkeeper {
     key: Key,
-    /// Is told who was turned away.
+    /// Records the processes that were turned away.
     witness: Option<Arc<dyn Witness>>,
     told: Mutex<Told>,
 }
 
-/// What the witness was told.
+/// The rows that the witness was given.
 #[derive(Debug)]
 struct Told {
     /// Since when rows are counted.
@@ -192,7 +193,7 @@ impl Doorkeeper {
             self.turned_away(door, pid, "it belongs to another user");
             return None;
         }
-        // Before anything is read of it: a server does not take the place of others for a moment.
+        // Before anything is read from it: a server does not take the place of others even for a moment.
         if let Some(why) = kept_out(pid) {
             self.turned_away(door, pid, &why);
             return None;
@@ -311,7 +312,7 @@ mod tests {
         let mut said = String::new();
         inside.read_to_string(&mut said).await.unwrap();
         assert_eq!(said, "hello");
-        // What proves it at one door proves nothing at the other.
+        // A proof for one door proves nothing at the other.
         let other = async { keeper.admit(Door::Clients, listener.accept().await.unwrap().0).await };
         let (admitted, visitor) = tokio::join!(other, enter(data.path(), Door::Commands));
         assert!(admitted.is_none() && visitor.is_err());

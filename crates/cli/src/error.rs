@@ -14,7 +14,7 @@ pub(crate) enum Exit {
     Other = 1,
     /// Wrong usage, or a configuration that cannot be used.
     Usage = 2,
-    /// A server wants somebody to sign in.
+    /// A server wants the user to sign in.
     SignIn = 3,
     /// A server cannot be reached, or did not answer in time.
     Unreachable = 4,
@@ -37,7 +37,7 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// The exit of this number; anything that is none is [`Self::Other`].
+    /// The exit with this number; any other number is [`Self::Other`].
     pub(crate) fn of(number: u8) -> Self {
         const ALL: [Exit; 13] = [
             Exit::Ok,
@@ -93,7 +93,7 @@ pub(crate) struct Failure {
     pub(crate) hint: Option<String>,
     pub(crate) server: Option<String>,
     pub(crate) tool: Option<Box<str>>,
-    /// What a server said beside its words, as it came: `code` and `data` of its JSON-RPC error. For programs only.
+    /// The `code` and `data` of the server's JSON-RPC error, as they came. For programs only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rpc: Option<Box<Rpc>>,
 }

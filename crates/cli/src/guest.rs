@@ -1,8 +1,7 @@
-//! A command that is done by a running daemon, in the name of the one that was typed.
-//!
-//! The daemon runs the same verb that would run here, on servers that are connected already. What it prints and asks goes
-//! through the process that was typed, which is nothing but its terminal: so there is one way to do a thing and one way to
-//! show it, and nobody can tell by the output who did it.
+//! A command that a running daemon runs on behalf of the process that was typed.
+//! The daemon runs the same verb that would run here, on servers that are connected already. What it prints and asks
+//! goes through the process that was typed, which is only its terminal: so there is one way to do a thing and one way
+//! to show it, and the output does not tell which process did it.
 //!
 //! ```text
 //! toolrack call …  ([`visit`])                     toolrack serve  ([`reception`])
@@ -12,12 +11,12 @@
 //!                            ◄── Out, Err, Ask, …, End
 //! ```
 //!
-//! Until `Go` nothing has begun, and until something is shown the daemon can still give up ([`ToCommand::Elsewhere`]): it
-//! does so wherever the answer could be another one than that of the command alone, but for servers that it could not
-//! connect to and that are only shown: they are as it knows them. After that, a connection that
-//! breaks is a failure: a call is never made twice.
+//! Until `Go` nothing has begun, and until something is shown the daemon can still give up ([`ToCommand::Elsewhere`]).
+//! It does so wherever its answer could differ from that of the command alone, except for servers that it could not
+//! connect to and that are only shown: they are shown as the daemon knows them. After that, a broken connection is a
+//! failure: a call is never made twice.
 //!
-//! Both ends are the same build of the same program ([`Build`]), so the messages are nobody else's business.
+//! Both ends are the same build of the same program ([`Build`]), so the messages are private to it.
 
 mod lines;
 mod outbox;
@@ -46,10 +45,10 @@ use crate::{
 /// Bytes of a message: the arguments of a call, and the words and variables of a process.
 const MAX_MESSAGE: usize = 32 * 1024 * 1024;
 
-/// How long a daemon may take to say how it is.
+/// How long a daemon may take to report its status.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Which program it is. A daemon goes on with what it was started as when a newer one is installed.
+/// Identifies the program. A daemon stays the program that it was started as when a newer one is installed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Build {
     version: String,
@@ -67,14 +66,14 @@ impl Build {
     }
 }
 
-/// What a command says of itself.
+/// What a command tells the daemon of itself.
 #[derive(Serialize, Deserialize)]
 struct Hello {
     build: Build,
     /// As they were typed, with the program's name in front.
     words: Vec<String>,
     folder: PathBuf,
-    /// Its variables, but for those that are no text.
+    /// Its variables, except those that are not text.
     variables: BTreeMap<String, String>,
     terminal: Facts,
     /// What `--args` stands for, where it was read from a file or from stdin.
@@ -89,13 +88,13 @@ enum ToDaemon {
     Go,
     /// What was typed after [`ToCommand::Ask`] of this number; `None` at the end of input.
     Line(u32, Option<String>),
-    /// A signal came, which is this exit code.
+    /// A signal came; this is its exit code.
     Stop(u8),
-    /// Nothing is to be done: how is it? Instead of a greeting.
+    /// Asks for the status. Sent instead of a greeting.
     Status,
 }
 
-/// How a daemon is.
+/// The status of a daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct About {
     pub(crate) version: String,
@@ -106,25 +105,25 @@ pub(crate) struct About {
 /// From the daemon to the command.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToCommand {
-    /// It can be done here.
+    /// The command can be done here.
     Ready,
-    /// It cannot, and nothing has been done.
+    /// The command cannot be done here, and nothing has been done.
     Elsewhere,
     /// A piece of stdout.
     Out(String),
     /// A piece of stderr.
     Err(String),
-    /// A piece of what is no text, in Base64.
+    /// A piece of binary content, in Base64.
     Bytes(String),
-    /// The pieces are whole: they are for this file, or for stdout.
+    /// The pieces are complete: they are for this file, or for stdout.
     BytesFor(Option<PathBuf>),
-    /// A line of stdin is wanted.
+    /// Asks for a line of stdin.
     Ask(u32),
-    /// It is no longer.
+    /// The line is no longer wanted.
     Unask,
-    /// What was typed before now answers nothing.
+    /// What was typed before now answers no question.
     Forget,
-    /// It is done, with this exit code.
+    /// The command is done, with this exit code.
     End(u8),
     /// The answer to [`ToDaemon::Status`].
     Status(About),
@@ -140,8 +139,8 @@ impl ToCommand {
     }
 }
 
-/// How the daemon is whose data are in `data`; `None` when none answers, it does not let this process in, or it is of
-/// another version.
+/// The status of the daemon whose data are in `data`; `None` when none answers, it does not let this process in, or it
+/// is of another version.
 pub(crate) async fn about(data: &Path) -> Option<About> {
     let asked = async {
         let mut stream = door::enter(data, Door::Commands).await?;
@@ -154,7 +153,7 @@ pub(crate) async fn about(data: &Path) -> Option<About> {
     }
 }
 
-/// Reads a message; `None` at the end. Not to be dropped half way.
+/// Reads a message; `None` at the end. Must not be dropped half way.
 ///
 /// # Errors
 /// When the connection breaks, or what comes is no message.
@@ -168,7 +167,7 @@ async fn receive<T: for<'de> Deserialize<'de>>(from: &mut (impl AsyncRead + Unpi
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
     }
     let mut body = Vec::new();
-    // It grows with what comes, not with what was announced.
+    // The buffer grows with what comes, not with what was announced.
     from.take(length as u64).read_to_end(&mut body).await?;
     serde_json::from_slice(&body).map(Some).map_err(io::Error::from)
 }

@@ -36,7 +36,7 @@ pub(crate) struct LogKeeper {
 pub(crate) struct Sources(Arc<Mutex<BTreeMap<ServerName, String>>>);
 
 impl Sources {
-    /// Tells where servers are configured: lines are kept by name and file.
+    /// Records where servers are configured: lines are kept by name and file.
     pub(crate) fn expect(&self, desired: &Desired) {
         let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         sources.extend(desired.iter().map(|(name, spec)| {
@@ -50,7 +50,7 @@ impl Sources {
     }
 }
 
-/// Who writes.
+/// The task that writes.
 struct Writer {
     store: Store,
     secrets: Arc<Interpolate>,

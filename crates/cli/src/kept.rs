@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toolrack_store::ArtifactFolder;
 
-/// Bytes of a piece when nobody says how many, and at most.
+/// Bytes of a piece by default, and at most.
 const USUAL: u32 = 20_000;
 const MOST: u32 = 100_000;
 

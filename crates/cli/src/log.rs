@@ -7,10 +7,10 @@ use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util:
 
 use crate::traces::Traces;
 
-/// Starts logging: warnings, more with each `-v`, and of `rmcp` only what `-vv` asks for, because it logs session ids.
-/// Of `sqlx`, which logs every statement, only what is slow. Spans go to `traces`.
+/// Starts logging: warnings, and more with each `-v`. `rmcp` logs only what `-vv` asks for, because it logs session
+/// ids; `sqlx`, which logs every statement, logs only slow ones. Spans go to `traces`.
 ///
-/// Lines of a log that is looked at later (`with_time`) say when they were written.
+/// With `with_time`, each line says when it was written: the log is looked at later.
 pub(crate) fn start(verbose: u8, quiet: bool, with_time: bool, traces: &Traces) {
     let filter = match (verbose, quiet) {
         (0, true) => "error,rmcp=error",
@@ -26,7 +26,7 @@ pub(crate) fn start(verbose: u8, quiet: bool, with_time: bool, traces: &Traces) 
             let lines = lines.with_writer(|| Visible);
             if with_time { lines.try_init() } else { lines.without_time().try_init() }.is_ok()
         }
-        // Here the filter is the log's alone.
+        // Here the filter applies to the log alone.
         Some(traces) => {
             let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_target(targets).with_writer(|| Visible);
             let lines = if with_time { lines.boxed() } else { lines.without_time().boxed() };
@@ -35,7 +35,7 @@ pub(crate) fn start(verbose: u8, quiet: bool, with_time: bool, traces: &Traces) 
     };
 }
 
-/// Stderr for lines that may hold foreign text: nothing in them is obeyed by a terminal.
+/// Stderr for lines that may hold foreign text: a terminal obeys nothing in them.
 struct Visible;
 
 impl Write for Visible {

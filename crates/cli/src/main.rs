@@ -1,6 +1,6 @@
 //! The command `toolrack`: what was typed → what it means → what is shown.
 //!
-//! This crate decides nothing about servers and calls; it puts the other rooms together ([`wire`]), asks the person at
+//! This crate decides nothing about servers and calls; it puts the other crates together ([`wire`]), asks the user at
 //! the terminal ([`asker`]), and renders what comes back ([`render`]). Every verb answers with data on stdout, messages
 //! on stderr, and an exit code that scripts can rely on ([`error::Exit`]).
 
@@ -38,7 +38,7 @@ mod wire;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // Before anything else: as a supervisor of child processes this program does nothing of what follows.
+    // Before anything else: as a supervisor of child processes, this program does none of what follows.
     if let Some(code) = toolrack_host::supervisor::run_if_asked() {
         return code;
     }

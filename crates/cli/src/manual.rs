@@ -60,7 +60,7 @@ fn page(command: &Command) -> io::Result<Page> {
     Ok(Page { file: man.get_filename(), roff })
 }
 
-/// What stands below the options: what has a heading is a section whose lines stay as they are, all else is text.
+/// The text below the options: a part with a heading is a section whose lines stay as they are, all else is text.
 fn sections(text: &str) -> Roff {
     let mut roff = Roff::new();
     for part in text.split("\n\n").map(str::trim_end).filter(|part| !part.is_empty()) {

@@ -1,5 +1,5 @@
-//! Which model answers: what was typed, else what is configured, else the first provider whose key is there. Never one that
-//! was only found.
+//! Chooses the model that answers: the typed one, else the configured one, else the first provider whose key is there.
+//! Never one that was only found.
 
 use std::{
     num::{NonZeroU32, NonZeroU64},
@@ -65,7 +65,7 @@ impl Around {
     }
 }
 
-/// What was typed over what is configured.
+/// The typed settings, which override the configured ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Wishes {
     pub(crate) model: ModelArgs,
@@ -86,7 +86,7 @@ pub(crate) fn check_name(name: &str, has_base_url: bool) -> Result<(), String> {
 }
 
 impl Wishes {
-    /// The model, and the limits that are wished for.
+    /// The model, and its limits.
     ///
     /// # Errors
     /// With the exit code of models, when there is none or it cannot be used; of usage, when what was typed or configured
@@ -134,7 +134,7 @@ impl Wishes {
     }
 }
 
-/// A model behind HTTP, and whether it is known what it costs.
+/// A model behind HTTP, and whether its price is known.
 async fn connect(
     choice: &ModelChoice,
     key_env: Option<&str>,
@@ -215,7 +215,7 @@ async fn only_model_at(url: &str) -> Result<Selector, Failure> {
     }
 }
 
-/// What to do where there is no model: nothing is used that nobody asked for.
+/// The failure where there is no model: nothing is used that the user did not ask for.
 fn none(running: &[LocalServer]) -> Failure {
     let keys: Vec<_> = PROVIDERS.iter().filter(|known| known.default_model.is_some()).collect();
     let names: Vec<_> = keys.iter().filter_map(|known| known.key_variable).take(3).collect();

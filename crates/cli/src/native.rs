@@ -16,7 +16,7 @@ pub(crate) fn native<H: ServerHandler>(name: &str, handler: impl Fn() -> H + Sen
         let handler = handler();
         let (reader, writer) = split(io);
         async move {
-            // The host sees a failed handshake at its own end, and tells why.
+            // The host sees a failed handshake at its own end, and reports why.
             if let Ok(service) = serve_server_with_ct(handler, (reader, Leaving(writer)), stop).await {
                 let _ = service.waiting().await;
             }
@@ -24,11 +24,12 @@ pub(crate) fn native<H: ServerHandler>(name: &str, handler: impl Fn() -> H + Sen
     })
 }
 
-/// The server's way to a host that may be gone already: what is said then has no reader, and that is no error. `rmcp` would
-/// log one for each answer that a server still gives when its host ends, such as the last one to a subscription.
+/// The server's stream to a host that may be gone already: what is written then has no reader, which is no error.
+/// `rmcp` would log an error for each response that a server still sends when its host ends, such as the last one to a
+/// subscription.
 struct Leaving(WriteHalf<DuplexStream>);
 
-/// `BrokenPipe` as success.
+/// Turns `BrokenPipe` into success.
 fn unless_gone<T>(written: Poll<io::Result<T>>, all: T) -> Poll<io::Result<T>> {
     match written {
         Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => Poll::Ready(Ok(all)),

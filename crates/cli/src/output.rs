@@ -1,4 +1,4 @@
-//! Files that a command writes because somebody named them (`-o FILE`).
+//! Files that the user asked a command to write (`-o FILE`).
 
 use std::{
     fs::{self, File},
@@ -10,21 +10,21 @@ use atomic_write_file::AtomicWriteFile;
 
 use crate::error::{Exit, Failure, in_words};
 
-/// Permissions of a new file that is nobody else's business.
+/// Permissions of a new file that only its owner may read.
 pub(crate) const FOR_ITS_OWNER: u32 = 0o600;
-/// Those of any other new file; the umask takes away what it does not want.
+/// Permissions of any other new file; the umask narrows them.
 pub(crate) const USUAL: u32 = 0o666;
 
-/// What stands for stdout where a file is asked for.
+/// Whether `file` is the word for stdout.
 pub(crate) fn is_stdout(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
-/// Whether `file` can be written at all, as far as that can be known without doing so: whoever names a folder that is not
-/// there is to hear of it before a tool is called and its result has no place to go.
+/// Checks that `file` can be written, as far as that is known without writing: the user should hear of a missing folder
+/// before a tool is called and its result has no place to go.
 ///
 /// # Errors
-/// When `file` is a folder, or the folder that it would be in is none.
+/// When `file` is a folder, or its parent is not one.
 pub(crate) fn check(file: &Path) -> Result<(), Failure> {
     let kind = if fs::metadata(file).is_ok_and(|about| about.is_dir()) {
         Some(io::ErrorKind::IsADirectory)
@@ -39,9 +39,9 @@ pub(crate) fn check(file: &Path) -> Result<(), Failure> {
     kind.map_or(Ok(()), |kind| Err(not_written(file, &kind.into())))
 }
 
-/// Writes `content` into `file`, in place of what it holds. A file appears whole or not at all, and one that is there keeps
-/// its permissions; a new one gets `mode`. What is no plain file, such as a pipe or a device, is written to and stays what
-/// it is.
+/// Writes `content` into `file`, in place of what it holds. A file appears whole or not at all; an existing one keeps
+/// its permissions, and a new one gets `mode`. Anything but a plain file, such as a pipe or a device, is written to and
+/// stays what it is.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -56,7 +56,7 @@ fn write_now(file: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     if fs::metadata(file).is_ok_and(|about| !about.is_file()) {
         return File::options().write(true).open(file)?.write_all(content);
     }
-    // Where it is a link, the file behind it is meant.
+    // A link stands for the file behind it.
     let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     let mut options = AtomicWriteFile::options();
     #[cfg(unix)]
@@ -105,7 +105,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        // Opens although nobody writes yet, and does not wait for who never will.
+        // Opens before there is a writer, and does not wait for one that never comes.
         let mut reader = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&pipe).unwrap();
         check(&pipe).unwrap();
         write(pipe.clone(), b"through".to_vec(), USUAL).await.unwrap();

@@ -52,7 +52,7 @@ pub(crate) enum Tone {
     /// Of a tool.
     Tool,
     Good,
-    /// Not finished, or waits for somebody.
+    /// Not finished, or waits for the user.
     Waiting,
     Bad,
 }
@@ -145,23 +145,23 @@ impl Look {
     }
 }
 
-/// Columns that a continued line is indented by where nothing stands in columns.
+/// Indent of a continued line without columns.
 const HANG: usize = 4;
-/// No terminal is taken for narrower than this.
+/// The least width that is assumed of a terminal.
 const NARROWEST: usize = 20;
-/// Begins a line that ends where the terminal ends. Whatever a server says has it escaped.
+/// Begins a line that is cut at the edge of the terminal. In the text of a server it is escaped.
 const EDGE: char = '\u{1}';
 
-/// `line` as one that ends where the terminal ends, instead of going on below.
+/// `line` as one that is cut at the edge of the terminal instead of going on below.
 ///
-/// It is cut when it is printed, and no sooner: a secret that was cut is no longer known for one.
+/// It is cut when it is printed, and no sooner: a secret that was cut is no longer recognized.
 pub(crate) fn one_line(line: &str) -> String {
     format!("{EDGE}{line}")
 }
 
-/// `url` as a link of the terminal (OSC 8, <https://gist.github.com/egmontkob/eb114294efbcd5adb1944c9f3cb5feda>), which stays one
-/// link where the terminal goes on below. Where there is no colour, only the text is printed. What could end the link early is
-/// escaped, and then it is text.
+/// `url` as a link of the terminal (OSC 8, <https://gist.github.com/egmontkob/eb114294efbcd5adb1944c9f3cb5feda>), which
+/// stays one link where the terminal wraps it. Without colour, only the text is printed. A URL that could end the link
+/// early is printed as escaped text.
 pub(crate) fn link(url: &str) -> String {
     let shown = text::for_line(url);
     if shown != url || url.contains(|c: char| c.is_control() || !c.is_ascii()) {
@@ -171,7 +171,7 @@ pub(crate) fn link(url: &str) -> String {
 }
 
 impl Look {
-    /// `page` as it fits the terminal: what is [`one_line`] is cut, and other lines that are too wide go on below, under
+    /// `page` as it fits the terminal: a [`one_line`] is cut, and other lines that are too wide go on below, under
     /// their last column or a little further in. Colour may be in it already. Without a terminal, nothing is cut.
     pub(crate) fn fit(self, page: &str) -> String {
         if self.width == usize::MAX {
@@ -188,7 +188,7 @@ impl Look {
             let indent = " ".repeat(hang(line, width));
             let options = textwrap::Options::new(width)
                 .subsequent_indent(&indent)
-                // A URL that is cut by line ends cannot be copied or clicked: the terminal itself goes on with it below.
+                // A URL that is broken into lines cannot be copied or clicked: the terminal wraps it itself.
                 .break_words(!line.contains("://"))
                 .word_separator(textwrap::WordSeparator::AsciiSpace)
                 .word_splitter(textwrap::WordSplitter::NoHyphenation)

@@ -1,4 +1,4 @@
-//! What may run without a question, as files and a person say while the program runs.
+//! What may run without a question, as the files and the user say while the program runs.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -7,8 +7,8 @@ use toolrack_host::{
     policy::{Effect, Rule},
 };
 
-/// A policy that changes. What a person said last counts: a tool that is allowed now is no longer denied by the same words,
-/// and the other way round. What stands in a file is changed there.
+/// A policy that changes. The user's last word counts: a tool that is allowed now is no longer denied by the same
+/// words, and the other way round. Rules in a file are changed there.
 #[derive(Debug)]
 pub(crate) struct LiveRules(RwLock<Arc<Policy>>);
 

@@ -52,7 +52,7 @@ pub(crate) fn run(mut words: Vec<OsString>) -> ExitCode {
     exit.into()
 }
 
-/// Help and versions are data and no mistake; everything else that clap says is one.
+/// Shows what clap reports: help and versions are data, everything else is a mistake.
 fn misunderstood(error: &clap::Error, words: &[OsString], environment: &Environment) -> Exit {
     let words = words.iter().map_while(|word| word.to_str().filter(|word| *word != "--"));
     let json = words.clone().any(|word| word == "--json");
@@ -69,7 +69,7 @@ fn misunderstood(error: &clap::Error, words: &[OsString], environment: &Environm
     Exit::Usage
 }
 
-/// What clap says of words that it does not understand, for a program.
+/// What clap reports of words that it does not understand, for a program.
 fn in_one_line(error: &clap::Error) -> Failure {
     let rendered = error.render().to_string();
     let lines = || rendered.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -86,7 +86,7 @@ fn in_one_line(error: &clap::Error) -> Failure {
     Failure::usage(said.strip_prefix("error: ").unwrap_or(&said)).hint(tip.unwrap_or(help))
 }
 
-/// What was said of colour in words that could not be understood as a whole.
+/// The `--color` in words that could not be understood as a whole.
 fn color_in<'a>(mut words: impl Iterator<Item = &'a str>) -> Color {
     let mut color = Color::default();
     while let Some(word) = words.next() {
@@ -110,11 +110,11 @@ fn start(
         .build()
         .map_err(|error| Failure::new(Exit::Other, "INTERNAL", format!("cannot start: {error}")))?;
     let result = match cli.verb {
-        // It looks at nothing outside of the program, and so it works where nothing else does: in a package's build.
+        // It uses nothing outside the program, so it works where nothing else does: in a package's build.
         Verb::Itself(verb) => runtime.block_on(verbs::itself::run(verb, &words, screen)),
         _ => runtime.block_on(to_the_end(cli, words, environment, screen, tracer)),
     };
-    // A thread that waits for the terminal would hold an orderly shutdown up for ever.
+    // A thread that waits for the terminal would block an orderly shutdown for ever.
     runtime.shutdown_background();
     result
 }
@@ -128,7 +128,7 @@ async fn to_the_end(
     tracer: Option<Arc<dyn Tracer>>,
 ) -> Result<Exit, Failure> {
     let mut stop = Stop::new()?;
-    // What Ctrl-C means in a conversation is its own business, and a daemon ends in its own way.
+    // A conversation handles Ctrl-C itself, and a daemon ends in its own way.
     let hears = match cli.verb {
         Verb::Chat(_) => Hears::Interrupts,
         Verb::Serve(_) => Hears::Everything,
@@ -154,17 +154,17 @@ async fn to_the_end(
     }
     let exit = result.unwrap_or_else(|failure| failure.exit);
     if hears != Hears::Nothing {
-        // Each signal so far has had its meaning.
+        // The signals so far have been handled.
         stop = Stop::new()?;
     }
     tokio::select! {
         () = world.close() => Ok(exit),
-        // Whoever presses Ctrl-C again does not want to wait; the supervisors end what is left.
+        // A user who presses Ctrl-C again does not want to wait; the supervisors end what is left.
         again = stop.requested() => Ok(again),
     }
 }
 
-/// Which signals a verb hears itself.
+/// The signals that a verb handles itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hears {
     Nothing,

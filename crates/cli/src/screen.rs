@@ -38,16 +38,16 @@ pub(crate) struct Screen {
     verbose: bool,
     device: Device,
     look: Look,
-    /// Somebody reads stderr and types on stdin.
+    /// A user reads stderr and types on stdin.
     interactive: bool,
     status: Mutex<Status>,
     /// A question waits for its answer.
     asking: AtomicBool,
-    /// Knows the secrets that servers were given: none of them is ever printed, whoever repeats it.
+    /// Knows the secrets that servers were given: none of them is ever printed, whatever text repeats it.
     secrets: OnceLock<Arc<Interpolate>>,
 }
 
-/// What has to be known of a terminal by those who write for it elsewhere.
+/// What another process has to know of a terminal to write for it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Facts {
     out: FarStream,
@@ -66,7 +66,7 @@ struct ErrorLine<'a> {
 /// The last line of the terminal, below everything that stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
-    /// Stderr is no terminal, or nobody wants to see it.
+    /// Stderr is no terminal, or the user does not want to see it.
     Never,
     /// Nothing is there.
     Clear,
@@ -91,7 +91,7 @@ impl Screen {
         Self::on(device, global, facts)
     }
 
-    /// At the terminal of another process.
+    /// A screen at the terminal of another process.
     pub(crate) fn far(global: &Global, facts: Facts, outbox: Outbox) -> Self {
         Self::on(Device::Far { out: facts.out, err: facts.err, outbox }, global, facts)
     }
@@ -111,12 +111,12 @@ impl Screen {
         }
     }
 
-    /// What goes to the terminal of another process, if this is one.
+    /// The messages to the terminal of another process, if this is one.
     pub(crate) fn outbox(&self) -> Option<&Outbox> {
         self.device.outbox()
     }
 
-    /// What others have to know to write for this terminal.
+    /// What another process has to know to write for this terminal.
     pub(crate) fn facts(&self) -> Facts {
         Facts {
             out: self.device.facts(Stream::Out),
@@ -136,7 +136,7 @@ impl Screen {
         self.secrets.get().map_or(Cow::Borrowed(text), |secrets| secrets.conceal(text))
     }
 
-    /// How many bytes of a text that goes on can be printed now without a secret being cut.
+    /// How many bytes of a text that goes on can be printed now without cutting a secret.
     pub(crate) fn whole(&self, text: &str) -> usize {
         self.secrets.get().map_or(text.len(), |secrets| secrets.whole(text))
     }
@@ -156,7 +156,7 @@ impl Screen {
         self.device.is_terminal(Stream::Out)
     }
 
-    /// Whether somebody is there to ask.
+    /// Whether there is a user to ask.
     pub(crate) fn interactive(&self) -> bool {
         self.interactive
     }
@@ -166,12 +166,12 @@ impl Screen {
         self.device.has_colour(Stream::Err)
     }
 
-    /// Prints a page for people, with a line end; on a terminal no line is wider than that. Empty text prints nothing.
+    /// Prints a page for people, with a line end; on a terminal, no line is wider than it. Empty text prints nothing.
     ///
     /// # Errors
     /// As [`Self::verbatim`].
     pub(crate) async fn page(&self, text: String) -> Result<(), Failure> {
-        // Secrets first: one that goes on below, or is cut, would no longer be found.
+        // Secrets first: one that is wrapped or cut would no longer be found.
         self.verbatim(self.look().fit(&self.concealed(&text))).await
     }
 
@@ -202,7 +202,7 @@ impl Screen {
         self.raw_bytes(bytes, file.map(Path::to_owned)).await
     }
 
-    /// As [`Self::bytes`], what another screen has made for this one.
+    /// As [`Self::bytes`], for what another screen has rendered for this one.
     ///
     /// # Errors
     /// As [`Self::bytes`].
@@ -253,7 +253,7 @@ impl Screen {
         }
     }
 
-    /// What only those want to know who ask for more; safe to print as it is.
+    /// A detail for users who ask for more; safe to print as it is.
     pub(crate) fn detail(&self, message: &str) {
         if self.verbose {
             self.say(message);
@@ -281,7 +281,7 @@ impl Screen {
         self.to_stderr(&format!("{}\n", look.fit(&self.concealed(lines))));
     }
 
-    /// Lines for the person at the terminal, as somebody else is to print them there; safe to print as they are.
+    /// Lines for the user at the terminal, rendered for another process that prints them there as they are.
     pub(crate) fn rendered(&self, lines: &str) -> String {
         let look = Look { width: self.device.columns(Stream::Err), ..self.look };
         let lines = look.fit(&self.concealed(lines));
@@ -307,12 +307,12 @@ impl Screen {
         }
     }
 
-    /// Whether a question stands there that nobody has answered yet.
+    /// Whether a question on the terminal is still unanswered.
     pub(crate) fn is_asking(&self) -> bool {
         self.asking.load(Ordering::Relaxed)
     }
 
-    /// What takes so long, for as long as it does: the next output takes its place. Only on a terminal.
+    /// Shows what takes so long, until the next output takes its place. Only on a terminal.
     pub(crate) fn progress(&self, words: &str) {
         let mut status = self.status();
         if matches!(*status, Status::Clear | Status::Shown) {
@@ -389,7 +389,7 @@ impl Screen {
         self.raw(self.concealed(&text).into_owned()).await
     }
 
-    /// Prints what another screen has made for this one, as it is.
+    /// Prints what another screen has rendered for this one, as it is.
     ///
     /// # Errors
     /// As [`Self::verbatim`].
@@ -415,7 +415,7 @@ impl Screen {
     }
 }
 
-/// How writing to stdout went. That its reader went away is no error.
+/// The result of writing to stdout. That its reader went away is no error.
 fn on_stdout(written: io::Result<()>) -> Result<(), Failure> {
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

@@ -6,8 +6,9 @@
 //! takes it. From then on it is where the file says and nowhere else: a keychain that is locked is an error, never a
 //! reason for a new key.
 //!
-//! The file keeps copies of the database from being read, such as a backup or one that is sent with a report; a program of
-//! the same person can read both. A keychain keeps whoever copies all files from it, and other programs while it is locked.
+//! The file keeps copies of the database from being read, such as a backup or one that is sent with a report; a program
+//! of the same user can read both. A keychain also keeps out an attacker who copies all files, and other programs while
+//! it is locked.
 
 mod file;
 mod keychain;
@@ -39,15 +40,15 @@ pub(crate) const VARIABLE: &str = "TOOLRACK_SECRET_KEY";
 /// The file that holds the key otherwise.
 const FILE: &str = "secret.key";
 
-/// Base64 as people have it, with `=` at its end or without.
+/// Base64 with or without `=` at its end.
 const DECODING: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
-/// Who says what the key is.
+/// What the key is read from.
 #[derive(Debug)]
 enum Place {
     Variable(Given),
-    /// The file, which has it or says that the keychain does.
+    /// The file, which holds the key or says that the keychain does.
     File(PathBuf),
 }
 
@@ -62,7 +63,7 @@ pub(crate) enum Source {
     None,
 }
 
-/// What the variable says. Its `Debug` does not.
+/// The value of the variable. Its `Debug` does not show it.
 struct Given(OsString);
 
 impl std::fmt::Debug for Given {
@@ -71,7 +72,7 @@ impl std::fmt::Debug for Given {
     }
 }
 
-/// Why a stored secret cannot be had. Names places and never a value.
+/// Why a stored secret is not available. Names places and never a value.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SecretsError {
     #[error("the database cannot be used, and secrets are in it")]
@@ -108,12 +109,12 @@ pub(crate) struct Stored {
     keychain: Keychain,
     /// Why the keychain did not take a key that was made here.
     refusal: OnceLock<KeychainError>,
-    /// With the key of the variable, which cannot change: a passphrase takes its time.
+    /// With the key of the variable, which cannot change: deriving it from a passphrase takes time.
     opened: OnceCell<Vault>,
 }
 
 impl Stored {
-    /// What is in `store`, with the key that `variable` says, or else that of the file in `folder` or of the keychain.
+    /// What is in `store`, with the key from `variable`, or else that of the file in `folder` or of the keychain.
     pub(crate) fn new(store: Option<Store>, variable: Option<OsString>, folder: &Path, keychain: Keychain) -> Self {
         let place = match variable.filter(|value| !value.is_empty()) {
             Some(value) => Place::Variable(Given(value)),
@@ -122,7 +123,7 @@ impl Stored {
         Self { store, place, keychain, refusal: OnceLock::new(), opened: OnceCell::new() }
     }
 
-    /// Whether somebody whose variable says this would open it with the same key.
+    /// Whether a process whose variable has this value would open it with the same key.
     pub(crate) fn is_opened_with(&self, variable: Option<OsString>) -> bool {
         match (&self.place, variable.filter(|value| !value.is_empty())) {
             (Place::Variable(Given(ours)), Some(theirs)) => *ours == theirs,
@@ -140,7 +141,7 @@ impl Stored {
         }
     }
 
-    /// Where the key is. A file that cannot be used is the place all the same.
+    /// Where the key is. A file that cannot be used still counts as the place.
     pub(crate) fn source(&self) -> Source {
         match &self.place {
             Place::Variable(_) => Source::Variable,
@@ -157,7 +158,7 @@ impl Stored {
         self.refusal.get().filter(|error| !matches!(error, KeychainError::Absent(_)))
     }
 
-    /// The vault; its key is made if there is none and nothing was sealed with one.
+    /// The vault; makes its key if there is none and nothing was sealed with one.
     ///
     /// # Errors
     /// When the key is missing, unusable or in a place that others can read, or the database fails.
@@ -190,15 +191,15 @@ impl Stored {
         let id = Uuid::now_v7();
         self.keychain.put(id, *key).await.map_err(SecretsError::NotTaken)?;
         let kept = write(path, &file::naming(id));
-        // Another process was quicker, or the file cannot be written: nobody will ever ask for this one.
+        // Another process was quicker, or the file cannot be written: this key will never be asked for.
         if !matches!(&kept, Ok(Kept::In(kept)) if *kept == id) {
             let _ = self.keychain.remove(id).await;
         }
         kept
     }
 
-    /// Moves the key into the keychain, or out of it into the file. What it sealed stays as it is. Makes it there when
-    /// there is none yet. Whether it was elsewhere before.
+    /// Moves the key into the keychain, or out of it into the file. What it sealed stays as it is. Makes the key there
+    /// when there is none yet. Returns whether it was elsewhere before.
     ///
     /// # Errors
     /// As [`Self::vault`], and when the key is that of the variable. The key is then where it was.
@@ -242,7 +243,7 @@ impl Stored {
         names.map_err(|error| self.failed(error.into()))
     }
 
-    /// Deletes a secret, which needs no key. Whether there was one.
+    /// Deletes a secret, which needs no key. Returns whether there was one.
     ///
     /// # Errors
     /// When the database fails.
@@ -251,7 +252,7 @@ impl Stored {
         removed.map_err(|error| self.failed(error.into()))
     }
 
-    /// Keeps a secret in the place of what was there.
+    /// Stores a secret in the place of what was there.
     ///
     /// # Errors
     /// As [`Self::vault`].
@@ -272,7 +273,7 @@ impl Stored {
         Ok(found.and_then(|value| value.expose_text().map(str::to_owned)))
     }
 
-    /// The vault, for what is in it under `name`: a keychain that was not asked yet is not asked for nothing.
+    /// The vault, for what is in it under `name`; `None` where a keychain would be asked in vain.
     ///
     /// # Errors
     /// As [`Self::vault`].
@@ -304,7 +305,7 @@ impl Stored {
         }
     }
 
-    /// The key that the file has, or that it says the keychain has.
+    /// The key in the file, or the one in the keychain that the file names.
     async fn key_of(&self, kept: Kept, path: &Path) -> Result<VaultKey, SecretsError> {
         let key = match kept {
             Kept::Here(key) => Ok(key),
@@ -313,7 +314,7 @@ impl Stored {
         key.map(VaultKey::from_bytes).map_err(|error| SecretsError::Keychain { path: path.to_owned(), error })
     }
 
-    /// Whether nothing was ever sealed that is still there.
+    /// Whether nothing sealed is stored.
     async fn is_empty(&self) -> Result<bool, SecretsError> {
         for space in [Space::Secret, Space::Token] {
             let names = self.store()?.sealed_names(space).await.map_err(|error| self.failed(error.into()))?;
@@ -350,7 +351,7 @@ impl Secrets for Stored {
     }
 }
 
-/// The key that the variable says: 32 bytes, or else what a passphrase makes.
+/// The key in the variable: 32 bytes, or else derived from a passphrase.
 fn key_in(Given(value): &Given) -> Result<VaultKey, SecretsError> {
     let text = value.to_str().ok_or(SecretsError::Variable)?.trim();
     Ok(bytes_in(text).map_or_else(|| VaultKey::from_passphrase(text), VaultKey::from_bytes))

@@ -5,14 +5,14 @@ use std::io;
 
 use crate::error::{Exit, Failure};
 
-/// Waits for a request to stop. The process no longer ends by itself from the moment one is made.
+/// Waits for a request to stop. Once one is made, signals no longer end the process by themselves.
 #[derive(Debug)]
 pub(crate) struct Stop {
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
-    /// `None` where the one who started this process wants it to outlive its terminal, as `nohup` does.
+    /// `None` where this process was started to outlive its terminal, as with `nohup`.
     #[cfg(unix)]
     hang_up: Option<tokio::signal::unix::Signal>,
 }
@@ -42,7 +42,7 @@ impl Stop {
         Ok(Self {})
     }
 
-    /// The exit code of the signal that came. Can be waited for again.
+    /// The exit code of the signal that came. Can be awaited again.
     #[cfg(unix)]
     pub(crate) async fn requested(&mut self) -> Exit {
         tokio::select! {
@@ -86,7 +86,7 @@ impl Stop {
         let _ = tokio::signal::ctrl_c().await;
     }
 
-    /// Never: this system has no such signal.
+    /// Pending for ever: this system has no such signal.
     #[cfg(not(unix))]
     pub(crate) async fn terminated(&mut self) -> Exit {
         std::future::pending().await
@@ -103,7 +103,7 @@ impl Stop {
 /// Whether SIGHUP was ignored before this program asked for it; where that cannot be seen, it is left as it is.
 #[cfg(target_os = "linux")]
 fn is_hang_up_ignored() -> bool {
-    // Asked once: a handler of this program would be seen afterwards.
+    // Read once: afterwards it would show a handler of this program.
     static IGNORED: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -4,6 +4,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // Without an order there is nobody to report to, and nothing to do.
+    // Without an order there is no process to report to, and nothing to do.
     toolrack_supervisor::run_if_asked().unwrap_or(ExitCode::FAILURE)
 }

@@ -8,7 +8,7 @@ use toolrack_store::{Space, Vault, VaultError};
 
 use crate::{error::with_causes, secrets::Stored};
 
-/// How long one look for a lease waits; whoever wants it bounds the whole time.
+/// How long one look for a lease waits; the caller bounds the whole time.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The tokens of the person whose secrets these are.
@@ -66,7 +66,7 @@ impl Lease for Held {
 
     fn release(self: Box<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            // One that cannot be given back runs out.
+            // A lease that cannot be released expires.
             let _ = self.lease.release().await;
         })
     }

@@ -1,5 +1,5 @@
-//! Traces of calls for an OpenTelemetry collector: where the feature `otel` is built in, and the environment says where one
-//! is. Elsewhere there are none, and what a caller says of its trace is passed on to servers as it came.
+//! Traces of calls for an OpenTelemetry collector: where the feature `otel` is built in, and the environment says where
+//! one is. Elsewhere there are none, and the trace context of a caller is passed on to servers as it came.
 
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ pub(crate) struct Traces {
 }
 
 impl Traces {
-    /// What `environment` asks for; a mistake in it is told in the second place, and no reason to do nothing.
+    /// Starts what `environment` asks for; a mistake in it is returned as the second part, and is no reason to do
+    /// nothing.
     #[cfg(feature = "otel")]
     pub(crate) fn begin(environment: &Environment) -> (Self, Option<String>) {
         let is_set = |name: &&str| environment.get(name).is_some_and(|value| !value.is_empty());
@@ -43,7 +44,7 @@ impl Traces {
         (Self::default(), None)
     }
 
-    /// What the log needs, so that spans are seen.
+    /// The layer that the log needs to see spans.
     #[cfg(feature = "otel")]
     pub(crate) fn layer<S>(&self) -> Option<impl Layer<S> + use<S>>
     where
@@ -61,7 +62,7 @@ impl Traces {
         None::<tracing_subscriber::layer::Identity>
     }
 
-    /// What a host needs, so that servers go on with the traces.
+    /// The tracer that a host needs, so that servers continue the traces.
     #[cfg(feature = "otel")]
     pub(crate) fn tracer(&self) -> Option<Arc<dyn Tracer>> {
         self.exporter.as_ref().map(|exporter| Arc::new(exporter.tracer()) as Arc<dyn Tracer>)

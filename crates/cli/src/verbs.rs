@@ -1,6 +1,6 @@
 //! What each verb does: load, connect, ask the host, show.
 //!
-//! A verb prints its result and returns; what it started is closed by [`crate::run`], whether the verb ended or was
+//! A verb prints its result and returns; [`crate::run`] closes what it started, whether the verb ended or was
 //! interrupted.
 
 mod add;
@@ -48,7 +48,7 @@ use crate::{
 
 /// Runs `verb`; `words` is the whole command line it came from.
 pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result<Exit, Failure> {
-    // Those that show what is wrong go on.
+    // Verbs that show what is wrong go on.
     if !matches!(verb, Verb::Config(_) | Verb::Doctor(_) | Verb::Itself(_)) && !can_be_lent(&verb) {
         world.refuse_broken().await?;
     }
@@ -108,10 +108,10 @@ pub(crate) fn can_be_lent(verb: &Verb) -> bool {
     )
 }
 
-/// Looks at what only the process that was typed can see, before anything is started or a daemon is asked.
+/// Checks what only the process that was typed can see, before anything is started or a daemon is asked.
 ///
 /// # Errors
-/// When the file that a result is to be written into has no place, or `--json` wants it elsewhere.
+/// When the file for a result cannot be written, or `--json` wants the result elsewhere.
 pub(crate) fn check(verb: &Verb, json: bool) -> Result<(), Failure> {
     let output = match verb {
         Verb::Call(args) => args.output.as_deref(),
@@ -119,7 +119,7 @@ pub(crate) fn check(verb: &Verb, json: bool) -> Result<(), Failure> {
         _ => None,
     };
     match output {
-        // The library sees this only where both stand behind the verb.
+        // The library detects this only where both stand behind the verb.
         Some(_) if json => {
             Err(Failure::usage("`--output` writes content as it is, and `--json` prints a document: leave one out"))
         }
@@ -146,10 +146,10 @@ pub(crate) async fn run_lent(verb: Verb, world: &World) -> Result<Exit, Failure>
     }
 }
 
-/// What is desired, without the servers that were not named; all of it when none was.
+/// The desired servers without those that were not named; all of them when none was.
 ///
 /// # Errors
-/// When a name is no server's, or its entry is broken.
+/// When a named server does not exist, or its entry is broken.
 fn only(loaded: &Loaded, named: &[String]) -> Result<Desired, Failure> {
     for name in named {
         if !loaded.desired.contains_key(name.as_str()) {
@@ -163,8 +163,8 @@ fn only(loaded: &Loaded, named: &[String]) -> Result<Desired, Failure> {
     Ok(desired)
 }
 
-/// The servers that are `named`, connected; when none is, all of them as they are: those that cannot be used are shown as
-/// that, and a daemon that has tried them knows as much as another attempt would tell.
+/// Connects the `named` servers; when none is named, all of them as they are: those that cannot be used are shown as
+/// such, and a daemon that has tried them knows as much as another attempt would tell.
 ///
 /// # Errors
 /// As [`only`] and [`World::connect`].
@@ -173,7 +173,7 @@ async fn looked_at(world: &World, loaded: &Loaded, named: &[String]) -> Result<H
     if named.is_empty() { world.look_at(desired).await } else { world.connect(desired).await }
 }
 
-/// A name that no server has, or whose entry is broken.
+/// The failure for a name that no server has, or whose entry is broken.
 fn no_such_server(name: &str, loaded: &Loaded, exit: Exit) -> Failure {
     if let Some(entry) = loaded.entry(name) {
         let line = entry.line.map_or_else(String::new, |line| format!(":{line}"));
@@ -195,11 +195,11 @@ fn no_such_server(name: &str, loaded: &Loaded, exit: Exit) -> Failure {
     Failure::new(exit, "UNKNOWN_SERVER", format!("there is no server `{name}`")).hint(hint).server(name)
 }
 
-/// What a selector means, as far as the configuration tells. It is resolved once, and travels as this.
+/// What a selector means, as far as the configuration tells. It is resolved once and passed on as this.
 enum Meant {
     /// This tool of this server; the server itself where `tool` is empty.
     Of { server: ServerName, tool: String },
-    /// A name as a model sees it: only the catalog knows whose it is. It can be of one of these servers.
+    /// A name as a model sees it: only the catalog knows its server, which is one of these.
     Name(BTreeSet<ServerName>),
 }
 
@@ -228,7 +228,7 @@ impl Meant {
             return Ok(Self::Of { server, tool: selector[at + 1..].to_owned() });
         }
         let servers = loaded.desired.keys();
-        // A style that hides the server says nothing of it.
+        // A style that hides the server says nothing about it.
         let showing = NameStyle::PRESETS.into_iter().filter(NameStyle::is_stable);
         let namings: Vec<_> = showing
             .flat_map(|style| {
@@ -250,7 +250,7 @@ impl Meant {
         }
     }
 
-    /// Whether `server` can be the one that is meant. No other is started or waited for.
+    /// Whether `server` can be the one that is meant. No other server is started or waited for.
     fn may_be(&self, server: &ServerName) -> bool {
         match self {
             Self::Of { server: named, .. } => named == server,
@@ -259,7 +259,7 @@ impl Meant {
     }
 }
 
-/// Why `server` cannot be used; `None` when it can, as far as it knows itself.
+/// Why `server` cannot be used; `None` when it can, as far as its state tells.
 fn unusable(host: &Host, server: &ServerStatus) -> Option<Failure> {
     match &server.state {
         State::Connected { .. } | State::Idle { .. } => None,
@@ -272,7 +272,7 @@ fn unusable(host: &Host, server: &ServerStatus) -> Option<Failure> {
     }
 }
 
-/// What to say about servers that were wanted and cannot be used. A disabled server was not wanted unless it is among
+/// The failures of servers that were wanted and cannot be used. A disabled server was not wanted unless it is among
 /// `named`.
 fn complaints(host: &Host, named: &[String]) -> Vec<Failure> {
     let is_wanted = |server: &ServerStatus| {
@@ -281,19 +281,19 @@ fn complaints(host: &Host, named: &[String]) -> Vec<Failure> {
     host.status().iter().filter(|server| is_wanted(server)).filter_map(|server| unusable(host, server)).collect()
 }
 
-/// Their messages, for a JSON document.
+/// The messages, for a JSON document.
 fn messages(complaints: &[Failure]) -> Vec<String> {
     complaints.iter().map(|complaint| complaint.message.clone()).collect()
 }
 
-/// The end of a verb that shows what several servers offer.
+/// Ends a verb that shows what several servers offer.
 ///
 /// Servers that cannot be used are warnings, because the others were shown; only when they were asked for by name do
 /// they fail the command.
 fn conclude(world: &World, complaints: Vec<Failure>, named: &[String]) -> Result<Exit, Failure> {
     let mut complaints = complaints.into_iter();
     let first = if named.is_empty() { None } else { complaints.next() };
-    // A JSON document has them inside.
+    // A JSON document contains them.
     if !world.screen.json() {
         complaints.for_each(|complaint| world.screen.warning(&complaint.message));
     }
@@ -309,7 +309,7 @@ fn connected(host: &Host) -> Vec<ServerName> {
         .collect()
 }
 
-/// A failure of the host, complete.
+/// The failure for an error of the host.
 pub(crate) fn failed(error: &CallError) -> Failure {
     let mut failure = Failure::new(error.kind().into(), error.code(), with_causes(error));
     failure.hint = match error {
@@ -332,7 +332,7 @@ pub(crate) fn failed(error: &CallError) -> Failure {
     }
 }
 
-/// What the server said as a JSON-RPC error, if it did.
+/// The JSON-RPC error of the server, if there is one.
 fn rpc(error: &CallError) -> Option<Box<Rpc>> {
     let said = match error {
         CallError::Remote { error, .. } | CallError::Link { error: LinkError::Rpc(error), .. } => error,
@@ -345,7 +345,7 @@ fn rpc(error: &CallError) -> Option<Box<Rpc>> {
     Some(Box::new(Rpc { code: said.code, data: said.data.clone() }))
 }
 
-/// How `tool` comes out of quarantine.
+/// How to release `tool` from quarantine.
 fn out_of_quarantine(tool: &str) -> String {
     let words = |verb: &str| shell_words::join(["toolrack", "trust", verb, tool]);
     format!("`{}`, then `{}` if it may be used like that", words("diff"), words("approve"))
@@ -363,7 +363,7 @@ async fn connect_to(world: &World, loaded: &Loaded, name: &str) -> Result<(Host,
         return Err(Failure::new(Exit::Unreachable, "SERVER_FAILED", format!("`{name}` is not connected")));
     };
     match unusable(&host, &server) {
-        // Without its tools it may still have what is asked for.
+        // Even without its tools, it may have what is asked for.
         Some(failure) if !matches!(server.state, State::ToolsFailed { .. }) => Err(failure),
         _ => Ok((host, server.name)),
     }

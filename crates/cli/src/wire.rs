@@ -41,7 +41,7 @@ use crate::{
     tokens::Tokens,
 };
 
-/// How long a person waits before it is worth saying what for, and how often it is said anew.
+/// How long a user waits before the screen says what for, and how often it says it anew.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The variables that send HTTP through a proxy.
@@ -63,7 +63,8 @@ pub(crate) struct World {
     terminal: OnceLock<Arc<Terminal>>,
     /// What may run; everything, unless a verb says otherwise before it connects.
     gate: OnceLock<Arc<dyn Gate>>,
-    /// Who answers what comes up; the person at the terminal, unless a verb says otherwise before it connects.
+    /// Answers the questions of servers and rules; the user at the terminal, unless a verb says otherwise before it
+    /// connects.
     asker: OnceLock<SharedAsker>,
     /// Servers that fail are connected again.
     stays: AtomicBool,
@@ -71,17 +72,17 @@ pub(crate) struct World {
     tracer: Option<Arc<dyn Tracer>>,
     /// What `${secret:NAME}` stands for.
     stored: Arc<Stored>,
-    /// Fills placeholders in, and remembers what of it is a secret.
+    /// Fills placeholders in, and remembers which values are secrets.
     secrets: Arc<Interpolate>,
     /// Where requests may go, as the settings say.
     egress: Egress,
-    /// Signs the requests to servers in.
+    /// Signs in the requests to servers.
     sign_in: SignIn,
-    /// Keeps what servers say in the store.
+    /// Stores what servers say.
     log: OnceLock<LogKeeper>,
-    /// Keeps what is called and connected there.
+    /// Stores what is called and connected.
     audit: Arc<Audited>,
-    /// What the files say of calls.
+    /// The rules of the files.
     policy: Mutex<Policy>,
     /// How models see tools, as the files say.
     naming: Mutex<Naming>,
@@ -89,9 +90,9 @@ pub(crate) struct World {
     configured: Mutex<Vec<Configured>>,
     /// Set when a verb connects; closed at the end, whatever happened in between.
     host: OnceLock<Host>,
-    /// What `--args` stands for, where somebody has read it already.
+    /// What `--args` stands for, where it was read already.
     brought: OnceLock<Brought>,
-    /// Set where this is the world of a command that a daemon does for another process.
+    /// Set in the world of a command that a daemon runs for another process.
     lent: Option<Lent>,
 }
 
@@ -173,7 +174,7 @@ impl World {
         })
     }
 
-    /// The same, with its calls tied to traces.
+    /// The same world, with its calls tied to traces.
     pub(crate) fn traced(mut self, tracer: Option<Arc<dyn Tracer>>) -> Self {
         self.tracer = tracer;
         self
@@ -238,7 +239,7 @@ impl World {
         self.store.is_some()
     }
 
-    /// For what is useless without it.
+    /// The database, for what is useless without it.
     ///
     /// # Errors
     /// When the database could not be opened.
@@ -264,11 +265,11 @@ impl World {
         }
     }
 
-    /// Hides the secrets that the servers of the configuration are given now, without starting or contacting any: what was
-    /// said when they ran may repeat them. What waits for approval is not filled in.
+    /// Hides the secrets that the servers of the configuration are given now, without starting or contacting any: what
+    /// was said when they ran may repeat them. Placeholders of entries that wait for approval are not filled in.
     pub(crate) async fn known_secrets(&self, loaded: &Loaded) -> impl Fn(&str) -> String + use<> {
         for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust != Trust::Pending) {
-            // One that cannot be filled in was given nothing.
+            // A server that cannot be filled in was given nothing.
             match &spec.transport {
                 Transport::Stdio(stdio) => drop(self.secrets.stdio(name, stdio).await),
                 Transport::Http(http) | Transport::Sse(http) => {
@@ -292,33 +293,33 @@ impl World {
         self.terminal().agrees(question).await
     }
 
-    /// That a question can be asked, before what it is about is shown. To agree without having been asked takes `--yes`.
+    /// Checks that a question can be asked, before its subject is shown. To agree without being asked takes `--yes`.
     ///
     /// # Errors
-    /// When nobody is there to ask; `why` somebody must be.
-    pub(crate) fn somebody_to_ask(&self, why: &str) -> Result<(), Failure> {
+    /// When no user can be asked; `why` says why one must be.
+    pub(crate) fn person_to_ask(&self, why: &str) -> Result<(), Failure> {
         if self.screen.interactive() {
             return Ok(());
         }
-        Err(Failure::usage(format!("{why}, and nobody is there to ask")).hint("look at it, then say `--yes`"))
+        Err(Failure::usage(format!("{why}, and no person can be asked")).hint("look at it, then say `--yes`"))
     }
 
-    /// From now on, `gate` says what may run. Only before anything is connected.
+    /// Lets `gate` decide what may run, from now on. Only before anything is connected.
     pub(crate) fn guard(&self, gate: Arc<dyn Gate>) {
         let _ = self.gate.set(gate);
     }
 
-    /// From now on, `asker` answers what comes up, and not the person at the terminal. Only before anything is connected.
+    /// Lets `asker` answer instead of the user at the terminal, from now on. Only before anything is connected.
     pub(crate) fn answers(&self, asker: SharedAsker) {
         let _ = self.asker.set(asker);
     }
 
-    /// What fills placeholders in, for those who use it for as long as they like.
+    /// What fills placeholders in, for callers that use it for as long as they like.
     pub(crate) fn secrets(&self) -> Arc<Interpolate> {
         Arc::clone(&self.secrets)
     }
 
-    /// Tells the one who keeps servers' logs where servers are configured. Nothing happens without a database.
+    /// Returns a function that tells the log keeper where servers are configured. Does nothing without a database.
     pub(crate) fn log_keeper(&self) -> impl Fn(&Desired) + Send + Sync + use<> {
         self.host();
         let sources = self.log.get().map(LogKeeper::sources);
@@ -329,12 +330,12 @@ impl World {
         }
     }
 
-    /// Who writes the audit log; `None` without a database.
+    /// The writer of the audit log; `None` without a database.
     pub(crate) fn witness(&self) -> Option<Arc<dyn toolrack_host::Witness>> {
         self.audit.witness(None)
     }
 
-    /// Tells the one who keeps the audit log what the settings say of it. Nothing happens without a database.
+    /// Returns a function that passes the settings to the audit log. Does nothing without a database.
     pub(crate) fn audit_settings(&self) -> impl Fn(Audit) + Send + Sync + use<> {
         let audit = Arc::clone(&self.audit);
         move |said| audit.set(said)
@@ -371,8 +372,8 @@ impl World {
         Ok(host)
     }
 
-    /// As [`Self::connect`], for what only shows how servers are and what they have: where a daemon lends them, those that it
-    /// could not connect to are as it knows them, and nothing is started.
+    /// As [`Self::connect`], for verbs that only show how servers are and what they have: where a daemon lends them,
+    /// those that it could not connect to are shown as it knows them, and nothing is started.
     ///
     /// # Errors
     /// As [`Self::connect`].
@@ -383,7 +384,7 @@ impl World {
         }
     }
 
-    /// Names the servers that are waited for. Never ends.
+    /// Shows the servers that are waited for. Never ends.
     async fn show_who_connects(&self, host: &Host) {
         loop {
             tokio::time::sleep(PATIENCE).await;
@@ -394,7 +395,7 @@ impl World {
         }
     }
 
-    /// The one who asks the person: one reader of stdin for all questions.
+    /// Asks the user: one reader of stdin for all questions.
     pub(crate) fn terminal(&self) -> Arc<Terminal> {
         let terminal = || Arc::new(Terminal::new(Arc::clone(&self.screen), self.roots.clone()));
         Arc::clone(self.terminal.get_or_init(terminal))
@@ -411,7 +412,7 @@ impl World {
         host
     }
 
-    /// Where results go that are too long.
+    /// The folder for results that are too long.
     pub(crate) fn artifacts(&self) -> ArtifactFolder {
         ArtifactFolder::new(self.places.data().join("artifacts"), ArtifactBounds::default())
     }
@@ -424,13 +425,13 @@ impl World {
         host
     }
 
-    /// What may run of what is typed: whoever typed it wants it, but for what the files forbid or have confirmed.
+    /// The gate for what the user types: it runs, unless the files forbid it or want it confirmed.
     fn typed(&self) -> Arc<dyn Gate> {
         let policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if policy.is_empty() { Arc::new(AllowAll) } else { Arc::new(policy) }
     }
 
-    /// Makes hosts that have in common with this world's what a person has once.
+    /// Makes hosts that share with this world's what a user has once.
     pub(crate) fn hosts(&self) -> Hosts {
         Hosts {
             store: self.store.clone(),
@@ -443,7 +444,7 @@ impl World {
         }
     }
 
-    /// Writes down what the connected servers offer, so that a shell can complete it.
+    /// Notes what the connected servers offer, so that a shell can complete it.
     async fn note_tools(&self, host: &Host) {
         let configured = std::mem::take(&mut *self.configured.lock().unwrap_or_else(PoisonError::into_inner));
         let status = host.status();
@@ -476,7 +477,7 @@ impl World {
             // The notes are of what is there when this begins; they are written while the servers end.
             tokio::join!(self.note_tools(host), host.shutdown());
         }
-        // What it comes to is a row of the audit log.
+        // Its outcome is a row of the audit log.
         self.sign_in.settled().await;
         if let Some(log) = self.log.get() {
             log.close().await;
@@ -494,7 +495,7 @@ fn how_to_sign_in(server: &ServerName, scopes: &[String]) -> String {
     shell_words::join(words.chain(scopes.iter().flat_map(|scope| ["--scope", scope])))
 }
 
-/// The database failed.
+/// The failure for an error of the database.
 pub(crate) fn unusable_store(error: &StoreError) -> Failure {
     Failure::new(Exit::Other, "DATABASE", with_causes(error))
 }
@@ -511,7 +512,7 @@ pub(crate) fn built_in(folder: &Path) -> Desired {
     Desired::from([(name, spec)])
 }
 
-/// The database of the person whose places these are.
+/// The database of the user whose places these are.
 pub(crate) fn database(places: &Places) -> PathBuf {
     places.data().join("toolrack.db")
 }

@@ -557,7 +557,7 @@ mod tests {
         assert!(plan.env.contains(&("HOME".into(), "/elsewhere".into())), "{:?}", plan.env);
         let other = Stdio { command: "other".into(), ..spec };
         let plan = interpolate.stdio(&name(), &other).now_or_never().unwrap().unwrap();
-        assert_ne!(plan.sandbox.unwrap().own, Some(own), "another program under this name is somebody else");
+        assert_ne!(plan.sandbox.unwrap().own, Some(own), "another program under this name is another one");
     }
 
     #[test]

@@ -1,10 +1,10 @@
-// Whose world the page shows: everybody's, or that of an agent, which the address names. Another one is another page, so that
+// Whose world the page shows: the one of all agents, or that of one agent, which the address names. Another one is another page, so that
 // nothing of the first is left.
 
 /** @param {string} search the query of an address with its `?` */
 export const agentIn = (search) => new URLSearchParams(search).get("agent") || null;
 
-/** The agent of this page, or null for everybody's world. */
+/** The agent of this page, or null for the world of all agents. */
 export const agent = agentIn(globalThis.location?.search ?? "");
 
 /**

@@ -71,7 +71,7 @@ export async function transcript(path, signal) {
   return all;
 }
 
-/** Why there is no answer, if it is not that nobody wants one. @param {unknown} error @param {AbortSignal} [signal] */
+/** Why there is no answer, unless the caller gave it up. @param {unknown} error @param {AbortSignal} [signal] */
 function failed(error, signal) {
   const isLate = signal?.reason instanceof DOMException && signal.reason.name === "TimeoutError";
   if (signal?.aborted && !isLate) return error;

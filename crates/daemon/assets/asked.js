@@ -7,7 +7,7 @@ export const LINGER = 4_000;
  * A question that is shown.
  * @typedef {object} Shown
  * @property {Api.Question} question
- * @property {number | null} over since when it is over, though nobody answered it here
+ * @property {number | null} over since when it is over, though it was not answered here
  */
 
 /**

@@ -1,4 +1,4 @@
-// How much of a long text is shown before somebody wants all of it. Pure.
+// How much of a long text is shown before the user wants all of it. Pure.
 
 /** Characters and lines of a description that are shown at first. */
 const CHARACTERS = 320;

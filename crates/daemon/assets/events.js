@@ -24,7 +24,7 @@ export function pause(tries, chance = Math.random()) {
 /**
  * @typedef {object} Listener
  * @property {(event: Api.LiveEvent) => void} onEvent
- * @property {(state: State, refusal: Refusal | null) => void} onState with why, when the daemon answers and lets nobody listen
+ * @property {(state: State, refusal: Refusal | null) => void} onState with why, when the daemon answers and refuses to be listened to
  */
 
 /**

@@ -8,7 +8,7 @@ export { Fragment, render } from "./vendor/preact.js";
 export { useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "./vendor/preact-hooks.js";
 export { batch, computed, effect, signal } from "./vendor/preact-signals.js";
 
-/** Attributes that are read or read out. What is typed into a field is none of them: it is somebody's value. */
+/** Attributes that are read or read out. What is typed into a field is none of them: it is the user's value. */
 const READ = ["alt", "aria-label", "label", "placeholder", "title"];
 
 /**

@@ -17,7 +17,7 @@ import { spansOf } from "./markdown-spans.js";
 /** Lists and quotes in each other go so deep; what is deeper is text. */
 const DEEPEST = 8;
 
-/** More cells than this in a row are no table that somebody reads. */
+/** More cells than this in a row are no table that a person reads. */
 const MOST_CELLS = 40;
 
 /**

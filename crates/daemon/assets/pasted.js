@@ -1,4 +1,4 @@
-// Entries in text that somebody copied from a page: a whole file, a part of one, or a single entry; comments and commas too
+// Entries in text that the user copied from a page: a whole file, a part of one, or a single entry; comments and commas too
 // many are taken as the programs that have such files take them. Pure.
 
 /** @typedef {{name: string, entry: Api.Entry}} Found */

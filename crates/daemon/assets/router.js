@@ -49,7 +49,7 @@ export function hashOf(path, query = {}) {
 /** Where we are now. */
 export const place = signal(placeOf(""));
 
-/** How often somebody went from one place to another since the page was loaded. */
+/** How often the user went from one place to another since the page was loaded. */
 export const moves = signal(0);
 
 /** Follows the address. */

@@ -3,7 +3,7 @@
 
 import { taken } from "./slots.js";
 
-/** So many tabs that nobody looks at listen all the same, so that the count in a title is true. */
+/** So many hidden tabs listen all the same, so that the count in a title is true. */
 const UNSEEN = 2;
 
 /**

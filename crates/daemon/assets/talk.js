@@ -1,4 +1,4 @@
-// The conversation of this page. It stands outside of the page's parts, so that an answer goes on while somebody looks
+// The conversation of this page. It stands outside of the page's parts, so that an answer goes on while the user looks
 // elsewhere in the dashboard, say at a server.
 
 import { call, get, takeTurn, transcript } from "./api.js";
@@ -26,7 +26,7 @@ const NEW = { session: null, title: null, turns: [], state: "idle", open: false,
 
 export const talk = signal(NEW);
 
-/** What is being written, kept when somebody looks elsewhere. */
+/** What is being written, kept when the user looks elsewhere. */
 export const draft = signal("");
 
 /** Who answers, and with which tools. */

@@ -1,4 +1,4 @@
-// Calls that were begun on the pages of tools. They stand outside of those pages, so that a call goes on while somebody looks
+// Calls that were begun on the pages of tools. They stand outside of those pages, so that a call goes on while the user looks
 // elsewhere in the dashboard, say at a question that it waits for.
 
 import { callTool } from "./api.js";
@@ -35,7 +35,7 @@ export async function begin(tool, given) {
   going.set(tool, mine);
   addEventListener("beforeunload", warn);
   set(tool, { state: "running", id, progress: null });
-  // Whoever presses the button has just written the arguments: asking them again would teach them to say yes unread.
+  // The user who presses the button has just written the arguments: asking them again would teach them to say yes unread.
   const request = { tool, arguments: given, id, approved: true };
   /** @type {Run} */
   let end;
@@ -62,7 +62,7 @@ export function show(tool) {
   return () => {
     shown.delete(tool);
     if (going.has(tool)) say(`The call of ${tool} goes on`);
-    // What somebody has seen need not be kept.
+    // What the user has seen need not be kept.
     else set(tool, null);
   };
 }

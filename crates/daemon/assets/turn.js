@@ -86,7 +86,7 @@ function settled(turn) {
   return { ...turn, pieces: [...turn.pieces.slice(0, -1), { ...last, whole: true }] };
 }
 
-/** Calls whose end nobody told are stopped. @param {Turn} turn @returns {Turn} */
+/** Calls whose end was not reported are stopped. @param {Turn} turn @returns {Turn} */
 function stopped(turn) {
   if (!turn.pieces.some(isRunning)) return turn;
   return {
@@ -160,7 +160,7 @@ export function calledIn(name) {
   return server ? { server, tool } : { server: null, tool: name };
 }
 
-/** Whether a turn is at something that is seen: if not, everybody waits for the model. @param {Turn} turn */
+/** Whether a turn is at something that is seen: if not, it waits for the model. @param {Turn} turn */
 export const isSilent = ({ state, pieces }) =>
   state === "running" && !pieces.some((piece) => isRunning(piece) || (piece.kind !== "call" && !piece.whole));
 

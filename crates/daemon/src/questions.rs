@@ -208,7 +208,7 @@ pub(crate) enum Untaken {
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug)]
 enum Unanswered {
-    /// So much waits for an answer that nobody was asked.
+    /// So much waits for an answer that no person was asked.
     TooMany,
     /// Nobody gave one in time.
     Late,
@@ -217,8 +217,8 @@ enum Unanswered {
 impl Unanswered {
     fn why(self) -> String {
         match self {
-            Self::TooMany => format!("nobody was asked, because {MAX_OPEN} questions wait for an answer already"),
-            Self::Late => "nobody answered in time".to_owned(),
+            Self::TooMany => format!("no person was asked, because {MAX_OPEN} questions wait for an answer already"),
+            Self::Late => "no person answered in time".to_owned(),
         }
     }
 }
@@ -592,6 +592,6 @@ mod tests {
             assert!(poll!(asked).is_pending());
         }
         let Confirmed::No { why: Some(why) } = questions.confirm(question()).await else { panic!("it was confirmed") };
-        assert!(why.contains("nobody was asked"), "{why}");
+        assert!(why.contains("no person was asked"), "{why}");
     }
 }

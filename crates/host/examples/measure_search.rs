@@ -29,7 +29,7 @@ const QUERIES: [&str; 6] = [
     "delte the oldest invocie of a custmer",
     "convert an image",
     "mer",
-    "something that nobody has a tool for",
+    "something that no tool does",
 ];
 
 #[derive(Clone)]

@@ -106,9 +106,9 @@ pub trait Asker: Send + Sync {
 
 /// Answers nothing: the asker of a program without anybody to ask.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nobody;
+pub struct NoAsker;
 
-impl Asker for Nobody {}
+impl Asker for NoAsker {}
 
 /// A shared asker.
 pub type SharedAsker = Arc<dyn Asker>;

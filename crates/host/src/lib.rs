@@ -48,7 +48,7 @@ mod unseen;
 mod updates;
 mod witness;
 
-pub use ask::{Abilities, Asker, Nobody, SharedAsker};
+pub use ask::{Abilities, Asker, NoAsker, SharedAsker};
 pub use call::{
     Artifact, Call, CallError, CallErrorKind, Conceal, McpError, Shaped, StillWanted, ToolOutcome,
     gate::{AllowAll, Gate, GateRequest, Otherwise, Verdict},

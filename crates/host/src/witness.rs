@@ -257,7 +257,7 @@ struct Known {
 
 impl Caller {
     /// The program that embeds this library.
-    pub(crate) const NOBODY: Self = Self { way: Way::Program, known: None };
+    pub(crate) const UNKNOWN: Self = Self { way: Way::Program, known: None };
 
     /// Whoever comes this way.
     #[must_use]

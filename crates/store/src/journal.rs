@@ -191,7 +191,7 @@ pub fn spent(usage: Usage, cost: Option<f64>) -> Spent {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "nobody has spent 18 billion dollars, or less than none"
+    reason = "no conversation costs 18 billion dollars, or less than none"
 )]
 fn billionths(dollars: f64) -> u64 {
     (dollars * 1e9).round().max(0.0) as u64

@@ -124,7 +124,7 @@ fn check_call(number: usize, call: &ToolCallData, told: &[Delta]) {
         })
         .collect();
     if call.name.is_empty() {
-        return assert_eq!(begun, [], "nobody hears of a call without a name");
+        return assert_eq!(begun, [], "no caller hears of a call without a name");
     }
     assert_eq!(begun, [(&call.id, &call.name)], "a call begins once");
     let arguments: String = told

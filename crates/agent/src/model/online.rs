@@ -278,7 +278,7 @@ impl Hearing {
     }
 
     fn listener(&mut self) -> Result<&mut Box<dyn Listen>, Failed> {
-        self.listener.as_mut().ok_or_else(|| ModelErrorKind::Cut { why: "nobody listens any more".into() }.into())
+        self.listener.as_mut().ok_or_else(|| ModelErrorKind::Cut { why: "the listener is gone".into() }.into())
     }
 
     /// An answer that does not come as a stream.

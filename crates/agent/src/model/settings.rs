@@ -106,7 +106,7 @@ impl Price {
     /// What this usage costs, in US dollars.
     #[must_use]
     pub fn of(&self, usage: &Usage) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "nobody has 2^53 tokens")]
+        #[expect(clippy::cast_precision_loss, reason = "no model has 2^53 tokens")]
         let cost = |tokens: u64, price: f64| tokens as f64 * price / 1_000_000.0;
         let plain = usage.input.saturating_sub(usage.cached_read).saturating_sub(usage.cache_write);
         cost(plain, self.input)

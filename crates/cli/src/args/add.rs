@@ -37,7 +37,7 @@ pub(crate) struct AddArgs {
 /// Options of `add`, before or after the name and after a URL.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AddOptions {
-    /// Where to write it: for you in every folder, for everybody in this project, or for you in this project [default: user]
+    /// Where to write it: for you in every folder, for all users of this project, or for you in this project [default: user]
     #[arg(short, long, value_name = "SCOPE")]
     pub(crate) scope: Option<Scope>,
 
@@ -88,7 +88,7 @@ pub(crate) enum Scope {
     // For one person, in every folder.
     #[default]
     User,
-    // For everybody who works on a project: its `.mcp.json`.
+    // For all who work on a project: its `.mcp.json`.
     Project,
     // For one person, in one project.
     Local,

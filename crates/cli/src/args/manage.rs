@@ -13,7 +13,7 @@ use super::{Scope, ServersArgs};
 /// How a verb that edits a file writes.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Write {
-    /// Where: for you in every folder, for everybody in this project, or for you in this project
+    /// Where: for you in every folder, for all users of this project, or for you in this project
     #[arg(short, long, value_name = "SCOPE")]
     pub(crate) scope: Option<Scope>,
 
@@ -81,7 +81,7 @@ pub(crate) struct ImportArgs {
 fn programs() -> impl TypedValueParser<Value = Client> {
     // The parser lets only their ids pass.
     PossibleValuesParser::new(Client::ALL.iter().map(|client| client.id()))
-        .try_map(|id| Client::from_id(&id).ok_or("nobody knows this program"))
+        .try_map(|id| Client::from_id(&id).ok_or("this program is not known"))
 }
 
 /// `get`.
@@ -237,7 +237,7 @@ pub(crate) struct TrustDiffArgs {
   toolrack trust approve github --yes
 
 What is approved is the definition that is shown: if the tool changes meanwhile, it stays in
-quarantine. You are asked first; where nobody can be asked, --yes or --hash approves.")]
+quarantine. You are asked first; where no person can be asked, --yes or --hash approves.")]
 pub(crate) struct TrustApproveArgs {
     /// Which servers or tools
     #[arg(value_name = "SERVER[/TOOL]", required = true)]

@@ -12,7 +12,7 @@ pub(crate) enum PolicyVerb {
   toolrack policy list
   toolrack policy list --agent reviewer --json")]
     List,
-    /// Show the tools that always run because somebody said so when asked
+    /// Show the tools that always run because you said so when asked
     #[command(after_help = "Examples:
   toolrack policy answers
   toolrack policy answers --json")]

@@ -34,7 +34,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, hide = true, conflicts_with = "with_parent")]
     pub(crate) detached: bool,
 
-    /// Listen on an address that other machines can reach; whoever knows the token may then use every tool
+    /// Listen on an address that other machines can reach; a program that knows the token may then use every tool
     #[arg(long)]
     pub(crate) allow_remote: bool,
 

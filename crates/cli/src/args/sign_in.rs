@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
   toolrack login sentry --no-browser
   toolrack login github --scope repo --scope read:org
 
-Nothing has to be set up first: a server says where to sign in. Where somebody gave you a client, write it into the entry:
+Nothing has to be set up first: a server says where to sign in. Where you were given a client, write it into the entry:
 \"oauth\": { \"client_id\": \"...\" }.")]
 pub(crate) struct LoginArgs {
     /// Which server
@@ -56,7 +56,7 @@ pub(crate) struct AccountArg {
 /// `auth …`.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum AuthVerb {
-    /// Show where somebody is signed in
+    /// Show where you are signed in
     #[command(after_help = "Examples:
   toolrack auth status
   toolrack auth status --json")]

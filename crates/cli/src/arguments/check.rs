@@ -1,4 +1,4 @@
-//! Arguments against the tool's schema, before anything is sent.
+//! Checks arguments against the tool's schema, before anything is sent.
 
 use serde_json::{Map, Value};
 use toolrack_host::{Misfit, MisfitKind, Unfit, Validator, plainly_fits};
@@ -14,7 +14,7 @@ pub(crate) async fn check(arguments: &Map<String, Value>, schema: Value) -> Resu
     if plainly_fits(&schema, &arguments) {
         return Ok(());
     }
-    // The work is bounded, and still enough to keep Ctrl-C from being heard meanwhile.
+    // The work is bounded, but could still keep Ctrl-C from being heard.
     let check = tokio::task::spawn_blocking(move || misfits(&arguments, &schema));
     match check.await {
         Ok(misfits) if !misfits.is_empty() => Err(BadArguments::Misfits { misfits }),

@@ -1,4 +1,4 @@
-//! The arguments of a tool, for somebody who wants to know them.
+//! The arguments of a tool, listed for the user.
 
 use std::{cell::Cell, collections::HashSet};
 
@@ -10,7 +10,7 @@ use super::{Expected, MAX_PLACES};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub(crate) name: String,
-    /// What it is to be, as an error would say it: `a whole number`, `one of a, b`.
+    /// The expected type, in the words of an error: `a whole number`, `one of a, b`.
     pub(crate) expected: String,
     pub(crate) required: bool,
     /// As it would be typed.
@@ -18,8 +18,8 @@ pub(crate) struct Listed {
     pub(crate) about: Option<String>,
 }
 
-/// What `schema`, a tool's whole input schema, says of the arguments: first those that are needed, in its order, then the
-/// others by name.
+/// Lists the arguments that `schema`, a tool's whole input schema, describes: first the required ones, in its order,
+/// then the others by name.
 pub(crate) fn listed(schema: &Value) -> Vec<Listed> {
     let left = Cell::new(MAX_PLACES);
     let known = schema.get("properties").and_then(Value::as_object);

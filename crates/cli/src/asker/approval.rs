@@ -13,7 +13,7 @@ use toolrack_host::{
 use super::{MAX_TRIES, Terminal};
 use crate::render::{Tone, excerpt, paint};
 
-/// What can be answered, on one line.
+/// The possible answers, on one line.
 fn choices(lasting: Lasting) -> &'static str {
     match lasting {
         Lasting::Once => "Run it? [y]es [n]o [e]dit [?] ",
@@ -22,7 +22,7 @@ fn choices(lasting: Lasting) -> &'static str {
     }
 }
 
-/// And in words.
+/// The possible answers, in words.
 fn answers(lasting: Lasting) -> String {
     let more = match lasting {
         Lasting::Once => "",
@@ -47,7 +47,7 @@ fn answers(lasting: Lasting) -> String {
     )
 }
 
-/// What an answer is for beside this call; `None` when it is none that runs it, or cannot be given here.
+/// What `answer` allows; `None` when it does not run the call, or cannot be given here.
 fn kept(answer: &str, lasting: Lasting) -> Option<Keep> {
     match answer {
         "y" | "yes" => Some(Keep::Once),
@@ -59,7 +59,7 @@ fn kept(answer: &str, lasting: Lasting) -> Option<Keep> {
 }
 
 impl Terminal {
-    /// Asks until there is an answer. Whoever goes away has not agreed.
+    /// Asks until there is an answer. A user who goes away has not agreed.
     pub(super) async fn approve(&self, mut question: Confirm) -> Confirmed {
         // The question before this one may have answered it.
         if question.is_answered() {
@@ -67,7 +67,7 @@ impl Terminal {
         }
         let as_asked = question.arguments.clone();
         self.screen.say(&page(&question));
-        // Only who has seen the question can answer it.
+        // Only a user who has seen the question can answer it.
         self.lines.forget();
         for _ in 0..MAX_TRIES {
             let Some(answer) = self.ask(choices(question.lasting)).await else {
@@ -97,7 +97,7 @@ impl Terminal {
         Confirmed::No { why: None }
     }
 
-    /// Other arguments; `None` when they stay as they are.
+    /// The arguments as the user edited them; `None` when they stay as they are.
     async fn edited(&self, question: &Confirm) -> Option<Map<String, Value>> {
         for _ in 0..MAX_TRIES {
             let typed = self.ask("Arguments as JSON, on one line (Enter leaves them): ").await?;
@@ -138,7 +138,7 @@ fn page(question: &Confirm) -> String {
     page
 }
 
-/// Why it is asked, what is known of the tool, and what can be answered.
+/// Why it is asked, what is known of the tool, and the possible answers.
 fn reasons(question: &Confirm) -> String {
     let mut lines = vec![format!("It is asked because {}.", text::for_line(&question.why))];
     let claim = match (question.destructive, question.read_only) {
@@ -147,7 +147,7 @@ fn reasons(question: &Confirm) -> String {
         _ => None,
     };
     let server = &question.server;
-    lines.extend(claim.map(|claim| format!("`{server}` says that it {claim}; nobody has checked that.")));
+    lines.extend(claim.map(|claim| format!("`{server}` says that it {claim}; this is not checked.")));
     lines.push(match question.description.as_deref().map(str::trim) {
         None | Some("") => format!("`{server}` says nothing else of it."),
         Some(said) => {

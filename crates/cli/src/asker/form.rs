@@ -48,7 +48,7 @@ pub(super) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
         .and_then(Value::as_array)
         .map(|names| names.iter().filter_map(Value::as_str).collect())
         .unwrap_or_default();
-    // In the order in which the server has them: it is its form.
+    // In the server's own order.
     properties
         .iter()
         .map(|(name, of)| {
@@ -274,7 +274,7 @@ fn read_number(typed: &str, whole: bool, least: f64, most: f64) -> Result<Value,
     }
 }
 
-/// The choice that is meant by its number, value or title.
+/// The choice that `typed` means by its number, value or title.
 fn pick(choices: &[Choice], typed: &str) -> Result<String, String> {
     let by_number = typed.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
     choices

@@ -11,20 +11,20 @@ use tokio::sync::oneshot;
 
 use crate::guest::FarLines;
 
-/// Milliseconds until somebody looks whether the question still stands.
+/// Milliseconds between two checks whether the question still stands.
 #[cfg(unix)]
 const MOMENT: u8 = 50;
 
 /// A line without its end; `None` at the end of input.
 type Line = Option<String>;
 
-/// Who waits for a line.
+/// A task that waits for a line.
 type Asked = oneshot::Sender<Line>;
 
-/// Reads one line for each that is asked for, on a thread that starts with the first.
+/// Reads one line per request, on a thread that starts with the first request.
 ///
-/// When the one who asked goes away before a line is there, nothing is read: what is typed then is for somebody else. A
-/// read that has begun cannot be cancelled. Its line belongs to the next one who asks, if somebody waits by then, and is
+/// When the task that asked goes away before there is a line, nothing is read: what is typed then is for another task.
+/// A read that has begun cannot be cancelled. Its line goes to the next task that asks, if one waits by then, and is
 /// dropped otherwise.
 #[derive(Debug)]
 pub(crate) struct OwnLines {
@@ -37,7 +37,7 @@ pub(crate) struct OwnLines {
 pub(super) enum Lines {
     /// The stdin of this process.
     Own(OwnLines),
-    /// That of a command that is done here.
+    /// The stdin of a command that this process runs for another one.
     Far(FarLines),
 }
 
@@ -46,13 +46,13 @@ impl Lines {
         Self::Own(OwnLines::of_stdin())
     }
 
-    /// Lines that are always there.
+    /// Lines of a source that is always ready to be read.
     #[cfg(test)]
     pub(super) fn new(read: impl FnMut() -> Line + Send + 'static) -> Self {
         Self::Own(OwnLines::of(|| true, read))
     }
 
-    /// Forgets what was typed before now, so that it answers nothing that is asked from now on.
+    /// Discards what was typed before now, so that it answers no later question.
     pub(super) fn forget(&self) {
         match self {
             Self::Own(lines) => lines.forget(),
@@ -72,7 +72,7 @@ impl Lines {
 /// The thread before it starts.
 struct Reader {
     requests: mpsc::Receiver<Asked>,
-    /// Waits a moment; whether a read would find something.
+    /// Waits a moment and returns whether a read would find something.
     ready: fn() -> bool,
     read: Box<dyn FnMut() -> Line + Send>,
 }
@@ -93,7 +93,7 @@ impl OwnLines {
 
         let stdin = io::stdin();
         if stdin.is_terminal() {
-            // Whoever looks at the question sees what was typed before it, too.
+            // A user who looks at the question sees what was typed before it, too.
             let _ = tcflush(stdin.as_fd(), FlushArg::TCIFLUSH);
         }
     }
@@ -115,7 +115,7 @@ impl OwnLines {
     pub(crate) async fn next(&self) -> Line {
         let reader = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Reader { requests, ready, read }) = reader {
-            // It ends with the process: nothing can wake a thread that waits for a terminal.
+            // The thread ends with the process: nothing can wake it while it waits for a terminal.
             thread::Builder::new().name("stdin".to_owned()).spawn(move || serve(&requests, ready, read)).ok()?;
         }
         let (answer, line) = oneshot::channel();
@@ -128,7 +128,7 @@ fn read_line() -> Line {
     line_of(&mut io::stdin().lock())
 }
 
-/// What is no UTF-8 in a line is replaced: one such line is not the end of them all.
+/// Reads a line and replaces invalid UTF-8 in it: one such line is not the end of the input.
 fn line_of(input: &mut impl BufRead) -> Line {
     let mut line = Vec::new();
     match input.read_until(b'\n', &mut line) {
@@ -137,7 +137,7 @@ fn line_of(input: &mut impl BufRead) -> Line {
     }
 }
 
-/// Waits a moment for the person at the terminal; what is no terminal is always read.
+/// Waits a moment for input at the terminal; any other stdin counts as ready.
 #[cfg(unix)]
 fn is_typed() -> bool {
     use std::{io::IsTerminal as _, os::fd::AsFd as _};
@@ -152,17 +152,17 @@ fn is_typed() -> bool {
     if !stdin.is_terminal() {
         return true;
     }
-    // A terminal hands out whole lines, so that none is left in a buffer of ours.
+    // A terminal hands out whole lines, so that none is left in our buffer.
     match poll(&mut typed, PollTimeout::from(MOMENT)) {
         Ok(ready) => ready > 0,
-        // The terminal has another size, or something else happened that is not for this.
+        // The terminal was resized, or another signal came that is handled elsewhere.
         Err(Errno::EINTR) => false,
-        // An error is one of the read.
+        // The read reports the error.
         Err(_) => true,
     }
 }
 
-/// A read waits for as long as it takes.
+/// The read blocks for as long as it takes.
 #[cfg(not(unix))]
 fn is_typed() -> bool {
     true
@@ -200,7 +200,7 @@ mod tests {
             &requests,
             || true,
             move || {
-                // While the line is typed, the first question goes away and the second is asked.
+                // The first question goes away and the second is asked while the line is typed.
                 let (dropped, wanted, answer) = first.take().unwrap();
                 drop(dropped);
                 wanted.send(answer).unwrap();
@@ -224,6 +224,6 @@ mod tests {
         drop(dropped);
         wanted.send(gone).unwrap();
         drop(wanted);
-        serve(&requests, || true, || unreachable!("nobody wants a line"));
+        serve(&requests, || true, || unreachable!("no one-line answer is wanted"));
     }
 }

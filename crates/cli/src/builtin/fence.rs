@@ -29,7 +29,7 @@ impl Fence {
     pub(super) fn resolve(&self, typed: &str) -> Result<PathBuf, Refused> {
         let outside = || Refused::Outside { path: typed.to_owned() };
         let joined = self.root.join(typed);
-        // Asked first, without touching the disk: an answer about a file outside would tell whether it exists.
+        // Checked first, without touching the disk: an answer about a file outside would tell whether it exists.
         if !lexically_normal(&joined).is_some_and(|path| path.starts_with(&self.root)) {
             return Err(outside());
         }

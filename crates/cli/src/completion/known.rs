@@ -42,16 +42,16 @@ pub(super) struct Named {
 }
 
 impl Known {
-    /// What is known in `folder` to someone who typed `global`.
+    /// What is known in `folder` under the options `global`.
     pub(super) fn new(environment: Environment, folder: PathBuf, global: &Global) -> Self {
         let mut global = global.clone();
-        // A shell hands the line over as it was typed.
+        // A shell hands the line over unexpanded.
         for file in &mut global.mcp_config {
             if let (Ok(below), Some(home)) = (file.strip_prefix("~"), environment.home()) {
                 *file = home.join(below);
             }
         }
-        // A pipe would be emptied, or waited for.
+        // Reading a pipe would empty it, or block.
         global.mcp_config.retain(|file| folder.join(file).is_file());
         Self { environment, folder, global, found: OnceLock::new() }
     }
@@ -82,7 +82,7 @@ impl Known {
         found.as_ref()
     }
 
-    /// Every server of the configuration, by name; of what a project brings, nothing but the name.
+    /// Every server of the configuration, by name; for those of a project, only the name.
     pub(super) fn servers(&self) -> &[Named] {
         self.found().map_or(&[], |found| &found.servers)
     }
@@ -109,8 +109,8 @@ impl Known {
         from_store(&places, async |store| store.sealed_names(Space::Secret).await.unwrap_or_default())
     }
 
-    /// The tools that `server` had when it was last connected, if its entry still is what was connected then, and may
-    /// still be.
+    /// The tools that `server` had when it was last connected, if its entry is still the same and may still be
+    /// connected.
     pub(super) fn tools(&self, server: &str) -> Vec<Tool> {
         let Some(found) = self.found() else {
             return Vec::new();
@@ -153,7 +153,7 @@ fn server(entry: &Entry, loaded: &Loaded) -> Named {
     Named { name: entry.name.clone(), about }
 }
 
-/// Whether a person agreed to exactly this entry. When nobody can say, nobody did.
+/// Whether a user approved exactly this entry; `false` when that is not known.
 fn is_approved(entry: &Entry, places: &Places) -> bool {
     let Some(project) = entry.project.as_deref() else {
         return false;
@@ -162,7 +162,7 @@ fn is_approved(entry: &Entry, places: &Places) -> bool {
     approvals.iter().any(|approval| approval.covers(project, &entry.name, &entry.agreement))
 }
 
-/// What `read` finds in the database, if that is there and needs no work.
+/// What `read` finds in the database, if that is there and needs no migration.
 fn from_store<T: Default>(places: &Places, read: impl AsyncFnOnce(&Store) -> T) -> T {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return T::default();

@@ -1,8 +1,8 @@
 //! The tools that servers had when they were last connected, for completion.
 //!
-//! One small file for each server below the data folder, found by where the server is configured and good only for the
-//! very entry that was connected: when a byte of its meaning changes, the note counts no more. It is a convenience, so
-//! that it may be deleted at any time, and no failure here is one of the command.
+//! One small file for each server below the data folder, named after where the server is configured and valid only for
+//! the very entry that was connected: when the meaning of the entry changes, the note is ignored. Notes are a
+//! convenience: they may be deleted at any time, and no failure here fails the command.
 
 use std::{
     fs::{self, DirBuilder, File},
@@ -38,7 +38,7 @@ const MAX_ABOUT: usize = 80;
 /// Bytes of one file.
 const MAX_FILE: u64 = 4 * 1024 * 1024;
 
-/// The form of the files. Another one is not read.
+/// The format version of the files. Files of another version are not read.
 const FORM: u32 = 2;
 
 /// What is known of a tool.
@@ -61,7 +61,7 @@ pub(super) struct Argument {
     pub(super) name: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) about: String,
-    /// All that it can be, when that is little.
+    /// All possible values, when they are few.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) values: Vec<String>,
 }
@@ -89,14 +89,14 @@ impl From<&Entry> for Configured {
 struct Note {
     form: u32,
     hash: String,
-    /// Of which [`Listing`] it was made.
+    /// The [`Listing`] that it was made of.
     #[serde(default)]
     listing: u64,
     tools: Vec<Tool>,
 }
 
-/// What a server's tools are told apart by: a number that is another one when any of them is, or nearly always. It only
-/// says when a note need not be written again.
+/// Identifies the tools of a server: a number that changes when any of them does, or nearly always. It only says when a
+/// note need not be written again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listing(u64);
 
@@ -126,14 +126,14 @@ impl Notebook {
         self.folder.join(format!("{}.json", server.place))
     }
 
-    /// What was noted of `server` as it is configured now; nothing when that is not known.
+    /// The noted tools of `server` as it is configured now; none when they are not known.
     pub(super) fn read(&self, server: &Configured) -> Vec<Tool> {
         let note = content(&self.file(server)).and_then(|text| serde_json::from_str::<Note>(&text).ok());
         let note = note.filter(|note| note.form == FORM && note.hash == server.hash);
         note.map(|note| note.tools).unwrap_or_default()
     }
 
-    /// Whether the note of `server` was made of just this. Reads no more than its beginning.
+    /// Whether the note of `server` was made of `listing`. Reads no more than its beginning.
     pub(crate) fn is_of(&self, server: &Configured, listing: Listing) -> bool {
         let beginning = Note { form: FORM, hash: server.hash.clone(), listing: listing.0, tools: Vec::new() };
         let Ok(mut beginning) = serde_json::to_vec(&beginning) else {
@@ -151,7 +151,7 @@ impl Notebook {
         self.read(server).into_iter().find(|known| known.name == tool)?.claims
     }
 
-    /// Notes the tools of `server`. Does nothing when that is what the note already says, or when it cannot be written.
+    /// Notes the tools of `server`. Does nothing when the note already says that, or when it cannot be written.
     pub(crate) fn write(&self, server: &Configured, listing: Listing, mut tools: Vec<Tool>) {
         tools.retain(|tool| is_worth_it(&tool.name));
         tools.truncate(MAX_TOOLS);
@@ -202,7 +202,7 @@ impl Notebook {
     }
 }
 
-/// The text of a file of ours; `None` when it is not there, is no plain file, or is too large to be one of ours.
+/// The text of a note; `None` when the file is missing, is no plain file, or is too large to be a note.
 fn content(file: &Path) -> Option<String> {
     let file = File::open(file).ok()?;
     let metadata = file.metadata().ok()?;
@@ -252,7 +252,7 @@ impl Tool {
     }
 }
 
-/// All that a value of this schema can be, when the schema says so.
+/// All possible values of this schema, when it lists them.
 fn values(schema: &Value) -> Vec<String> {
     if schema.get("type").and_then(Value::as_str) == Some("boolean") {
         return vec!["true".to_owned(), "false".to_owned()];

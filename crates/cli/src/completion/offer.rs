@@ -1,7 +1,7 @@
 //! Which words are offered where.
 //!
-//! An argument is completed by what it is called: `SERVER` by the names of servers, `TOOL` by tools, wherever they stand.
-//! A new command needs nothing but these names; a name that is not in the table is found by a test.
+//! An argument is completed by its value name: `SERVER` by the names of servers, `TOOL` by tools, wherever they stand.
+//! A new command needs nothing but these names; a test finds a name that is not in the table.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::args::{Cli, Shell};
 
-/// What is offered for an argument of a name.
+/// What is offered for an argument, by its value name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Offered {
     Servers,
@@ -39,11 +39,11 @@ pub(super) enum Offered {
     Folders,
     /// Names of environment variables.
     Variables,
-    /// Nobody knows what will be typed.
+    /// What will be typed cannot be known.
     Nothing,
 }
 
-/// By the name that the help shows. What takes one of a few values is completed without being here.
+/// By the name that the help shows. An argument with a fixed set of values is completed without being listed here.
 pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("SERVER", Offered::Servers),
     ("TOOL", Offered::Tools),
@@ -83,7 +83,7 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("WORDS", Offered::Nothing),
 ];
 
-/// What of the command line decides what is offered.
+/// The part of the command line that decides what is offered.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub(super) shell: Shell,
@@ -115,7 +115,7 @@ pub(super) fn command(line: Line, known: Known) -> Command {
 }
 
 fn complete(command: Command, line: &Arc<Line>, known: &Arc<Known>) -> Command {
-    // Options would drown what is looked for. The library shows what is hidden when there is nothing else.
+    // Options would drown the words that are looked for. The library shows hidden ones when there is nothing else.
     let hides_options = !line.current.starts_with('-');
     command
         .disable_help_flag(hides_options)
@@ -209,7 +209,7 @@ fn arguments(known: &Known, line: &Line, typed: &str) -> Vec<CompletionCandidate
     values.iter().filter(fits).map(|value| candidate(format!("{name}={value}"), "")).collect()
 }
 
-/// The plain ones of `words` that go on from what is typed.
+/// The plain ones of `words` that start with what is typed.
 fn plain<'a>(words: impl Iterator<Item = &'a str>, typed: &str) -> Vec<CompletionCandidate> {
     words.filter(|word| is_plain(word) && word.starts_with(typed)).map(|word| candidate(word, "")).collect()
 }

@@ -1,9 +1,10 @@
 //! The script that makes a shell ask, one for each shell.
 //!
-//! They are ours and not the library's, whose own ones have faults that matter here. In bash they break `path=` and
-//! `--mcp-config=FILE` into three words, put names of files into the line without quotes, and expand what is offered like
-//! a glob. In zsh they end `path=` with a blank, and work only where they are sourced. In PowerShell they run the line up
-//! to the cursor to take it apart, so that `toolrack call $(anything)` would do anything when TAB is pressed.
+//! They are ours and not the library's, because the library's scripts have faults that matter here. In bash they break
+//! `path=` and `--mcp-config=FILE` into three words, put names of files into the line without quotes, and expand what
+//! is offered like a glob. In zsh they end `path=` with a blank, and work only where they are sourced. In PowerShell
+//! they run the line up to the cursor to take it apart, so that `toolrack call $(anything)` would do anything when TAB
+//! is pressed.
 
 use std::borrow::Cow;
 
@@ -25,7 +26,7 @@ pub(super) fn script(shell: Shell, program: &str) -> String {
     script.replace("PROGRAM", &program)
 }
 
-/// `text` in single quotes, where `quote` stands for one that is meant.
+/// `text` in single quotes, with `quote` in place of each single quote.
 fn in_quotes<'t>(text: &str, quote: &str) -> Cow<'t, str> {
     format!("'{}'", text.replace('\'', quote)).into()
 }

@@ -214,7 +214,7 @@ fn of_what_a_project_brings_nothing_but_plain_names_is_offered() {
             assert!(!offers.contains(bad), "{shell:?}: {offers}");
         }
     }
-    // As if it had been connected once, and the agreement taken back.
+    // As if it had been connected once, and the approval revoked.
     let loaded = Known::new(Environment::new([("TOOLRACK_HOME", desk.folder.path())]), desk.work(), &Global::default());
     loaded.note_a_tool("theirs");
     assert_eq!(desk.offers(&["call", "theirs/"]), [] as [&str; 0]);

@@ -15,13 +15,13 @@ pub(crate) struct FarLines {
 
 #[derive(Debug, Default)]
 struct Asked {
-    /// How often.
+    /// How many lines were asked for.
     number: u32,
-    /// Who waits for the last one.
+    /// The task that waits for the last one.
     by: Option<oneshot::Sender<Option<String>>>,
 }
 
-/// Tells the command when nobody waits any longer.
+/// Tells the command when no task waits any longer.
 struct Standing<'a>(&'a FarLines);
 
 impl Drop for Standing<'_> {
@@ -37,7 +37,7 @@ impl FarLines {
         Self { outbox, asked: Arc::default() }
     }
 
-    /// What was typed before now answers nothing that is asked from now on.
+    /// Discards what was typed before now, so that it answers no later question.
     pub(crate) fn forget(&self) {
         self.outbox.push(ToCommand::Forget);
     }
@@ -57,7 +57,7 @@ impl FarLines {
         line.await.ok().flatten()
     }
 
-    /// What was typed when question `number` stood; nobody gets what came too late.
+    /// Takes the line that was typed while question `number` stood; a line that comes too late is dropped.
     pub(super) fn typed(&self, number: u32, line: Option<String>) {
         let mut asked = self.asked();
         if asked.number == number

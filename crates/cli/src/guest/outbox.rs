@@ -1,4 +1,4 @@
-//! What waits on its way to a command's terminal.
+//! Messages on their way to a command's terminal.
 
 use std::{
     collections::VecDeque,
@@ -9,13 +9,13 @@ use tokio::sync::Notify;
 
 use super::ToCommand;
 
-/// Bytes that wait before whoever writes to stdout waits too.
+/// Bytes that wait before the writer to stdout waits too.
 const ENOUGH: usize = 256 * 1024;
 
-/// Bytes of stderr, which waits for nobody, before a command that reads nothing is given up.
+/// Bytes of stderr, whose writers never wait, before a command that reads nothing is given up.
 const TOO_MUCH: usize = 8 * 1024 * 1024;
 
-/// Messages in order. It is closed at first: what is in it can be taken back until it is opened. Clones share it.
+/// Messages in order. It starts closed: its content can be taken back until it is opened. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outbox(Arc<Inner>);
 
@@ -42,7 +42,7 @@ impl Outbox {
         let mut waiting = self.waiting();
         waiting.bytes += message.len();
         waiting.messages.push_back(message);
-        // What was kept back for long enough will not be taken back.
+        // Too much was kept back to be taken back.
         waiting.is_open |= waiting.bytes > ENOUGH;
         if waiting.bytes > TOO_MUCH {
             *waiting = Waiting { is_given_up: true, ..Waiting::default() };
@@ -51,13 +51,13 @@ impl Outbox {
         self.0.filled.notify_one();
     }
 
-    /// From now on, everything goes out.
+    /// Sends everything from now on.
     pub(crate) fn open(&self) {
         self.waiting().is_open = true;
         self.0.filled.notify_one();
     }
 
-    /// Takes everything back; tells whether that was still possible.
+    /// Takes everything back; returns whether that was still possible.
     pub(super) fn take_back(&self) -> bool {
         let mut waiting = self.waiting();
         if waiting.is_open {

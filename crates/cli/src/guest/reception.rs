@@ -1,4 +1,4 @@
-//! The daemon's side: does the commands of other processes of the same person.
+//! The daemon's side: runs the commands of other processes of the same user.
 
 use std::{
     collections::BTreeMap, ffi::OsString, future::Future, io, os::unix::net::UnixListener as Bound, sync::Arc,
@@ -28,25 +28,25 @@ use crate::{
     wire::{Visitor, World},
 };
 
-/// Commands that are done at once. More do it themselves.
+/// Commands that run at once. Further ones run in their own processes.
 const MAX_VISITS: usize = 64;
 
 /// How long a command may take to say what it wants.
 const GREETING: Duration = Duration::from_secs(2);
 
-/// Before the socket is listened on again when the system refused a connection, for want of descriptors most likely.
+/// Pause before listening again after the system refused a connection, most likely for want of descriptors.
 const REFUSED: Duration = Duration::from_millis(100);
 
 /// What a daemon lends.
 struct House<'a> {
-    /// As it was when the daemon began.
+    /// The build as it was when the daemon began.
     build: Option<Build>,
     world: &'a World,
     current: &'a Current,
     doorkeeper: &'a Doorkeeper,
 }
 
-/// Does what commands want, each in its own future, until `ending`. Then those that are at work have `grace` to end.
+/// Runs commands, each in its own future, until `ending`. Then those at work have `grace` to end.
 pub(crate) async fn receive_all(
     (socket, doorkeeper): (Bound, &Doorkeeper),
     world: &World,
@@ -65,7 +65,7 @@ pub(crate) async fn receive_all(
                 Ok((stream, _)) if visits.len() < MAX_VISITS => {
                     visits.push(Box::pin(one(stream, &house)));
                 }
-                // A closed connection sends it away, and it does the work itself.
+                // A closed connection sends the command away, and it does the work itself.
                 Ok(_) => {}
                 Err(error) => {
                     tracing::warn!("a command could not be served: {error}");
@@ -79,7 +79,7 @@ pub(crate) async fn receive_all(
     Ok(())
 }
 
-/// One command, from its greeting to its end. Its connection says how it went.
+/// Handles one command, from its greeting to its end. The connection reports the outcome.
 async fn one(stream: UnixStream, house: &House<'_>) {
     let Some(stream) = house.doorkeeper.admit(Door::Commands, stream).await else { return };
     let (from, to) = stream.into_split();
@@ -107,7 +107,7 @@ impl Visit {
             return send(&mut self.to, &ToCommand::Elsewhere).await;
         };
         send(&mut self.to, &ToCommand::Ready).await?;
-        // It may have given up by now, and does it itself: nothing begins without its word.
+        // The command may have given up by now and do it itself: nothing begins without its `Go`.
         let Ok(Some(ToDaemon::Go)) = timeout(GREETING, receive(&mut self.from)).await? else {
             return Ok(());
         };
@@ -147,7 +147,8 @@ impl House<'_> {
         About { version: env!("CARGO_PKG_VERSION").to_owned(), servers }
     }
 
-    /// What a command wants, and the world that it is done in; `None` where it would be another one alone.
+    /// The verb that a command wants, and the world to run it in; `None` where the command alone would have another
+    /// world.
     async fn understood(&self, hello: Hello, lines: &FarLines, outbox: &Outbox) -> Option<(Verb, World)> {
         let Hello { build, words, folder, variables, terminal, brought } = hello;
         if self.build.as_ref() != Some(&build) {
@@ -169,7 +170,7 @@ fn by_name(variables: BTreeMap<String, String>) -> impl Iterator<Item = (OsStrin
     variables.into_iter().map(|(name, value)| (name.into(), value.into()))
 }
 
-/// Hears what is typed, until a signal comes, which is given; `None` when the command is gone.
+/// Reads what is typed until a signal comes, and returns its exit code; `None` when the command is gone.
 async fn heard(from: &mut BufReader<OwnedReadHalf>, lines: &FarLines) -> Option<Exit> {
     loop {
         match receive(from).await {
@@ -180,7 +181,8 @@ async fn heard(from: &mut BufReader<OwnedReadHalf>, lines: &FarLines) -> Option<
     }
 }
 
-/// Runs the verb as [`crate::run`] does, and puts its end behind what it shows. Tells whether the command is still there.
+/// Runs the verb as [`crate::run`] does, and sends its end after its output. Returns whether the command is still
+/// there.
 async fn work(verb: Verb, world: &World, stopped: impl Future<Output = Option<Exit>>) -> bool {
     let outbox = world.screen.outbox();
     let result = tokio::select! {
@@ -204,8 +206,8 @@ async fn work(verb: Verb, world: &World, stopped: impl Future<Output = Option<Ex
     true
 }
 
-/// Whether the command alone would have done something else: it has other servers, or the daemon's rules, which are for
-/// those who are not at a terminal, forbid what was typed. Neither has begun anything.
+/// Whether the command alone would do something else: it has other servers, or the daemon's rules, which are for
+/// callers that are not at a terminal, forbid what was typed. In both cases, nothing has begun.
 fn is_for_itself(result: &Result<Exit, Failure>, world: &World) -> bool {
     world.is_elsewhere() || matches!(result, Err(failure) if failure.code == "DENIED")
 }

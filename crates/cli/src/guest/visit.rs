@@ -1,4 +1,4 @@
-//! The process that was typed, when a daemon does the work: the terminal of the daemon's verb.
+//! The process that was typed, when a daemon does the work: it is the terminal of the daemon's verb.
 
 use std::{collections::BTreeMap, ffi::OsString, future::Future, io, path::PathBuf, pin::Pin, time::Duration};
 
@@ -23,13 +23,13 @@ use crate::{
     wire::Brought,
 };
 
-/// Set to anything but nothing and `0`, it means `--no-daemon`.
+/// Means `--no-daemon`, unless it is empty or `0`.
 const NO_DAEMON: &str = "TOOLRACK_NO_DAEMON";
 
-/// How long a daemon may take to say whether it can do it. One that is stopped never does.
+/// How long a daemon may take to say whether it can do it. A daemon that is stopped never does.
 const ANSWER: Duration = Duration::from_millis(500);
 
-/// How long it may take to end what a signal ended.
+/// How long the daemon may take to end after a signal.
 const END: Duration = Duration::from_secs(2);
 
 /// Messages that wait to be shown.
@@ -37,13 +37,13 @@ const INBOX: usize = 16;
 
 /// How a visit ended.
 pub(crate) enum Visited {
-    /// The daemon did it, or nobody did.
+    /// The daemon did it, or nothing was done.
     Done(Exit),
-    /// It is to be done here, with this if it was read already.
+    /// This process has to do it, with this if it was read already.
     Alone(Option<Brought>),
 }
 
-/// Has a running daemon do the command, if there is one that can.
+/// Has a running daemon do the command, if one can.
 ///
 /// # Errors
 /// When the daemon is lost while it works; what was begun is not begun again.
@@ -64,7 +64,7 @@ pub(crate) async fn visit(
     };
     let alone = |brought| Ok(Visited::Alone(brought));
     let hello = match &brought {
-        // What is wrong with it is said by the command itself.
+        // The command itself reports what is wrong with it.
         Some(Err(_)) => None,
         Some(Ok(text)) => hello(words, environment, screen, Some(text.clone())),
         None => hello(words, environment, screen, None),
@@ -81,11 +81,11 @@ pub(crate) async fn visit(
     }
 }
 
-/// Where the data of the daemon would be, if the command is one for it.
+/// The data folder of the daemon, if the command is one that a daemon can do.
 fn wanted(cli: &Cli, environment: &Environment) -> Option<PathBuf> {
     let is_off = environment.get(NO_DAEMON).is_some_and(|value| !value.is_empty() && value != "0");
     let global = &cli.global;
-    // What `-v` tells is what this process does. Folders are told to servers when they are connected.
+    // `-v` shows what this process does. Servers are told of folders when they are connected.
     let is_plain = !global.no_daemon && !is_off && global.verbose == 0 && global.root.is_empty();
     if !is_plain || !verbs::can_be_lent(&cli.verb) {
         return None;
@@ -106,7 +106,7 @@ async fn brought(verb: &Verb, screen: &Screen) -> Option<Brought> {
     }
 }
 
-/// `None` when the command cannot be told to another process as it is.
+/// `None` when the command cannot be passed to another process as it is.
 fn hello(
     words: &[OsString],
     environment: &Environment,
@@ -126,7 +126,7 @@ fn hello(
     }))
 }
 
-/// Asks the daemon; `None` when it cannot do it.
+/// Asks the daemon; `None` when it cannot do the command.
 async fn welcomed(
     data: &std::path::Path,
     hello: Box<Hello>,
@@ -141,7 +141,7 @@ async fn welcomed(
     }
 }
 
-/// Shows what the daemon says until it is done; `None` when it gave up before anything began.
+/// Shows the daemon's output until it is done; `None` when the daemon gave up before anything began.
 async fn show(
     mut from: BufReader<OwnedReadHalf>,
     to: &mut OwnedWriteHalf,
@@ -149,7 +149,7 @@ async fn show(
     stop: &mut Stop,
 ) -> Result<Option<Exit>, Failure> {
     if send(to, &ToDaemon::Go).await.is_err() {
-        // It never heard that it should begin.
+        // The daemon never heard that it should begin.
         return Ok(None);
     }
     let (inbox, mut messages) = mpsc::channel(INBOX);
@@ -171,7 +171,7 @@ async fn show(
             tokio::select! {
                 biased;
                 exit = stop.requested() => {
-                    // Whoever presses Ctrl-C again does not want to wait.
+                    // A user who presses Ctrl-C again does not want to wait.
                     if stopped || send(to, &ToDaemon::Stop(exit as u8)).await.is_err() {
                         return Ok(Some(exit));
                     }
@@ -185,7 +185,7 @@ async fn show(
                 message = heard(&mut messages, stopped) => match message {
                     Ok(Some(message)) => tokio::select! {
                         biased;
-                        // Whoever reads stdout may have stopped; the daemon sees that this process is gone.
+                        // The reader of stdout may have stopped; the daemon sees that this process is gone.
                         exit = stop.requested() => return Ok(Some(exit)),
                         taken = shown.take(message) => if let Some(end) = taken? {
                             return Ok(end);
@@ -204,7 +204,7 @@ async fn show(
     }
 }
 
-/// The next message. After a signal it is not waited for as long as it likes.
+/// The next message. After a signal, it is waited for at most [`END`].
 async fn heard(
     messages: &mut mpsc::Receiver<io::Result<Option<ToCommand>>>,
     stopped: bool,
@@ -214,7 +214,7 @@ async fn heard(
     message.unwrap_or(Ok(None))
 }
 
-/// The failure that the daemon went away, on a line of its own: what it was about to take away is still there.
+/// The failure for a lost daemon. Removes the live line that the daemon left on the terminal.
 fn lost(why: &str, screen: &Screen) -> Failure {
     screen.wipe();
     let message = format!("the daemon was lost while it worked: {why}");
@@ -225,7 +225,7 @@ fn lost(why: &str, screen: &Screen) -> Failure {
 /// A question that stands, with its number.
 type Typed<'a> = Option<(u32, Pin<Box<dyn Future<Output = Option<String>> + 'a>>)>;
 
-/// The line that answers the question that stands; never, when none does.
+/// The line that answers the standing question; pending for ever without one.
 async fn typed(question: &mut Typed<'_>) -> (u32, Option<String>) {
     match question {
         Some((number, line)) => (*number, line.await),
@@ -237,12 +237,12 @@ struct Shown<'a> {
     screen: &'a Screen,
     lines: &'a OwnLines,
     typed: Typed<'a>,
-    /// What has come of what is no text.
+    /// The binary content that has come so far.
     bytes: Vec<u8>,
 }
 
 impl Shown<'_> {
-    /// Does what the daemon says; gives the end when it is that.
+    /// Does what the daemon says; returns the end when the message is one.
     async fn take(&mut self, message: ToCommand) -> Result<Option<Option<Exit>>, Failure> {
         match message {
             ToCommand::Out(text) => self.screen.raw(text).await?,

@@ -9,19 +9,19 @@ pub(super) struct Mention {
     pub(super) uri: String,
 }
 
-/// What may stand right before the `@`, beside space.
+/// What may stand right before the `@`, besides white space.
 const BEFORE: &[char] = &['(', '[', '{', '<', '"', '\'', '“', '„', '«'];
 
 /// What ends a sentence and no URI, unless the URI stands between `<` and `>`.
 const AFTER: &[char] = &['.', ',', ';', ':', '!', '?', '\'', '"', '”', '“', '»', '>', '`'];
 
-/// Brackets that belong to a URI only where both do.
+/// Brackets that belong to a URI only as a pair.
 const BRACKETS: &[(char, char)] = &[('(', ')'), ('[', ']'), ('{', '}')];
 
 /// The resources that `text` names, each once, in their order.
 ///
-/// The name of a server is looked up among `servers`, whatever it is; another name counts if a URI follows that says what
-/// it is (`@docs:file:///a`), and only then: `@ada:example.org` is a person. What follows a `` ` `` is not looked at.
+/// A name among `servers` counts whatever follows it; another name counts only if a URI with a scheme follows
+/// (`@docs:file:///a`): `@ada:example.org` is a person. What follows a `` ` `` is not looked at.
 pub(super) fn mentions(text: &str, servers: &[ServerName]) -> Vec<Mention> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices('@') {
@@ -58,7 +58,7 @@ fn follows_colon<'t>(text: &'t str, name: &str) -> Option<&'t str> {
 
 /// The URI at the beginning of `text`.
 fn uri(text: &str) -> &str {
-    // As RFC 3986, appendix C, has it.
+    // As in RFC 3986, appendix C.
     if let Some((uri, _)) = text.strip_prefix('<').and_then(|rest| rest.split_once('>')) {
         return uri.trim();
     }
@@ -79,7 +79,7 @@ fn uri(text: &str) -> &str {
     }
 }
 
-/// Whether `uri` begins with a scheme and says something after it (RFC 3986, 3.1).
+/// Whether `uri` begins with a scheme and has something after it (RFC 3986, 3.1).
 fn has_scheme(uri: &str) -> bool {
     uri.split_once(':').is_some_and(|(scheme, rest)| {
         let mut chars = scheme.chars();

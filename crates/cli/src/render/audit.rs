@@ -72,7 +72,7 @@ impl<'a> From<&'a AuditRow> for Line<'a> {
     }
 }
 
-/// One row as it stands, so that others can check its hash.
+/// One row as it is stored, so that other programs can check its hash.
 #[derive(Debug, Serialize)]
 pub(crate) struct Exported<'a> {
     seq: u64,
@@ -80,7 +80,7 @@ pub(crate) struct Exported<'a> {
     at: String,
     /// The same in milliseconds since 1970.
     at_ms: i64,
-    /// What the row says, byte by byte; a text where somebody has made it something else than JSON.
+    /// The body of the row, byte by byte; text where it was changed into something that is not JSON.
     body: Body<'a>,
     hash: String,
 }
@@ -95,7 +95,7 @@ enum Body<'a> {
 impl<'a> From<&'a AuditRow> for Exported<'a> {
     fn from(row: &'a AuditRow) -> Self {
         let json = serde_json::from_str::<&RawValue>(&row.body).ok();
-        // White space between members would make lines of its own.
+        // Line breaks between members would make several lines of it.
         let json = json.filter(|json| !json.get().contains(char::is_control));
         let body = json.map_or(Body::Text(&row.body), Body::Json);
         Self { seq: row.seq, at: at(row), at_ms: row.at, body, hash: hex(&row.hash) }
@@ -131,7 +131,7 @@ fn cells(row: &AuditRow) -> Vec<Cell> {
     ]
 }
 
-/// How it went.
+/// The outcome.
 fn word(entry: &Entry) -> (Tone, String) {
     let outcome = entry.outcome.as_deref().or(entry.decision.as_deref());
     let word = match entry.kind.as_str() {

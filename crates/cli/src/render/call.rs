@@ -15,7 +15,7 @@ pub(crate) enum Raw<'a> {
     Bytes(&'a str),
 }
 
-/// The pieces of a result; what is structured is one only where there is no text, as on a [page].
+/// The pieces of a result; structured content is one only where there is no text, as on a [page].
 pub(crate) fn raw(outcome: &ToolOutcome) -> Vec<Raw<'_>> {
     let mut pieces: Vec<_> = outcome.content.iter().map(raw_content).collect();
     if !has_text(outcome)
@@ -45,7 +45,7 @@ pub(crate) fn raw_contents(resource: &ResourceContents) -> Raw<'_> {
     }
 }
 
-/// What a person sees of a result: its text as it is, and a word about everything that is no text.
+/// What a person sees of a result: its text as it is, and a label for everything that is no text.
 ///
 /// Structured content is shown only where there is no text, because it repeats the text in most servers.
 pub(crate) fn page(outcome: &ToolOutcome) -> String {
@@ -59,7 +59,8 @@ pub(crate) fn page(outcome: &ToolOutcome) -> String {
     parts.join("\n")
 }
 
-/// The same for a file or another program: every text exactly as it came, without a line end of ours where there is nothing but text.
+/// The result for a file or another program: every text exactly as it came, without an added line end where all is
+/// text.
 pub(crate) fn plain(outcome: &ToolOutcome) -> String {
     let exact = |piece: &Content| match piece {
         Content::Text { text } => text.clone(),
@@ -86,7 +87,7 @@ pub(crate) fn plain_contents(resource: &ResourceContents) -> String {
     }
 }
 
-/// One part below the other. Where not all is text, lines are what is given, and the last one ends.
+/// Joins the parts, one below the other. Unless all is text, the last line gets an end.
 pub(super) fn joined(mut parts: Vec<String>, is_text: bool) -> String {
     parts.retain(|part| !part.is_empty());
     let mut all = parts.join("\n");

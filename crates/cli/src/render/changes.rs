@@ -6,7 +6,7 @@ use toolrack_host::text;
 
 use super::{Tone, paint};
 
-/// One field that is not what it was.
+/// One field that has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Change {
     /// Its path, such as `args[1]` or `env.TOKEN`.
@@ -17,7 +17,7 @@ pub(crate) struct Change {
     pub(crate) after: Option<Value>,
 }
 
-/// What differs between two values, in the order of `after`; what is gone comes last.
+/// The differences between two values, in the order of `after`; removed fields come last.
 pub(crate) fn between(before: &Value, after: &Value) -> Vec<Change> {
     let mut changes = Vec::new();
     collect("", Some(before), Some(after), &mut changes);

@@ -62,14 +62,14 @@ impl Check {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// The server that cannot be connected, as this says already: a placeholder has no value, or its program, its engine or
-    /// its image is not there.
+    /// The server that cannot be connected according to this check: a placeholder has no value, or its program, its
+    /// engine or its image is missing.
     pub(crate) fn lost_server(&self) -> Option<&str> {
         let is_needed = matches!(self.area, "variables" | "program" | "container");
         (is_needed && self.health == Health::Bad).then_some(self.subject.as_str())
     }
 
-    /// The same, as something that fails the command.
+    /// The same check, as one that fails the command.
     pub(crate) fn fails(self, exit: Exit) -> Self {
         Self { health: Health::Bad, exit, ..self }
     }

@@ -1,4 +1,4 @@
-//! One entry of the configuration: what it says, and where it says it.
+//! One entry of the configuration: what it says, and where.
 
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -1,7 +1,7 @@
 //! The beginning of long foreign text, so that what stands above it stays in sight.
 //!
-//! It is cut between lines or words, and inside of a word only where that alone is too long: a secret that was cut is no longer
-//! known for one when the page is printed.
+//! Text is cut between lines or words, and inside a word only where that alone is too long: a secret that was cut is no
+//! longer recognized when the page is printed.
 
 use toolrack_host::text;
 

@@ -17,7 +17,7 @@ pub(crate) struct Document<'a> {
     pub(crate) dry_run: bool,
 }
 
-/// How an offer stands to what there is.
+/// How an offer relates to what is configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Standing {
@@ -128,7 +128,7 @@ pub(crate) fn line(offered: &Offered<'_>) -> String {
     text::for_line(&line).into_owned()
 }
 
-/// What runs, or where it is.
+/// The command that runs, or the URL.
 fn summary(entry: &Value) -> String {
     if let Some(url) = entry.get("url").and_then(Value::as_str) {
         return url.to_owned();
@@ -138,7 +138,7 @@ fn summary(entry: &Value) -> String {
     shell_words::join(command.into_iter().chain(args))
 }
 
-/// That a server was added, and what is left to do.
+/// The line for an added server, and what is left to do.
 pub(crate) fn done(added: &Added) -> String {
     let path = added.path.display().to_string();
     let mut lines = vec![format!("added {} to {}", text::for_line(&added.name), text::for_line(&path))];

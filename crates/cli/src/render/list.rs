@@ -1,4 +1,4 @@
-//! Servers and how they are.
+//! Servers and their states.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ pub(crate) struct Document<'a> {
 pub(crate) struct Server {
     name: String,
     state: &'static str,
-    /// Not known of a broken entry.
+    /// Unknown for a broken entry.
     transport: Option<&'static str>,
     era: Option<Era>,
     scope: String,
@@ -41,7 +41,7 @@ pub(crate) struct Server {
     shown: Shown,
 }
 
-/// What a person should look at in the definitions of a server's tools; `toolrack doctor` says what it is.
+/// Findings in the definitions of a server's tools; `toolrack doctor` says what they are.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Found {
     count: usize,
@@ -80,7 +80,7 @@ impl Server {
         &self.name
     }
 
-    /// Takes what was found in its tools out of `findings`, which is about those of all servers.
+    /// Takes the findings for this server's tools out of `findings`, which covers all servers.
     pub(crate) fn look_at(&mut self, findings: &Findings) {
         for ((_, _), found) in findings.iter().filter(|((server, _), _)| server.as_str() == self.name) {
             self.findings.count += found.len();
@@ -88,12 +88,12 @@ impl Server {
         }
     }
 
-    /// Whether it waits for a person's agreement.
+    /// Whether it waits for the user's approval.
     pub(crate) fn is_pending(&self) -> bool {
         self.shown.state == State::PendingTrust
     }
 
-    /// Whether one of its tools waits for a person to look at it.
+    /// Whether one of its tools waits for the user to look at it.
     pub(crate) fn has_strangers(&self) -> bool {
         !self.quarantined.is_empty()
     }
@@ -133,7 +133,7 @@ fn path(source: &Source) -> Option<String> {
     source.path.as_ref().map(|path| path.display().to_string())
 }
 
-/// The entries that are `named` (all of them when none is) and broken: they are shown as what they are, not left out.
+/// The broken entries among `named` (all of them when none is): they are shown as what they are, not left out.
 pub(crate) fn broken(loaded: &Loaded, named: &[String]) -> Vec<Server> {
     loaded
         .entries

@@ -7,7 +7,7 @@ use toolrack_host::text;
 
 use super::{Tone, paint};
 
-/// What is said of the model, a line for each setting; `None` when nothing is.
+/// The settings of the model, a line each; `None` when there are none.
 pub(crate) fn page(model: &ModelChoice, file: &Path) -> Option<String> {
     let view = model.view();
     let settings = view.as_object()?.iter().map(|(name, value)| {

@@ -1,4 +1,4 @@
-//! What waits for a person's agreement, shown completely.
+//! What waits for the user's approval, shown completely.
 
 use chrono::{DateTime, Local, SecondsFormat, Utc};
 use serde::Serialize;
@@ -18,7 +18,7 @@ use super::{
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
     pub(crate) pending: &'a [Pending<'a>],
-    /// What a person refused, which waits no more until it changes.
+    /// What the user refused; it waits no more until it changes.
     pub(crate) refused: &'a [Pending<'a>],
 }
 
@@ -30,17 +30,17 @@ pub(crate) struct Pending<'a> {
     /// The file that it is configured in.
     source: Option<String>,
     line: Option<usize>,
-    /// The folder that an agreement is for.
+    /// The folder that an approval is for.
     project: Option<String>,
     enabled: bool,
     /// What would run, to the last letter.
     entry: &'a Value,
-    /// What to look at before one agrees.
+    /// What to look at before approving.
     points: Vec<String>,
     hash: &'a str,
     /// The word of one of the user's own entries that means something else in each folder.
     depends_on: Option<&'a str>,
-    /// When something else of this name was agreed to, in RFC 3339.
+    /// When another entry of this name was approved, in RFC 3339.
     approved_at: Option<String>,
     /// What has changed since then.
     changes: Vec<Change>,
@@ -51,7 +51,7 @@ pub(crate) struct Pending<'a> {
 }
 
 impl<'a> Pending<'a> {
-    /// `entry`, and what was agreed to when it was another.
+    /// `entry`, and the approval of an earlier version of it.
     pub(crate) fn new(entry: &'a Entry, before: Option<&Approval>) -> Self {
         let approved = before.and_then(|approval| DateTime::from_timestamp(approval.approved_at, 0));
         let changes = before.map(|approval| {
@@ -81,7 +81,7 @@ impl<'a> Pending<'a> {
     }
 }
 
-/// Everything that would be started or contacted, and how it differs from what was agreed to.
+/// Everything that would be started or contacted, and how it differs from what was approved.
 pub(crate) fn page(waiting: &[Pending<'_>], look: Look) -> String {
     let blocks: Vec<_> = waiting.iter().map(|pending| block(pending, look).join("\n")).collect();
     blocks.join("\n\n")
@@ -111,7 +111,7 @@ fn block(pending: &Pending<'_>, look: Look) -> Vec<String> {
     lines
 }
 
-/// What was agreed to. Who has not been asked has not seen it yet.
+/// The approved entries; with their details unless the user has `seen` them.
 pub(crate) fn agreed(trusted: &[Pending<'_>], seen: bool, look: Look) -> String {
     let blocks: Vec<_> = trusted
         .iter()
@@ -138,7 +138,7 @@ pub(crate) fn refused(servers: &[Pending<'_>], look: Look) -> String {
     servers.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// That an agreement was taken back.
+/// The line for a revoked approval.
 pub(crate) fn taken_back(name: &str) -> String {
     format!("{} is no longer trusted", paint(Tone::Strong, &text::for_line(name)))
 }

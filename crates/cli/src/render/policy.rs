@@ -1,4 +1,4 @@
-//! Rules about calls, and what they say of one.
+//! Rules about calls, and their verdict on one.
 
 use std::path::PathBuf;
 
@@ -41,7 +41,7 @@ impl From<&Rule> for RuleLine {
 struct MatchedLine {
     #[serde(flatten)]
     rule: RuleLine,
-    /// It can only forbid and ask: it is a project's.
+    /// It can only forbid and ask: it comes from a project.
     only_stricter: bool,
     /// `decides`, `beaten` or `silent`.
     fate: &'static str,
@@ -59,7 +59,7 @@ impl From<&Matched<'_>> for MatchedLine {
     }
 }
 
-/// What becomes of a call.
+/// The verdict on a call.
 #[derive(Debug, Serialize)]
 pub(crate) struct Judged {
     verdict: Effect,
@@ -78,7 +78,7 @@ impl From<&Verdict> for Judged {
 }
 
 impl Judged {
-    /// Of `what`, which is safe to print.
+    /// The verdict on `what`, which is safe to print.
     pub(super) fn line(&self, what: &str) -> String {
         let verdict = paint(tone(self.verdict), &self.verdict.to_string());
         format!("{what}: {verdict}, because {}", safe(&self.why))
@@ -122,7 +122,7 @@ impl Tested {
     }
 }
 
-/// An answer that stands.
+/// A remembered answer.
 #[derive(Debug, Serialize)]
 pub(crate) struct Answer {
     server: String,
@@ -131,7 +131,7 @@ pub(crate) struct Answer {
     definition: String,
     /// `tool` or `server`: what it was given for.
     given_for: &'static str,
-    /// How the call came in that was asked about.
+    /// How the call that was asked about came in.
     way: String,
     /// In RFC 3339, UTC.
     at: String,
@@ -168,7 +168,7 @@ pub(crate) fn tested(tested: &Tested) -> String {
     let mut lines = vec![tested.judged.line(&format!("{}/{}", tested.server, safe(&tested.tool)))];
     if let Some(answer) = &tested.answer {
         lines.push(format!(
-            "and is not asked about as long as it is defined as on {}: somebody said `always`",
+            "and is not asked about as long as it is defined as on {}: the user said `always`",
             answer.at
         ));
     }
@@ -229,7 +229,7 @@ fn rule(line: &RuleLine) -> Vec<Cell> {
     ]
 }
 
-/// Every rule, and what happens to the rest.
+/// Every rule, and what happens to calls that match none.
 pub(crate) fn listed(rules: &[RuleLine], otherwise: Otherwise, allow_read_only: bool) -> String {
     let rows: Vec<_> = rules.iter().map(rule).collect();
     let mut lines = columns(&rows);
@@ -243,7 +243,7 @@ pub(crate) fn listed(rules: &[RuleLine], otherwise: Otherwise, allow_read_only: 
     lines.join("\n")
 }
 
-/// One line for each.
+/// One line per answer.
 pub(crate) fn answers(answers: &[Answer]) -> String {
     let rows: Vec<_> = answers
         .iter()

@@ -1,4 +1,4 @@
-//! Tools that are not as they are pinned, shown so that somebody can decide about them.
+//! Tools that differ from their pins, shown so that the user can decide about them.
 
 use chrono::{DateTime, Local, SecondsFormat};
 use serde::Serialize;
@@ -44,9 +44,9 @@ pub(crate) struct Shown<'a> {
     why: &'a Cause,
     /// In RFC 3339.
     since: Option<String>,
-    /// What names the definition as it is now; an approval is for this one.
+    /// The hash of the definition as it is now; an approval is for this one.
     hash: DefinitionHash,
-    /// As it is now.
+    /// The definition as it is now.
     definition: Value,
     /// What is trusted; `null` where nothing is pinned.
     pinned: Option<Before<'a>>,
@@ -103,7 +103,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// A definition as it is kept; what is no JSON (a secret was hidden in it) is shown as the text that it is.
+/// A stored definition; one that is not JSON (a secret was hidden in it) is shown as text.
 fn definition(kept: &str) -> Value {
     serde_json::from_str(kept).unwrap_or_else(|_| Value::from(kept))
 }
@@ -147,7 +147,7 @@ fn name(shown: &Shown<'_>) -> String {
     paint(Tone::Strong, &text::for_line(&format!("{}/{}", shown.server, shown.tool)))
 }
 
-/// What differs: one line for what is short; texts of several lines by their lines.
+/// The differences: one line for short values, texts of several lines by their lines.
 fn difference(changes: &[Change]) -> Vec<String> {
     let mut lines = Vec::new();
     for change in changes {
@@ -167,7 +167,7 @@ fn difference(changes: &[Change]) -> Vec<String> {
     lines
 }
 
-/// The lines that differ, between those that do not.
+/// The changed lines, between the unchanged ones.
 fn by_line(before: &str, after: &str) -> Vec<String> {
     let (old, new): (Vec<_>, Vec<_>) = (before.lines().collect(), after.lines().collect());
     let head = old.iter().zip(&new).take_while(|(one, other)| one == other).count();
@@ -183,7 +183,7 @@ fn by_line(before: &str, after: &str) -> Vec<String> {
     lines
 }
 
-/// What was approved. Who has not been asked has not seen it yet.
+/// The approved tools; with their definitions unless the user has `seen` them.
 pub(crate) fn released(shown: &[Shown<'_>], seen: bool, look: Look) -> String {
     let blocks: Vec<_> = shown
         .iter()

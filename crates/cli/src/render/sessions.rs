@@ -23,7 +23,7 @@ pub(crate) struct Document<'a> {
     pub(crate) messages: &'a [Said],
 }
 
-/// A session, in JSON; its title is safe to show to whoever may see the session.
+/// A session, in JSON; its title is safe to show to a user who may see the session.
 #[derive(Debug, Serialize)]
 pub(crate) struct About {
     pub(crate) id: String,
@@ -71,13 +71,13 @@ impl About {
         if title.is_empty() { "(without a title)".to_owned() } else { text::for_line(title).into_owned() }
     }
 
-    /// What it has used up, if that is known.
+    /// What it has cost, if that is known.
     pub(crate) fn cost(&self, look: Look) -> Option<String> {
         let facts = spent(self.spent);
         (!facts.is_empty()).then(|| facts.join(&format!(" {} ", look.dot())))
     }
 
-    /// Who answered, when, and what it has cost: one fact after another.
+    /// The model, the time and the cost: one fact after another.
     fn facts(&self) -> Vec<String> {
         let mut facts = vec![messages(self.messages)];
         facts.extend(self.model.as_deref().map(|model| text::for_line(model).into_owned()));

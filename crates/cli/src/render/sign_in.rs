@@ -1,4 +1,4 @@
-//! Who is signed in where. No token is ever near this module.
+//! Sign-ins. No token ever reaches this module.
 
 use chrono::{DateTime, Local, SecondsFormat, Utc};
 use serde::Serialize;
@@ -75,7 +75,7 @@ fn as_time<S: serde::Serializer>(seconds: &Option<u64>, serializer: S) -> Result
     written.serialize(serializer)
 }
 
-/// What came of a sign-in.
+/// The result of a sign-in.
 pub(crate) fn logged_in(logged_in: &LoggedIn<'_>) -> String {
     let mut words = format!("signed in to {}", text::for_line(logged_in.server));
     if let Some(account) = logged_in.account {
@@ -91,11 +91,11 @@ pub(crate) fn logged_in(logged_in: &LoggedIn<'_>) -> String {
     words
 }
 
-/// What came of signing out.
+/// The result of signing out.
 pub(crate) fn logged_out(logged_out: &LoggedOut<'_>) -> String {
     let server = text::for_line(logged_out.server);
     match (logged_out.was_signed_in, logged_out.revoked) {
-        (false, _) => format!("nobody was signed in to {server}"),
+        (false, _) => format!("you were not signed in to {server}"),
         (true, Some(true)) => format!("signed out of {server}; the tokens are revoked"),
         (true, _) => format!("signed out of {server}; its tokens are forgotten here, and stay good until they expire"),
     }

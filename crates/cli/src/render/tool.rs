@@ -15,7 +15,7 @@ const ARGUMENTS: usize = 50;
 /// Bytes of a default or a description of an argument that are shown unless all is wanted.
 const FIELD: usize = 300;
 
-/// Everything that its server says of it, and what would become of a model's call.
+/// Everything that its server says of it, and the verdict on a model's call.
 ///
 /// Unless `is_full`, long descriptions are cut, so that what stands above them stays in sight.
 pub(crate) fn page(entry: &CatalogTool, judged: &Judged, (with_schema, is_full): (bool, bool)) -> String {
@@ -58,7 +58,7 @@ pub(crate) fn page(entry: &CatalogTool, judged: &Judged, (with_schema, is_full):
     lines.join("\n")
 }
 
-/// Its name, what it is to be, whether it may be left out, and what it is for.
+/// Its name, its type, whether it may be left out, and what it is for.
 fn row(argument: &Listed, is_full: bool) -> Vec<Cell> {
     let safe = |foreign: &str| excerpt::line(foreign, if is_full { usize::MAX } else { FIELD });
     let need = match (&argument.default, argument.required) {

@@ -40,7 +40,7 @@ struct Tool<'a> {
     annotations: &'a Annotations,
     tokens: usize,
     score: Option<f32>,
-    /// Of a tool that was asked for by its name.
+    /// The verdict, for a tool that was asked for by its name.
     policy: Option<&'a Judged>,
 }
 
@@ -58,7 +58,7 @@ fn telling(servers: &[ServerStatus]) -> Vec<Server<'_>> {
         .collect()
 }
 
-/// What it prints of the one tool that was named.
+/// What `tools --json` prints of the one tool that was named.
 pub(crate) fn one<'a>(
     tool: &'a CatalogTool,
     judged: &'a Judged,
@@ -112,7 +112,7 @@ pub(crate) fn ranked(tools: &[Shown], with_schema: bool) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A tool under the name that it is to be shown by, so far in.
+/// A tool under the name to show, indented by `indent`.
 fn of_tool(entry: &CatalogTool, name: &str, indent: &str, with_schema: bool) -> Vec<String> {
     let schema: Value = serde_json::from_str(entry.tool().input_schema.get()).unwrap_or_default();
     let badge = badge(&entry.tool().annotations)

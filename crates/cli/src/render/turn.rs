@@ -49,17 +49,17 @@ pub(crate) struct Live {
     catalog: Arc<Catalog>,
     journal: Journal,
     shown: Shown,
-    /// What the model says, as far as it cannot be shown yet.
+    /// Text of the model that cannot be shown yet.
     held: Held,
-    /// What the model has said of an answer that is not whole.
+    /// Text of an answer that is not complete yet.
     partial: String,
     brake: Arc<Brake>,
     calls: Vec<Made>,
     /// The calls that are under way, by id, and the live line of each.
     running: Vec<(String, String)>,
-    /// The tools that nobody could be asked about.
+    /// The tools that needed an approval when no user could be asked.
     unasked: Vec<String>,
-    /// To the one who prints: a reader that stalls must not keep signals from being heard.
+    /// To the printing task: a reader that stalls must not keep signals from being heard.
     out: mpsc::UnboundedSender<Out>,
     printing: JoinSet<Result<(), Failure>>,
 }
@@ -73,7 +73,7 @@ struct Made {
     arguments: Value,
     is_error: bool,
     duration_ms: u64,
-    /// Those that a script made.
+    /// The calls that a script made.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     calls: Vec<ScriptCall>,
 }
@@ -85,12 +85,12 @@ enum Out {
     Piece(String),
     /// A line beside it.
     Line(String),
-    /// A line about something else, as soon as it does not come between words or into a question.
+    /// A line about something else, shown where it does not come between words or into a question.
     News(String),
-    /// What is done just now.
+    /// What is being done right now.
     Status(String),
     Record(Value),
-    /// Tells that all before it is printed.
+    /// Reports that everything before it is printed.
     Flush(oneshot::Sender<()>),
 }
 
@@ -105,12 +105,12 @@ impl Beside {
     }
 }
 
-/// What is known in the end.
+/// What is known at the end.
 #[derive(Debug)]
 pub(crate) struct Report {
     /// Where the conversation is kept.
     pub(crate) journal: Journal,
-    /// The tools that nobody could be asked about.
+    /// The tools that needed an approval when no user could be asked.
     pub(crate) unasked: Vec<String>,
 }
 
@@ -136,12 +136,12 @@ impl Live {
         Self { screen, catalog, journal, shown, held, partial, brake, calls, running, unasked, out, printing }
     }
 
-    /// What ends this turn, or a part of it, before its time.
+    /// The brake that ends this turn, or a part of it, early.
     pub(crate) fn brake(&self) -> Arc<Brake> {
         Arc::clone(&self.brake)
     }
 
-    /// What shows lines about something else while it goes on; to be dropped before [`Self::finish`].
+    /// Shows lines about something else while the turn goes on; to be dropped before [`Self::finish`].
     pub(crate) fn beside(&self) -> Beside {
         Beside(self.out.clone())
     }
@@ -159,7 +159,7 @@ impl Live {
     /// Goes on without a store that fails.
     ///
     /// # Errors
-    /// When somebody else goes on with the conversation: what follows here would not fit to it any more.
+    /// When another process continues the conversation: what follows here would not fit it any more.
     fn or_unkept(&mut self, kept: Result<(), StoreError>) -> Result<(), NotKept> {
         match kept {
             Ok(()) => {}
@@ -174,7 +174,7 @@ impl Live {
     }
 
     fn put(&self, out: Out) {
-        // Whoever prints is gone only when stdout cannot be written, which is told at the end.
+        // The printing task is gone only when stdout cannot be written, which is reported at the end.
         let _ = self.out.send(out);
     }
 
@@ -184,7 +184,7 @@ impl Live {
         }
     }
 
-    /// What people call the tool that the model calls so.
+    /// The tool of `call`, under the name that people use.
     fn tool(&self, call: &ToolCallData) -> String {
         self.catalog.get(&call.name).map_or_else(|| call.name.clone(), toolrack_host::CatalogTool::selector)
     }
@@ -206,7 +206,7 @@ impl Live {
         }
     }
 
-    /// Shows a piece of what the model says, as far as no secret is cut in it.
+    /// Shows a piece of the model's text, as far as no secret is cut in it.
     fn says(&mut self, kind: Words, piece: &str) {
         if self.shown == Shown::AsDocument || (self.shown == Shown::ToPeople && kind == Words::Thinking) {
             return;
@@ -217,7 +217,7 @@ impl Live {
         }
     }
 
-    /// Shows what was held back: nothing follows it.
+    /// Shows what was held back, once nothing follows it.
     fn show_rest(&mut self) {
         if let Some((kind, words)) = self.held.take() {
             self.show(kind, words);
@@ -349,7 +349,7 @@ impl Front for Live {
             if begins && let Some(id) = self.journal.id() {
                 self.record(json!({ "type": "session", "id": id.to_string() }));
             }
-            // What was said stands on the screen before anything is asked.
+            // What was said must be on the screen before anything is asked.
             let (printed, waits) = oneshot::channel();
             self.put(Out::Flush(printed));
             let _ = waits.await;
@@ -369,7 +369,7 @@ struct Ended<'a> {
     error: Option<&'a CallError>,
     /// The calls that it made itself.
     made: &'a [ScriptCall],
-    /// As the model is told.
+    /// The text that the model gets.
     said: &'a str,
     is_error: bool,
     took: Duration,
@@ -394,7 +394,7 @@ impl Ended<'_> {
     }
 }
 
-/// The calls of a script: each tool once, how often, and what became of it if it failed.
+/// The calls of a script: each tool once, how often it was called, and the outcome if it failed.
 fn within(made: &[ScriptCall]) -> String {
     let mut tools: Vec<(&ScriptCall, usize)> = Vec::new();
     for call in made {

@@ -1,4 +1,4 @@
-//! Where a screen is: at the terminal of this process, or at that of a command that is done here.
+//! Where a screen is: at the terminal of this process, or at that of a process that this one runs a command for.
 
 use std::{
     io::{self, IsTerminal, Write as _},
@@ -15,13 +15,13 @@ use crate::{
     guest::{Outbox, ToCommand},
 };
 
-/// Columns where there is no terminal: whoever reads a pipe wants all of it.
+/// Columns where there is no terminal: the reader of a pipe wants all of it.
 const UNBOUNDED: usize = usize::MAX;
 
 /// Bytes of a message to another process.
 const PIECE: usize = 64 * 1024;
 
-/// One of the two ways out.
+/// Stdout or stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
     Out,
@@ -40,9 +40,9 @@ pub(super) struct FarStream {
 /// Where a screen is.
 #[derive(Debug)]
 pub(super) enum Device {
-    /// Here.
+    /// At this process.
     Own(Color),
-    /// There.
+    /// At another process.
     Far { out: FarStream, err: FarStream, outbox: Outbox },
 }
 
@@ -89,7 +89,7 @@ impl Device {
         FarStream { is_terminal: self.is_terminal(stream), has_colour: self.has_colour(stream), columns }
     }
 
-    /// Writes to stdout. By a thread of its own: a reader that stalls must not keep signals from being heard.
+    /// Writes to stdout, on a thread of its own: a reader that stalls must not keep signals from being heard.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -114,7 +114,7 @@ impl Device {
         }
     }
 
-    /// Writes bytes to stdout as they are; at another process's, into the file that it is to write.
+    /// Writes bytes to stdout as they are; for another process, into the file that it is to write.
     ///
     /// # Errors
     /// When they cannot be written.
@@ -150,7 +150,7 @@ impl Device {
         }
     }
 
-    /// Writes to stderr. Nobody can be told when this fails.
+    /// Writes to stderr. A failure cannot be reported.
     pub(super) fn to_stderr(&self, text: &str) {
         match self {
             Self::Own(color) => write_to_stderr(text, own_choice(*color, &io::stderr())),

@@ -1,4 +1,4 @@
-//! The file `secret.key`: a key, or under which id the keychain has it.
+//! The file `secret.key`: a key, or the id under which the keychain has it.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -33,7 +33,7 @@ pub(super) fn naming(id: Uuid) -> String {
 /// What the file says; `None` when there is no file.
 ///
 /// # Errors
-/// When it cannot be read, others can read it, or it says neither.
+/// When it cannot be read, other users can read it, or it says neither.
 pub(super) fn read(path: &Path) -> Result<Option<Kept>, SecretsError> {
     let failed = |source| SecretsError::File { path: path.to_owned(), source };
     let file = match File::open(path) {
@@ -57,14 +57,14 @@ pub(super) fn read(path: &Path) -> Result<Option<Kept>, SecretsError> {
     kept.map(Some).ok_or_else(|| SecretsError::NoKey(path.to_owned()))
 }
 
-/// Writes the file, which nobody else can read and which is there as a whole or not at all. Where another process was
-/// quicker, what that one wrote stays and is the answer.
+/// Writes the file, which only its owner can read, as a whole or not at all. Where another process was quicker, the
+/// content that it wrote stays and is returned.
 ///
 /// # Errors
 /// When it cannot be written.
 pub(super) fn link(path: &Path, content: &str) -> Result<Kept, SecretsError> {
     let beside = beside(path, content)?;
-    // Unlike a renaming, it takes the place of nothing.
+    // Unlike a rename, a link replaces no file.
     let linked = fs::hard_link(&beside, path);
     let _ = fs::remove_file(&beside);
     match linked {
@@ -75,10 +75,10 @@ pub(super) fn link(path: &Path, content: &str) -> Result<Kept, SecretsError> {
     }
 }
 
-/// The same, in the place of what was there.
+/// The same, replacing what was there.
 ///
 /// # Errors
-/// When it cannot be written; what was there is there then.
+/// When it cannot be written; the old file then stays.
 pub(super) fn replace(path: &Path, content: &str) -> Result<Kept, SecretsError> {
     let beside = beside(path, content)?;
     let renamed = fs::rename(&beside, path).and_then(|()| {
@@ -96,7 +96,7 @@ fn again(path: &Path) -> Result<Kept, SecretsError> {
     read(path)?.ok_or_else(|| SecretsError::KeyGone(path.to_owned()))
 }
 
-/// A file beside it with this in it, on the disk.
+/// Writes a file beside `path` with this content, synced to the disk.
 fn beside(path: &Path, content: &str) -> Result<PathBuf, SecretsError> {
     let beside = path.with_file_name(format!(".{FILE}.{}", Uuid::now_v7()));
     let write = || {

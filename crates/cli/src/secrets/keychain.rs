@@ -26,16 +26,16 @@ use toolrack_store::Uuid;
 
 use crate::error::in_words;
 
-/// How long an answer may take: somebody may have to type the password of the keychain.
+/// How long an answer may take: the user may have to type the password of the keychain.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// For how long nobody asks again after a failure: of ten servers that start, not each waits for [`PATIENCE`].
+/// How long no task asks again after a failure: of ten servers that start, not each waits for [`PATIENCE`].
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// The most that is read of what a program prints, in bytes.
 const MAX_OUTPUT: u64 = 8 * 1024;
 
-/// What the programs need to find the keychain, and a person who unlocks it. They get nothing else.
+/// Variables that the programs need to find the keychain, and a user who unlocks it. They get no others.
 const VARIABLES: &[&str] = &[
     "DBUS_SESSION_BUS_ADDRESS",
     "DISPLAY",
@@ -49,18 +49,18 @@ const VARIABLES: &[&str] = &[
     "XDG_RUNTIME_DIR",
 ];
 
-/// What an item of ours is called there.
+/// The name of our items there.
 const SERVICE: &str = "toolrack";
 
-/// What a person sees of it there.
+/// What a user sees of an item there.
 const LABEL: &str = "Toolrack: the key to stored secrets";
 
-/// Why the keychain gives or takes nothing.
+/// Why the keychain did not return or take a key.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum KeychainError {
     #[error("there is no keychain: {0}")]
     Absent(&'static str),
-    #[error("the keychain is locked, and nobody unlocked it")]
+    #[error("the keychain is locked and was not unlocked")]
     Locked,
     #[error("the keychain has no such key")]
     Missing,
@@ -73,19 +73,19 @@ pub(crate) enum KeychainError {
     Failed(String),
 }
 
-/// Which program asks it.
+/// The program that asks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// `secret-tool`, found on the path.
     SecretTool,
-    /// `security` of macOS, which has its place.
+    /// `security` of macOS, at its fixed place.
     Security,
 }
 
-/// The keychain of whoever runs this process.
+/// The keychain of the user who runs this process.
 pub(crate) struct Keychain {
     kind: Kind,
-    /// What of the environment its program gets.
+    /// The variables that its program gets.
     variables: Vec<(&'static str, OsString)>,
     patience: Duration,
     /// The key that was asked for last, so that it is asked for once.
@@ -98,14 +98,14 @@ impl std::fmt::Debug for Keychain {
     }
 }
 
-/// A key, and what became of asking for it.
+/// A key, and the outcome of asking for it.
 struct Asked {
     id: Uuid,
     key: OnceCell<[u8; 32]>,
     failed: Mutex<Option<(Instant, KeychainError)>>,
 }
 
-/// What a program did.
+/// The result of a program.
 struct Done {
     status: ExitStatus,
     stdout: String,
@@ -113,7 +113,7 @@ struct Done {
 }
 
 impl Keychain {
-    /// The one that `environment` leads to. Looks at nothing yet.
+    /// The keychain that `environment` leads to. Looks at nothing yet.
     pub(crate) fn of(environment: &Environment) -> Self {
         let value = |name: &&'static str| Some((*name, environment.get(name)?.to_owned()));
         let kind = if cfg!(target_os = "macos") { Kind::Security } else { Kind::SecretTool };
@@ -125,7 +125,7 @@ impl Keychain {
         }
     }
 
-    /// The key under `id`. Whoever wants it meanwhile waits for the same answer.
+    /// The key under `id`. A task that asks meanwhile waits for the same answer.
     ///
     /// # Errors
     /// When there is no keychain, it is locked, slow, or has no such key.
@@ -175,7 +175,8 @@ impl Keychain {
             return super::bytes_in(done.stdout.trim()).ok_or(KeychainError::NoKey);
         }
         Err(match self.kind {
-            // It says nothing, whether there is no such key or the keychain stayed locked; a search does not unlock it.
+            // It prints nothing both when there is no such key and when the keychain stayed locked; a search does not
+            // unlock it.
             Kind::SecretTool if done.stderr.trim().is_empty() || is_locked(&done.stderr) => {
                 let found = self.run(&program, &["search", "service", SERVICE, "key", &id], "").await?;
                 if found.stdout.trim().is_empty() { KeychainError::Missing } else { KeychainError::Locked }
@@ -187,7 +188,7 @@ impl Keychain {
         })
     }
 
-    /// Keeps `key` there, and looks whether it can be had back.
+    /// Stores `key` there, and checks that it can be read back.
     ///
     /// # Errors
     /// As [`Self::key`].
@@ -199,7 +200,7 @@ impl Keychain {
             Kind::SecretTool => {
                 self.run(&program, &["store", &label, "service", SERVICE, "key", &name], &digits).await?
             }
-            // Its commands over stdin, where what is secret stands on no command line.
+            // Its commands come over stdin, so that no secret is on a command line.
             Kind::Security => {
                 let line = format!("add-generic-password -s {SERVICE} -a {name} -l \"{LABEL}\" -w {digits}\n");
                 self.run(&program, &["-i"], &line).await?
@@ -217,7 +218,7 @@ impl Keychain {
     /// Removes what is under `id`.
     ///
     /// # Errors
-    /// As [`Self::key`]; one that is not there is no error.
+    /// As [`Self::key`]; a missing key is no error.
     pub(crate) async fn remove(&self, id: Uuid) -> Result<(), KeychainError> {
         let program = self.program()?;
         let id = id.to_string();
@@ -238,7 +239,7 @@ impl Keychain {
         if self.variable("DBUS_SESSION_BUS_ADDRESS").is_none() && !bus.is_some_and(|bus| bus.exists()) {
             return Err(KeychainError::Absent("no session of D-Bus leads to one (`DBUS_SESSION_BUS_ADDRESS`)"));
         }
-        // A folder that is not named from the root is not looked into: it would be the working folder's.
+        // A relative folder is not looked into: it would be one of the working folder.
         let path = self.variable("PATH").cloned().unwrap_or_default();
         let folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute());
         let folders = std::env::join_paths(folders).unwrap_or_default();
@@ -250,7 +251,7 @@ impl Keychain {
         self.variables.iter().find(|(known, value)| *known == name && !value.is_empty()).map(|(_, value)| value)
     }
 
-    /// Runs it to its end, which comes within the time.
+    /// Runs the program to its end, within the time-out.
     async fn run(&self, program: &Path, args: &[&str], stdin: &str) -> Result<Done, KeychainError> {
         let failed = |error: io::Error| KeychainError::Failed(format!("{}: {}", program.display(), in_words(&error)));
         let mut command = Command::new(program);
@@ -267,7 +268,7 @@ impl Keychain {
             let (input, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
             let give = async move {
                 if let Some(mut input) = input {
-                    // One that ended without reading says why itself.
+                    // A program that ended without reading reports why itself.
                     let _ = input.write_all(stdin.as_bytes()).await;
                 }
             };
@@ -282,7 +283,7 @@ impl Keychain {
 }
 
 impl Done {
-    /// The first line that it complained with.
+    /// The failure with the first line of its stderr.
     fn failed(&self) -> KeychainError {
         let said = self.stderr.lines().find(|line| !line.trim().is_empty());
         KeychainError::Failed(match said {
@@ -292,12 +293,12 @@ impl Done {
     }
 }
 
-/// What `secret-tool` says where nobody unlocked.
+/// What `secret-tool` prints when the keychain was not unlocked.
 fn is_locked(stderr: &str) -> bool {
     stderr.contains("locked collection") || stderr.contains("locked object")
 }
 
-/// What comes, as far as it is read; the rest is heard and forgotten, so that the program can end.
+/// Reads what comes up to the bound, and drops the rest, so that the program can end.
 async fn listen(from: Option<impl AsyncRead + Unpin>) -> String {
     let Some(mut from) = from else {
         return String::new();

@@ -26,7 +26,7 @@ use crate::{
 struct Added<'a> {
     #[serde(flatten)]
     edit: &'a Document,
-    /// How the server is, unless it was not to be tried.
+    /// The state of the server, unless it was not to be tried.
     server: Option<Server>,
 }
 
@@ -98,7 +98,8 @@ async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
         let page = list::page(&[server], world.screen.look());
         world.screen.page(page).await?;
     }
-    // It is written all the same: the failure says what to do next, and its exit code that something is to be done.
+    // The entry is written all the same: the failure says what to do next, and its exit code that something is to be
+    // done.
     failure.map_or(Ok(Exit::Ok), Err)
 }
 
@@ -112,7 +113,7 @@ fn server_name(name: &str) -> Result<ServerName, Failure> {
     ServerName::new(name).map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// Refuses an address that would be taken for a program, with all options behind it for arguments.
+/// Refuses an address that would be taken for a program, with all options after it for arguments.
 fn runs_a_program(command: &str, world: &World) -> Result<(), Failure> {
     let shown = text::for_line(command);
     if command.contains("://") {
@@ -140,7 +141,7 @@ fn looks_like_address(word: &str) -> bool {
     is_host && (is_port || (has_path && port.is_none()))
 }
 
-/// The words after a URL that are no options.
+/// The failure for words after a URL that are no options.
 fn misunderstood(error: &clap::Error) -> Failure {
     let rendered = error.render().to_string();
     let first = rendered.lines().next().unwrap_or_default();
@@ -152,7 +153,7 @@ fn misunderstood(error: &clap::Error) -> Failure {
 async fn ask_for_values(options: &mut AddOptions, world: &World) -> Result<(), Failure> {
     for (name, value) in options.env.iter_mut().filter(|(_, value)| value.is_none()) {
         if !world.screen.interactive() && std::io::stdin().is_terminal() {
-            return Err(Failure::usage(format!("`-e {name}` has no value, and nobody can be asked for it"))
+            return Err(Failure::usage(format!("`-e {name}` has no value, and no person can be asked for it"))
                 .hint(format!("write -e {name}='${{{name}}}' to take it from the environment each time")));
         }
         *value = Some(input::secret(name, world.screen.interactive()).await?);
@@ -160,7 +161,7 @@ async fn ask_for_values(options: &mut AddOptions, world: &World) -> Result<(), F
     Ok(())
 }
 
-/// The entry in JSON that was given: itself, or what a whole file has under `mcpServers` or `servers`.
+/// The entry in the given JSON: the JSON itself, or what a whole file has under `mcpServers` or `servers`.
 fn the_one_entry(name: &str, value: Value) -> Result<Value, Failure> {
     let servers = ["mcpServers", "servers"].iter().find_map(|key| value.get(key)?.as_object().cloned());
     let Some(mut servers) = servers else {
@@ -177,7 +178,7 @@ fn the_one_entry(name: &str, value: Value) -> Result<Value, Failure> {
     }
 }
 
-/// What is written to the file; what is wrong with it is found by the one who writes.
+/// The entry as it is written to the file; the writer finds what is wrong with it.
 fn entry(target: &Target, options: &AddOptions, world: &World) -> Result<Value, Failure> {
     let mut entry = Map::new();
     let mut put = |name: &str, value: Value| entry.insert(name.to_owned(), value);
@@ -247,7 +248,7 @@ fn seconds(time: Duration) -> Value {
     if time.subsec_nanos() == 0 { json!(time.as_secs()) } else { json!(time.as_secs_f64()) }
 }
 
-/// How the new server turns out when it is connected as every other command would connect it.
+/// Connects the new server as every other command would, and returns how it turned out.
 async fn try_it(name: &ServerName, edited: &Edited, world: &World) -> Result<Option<Tried>, Failure> {
     let loaded = world.load().await?;
     let entry = loaded.entry(name.as_str());

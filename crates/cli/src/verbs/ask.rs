@@ -82,13 +82,13 @@ pub(super) async fn run(args: AskArgs, world: &World) -> Result<Exit, Failure> {
 
 /// What is asked.
 struct Prompt {
-    /// By the person: in this, resources may be named.
+    /// Typed by the user: resources may be named in it.
     typed: String,
-    /// What stdin has to say, which may be anybody's.
+    /// The content of stdin, which may come from any source.
     piped: Option<String>,
 }
 
-/// What was typed, and what stdin has to say; `None` when neither says anything.
+/// The typed words and the content of stdin; `None` when both are empty.
 async fn prompt(words: &[String], screen: &Screen) -> Result<Option<Prompt>, Failure> {
     let typed = words.join(" ").trim().to_owned();
     let piped = match std::io::stdin().is_terminal() {
@@ -99,7 +99,7 @@ async fn prompt(words: &[String], screen: &Screen) -> Result<Option<Prompt>, Fai
     Ok((!typed.is_empty() || piped.is_some()).then_some(Prompt { typed, piped }))
 }
 
-/// The turn that answers `message`, or goes on where one was interrupted.
+/// The turn that answers `message`, or goes on with one that was interrupted.
 fn turn(opened: Opened, message: Option<Message>, limits: Limits) -> Turn {
     let Opened { messages, open } = opened;
     let resumed = open.map(|state| Turn::resume(messages.clone(), state, limits));
@@ -113,7 +113,7 @@ fn turn(opened: Opened, message: Option<Message>, limits: Limits) -> Turn {
     }
 }
 
-/// The connected servers, and what of their tools may be used.
+/// The connected servers, and which of their tools may be used.
 #[derive(Clone)]
 pub(super) struct Tools {
     host: Host,
@@ -121,15 +121,15 @@ pub(super) struct Tools {
     /// The server through which a model finds tools that it is not shown.
     discovery: ServerName,
     rules: Arc<LiveRules>,
-    /// The server through which it reads what was too long for it.
+    /// The server through which the model reads results that were too long for it.
     kept: ServerName,
-    /// The server through which it calls tools in scripts, where that is wanted.
+    /// The server through which the model calls tools in scripts, where that is wanted.
     code: Option<ServerName>,
     /// Hides from models what servers must not repeat.
     conceal: Conceal,
     /// Whether the model gets tools at all.
     role: Role,
-    /// Whether the model gets to know of other tools within a turn.
+    /// Whether the model learns of other tools within a turn.
     renews_tools: bool,
 }
 
@@ -140,7 +140,7 @@ impl fmt::Debug for Tools {
 }
 
 impl Tools {
-    /// Connects to the servers whose tools may be used. One that fails is told of, and nothing more.
+    /// Connects to the servers whose tools may be used. One that fails is only reported.
     pub(super) async fn connect(policy: &PolicyArgs, loaded: &Loaded, world: &World) -> Result<Self, Failure> {
         let mut desired = super::only(loaded, &policy.server)?;
         let (discovery, kept) = (name_beside(&desired, "toolrack")?, name_beside(&desired, "artifacts")?);
@@ -157,7 +157,7 @@ impl Tools {
         warn_of_idle(&policy.rules, loaded, &ours, &world.screen);
         let rules = Arc::new(LiveRules::new(rules(&policy.rules, loaded, &ours)));
         world.guard(Arc::<LiveRules>::clone(&rules));
-        // It is there from the beginning, so that it can be used as soon as it is known how many tools there are.
+        // It is there from the beginning, so that it can be used once the number of tools is known.
         desired.insert(discovery.clone(), world.host().discovery(&discovery, selection.clone()));
         let artifacts = world.artifacts();
         let server = native("artifacts", move || Kept::new(artifacts.clone()));
@@ -186,7 +186,7 @@ impl Tools {
         })
     }
 
-    /// None at all: no server is started.
+    /// No tools at all: no server is started.
     pub(super) async fn none(world: &World) -> Result<Self, Failure> {
         let desired = Desired::new();
         let (discovery, kept) = (name_beside(&desired, "toolrack")?, name_beside(&desired, "artifacts")?);
@@ -210,8 +210,8 @@ impl Tools {
         &self.rules
     }
 
-    /// What the person says, with the resources that `typed` names and with `more` after them. Who reads along is told what
-    /// was read.
+    /// The user's message, with the resources that `typed` names and with `more` after them. Shows on `screen` what was
+    /// read.
     ///
     /// # Errors
     /// When one of them cannot be read.
@@ -230,17 +230,17 @@ impl Tools {
         &self.conceal
     }
 
-    /// The servers of the person, and how they are.
+    /// The user's servers, and their states.
     pub(super) fn servers(&self) -> Vec<ServerStatus> {
         self.host.status().into_iter().filter(|server| !self.is_own(&server.name)).collect()
     }
 
-    /// Those that can be asked for resources and prompts.
+    /// The servers that can be asked for resources and prompts.
     pub(super) fn connected(&self) -> Vec<ServerName> {
         super::connected(&self.host).into_iter().filter(|server| !self.is_own(server)).collect()
     }
 
-    /// Where they are connected.
+    /// The host that connects them.
     pub(super) fn host(&self) -> &Host {
         &self.host
     }
@@ -250,7 +250,7 @@ impl Tools {
         [&self.discovery, &self.kept].into_iter().chain(&self.code).any(|own| own == server)
     }
 
-    /// The tools of the person's servers that may be used.
+    /// The tools of the user's servers that may be used.
     pub(super) fn theirs(&self) -> Selection {
         self.every().without_servers([self.kept.clone()])
     }
@@ -260,7 +260,7 @@ impl Tools {
         self.selection.clone().without_servers([self.discovery.clone()].into_iter().chain(self.code.clone()))
     }
 
-    /// The model with these tools, and in words what it has at hand.
+    /// The model with these tools, and a description of what it has at hand.
     pub(super) fn agent(self, chosen: &Chosen, system: Option<String>) -> (Agent, String) {
         let (host, model) = (self.host.clone(), Arc::clone(&chosen.model));
         let (findable, (selection, words)) = match self.role {
@@ -278,7 +278,8 @@ impl Tools {
         (agent, words)
     }
 
-    /// What `model` is shown: every tool, as long as they leave room for the conversation; and both in words.
+    /// The tools that `model` is shown: all of them, as long as they leave room for the conversation; and a
+    /// description.
     fn offered_to(self, model: &dyn Model) -> (Selection, String) {
         let every = self.every();
         let catalog = self.host.catalog();
@@ -314,7 +315,7 @@ pub(super) fn every_tool_of(server: &ServerName) -> Option<Pattern> {
     format!("{server}/*").parse().ok()
 }
 
-/// What the files say of calls, with what was typed, and with what the program itself carries, which only reads.
+/// The rules of the files, with those that were typed, and those for the program's own servers, which only read.
 pub(super) fn rules(args: &RulesArgs, loaded: &Loaded, ours: &[&ServerName]) -> Policy {
     let own = loaded.entries.iter().filter(|entry| entry.scope == Scope::BuiltIn);
     let own = own.filter_map(|entry| ServerName::new(&*entry.name).ok());
@@ -324,7 +325,7 @@ pub(super) fn rules(args: &RulesArgs, loaded: &Loaded, ours: &[&ServerName]) -> 
     if args.yes_read_only { policy.allow_read_only(true) } else { policy }
 }
 
-/// Says which of the rules that were typed can be about no tool of a server that is there: they would do nothing.
+/// Warns of typed rules that can match no tool of a server that is there: they would do nothing.
 pub(super) fn warn_of_idle(args: &RulesArgs, loaded: &Loaded, ours: &[&ServerName], screen: &Screen) {
     let configured = loaded.entries.iter().map(|entry| &*entry.name);
     let servers: Vec<&str> = configured.chain(ours.iter().map(|name| name.as_str())).collect();
@@ -338,7 +339,7 @@ pub(super) fn warn_of_idle(args: &RulesArgs, loaded: &Loaded, ours: &[&ServerNam
     }
 }
 
-/// Says which of the patterns that were typed match no tool, although every server that they can be about is connected: most likely a
+/// Warns of typed patterns that match no tool, although every server that they can be about is connected: most likely a
 /// tool's name is misspelt.
 fn warn_of_unmatched(args: &PolicyArgs, host: &Host, screen: &Screen) {
     let (status, catalog) = (host.status(), host.catalog());
@@ -360,7 +361,7 @@ fn warn_of_unmatched(args: &PolicyArgs, host: &Host, screen: &Screen) {
     }
 }
 
-/// A turn that stopped short.
+/// The failure for a turn that stopped short.
 pub(super) fn failed(error: &AgentError) -> Failure {
     match error {
         AgentError::Model { error, .. } => Failure::new(Exit::Model, error.code(), with_causes(&**error)),
@@ -398,7 +399,7 @@ pub(super) fn exit_of(end: &End, unasked: &[String]) -> Result<Exit, Failure> {
                 Exit::Denied,
                 "APPROVAL_NEEDED",
                 format!(
-                    "{} needed somebody to ask, and nobody is there: {}",
+                    "{} needed a person to ask, and there is none: {}",
                     count(unasked.len(), "call"),
                     unasked.join(", ")
                 ),

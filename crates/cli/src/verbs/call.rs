@@ -26,10 +26,10 @@ pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     let base = base(args.args.clone(), world).await?;
 
     let loaded = world.load().await?;
-    // The call of one in quarantine is refused at the door.
+    // The host refuses the call of a tool in quarantine.
     let (host, found) = named(&args.selector, &loaded, world).await?;
     let (server, tool) = (&found.server, found.tool());
-    // What is wrong with the arguments is no news of a tool that is not called at all.
+    // Mistakes in the arguments do not matter for a tool that is not called at all.
     let is_checked = !args.no_validate && host.catalog().in_quarantine(&found.selector()).is_none();
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
     let of_tool = |failure: Failure| {
@@ -63,7 +63,7 @@ pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     show(outcome, args.output.as_deref(), world).await
 }
 
-/// The tool that is called `selector`, which may be in quarantine, and the host that has it: with the servers alone that can
+/// The tool that is called `selector`, which may be in quarantine, and its host, which has only the servers that can
 /// have a tool of this name.
 ///
 /// # Errors
@@ -87,7 +87,7 @@ pub(super) async fn named(selector: &str, loaded: &Loaded, world: &World) -> Res
     }
 }
 
-/// Whether the bound was reached that `--timeout` sets.
+/// Whether the bound of `--timeout` was reached.
 fn is_silence(error: &CallError) -> bool {
     matches!(error, CallError::Link { error: LinkError::TimedOut { setting: Setting::CallTimeout, .. }, .. })
 }
@@ -105,7 +105,7 @@ fn as_far_as(progress: &Progress) -> String {
     }
 }
 
-/// Why no tool is meant by `selector`. A server that is not there has no tools: that is the better reason.
+/// Why `selector` means no tool. A server that is not there has no tools: that is the better reason.
 fn missing(host: &Host, unknown: &Unknown, meant: &Meant) -> Failure {
     let named = meant.server();
     for server in host.status() {
@@ -120,7 +120,7 @@ fn missing(host: &Host, unknown: &Unknown, meant: &Meant) -> Failure {
         Meant::Of { tool, .. } if !tool.is_empty() => tool,
         _ => selector,
     };
-    // One that its server lists and that cannot be used was set aside, with a reason.
+    // A tool that its server lists and that cannot be used was set aside, with a reason.
     if let Some(why) = named.and_then(|server| set_aside(host, server, tool)) {
         let failure = Failure::new(Exit::Tool, "UNKNOWN_TOOL", format!("`{selector}` was set aside: {why}"));
         let failure = failure.hint(format!("`toolrack why {selector}` says more; the mistake is its server's"));
@@ -182,7 +182,7 @@ async fn show(outcome: ToolOutcome, output: Option<&Path>, world: &World) -> Res
         // Its serialised form is the documented shape of `call --json`.
         world.screen.document(&outcome).await?;
     } else {
-        // What a tool says of its failure is not what somebody wants to find in a file.
+        // The error text of a tool does not belong in the output file.
         let output = output.filter(|_| !outcome.is_error);
         let plain = (!outcome.is_error).then(|| call::plain(&outcome));
         let pages = given::Pages { shown: call::page(&outcome), plain };
@@ -190,7 +190,7 @@ async fn show(outcome: ToolOutcome, output: Option<&Path>, world: &World) -> Res
         for warning in &outcome.warnings {
             world.screen.warning(warning);
         }
-        // Where a text was cut it says itself where the whole is.
+        // A text that was cut says itself where the whole is.
         for artifact in outcome.artifacts.iter().filter(|artifact| !outcome.text.contains(&artifact.handle)) {
             let (bytes, media_type) = (size(artifact.bytes as u64), &artifact.media_type);
             world.screen.note(&format!("{media_type} of {bytes} is kept as {}", artifact.handle));

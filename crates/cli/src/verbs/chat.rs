@@ -32,7 +32,7 @@ use known::{Known, Learning};
 use news::News;
 use typed::{Input, Typed};
 
-/// Messages that are shown of a conversation that is gone on with.
+/// Messages that are shown of a resumed conversation.
 const REPLAYED: usize = 6;
 
 pub(super) async fn run(args: ChatArgs, world: &World) -> Result<Exit, Failure> {
@@ -55,7 +55,7 @@ struct Conversation {
     messages: Vec<Message>,
 }
 
-/// Everything that it takes to talk.
+/// Everything that a conversation needs.
 struct Begun {
     tools: ask::Tools,
     agent: Agent,
@@ -93,7 +93,7 @@ async fn begin(args: &ChatArgs, world: &World) -> Result<Begun, Failure> {
 }
 
 impl Conversation {
-    /// One that was kept. A turn that was interrupted ends where it was.
+    /// A stored conversation. A turn that was interrupted ends where it was.
     fn gone_on_with((journal, opened): (Journal, Opened)) -> Self {
         let Opened { messages, open } = opened;
         let messages = match open {
@@ -105,20 +105,20 @@ impl Conversation {
 }
 
 impl ask::Tools {
-    /// Learns what the servers of the person have, for as long as the answer lives.
+    /// Learns what the user's servers have, for as long as the returned value lives.
     fn learn(&self, known: &Arc<Known>) -> Learning {
         let tools = self.clone();
         Learning::start(self.host(), known, move |server| !tools.is_own(server))
     }
 }
 
-/// How a turn ended for the person.
+/// How a turn ended for the user.
 enum Outcome {
-    /// It came to its end, whichever.
+    /// It ended, well or badly.
     Ended(Result<Exit, Failure>),
-    /// The person had enough of it.
+    /// The user cancelled it.
     Cancelled,
-    /// It cannot be gone on without it.
+    /// The conversation cannot go on after it.
     Broken(Failure),
 }
 
@@ -136,13 +136,13 @@ struct Chat<'a> {
 }
 
 impl Chat<'_> {
-    /// One turn after another, until the person leaves.
+    /// One turn after another, until the user leaves.
     async fn talk(&mut self, mut conversation: Conversation, mut first: Option<String>) -> Result<Exit, Failure> {
         let known = Arc::<Known>::default();
         let input = Input::of(self.world, &known)?;
         let _learning = input.is_terminal().then(|| self.tools.learn(&known));
         self.greet(&conversation).await?;
-        // Whether the person has just pressed Ctrl-C, so that another one leaves.
+        // Whether the user has just pressed Ctrl-C, so that another one leaves.
         let mut leaving = false;
         loop {
             let typed = match first.take() {
@@ -176,7 +176,7 @@ impl Chat<'_> {
             leaving = matches!(outcome, Outcome::Cancelled);
             match outcome {
                 Outcome::Broken(failure) => return Err(failure),
-                // Nobody is there to decide what follows from it.
+                // Without a terminal there is no user to decide what follows from it.
                 Outcome::Ended(Err(failure)) if !input.is_terminal() => return Err(failure),
                 Outcome::Cancelled if !input.is_terminal() => return Ok(Exit::Interrupted),
                 Outcome::Ended(Err(failure)) => self.world.screen.failure(&failure),
@@ -196,7 +196,7 @@ impl Chat<'_> {
             done = self.understood(typed, now) => Some(done),
         };
         if done.is_none() {
-            // It has had its meaning.
+            // Its Ctrl-C has been handled.
             self.interrupts = interrupts;
         }
         done.unwrap_or(Ok(After::Next))
@@ -245,7 +245,7 @@ impl Chat<'_> {
         let screen = Arc::clone(&self.world.screen);
         let mut live = Live::new(screen, self.agent.host.catalog(), journal, shown);
         let ended = self.play(&mut turn, &mut live).await;
-        // Without a terminal a turn stays open that its model left: another command can go on with it.
+        // Without a terminal, a turn that its model left stays open: another command can go on with it.
         let goes_on = self.world.screen.interactive();
         let closed = match &ended {
             None => live.cancel(&mut turn).await,
@@ -266,9 +266,9 @@ impl Chat<'_> {
         Ok((Conversation { journal: report.journal, messages: turn.into_messages() }, outcome))
     }
 
-    /// Runs `turn`; `None` when the person had enough of it.
+    /// Runs `turn`; `None` when the user cancelled it.
     ///
-    /// Ctrl-C ends the calls that are made just now, or the turn when none are.
+    /// Ctrl-C ends the calls that are under way, or the turn when there are none.
     async fn play(&mut self, turn: &mut Turn, live: &mut Live) -> Option<Result<End, AgentError>> {
         let (brake, beside) = (live.brake(), live.beside());
         let mut run = Box::pin(self.agent.run(turn, live));
@@ -287,7 +287,7 @@ impl Chat<'_> {
     }
 }
 
-/// What is said next; what happens to the servers meanwhile is shown.
+/// What the user types next; meanwhile, what happens to the servers is shown.
 async fn typed(input: &Input, news: &mut News, screen: &Screen) -> Result<Typed, Failure> {
     let mut next = pin!(input.next());
     loop {

@@ -21,7 +21,7 @@ struct Paths {
 #[derive(Debug, Serialize)]
 struct Shown<'a> {
     servers: Vec<entry::Document<'a>>,
-    /// What is said of the model, by key; `null` when nothing is.
+    /// The settings of the model, by key; `null` when there are none.
     model: serde_json::Value,
     problems: &'a [Problem],
 }
@@ -31,7 +31,7 @@ struct Shown<'a> {
 struct Validated<'a> {
     valid: bool,
     problems: &'a [Problem],
-    /// What entries name and nobody has set.
+    /// Secrets that entries name and that are not set.
     unset_secrets: &'a [String],
 }
 

@@ -27,23 +27,23 @@ use crate::{
     wire::World,
 };
 
-/// How often it is looked whether a process has started, or ended.
+/// How often to check whether a process has started, or ended.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How often it is looked for new lines of a log.
+/// How often to look for new lines of a log.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// How long a process that was killed takes to be gone.
 const KILLED: Duration = Duration::from_secs(5);
 
-/// How long the daemon before may take to end, as of `daemon stop`.
+/// How long the previous daemon may take to end, as with `daemon stop`.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// `daemon status --json`.
 #[derive(Debug, Default, Serialize)]
 struct Status {
     running: bool,
-    /// Whether it says how it is. One of another version does not, nor one that hangs.
+    /// Whether it reports its status. A daemon of another version does not, nor one that hangs.
     answers: bool,
     pid: Option<u32>,
     since: Option<String>,
@@ -61,7 +61,7 @@ struct Status {
 struct Stopped {
     stopped: bool,
     pid: Option<u32>,
-    /// It did not end when it was asked to.
+    /// Whether it was killed because it did not end when it was asked to.
     killed: bool,
 }
 
@@ -70,7 +70,7 @@ struct Stopped {
 struct Restarted {
     #[serde(flatten)]
     up: Up,
-    /// What became of the one before.
+    /// How the previous daemon ended.
     before: Stopped,
 }
 
@@ -112,7 +112,7 @@ fn without_parent(args: &ServeArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The daemon that runs. What one that is gone has left is taken away.
+/// The running daemon. Removes what a dead one has left.
 fn running(world: &World) -> Option<Record> {
     let data = world.places.data();
     let record = Record::read(data)?;
@@ -135,7 +135,7 @@ async fn start(words: &[OsString], world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// A daemon with the words behind `daemon VERB`.
+/// Starts a daemon with the words behind `daemon VERB`.
 async fn started(verb: &str, words: &[OsString], world: &World) -> Result<Record, Failure> {
     if door::is_in_a_server() {
         let message = "a daemon that is started by a server ends with that server, and lets in no process of it";
@@ -232,7 +232,7 @@ async fn stopped(patience: Duration, world: &World) -> Result<Stopped, Failure> 
     let Some(record) = running(world) else {
         return Ok(Stopped::default());
     };
-    // Where births are not known, only one that answers is surely a daemon.
+    // Where births are not known, only a process that answers is surely a daemon.
     if record.birth.is_none() && guest::about(world.places.data()).await.is_none() {
         let message = format!("process {} does not answer, and may be another one by now", record.pid);
         return Err(Failure::new(Exit::Other, "NOT_SURE", message).hint("end it yourself if it is the daemon"));
@@ -273,7 +273,7 @@ async fn logs(args: &DaemonLogsArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// The last lines, and then what is written, until the command is interrupted.
+/// The last lines, and then new ones, until the command is interrupted.
 async fn follow(args: &DaemonLogsArgs, world: &World) -> Result<Exit, Failure> {
     let path = background::log(world.places.data());
     let unusable = |error| background::unusable(&path, &error);

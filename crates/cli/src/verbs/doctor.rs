@@ -53,7 +53,7 @@ pub(super) async fn run(args: DoctorArgs, world: &World) -> Result<Exit, Failure
     Ok(exit)
 }
 
-/// Each file that is there, and what is wrong with it.
+/// Each existing file, and what is wrong with it.
 fn files(loaded: &Loaded) -> Vec<Check> {
     let mut checks = Vec::new();
     let idle = loaded.idle_rules();
@@ -118,7 +118,7 @@ async fn data(world: &World) -> Vec<Check> {
 async fn secrets(world: &World) -> Option<Check> {
     let stored = world.stored();
     let place = stored.place();
-    // Without a database that is what was said.
+    // Without a database, the check of the database has said so.
     let names = stored.names().await.ok()?;
     let mut shut = Vec::new();
     for name in &names {
@@ -135,7 +135,7 @@ async fn secrets(world: &World) -> Option<Check> {
     })
 }
 
-/// What of a sandbox this system can enforce, layer by layer.
+/// The layers of a sandbox that this system can enforce.
 fn sandbox() -> [Check; 3] {
     [landlock(), seccomp(), namespaces()]
 }
@@ -174,7 +174,7 @@ fn namespaces() -> Check {
     }
 }
 
-/// Folders of the `PATH` in which no program is looked for.
+/// Folders of the `PATH` that are not searched for programs.
 fn path(world: &World) -> Option<Check> {
     let path = world.environment.get("PATH")?;
     absolute_path(path)?;
@@ -182,7 +182,7 @@ fn path(world: &World) -> Option<Check> {
     Some(Check::doubtful("path", "PATH", what).hint("take `.` and empty folders out of PATH"))
 }
 
-/// Where requests may go, if somebody said so.
+/// Where requests may go, if a setting says so.
 fn egress(world: &World) -> Option<Check> {
     let rules = world.egress().rules();
     if rules.source.is_empty() {
@@ -200,7 +200,7 @@ fn egress(world: &World) -> Option<Check> {
         what += &format!(", and {} that `egress.allow` trusts", crate::render::count(rules.allow.len(), "place"));
     }
     what += match (&rules.proxy, rules.profile) {
-        (Proxy::At(_), _) => "; through `egress.proxy`, which must itself refuse what nobody may reach",
+        (Proxy::At(_), _) => "; through `egress.proxy`, which must itself refuse what no program may reach",
         (Proxy::Environment, Profile::Local) => "",
         (Proxy::Environment, Profile::Hosted) if world.has_proxy() => {
             "; the proxy that the environment names is not used"
@@ -210,7 +210,7 @@ fn egress(world: &World) -> Option<Check> {
     Some(Check::good("egress", &rules.profile.to_string(), what))
 }
 
-/// What can be said of an entry without starting it.
+/// The checks of an entry that do not start it.
 async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], world: &World) -> Vec<Check> {
     let mut checks: Vec<_> = loaded
         .problems
@@ -218,7 +218,7 @@ async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], world: &
         .filter(|problem| problem.entry.as_ref() == Some(&entry.name))
         .map(Check::of_problem)
         .collect();
-    // By two names one file is no second entry.
+    // One file under two names is no second entry.
     let real = |source: &Source| source.path.as_ref().and_then(|path| path.canonicalize().ok());
     let is_other = |shadow: &&Shadowed| real(&shadow.source).is_none_or(|path| real(&entry.source) != Some(path));
     for shadow in entry.shadows.iter().filter(|shadow| shadow.scope != Layer::BuiltIn).filter(is_other) {
@@ -264,7 +264,7 @@ async fn resolved(name: &str, spec: &ServerSpec, world: &World) -> Option<Check>
         Transport::Native(_) => return None,
     };
     if plan.container.is_some() {
-        // Folder and program are in its image.
+        // The folder and the program are in its image.
         return None;
     }
     let path = plan.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
@@ -283,7 +283,7 @@ async fn resolved(name: &str, spec: &ServerSpec, world: &World) -> Option<Check>
     }
 }
 
-/// How far the connection of each server comes; what is known not to connect is not tried.
+/// How far the connection of each server comes; servers that are known to fail are not tried.
 async fn connections(loaded: &Loaded, named: &[String], lost: &[String], world: &World) -> Result<Vec<Check>, Failure> {
     let mut desired = loaded.desired.clone();
     desired.retain(|name, spec| {

@@ -49,7 +49,7 @@ pub(super) fn place(scope: Scope, world: &World) -> Place {
     Place::of_new(scope.into(), &world.places, &world.folder)
 }
 
-/// The file of `scope` that has the entry already, and otherwise the one that new entries go to.
+/// The file of `scope` that has the entry already, or else the one for new entries.
 pub(super) fn place_in(scope: Scope, entry: Option<&Entry>, world: &World) -> Place {
     Place::within(scope.into(), entry, &world.places, &world.folder)
 }
@@ -62,20 +62,20 @@ pub(super) fn entry<'a>(loaded: &'a Loaded, name: &str) -> Result<&'a Entry, Fai
     loaded.entry(name).ok_or_else(|| super::no_such_server(name, loaded, Exit::Usage))
 }
 
-/// What stands in a file that was only named on the command line is not ours to edit.
+/// The failure for an entry of a file that was only named on the command line: it is not ours to edit.
 pub(super) fn not_ours(entry: &Entry) -> Failure {
     let message = format!("`{}` comes from {}, which was named with --mcp-config", entry.name, entry.source);
     Failure::usage(message).hint("edit that file by hand").server(&*entry.name)
 }
 
-/// Whoever writes an entry into a project's file has agreed to run it; everybody else still has to.
+/// Approves an entry for the user who wrote it into a project's file; every other user still has to approve it.
 ///
 /// # Errors
-/// When it cannot be written down; the entry then waits for approval.
+/// When the approval cannot be stored; the entry then waits for it.
 pub(super) async fn approve_written(name: &str, hash: &str, world: &World) -> Result<(), Failure> {
     let loaded = world.read().await;
     match loaded.entry(name) {
-        // Only what was written just now, and not what somebody else has put in its place meanwhile.
+        // Only what was written just now, and not what another process has put in its place meanwhile.
         Some(entry) if entry.hash == hash => world.approve(entry).await,
         _ => Ok(()),
     }

@@ -40,14 +40,14 @@ pub(super) async fn run(args: GatewayArgs, world: &World) -> Result<Exit, Failur
     alone(&args.policy, world, (stdin(), stdout())).await
 }
 
-/// A connection to the daemon of the same person, if one runs.
+/// A connection to the daemon of the same user, if one runs.
 async fn running(world: &World) -> Option<UnixStream> {
     let data = world.places.data();
     Record::read(data).filter(Record::is_alive)?;
     timeout(GREETING, door::enter(data, Door::Clients)).await.ok()?.ok()
 }
 
-/// Runs the servers itself, for as long as its client is there.
+/// Runs the servers itself, for as long as its client is connected.
 async fn alone(
     policy: &PolicyArgs,
     world: &World,
@@ -64,7 +64,7 @@ async fn alone(
     let ours: Vec<_> = scripts.iter().flat_map(|scripts| [&scripts.discovery, &scripts.code]).collect();
     warn_of_idle(&policy.rules, &loaded, &ours, &world.screen);
     world.guard(Arc::new(rules(&policy.rules, &loaded, &ours)));
-    // Whoever is at the terminal is not the one who asks; the client is asked, if it can be.
+    // The caller is the client and not the user at the terminal; the client is asked, if it can be.
     world.answers(Arc::new(AnyClient::new()));
     world.stay();
     let host = world.host();
@@ -90,7 +90,7 @@ async fn alone(
     Ok(Exit::Ok)
 }
 
-/// What a client is offered instead of the tools of all servers: to search them, and to call them in scripts.
+/// What a client is offered instead of the tools of all servers: searching them, and calling them in scripts.
 struct Scripts {
     discovery: ServerName,
     code: ServerName,
@@ -98,14 +98,14 @@ struct Scripts {
 }
 
 impl Scripts {
-    /// Under names that no other server has.
+    /// Takes names that no other server has.
     fn beside(desired: &Desired) -> Result<Self, Failure> {
         let interpreter = code::interpreter()?;
         Ok(Self { discovery: name_beside(desired, "toolrack")?, code: name_beside(desired, "code")?, interpreter })
     }
 
-    /// Has scripts that call the tools of `callable`; gives the only tools that clients see, while the resources and prompts
-    /// of all servers stay.
+    /// Adds the server for scripts that call the tools of `callable`; returns the only tools that clients see, while
+    /// the resources and prompts of all servers stay.
     async fn added(self, mut desired: Desired, callable: Selection, host: &Host) -> Selection {
         let Self { discovery, code, interpreter } = self;
         let shown = [&discovery, &code].into_iter().filter_map(every_tool_of);

@@ -1,4 +1,5 @@
-//! What `call` and `read` give: a page for people at a terminal, and everywhere else the bytes of the text as they came.
+//! The output of `call` and `read`: a page for people at a terminal, and everywhere else the bytes of the text as they
+//! came.
 
 use std::path::Path;
 
@@ -20,22 +21,22 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What is given: as a page for people, and for other programs.
+/// The output as a page for people, and for other programs.
 pub(super) struct Pages {
-    /// With what a terminal would obey spelled out.
+    /// With what a terminal would obey escaped.
     pub(super) shown: String,
-    /// Exactly as it came; `None` when it is only for people, as the words of a tool that failed.
+    /// Exactly as it came; `None` when it is only for people, such as the words of a tool that failed.
     pub(super) plain: Option<String>,
 }
 
 /// Shows a result whose pieces look like `pages`, or puts it into `output`.
 ///
-/// A file gets the one piece that is no text, and what the others say goes to stderr; where all are text, it gets them.
-/// Without a file, bytes that are all there is go to stdout as they are, unless that is a terminal.
+/// A file gets the one piece that is no text, and the text of the others goes to stderr; where all are text, it gets
+/// them. Without a file, a result of bytes alone goes to stdout as it is, unless that is a terminal.
 ///
 /// # Errors
-/// When it cannot be written, or more than one piece is no text: one file cannot hold them. The page is shown even then,
-/// for a call that was made is not repeated to see its result.
+/// When it cannot be written, or more than one piece is no text: one file cannot hold them. The page is shown even
+/// then, because a call that was made is not repeated to see its result.
 pub(super) async fn give(
     pieces: &[Raw<'_>],
     Pages { shown: page, plain }: Pages,
@@ -84,7 +85,7 @@ fn is_bytes(piece: &Raw<'_>) -> bool {
     matches!(piece, Raw::Bytes(_))
 }
 
-/// What a file is to hold of them.
+/// What a file gets of them.
 fn content(pieces: &[Raw<'_>]) -> Result<Vec<u8>, Failure> {
     let encoded: Vec<&str> =
         pieces.iter().filter_map(|piece| if let Raw::Bytes(encoded) = piece { Some(*encoded) } else { None }).collect();

@@ -83,7 +83,7 @@ async fn conclude(offered: &[Offered<'_>], added: &[Added], args: &ImportArgs, w
     Ok(())
 }
 
-/// How an offer stands to what is configured already, and to the other offers.
+/// How an offer relates to what is configured already, and to the other offers.
 fn standing(offer: &Offer, found: &Found, loaded: &Loaded) -> Standing {
     if let Some(entry) = loaded.entry(&offer.name) {
         return if entry.hash == offer.hash || entry.view == offer.view { Standing::Same } else { Standing::Taken };
@@ -96,8 +96,8 @@ fn standing(offer: &Offer, found: &Found, loaded: &Loaded) -> Standing {
     }
 }
 
-/// All that the person has configured elsewhere, and that means one thing only. What is for one folder alone, and that not
-/// this project, is only among it when it was `said` where all goes.
+/// Everything that the user has configured elsewhere and that is unambiguous. An entry for one folder alone, other than
+/// this project, is included only when `said` is set: the user has said where all goes.
 fn everything<'a>(offered: &[Offered<'a>], said: bool, world: &World) -> Vec<Choice<'a>> {
     let mut choices = Vec::new();
     let project = project_root(&world.folder);
@@ -143,7 +143,7 @@ fn named<'a>(word: &str, found: &'a Found) -> Result<Choice<'a>, Failure> {
     Ok(Choice { offer, name: new.to_owned() })
 }
 
-/// Lets the person choose from what is new.
+/// Lets the user choose from what is new.
 async fn ask<'a>(offered: &'a [Offered<'a>]) -> Result<Vec<Choice<'a>>, Failure> {
     let new: Vec<&Offered<'_>> =
         offered.iter().filter(|offer| matches!(offer.standing, Standing::New | Standing::Rival)).collect();
@@ -158,7 +158,7 @@ async fn ask<'a>(offered: &'a [Offered<'a>]) -> Result<Vec<Choice<'a>>, Failure>
     .await
     .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "cannot ask"))?;
     let chosen = match asked {
-        // Whoever leaves the list has chosen nothing of it.
+        // A user who leaves the list has chosen nothing of it.
         Err(InquireError::OperationCanceled) => Vec::new(),
         asked => asked.map_err(|error| input::unanswered(&error))?,
     };
@@ -167,7 +167,7 @@ async fn ask<'a>(offered: &'a [Offered<'a>]) -> Result<Vec<Choice<'a>>, Failure>
 }
 
 async fn add(choice: &Choice<'_>, args: &ImportArgs, world: &World) -> Result<Added, Failure> {
-    // What was for one folder does not begin to run in all others.
+    // What was for one folder must not begin to run in all others.
     let usual = if choice.offer.private_to.is_some() { Scope::Local } else { Scope::default() };
     let place = edits::place(args.write.scope.unwrap_or(usual), world);
     let (name, path, entry) = (choice.name.clone(), place.path.clone(), choice.offer.entry.clone());

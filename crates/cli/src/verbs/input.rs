@@ -14,20 +14,20 @@ use crate::{
     screen::Screen,
 };
 
-/// Bytes that are read: what a message to a server may be.
+/// Most bytes that are read: as many as a message to a server may have.
 const MAX: u64 = 8 * 1024 * 1024;
 
-/// How long stdin may stay open before somebody is told that it is waited for.
+/// How long stdin may stay open before the user is told that the command waits for it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The text that `word` stands for: itself, the content of `@FILE`, or all of stdin for `-`. Who waits for a stdin that does
-/// not end is told so on `screen`.
+/// The text that `word` stands for: itself, the content of `@FILE`, or all of stdin for `-`. Says on `screen` that it
+/// waits for a stdin that does not end.
 ///
 /// # Errors
 /// When it cannot be read, is no text, or is larger than 8 MiB.
 pub(super) async fn read(what: &'static str, word: String, screen: &Screen) -> Result<String, Failure> {
     let is_stdin = word == "-";
-    // Stdin may stay silent for as long as it likes; a signal must be heard meanwhile.
+    // Stdin may stay silent for ever; a signal must be heard meanwhile.
     let mut reading = tokio::task::spawn_blocking(move || read_now(what, word));
     let read = match timeout(PATIENCE, &mut reading).await {
         Ok(read) => read,
@@ -90,7 +90,7 @@ fn line() -> Result<String, Failure> {
     Ok(line.trim_end_matches(['\n', '\r']).to_owned())
 }
 
-/// A question that nobody answered.
+/// The failure for a question without an answer.
 pub(super) fn unanswered(error: &InquireError) -> Failure {
     match error {
         InquireError::OperationCanceled | InquireError::OperationInterrupted => {

@@ -15,7 +15,7 @@ pub(super) async fn run(args: ListArgs, world: &World) -> Result<Exit, Failure> 
     let mut servers = list::broken(&loaded, named);
     let mut usable = named.clone();
     usable.retain(|name| loaded.entry(name).is_none_or(|entry| entry.is_valid));
-    // Where only broken ones were named there is nothing to connect to.
+    // Where only broken entries were named, there is nothing to connect to.
     if named.is_empty() || !usable.is_empty() {
         let host = super::looked_at(world, &loaded, &usable).await?;
         servers.extend(host.status().into_iter().map(Server::from));

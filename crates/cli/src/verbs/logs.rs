@@ -13,7 +13,7 @@ use crate::{
     wire::World,
 };
 
-/// How often it is looked for new lines.
+/// How often to look for new lines.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Lines that are shown at once while following.

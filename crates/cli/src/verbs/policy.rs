@@ -83,7 +83,7 @@ async fn test(args: TestPolicyArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// What would become of a model's call of `tool`, if it had no arguments.
+/// The verdict on a model's call of `tool`, if it had no arguments.
 pub(super) fn of_a_model(tool: &CatalogTool, loaded: &Loaded) -> Judged {
     let (caller, arguments) = (Caller::by(Way::Agent), Map::new());
     let (name, claims) = (&tool.tool().name, &tool.tool().annotations);
@@ -91,7 +91,7 @@ pub(super) fn of_a_model(tool: &CatalogTool, loaded: &Loaded) -> Judged {
     Judged::from(&policy_for(loaded, &caller).explain(&request).verdict)
 }
 
-/// What decides about calls of this caller.
+/// The policy for calls of this caller.
 fn policy_for(loaded: &Loaded, caller: &Caller) -> Policy {
     match caller.way() {
         Way::Cli => loaded.settings.policy.clone(),
@@ -159,7 +159,7 @@ async fn answers(world: &World) -> Result<Exit, Failure> {
         return Ok(Exit::Ok);
     }
     if answers.is_empty() {
-        world.screen.note("nobody has said that a tool always runs");
+        world.screen.note("no tool always runs");
     }
     world.screen.page(policy::answers(&answers)).await?;
     Ok(Exit::Ok)

@@ -30,7 +30,7 @@ pub(super) async fn list(args: ServersArgs, world: &World) -> Result<Exit, Failu
     super::conclude(world, complaints, &args.servers)
 }
 
-/// What `servers` have, and what went wrong with those that do not say.
+/// What `servers` have, and the failures of those that do not answer.
 pub(super) async fn offers(host: &Host, servers: &[ServerName]) -> (Vec<Offer>, Vec<Failure>) {
     let answers = join_all(servers.iter().map(|server| host.prompts(server.as_str()))).await;
     let (mut offers, mut failures) = (Vec::new(), Vec::new());
@@ -47,7 +47,7 @@ pub(super) async fn get(args: PromptArgs, world: &World) -> Result<Exit, Failure
     let given = arguments::parse(&args.arguments).and_then(arguments::texts)?;
     let loaded = world.load().await?;
     let meant = match args.selector.split_once('/') {
-        // Of a server that does not exist, the connection says so.
+        // For a server that does not exist, the connection reports it.
         Some((server, prompt)) => Some((server.to_owned(), prompt.to_owned())),
         None => match Meant::by(&args.selector, &loaded)? {
             Meant::Of { server, tool } if !tool.is_empty() => Some((server.to_string(), tool)),

@@ -17,7 +17,7 @@ pub(super) async fn run(args: RemoveArgs, world: &World) -> Result<Exit, Failure
     let loaded = world.load().await?;
     let entry = edits::entry(&loaded, name)?;
     let place = match args.write.scope {
-        // It may be no more than an `enabled` of its own there, which makes no entry.
+        // The entry there may be no more than an `enabled`, which makes no entry.
         Some(scope) => edits::place_in(scope, Some(entry), world),
         None => only_place(entry)?,
     };
@@ -26,7 +26,7 @@ pub(super) async fn run(args: RemoveArgs, world: &World) -> Result<Exit, Failure
     let options = Options { dry_run, ..Options::default() };
     let edited = edits::run(name, move || edit::remove(&path, &server, options)).await?;
     if let (Layer::Project, Some(project), false) = (place.scope, &entry.project, dry_run) {
-        // Whoever puts it back later has to ask again.
+        // An entry that is put back later needs a new approval.
         world.revoke(project, name).await?;
     }
     if !dry_run {
@@ -40,7 +40,7 @@ pub(super) async fn run(args: RemoveArgs, world: &World) -> Result<Exit, Failure
     Ok(Exit::Ok)
 }
 
-/// Takes the `enabled` of the person's own file away that switched an entry which is gone.
+/// Removes the `enabled` from the user's own file that switched an entry which is gone.
 async fn forget_switch(entry: &Entry, place: &Place, world: &World) -> Result<(), Failure> {
     let local = edits::place(Scope::Local, world).path;
     let switched_here = entry.switched_by.as_ref().and_then(|source| source.path.as_ref()) == Some(&local);

@@ -32,7 +32,7 @@ pub(super) async fn list(args: ServersArgs, world: &World) -> Result<Exit, Failu
     super::conclude(world, complaints, &args.servers)
 }
 
-/// What `servers` have, and what went wrong with those that do not say.
+/// What `servers` have, and the failures of those that do not answer.
 pub(super) async fn offers(host: &Host, servers: &[ServerName]) -> (Vec<Offer>, Vec<Failure>) {
     let (mut offers, mut failures) = (Vec::new(), Vec::new());
     for answer in join_all(servers.iter().map(|server| offer(host, server))).await {

@@ -1,6 +1,6 @@
 //! `toolrack secret set`, `list`, `rm` and `key`
 //!
-//! Values come in unseen and go out to servers alone: nothing here prints one.
+//! Values come in unseen and go out only to servers: nothing here prints one.
 
 use std::{collections::BTreeMap, io::IsTerminal};
 
@@ -87,7 +87,7 @@ async fn set(args: SetSecretArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// What is worth saying of a key that was just made: where it is, if that is not the usual file for the usual reason.
+/// A note about a key that was just made: where it is, if that is not the usual file for the usual reason.
 fn first_key(stored: &Stored) -> Option<String> {
     match (stored.source(), stored.refusal()) {
         (Source::Keychain, _) => Some(format!("the key to it is in {}", stored.place())),
@@ -96,13 +96,13 @@ fn first_key(stored: &Stored) -> Option<String> {
     }
 }
 
-/// What is typed, or all of stdin but a line break at its end.
+/// The typed value, or all of stdin but a line break at its end.
 async fn value_of(name: &str, world: &World) -> Result<String, Failure> {
     if world.screen.interactive() {
         return input::secret(name, true).await;
     }
     if std::io::stdin().is_terminal() {
-        return Err(Failure::usage("nobody may be asked for the value").hint("give it on stdin"));
+        return Err(Failure::usage("no person can be asked for the value").hint("give it on stdin"));
     }
     let mut value = input::read("a secret", "-".to_owned(), &world.screen).await?;
     let end = value.strip_suffix('\n').map(|rest| rest.strip_suffix('\r').unwrap_or(rest).len());
@@ -195,7 +195,7 @@ fn used(loaded: &Loaded) -> BTreeMap<String, Vec<String>> {
     used
 }
 
-/// The secrets that entries name and that are not set; nothing where it cannot be known.
+/// The secrets that entries name and that are not set; none where it cannot be known.
 pub(super) async fn unset(loaded: &Loaded, world: &World) -> Vec<String> {
     let used = used(loaded);
     if used.is_empty() {

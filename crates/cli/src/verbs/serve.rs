@@ -62,7 +62,7 @@ impl From<&Record> for Up {
 pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure> {
     let mut stop = Stop::new()?;
     if args.detached {
-        // One that leads its group already, or its session, has left the terminal in another way.
+        // A process that leads its group or session already has left the terminal in another way.
         let _ = nix::unistd::setsid();
     }
     let token = match &args.token_file {
@@ -98,7 +98,7 @@ pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
             }
         },
     }
-    // In the background nobody looks, and the log is no place for a key.
+    // In the background there is no user to show it to, and the log is no place for a key.
     if !args.detached {
         show(&record, args.no_open, world).await?;
     }
@@ -118,7 +118,7 @@ pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     Ok(exit)
 }
 
-/// What the command line and `[serve]` say, over the daemon's defaults.
+/// The options of the command line and of `[serve]`, over the daemon's defaults.
 fn options(args: &ServeArgs, bounds: &ServeSettings, token: Token) -> Options {
     let usual = Options::local(0, token);
     Options {
@@ -135,7 +135,7 @@ fn options(args: &ServeArgs, bounds: &ServeSettings, token: Token) -> Options {
     }
 }
 
-/// Has other commands find the daemon; gives the socket of those that it does, and who lets them in.
+/// Lets other commands find the daemon; returns the socket for the commands that it does, and the doorkeeper.
 fn found(daemon: &mut Daemon, record: &Record, world: &World) -> io::Result<(UnixListener, Arc<Doorkeeper>)> {
     let data = world.places.data();
     make_folder(data)?;
@@ -151,8 +151,8 @@ fn found(daemon: &mut Daemon, record: &Record, world: &World) -> io::Result<(Uni
     Ok((commands, doorkeeper))
 }
 
-/// Until the daemon has ended, and what it does for `commands`, or is told a second time to end. Gives the exit code of the
-/// signal that it ended for.
+/// Runs until the daemon has ended, with what it does for `commands`, or is told a second time to end. Returns the exit
+/// code of the signal that ended it.
 async fn serve(daemon: Daemon, commands: impl Future<Output = ()>, stop: &mut Stop, with_parent: bool) -> Exit {
     let end = CancellationToken::new();
     let running = async { tokio::join!(daemon.run(end.clone().cancelled_owned()), commands) };
@@ -169,10 +169,10 @@ async fn serve(daemon: Daemon, commands: impl Future<Output = ()>, stop: &mut St
     }
 }
 
-/// Nobody is at the other end of stdin any more.
+/// Returns when the other end of stdin is closed.
 async fn orphaned() {
     let mut ignored = tokio::io::sink();
-    // A stdin that cannot be read has nobody at its end either.
+    // A stdin that cannot be read has no other end either.
     let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut ignored).await;
 }
 
@@ -202,7 +202,7 @@ fn parts(args: &ServeArgs, world: &World, gate: Arc<LiveRules>) -> Parts {
     }
 }
 
-/// What the worlds of agents are put together from: a host of their own, and what the daemon's world has.
+/// What the worlds of agents are built from: a host of their own, and what the daemon's world has.
 fn for_agents(args: &ServeArgs, world: &World) -> ForAgents {
     let (hosts, around, audit) = (world.hosts(), world.around(), Arc::new(world.audit_settings()));
     let (request, environment, sign_in) = (world.request(), world.environment.clone(), world.sign_in().clone());
@@ -210,7 +210,7 @@ fn for_agents(args: &ServeArgs, world: &World) -> ForAgents {
     let (model, typed, patience) = (args.model.clone(), args.rules.clone(), args.patience);
     Box::new(move |id| {
         let questions = Questions::new(patience);
-        // What its files say is known before anything of it runs.
+        // The rules of its files are known before anything of it runs.
         let gate = Arc::new(LiveRules::new(Policy::default()));
         let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
         let host = hosts.make(Arc::<LiveRules>::clone(&gate), asker, Some(&id));
@@ -244,7 +244,7 @@ fn for_agents(args: &ServeArgs, world: &World) -> ForAgents {
     })
 }
 
-/// Signs in as `toolrack login` does, with the browser of whoever looks at the dashboard.
+/// Signs in as `toolrack login` does, with the browser that shows the dashboard.
 fn sign_ins(sign_in: SignIn, secrets: Arc<Interpolate>) -> SignIns {
     Box::new(move |server, http, page: SignInPage| {
         let (sign_in, secrets) = (sign_in.clone(), Arc::clone(&secrets));
@@ -292,13 +292,13 @@ pub(super) async fn show(record: &Record, no_open: bool, world: &World) -> Resul
         world.screen.note(&format!("MCP clients: {} with `Authorization: Bearer {}`", up.mcp, up.token));
     }
     if !no_open && world.screen.interactive() && !world.screen.json() {
-        // A machine without a browser has the address on its screen.
+        // Without a browser, the address is still on the screen.
         let _ = open::that_detached(&up.url);
     }
     Ok(())
 }
 
-/// Where the one who listens there is a daemon of the same person, it is as good as a new one.
+/// When a daemon of the same user listens there, it is as good as a new one.
 async fn in_use(address: &str, args: &ServeArgs, world: &World) -> Result<Exit, Failure> {
     match Record::read(world.places.data()) {
         Some(record) if record.address == address && record.is_alive() => {

@@ -18,7 +18,7 @@ use crate::{
     wire::World,
 };
 
-/// How many sessions are looked through for the one that may have been meant.
+/// Sessions that are searched for the one that may have been meant.
 const NEAR: usize = 500;
 
 /// `sessions rename --json`.
@@ -53,7 +53,7 @@ pub(crate) async fn run(verb: SessionsVerb, world: &World) -> Result<Exit, Failu
     }
 }
 
-/// The session that a person means by `typed`: an id, the beginning of one, or `last`.
+/// The session that `typed` names: an id, the beginning of one, or `last`.
 ///
 /// # Errors
 /// When there is none or more than one, with what may have been meant.
@@ -65,7 +65,7 @@ pub(crate) async fn named(typed: &str, world: &World) -> Result<Session, Failure
     }
 }
 
-/// What to say when a session cannot be read or changed.
+/// The failure for a session that cannot be read or changed.
 pub(crate) fn failed(error: &StoreError) -> Failure {
     let (exit, code) = match error {
         StoreError::UnknownSession { .. } => (Exit::Usage, "UNKNOWN_SESSION"),
@@ -81,7 +81,7 @@ pub(crate) fn failed(error: &StoreError) -> Failure {
     }
 }
 
-/// The failure of `typed` with what may have been meant: a session whose id or title is much like it.
+/// The failure for `typed` with what may have been meant: a session whose id or title is much like it.
 async fn unknown(typed: &str, failure: Failure, world: &World) -> Failure {
     let query = SessionQuery { limit: NEAR, ..SessionQuery::default() };
     let newest = match world.store() {
@@ -151,7 +151,7 @@ async fn list(args: ListSessionsArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// What hides the secrets that are known.
+/// Returns a function that hides the secrets that are known.
 async fn conceal(world: &World) -> impl Fn(&str) -> String + use<> {
     world.known_secrets(&world.read().await).await
 }
@@ -207,7 +207,7 @@ async fn delete(args: DeleteSessionsArgs, world: &World) -> Result<Exit, Failure
     let conceal = conceal(world).await;
     let about: Vec<_> = chosen.into_iter().map(|session| About::new(session, &conceal)).collect();
     if !args.yes {
-        world.somebody_to_ask("what is deleted does not come back")?;
+        world.person_to_ask("what is deleted does not come back")?;
         world.screen.say(&sessions::rows(&about).join("\n"));
         if !world.confirm(&format!("Delete {} for good?", count(about.len(), "session"))).await {
             return Err(Failure::new(Exit::Denied, "DENIED", "nothing was deleted"));

@@ -56,7 +56,7 @@ pub(super) async fn login(args: LoginArgs, world: &World) -> Result<Exit, Failur
     finish(target, &signed, chosen, world).await
 }
 
-/// Connects with what was got, and shows both.
+/// Connects with the new sign-in, and shows both.
 async fn finish(target: Target, signed: &Signed, chosen: Option<&str>, world: &World) -> Result<Exit, Failure> {
     let Target { name, spec, .. } = target;
     let mut tools = None;
@@ -115,13 +115,13 @@ pub(super) async fn auth(verb: AuthVerb, world: &World) -> Result<Exit, Failure>
         return Ok(Exit::Ok);
     }
     if status.accounts.is_empty() {
-        world.screen.note("nobody is signed in anywhere; `toolrack login SERVER` signs in");
+        world.screen.note("you are not signed in to any server; `toolrack login SERVER` signs in");
     }
     world.screen.page(sign_in::page(&status, world.screen.look())).await?;
     Ok(Exit::Ok)
 }
 
-/// The configured servers that use a sign-in. What waits for approval is not filled in.
+/// The configured servers that use a sign-in. Placeholders of entries that wait for approval are not filled in.
 async fn servers_of(resource: &str, account: &str, loaded: &Loaded, world: &World) -> Vec<String> {
     let mut servers = Vec::new();
     for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust == Trust::Trusted) {
@@ -137,7 +137,7 @@ async fn servers_of(resource: &str, account: &str, loaded: &Loaded, world: &Worl
     servers
 }
 
-/// The server that is called `name`, as the account that was asked for.
+/// The server that is called `name`, with the account that was asked for.
 async fn target(name: &str, account: &AccountArg, loaded: &Loaded, world: &World) -> Result<Target, Failure> {
     let Some((name, spec)) = loaded.desired.get_key_value(name) else {
         return Err(super::no_such_server(name, loaded, Exit::Usage));
@@ -152,7 +152,7 @@ async fn target(name: &str, account: &AccountArg, loaded: &Loaded, world: &World
     }
     let mut spec = spec.clone();
     let (Transport::Http(http) | Transport::Sse(http)) = &mut spec.transport else {
-        let message = format!("`{name}` runs on this machine, and is signed in to by nobody");
+        let message = format!("`{name}` runs on this machine and needs no sign-in");
         return Err(
             refused(message).hint("only servers with a URL are signed in to; give others what they need in `env`")
         );

@@ -28,7 +28,7 @@ pub(super) async fn run(args: SwitchArgs, enabled: bool, world: &World) -> Resul
     let (path, server, dry_run) = (place.path.clone(), name.to_owned(), args.write.dry_run);
     let options = Options { dry_run, ..Options::default() };
     let overrides = entry.switched_by.as_ref().is_some_and(|source| source.path.as_ref() == Some(&path));
-    // Where another file only says the opposite of what the entry itself says, nothing needs to be said any more.
+    // A switch in another file is removed where the entry itself already says the wanted state.
     let is_needless = overrides && entry.enabled != enabled && entry.enabled_itself == enabled;
     let edited = edits::run(name, move || {
         if is_needless { edit::remove(&path, &server, options) } else { edit::switch(&path, &server, enabled, options) }
@@ -53,7 +53,7 @@ pub(super) async fn run(args: SwitchArgs, enabled: bool, world: &World) -> Resul
     Ok(Exit::Ok)
 }
 
-/// Switching a project's own entry changes its content. Who agreed to run it before agrees still: nothing else is new.
+/// Switching a project's own entry changes its content. A user who approved it before still does: nothing else is new.
 async fn keep_approval(entry: &Entry, place: &Place, world: &World) -> Result<(), Failure> {
     let is_own_entry = place.scope == Layer::Project && entry.source.path.as_ref() == Some(&place.path);
     if !is_own_entry || entry.trust != toolrack_host::spec::Trust::Trusted {

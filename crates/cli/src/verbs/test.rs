@@ -16,7 +16,7 @@ pub(super) async fn run(args: TestArgs, world: &World) -> Result<Exit, Failure> 
     let loaded = world.load().await?;
     let mut desired = super::only(&loaded, named)?;
     if named.is_empty() {
-        // Who switched a server off knows that it does not connect.
+        // The user who switched a server off knows that it does not connect.
         desired.retain(|_, spec| spec.enabled);
     }
     let (host, took) = connect(desired, world).await?;

@@ -42,7 +42,7 @@ pub(super) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
         warnings.extend(none.filter(|_| args.search.is_some()));
         world.screen.document(&tools::document(&found, &servers, &warnings)).await?;
     } else {
-        // Of all servers at once, what their tools are is enough.
+        // For all servers at once, their tools are enough.
         let telling = if named.is_empty() { &[] } else { servers.as_slice() };
         let page = match args.search {
             Some(_) => tools::ranked(&found, args.schema),
@@ -67,7 +67,7 @@ async fn one(word: &str, args: &ToolsArgs, loaded: &Loaded, world: &World) -> Re
         return Err(super::no_such_server(word, loaded, Exit::Usage));
     }
     let (host, found) = match call::named(word, loaded, world).await {
-        // It may just as well have been meant for a server.
+        // It may also have been meant for a server.
         Err(failure) if failure.code == "UNKNOWN_TOOL" && failure.server.is_none() => {
             let no_server = super::no_such_server(word, loaded, Exit::Usage);
             if no_server.code != "UNKNOWN_SERVER" {
@@ -105,13 +105,13 @@ pub(super) fn all(catalog: &Catalog) -> Vec<Shown> {
     tools.into_iter().map(|tool| Shown { tool, score: None }).collect()
 }
 
-/// Those that fit, the best first.
+/// The tools that fit, the best first.
 pub(super) async fn search(host: &Host, words: &str, limit: usize, of: &Selection) -> Vec<Shown> {
     let hits = host.search(words, limit, of).await;
     hits.into_iter().map(|hit| Shown { tool: hit.tool, score: Some(hit.score) }).collect()
 }
 
-/// What to say when no tool is shown, with the names that were perhaps meant.
+/// What to print when no tool is shown, with the names that were perhaps meant.
 fn nothing(catalog: &Catalog, searched: Option<&str>) -> String {
     let Some(words) = searched else {
         return "there are no tools".to_owned();

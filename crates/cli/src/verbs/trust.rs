@@ -86,7 +86,7 @@ pub(super) async fn trust(args: TrustArgs, world: &World) -> Result<Exit, Failur
     if waiting.is_empty() {
         world.screen.note("nothing is pending here");
     } else if !args.yes {
-        world.somebody_to_ask("what a project brings runs only when somebody agrees to it")?;
+        world.person_to_ask("what a project brings runs only when a user agrees to it")?;
         world.screen.say(&pending::page(&waiting, world.screen.look()));
         let question = format!("Run {} as shown?", count(waiting.len(), "server"));
         if !world.confirm(&question).await {
@@ -123,7 +123,7 @@ async fn refuse(waiting: &[Pending<'_>], world: &World) -> Result<Exit, Failure>
 pub(super) async fn untrust(args: UntrustArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.read().await;
     let mut approvals = world.approvals().await?;
-    // A file of a folder below the project's root has that folder for its project.
+    // A file in a folder below the project's root has that folder for its project.
     approvals.retain(|approval| approval.project.starts_with(&loaded.project));
     for name in &args.servers {
         if !approvals.iter().any(|approval| approval.name == *name) {
@@ -146,10 +146,10 @@ pub(super) async fn untrust(args: UntrustArgs, world: &World) -> Result<Exit, Fa
     Ok(Exit::Ok)
 }
 
-/// What waits for approval: of these names, or all of it when none is given.
+/// What waits for approval: the named servers, or all of them when none is named.
 ///
 /// # Errors
-/// When a name is no server's, or its entry is broken.
+/// When a named server does not exist, or its entry is broken.
 fn waiting<'a>(loaded: &'a Loaded, named: &[String], approvals: &'a [Approval]) -> Result<Vec<Pending<'a>>, Failure> {
     for name in named {
         if !edits::entry(loaded, name)?.is_valid {
@@ -163,14 +163,14 @@ fn waiting<'a>(loaded: &'a Loaded, named: &[String], approvals: &'a [Approval]) 
     Ok(entries.map(|entry| Pending::new(entry, before(entry, approvals))).collect())
 }
 
-/// Whether the person refused it as it is now.
+/// Whether the user refused it as it is now.
 fn is_refused(waiting: &Pending<'_>, refusals: &[Refusal]) -> bool {
     let entry = waiting.entry();
     let project = entry.project.as_deref();
     project.is_some_and(|project| refusals.iter().any(|refusal| refusal.covers(project, &entry.name, &entry.agreement)))
 }
 
-/// What was agreed to when the entry was another.
+/// The approval of an earlier version of the entry.
 fn before<'a>(entry: &Entry, approvals: &'a [Approval]) -> Option<&'a Approval> {
     let project = entry.project.as_ref()?;
     approvals.iter().find(|approval| approval.project == *project && approval.name == entry.name)
@@ -182,7 +182,7 @@ fn not_trusted(name: &str, loaded: &Loaded) -> Failure {
             Failure::usage(format!("`{name}` is your own and needs no agreement that could be taken back"))
                 .hint(format!("toolrack disable {name}"))
         }
-        Some(_) => Failure::usage(format!("nobody has agreed to run `{name}`")),
+        Some(_) => Failure::usage(format!("you have not agreed to run `{name}`")),
         None => super::no_such_server(name, loaded, Exit::Usage),
     };
     failure.server(name)

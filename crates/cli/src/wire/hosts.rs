@@ -12,7 +12,7 @@ use crate::{audit::Audited, discreet::Discreet, keep::LogKeeper};
 /// The program that watches over a stdio server.
 const SUPERVISOR: &str = "toolrack-supervisor";
 
-/// What the hosts of one person have in common.
+/// What the hosts of one user share.
 #[derive(Clone)]
 pub(crate) struct Hosts {
     pub(super) store: Option<Store>,
@@ -31,8 +31,8 @@ impl fmt::Debug for Hosts {
 }
 
 impl Hosts {
-    /// A host that runs nothing yet. `gate` says what may run, but no secret of one server goes to another unless somebody says
-    /// so; `asker` answers what comes up; what happens is written down in the name of `agent`, if it is for one alone.
+    /// A host that runs nothing yet. `gate` decides what may run, but no secret of one server goes to another unless
+    /// the user says so; `asker` answers its questions; the audit log names `agent`, if the host is for one alone.
     pub(crate) fn make(&self, gate: Arc<dyn Gate>, asker: SharedAsker, agent: Option<&str>) -> Host {
         let discreet = || Arc::clone(&self.secrets);
         let mut builder = Host::builder()
@@ -58,7 +58,7 @@ impl Hosts {
         builder.build()
     }
 
-    /// Begins to keep what the servers of `host` say. Nobody does without a database.
+    /// Begins to keep what the servers of `host` say; `None` without a database.
     pub(crate) fn log_of(&self, host: &Host) -> Option<LogKeeper> {
         let store = self.store.clone()?;
         Some(LogKeeper::start(host, store, Arc::clone(&self.secrets)))

@@ -1,4 +1,4 @@
-//! The world of a command that a daemon does for another process: the daemon's servers, that process's terminal.
+//! The world of a command that a daemon runs for another process: the daemon's servers, that process's terminal.
 
 use std::{
     collections::BTreeMap,
@@ -31,13 +31,13 @@ use crate::{
     secrets,
 };
 
-/// How long a server that is being connected is waited for, before the command connects to one of its own.
+/// How long to wait for a server that is being connected, before the command connects to one of its own.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Variables that differ from one terminal to the next and mean nothing to a server behind a pipe.
 const OF_TERMINALS: &[&str] = &["OLDPWD", "PWD", "SHLVL", "TERM", "_"];
 
-/// What is lent.
+/// What a daemon lends.
 #[derive(Debug)]
 pub(super) struct Lent {
     current: Current,
@@ -45,7 +45,7 @@ pub(super) struct Lent {
     host: Host,
     /// The variables of the process that asks.
     environment: Environment,
-    /// Set when the answer could be another one than that of the process alone.
+    /// Set when the answer could differ from that of the process alone.
     is_elsewhere: AtomicBool,
 }
 
@@ -58,7 +58,7 @@ pub(super) enum Wanted {
     Sight,
 }
 
-/// A process that asks for a command to be done.
+/// A process that asks the daemon to run a command.
 pub(crate) struct Visitor {
     pub(crate) global: Global,
     pub(crate) folder: PathBuf,
@@ -74,7 +74,7 @@ impl Lent {
 }
 
 impl World {
-    /// The world of `visitor` in a daemon with this one; `None` where it would be another one alone.
+    /// The world of `visitor` in a daemon with this one; `None` where the visitor alone would have another.
     pub(crate) async fn lend(&self, visitor: Visitor, current: &Current) -> Option<Self> {
         let Visitor { global, folder, mut environment, screen, lines } = visitor;
         let key = environment.take(secrets::VARIABLE);
@@ -142,7 +142,7 @@ impl World {
         Ok(lent.host.excerpt(|name| desired.contains_key(name), self.terminal(), gate).await)
     }
 
-    /// Whether `name` got what it would be given by the process that asks: its variables may be others.
+    /// Whether `name` was given what the process that asks would give it: its variables may differ.
     async fn is_given_the_same(&self, lent: &Lent, name: &ServerName, spec: &ServerSpec, wanted: Wanted) -> bool {
         if !spec.enabled || spec.trust == Trust::Pending {
             return true;
@@ -172,7 +172,7 @@ impl Lent {
         timeout(PATIENCE, self.host.settled()).await.is_ok()
     }
 
-    /// Whether `name` is here as a command alone would find it: when it has connected, or also when it has not.
+    /// Whether `name` is here as a command alone would find it: connected or, to be shown, also not connected.
     async fn has(&self, name: &ServerName, spec: &ServerSpec, wanted: Wanted) -> bool {
         if self.current.is_held(name.as_str()) {
             return false;
@@ -185,7 +185,7 @@ impl Lent {
             Some(State::Connected { .. } | State::Idle { .. }) => true,
             Some(State::Disabled) => !spec.enabled,
             Some(State::PendingTrust) => spec.trust == Trust::Pending,
-            // Alone, a command that needs it tries anew.
+            // Alone, a command that needs the server tries anew.
             Some(_) => wanted == Wanted::Sight,
             None => false,
         }
@@ -211,7 +211,7 @@ impl Lent {
     }
 }
 
-/// What a child is given, less what only says from which terminal somebody typed.
+/// What a child is given, without the variables that only describe the terminal of a command.
 fn without_terminal(plan: ChildPlan) -> (ChildPlan, BTreeMap<OsString, OsString>) {
     let mut variables: BTreeMap<_, _> = plan.env.iter().cloned().collect();
     variables.retain(|name, _| !OF_TERMINALS.iter().any(|of_terminal| name == of_terminal));

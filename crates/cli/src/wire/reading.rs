@@ -1,4 +1,4 @@
-//! Reads the configuration, and what was agreed to of it.
+//! Reads the configuration, and what was approved of it.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,8 +19,8 @@ impl World {
     /// Reads the configuration and shows what is wrong with it.
     ///
     /// # Errors
-    /// When a file that was named with `--mcp-config` cannot be used, or no agent is called as `--agent` says: rules for that
-    /// agent alone would not be kept. Other files lose what is broken and no more.
+    /// When a file named with `--mcp-config` cannot be used, or no agent is called as `--agent` says: rules for that
+    /// agent alone would not be kept. Other files lose only what is broken.
     pub(crate) async fn load(&self) -> Result<Loaded, Failure> {
         let loaded = self.read().await;
         let is_named = |path: &PathBuf| self.global.mcp_config.iter().any(|named| self.folder.join(named) == *path);
@@ -38,10 +38,10 @@ impl World {
         Ok(loaded)
     }
 
-    /// With `--strict`, that nothing in the configuration is broken.
+    /// With `--strict`, checks that nothing in the configuration is broken.
     ///
     /// # Errors
-    /// When something is: the first of it is named.
+    /// When something is broken; names the first problem.
     pub(crate) async fn refuse_broken(&self) -> Result<(), Failure> {
         if !self.global.strict {
             return Ok(());
@@ -106,7 +106,7 @@ impl World {
         on_a_thread(request, NoLedger).await
     }
 
-    /// What was agreed to of what projects bring; nothing when there is no database.
+    /// The approvals of what projects bring; none when there is no database.
     ///
     /// # Errors
     /// When the database cannot be read.
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    /// What the person refused to run, of all projects.
+    /// What the user refused to run, in all projects.
     ///
     /// # Errors
     /// When the database cannot be read.
@@ -128,10 +128,10 @@ impl World {
         }
     }
 
-    /// Writes down that the person at the terminal refused to run `entry` as it is. One of the person's own needs no word.
+    /// Stores that the user at the terminal refused to run `entry` as it is. The user's own entries need no record.
     ///
     /// # Errors
-    /// When it cannot be written down; the entry then goes on waiting.
+    /// When it cannot be stored; the entry then goes on waiting.
     pub(crate) async fn refuse(&self, entry: &Entry) -> Result<(), Failure> {
         let Some(project) = &entry.project else {
             return Ok(());
@@ -141,10 +141,10 @@ impl World {
         refused.map_err(|error| unusable_store(&error).server(&*entry.name))
     }
 
-    /// Writes down that the person at the terminal agreed to run `entry`.
+    /// Stores that the user at the terminal approved `entry`.
     ///
     /// # Errors
-    /// When it cannot be written down; the entry then waits for approval.
+    /// When it cannot be stored; the entry then waits for approval.
     pub(crate) async fn approve(&self, entry: &Entry) -> Result<(), Failure> {
         let Some(project) = &entry.project else {
             return Ok(());
@@ -160,10 +160,10 @@ impl World {
         approved.map_err(|error| unusable_store(&error).server(&*entry.name))
     }
 
-    /// Takes the agreement to run `name` of `project` back.
+    /// Revokes the approval to run `name` of `project`.
     ///
     /// # Errors
-    /// When it cannot be written down; the agreement then stands.
+    /// When it cannot be stored; the approval then stands.
     pub(crate) async fn revoke(&self, project: &Path, name: &str) -> Result<(), Failure> {
         let revoked = self.store()?.revoke(project, name, Way::Cli).await;
         revoked.map(drop).map_err(|error| unusable_store(&error).server(name))
@@ -178,18 +178,18 @@ impl World {
     }
 }
 
-/// What completion may know later of the servers in `loaded`. What the program carries needs no note.
+/// What completion may know later of the servers in `loaded`. The program's own servers need no note.
 fn configured(loaded: &Loaded) -> Vec<Configured> {
     loaded.entries.iter().filter(|entry| entry.scope != Scope::BuiltIn).map(Configured::from).collect()
 }
 
-/// Reads files where it disturbs nobody: a pipe may have nobody at its other end, and Ctrl-C must be heard meanwhile.
+/// Reads files on a thread of their own: a pipe may have no writer, and Ctrl-C must be heard meanwhile.
 async fn on_a_thread(request: Request, ledger: impl Ledger + Send + 'static) -> Loaded {
     match tokio::task::spawn_blocking(move || toolrack_config::load(&request, &ledger)).await {
         Ok(loaded) => loaded,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The program is ending; nobody waits for the answer.
+            // The program is ending; no task waits for the answer.
             Err(_) => std::future::pending().await,
         },
     }

@@ -196,7 +196,7 @@ fn a_program_that_is_no_server_is_kept_with_the_next_step() {
         --- stderr ---
         error: the server cat ([HOME]/toolrack/mcp.json) is not connected: initialize is not supported (error -32601)
         hint: see that what the entry in [HOME]/toolrack/mcp.json names is an MCP server, and correct or remove the entry
-        [5]
+        [4]
     ");
     let _ = rack.run(&["get", "cat"]).ends_with(0);
 }

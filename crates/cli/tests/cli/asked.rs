@@ -1,4 +1,4 @@
-//! What the verbs of the configuration ask a person at a terminal.
+//! What the verbs of the configuration ask the user at a terminal.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What is written down of calls, and whether tampering with it is found.
+//! What the audit log keeps of calls, and whether tampering with it is found.
 
 use serde_json::{Value, json};
 use toolrack_store::Store;
@@ -19,7 +19,7 @@ fn words<'a>(row: &'a Value, names: &[&str]) -> Vec<&'a str> {
     names.iter().map(|name| row[name].as_str().unwrap_or("-")).collect()
 }
 
-/// Changes the database as somebody does who does not ask it: these bytes become those.
+/// Changes the file of the database directly: these bytes become those.
 fn tamper(rack: &Rack, from: &str, to: &str) {
     let path = database(rack);
     // What the last commands left beside the file is put into it first.
@@ -64,7 +64,7 @@ fn what_an_agent_does_is_written_down_in_its_name() {
     rack.home.write("toolrack/toolrack.toml", format!("[[agents]]\nid = \"coder\"\n{own}[[agents]]\nid = \"other\"\n"));
     let _ = rack.run(&["call", "fake/echo", "text=x"]).ends_with(0);
     let _ = rack.run(&["--agent", "other", "call", "fake/echo", "text=x"]).ends_with(0);
-    // Of a world of its own in a daemon that is nobody's.
+    // In an agent's own world, in a daemon that has no agent itself.
     let daemon = Daemon::start(&rack, &[]);
     let call = json!({ "tool": "own/echo", "arguments": { "text": "x" }, "approved": true }).to_string();
     for (path, found) in [("/agents/coder/api/v1/calls", "200 OK"), ("/api/v1/calls", "404 Not Found")] {

@@ -65,7 +65,7 @@ fn assert_clean(ran: &Ran) {
     assert!(!ran.stdout.contains(CANARY) && !ran.stderr.contains(CANARY), "{ran}");
 }
 
-/// Every file below `folder`, but for links.
+/// Every file below `folder`, except links.
 fn files_below(folder: &Path, look: &mut dyn FnMut(&Path, &[u8])) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

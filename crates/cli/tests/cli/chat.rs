@@ -1,4 +1,4 @@
-//! `toolrack chat`: with a person at a terminal, and without one.
+//! `toolrack chat`: with a user at a terminal, and without one.
 
 use std::{net::TcpListener, os::unix::fs::PermissionsExt as _};
 

@@ -1,5 +1,5 @@
-//! Programs of others that people look at MCP servers with, in front of the gateway: mcporter and the MCP Inspector, over
-//! stdio and over the URL of a daemon.
+//! Third-party programs for looking at MCP servers, in front of the gateway: mcporter and the MCP Inspector, over stdio
+//! and over the URL of a daemon.
 
 use std::{
     fmt,
@@ -79,7 +79,7 @@ struct Way<'a> {
 }
 
 impl<'a> Way<'a> {
-    /// It gives the programs that it starts next to nothing of its own environment.
+    /// The Inspector gives the programs that it starts next to nothing of its own environment.
     fn stdio(rack: &Rack, name: &'a str) -> Self {
         let home = format!("TOOLRACK_HOME={}", rack.home.toolrack_home().display());
         let after = ["-e", &home, "--", env!("CARGO_BIN_EXE_toolrack"), "gateway"].map(str::to_owned).to_vec();
@@ -194,7 +194,7 @@ mod needs_clients {
         };
         let sum = "let sum = 0; for (const b of [3, 4]) sum += Number(await tools.fake.add({ a: 2, b })); print(sum)";
         assert_eq!(runs(sum).with(0).stdout.trim_end(), "11");
-        // Nobody is there who could be asked.
+        // There is no user to ask.
         let refused = runs("try { await tools.fake.write({ path: 'a' }) } catch (error) { print(error.code) }").with(0);
         assert_eq!(refused.stdout.trim_end(), "APPROVAL_NEEDED", "{refused}");
         let wrong = runs("print(await tools.fake.fail({ message: 'oops' }))");

@@ -1,4 +1,4 @@
-//! TAB in real shells, and what the scripts and the manual are.
+//! TAB in real shells, and the scripts and the manual.
 
 use std::path::Path;
 
@@ -12,8 +12,8 @@ use crate::{
     terminal::Terminal,
 };
 
-/// A home in which there is something to complete: a server that was connected, one that never was, and a project
-/// whose entries nobody has agreed to.
+/// A home in which there is something to complete: a server that was connected, one that never was, and a project whose
+/// entries are not approved.
 struct Desk {
     rack: Rack,
     /// What anything wrote that a shell or a server did while words were completed.

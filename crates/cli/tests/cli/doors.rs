@@ -1,4 +1,4 @@
-//! The sockets of a daemon, and who is let in there.
+//! The sockets of a daemon, and which processes it lets in.
 
 use std::{
     io::{Read as _, Write as _},
@@ -34,7 +34,7 @@ fn turned_away(rack: &Rack) -> Vec<Value> {
 #[test]
 fn no_server_comes_in_where_its_person_does() {
     let rack = Rack::new();
-    // A server with all rights of its person, the key included.
+    // A server with all rights of its user, the key included.
     let script = "until \"$TOOLRACK\" daemon status --json >&2; do sleep 0.1; done; exec \"$0\" stdio";
     let nosy = json!({ "command": "sh", "args": ["-c", script, fake_server_path()], "env": {
         "TOOLRACK": env!("CARGO_BIN_EXE_toolrack"), "TOOLRACK_HOME": rack.home.toolrack_home(), "HOME": rack.home.home(),

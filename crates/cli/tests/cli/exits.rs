@@ -97,14 +97,14 @@ fn an_error_is_told_to_the_quiet_too() {
 
 #[test]
 fn anything_else_that_fails_ends_with_1() {
-    // Nobody can write to a device that is full.
+    // A full device takes no output.
     let rack = Rack::new();
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let output = rack.command(&["list", "--json"]).stdout(Stdio::from(full)).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains(r#""code":"OUTPUT_FAILED""#), "{output:?}");
 
-    // A working folder that somebody has removed.
+    // A working folder that was removed.
     let mut command = rack.home.command("sh");
     command.arg("-c").arg(r#"mkdir gone && cd gone && rmdir ../gone && exec "$0" list --json"#);
     command.arg(env!("CARGO_BIN_EXE_toolrack"));

@@ -1,4 +1,4 @@
-//! No file of a folder that the user has not agreed to decides what runs.
+//! No file in a folder that the user has not approved decides what runs.
 
 use std::{
     fs,

@@ -1,7 +1,7 @@
-//! A repository that was written to harm whoever clones it: nothing of it is started, contacted or filled in by any
-//! command, with any option, until the person has agreed.
+//! A repository that was written to harm the user who clones it: nothing of it is started, contacted or filled in by
+//! any command, with any option, until the user has agreed.
 //!
-//! What must be true of the machine is written down in [`repository`], what is typed in [`commands`].
+//! [`repository`] has what must be true of the machine, and [`commands`] what is typed.
 
 mod commands;
 mod repository;
@@ -21,10 +21,10 @@ fn nothing_happens(options: &[&str], servers: &[(&str, Fate)]) {
     for line in LINES {
         for (words, code) in line.typed(servers) {
             let repository = Repository::clone();
-            // In front: what follows `--` would be for somebody else.
+            // In front: what follows `--` would be for another program.
             let words: Vec<&str> = options.iter().copied().chain(words.iter().map(String::as_str)).collect();
             let ran = repository.run("below", &words).ends_with(code);
-            // The gateway speaks MCP, and is told nothing here.
+            // The gateway speaks MCP, and gets no message here.
             if options.contains(&"--json") && line.command != "gateway" {
                 // A command that shows what is wrong has shown it; every other failure is one line.
                 let is_shown = code == 0 || !ran.stdout.is_empty();
@@ -125,8 +125,8 @@ fn a_server_that_was_trusted_gets_its_secret_and_nobody_else_sees_it() {
     assert_eq!(repository.started(), ["keeps"], "it got the secret");
 }
 
-/// The commands that ask for no server by name, in a repository whose `.mcp.json` is this: none stumbles over it, and
-/// only those that look for such things fail.
+/// Runs the commands that ask for no server by name, in a repository whose `.mcp.json` is this: none stumbles over it,
+/// and only those that look for such things fail.
 fn a_file_harms_nobody(make: impl Fn(&Repository), options: &[&str], commands: &[&str]) {
     let repository = Repository::empty();
     make(&repository);
@@ -150,7 +150,7 @@ fn a_pipe_in_place_of_the_file_blocks_no_command() {
         let pipe = repository.rack.home.work().join(".mcp.json");
         assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
     };
-    // Whoever names a pipe means it.
+    // A user who names a pipe means it.
     let commands: Vec<&str> = LINES.iter().map(|line| line.command).filter(|name| *name != "config validate").collect();
     a_file_harms_nobody(pipe, &[], &commands);
     a_file_harms_nobody(pipe, &["--json"], &["list", "import", "pending", "doctor"]);

@@ -1,7 +1,7 @@
-//! `kill -9` at each step of a turn, 201 times in all: the conversation can be gone on with, every provider accepts it, and no
-//! call is made a second time without a word.
+//! `kill -9` at each step of a turn, 201 times in all: the conversation can be continued, every provider accepts it,
+//! and no call is silently made a second time.
 //!
-//! Each run goes on with the session that the run before was killed in, and is killed itself. Each call is the only one
+//! Each run continues the session that the run before was killed in, and is killed itself. Each call is the only one
 //! with its arguments, so that the log of the server shows one that was made twice.
 
 use std::{
@@ -21,7 +21,7 @@ use crate::{
     rack::{Rack, fake},
 };
 
-/// Of each wire.
+/// For each wire.
 const KILLS: usize = 67;
 
 /// Enough for a loaded machine.
@@ -48,19 +48,19 @@ const MOMENTS: [Moment; 8] = [
     Moment::Asked(3),
 ];
 
-/// A session that is gone on with again and again.
+/// A session that is continued again and again.
 struct Chain {
     wire: Speech,
     rack: Rack,
     effects: SideEffects,
 }
 
-/// What has become of the calls in a conversation.
+/// The state of the calls in a conversation.
 #[derive(Debug, Default)]
 struct Calls {
     /// Those with a result of the server, by their path.
     answered: Vec<String>,
-    /// Those of which the model is told that they may have run.
+    /// Those that the model is told may have run.
     interrupted: Vec<String>,
 }
 
@@ -167,7 +167,7 @@ fn is_killed_at_each_step(wire: Speech) {
         run += 1;
         assert!(run < 4 * KILLS, "{run} runs, and only {kills} could be killed");
         let provider = Provider::start(chain.turn(run));
-        // Now and then the turn itself is gone on with; where it was done, that run ends by itself.
+        // Now and then the turn itself is continued; where it was done, that run ends by itself.
         let said = if run % 5 == 0 { "" } else { "go on" };
         let child = chain.ask(&provider, &["--session", "last", said]);
         // Spread over 16 ms, so that all that happens between two moments is met; a start takes longer.

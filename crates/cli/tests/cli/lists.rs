@@ -251,7 +251,7 @@ fn prompts_are_listed_and_filled_in() {
         $ toolrack prompts
         fake
           greet(name)
-              Greets somebody.
+              Greets a person.
           asked()
               A prompt that the person is asked for.
         [0]

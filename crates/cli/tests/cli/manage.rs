@@ -183,7 +183,7 @@ fn a_projects_server_is_switched_for_oneself_alone_and_stays_trusted() {
     let _ = rack.run(&["enable", "theirs"]).ends_with(0);
     assert_eq!(rack.run(&["list", "theirs", "--json"]).json()["servers"][0]["state"], "connected");
 
-    // In the shared file it is a change of the entry, made by somebody who trusts it.
+    // In the shared file it is a change of the entry, made by a user who trusts it.
     let _ = rack.run(&["disable", "theirs", "--scope", "project"]).ends_with(0);
     assert!(rack.home.read("work/.mcp.json").contains("enabled"));
     let got = rack.run(&["get", "theirs", "--json"]).json();

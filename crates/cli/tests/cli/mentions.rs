@@ -1,4 +1,4 @@
-//! Prompts and resources of servers in what a person says.
+//! Prompts and resources of servers in what a user says.
 
 use serde_json::{Value, json};
 use toolrack_testkit::SideEffects;

@@ -1,4 +1,4 @@
-//! The binary on a terminal of 80 columns, where somebody looks and types; and what changes when nobody does.
+//! The binary on a terminal of 80 columns, where a user looks and types; and what changes without one.
 
 use std::{path::Path, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Tools that are not what they were: from the first look to the approval.
+//! Tools that have changed: from the first look to the approval.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ fn a_tool_that_has_changed_is_not_called_until_somebody_has_looked() {
     let _ = rack.run(&["trust", "diff", "fs/echo", "--exit-code"]).ends_with(7);
     let _ = rack.run(&["trust", "diff", "nobody"]).ends_with(2);
 
-    // Nobody was asked, and nobody said that none need be.
+    // No user was asked, and no `--yes` was given.
     let _ = rack.run(&["trust", "approve", "fs/echo"]).ends_with(2);
     let _ = rack.run(&["call", "fs/echo", "text=hi"]).ends_with(7);
     let _ = rack.run(&["trust", "approve", "fs/echo", "--yes"]).ends_with(0);

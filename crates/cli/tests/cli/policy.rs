@@ -1,4 +1,4 @@
-//! Rules about calls, what they say of one, and what people answered for good.
+//! Rules about calls, their verdict on one, and what users answered for good.
 
 use std::fs;
 
@@ -63,7 +63,7 @@ fn the_rules_of_a_file_hold_for_models_and_for_what_is_typed() {
         let refused = rack.run(&typed).ends_with(6);
         assert!(refused.stderr.contains("(toolrack.toml:"), "{refused}");
     }
-    // What is forbidden is not let in by what is typed.
+    // What is typed does not let in what is forbidden.
     let _ = mock(&rack, &[("echo", json!({ "text": "x" }))], &["--allow", "*"]).ends_with(0);
     let _ = rack.run(&["--strict-mcp-config", "--mcp-config", "none.json", "list"]);
     assert_eq!((effects.read().runs_of("echo"), effects.read().runs_of("write")), (0, 2));
@@ -86,7 +86,7 @@ fn what_is_typed_runs_unless_a_rule_asks_and_then_a_person_is_needed() {
     let (rack, effects) = ruled("[policy]\nconfirm = \"fake/write\"\n");
     let _ = rack.run(&["call", "fake/echo", "text=x"]).ends_with(0);
     let refused = rack.run(&["call", "fake/write", "path=a"]).ends_with(6);
-    assert!(refused.stderr.contains("nobody is there to ask"), "{refused}");
+    assert!(refused.stderr.contains("no person can be asked"), "{refused}");
     assert_eq!(effects.read().runs_of("write"), 0);
     let (rack, _effects) = ruled("[policy]\notherwise = \"deny\"\nallow_read_only = true\n");
     let _ = rack.run(&["call", "fake/write", "path=a"]).ends_with(6);
@@ -195,7 +195,7 @@ fn always_is_for_good_until_the_tool_changes_or_it_is_taken_back() {
     let (rack, effects) = changing("Returns the text");
     answering(&rack, &["a"]);
     answering(&rack, &[]);
-    // Where nobody could be asked, it counts too.
+    // Where no user could be asked, the answer counts too.
     let _ = mock(&rack, &[("echo", json!({ "text": "x" }))], &[]).ends_with(0);
     let _ = mock(&rack, &[("write", json!({ "path": "x" }))], &[]).ends_with(6);
     assert_eq!((effects.read().runs_of("echo"), effects.read().runs_of("write")), (3, 0));
@@ -205,7 +205,7 @@ fn always_is_for_good_until_the_tool_changes_or_it_is_taken_back() {
     let tested = rack.run(&["policy", "test", "fake/echo", "--json"]).ends_with(0).json();
     assert_eq!((&tested["verdict"], &tested["answer"]["tool"]), (&json!("confirm"), &json!("echo")));
 
-    // To agree to another definition is not to agree to its calls.
+    // Approving another definition does not approve its calls.
     write_server(&rack, &effects, "Sends the text away");
     approve(&rack);
     let _ = mock(&rack, &[("echo", json!({ "text": "x" }))], &[]).ends_with(6);
@@ -260,7 +260,7 @@ fn edited_arguments_are_checked_and_judged_before_they_are_taken() {
     assert_eq!(decisions(&rack), ["edited: no rule allows it"]);
 }
 
-/// An MCP client that gives itself this name calls `write`; what it is told.
+/// An MCP client that gives itself this name calls `write`; returns what it is told.
 fn by_client(rack: &Rack, name: &str) -> String {
     let about =
         json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": name, "version": "1" } });
@@ -285,7 +285,7 @@ fn rules_that_are_saved_count_in_a_daemon_from_the_next_call_and_know_who_calls(
     assert!(written.is_some(), "{}", by_client(&rack, "an-editor"));
     let rules = "[policy]\nallow = \"fake/*\"\n\n[[policy.rules]]\ndeny = \"fake/w*\"\nclient = \"gateway/an-*\"\n";
     rack.home.write("toolrack/toolrack.toml", rules);
-    // What is typed has the daemon look at the file now, and not a moment later.
+    // A typed command has the daemon look at the file now, and not a moment later.
     let _ = rack.run(&["call", "fake/write", "path=a"]).ends_with(0);
     let refused = by_client(&rack, "an-editor");
     assert!(refused.contains("the rule deny `fake/w*` (toolrack.toml:5)"), "{refused}");

@@ -1,4 +1,4 @@
-//! A scripted provider for the binary to talk to, over each wire, and what it was sent in the words of none of them.
+//! A scripted provider for the binary to talk to, over each wire, and what it was sent, in the form of none of them.
 
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
@@ -29,7 +29,7 @@ impl Provider {
     }
 }
 
-/// The wires that others than Google speak.
+/// The wires that providers other than Google speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Speech {
     Anthropic,

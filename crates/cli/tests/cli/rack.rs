@@ -44,7 +44,7 @@ impl Rack {
         self.with_folder_on_path(folder)
     }
 
-    /// What is in this folder goes before what is elsewhere on the path.
+    /// Puts this folder in front of the path.
     pub(crate) fn with_folder_on_path(self, folder: &Path) -> Self {
         let mut model = self.home.command("model");
         let path =
@@ -101,7 +101,7 @@ impl Rack {
     }
 }
 
-/// What the doctor says of this system's layers of a sandbox and engines differs from one to the next.
+/// Removes what the doctor says of this system's layers of a sandbox and engines: it differs between systems.
 fn without_layers(text: &str) -> String {
     let mut lines: Vec<_> = text.split('\n').map(str::to_owned).collect();
     let layers = [" sandbox    landlock ", " sandbox    seccomp ", " sandbox    namespaces "];

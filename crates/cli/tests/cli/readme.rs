@@ -36,7 +36,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
-/// What stands in the blocks of `console` of a page.
+/// The commands in the `console` blocks of a page, and what they show.
 fn shown_in(page: &str) -> Vec<Shown> {
     let mut found: Vec<Shown> = Vec::new();
     let mut scene = None;
@@ -78,7 +78,7 @@ impl Shown {
             return Done::Skipped("it changes a home; the shells are driven elsewhere");
         }
         if typed.contains("https://") {
-            // Nothing here talks to the world: it is only written, and where nobody will connect it.
+            // Nothing here uses the network: the entry is only written, where no command connects to it.
             let written = typed.strip_prefix("toolrack add ");
             let written = written.map(|rest| format!("TOOLRACK_HOME=$TMPDIR/elsewhere toolrack add --no-test {rest}"));
             return written.map_or(Done::Skipped("it needs the network"), Done::As);
@@ -104,7 +104,7 @@ impl Shown {
     }
 }
 
-/// A folder that looks like the repository to those who only look, and a home in which nothing is configured.
+/// A folder that looks like the repository to commands that only look, and a home in which nothing is configured.
 fn rack(npx: Option<(&Path, &Path)>) -> Rack {
     let rack = Rack::new().env("TERM", "xterm").env("LANG", "C.UTF-8");
     for file in ["LICENSE-MIT", "README.md"] {
@@ -161,7 +161,7 @@ fn scene(rack: &Rack, name: &str) -> &'static str {
     "cd ~/shop; export TOOLRACK_HOME=$TMPDIR/shop;"
 }
 
-/// What a person says to what is asked of them.
+/// What the user answers to each question.
 const ANSWERS: &[(&str, &str)] = &[("[y/N] ", "y\n"), ("esc leaves", "\u{1b}")];
 
 /// Every date is the same day.
@@ -189,7 +189,7 @@ fn typed(rack: &Rack, command: &str) -> (String, i32) {
     (lines.join("\n"), code)
 }
 
-/// Does what the page shows, as far as `may_be_done` says; fails with everything that came otherwise.
+/// Does what the page shows, as far as `may_be_done` says; fails with everything that came out differently.
 fn goes_through(page: &str, rack: &Rack, may_be_done: impl Fn(&Shown) -> bool) -> usize {
     let mut done = 0;
     let mut stale = String::new();

@@ -1,7 +1,8 @@
 //! A real model end to end: SmolLM2 with 135 million parameters, served by llama.cpp over each of its three APIs.
 //!
-//! Its template makes it call a tool in every turn (see `tests/real_model/template.jinja`), and it answers greedily. So these
-//! tests show that wires, turn and tools work with a server that nobody here has written; how clever a model is, they do not.
+//! Its template makes it call a tool in every turn (see `tests/real_model/template.jinja`), and it answers greedily. So
+//! these tests show that wires, turn and tools work with a server from outside this repository, and not how clever a
+//! model is.
 
 use std::{
     io::{BufRead as _, BufReader},

@@ -1,4 +1,4 @@
-//! A terminal whose size changes while somebody types, and while a model answers.
+//! A terminal whose size changes while a user types, and while a model answers.
 
 use std::time::Duration;
 
@@ -47,8 +47,8 @@ fn kept(rack: &Rack) -> Vec<String> {
     messages.map(|message| message["content"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Changes the size while something is typed, and waits until it is painted anew: the library that reads the keys can leave
-/// one unread, until the next, that comes in the same moment as the news of the size.
+/// Changes the size while something is typed, and waits until it is painted anew: the library that reads the keys can
+/// leave one unread until the next, when it comes in the same moment as the news of the size.
 fn resize(terminal: &mut Terminal, columns: u16) {
     terminal.resize(columns);
     terminal.watch(MARK);

@@ -11,7 +11,7 @@ use crate::{
     terminal::Terminal,
 };
 
-/// A terminal that obeys any of this is no longer the person's own.
+/// A terminal that obeys any of this is no longer under the user's control.
 const ESCAPES: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{202e}\u{200b}";
 
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -302,7 +302,7 @@ fn nothing_is_deleted_unless_a_person_says_so() {
     assert_snapshot!(scrubbed(&rack.run(&["sessions", "delete", &id]), &id), @"
     $ toolrack sessions delete [ID]
     --- stderr ---
-    error: what is deleted does not come back, and nobody is there to ask
+    error: what is deleted does not come back, and no person can be asked
     hint: look at it, then say `--yes`
     [2]
     ");

@@ -98,7 +98,7 @@ fn asked(command: &str) -> Option<Vec<&'static str>> {
         "import" => vec!["--server", "other"],
         "untrust" => vec!["theirs"],
         "config validate" => vec!["odd.json"],
-        // As a client of its own, which shows nobody a page.
+        // As a client of its own, which shows no page.
         "login" | "logout" => vec!["guarded"],
         "auth status" => vec![],
         "secret set" => vec!["github"],

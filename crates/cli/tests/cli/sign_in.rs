@@ -111,7 +111,8 @@ fn twenty_call(rack: &Rack) {
     }
 }
 
-/// Refresh tokens rotate here, and one that comes twice ends the sign-in: whoever renews beside another loses it for all.
+/// Refresh tokens rotate here, and one that comes twice ends the sign-in: two processes that renew at once lose it for
+/// all.
 #[test]
 fn of_twenty_commands_that_find_an_old_token_one_renews_it_and_all_succeed() {
     let server = FakeAuthorization::start([]);
@@ -124,7 +125,7 @@ fn of_twenty_commands_that_find_an_old_token_one_renews_it_and_all_succeed() {
     twenty_call(&rack);
     assert_eq!(renewed(&server), (1, 0));
 
-    // Old by its own time, as kept by a command that got one which lives for no time at all.
+    // Old by its own time, as stored by a command that got a token which lives for no time at all.
     server.goes_wrong([Wrong::Lives(0)]);
     let _ = signed_in(&rack, &["login", "guarded"]).ends_with(0);
     server.goes_wrong([]);
@@ -248,7 +249,7 @@ fn what_a_program_prints_for_headers_is_sent_and_shown_nowhere() {
         assert!(!bytes.windows(key.len()).any(|part| part == key.as_bytes()), "it is in {path}");
     }
 
-    // What a project brings is run when somebody agreed to it, and to this program.
+    // What a project brings is run when the user has agreed to it, and to this program.
     let rack = Rack::new();
     let ran = rack.home.work().join("ran");
     let project = |script: &str| {

@@ -1,4 +1,4 @@
-//! Which program watches over a stdio server.
+//! Which program supervises a stdio server.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! A pseudo-terminal, and somebody who types on it.
+//! A pseudo-terminal, and a user who types on it.
 
 use std::{path::Path, process::Command};
 

@@ -1,4 +1,4 @@
-//! What a project brings, from the first look to the agreement and back.
+//! What a project brings, from the first look to the approval and back.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -99,7 +99,7 @@ fn a_refused_server_waits_no_more_until_its_entry_changes() {
     let json = rack.run(&["pending", "--json"]).json();
     assert_eq!((&json["pending"][0]["name"], &json["refused"][0]["name"]), (&json!("web"), &json!("theirs")), "{json}");
     let _ = rack.run(&["pending", "theirs", "--exit-code"]).ends_with(0);
-    // What agrees to all that waits does not agree to it, and it still does not run.
+    // Approving all that waits does not approve it, and it still does not run.
     let trusted = rack.run(&["trust", "--yes", "--json"]).ends_with(0).json();
     assert_eq!(trusted["trusted"].as_array().unwrap().len(), 1, "{trusted}");
     assert_eq!(state(&rack, "theirs"), "pending_trust");
@@ -124,7 +124,7 @@ fn nothing_is_agreed_to_where_nobody_can_be_asked() {
     let rack = project(&[]);
     for words in [&["trust"][..], &["trust", "theirs"], &["--no-input", "trust"], &["--json", "trust", "theirs"]] {
         let ran = rack.run(words).ends_with(2);
-        assert!(ran.stderr.contains("nobody is there to ask") && ran.stderr.contains("--yes"), "{ran}");
+        assert!(ran.stderr.contains("no person can be asked") && ran.stderr.contains("--yes"), "{ran}");
         assert_eq!(state(&rack, "theirs"), "pending_trust");
     }
 }
@@ -143,7 +143,7 @@ fn one_changed_argument_waits_again_and_is_shown() {
     assert_eq!(json["pending"][0]["changes"], json!([{ "field": "args[2]", "before": "2", "after": "3" }]));
     assert!(json["pending"][0]["approved_at"].is_string(), "{json}");
 
-    // The old content is what was agreed to, so going back needs nobody.
+    // The old content is what was approved, so going back needs no approval.
     write(&rack, &["--tools", "2"]);
     assert_eq!(state(&rack, "theirs"), "connected");
 }
@@ -220,7 +220,7 @@ fn an_agreement_can_be_taken_back() {
     assert_snapshot!(rack.run(&["untrust", "theirs"]), @"
         $ toolrack untrust theirs
         --- stderr ---
-        error: nobody has agreed to run `theirs`
+        error: you have not agreed to run `theirs`
         [2]
     ");
     assert_snapshot!(rack.run(&["untrust", "--all"]), @"

@@ -1,4 +1,4 @@
-//! Commands that a running daemon does: the same words on the screen, and the same exit codes, as without it.
+//! Commands that a running daemon does: the same output, and the same exit codes, as without it.
 
 use std::{
     collections::BTreeSet,
@@ -53,7 +53,7 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Sends it a signal; gives its exit code.
+    /// Sends it a signal; returns its exit code.
     pub(crate) fn ended_by(mut self, signal: &str) -> Option<i32> {
         self.signal(signal);
         self.child.wait().unwrap().code()
@@ -253,7 +253,7 @@ fn what_a_server_asks_where_nobody_is_at_the_terminal_does_not_wait_for_the_dash
         let warm = rack.run(&["call", "fake/elicit"]);
         assert_eq!(started(&effects), before, "it was not done by the daemon");
         let alone = rack.run(&["call", "fake/elicit", "--no-daemon"]);
-        // What the server hears may differ: it knows that the daemon has somebody to ask.
+        // What the server hears may differ: it knows that the daemon has a user to ask.
         assert_eq!((&warm.stderr, warm.code), (&alone.stderr, alone.code), "{era}");
     }
 }

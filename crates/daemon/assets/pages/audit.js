@@ -1,4 +1,4 @@
-// What was called, connected, trusted and answered: the log that shows when somebody has changed it.
+// What was called, connected, trusted and answered: the log that shows when it was changed.
 
 import { get } from "../api.js";
 import { daemonNow } from "../clock.js";
@@ -27,7 +27,7 @@ export function Audit({ query }) {
   return html`
     <${Head}
       title="Audit"
-      about=${html`Each row seals all rows before it. <code>toolrack audit verify</code> tells whether somebody has changed one.`}
+      about=${html`Each row seals all rows before it. <code>toolrack audit verify</code> tells whether one was changed.`}
     >
       <button type="button" disabled=${loaded.loading} onClick=${loaded.again} data-testid="audit-again">Look again</button>
     <//>

@@ -98,11 +98,11 @@ function Figure({ label, value, of, note, mood = "", href, id }) {
 }
 
 /**
- * Something that somebody should look at.
+ * Something that the user should look at.
  * @typedef {{id: string, mood: "warn" | "bad", title: string, note?: string | null, href: string, action: string}} Step
  */
 
-/** What somebody should do now, the most pressing first. @returns {Step[]} */
+/** What the user should do now, the most pressing first. @returns {Step[]} */
 function steps() {
   const [questioned, pending, strangers] = [asked(), proposed(), strange()];
   const doubtful = overview.value?.tools_with_findings ?? 0;

@@ -1,4 +1,4 @@
-// What projects ask to run, what somebody agreed to, and tools that are not what they were.
+// What projects ask to run, what the user agreed to, and tools that are not what they were.
 
 import { post } from "../api.js";
 import { ago, counted, moment } from "../format.js";

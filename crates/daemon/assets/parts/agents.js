@@ -1,4 +1,4 @@
-// Chooses whose world is shown. Not there where nobody has configured an agent.
+// Chooses whose world is shown. Not there where no agent is configured.
 
 import { AGENTS, agent, enter } from "../agent.js";
 import { get } from "../api.js";
@@ -22,7 +22,7 @@ export function Agents() {
         value=${agent ?? ""}
         onChange=${onText((/** @type {string} */ id) => enter(id === "" ? null : id))}
       >
-        <option value="">everybody</option>
+        <option value="">all agents</option>
         ${ids.map((id) => html`<option value=${id}>${id}</option>`)}
       </select>
     </label>

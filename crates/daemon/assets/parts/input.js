@@ -1,4 +1,4 @@
-// What stands in a field, for whoever listens to it.
+// The value of a field, for the code that listens to it.
 
 /** @param {(text: string) => void} take */
 export const onText = (take) => (/** @type {{target: {value: string}}} */ event) => take(event.target.value);

@@ -6,7 +6,7 @@ import { html, useRef, useState } from "../html.js";
 /** @param {{label: string, children?: unknown, testid?: string}} given */
 export function Menu({ label, children, testid = "menu" }) {
   const details = useRef(/** @type {HTMLDetailsElement | null} */ (null));
-  // What is in it is made when it is first opened: a page has many menus, and nobody opens most of them.
+  // What is in it is made when it is first opened: a page has many menus, and most of them are never opened.
   const [wasOpen, setWasOpen] = useState(false);
   const close = () => {
     if (details.current) details.current.open = false;

@@ -1,4 +1,4 @@
-// Exactly what would run, and what changed since somebody agreed.
+// Exactly what would run, and what changed since the user agreed.
 
 import { html } from "../html.js";
 import { linesOf } from "../proposal-lines.js";

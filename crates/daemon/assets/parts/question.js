@@ -104,7 +104,7 @@ function Approval({ question, send }) {
   const denying = useFocusMoved(reason !== null);
   const editing = useFocusMoved(edited !== null);
   const allow = (/** @type {string} */ answer) => {
-    // What nobody changed runs as it was asked, and not as it was read and written anew.
+    // Arguments that the user did not change run as the caller wrote them, not as the page parsed and wrote them anew.
     if (edited === null || edited === json(given)) return send.run({ answer });
     let changed;
     try {

@@ -49,7 +49,7 @@ function Over({ question }) {
   return html`
     <article class="question panel" data-testid="question-over" data-id=${question.id}>
       <header class="question-head"><${Asker} question=${question} /></header>
-      <p class="quiet-text" role="status">It is over: it was answered elsewhere, or nobody waits for the answer any more.</p>
+      <p class="quiet-text" role="status">It is over: it was answered elsewhere, or the caller has given up.</p>
     </article>
   `;
 }
@@ -65,7 +65,7 @@ function useFocusKept(list, shown) {
     const { id, at } = had.current;
     if (id === "" || shown.some(({ question, over }) => question.id === id && over === null)) return;
     had.current = { id: "", at: 0 };
-    // Whoever went on elsewhere meanwhile stays there.
+    // A user who went on elsewhere meanwhile stays there.
     if (document.activeElement !== document.body) return;
     const isOpen = shown.map(({ over }) => over === null);
     const next = isOpen.indexOf(true, at) >= 0 ? isOpen.indexOf(true, at) : isOpen.lastIndexOf(true);

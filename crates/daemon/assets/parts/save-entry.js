@@ -1,4 +1,4 @@
-// Shows what a change does to the file, and makes it once somebody has seen that.
+// Shows what a change does to the file, and makes it once the user has seen that.
 
 import { html } from "../html.js";
 import { refresh } from "../world.js";

@@ -6,7 +6,7 @@ import { onText } from "./input.js";
 const SCOPES = [
   { scope: "user", label: "Mine, everywhere" },
   { scope: "local", label: "Mine, in this project" },
-  { scope: "project", label: "The project's, for everybody" },
+  { scope: "project", label: "The project's, for all its users" },
 ];
 
 /** @param {{scope: string, onChange: (scope: string) => void}} given */

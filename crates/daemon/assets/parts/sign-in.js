@@ -6,7 +6,7 @@ import { refresh } from "../world.js";
 import { useAction } from "./loaded.js";
 import { Trouble } from "./problem.js";
 
-/** How often it is looked whether somebody has signed in. In ms. */
+/** How often the page asks whether the user has signed in. In ms. */
 const LOOK_AGAIN = 1_000;
 
 /** Whether a server's page can be opened: nothing but a page of the web. @param {string | null} page */

@@ -1,4 +1,4 @@
-// What always runs because somebody said so, and how to be asked again.
+// What always runs because the user said so, and how to be asked again.
 
 import { call, get } from "../api.js";
 import { ago, moment } from "../format.js";
@@ -22,7 +22,7 @@ export function Standing() {
   return html`
     <section class="panel" data-testid="standing">
       <h2>Runs without a question</h2>
-      <p class="quiet-text">Somebody said always. A tool that changes is asked about again.</p>
+      <p class="quiet-text">You said always. A tool that changes is asked about again.</p>
       <${Trouble} error=${forget.error} />
       <ul class="rows">
         ${answers.map(

@@ -98,7 +98,7 @@ pub(super) async fn metrics(Extract(world): State) -> Response {
     page.value("toolrack_calls_denied_total", &[], number(world.tally.denied()));
     page.family("toolrack_events_lost_total", "counter", "Events that came too fast to be counted.");
     page.value("toolrack_events_lost_total", &[], number(world.tally.lost()));
-    page.family("toolrack_approvals_open", "gauge", "Questions that wait for somebody.");
+    page.family("toolrack_approvals_open", "gauge", "Questions that wait for a person.");
     page.value("toolrack_approvals_open", &[], number(world.questions.count()));
     ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], page.0).into_response()
 }

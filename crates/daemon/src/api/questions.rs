@@ -1,4 +1,4 @@
-//! Questions that wait for somebody.
+//! Questions that wait for a person.
 
 use std::sync::Weak;
 

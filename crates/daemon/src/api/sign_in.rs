@@ -26,10 +26,7 @@ pub(super) async fn begin(
         ApiError::new(StatusCode::CONFLICT, "NO_SIGN_IN", message).hint(hint).server(&*name)
     };
     let (Transport::Http(http) | Transport::Sse(http)) = &spec.transport else {
-        return Err(refused(
-            "it runs on this machine, and is signed in to by nobody",
-            "give it what it needs in `env`",
-        ));
+        return Err(refused("it runs on this machine and needs no sign-in", "give it what it needs in `env`"));
     };
     let has_header = http.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
     if has_header || http.headers_helper.is_some() {
@@ -54,7 +51,7 @@ pub(super) async fn begin(
     responses((status = 200, body = SigningIn), (status = 404, body = ApiError)))]
 pub(super) async fn get(Extract(world): State, Path(name): Path<String>) -> Answer<SigningIn> {
     let signing = world.signing_in(&name);
-    signing.map(Json).ok_or_else(|| ApiError::not_found("nobody has begun to sign in to it").server(name))
+    signing.map(Json).ok_or_else(|| ApiError::not_found("no sign-in to it has begun").server(name))
 }
 
 /// Where a browser ended up that cannot reach the machine of the daemon.

@@ -276,7 +276,7 @@ pub(super) struct Revoke {
 pub(super) async fn revoke(Extract(world): State, Body(agreed): Body<Revoke>) -> Result<Response, ApiError> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     if !store.revoke(&PathBuf::from(&agreed.project), &agreed.name, Way::Daemon).await? {
-        return Err(ApiError::not_found("nobody has agreed to run it").server(agreed.name));
+        return Err(ApiError::not_found("it has not been agreed to").server(agreed.name));
     }
     world.reload().await?;
     Ok(done())

@@ -93,9 +93,9 @@ pub(super) fn read(answer: Result<Value, String>) -> Confirmed {
                 (keep, arguments) => Confirmed::Kept { keep, arguments },
             }
         }
-        Ok(answer) if answer["action"] == "cancel" => no("nobody decided"),
+        Ok(answer) if answer["action"] == "cancel" => no("the user did not decide"),
         Ok(_) => no("it was declined"),
-        Err(why) => Confirmed::No { why: Some(format!("nobody decided: {why}")) },
+        Err(why) => Confirmed::No { why: Some(format!("the user did not decide: {why}")) },
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) struct Listed {
 pub(super) enum Owner {
     Of(ServerName, String),
     Several(Vec<ServerName>),
-    Nobody,
+    Unknown,
 }
 
 /// Finds out, and remembers for a while, what all servers offer beside tools.
@@ -210,7 +210,7 @@ impl Listed {
         if let Some((server, uri)) = uri.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')) {
             return match self.readable.iter().find(|known| known.as_str() == server && view.may_have(known)) {
                 Some(server) => Owner::Of(server.clone(), uri.to_owned()),
-                None => Owner::Nobody,
+                None => Owner::Unknown,
             };
         }
         let listed: Vec<_> =
@@ -233,11 +233,11 @@ impl Listed {
         if servers.is_empty() {
             servers = self.readable.iter().filter(|server| view.may_have(server)).cloned().collect();
             if servers.len() > 1 {
-                return Owner::Nobody;
+                return Owner::Unknown;
             }
         }
         match servers.len() {
-            0 => Owner::Nobody,
+            0 => Owner::Unknown,
             1 => Owner::Of(servers.remove(0), uri.to_owned()),
             _ => Owner::Several(servers),
         }

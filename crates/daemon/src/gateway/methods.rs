@@ -69,7 +69,7 @@ struct About {
     client_info: Value,
 }
 
-/// Nobody's name is longer.
+/// No name is longer.
 const NAME_BYTES: usize = 200;
 
 /// What a client calls itself, in a few words.
@@ -376,7 +376,7 @@ impl Gateway {
     /// Whose resource a client means, and what it is called there.
     async fn owner(&self, caller: &Caller, uri: &str) -> Result<(ServerName, String), Refusal> {
         let owner = self.0.offered(|listed| match listed.owner(uri, &caller.view) {
-            Owner::Nobody => None,
+            Owner::Unknown => None,
             owner => Some(owner),
         });
         match owner.await {

@@ -68,7 +68,7 @@ impl Asker for Relayed {
             match &self.other {
                 Some(other) if other.abilities().confirm => other.confirm(question).await,
                 _ => Confirmed::No {
-                    why: Some("the client cannot be asked, and nobody else is there to ask".to_owned()),
+                    why: Some("the client cannot be asked, and no other person can be asked".to_owned()),
                 },
             }
         })

@@ -44,7 +44,7 @@ impl Keeper {
         let watch = match Watch::new(move || tells.notify_one()) {
             Ok(watch) => Some(watch),
             Err(error) => {
-                tracing::warn!("{error}; changes are applied when somebody asks for it");
+                tracing::warn!("{error}; changes are applied on request");
                 None
             }
         };

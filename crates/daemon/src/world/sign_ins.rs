@@ -186,7 +186,7 @@ fn answer_to(page: &Url, pasted: &str) -> Option<Url> {
 }
 
 fn replaced() -> NoSignIn {
-    let message = "somebody began to sign in anew, or the daemon ends".to_owned();
+    let message = "a new sign-in began, or the daemon ends".to_owned();
     NoSignIn { code: "SIGN_IN_GIVEN_UP", message, hint: None }
 }
 

@@ -1,4 +1,4 @@
-// An MCP server that lets nobody in without a token, and the authorization server that gives one to whoever agrees.
+// An MCP server that refuses requests without a token, and the authorization server that gives one to a user who agrees.
 
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";

@@ -88,7 +88,7 @@ async fn without_anybody_to_ask_a_call_is_denied_in_words() {
         let host = client(spec, None).await;
         let denied = call(&host, "write", json!({"path": "a"})).await.unwrap();
         assert!(denied.is_error, "{way}");
-        assert!(denied.text.contains("nobody is there to ask"), "{way}: {}", denied.text);
+        assert!(denied.text.contains("no person can be asked"), "{way}: {}", denied.text);
         host.shutdown().await;
     }
     assert_eq!(effects.read().runs_of("write"), 0);

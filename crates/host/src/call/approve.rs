@@ -136,14 +136,14 @@ impl Door {
             return Ok(call.arguments.clone());
         }
         if !asker.abilities().confirm {
-            let why = format!("it needs a person's approval ({why}), and nobody is there to ask");
+            let why = format!("it needs a person's approval ({why}), and no person can be asked");
             return Err(running.refused(Decision::Unasked, why));
         }
         let arguments = self.ask(running, (call, server), asker, (why, lasting)).await?;
         if server.still_has(running.tool) {
             return Ok(arguments);
         }
-        let why = "its definition changed while somebody was asked about it; call it again".to_owned();
+        let why = "its definition changed while a person was asked about it; call it again".to_owned();
         Err(running.refused(Decision::Denied, why))
     }
 

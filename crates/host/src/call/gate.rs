@@ -40,7 +40,7 @@ impl<'a> GateRequest<'a> {
             tool: &definition.name,
             arguments,
             annotations: &definition.annotations,
-            caller: &Caller::NOBODY,
+            caller: &Caller::UNKNOWN,
             entry: Some(tool),
         }
     }
@@ -53,7 +53,7 @@ impl<'a> GateRequest<'a> {
         arguments: &'a Map<String, Value>,
         annotations: &'a Annotations,
     ) -> Self {
-        Self { server, tool, arguments, annotations, caller: &Caller::NOBODY, entry: None }
+        Self { server, tool, arguments, annotations, caller: &Caller::UNKNOWN, entry: None }
     }
 
     /// The same, wanted by this caller; without it, the program that embeds this library wants it.

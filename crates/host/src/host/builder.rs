@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{Host, keeper::Keeper};
 use crate::{
-    ask::{Nobody, SharedAsker},
+    ask::{NoAsker, SharedAsker},
     call::{
         Door,
         gate::{AllowAll, Gate},
@@ -100,7 +100,7 @@ impl HostBuilder {
         self
     }
 
-    /// Who answers questions. Servers are told of its abilities when they connect. Default: [`Nobody`].
+    /// Who answers questions. Servers are told of its abilities when they connect. Default: [`NoAsker`].
     pub fn asker(mut self, asker: SharedAsker) -> Self {
         self.asker = Some(asker);
         self
@@ -208,7 +208,7 @@ impl HostBuilder {
         };
         let tasks = TaskTracker::new();
         let watched = Arc::<Watched>::default();
-        let asker = self.asker.unwrap_or_else(|| Arc::new(Nobody));
+        let asker = self.asker.unwrap_or_else(|| Arc::new(NoAsker));
         let around = Surroundings {
             connector: Connector {
                 resolver: self.resolver.unwrap_or_else(|| Arc::new(Inheriting(self.environment))),

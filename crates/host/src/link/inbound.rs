@@ -4,6 +4,7 @@
 //! changes only raise a flag, log messages are bounded by rate, events of changed lists by time, and requests run as bounded tasks of the connection.
 
 mod closed;
+mod noise;
 mod question;
 
 use std::{
@@ -13,7 +14,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -27,6 +28,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub(crate) use closed::Closed;
+use noise::Noise;
 use question::Question;
 
 use super::{
@@ -50,19 +52,6 @@ use crate::{
     updates::{Topics, Watched},
     witness::Caller,
 };
-
-/// How much of the first bytes that are no message is told, in bytes.
-const NOISE_BYTES: usize = 160;
-
-/// At most so many bytes of foreign words, to the end of a word where that is possible: half of a secret is not known for one.
-fn beginning(words: &str, bytes: usize) -> &str {
-    let words = words.trim();
-    if words.len() <= bytes {
-        return words;
-    }
-    let head = &words[..words.floor_char_boundary(bytes)];
-    head.rfind(char::is_whitespace).map_or(head, |end| head[..end].trim_end())
-}
 
 /// Called for each progress notification, in order, on the task that reads the connection: it must not block.
 pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
@@ -183,9 +172,7 @@ pub(crate) struct Inbound {
     talk: Rate,
     /// By [`Shown`].
     told: Mutex<[Told; 2]>,
-    ignored: AtomicU64,
-    /// What was ignored first: what it was, and how it begins. Safe to print.
-    first_ignored: OnceLock<String>,
+    noise: Noise,
     /// Which pages it may ask a person to open.
     pages: OnceLock<Guard>,
     /// Who listens to resources.
@@ -262,8 +249,7 @@ impl Inbound {
             watched: OnceLock::new(),
             subscribing: AtomicBool::new(false),
             acknowledgements: Mutex::default(),
-            ignored: AtomicU64::new(0),
-            first_ignored: OnceLock::new(),
+            noise: Noise::default(),
         })
     }
 
@@ -309,23 +295,16 @@ impl Inbound {
         }
     }
 
-    /// Bytes on the wire that are no message: told once, then counted.
+    /// Notes bytes that are no message, and warns of the first.
     pub(crate) fn noise(&self, what: &str, sample: &[u8]) {
-        if self.ignored.fetch_add(1, Ordering::Relaxed) == 0 {
-            let sample = String::from_utf8_lossy(&sample[..sample.len().min(2 * NOISE_BYTES)]);
-            let sample = beginning(&sample, NOISE_BYTES);
-            self.warn(format!("{what} was ignored: {sample}"));
-            let _ = self.first_ignored.set(quote(&format!("{what}: {sample}")));
+        if let Some(warning) = self.noise.note(what, sample) {
+            self.warn(warning);
         }
     }
 
-    /// What was on the wire so far that is no message, in one safe line; empty if there was nothing.
+    /// The noise so far in one safe line; empty if there was none.
     pub(crate) fn noise_so_far(&self) -> String {
-        match (self.ignored.load(Ordering::Relaxed), self.first_ignored.get()) {
-            (_, None) => String::new(),
-            (..2, Some(first)) => format!("it sent {first}"),
-            (count, Some(first)) => format!("{count} times it sent {first}"),
-        }
+        self.noise.so_far()
     }
 
     fn notified(self: &Arc<Self>, method: &str, params: Option<&RawValue>, from: Option<i64>) {

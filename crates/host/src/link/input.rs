@@ -38,7 +38,7 @@ impl Refusal {
     }
 
     pub(crate) fn unanswered() -> Self {
-        Self::new(-1, "nobody answered in time")
+        Self::new(-1, "no person answered in time")
     }
 }
 

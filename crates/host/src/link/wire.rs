@@ -77,7 +77,7 @@ pub(crate) fn answered(bytes: &Bytes, outcome: Outcome<'_>) -> Answered {
 /// `notifications/cancelled` for a request of ours that nobody waits for any more.
 pub(crate) fn cancelled(id: i64) -> Bytes {
     format!(
-        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"nobody waits for the answer any more"}}}}"#
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"the caller no longer waits for the answer"}}}}"#
     )
     .into()
 }

@@ -95,7 +95,7 @@ async fn a_call_that_is_dropped_is_cancelled_at_the_server(real: Real) {
     let host = host_of([("real", real.spec.clone())]).await;
     tokio::select! {
         outcome = call(&host, "real/wait", json!({})) => panic!("it answered: {outcome:?}"),
-        waits = text(&host, "real/waiters", json!({})) => assert_eq!(waits, "somebody waits"),
+        waits = text(&host, "real/waiters", json!({})) => assert_eq!(waits, "a client waits"),
     }
     // The server answers this only when nobody waits any more.
     assert_eq!(soon("cancellation", text(&host, "real/cancellations", json!({}))).await, "1");

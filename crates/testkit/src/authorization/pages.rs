@@ -152,7 +152,7 @@ async fn register(Of(server): Of<Server>, body: Bytes) -> Response {
         return refused(&server, 400, "invalid_client_metadata", "no JSON");
     };
     if wrong!(server, Wrong::NoRegistration => ()).is_some() {
-        return refused(&server, 403, "access_denied", "nobody registers here");
+        return refused(&server, 403, "access_denied", "registration is refused here");
     }
     if client["redirect_uris"].as_array().is_none_or(Vec::is_empty) {
         return refused(&server, 400, "invalid_redirect_uri", "there is none");

@@ -62,7 +62,7 @@ impl Statements {
         let claims = message.split_once('.').and_then(|(_, claims)| URL_SAFE_NO_PAD.decode(claims).ok());
         let claims: Value = claims.and_then(|claims| serde_json::from_slice(&claims).ok()).ok_or("no claims")?;
         if claims["iss"] != client || claims["sub"] != client || claims["aud"] != audience {
-            return Err("of somebody else, or to somebody else");
+            return Err("of another issuer, or to another audience");
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         if claims["exp"].as_u64().is_none_or(|end| end <= now || end > now + LIFE) {

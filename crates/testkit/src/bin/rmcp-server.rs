@@ -50,10 +50,10 @@ struct Shared {
 impl Demo {
     fn tools(&self) -> Vec<Tool> {
         let fixed = [
-            ("greet", "Greets somebody", json!({"name": {"type": "string", "x-mcp-header": "Name"}})),
+            ("greet", "Greets a person", json!({"name": {"type": "string", "x-mcp-header": "Name"}})),
             ("count", "Counts, with progress", json!({"to": {"type": "integer"}})),
             ("ask", "Asks the person for a name", json!({})),
-            ("grow", "Adds a tool, once somebody listens", json!({"tool": {"type": "string"}})),
+            ("grow", "Adds a tool, once a client listens", json!({"tool": {"type": "string"}})),
             ("wait", "Waits until it is cancelled", json!({})),
             ("waiters", "Waits until `wait` waits", json!({})),
             ("cancellations", "How often `wait` was cancelled, once none waits any more", json!({})),
@@ -66,7 +66,7 @@ impl Demo {
     async fn count(&self, to: i64, context: &RequestContext<RoleServer>) -> CallToolResponse {
         if let Some(token) = context.meta.get_progress_token() {
             for step in 1..=to {
-                #[expect(clippy::cast_precision_loss, reason = "nobody counts that far")]
+                #[expect(clippy::cast_precision_loss, reason = "no test counts that far")]
                 let progress = ProgressNotificationParam::new(token.clone(), step as f64)
                     .with_total(to as f64)
                     .with_message(format!("step {step}"));
@@ -120,7 +120,7 @@ impl Demo {
     async fn waiters(&self) -> CallToolResponse {
         let mut waiting = self.0.waiting.subscribe();
         let _some = waiting.wait_for(|waiting| *waiting > 0).await.is_ok();
-        text("somebody waits")
+        text("a client waits")
     }
 
     async fn cancellations(&self) -> CallToolResponse {

@@ -138,7 +138,7 @@ faults! {
     UnknownResultType, "unknown-result-type", Arg::Text("banana"), CALL, "the result has this `resultType`";
     BadContent, "bad-content", Arg::No, CALL, "one content block of an unknown type and one that is a number, among good ones";
     OddIsError, "odd-is-error", Arg::No, CALL, "`isError` of the result is the text \"true\"";
-    StrayProgress, "stray-progress", Arg::No, CALL, "reports progress for a token that nobody gave, and for this request after its answer";
+    StrayProgress, "stray-progress", Arg::No, CALL, "reports progress for a token that was not given, and for this request after its answer";
     OddMessages, "odd-messages", Arg::No, CALL, "sends unknown and malformed messages of each kind before the answer";
     EndlessInput, "endless-input", Arg::No, CALL, "modern: asks for more input, for ever";
     HugeLine, "huge-line", Arg::Number(9_437_184), CALL, "the answer is one line of this many bytes";

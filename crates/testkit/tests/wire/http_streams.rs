@@ -87,6 +87,18 @@ fn loops_of_resumption_never_give_the_answer() {
 }
 
 #[test]
+fn a_cut_stream_is_not_resumed_where_each_get_is_refused() {
+    for (fault, status) in [("sse-refuses-resume", 405), ("sse-refuses-resume=500", 500)] {
+        let server = FakeHttp::start(&["--fault", fault]);
+        let cut = open_post(&server, &[], &call(5, "write", json!({}))).read(LONG).text();
+        let id = cut.lines().find_map(|line| line.strip_prefix("id: ")).unwrap();
+        for _ in 0..2 {
+            assert_eq!(open_get(&server, &[("last-event-id", id)]).read(LONG).status, status, "{fault}");
+        }
+    }
+}
+
+#[test]
 fn progress_comes_on_the_stream_while_the_call_runs() {
     let server = FakeHttp::start::<&str>(&[]);
     let mut asked = call(1, "sleep", json!({"ms": 600_000, "progress": true}));

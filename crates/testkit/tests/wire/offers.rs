@@ -75,6 +75,15 @@ fn cursors_misbehave_as_told() {
     assert_eq!(cursors, vec![json!("again"); 5]);
     let (tools, cursors) = list(&mut spoilt("empty-cursor"), 5);
     assert_eq!((tools.len(), cursors), (22, vec![json!("")]));
+    let (_, cursors) = list(&mut spoilt("odd-cursor"), 1);
+    assert_eq!(cursors, vec![json!(42)]);
+}
+
+#[test]
+fn a_server_can_begin_without_a_word_on_what_it_can_do() {
+    let mut server = Lines::start(&["--fault", "no-capabilities"]);
+    let begun = server.ask(&request(1, "initialize", json!({"protocolVersion": "2025-11-25"})));
+    assert!(begun["result"]["capabilities"].is_null() && begun["result"]["protocolVersion"] == "2025-11-25", "{begun}");
 }
 
 #[test]

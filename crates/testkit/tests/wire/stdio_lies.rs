@@ -38,6 +38,7 @@ fn each_lie_says_what_its_name_says() {
         ("batch", 1, |all| all[0].is_array()),
         ("unknown-result-type", 1, |all| all[0]["result"]["resultType"] == "banana"),
         ("bad-content", 1, |all| all[0]["result"]["content"][1]["type"] == "hologram"),
+        ("odd-is-error", 1, |all| all[0]["result"]["isError"] == "true"),
         ("stray-progress", 3, |all| all[1]["id"] == 5 && all[2]["method"] == "notifications/progress"),
         ("odd-messages", 17, |all| all[16]["id"] == 5),
         ("ping-flood=30", 31, |all| all[29]["method"] == "ping"),

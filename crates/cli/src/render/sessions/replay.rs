@@ -109,7 +109,7 @@ fn of_call(call: &Called, full: bool, look: Look) -> Vec<String> {
     vec![one_line(&indented(&format!("{name} {}", text::for_line(&written))))]
 }
 
-/// What is no text: a word about it.
+/// A label for content that is no text.
 fn of_part(part: &Value) -> String {
     let resource = &part["resource"];
     let media_type = part["mimeType"].as_str().or_else(|| resource["mimeType"].as_str());

@@ -1,4 +1,4 @@
-//! What a person ends before its time: the calls that are made just now, or the whole turn.
+//! What the user ends early: the calls that are under way, or the whole turn.
 
 use std::{
     pin::pin,
@@ -15,9 +15,9 @@ use tokio::sync::oneshot;
 /// Ends a turn, or the calls that are under way in it.
 #[derive(Debug, Default)]
 pub(crate) struct Brake {
-    /// Reaches the calls that are made just now.
+    /// Reaches the calls that are under way.
     calls: Mutex<Option<oneshot::Sender<()>>>,
-    /// A step is being written down.
+    /// A step is being written.
     keeping: AtomicBool,
     /// Nothing more may begin.
     pulled: AtomicBool,
@@ -35,13 +35,13 @@ impl Brake {
         })
     }
 
-    /// Ends the calls that are made just now; `false` when none are.
+    /// Ends the calls that are under way; `false` when there are none.
     pub(crate) fn cancel_calls(&self) -> bool {
         let unwanted = self.calls.lock().unwrap_or_else(PoisonError::into_inner).take();
         unwanted.is_some_and(|unwanted| unwanted.send(()).is_ok())
     }
 
-    /// Writes a step down. When the turn is to end, this never returns: nothing follows from the step.
+    /// Writes a step. When the turn is to end, this never returns: nothing follows from the step.
     pub(super) async fn while_kept<E>(&self, keep: impl Future<Output = Result<(), E>>) -> Result<(), E> {
         self.keeping.store(true, Ordering::Relaxed);
         let kept = keep.await;
@@ -52,7 +52,7 @@ impl Brake {
         kept
     }
 
-    /// Waits until `run` can be dropped without leaving a step half written; its end, if it comes to one.
+    /// Waits until `run` can be dropped without a half-written step; returns its output if it ends before that.
     pub(crate) async fn stop<F: Future + Unpin>(&self, mut run: F) -> Option<F::Output> {
         self.pulled.store(true, Ordering::Relaxed);
         let mut run = pin!(&mut run);

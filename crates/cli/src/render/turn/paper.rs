@@ -67,14 +67,14 @@ impl Paper {
     }
 
     async fn piece(&mut self, piece: &str) -> Result<(), Failure> {
-        // An answer that begins or ends with empty lines says nothing by them.
+        // Empty lines at the beginning or end of an answer carry no meaning.
         let piece = if self.at_start { piece.trim_start_matches('\n') } else { piece };
         if piece.is_empty() || (self.at_start && piece.trim().is_empty()) {
             return Ok(());
         }
         self.status = None;
         let whole = piece.rfind('\n').map_or(0, |end| end + 1);
-        // What waits gets its place between two lines of the answer.
+        // Waiting lines get their place between two lines of the answer.
         let (lines, rest) = if self.news.is_empty() { ("", piece) } else { piece.split_at(whole) };
         for part in [lines, rest].into_iter().filter(|part| !part.is_empty()) {
             self.screen.piece(text::for_terminal(part).into_owned()).await?;
@@ -91,7 +91,7 @@ impl Paper {
         Ok(())
     }
 
-    /// Shows what waits, and the live line below it, unless it would come between words or into a question.
+    /// Shows the waiting lines, and the live line below them, unless they would come between words or into a question.
     fn tell_news(&mut self) {
         if !self.at_start || self.news.is_empty() || self.screen.is_asking() {
             return;

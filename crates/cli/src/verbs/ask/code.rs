@@ -1,4 +1,4 @@
-//! Who runs the scripts of `--code`.
+//! The interpreter that runs the scripts of `--code`.
 
 use std::sync::Arc;
 

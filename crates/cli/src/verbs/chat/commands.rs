@@ -1,4 +1,4 @@
-//! What begins with a slash: something for the program, and not for the model.
+//! Commands that begin with a slash: they are for the program, and not for the model.
 
 use toolrack_host::{Pattern, ServerName, text};
 
@@ -12,7 +12,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) name: &'static str,
-    /// What follows it; in brackets what may be left out.
+    /// Its argument; in brackets where it may be left out.
     pub(super) argument: &'static str,
     pub(super) about: &'static str,
 }
@@ -74,7 +74,7 @@ pub(super) const BESIDE: &[Known] = &[
     },
 ];
 
-/// The command that `text` is; `None` when it is meant for the model.
+/// Parses `text` as a command; `None` when it is meant for the model.
 ///
 /// # Errors
 /// When there is no such command, or it is used in a wrong way.
@@ -115,7 +115,7 @@ fn prompt(text: &str, servers: &[ServerName]) -> Option<Result<Command, Failure>
 
 fn command(name: &str, rest: &str) -> Result<Command, Failure> {
     let name = name.to_ascii_lowercase();
-    // What it is called elsewhere.
+    // Its names in other programs.
     let name = if ["exit", "q", "bye"].contains(&&*name) { "quit".to_owned() } else { name };
     let Some(known) = COMMANDS.iter().find(|known| known.name == name) else {
         let meant = suggest::closest(&name, COMMANDS.iter().map(|known| known.name));

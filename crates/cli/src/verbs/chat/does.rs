@@ -19,12 +19,12 @@ use crate::{
 /// Tools that a search shows, and conversations that are shown.
 const SHOWN: usize = 20;
 
-/// What comes after a command.
+/// What follows a command.
 #[derive(Debug)]
 pub(super) enum After {
     Next,
     Leave,
-    /// The person has said this.
+    /// The user says this.
     Say(Vec<Message>),
 }
 
@@ -79,7 +79,7 @@ impl Chat<'_> {
         Ok(After::Next)
     }
 
-    /// For people; as JSON is nothing of what a conversation is asked about itself.
+    /// Shows a page for people; what a conversation shows of itself has no JSON form.
     pub(super) async fn show(&self, page: String) -> Result<(), Failure> {
         if self.world.screen.json() {
             self.world.screen.say(&page);
@@ -129,7 +129,7 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// The conversation that a person means by `typed`.
+    /// The conversation that `typed` names.
     async fn opened(&self, typed: &str) -> Result<Conversation, Failure> {
         let session = sessions::named(typed, self.world).await?;
         let opened = Journal::open(self.world.store()?, session, self.agent.model.name()).await;

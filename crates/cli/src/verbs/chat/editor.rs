@@ -39,10 +39,10 @@ const NEWS: usize = 64;
 /// What the menu of completions is called.
 const MENU: &str = "completions";
 
-/// Who waits for what is typed.
+/// A task that waits for what is typed.
 type Asked = oneshot::Sender<io::Result<Typed>>;
 
-/// Edits one text for each that is asked for.
+/// Edits one text per request.
 #[derive(Debug)]
 pub(super) struct Editor {
     /// Taken when the editor ends.
@@ -81,7 +81,7 @@ impl Editor {
 
     /// Shows a line above what is edited, a moment later.
     pub(super) fn above(&self, line: String) {
-        // Where so much happens at once that nobody could read it, the rest is not shown.
+        // Lines that come too fast to be read are dropped.
         let _ = self.above.try_send(line);
     }
 
@@ -100,7 +100,7 @@ impl Editor {
 }
 
 impl Drop for Editor {
-    /// Waits until the terminal is as it was before; the editor looks a few times a second whether it is to leave.
+    /// Waits until the terminal is as it was before; the editor checks a few times a second whether it is to leave.
     fn drop(&mut self) {
         self.leave.store(true, Ordering::Relaxed);
         drop(self.wanted.take());
@@ -147,7 +147,7 @@ fn reedline(history: Option<FileBackedHistory>, is_coloured: bool, offer: Offer)
     editor
 }
 
-/// The history in `file`, which nobody else may read.
+/// The history in `file`, which only its owner may read.
 fn history(file: &Path) -> Result<FileBackedHistory, (PathBuf, io::Error)> {
     let mut options = OpenOptions::new();
     options.create(true).append(true);
@@ -168,7 +168,7 @@ impl Validator for Backslash {
     }
 }
 
-/// What is typed is no language of a program.
+/// What is typed is not in a programming language.
 struct Plain;
 
 impl Highlighter for Plain {

@@ -1,4 +1,4 @@
-//! What the connected servers have for a conversation, as far as they have said it: for Tab, which waits for nobody.
+//! What the connected servers have for a conversation, as far as they have listed it: for Tab, which does not wait.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -19,7 +19,7 @@ const MOST: usize = 1_000;
 const LONGEST: usize = 300;
 const ABOUT: usize = 80;
 
-/// What servers have; shared by the one who learns and the one who offers.
+/// What servers have; shared by the task that learns it and the code that offers it.
 #[derive(Debug, Default)]
 pub(super) struct Known(RwLock<Vec<Has>>);
 
@@ -50,12 +50,12 @@ pub(super) struct KnownResource {
     pub(super) word: String,
     /// What it is; safe to print.
     pub(super) about: String,
-    /// Nothing is to be typed behind it.
+    /// Nothing has to be typed behind it.
     pub(super) is_whole: bool,
 }
 
 impl Known {
-    /// The servers that have said what they have.
+    /// The servers that have listed what they have.
     pub(super) fn servers(&self) -> Vec<String> {
         self.read().iter().map(|has| has.server.clone()).collect()
     }
@@ -68,7 +68,7 @@ impl Known {
         self.read().iter().flat_map(|has| has.resources.iter().cloned()).collect()
     }
 
-    /// From now on, `server` has these. What cannot be typed, or would do something to a terminal, is left out.
+    /// Stores what `server` has. What cannot be typed, or would do something to a terminal, is left out.
     pub(super) fn learn(
         &self,
         server: &ServerName,
@@ -142,13 +142,13 @@ pub(super) struct Learning {
 }
 
 impl Learning {
-    /// Asks the servers that are connected, and each that is connected later or anew. `is_wanted` says which of them count.
+    /// Asks the servers that are connected, and each that is connected later or anew. `is_wanted` selects them.
     pub(super) fn start(
         host: &Host,
         known: &Arc<Known>,
         is_wanted: impl Fn(&ServerName) -> bool + Send + 'static,
     ) -> Self {
-        // Listened to first, so that nobody is missed.
+        // Subscribes first, so that no server is missed.
         let events = host.events();
         let mut task = JoinSet::new();
         task.spawn(learn(host.clone(), events, Arc::clone(known), is_wanted));
@@ -173,7 +173,7 @@ async fn learn(
         tokio::select! {
             event = events.recv() => match event {
                 Ok(Event::McpServerState { server, state }) if is_there(&state) => next.push(server),
-                // What is missed is offered late, or not.
+                // What is missed is offered late, or not at all.
                 Ok(_) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
             },

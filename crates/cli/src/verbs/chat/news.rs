@@ -10,7 +10,7 @@ use crate::render::{Look, Sign, Tone, count, paint};
 /// Bytes of a line.
 const LINE: usize = 240;
 
-/// What a person should know of the servers, a line each.
+/// What the user should know of the servers, one line each.
 #[derive(Debug)]
 pub(super) struct News {
     events: broadcast::Receiver<Event>,
@@ -30,7 +30,7 @@ impl News {
         Self { events: host.events(), look, tools }
     }
 
-    /// The next line; safe to print. Never resolves when nothing more can happen.
+    /// The next line; safe to print. Pending for ever when nothing more can happen.
     pub(super) async fn next(&mut self) -> String {
         loop {
             match self.events.recv().await {
@@ -39,7 +39,7 @@ impl News {
                         return line;
                     }
                 }
-                // What is missed is how a server was meanwhile.
+                // The missed events only say how a server was meanwhile.
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => std::future::pending().await,
             }

@@ -6,13 +6,13 @@ use reedline::{Completer, CompletionResult, Span, Suggestion};
 
 use super::{commands::COMMANDS, known::Known};
 
-/// What is offered at once: nobody looks through more.
+/// Most candidates that are offered at once: a user does not look through more.
 const SHOWN: usize = 100;
 
 /// What may stand before the `@` of a resource in the same word.
 const BEFORE: &[char] = &['(', '[', '{', '<', '"', '\''];
 
-/// Offers what goes on from what is typed.
+/// Offers completions of what is typed.
 #[derive(Debug)]
 pub(super) struct Offer {
     pub(super) known: Arc<Known>,

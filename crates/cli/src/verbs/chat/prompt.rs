@@ -1,4 +1,4 @@
-//! `/server:prompt name=value`: what a server has prepared, as the person's turn.
+//! `/server:prompt name=value`: a prompt of a server, as the user's turn.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::{
 /// Bytes of what a server says of an argument, in the question for it.
 const ABOUT: usize = 200;
 
-/// Which prompt is meant, and with what.
+/// The prompt that is meant, and its arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Meant {
     pub(super) server: String,
@@ -30,11 +30,11 @@ pub(super) struct Meant {
 }
 
 impl Meant {
-    /// What stands behind the server: the name of the prompt, and `name=value` for each argument, with the quotes of a
-    /// shell.
+    /// Parses what stands behind the server: the name of the prompt, and `name=value` for each argument, with the
+    /// quotes of a shell.
     ///
     /// # Errors
-    /// When it cannot be taken apart.
+    /// When it cannot be parsed.
     pub(super) fn parse(server: &str, rest: &str) -> Result<Self, Failure> {
         let usage = |why: String| Failure::usage(format!("/{server}: {why}")).hint("/SERVER:PROMPT [NAME=VALUE …]");
         let words = shell_words::split(rest).map_err(|_| usage("a quote is not closed".to_owned()))?;
@@ -47,7 +47,7 @@ impl Meant {
 }
 
 impl Chat<'_> {
-    /// Gets the prompt, shows it, and makes it what the person says.
+    /// Gets the prompt, shows it, and makes it the user's message.
     ///
     /// # Errors
     /// When there is no such prompt, an argument is missing or too many, or the server refuses.
@@ -99,7 +99,7 @@ impl Chat<'_> {
     }
 }
 
-/// The prompt that is called so.
+/// The prompt of this name.
 fn find<'a>(server: &str, name: &str, known: &'a [Prompt]) -> Result<&'a Prompt, Failure> {
     known.iter().find(|prompt| prompt.name == name).ok_or_else(|| {
         let shown = text::for_line(name);
@@ -113,7 +113,7 @@ fn find<'a>(server: &str, name: &str, known: &'a [Prompt]) -> Result<&'a Prompt,
     })
 }
 
-/// Whether the prompt takes these arguments: one that is misspelt would be missed by nobody.
+/// Checks that the prompt takes these arguments: a misspelt one would go unnoticed.
 fn check(prompt: &Prompt, given: &BTreeMap<String, String>) -> Result<(), Failure> {
     let names = || prompt.arguments.iter().map(|argument| &*argument.name);
     match given.keys().find(|name| !names().any(|known| known == *name)) {
@@ -130,7 +130,7 @@ fn check(prompt: &Prompt, given: &BTreeMap<String, String>) -> Result<(), Failur
     }
 }
 
-/// A message as it is put into the conversation. A resource in it is data, whoever says it.
+/// A message as it is put into the conversation. A resource in it is data, whatever the role of the message.
 async fn shaped(
     host: &Host,
     server: &str,
@@ -149,9 +149,9 @@ async fn shaped(
     Ok(Message::new(role, said).with_parts(shaped.media))
 }
 
-/// `messages` as the turn of the person. What is said one after the other by the same side is one message. Where a model
-/// could not go on from the last one, or the first is not the person's, everything is said by the person, who tells who
-/// says what.
+/// `messages` as the turn of the user. Consecutive messages of the same role become one. Where a model could not go on
+/// from the last one, or the first is not the user's, all of it becomes the user's, with the role of each message in
+/// words.
 fn turn_of(messages: Vec<Message>) -> Vec<Message> {
     let is_persons = |message: Option<&Message>| message.is_some_and(|message| message.role == Role::User);
     let as_told = is_persons(messages.first()) && is_persons(messages.last());

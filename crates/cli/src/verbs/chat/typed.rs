@@ -1,4 +1,4 @@
-//! What the person says next: from an editor at a terminal, line by line from anything else.
+//! What the user types next: from an editor at a terminal, line by line from anything else.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ pub(super) enum Typed {
     End,
 }
 
-/// Where it comes from.
+/// Where typed text comes from.
 #[derive(Debug)]
 pub(super) enum Input {
-    /// A person at a terminal.
+    /// A user at a terminal.
     Editor(Editor, Arc<Terminal>),
     /// A pipe, a file, or a terminal at which nothing may be asked.
     Lines(Arc<Terminal>),
@@ -45,7 +45,7 @@ impl Input {
         matches!(self, Self::Editor(..))
     }
 
-    /// Shows a line, which is safe to print, without disturbing who types.
+    /// Shows a line, which is safe to print, without disturbing the user who types.
     pub(super) fn above(&self, line: &str, screen: &Screen) {
         match self {
             Self::Editor(editor, _) => editor.above(screen.rendered(line)),
@@ -53,7 +53,7 @@ impl Input {
         }
     }
 
-    /// Waits for what is said next. Meanwhile nobody else reads from the terminal.
+    /// Waits for what the user types next. Meanwhile no other task reads from the terminal.
     ///
     /// # Errors
     /// When the terminal cannot be read.
@@ -82,12 +82,12 @@ async fn lines(terminal: &Terminal) -> Typed {
     }
 }
 
-/// Whether more is to come after `text`.
+/// Whether `text` goes on in another line.
 pub(super) fn goes_on(text: &str) -> bool {
     text.ends_with(GOES_ON)
 }
 
-/// `text` without the marks that its lines go on.
+/// `text` without its continuation marks.
 pub(super) fn joined(text: &str) -> String {
     text.replace(&format!("{GOES_ON}\n"), "\n")
 }

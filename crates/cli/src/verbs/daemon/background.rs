@@ -1,4 +1,4 @@
-//! A daemon without a terminal: how it is started, and where what it writes goes.
+//! A daemon without a terminal: how it is started, and where its output goes.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -23,7 +23,7 @@ use crate::{
 /// How long a daemon may take to listen. It starts servers only then.
 const START: Duration = Duration::from_secs(30);
 
-/// Bytes of the log before it is put aside, and of what is shown of it.
+/// Bytes of the log before it is rotated, and of what is shown of it.
 pub(super) const MAX_LOG: u64 = 1024 * 1024;
 
 /// Where a daemon in the background writes.
@@ -53,7 +53,7 @@ pub(super) async fn start(verb: &str, words: &[OsString], data: &Path) -> Result
             return Err(not_started(exit, &end_of(&path, written)));
         }
         if Instant::now() > end {
-            // It would be found by nobody.
+            // No command would find it.
             let _ = child.kill();
             let _ = child.wait();
             let message = format!("the daemon did not listen within {} s", START.as_secs());
@@ -63,12 +63,12 @@ pub(super) async fn start(verb: &str, words: &[OsString], data: &Path) -> Result
     }
 }
 
-/// The log at `path` can be neither written nor read.
+/// The failure for a log that can be neither written nor read.
 pub(super) fn unusable(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Exit::Other, "NO_LOG", format!("{} cannot be used: {}", path.display(), in_words(error)))
 }
 
-/// The log, to be written at its end, and how long it is. One that is long is put aside, in the place of the one before.
+/// Opens the log for appending, and returns its length. A long log is rotated, replacing the one before.
 fn opened(path: &Path) -> io::Result<(File, u64)> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
@@ -110,7 +110,7 @@ fn as_serve(verb: &str, words: &[OsString]) -> Vec<OsString> {
         }
     }
     serve.extend(["serve", "--detached", "--no-open"].map(OsString::from));
-    // What belongs to nobody's terminal prints for people: its log is read by them.
+    // A detached daemon prints for people: they read its log.
     serve.extend(words.filter(|word| !["--no-open", "--json"].iter().any(|own| word == own)).cloned());
     serve.retain(|word| word != "--json");
     serve
@@ -124,7 +124,7 @@ fn not_started(exit: Exit, said: &str) -> Failure {
     failure.hint(last("hint: ").unwrap_or("`toolrack daemon logs` shows more"))
 }
 
-/// What was written to `path` behind byte `from`, or the last of it when that is much. What is no text is replaced.
+/// What was written to `path` after byte `from`, or the last of it when that is much. Invalid UTF-8 is replaced.
 pub(super) fn end_of(path: &Path, from: u64) -> String {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(path)?;

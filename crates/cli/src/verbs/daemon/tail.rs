@@ -1,4 +1,4 @@
-//! A file that others write, read on as it grows: put aside, cut short and begun anew, it is followed by its name.
+//! Follows a file by its name while other processes write it: rotated, truncated or begun anew.
 
 use std::{
     fs::{self, File, Metadata},
@@ -10,23 +10,23 @@ use std::{
 /// Bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// Bytes of a line. What a longer one has left goes on as the next one.
+/// Bytes of a line. The rest of a longer one is the next line.
 const MAX_LINE: usize = 64 * 1024;
 
-/// Where in which file it was read to.
+/// How far which file was read.
 #[derive(Debug)]
 pub(super) struct Tail {
     path: PathBuf,
     /// `None` until there is one.
     file: Option<File>,
-    /// Bytes of `file` that were read, or left out at the beginning.
+    /// Bytes of `file` that were read, or skipped at the beginning.
     at: u64,
     /// A line that has no end yet.
     begun: Vec<u8>,
 }
 
 impl Tail {
-    /// From at most `last` bytes before the end of the file at `path`, or from its beginning once it is there.
+    /// Starts at most `last` bytes before the end of the file at `path`, or at its beginning once it is there.
     pub(super) fn of(path: PathBuf, last: u64) -> io::Result<Self> {
         let mut tail = Self { path, file: None, at: 0, begun: Vec::new() };
         tail.open()?;
@@ -36,13 +36,13 @@ impl Tail {
         Ok(tail)
     }
 
-    /// The lines that were written since, without their ends; what is no text is replaced. `None` when there is nothing
-    /// to read, for now. It holds at most a chunk and a line.
+    /// The lines that were written since the last call, without their ends; invalid UTF-8 is replaced. `None` when
+    /// there is nothing to read, for now. It holds at most a chunk and a line.
     ///
     /// # Errors
     /// When the file cannot be read. It may be tried again.
     pub(super) fn more(&mut self) -> io::Result<Option<Vec<String>>> {
-        // Looked at first: what comes into a file until it is put aside is read before the next one is begun.
+        // Checked first: what comes into a file until it is rotated is read before the next one is begun.
         let now = self.named()?;
         let mut lines = Vec::new();
         let Some(file) = &mut self.file else {
@@ -71,7 +71,7 @@ impl Tail {
         Ok(None)
     }
 
-    /// What has the name now; `None` between two files of it.
+    /// The file that has the name now; `None` between two files.
     fn named(&self) -> io::Result<Option<Metadata>> {
         found(fs::metadata(&self.path))
     }
@@ -96,7 +96,7 @@ impl Tail {
         }
     }
 
-    /// What has come of a line is all of it.
+    /// Ends the line with what was read of it.
     fn end_line(&mut self, lines: &mut Vec<String>) {
         if !self.begun.is_empty() {
             lines.push(self.line());
@@ -110,7 +110,7 @@ impl Tail {
     }
 }
 
-/// That there is none yet is no error.
+/// A missing file is no error.
 fn found<T>(looked: io::Result<T>) -> io::Result<Option<T>> {
     match looked {
         Ok(thing) => Ok(Some(thing)),

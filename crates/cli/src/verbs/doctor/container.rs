@@ -28,10 +28,10 @@ pub(super) fn engines(loaded: &Loaded, world: &World) -> Option<Check> {
     Some(Check::good("container", "engine", what))
 }
 
-/// Whether the container of a server can be had: its engine, and its image.
+/// Whether the engine and the image of a server's container are there.
 pub(super) async fn checks(name: &str, spec: &ServerSpec, world: &World) -> Vec<Check> {
     let (Some((container, stdio)), Ok(server)) = (of(spec), ServerName::new(name)) else { return Vec::new() };
-    // What has no value is told already.
+    // A missing value is reported already.
     let Ok(plan) = world.resolver().stdio(&server, stdio).await else { return Vec::new() };
     let look = match look_at_engine(&server, &plan).await {
         None => return Vec::new(),

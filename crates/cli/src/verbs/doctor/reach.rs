@@ -21,8 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Looks the name up and opens a connection, as the server's own connection did. Nothing is sent.
 ///
-/// Nothing for a server that is no endpoint, and where a proxy stands between, or egress is guarded: what this machine can
-/// reach itself says nothing then.
+/// Returns no checks for a server that is no endpoint, and where a proxy stands between or egress is guarded: what this
+/// machine can reach itself says nothing then.
 pub(super) async fn checks(name: &ServerName, spec: &ServerSpec, world: &World) -> Vec<Check> {
     let (Transport::Http(http) | Transport::Sse(http)) = &spec.transport else {
         return Vec::new();
@@ -46,7 +46,7 @@ async fn reach(name: &str, host: &str, port: u16) -> Vec<Check> {
         Ok(Ok(addresses)) => addresses.collect::<Vec<_>>(),
         Ok(Err(_)) => Vec::new(),
         Err(_) => {
-            let what = format!("nobody answered within 5 s what address {host} has");
+            let what = format!("no address of {host} was found within 5 s");
             return vec![Check::bad("dns", name, what, Exit::Unreachable).hint("check the network")];
         }
     };

@@ -4,7 +4,7 @@ use toolrack_host::{Host, findings::Finding};
 
 use crate::render::doctor::Check;
 
-/// Findings that are shown; what is more is counted.
+/// Findings that are shown; further ones are counted.
 const MOST: usize = 30;
 
 /// Tools in quarantine, and what was found in the definitions of all.

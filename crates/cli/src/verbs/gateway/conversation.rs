@@ -1,11 +1,11 @@
-//! What a client and the one behind the gateway have said, as far as the next one behind it must know.
+//! What a client and the backend of the gateway have said, as far as the next backend must know.
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
-/// Requests that ask for nothing but a list or an answer of the gateway itself. They are sent again.
+/// Requests that only ask for a list or an answer of the gateway itself. They are sent again.
 const HARMLESS: &[&str] = &[
     "initialize",
     "ping",
@@ -16,27 +16,27 @@ const HARMLESS: &[&str] = &[
     "tools/list",
 ];
 
-/// Requests after which a connection is another one, for as long as it lasts.
+/// Requests that change the connection for as long as it lasts.
 const LASTING: &[&str] = &["logging/setLevel", "resources/subscribe"];
 
 /// The code of an error that an implementation defines (JSON-RPC 2.0, 5.1).
 const LOST: i32 = -32_000;
 
-/// The words with which the ids begin that are ours, and no client's.
+/// The prefix of the ids that are ours, and no client's.
 const OURS: &str = "toolrack-gateway-";
 
 /// A conversation, from the client's first message on. Lines are without their ends.
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
-    /// Requests of the client that have no answer, by their ids as JSON.
+    /// Requests of the client without a response, by their ids as JSON.
     waiting: HashMap<String, Waiting>,
-    /// How it began, of the era that has a beginning, once that was answered.
+    /// The `initialize` request, in the era that has one, once it was answered.
     initialize: Option<Value>,
-    /// The client's word that it has begun.
+    /// The client's `initialized` notification.
     initialized: Option<Vec<u8>>,
-    /// Requests that last, once they were answered, by what they are about.
+    /// Lasting requests that were answered, by what they are about.
     lasting: BTreeMap<String, Value>,
-    /// The number of the last id of ours.
+    /// The number of our last id.
     last: u64,
 }
 
@@ -59,7 +59,7 @@ struct Shape<'a> {
 }
 
 impl Conversation {
-    /// Notes a line of the client, before it is handed on.
+    /// Notes a line of the client, before it is passed on.
     pub(super) fn asked(&mut self, line: &[u8]) {
         let Ok(Shape { id, method: Some(method), .. }) = serde_json::from_slice::<Shape<'_>>(line) else { return };
         match id {
@@ -73,7 +73,7 @@ impl Conversation {
         }
     }
 
-    /// Notes a line of the one behind; tells whether it is for the client.
+    /// Notes a line of the backend; returns whether it is for the client.
     pub(super) fn answered(&mut self, line: &[u8]) -> bool {
         let Ok(Shape { id: Some(id), method: None, error }) = serde_json::from_slice::<Shape<'_>>(line) else {
             return true;
@@ -104,8 +104,8 @@ impl Conversation {
         }
     }
 
-    /// The one behind is lost: answers for the client to what may have been carried out. What asks for nothing of the kind
-    /// still waits, and is in [`Self::again`].
+    /// The backend is lost: answers the requests that may have been carried out. The harmless ones still wait, and are
+    /// in [`Self::again`].
     pub(super) fn lost(&mut self) -> Vec<Vec<u8>> {
         let mut answers = Vec::new();
         self.waiting.retain(|id, waiting| {
@@ -125,14 +125,14 @@ impl Conversation {
         answers
     }
 
-    /// What begins the conversation anew with the next one behind: the line, and the id of its answer, which comes before
+    /// The line that begins the conversation anew with the next backend, and the id of its response, which comes before
     /// anything else is sent.
     pub(super) fn beginning(&mut self) -> Option<(Vec<u8>, String)> {
         let request = self.initialize.clone()?;
         Some(self.as_ours(request))
     }
 
-    /// What is then sent: what lasts, and what still waits.
+    /// What is sent after that: the lasting requests, and those that still wait.
     pub(super) fn again(&mut self) -> Vec<Vec<u8>> {
         let mut lines: Vec<_> =
             self.initialize.is_some().then(|| self.initialized.clone()).flatten().into_iter().collect();
@@ -143,8 +143,8 @@ impl Conversation {
         lines
     }
 
-    /// What the client is told once the next one is behind: there may be other tools, resources and prompts now. A client of
-    /// the era without a beginning has lost its subscriptions, and asks again.
+    /// What the client is told once the next backend is there: there may be other tools, resources and prompts now. A
+    /// client of the era without `initialize` has lost its subscriptions, and asks again.
     pub(super) fn news(&self) -> Vec<Vec<u8>> {
         let has_begun = self.initialize.is_some() && self.initialized.is_some();
         let lists = ["tools", "resources", "prompts"].iter().filter(|_| has_begun);
@@ -166,7 +166,7 @@ fn is_unsubscription(method: &str) -> bool {
     method == "resources/unsubscribe"
 }
 
-/// Whether `line` answers the request of this id.
+/// Whether `line` is the response to the request of this id.
 pub(super) fn answers(line: &[u8], id: &str) -> bool {
     serde_json::from_slice::<Shape<'_>>(line)
         .is_ok_and(|shape| shape.method.is_none() && shape.id.is_some_and(|of| of.get() == id))
@@ -245,7 +245,7 @@ mod tests {
             .asked(&line(&json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": { "_meta": {} } })));
         assert!(conversation.lost().is_empty() && conversation.news().is_empty() && conversation.beginning().is_none());
         assert_eq!(said(&conversation.again())[0]["id"], 7);
-        // An initialize that has no answer yet is sent as it came.
+        // An `initialize` without a response yet is sent as it came.
         conversation.asked(&line(&json!({ "jsonrpc": "2.0", "id": 8, "method": "initialize", "params": {} })));
         assert!(conversation.beginning().is_none());
         assert!(said(&conversation.again()).iter().any(|message| message["id"] == 8));

@@ -28,16 +28,17 @@ use crate::{
     wire::World,
 };
 
-/// How long answers may take to come when nothing is asked any more.
+/// How long responses may take to come once the client asks nothing any more.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// How long the next daemon is waited for, before this process does the work: longer than `daemon restart` takes as a rule.
+/// How long to wait for the next daemon before this process does the work: longer than `daemon restart` takes as a
+/// rule.
 const NEXT: Duration = Duration::from_secs(5);
 
-/// How often it is looked for one.
+/// How often to look for the next daemon.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long the next one behind may take to begin a conversation.
+/// How long the next backend may take to begin a conversation.
 const BEGINNING: Duration = Duration::from_secs(10);
 
 /// Bytes of one message, in either direction.
@@ -46,11 +47,11 @@ const MAX_LINE: usize = 128 * 1024 * 1024;
 /// Bytes between the client and the gateway in this process.
 const PIPE: usize = 64 * 1024;
 
-/// Who answers the client.
+/// The backend that answers the client.
 struct Behind<'a> {
     answers: BufReader<Pin<Box<dyn AsyncRead + 'a>>>,
     asks: Pin<Box<dyn AsyncWrite + 'a>>,
-    /// What must go on for it to answer, where it is this process.
+    /// The work that must go on for it to answer, where it is this process.
     work: Pin<Box<dyn Future<Output = Result<Exit, Failure>> + 'a>>,
 }
 
@@ -73,23 +74,23 @@ impl<'a> Behind<'a> {
 /// The client, and what was said so far.
 struct Front {
     typed: BufReader<Stdin>,
-    /// A line of it that has no end yet.
+    /// A line of the client that has no end yet.
     begun: Vec<u8>,
     shown: Stdout,
     conversation: Mutex<Conversation>,
 }
 
-/// Why handing on has ended.
+/// Why passing on has ended.
 enum Ended {
-    /// The client has said all that it wants to say, and has its answers.
+    /// The client has sent all that it wants to send, and has its responses.
     Client,
-    /// The one behind is gone.
+    /// The backend is gone.
     Behind,
-    /// This process, which was behind, has ended in this way.
+    /// This process, which was the backend, has ended in this way.
     Work(Result<Exit, Failure>),
 }
 
-/// Hands on what the client says to `daemon` and, when that ends, to the next one.
+/// Passes the client's messages on to `daemon` and, when that ends, to the next backend.
 ///
 /// # Errors
 /// When the client cannot be read from or written to, or when this process cannot do the work either.
@@ -162,7 +163,7 @@ impl Front {
         matches!(timeout(BEGINNING, self.taken_up(&mut behind.answers, &mut behind.asks)).await, Ok(Ok(())))
     }
 
-    /// Begins the conversation anew with the next one behind, which then knows what the client thinks that it knows.
+    /// Begins the conversation anew with the next backend, which then has the state that the client expects.
     async fn taken_up(
         &mut self,
         answers: &mut (impl AsyncBufRead + Unpin),
@@ -189,7 +190,7 @@ impl Front {
         Ok(())
     }
 
-    /// Hands everything on as it comes, in both directions.
+    /// Passes everything on as it comes, in both directions.
     ///
     /// # Errors
     /// When the client is gone.
@@ -200,7 +201,7 @@ impl Front {
         let noted = || conversation.lock().unwrap_or_else(PoisonError::into_inner);
         let answered = async {
             let mut line = Vec::new();
-            // Whatever it is that ends it: the one behind is gone.
+            // Whatever ends it, the backend is gone.
             while let Ok(true) = next_line(answers, &mut line).await {
                 let is_for_client = noted().answered(&line);
                 if is_for_client {
@@ -215,7 +216,7 @@ impl Front {
                 let line = std::mem::take(begun);
                 noted().asked(&line);
                 if write_line(asks, &line).await.is_err() {
-                    // What it still said is read to its end.
+                    // What it still sends is read to its end.
                     return std::future::pending().await;
                 }
             }
@@ -250,7 +251,7 @@ fn not_begun() -> Failure {
     .hint("start the MCP client anew, or `toolrack up` before it")
 }
 
-/// Reads up to the end of a line, which it leaves out; tells whether there was one. Can be dropped and asked again.
+/// Reads up to the end of a line, which it leaves out; returns whether there was one. Can be dropped and called again.
 async fn next_line(from: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> io::Result<bool> {
     loop {
         let available = from.fill_buf().await?;

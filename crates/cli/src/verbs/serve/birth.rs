@@ -1,4 +1,4 @@
-//! Which process it is that has a number: numbers are given again, births are not.
+//! Tells processes of the same number apart: numbers are reused, births are not.
 
 use std::fs;
 
@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 /// When a process was started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Birth {
-    /// Since which start of the system the ticks count.
+    /// The start of the system from which the ticks count.
     boot: String,
     /// Clock ticks from there to the start of the process.
     ticks: u64,
 }
 
 impl Birth {
-    /// That of the process `pid`; `None` when there is none (one that has ended and is not yet buried is none), or this
-    /// system does not tell.
+    /// The birth of the process `pid`; `None` when there is none (a zombie counts as none), or this system does not
+    /// tell.
     pub(crate) fn of(pid: u32) -> Option<Self> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned();
         let ticks = started(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;

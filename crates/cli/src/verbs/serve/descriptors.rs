@@ -1,18 +1,18 @@
-//! How many connections the descriptors of the daemon are enough for.
+//! How many connections the daemon has descriptors for.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use toolrack_daemon::Options;
 
 use crate::screen::Screen;
 
-/// Open files that a daemon has use for: one for each connection, and as many again for its servers.
+/// Open files that a daemon can use: one for each connection, and as many again for its servers.
 const ENOUGH: u64 = 16 * 1024;
 
 /// Open files that are kept for servers, the database and the rest.
 const KEPT: u64 = 1_024;
 
-/// `options` with no more connections than there can be descriptors for. The limit of this process is raised as far as it
-/// needs and may; what it starts begins with the same.
+/// `options` with no more connections than there can be descriptors for. Raises the limit of this process as far as it
+/// needs and may; what it starts inherits the limit.
 pub(super) fn fitted(options: Options, screen: &Screen) -> Options {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return options };
     let wanted = hard.min(ENOUGH);

@@ -1,4 +1,4 @@
-//! What the other commands of the same person know of a daemon that runs.
+//! What the other commands of the same user know of a running daemon.
 
 use std::{
     fs::{self, OpenOptions, Permissions},
@@ -16,20 +16,20 @@ use serde::{Deserialize, Serialize};
 use super::birth::Birth;
 use crate::door::{Door, Key, folder};
 
-/// A daemon that runs. For its owner only: the token opens it.
+/// A running daemon. For its owner only: the token opens it.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) address: String,
     pub(crate) token: String,
     pub(crate) pid: u32,
-    /// Which process of that number; not known on every system.
+    /// Tells the process from others of that number; not known on every system.
     pub(crate) birth: Option<Birth>,
     /// Seconds since 1970.
     pub(crate) since: i64,
 }
 
 impl Record {
-    /// Of this process.
+    /// The record of this process.
     pub(crate) fn of_this(address: String, token: String) -> Self {
         let pid = std::process::id();
         Self { address, token, pid, birth: Birth::of(pid), since: chrono::Utc::now().timestamp() }
@@ -40,7 +40,7 @@ impl Record {
         format!("http://{}/#token={}", self.address, self.token)
     }
 
-    /// What was written down of the last daemon, whether it still runs or not.
+    /// The record of the last daemon, whether it still runs or not.
     pub(crate) fn read(data: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(file(data)).ok()?).ok()
     }
@@ -56,7 +56,7 @@ impl Record {
         fs::rename(new, file)
     }
 
-    /// Takes it back, unless another daemon has written there since.
+    /// Removes the record, unless another daemon has written there since.
     pub(crate) fn forget(&self, data: &Path) {
         if Self::read(data).as_ref() == Some(self) {
             // A stale record names a process that no longer runs.
@@ -68,13 +68,13 @@ impl Record {
         }
     }
 
-    /// Whether its process still runs: that one, and not another that has its number now.
+    /// Whether its process still runs: that very one, and not another that has its number now.
     pub(crate) fn is_alive(&self) -> bool {
         let has_number = i32::try_from(self.pid).is_ok_and(|pid| pid > 0 && kill(Pid::from_raw(pid), None).is_ok());
         has_number && (self.birth.is_none() || Birth::of(self.pid) == self.birth)
     }
 
-    /// Sends the process a signal, if it still is that one.
+    /// Sends the process a signal, if it is still that one.
     pub(crate) fn send(&self, signal: Signal) {
         if self.is_alive()
             && let Ok(pid) = i32::try_from(self.pid)
@@ -85,14 +85,14 @@ impl Record {
     }
 }
 
-/// The folder of the sockets, which only this person can enter.
+/// The folder of the sockets, which only this user can enter.
 pub(crate) fn make_folder(data: &Path) -> io::Result<()> {
     let folder = folder(data);
     fs::create_dir_all(&folder)?;
     fs::set_permissions(folder, Permissions::from_mode(0o700))
 }
 
-/// The socket of `door`. What a daemon that was killed has left is taken away.
+/// The socket of `door`. Removes what a killed daemon has left.
 pub(crate) fn listen(door: Door, data: &Path) -> io::Result<UnixListener> {
     let socket = door.socket(data);
     match fs::remove_file(&socket) {

@@ -1,4 +1,4 @@
-//! A token that a daemon has again at its next start.
+//! A token that a daemon uses again at its next start.
 
 use std::{
     fs::{self, OpenOptions},
@@ -30,7 +30,7 @@ pub(super) fn token(file: &Path, anew: bool) -> Result<Token, Failure> {
     }
 }
 
-/// Has `file` keep `token`, for its owner only. A daemon that does not start changes nothing.
+/// Stores `token` in `file`, for its owner only. A daemon that does not start changes nothing.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -44,7 +44,7 @@ pub(super) fn keep(file: &Path, token: &Token) -> Result<(), Failure> {
 /// What `file` keeps; `None` where there is none.
 fn read(file: &Path) -> Result<Option<Token>, Failure> {
     let refused = |error: &io::Error| unusable(file, &in_words(error));
-    // A pipe would be waited for without an end.
+    // Opening a pipe would wait for ever.
     let opened = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(file);
     let opened = match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -36,7 +36,7 @@ pub(super) async fn run(args: ExportSessionArgs, world: &World) -> Result<Exit, 
     let id = about.id.clone();
     let file = args.output.filter(|file| !output::is_stdout(file));
     if let Some(file) = &file {
-        // A conversation is nobody else's business.
+        // Only its owner may read a conversation.
         output::write(file.clone(), content.clone().into_bytes(), FOR_ITS_OWNER).await?;
     }
     let screen = &world.screen;

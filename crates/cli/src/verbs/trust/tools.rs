@@ -48,12 +48,12 @@ pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exi
         }
     }
     let shown: Vec<_> = strangers.iter().map(Shown::of).collect();
-    // Whoever gives a hash has seen what it is of.
+    // A user who gives a hash has seen the definition that it belongs to.
     let asks = !args.yes && (args.hash.is_none() || world.screen.interactive());
     if shown.is_empty() {
         world.screen.note("none of it is in quarantine here");
     } else if asks {
-        world.somebody_to_ask("a tool that has changed is used again only when somebody approves it")?;
+        world.person_to_ask("a tool that has changed is used again only when a user approves it")?;
         world.screen.say(&quarantine::page(&shown, world.screen.look()));
         let question = format!("Use {} as shown?", count(shown.len(), "tool"));
         if !world.confirm(&question).await {
@@ -83,7 +83,7 @@ fn changed(message: &str) -> Failure {
 /// The tools in quarantine that `named` means, or all that are configured here when nothing is named.
 ///
 /// # Errors
-/// When a name is no server's, or the database cannot be read.
+/// When a named server does not exist, or the database cannot be read.
 async fn wanted(loaded: &Loaded, named: &[String], world: &World) -> Result<Vec<Stranger>, Failure> {
     let mut selected = Vec::new();
     for name in named {

@@ -1,9 +1,9 @@
-//! An engine for tests, of which real ones are not asked: a client by the name of `docker`, and a daemon.
+//! A container engine for tests that need no real one: a client called `docker`, and a daemon.
 //!
-//! What it has in common with Docker is what matters here. A container is started by the daemon, so it is not below the client:
-//! whoever kills the client, or all that is below it, leaves the container behind. The client passes its stdin on, and `SIGTERM`;
-//! it exits as the container does. `--rm` removes a container when it has ended. There are no images and no bounds: a
-//! container is a process of this system with the environment of a container.
+//! What it has in common with Docker is what matters here. The daemon starts a container, so it is not below the
+//! client: killing the client, or all that is below it, leaves the container behind. The client passes its stdin on,
+//! and `SIGTERM`; it exits as the container does. `--rm` removes a container when it has ended. There are no images and
+//! no bounds: a container is a process of this system with the environment of a container.
 
 use std::{
     fs,

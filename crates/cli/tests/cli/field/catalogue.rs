@@ -1,11 +1,11 @@
-//! Every defect of the field that Toolrack could have, and the test that shows it has not.
+//! Every defect of the field that Toolrack could have, and the test that shows that it does not.
 //!
 //! From measurements of today's command lines, and from the changelogs and issues of Claude Code, Codex, goose, Gemini
 //! CLI, opencode, mcporter, agentgateway and others. Left out is what Toolrack does not do yet: OAuth, the agent's loop.
 
 use std::{fs, path::Path};
 
-/// A defect, and where it is shown that it is not one of ours: `file::test`, or the row of a table of tests.
+/// A defect, and the test that shows it is not one of ours: `file::test`, or the row of a table of tests.
 type Row = (&'static str, &'static [(&'static str, &'static str)]);
 
 const CLI: &str = "crates/cli/tests/cli";

@@ -10,9 +10,9 @@ use crate::rack::{Rack, commands_of_help};
 pub(super) enum Ends {
     /// With this exit code.
     With(i32),
-    /// As it must for somebody who needs the server.
+    /// As it must for a user who needs the server.
     Refused,
-    /// As it must for somebody who looks for mistakes: that a server is switched off is none.
+    /// As it must for a user who looks for mistakes: a disabled server is not a mistake.
     Examined,
 }
 

@@ -1,4 +1,4 @@
-//! A repository that somebody else wrote, cloned onto this machine, and what must be true of the machine afterwards.
+//! A repository that another person wrote, cloned onto this machine, and what must be true of the machine afterwards.
 
 use std::{
     fs,
@@ -16,23 +16,23 @@ use toolrack_testkit::processes;
 
 use crate::rack::{Rack, Ran, mcp_json};
 
-/// A secret in the environment. Nobody has agreed to show it to anything that the repository brings.
+/// A secret in the environment. The user has not agreed to show it to anything that the repository brings.
 const IN_ENVIRONMENT: &str = "canary-of-the-environment";
-/// A secret that a file of the repository holds: no secret from its author, but Toolrack shows it to nobody but a person who
-/// is to agree to what is written there.
+/// A secret that a file of the repository holds: no secret from its author, but Toolrack shows it only to a user who is
+/// to approve what is written there.
 pub(super) const IN_FILE: &str = "canary-of-the-file";
-/// A terminal that obeys any of this is no longer the person's own.
+/// A terminal that obeys any of this is no longer under the user's control.
 pub(super) const ESCAPES: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{202e}\u{200b}\u{e0041}\r\n\u{8}";
 
 /// Enough for a loaded machine. Without it, a command that reads a pipe would hang the test and not fail it.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What asking for a server by its name comes to.
+/// The outcome of asking for a server by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// It waits for approval: exit code 7.
     Pending,
-    /// The person has switched it off, and nobody else can switch it on: exit code 2.
+    /// The user has switched it off, and only the user can switch it on: exit code 2.
     Disabled,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Fate {
 pub(super) const SERVERS: &[(&str, Fate)] = &[
     ("touches", Fate::Pending),
     ("calls-home", Fate::Pending),
-    // The person has servers of these names.
+    // The user has servers of these names.
     ("builtin", Fate::Pending),
     ("off", Fate::Disabled),
     ("mine", Fate::Pending),
@@ -57,10 +57,10 @@ pub(super) const SERVERS: &[(&str, Fate)] = &[
     ("m\u{456}ne", Fate::Pending),
 ];
 
-/// So many of them, from the first, are one of every kind.
+/// The first ones, up to this many, are one of every kind.
 pub(super) const OF_EVERY_KIND: usize = 4;
 
-/// A home with the repository in it, and a listener that nobody may call.
+/// A home with the repository in it, and a listener that no process may call.
 pub(super) struct Repository {
     pub(super) rack: Rack,
     listener: TcpListener,
@@ -167,7 +167,7 @@ impl Repository {
         self.rack.home.root().join("marks")
     }
 
-    /// An address that counts as contacted by whoever connects to it.
+    /// An address that counts as contacted when a process connects to it.
     fn url(&self) -> String {
         format!("http://{}/mcp", self.listener.local_addr().unwrap())
     }
@@ -200,7 +200,7 @@ impl Repository {
         Ran::new(words, &output, &self.rack)
     }
 
-    /// Nothing was started, contacted or looked up, and the terminal was told nothing but text.
+    /// Fails if anything was started, contacted or looked up, or the terminal was sent anything but text.
     pub(super) fn is_untouched(&self, ran: &Ran) {
         assert_eq!(self.started(), Vec::<String>::new(), "started by {ran}");
         assert!(!self.was_contacted(), "contacted by {ran}");
@@ -222,7 +222,7 @@ impl Repository {
         }
     }
 
-    /// Whether anybody has connected since this was last asked.
+    /// Whether a process has connected since this was last asked.
     pub(super) fn was_contacted(&self) -> bool {
         match self.listener.accept() {
             Ok((_connection, _)) => true,
@@ -233,8 +233,8 @@ impl Repository {
         }
     }
 
-    /// No secret was shown or written down, nothing is left running, and a terminal obeys nothing of what was printed. What
-    /// is agreed to is shown as it is written, and kept like that to be compared.
+    /// Fails if a secret was shown or stored, a process is left running, or a terminal obeys any of the output. What
+    /// was approved is shown as it is written, and stored like that for comparison.
     pub(super) fn keeps_its_secrets(&self, ran: &Ran) {
         let command = ran.to_string().lines().next().unwrap_or_default().to_owned();
         let is_agreeing = command.split(' ').any(|word| word == "pending" || word == "trust");

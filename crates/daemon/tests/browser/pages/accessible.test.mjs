@@ -1,4 +1,4 @@
-// Every page for everybody: by the keyboard, in light and dark, on a phone, and by what axe-core checks of WCAG AA.
+// Every page for all users: by the keyboard, in light and dark, on a phone, and by what axe-core checks of WCAG AA.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -29,7 +29,7 @@ test("the_world_of_an_agent_is_shown_by_itself", async () => {
   await page.waitForURL((url) => url.search === "");
   await page.getByTestId("nav-servers").click();
   await named(page, "workshop").waitFor();
-  assert.equal(await named(page, "lathe").count(), 0, "an agent's server is shown to everybody");
+  assert.equal(await named(page, "lathe").count(), 0, "an agent's server is shown to all agents");
   await leave(page);
 });
 

@@ -1,4 +1,4 @@
-// Text that wants to look like another: wherever somebody decides by what is shown, all of it is seen.
+// Text that wants to look like another: wherever the user decides by what is shown, all of it is seen.
 
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
@@ -36,7 +36,7 @@ test("nothing_that_is_shown_hides_what_it_is", async () => {
   // What a tool says of itself, what it is called with, and what it gives back.
   const tools = join(stage.folder, "tools.json");
   writeFileSync(tools, JSON.stringify({ erase: { description: "Erases \u202enothing\u202c." } }));
-  const entry = { command, args: [...args, "--as", tools] };
+  const entry = { command, args: [...args, "--as", tools], invisible: "keep" };
   assert.equal((await stage.api("/api/v1/servers", { name: "sly", entry })).status, 201);
   await stage.settled("sly", "connected");
   await page.goto(`${stage.origin}/#/approvals`);

@@ -83,7 +83,7 @@ test("who_cannot_be_signed_in_to_is_told_why", async () => {
   back.search = "?code=stolen&state=another";
   assert.equal((await fetch(back)).status, 404);
   assert.equal((await stage.api("/api/v1/servers/guarded/sign-in")).body.state, "waiting");
-  // Beginning anew gives up what was begun: nobody waits there any more.
+  // Beginning anew gives up what was begun: no page waits there any more.
   const second = await stage.api("/api/v1/servers/guarded/sign-in", {});
   assert.notEqual(second.body.page, first.body.page);
   back.search = `?code=late&state=${asked.searchParams.get("state")}`;

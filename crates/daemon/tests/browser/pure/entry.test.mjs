@@ -1,4 +1,4 @@
-// Entries of configuration files: the form, and what somebody pasted.
+// Entries of configuration files: the form, and what the user pasted.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

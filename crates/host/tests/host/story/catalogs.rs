@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use toolrack_host::{
     AllowAll, CatalogTool, Dashes, Desired, Era, Event, Host, NameCap, NameStyle, Naming, State, ToolFilter,
-    ask::Nobody,
+    ask::NoAsker,
 };
 use toolrack_testkit::FakeHttp;
 
@@ -237,7 +237,7 @@ async fn a_list_that_goes_stale_is_fetched_again() {
 #[tokio::test]
 async fn an_excerpt_is_the_same_servers_and_nothing_of_the_others() {
     let host = host_of([("one", fake(&[])), ("two", fake(&[]))]).await;
-    let one = host.excerpt(|server| server.as_str() == "one", Arc::new(Nobody), Arc::new(AllowAll)).await;
+    let one = host.excerpt(|server| server.as_str() == "one", Arc::new(NoAsker), Arc::new(AllowAll)).await;
     assert_eq!(one.status().iter().map(|server| server.name.as_str()).collect::<Vec<_>>(), ["one"]);
     let of_one: Vec<_> = selectors(&host).into_iter().filter(|tool| tool.starts_with("one/")).collect();
     assert_eq!(selectors(&one), of_one);

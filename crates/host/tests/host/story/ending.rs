@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
 use tokio::{runtime::Handle, time::timeout};
-use toolrack_host::{AllowAll, CallErrorKind, Host, Nobody, ServerSpec};
+use toolrack_host::{AllowAll, CallErrorKind, Host, NoAsker, ServerSpec};
 use toolrack_testkit::{FakeHttp, SideEffects, processes};
 
 use crate::{
@@ -27,7 +27,7 @@ async fn no_task_is_left(before: usize) {
 async fn what_is_asked_of_a_host_that_was_shut_down_is_told_so() {
     let server = Scripted::calling(|_, _| Reaction::Silence);
     let host = host_of([("native", server.spec())]).await;
-    let all = host.excerpt(|_| true, Arc::new(Nobody), Arc::new(AllowAll)).await;
+    let all = host.excerpt(|_| true, Arc::new(NoAsker), Arc::new(AllowAll)).await;
     all.shutdown().await;
     let unknown = call(&host, "native/nothing", json!({})).await.unwrap_err();
     assert_eq!(unknown.code(), "UNKNOWN_TOOL", "an excerpt shuts nothing down");

@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use serde_json::json;
 use toolrack_host::{
     Abilities, AnswerAbout, Answers, CallError, CallErrorKind, DefinitionHash, Event, Gate, GateRequest, Host,
-    NewAnswer, Nobody, Otherwise, Pattern, Policy, SharedAsker, Verdict,
+    NewAnswer, NoAsker, Otherwise, Pattern, Policy, SharedAsker, Verdict,
     ask::{Confirmed, Keep},
     policy::{ArgumentRule, Effect, Rule},
 };
@@ -89,7 +89,7 @@ async fn a_call_that_was_approved_in_advance_asks_no_one_and_says_so() {
     let mut events = host.events();
     host.call(to_call("fs/write", json!({"path": "a"})).approved()).await.unwrap();
     // Where no one can be asked, too.
-    host.call(to_call("fs/write", json!({"path": "b"})).approved().asker(Arc::new(Nobody))).await.unwrap();
+    host.call(to_call("fs/write", json!({"path": "b"})).approved().asker(Arc::new(NoAsker))).await.unwrap();
     let error = host.call(to_call("fs/wipe", json!({})).approved()).await.unwrap_err();
     assert_eq!(denied(&error), ("the rule deny `fs/wipe`", false));
     assert!(person.asked().is_empty());
@@ -111,11 +111,11 @@ async fn what_a_person_changed_is_what_is_sent() {
 #[tokio::test(start_paused = true)]
 async fn with_nobody_to_ask_the_answer_is_no_and_says_so() {
     let server = files();
-    let host = gated(rules(&[], &["*"], &[]), Arc::new(Nobody), &server).await;
+    let host = gated(rules(&[], &["*"], &[]), Arc::new(NoAsker), &server).await;
     let error = call(&host, "fs/write", json!({})).await.unwrap_err();
     let (why, unasked) = denied(&error);
     assert!(unasked);
-    assert!(why.contains("confirm `*`") && why.contains("nobody is there to ask"), "{why}");
+    assert!(why.contains("confirm `*`") && why.contains("no person can be asked"), "{why}");
     assert_eq!(error.code(), "APPROVAL_NEEDED");
 
     // Somebody who can do everything but this is nobody, too.
@@ -129,11 +129,11 @@ async fn with_nobody_to_ask_the_answer_is_no_and_says_so() {
 #[tokio::test(start_paused = true)]
 async fn a_claim_to_change_nothing_is_believed_only_where_rules_say_so() {
     let server = files();
-    let host = gated(rules(&[], &[], &[]), Arc::new(Nobody), &server).await;
+    let host = gated(rules(&[], &[], &[]), Arc::new(NoAsker), &server).await;
     call(&host, "fs/peek", json!({})).await.unwrap();
     call(&host, "fs/read", json!({})).await.unwrap_err();
     let doubting = Policy::new(Otherwise::Deny);
-    let host = gated(Arc::new(doubting), Arc::new(Nobody), &server).await;
+    let host = gated(Arc::new(doubting), Arc::new(NoAsker), &server).await;
     call(&host, "fs/peek", json!({})).await.unwrap_err();
     assert_eq!(server.count_of("tools/call"), 1);
 }
@@ -152,7 +152,7 @@ impl Gate for Register {
 async fn the_gate_judges_by_server_and_tool_whatever_name_a_call_used() {
     let server = files();
     let register = Arc::new(Register(std::sync::Mutex::default()));
-    let host = gated(register.clone(), Arc::new(Nobody), &server).await;
+    let host = gated(register.clone(), Arc::new(NoAsker), &server).await;
     for selector in ["fs/read", "fs.read", "mcp__fs__read"] {
         call(&host, selector, json!({})).await.unwrap();
     }

@@ -285,7 +285,7 @@ async fn an_approval_is_of_the_tool_that_was_shown_and_of_no_other() {
             Ok(_) => assert!(passes),
             Err(error) => {
                 assert!(!passes && error.code() == "DENIED", "{error}");
-                assert!(error.to_string().contains("changed while somebody was asked"), "{error}");
+                assert!(error.to_string().contains("changed while a person was asked"), "{error}");
             }
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
-use toolrack_host::{Abilities, Era, Host, Nobody, SharedAsker, ask::Elicited};
+use toolrack_host::{Abilities, Era, Host, NoAsker, SharedAsker, ask::Elicited};
 
 use crate::{
     askers::Person,
@@ -67,7 +67,7 @@ fn declared(message: &Value) -> &Value {
 async fn a_server_hears_only_of_abilities_that_somebody_has() {
     for (era, opening) in [(Era::Legacy, "initialize"), (Era::Modern, "server/discover")] {
         let script = Scripted::new(era, |_, _| None);
-        host_with(std::sync::Arc::new(Nobody), &script).await;
+        host_with(std::sync::Arc::new(NoAsker), &script).await;
         assert_eq!(*declared(&script.hears_of(opening).await), json!({}), "{era}");
 
         let script = Scripted::new(era, |_, _| None);
@@ -85,7 +85,7 @@ async fn a_server_hears_only_of_abilities_that_somebody_has() {
 async fn a_modern_call_declares_what_its_own_asker_can_do() {
     let server = asking();
     let host = host_with(Person::eager().shared(), &server).await;
-    let silent = to_call("server/echo", json!({})).asker(std::sync::Arc::new(Nobody));
+    let silent = to_call("server/echo", json!({})).asker(std::sync::Arc::new(NoAsker));
     let _declined = host.call(silent).await;
     let heard = server.hears_of("tools/call").await;
     assert_eq!(*declared(&heard), json!({}), "nobody is there to answer this call");
@@ -222,7 +222,7 @@ async fn a_question_is_withdrawn_when_the_server_cancels_it() {
 #[tokio::test(start_paused = true)]
 async fn what_nobody_can_answer_is_refused_at_once() {
     let server = Scripted::plain();
-    let _host = host_with(std::sync::Arc::new(Nobody), &server).await;
+    let _host = host_with(std::sync::Arc::new(NoAsker), &server).await;
     for (id, method) in [(0, FORM), (1, "sampling/createMessage"), (2, "roots/list"), (3, "no/such")] {
         server.say(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": form()}));
         let answer = soon("a refusal", answer_to(&server, id)).await;

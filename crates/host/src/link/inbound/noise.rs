@@ -1,0 +1,51 @@
+//! Bytes of a server that are no MCP message.
+
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU64, Ordering},
+};
+
+use crate::link::error::quote;
+
+/// How much of the first noise is reported, in bytes.
+const SAMPLE_BYTES: usize = 160;
+
+/// Counts noise and keeps how the first of it begins.
+#[derive(Debug, Default)]
+pub(super) struct Noise {
+    count: AtomicU64,
+    /// Safe to print.
+    first: OnceLock<String>,
+}
+
+impl Noise {
+    /// Counts noise of the kind `what`. Returns a warning for the first; later noise is only counted.
+    pub(super) fn note(&self, what: &str, sample: &[u8]) -> Option<String> {
+        if self.count.fetch_add(1, Ordering::Relaxed) > 0 {
+            return None;
+        }
+        let sample = String::from_utf8_lossy(&sample[..sample.len().min(2 * SAMPLE_BYTES)]);
+        let sample = beginning(&sample, SAMPLE_BYTES);
+        let _ = self.first.set(quote(&format!("{what}: {sample}")));
+        Some(format!("{what} was ignored: {sample}"))
+    }
+
+    /// How often there was noise, and the first of it, in one safe line; empty if there was none.
+    pub(super) fn so_far(&self) -> String {
+        match (self.count.load(Ordering::Relaxed), self.first.get()) {
+            (_, None) => String::new(),
+            (..2, Some(first)) => format!("it sent {first}"),
+            (count, Some(first)) => format!("{count} times it sent {first}"),
+        }
+    }
+}
+
+/// At most `bytes` of `text`, cut between words where possible: the first half of a secret would not be recognised as one.
+fn beginning(text: &str, bytes: usize) -> &str {
+    let text = text.trim();
+    if text.len() <= bytes {
+        return text;
+    }
+    let head = &text[..text.floor_char_boundary(bytes)];
+    head.rfind(char::is_whitespace).map_or(head, |end| head[..end].trim_end())
+}
