@@ -1,8 +1,8 @@
-//! Agents of `toolrack.toml`: each has a world of its own below `/agents/ID`, with a host of its own, so that no two of
-//! them see each other's servers.
+//! Agents of `toolrack.toml`: each has a world of its own below `/agents/ID`, with a host of its own, so that no two
+//! of them see each other's servers.
 //!
-//! The world of an agent begins with the first request to it and ends when it was unused for a while. Below its address
-//! is what the daemon itself answers: the control API, and the MCP endpoint.
+//! The world of an agent begins with the first request to it and ends when it was unused for a while. Below its
+//! address is what the daemon itself serves: the control API, and the MCP endpoint.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -40,13 +40,13 @@ use crate::{
 /// Where the worlds of agents are.
 const BELOW: &str = "/agents";
 
-/// What the ids of agents have otherwise in addresses: everything but what never needs it (RFC 3986, 2.3).
+/// Characters that are encoded when an id stands in an address: all but the unreserved ones (RFC 3986, 2.3).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Makes what the world of an agent is put together from, by the agent's id.
+/// Makes the parts of an agent's world, by the agent's id.
 pub type ForAgents = Box<dyn Fn(String) -> AgentParts + Send + Sync>;
 
-/// What the world of an agent is put together from.
+/// The parts of an agent's world.
 pub struct AgentParts {
     /// As for the daemon itself. The request is for this agent, and the host belongs to its world: it is shut down with it.
     pub parts: Parts,
@@ -60,12 +60,12 @@ impl fmt::Debug for AgentParts {
     }
 }
 
-/// How long what lasts.
+/// Times of an agent's world.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// The world of an agent, without a request.
+    /// How long it stays without a request.
     pub(crate) idle: Duration,
-    /// What is under way when such a world is to end, at most.
+    /// How long requests under way may take when it is to end.
     pub(crate) grace: Duration,
 }
 
@@ -77,21 +77,21 @@ pub(crate) struct Agents {
     hosts: Vec<String>,
     times: Times,
     running: Mutex<BTreeMap<String, Arc<Agent>>>,
-    /// What opens the MCP endpoint of one agent, and nothing else.
+    /// The tokens of the agents' MCP endpoints; each opens one of them and nothing else.
     tokens: Mutex<BTreeMap<String, Token>>,
     tasks: TaskTracker,
 }
 
-/// An agent whose world begins, runs or ends.
+/// An agent whose world is starting, running or ending.
 struct Agent {
-    /// Requests under way, those with answers that still flow included.
+    /// Requests under way, including those whose answers are still being sent.
     users: watch::Sender<usize>,
     /// Answers requests, once the world has begun.
     answers: watch::Sender<Option<Router>>,
     stop: CancellationToken,
-    /// Whoever still waits for an answer gets none.
+    /// Cancelled once requests that still wait for an answer get none.
     over: CancellationToken,
-    /// There once it has begun.
+    /// Set once the world has begun.
     world: OnceLock<Arc<World>>,
 }
 
@@ -111,7 +111,7 @@ impl fmt::Debug for Agents {
 }
 
 impl Agents {
-    /// For the agents that the configuration of `base` names. What runs of them ends with `base`, and is in `tasks`.
+    /// The agents that the configuration of `base` names. Their tasks end with `base`, and are in `tasks`.
     pub(crate) fn new(
         base: Arc<World>,
         make: ForAgents,
@@ -134,8 +134,8 @@ impl Agents {
         self.base.loaded().agents.iter().map(|id| (id.clone(), running.contains_key(id))).collect()
     }
 
-    /// What opens the MCP endpoint of the agent `id`, and nothing else; the same until the daemon ends. `None` when no such
-    /// agent is configured.
+    /// The token that opens the MCP endpoint of the agent `id`, and nothing else; the same until the daemon ends.
+    /// `None` when no such agent is configured.
     ///
     /// # Errors
     /// When the system has no random numbers.
@@ -152,7 +152,8 @@ impl Agents {
         Ok(Some(token))
     }
 
-    /// Whether `given` opens `path`: it is that of the agent whose MCP endpoint is there, in whatever way its id is written.
+    /// Whether `given` opens `path`: it is the token of the agent whose MCP endpoint that is, however its id is
+    /// written.
     pub(crate) fn opens(&self, path: &str, given: &str) -> bool {
         let Some(id) = at_endpoint(path) else { return false };
         let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
@@ -170,8 +171,8 @@ impl Agents {
         self.lock().get(id)?.world.get().cloned()
     }
 
-    /// Ends the world of the agent `id`, and with it its servers, once what is under way has ended or had its time to. The
-    /// next request begins it anew.
+    /// Ends the world of the agent `id`, and with it its servers, once what is under way has ended or run out of time.
+    /// The next request begins it anew.
     pub(crate) fn stop(&self, id: &str) {
         if let Some(agent) = self.lock().get(id) {
             agent.stop.cancel();
@@ -206,7 +207,7 @@ impl Agents {
     /// The world of an agent, from its beginning to its end.
     async fn live(self: Arc<Self>, id: String, agent: Arc<Agent>) {
         let AgentParts { parts, then } = (self.make)(id.clone());
-        // Whoever looks at the daemon itself hears of what is asked here.
+        // The daemon's own event log also tells of the questions that are asked here.
         parts.questions.tell_abroad(&id, Arc::clone(&self.base.log));
         let tasks = TaskTracker::new();
         let world = World::start(parts, &tasks, agent.stop.child_token()).await;
@@ -216,7 +217,7 @@ impl Agents {
         let router = once_applied(router, &world);
         agent.answers.send_replace(Some(router));
         self.until_unused(&id, &agent).await;
-        // Nobody new is let in; streams of events end, and what is under way has its time to.
+        // No new request is let in; event streams end, and what is under way has its grace period.
         agent.answers.send_replace(None);
         world.ending.cancel();
         let mut users = agent.users.subscribe();
@@ -229,7 +230,7 @@ impl Agents {
         then.await;
     }
 
-    /// Until nobody has asked anything of the agent for a while, or it is stopped; nobody finds it then.
+    /// Waits until the agent is unused for a while, or stopped, and removes it from the map.
     async fn until_unused(&self, id: &str, agent: &Arc<Agent>) {
         let mut users = agent.users.subscribe();
         loop {
@@ -246,7 +247,7 @@ impl Agents {
                 unused = unused => unused,
             };
             let mut running = self.lock();
-            // Whoever comes takes this lock first.
+            // A new request takes this lock first.
             if is_over && (agent.stop.is_cancelled() || *agent.users.borrow() == 0) {
                 running.remove(id);
                 return;
@@ -274,7 +275,7 @@ async fn answer(
         () = in_use.0.stop.cancelled() => None,
     };
     let Some(router) = router else { return ending("ask once more") };
-    // What the router outside has found out does not hold for the one inside.
+    // What the outer router has found in the path does not hold for the inner one.
     let (parts, body) = request.into_parts();
     let mut request = Request::new(body);
     (*request.method_mut(), *request.headers_mut(), *request.uri_mut()) = (parts.method, parts.headers, inside);
@@ -285,7 +286,7 @@ async fn answer(
     }
 }
 
-/// Nothing is answered any more.
+/// The answer while the world ends.
 fn ending(hint: &str) -> Response {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "ENDING", "the world of this agent is about to end")
         .hint(hint)
@@ -319,7 +320,7 @@ fn at_endpoint(path: &str) -> Option<String> {
     Some(id.into_owned())
 }
 
-/// Holds `in_use` until the last byte of the answer has been sent, or nobody wants it any more.
+/// Holds `in_use` until the last byte of the answer has been sent, or the client has gone away.
 fn until_sent(response: Response, in_use: InUse) -> Response {
     response.map(|body| {
         Body::from_stream(body.into_data_stream().map(move |piece| {

@@ -45,10 +45,10 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 pub(crate) use self::{config::Problem, error::ApiError, named::Named, trust::Finding};
 use crate::{agents::Agents, world::World};
 
-/// What every handler is given.
+/// The state that every handler gets.
 type State = axum::extract::State<Arc<World>>;
 
-/// What every handler gives.
+/// What every handler returns.
 type Answer<T> = Result<Json<T>, ApiError>;
 
 #[derive(OpenApi)]
@@ -62,7 +62,7 @@ type Answer<T> = Result<Json<T>, ApiError>;
 )]
 struct Described;
 
-/// The token in the description.
+/// The token as a security scheme of the description.
 struct Secured;
 
 impl Modify for Secured {
@@ -75,7 +75,7 @@ impl Modify for Secured {
     }
 }
 
-/// What any address can answer, beside its own.
+/// Statuses that any address can answer with, beside its own.
 const USUAL: &[(&str, &str, bool)] = &[
     ("400", "The request cannot be understood", false),
     ("401", "The token is missing or wrong", false),
@@ -87,7 +87,7 @@ const USUAL: &[(&str, &str, bool)] = &[
     ("503", "The daemon, or the world of an agent, is about to end", false),
 ];
 
-/// The addresses, and what is said of them.
+/// The routes, and their description.
 fn parts() -> (Router<Arc<World>>, Document) {
     let (router, mut document) = described().split_for_parts();
     for item in document.paths.paths.values_mut() {
@@ -164,7 +164,7 @@ pub fn openapi() -> String {
     document.to_pretty_json().unwrap_or_default()
 }
 
-/// Everything that answers, without the secrets of `world`.
+/// All routes, without the secrets of `world`.
 pub(crate) fn router(world: Arc<World>, agents: Weak<Agents>) -> Router {
     let (router, document) = parts();
     let description = document.to_pretty_json().unwrap_or_default();
@@ -233,7 +233,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> axum::extract::FromRequestParts
     }
 }
 
-/// Nothing to say but that it is done.
+/// Success without a body.
 fn done() -> Response {
     StatusCode::NO_CONTENT.into_response()
 }

@@ -1,8 +1,8 @@
-//! The dashboard: one page and the files that it is made of, all in this binary.
+//! The dashboard: one page and its files, all in this binary.
 //!
-//! The page holds no data and no secret, so nobody needs a token to load it; what it shows it asks the control API for.
-//! It is one page: where somebody is stands in the fragment of the address, which never reaches us. Nothing it loads
-//! comes from elsewhere, and [`POLICY`] sees to it.
+//! The page holds no data and no secret, so it loads without a token; it gets all that it shows from the control API.
+//! The fragment of its address, which never reaches the daemon, says which view is open. Nothing it loads comes from
+//! elsewhere; [`POLICY`] enforces that.
 
 use axum::Router;
 use axum::body::Body;
@@ -22,7 +22,7 @@ use self::embedded::Assets;
     expect(clippy::disallowed_methods, reason = "in a debug build, rust-embed's code reads from the disk")
 )]
 mod embedded {
-    /// The files below `assets/`. A debug build reads them from the disk, so that a change is seen by loading the page anew.
+    /// The files below `assets/`. A debug build reads them from the disk, so that reloading the page shows a change.
     #[derive(rust_embed::RustEmbed)]
     #[folder = "assets/"]
     pub(super) struct Assets;
@@ -33,7 +33,7 @@ mod embedded {
 const POLICY: &str = "default-src 'self'; img-src 'self' data: blob:; media-src 'self' data:; object-src 'none'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// With every answer, whatever it is.
+/// Headers of every answer.
 const ALWAYS: [(HeaderName, &str); 4] = [
     (CONTENT_SECURITY_POLICY, POLICY),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -42,7 +42,7 @@ const ALWAYS: [(HeaderName, &str); 4] = [
     (CACHE_CONTROL, "no-cache"),
 ];
 
-/// Serves the page at `/` and its files below `/assets/`. What is not there is 404, never the page in its place: a script
+/// Serves the page at `/` and its files below `/assets/`. A missing file is 404, never the page in its place: a script
 /// that turns out to be HTML is harder to understand than one that is missing.
 pub(crate) fn router() -> Router {
     Router::new()
@@ -50,7 +50,7 @@ pub(crate) fn router() -> Router {
         .route("/assets/{*path}", get(async |Path(path): Path<String>, headers: HeaderMap| answer(&path, &headers)))
 }
 
-/// The file, or that the browser has it already, or that there is none.
+/// The file, 304 if the browser has it already, or 404.
 fn answer(path: &str, headers: &HeaderMap) -> Response<Body> {
     let Some(file) = Assets::get(path) else {
         return with_headers(
@@ -85,14 +85,14 @@ fn with_headers(status: StatusCode, kind: &'static str, tag: Option<&str>, body:
     response
 }
 
-/// The content's SHA-256, which rust-embed has counted already.
+/// The content's SHA-256, which rust-embed has computed already.
 fn tag(file: &EmbeddedFile) -> String {
     let hash = file.metadata.sha256_hash();
     let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("\"{hex}\"")
 }
 
-/// The types of the files that there are. With `nosniff`, a browser runs a script only if it is called one.
+/// The media types of the files. With `nosniff`, a browser runs a script only if its type says so.
 fn content_type(path: &str) -> &'static str {
     match path.rsplit_once('.').map_or("", |(_, ending)| ending) {
         "html" => "text/html; charset=utf-8",
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(with("\"other\""), StatusCode::OK);
     }
 
-    /// The policy would stop them in the browser; this says it before.
+    /// The policy would stop them in the browser; this test finds them first.
     #[test]
     fn nothing_in_the_page_needs_what_the_policy_forbids() {
         for path in Assets::iter().filter(|path| !path.starts_with("vendor/")) {

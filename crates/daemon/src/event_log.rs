@@ -1,4 +1,4 @@
-//! What happened, kept for a while: whoever was away reads on where they stopped.
+//! The latest events, kept so that a client that was away can continue where it stopped.
 
 use std::{
     collections::VecDeque,
@@ -14,13 +14,13 @@ use tokio::sync::watch;
 use toolrack_config::Interpolate;
 use toolrack_host::text;
 
-/// Events that are kept.
+/// The most events that are kept.
 const KEPT: usize = 1_000;
 
-/// Bytes of one event; a longer one loses everything but its server.
+/// The most bytes of one event; a longer one loses everything but its server.
 const MAX_BYTES: usize = 16 * 1024;
 
-/// One thing that happened.
+/// An event.
 #[derive(Debug)]
 pub(crate) struct Happened {
     /// Its number in this run, from 1.
@@ -34,13 +34,13 @@ pub(crate) struct Happened {
 /// What a reader has not seen yet.
 #[derive(Debug, Default)]
 pub(crate) struct Unseen {
-    /// How many more there were, which are gone. `Some(0)` where nobody knows what there was: it was another run.
+    /// How many more there were, which are gone. `Some(0)` where the number is unknown: the reader saw another run.
     pub(crate) missed: Option<u64>,
     /// In order.
     pub(crate) events: Vec<Arc<Happened>>,
 }
 
-/// The newest events. Writing never waits, whoever reads.
+/// The newest events. Writing never waits for a reader.
 pub(crate) struct EventLog {
     /// Tells the numbers of this log from those of any other: of a run before, or of another agent's world.
     run: u32,
@@ -61,7 +61,7 @@ impl EventLog {
         Self { run: rand::rng().random(), kept: Mutex::default(), newest: watch::Sender::new(0), secrets }
     }
 
-    /// Adds an event. One that is no object, or is too long, is told of by its name alone.
+    /// Adds an event. Of one that is no object, or is too long, only the name is kept.
     pub(crate) fn add(&self, name: &str, event: &impl Serialize) {
         let mut data = match serde_json::to_value(event) {
             Ok(Value::Object(members)) => members,
@@ -90,12 +90,12 @@ impl EventLog {
         *self.newest.borrow()
     }
 
-    /// How a reader is told of an event, and tells where it stopped: `RUN-NUMBER`.
+    /// The id of an event as readers get it and send it back: `RUN-NUMBER`.
     pub(crate) fn name_of(&self, id: u64) -> String {
         format!("{:08x}-{id}", self.run)
     }
 
-    /// The number of the event that a reader has seen last: 0 where it wants all that is kept, `None` where what it saw was
+    /// The number of the event that a reader has seen last: 0 if it wants all that is kept, `None` if the event was
     /// not in this log.
     pub(crate) fn number_of(&self, name: &str) -> Option<u64> {
         if name == "0" {
@@ -106,7 +106,7 @@ impl EventLog {
         (u32::from_str_radix(run, 16) == Ok(self.run)).then_some(number)
     }
 
-    /// What came after the event `seen`; all that is kept for one who saw another log.
+    /// What came after the event `seen`; all that is kept for a reader of another log.
     pub(crate) fn after(&self, seen: Option<u64>) -> Unseen {
         let kept = self.kept();
         let gone = kept.front().map_or(0, |first| first.id.saturating_sub(seen.unwrap_or(0) + 1));

@@ -8,9 +8,9 @@
 //!            └────────── exchange ◄────────────┘
 //! ```
 //!
-//! A call is a future that nobody but its `exchange` drives. Dropping it, because the client went away,
-//! cancelled it, or did not come back with an answer, cancels it at the server. Nothing here sends a call twice: a client
-//! of 2026-07-28 that repeats its request with answers is led back to the call that waits for them (`parked`).
+//! A call is a future that only its `exchange` drives. Dropping it, because the client went away, cancelled it, or did
+//! not come back with an answer, cancels it at the server. Nothing here sends a call twice: a client of 2026-07-28
+//! that repeats its request with answers is led back to the call that waits for them (`parked`).
 
 mod any_client;
 mod approval;
@@ -67,10 +67,10 @@ use self::{
     words::META_SERVER,
 };
 
-/// How long a client that lists waits for servers that start with the gateway: many list once, at once, and never look again.
+/// How long a client that lists waits for servers that start with the gateway: many clients list once and never again.
 const START: Duration = Duration::from_secs(5);
 
-/// How long [`Gateway::shutdown`] waits for what still ends.
+/// How long [`Gateway::shutdown`] waits for what is under way to end.
 const SHUTDOWN: Duration = Duration::from_secs(5);
 
 /// All servers of a [`Host`] as one MCP server.
@@ -87,7 +87,7 @@ pub struct Gateway(Arc<Inner>);
 struct Inner {
     host: Host,
     options: GatewayOptions,
-    /// The member `_meta` of results that says who answers.
+    /// The member `_meta` of results, which names the gateway.
     identity: String,
     views: Views,
     directory: Directory,
@@ -101,7 +101,7 @@ struct Inner {
     tasks: TaskTracker,
     stop: CancellationToken,
     born: Instant,
-    /// The servers that were there first have said what they have, or have had their time to.
+    /// Whether the servers that started with the gateway have listed what they offer, or have run out of time to.
     is_ready: AtomicBool,
 }
 
@@ -120,20 +120,20 @@ impl Inner {
         }
     }
 
-    /// Waits for the server that can have the tool `name`, at most until the gateway is 5 seconds old.
+    /// Waits for the server that may have the tool `name`, at most until the gateway is 5 seconds old.
     async fn awaits(&self, name: &str) {
         if !self.is_ready.load(Ordering::Relaxed) {
             let _ = timeout_at(self.born + START, self.host.awaits(name)).await;
         }
     }
 
-    /// What servers offer beside tools: what `look` finds in it.
+    /// What `look` finds in what servers offer beside tools.
     async fn offered<T>(&self, look: impl Fn(&Listed) -> Option<T>) -> Option<T> {
         self.ready().await;
         self.directory.find(&self.host, look).await
     }
 
-    /// A message as it may be sent: a server can repeat what it was given in confidence.
+    /// The message with secrets hidden: a server can repeat what it was given in confidence.
     fn concealed(&self, message: Bytes) -> Bytes {
         let Some(secrets) = &self.options.secrets else { return message };
         let concealed = str::from_utf8(&message).ok().map(|text| secrets.conceal(text));
@@ -145,7 +145,7 @@ impl Inner {
 }
 
 impl Gateway {
-    /// A gateway to the servers of `host`.
+    /// Creates a gateway to the servers of `host`.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -172,17 +172,17 @@ impl Gateway {
         gateway
     }
 
-    /// Streamable HTTP of both eras, at `/` of this router: to be nested at `/mcp`.
+    /// Streamable HTTP of both eras, at `/` of this router: nest it at `/mcp`.
     ///
-    /// What a client sees is chosen by the query: `?tools=github/*,read_*` (only these tools), `?servers=github,fs`
-    /// (only these servers), `?preset=NAME` (a selection of [`GatewayOptions::presets`]); together they narrow down.
-    /// `Origin` and `Host` are checked here; authentication is for a layer in front.
+    /// The query selects what a client sees: `?tools=github/*,read_*` (only these tools), `?servers=github,fs` (only
+    /// these servers), `?preset=NAME` (a selection of [`GatewayOptions::presets`]); together they narrow down. The
+    /// router checks `Origin` and `Host`; authentication is for a layer in front.
     pub fn router(&self) -> axum::Router {
         http::router(self.clone())
     }
 
     /// Serves one client over newline-delimited JSON, until it closes `reader` or the gateway is shut down. Calls that
-    /// are under way then have half a second to end, and are cancelled.
+    /// are under way then have half a second to end before they are cancelled.
     ///
     /// # Errors
     /// [`StdioError`] when reading or writing fails, or a message is larger than [`Bounds::body_bytes`].

@@ -1,7 +1,7 @@
-//! Who may speak to the daemon: whoever knows the token of this launch, from no page but its own.
+//! Access to the daemon: only with the token of this launch, and from no page but its own.
 //!
-//! A page of another site can make a browser send requests here. It cannot read the token, its `Origin` is another, and when
-//! it has its own name lead to this machine (DNS rebinding), the `Host` is.
+//! A page of another site can make a browser send requests here. It cannot read the token, its `Origin` is another,
+//! and when it points its own name at this machine (DNS rebinding), the `Host` is another, too.
 
 use std::{fmt, net::SocketAddr, num::NonZeroU32, sync::Arc};
 
@@ -20,17 +20,17 @@ use subtle::ConstantTimeEq as _;
 
 use crate::{api::ApiError, serve::Visitor};
 
-/// Requests with a right token that are answered a second, in the long run and at once: far more than the clients of one
-/// gateway can make.
+/// Requests with a right token that are answered per second, in the long run and as a burst: far more than the clients
+/// of one gateway can make.
 const RATE: (u32, u32) = (50_000, 100_000);
 
-/// The same of those without one: they take nothing from the others.
+/// The same for requests without one: they take nothing from the others.
 const RATE_OF_STRANGERS: (u32, u32) = (5_000, 10_000);
 
-/// Addresses that need a token; everything else holds no data.
+/// Addresses that need a token; all others hold no data.
 const PROTECTED: &[&str] = &["/agents", "/api", "/mcp", "/metrics"];
 
-/// What opens the daemon: 256 random bits in hex, made anew for each launch.
+/// The secret that opens the daemon: 256 random bits in hex, made anew for each launch.
 #[derive(Clone)]
 pub struct Token(String);
 
@@ -46,7 +46,7 @@ impl fmt::Debug for Token {
 pub struct NoRandom;
 
 impl Token {
-    /// A new one.
+    /// Creates a random token.
     ///
     /// # Errors
     /// [`NoRandom`]
@@ -56,7 +56,7 @@ impl Token {
         Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// One that was agreed on elsewhere.
+    /// Uses a token that was agreed on elsewhere.
     #[must_use]
     pub fn given(token: impl Into<String>) -> Self {
         Self(token.into())
@@ -73,13 +73,13 @@ impl Token {
     }
 }
 
-/// Whether a token that is not the daemon's opens this path.
+/// Whether a token other than the daemon's opens this path.
 pub(crate) type Others = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
 
-/// Looks at each request before anything else does.
+/// Checks each request before anything else handles it.
 pub(crate) struct Guard {
     token: Token,
-    /// `Host` as requests may have it.
+    /// The values of `Host` that requests may have.
     hosts: Vec<String>,
     requests: DefaultDirectRateLimiter,
     of_strangers: DefaultDirectRateLimiter,
@@ -111,7 +111,7 @@ impl Guard {
         }
     }
 
-    /// Whether a request has a token that opens what it asks for, and why it is refused, if it is.
+    /// Whether a request has a token that opens its path, and why it is refused, if it is.
     fn judged(&self, uri: &Uri, headers: &HeaderMap) -> (bool, Option<ApiError>) {
         let is_known = self.knows_token(uri.path(), headers);
         (is_known, self.refusal(uri, headers, is_known))
@@ -122,7 +122,7 @@ impl Guard {
         if requests.check().is_err() {
             return Some(too_many("too many requests"));
         }
-        // Of two, this would look at one, and a proxy in front or a handler behind at the other.
+        // Of two values, this code would check one, and a proxy in front or a handler behind use the other.
         if let Some(name) = [HOST, ORIGIN, AUTHORIZATION].iter().find(|name| several(headers, name)) {
             return Some(ambiguous(format!("the request has more than one header `{name}`")));
         }
@@ -144,8 +144,8 @@ impl Guard {
         let needs_token = PROTECTED
             .iter()
             .any(|below| path.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
-        // Always the same answer: a limit on wrong tokens would hold nobody up who guesses at 256 bits, and whoever has an old
-        // token would not learn of it while somebody else goes on with theirs.
+        // Always the same answer: a limit on wrong tokens would not hold up an attacker that guesses 256 bits, and a
+        // client with an old token would not learn of it while others use theirs.
         (needs_token && !is_known).then(|| {
             ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "the token is missing or wrong")
                 .hint("send `Authorization: Bearer TOKEN` with the token that `toolrack up` printed")

@@ -1,8 +1,8 @@
 //! Toolrack as a service: control API, live events, dashboard, and one MCP endpoint in front of all servers.
 //!
-//! A [`Daemon`] keeps one world, and one for each agent that is in use: it loads what is configured, has a [`Host`](toolrack_host::Host) run it, hears of changed
-//! files, and answers at one address. It decides nothing about calls: each goes through the host's one door, and what has to be
-//! asked waits in [`Questions`].
+//! A [`Daemon`] keeps one world, and one for each agent that is in use: it loads the configuration, has a
+//! [`Host`](toolrack_host::Host) run it, watches its files, and answers at one address. It decides nothing about
+//! calls: each goes through the host's one door, and questions for a person wait in [`Questions`].
 //!
 //! | at | there is |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | `/agents/ID` | the control API and the MCP endpoint of an agent that has servers of its own |
 //! | `/health`, `/ready`, `/metrics` | what watches over daemons looks at |
 //!
-//! It listens on this machine only, unless it is told otherwise, and answers nobody who does not know its [`Token`].
+//! It listens on this machine only, unless it is told otherwise, and refuses requests without its [`Token`].
 
 mod agents;
 mod api;

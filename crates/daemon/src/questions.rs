@@ -21,30 +21,30 @@ use utoipa::ToSchema;
 
 use crate::{api::Finding, event_log::EventLog};
 
-/// Questions that can be open at once; further ones are answered with no.
+/// The most open questions; further ones are declined.
 const MAX_OPEN: usize = 100;
 
-/// The [`Asker`] of a daemon: a question waits until somebody answers it in the dashboard or over the API, until the call
-/// that caused it ends, or until nobody has answered for too long, which means no.
+/// The [`Asker`] of a daemon: a question waits until a person answers it in the dashboard or over the API, until the
+/// call that caused it ends, or until its time is up, which declines it.
 ///
-/// Each question is answered once. What was answered for more than one call is for the host to remember.
+/// Each question is answered once. The host remembers answers for more than one call.
 #[derive(Clone, Debug)]
 pub struct Questions {
     inner: Arc<Inner>,
-    /// In whose call everything is asked, where that is known.
+    /// The caller whose call the questions belong to, if known.
     caller: Option<Caller>,
 }
 
 #[derive(Debug)]
 struct Inner {
-    /// Part of the ids of all that is asked here, and of nothing that is asked in another world, or was before the daemon
-    /// began anew: an answer that comes too late must not be one to another question.
+    /// Part of the ids of all questions asked here, and of none asked in another world or before the daemon restarted:
+    /// a late answer must not fit another question.
     mark: u32,
     open: Mutex<Open>,
     patience: Duration,
-    /// Where it is told; there once the daemon runs.
+    /// Gets the events of questions; set once the daemon runs.
     log: OnceLock<Arc<EventLog>>,
-    /// The agent in whose world it is asked, and where else it is told because of that.
+    /// The agent in whose world the questions are asked, and the other log that gets their events because of that.
     of_agent: OnceLock<(String, Arc<EventLog>)>,
 }
 
@@ -57,7 +57,7 @@ struct Open {
 #[derive(Debug)]
 struct Waiting {
     question: Question,
-    /// What knows whether other arguments would do.
+    /// Knows whether other arguments would do.
     approval: Option<Confirm>,
     answer: oneshot::Sender<Answer>,
 }
@@ -194,7 +194,7 @@ pub(crate) enum Word {
     Cancel,
 }
 
-/// Why an answer was not taken.
+/// Why an answer was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Untaken {
     /// The question was answered, is over, or never was.
@@ -210,7 +210,7 @@ pub(crate) enum Untaken {
 enum Unanswered {
     /// So much waits for an answer that no person was asked.
     TooMany,
-    /// Nobody gave one in time.
+    /// No answer came in time.
     Late,
 }
 
@@ -224,24 +224,24 @@ impl Unanswered {
 }
 
 impl Question {
-    /// As it is told of outside of the world of `agent`, where another question may have its number.
+    /// The question as it is shown outside the world of `agent`, where another may have its number.
     pub(crate) fn of_agent(self, agent: &str) -> Self {
         Self { id: abroad(agent, &self.id), agent: Some(agent.to_owned()), ..self }
     }
 }
 
-/// What a question of an agent's world is called outside of it.
+/// The id of a question of an agent's world outside of it.
 fn abroad(agent: &str, id: &str) -> String {
     format!("{agent}:{id}")
 }
 
-/// The agent and the id there of a question that is [`Question::of_agent`].
+/// The agent, and the id in its world, of a question that is [`Question::of_agent`].
 pub(crate) fn at_home(id: &str) -> Option<(&str, &str)> {
     id.rsplit_once(':')
 }
 
 impl Questions {
-    /// Nothing is asked yet. Who has not answered within `patience` has said no.
+    /// Starts without questions. A question without an answer within `patience` is declined.
     #[must_use]
     pub fn new(patience: Duration) -> Self {
         let (mark, open) = (rand::rng().random(), Mutex::default());
@@ -249,12 +249,12 @@ impl Questions {
         Self { inner: Arc::new(inner), caller: None }
     }
 
-    /// From now on, `log` tells when a question is opened and closed.
+    /// From now on, `log` gets an event when a question is opened and closed.
     pub(crate) fn tell(&self, log: Arc<EventLog>) {
         let _ = self.inner.log.set(log);
     }
 
-    /// From now on, `log`, which is that of another world, tells it too, as questions of `agent`.
+    /// From now on, `log`, which belongs to another world, gets these events too, as questions of `agent`.
     pub(crate) fn tell_abroad(&self, agent: &str, log: Arc<EventLog>) {
         let _ = self.inner.of_agent.set((agent.to_owned(), log));
     }
@@ -264,7 +264,7 @@ impl Questions {
         self.inner.of_agent.get().map(|(agent, _)| agent.as_str())
     }
 
-    /// Who comes this way into the world whose questions these are.
+    /// A caller that comes this way into the world of these questions.
     pub(crate) fn caller(&self, way: Way) -> Caller {
         let caller = Caller::by(way);
         match self.agent() {
@@ -273,12 +273,12 @@ impl Questions {
         }
     }
 
-    /// What waits for an answer, the oldest first.
+    /// The open questions, the oldest first.
     pub(crate) fn open(&self) -> Vec<Question> {
         self.inner.waiting().waiting.values().map(|waiting| waiting.question.clone()).collect()
     }
 
-    /// How many wait.
+    /// How many questions are open.
     pub(crate) fn count(&self) -> usize {
         self.inner.waiting().waiting.len()
     }
@@ -286,8 +286,8 @@ impl Questions {
     /// Answers the question `id`.
     ///
     /// # Errors
-    /// When it is no longer asked, or asks for something else, or when the call cannot be made like this; in the latter cases it
-    /// stays open.
+    /// When the question is not open any more, is of another kind, or its call cannot be made like this; in the latter
+    /// cases it stays open.
     pub(crate) async fn answer(&self, id: &str, answer: Answer) -> Result<(), Untaken> {
         let number = self.inner.number(id).ok_or(Untaken::Over)?;
         let asked = self.inner.asked(number, &answer)?;
@@ -297,11 +297,11 @@ impl Questions {
             question.check(arguments.clone()).await.map_err(Untaken::Arguments)?;
         }
         let waiting = self.inner.waiting().waiting.remove(&number).ok_or(Untaken::Over)?;
-        // Whoever asked may have gone away in this moment.
+        // The asker may have gone away in this moment.
         waiting.answer.send(answer).map_err(|_| Untaken::Over)
     }
 
-    /// Asks, and waits.
+    /// Asks, and waits for the answer.
     async fn ask(&self, about: About, approval: Option<Confirm>) -> Result<Answer, Unanswered> {
         let (answer, answered) = oneshot::channel();
         let caller = approval.as_ref().map(|approval| &approval.caller).or(self.caller.as_ref()).map(Wanting::from);
@@ -324,18 +324,18 @@ impl Inner {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the question of this number is called.
+    /// The id of the question of this number.
     fn id(&self, number: u64) -> String {
         format!("q{number}-{:08x}", self.mark)
     }
 
-    /// The number of the question that is called `id`, if it was asked here.
+    /// The number of the question with this `id`, if it was asked here.
     fn number(&self, id: &str) -> Option<u64> {
         let number = id.strip_prefix('q')?.split_once('-')?.0.parse().ok()?;
         (self.id(number) == id).then_some(number)
     }
 
-    /// The approval that the question of this number asks for, if it asks for one; an error when `answer` cannot be one to it.
+    /// The approval that this question asks for, if it is one; an error when `answer` does not fit the question.
     fn asked(&self, number: u64, answer: &Answer) -> Result<Option<Confirm>, Untaken> {
         let open = self.waiting();
         let waiting = open.waiting.get(&number).ok_or(Untaken::Over)?;
@@ -373,7 +373,7 @@ impl Inner {
         Some(number)
     }
 
-    /// Tells of an event here and, as one of the agent's, wherever else its questions are told. `event` gets the agent there.
+    /// Logs an event here and, as one of the agent's, in the other log. `event` gets the agent there.
     fn tell(&self, name: &str, event: impl Fn(Option<&str>) -> Value) {
         if let Some(log) = self.log.get() {
             log.add(name, &event(None));
@@ -401,7 +401,7 @@ impl Inner {
     }
 }
 
-/// An open question, taken back when its asker goes away.
+/// An open question, withdrawn when its asker goes away.
 struct Asked<'a> {
     inner: &'a Inner,
     number: u64,

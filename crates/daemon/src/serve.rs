@@ -1,4 +1,4 @@
-//! The daemon itself: an address, what answers there, and the way to its end.
+//! The daemon itself: its address, its routes, and its shutdown.
 
 mod connections;
 
@@ -30,58 +30,58 @@ use crate::{
     world::{Parts, World},
 };
 
-/// Bytes of a request's body.
+/// The most bytes of a request's body.
 const MAX_BODY: usize = 4 * 1024 * 1024;
 
-/// Programs of this machine that are served at once through the socket.
+/// Local programs that are served at once through the socket.
 const MAX_LOCAL: usize = 256;
 
-/// Connections of HTTP that are served at once. A client has a few, and each stream of events that it listens to is one.
+/// HTTP connections that are served at once. A client has a few, and each event stream that it listens to is one.
 const MAX_CONNECTIONS: usize = 4_096;
 
-/// Those among them that have shown no right token.
+/// The most of them without a right token so far.
 const MAX_UNAUTHENTICATED: usize = 512;
 
-/// How long one of those may be without the head of a request.
+/// How long one of those may take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long one that has shown it may be: longer than clients keep a connection for their next request, as a rule.
+/// The same for one that has shown it: longer than clients keep a connection for their next request, as a rule.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Connections that the system may hold until they are accepted. It drops those beyond, and they try again after a second.
+/// Connections that the system holds until they are accepted. It drops those beyond, which try again after 1 s.
 const WAITING: u32 = 4_096;
 
-/// Before more is listened for when the system refused a connection, for want of descriptors most likely.
+/// The pause before the next accept when the system refused a connection, for want of descriptors most likely.
 const REFUSED: Duration = Duration::from_millis(100);
 
-/// Decides whether the process at the other end of a connection is served; gives the connection if it is. Must end in a
-/// bounded time.
+/// Decides whether the process at the other end of a connection is served; returns the connection if it is. Must end
+/// in a bounded time.
 pub type Admit = Arc<dyn Fn(UnixStream) -> BoxFuture<'static, Option<UnixStream>> + Send + Sync>;
 
-/// How a daemon listens.
+/// How a daemon listens, and its limits.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where. Port 0 takes any that is free.
+    /// The address. Port 0 takes any that is free.
     pub listen: SocketAddr,
-    /// What opens it.
+    /// The token that opens it.
     pub token: Token,
     /// Names beside the loopback ones that requests may call it by, with a port where it is not the usual one.
     pub hosts: Vec<String>,
-    /// Listen where other machines can reach it.
+    /// Whether to listen where other machines can reach it.
     pub remote: bool,
-    /// What calls in flight are given at the end.
+    /// How long calls in flight may go on at the end.
     pub grace: Duration,
     /// How long the world of an agent stays without a request.
     pub agent_idle: Duration,
-    /// Connections of HTTP at once; a new one takes the place of one that has shown no right token, and waits where there is
-    /// none. 4,096 by default. Each takes a descriptor.
+    /// HTTP connections at once; a new one takes the place of one that has shown no right token, and waits where there
+    /// is none. 4,096 by default. Each takes a descriptor.
     pub connections: usize,
-    /// Those among them that have shown no right token; beyond, the one that was silent the longest is ended. 512 by default.
+    /// The most without a right token so far; beyond, the one that was silent longest is ended. 512 by default.
     pub unauthenticated: usize,
-    /// How long one of those may take to send the head of a request, the first or another, before it is ended. 10 seconds by
-    /// default.
+    /// How long one of those may take to send the head of a request, the first or another, before it is ended. 10
+    /// seconds by default.
     pub head_timeout: Duration,
-    /// The same of one that has shown a right token. 2 minutes by default.
+    /// The same for one that has shown a right token. 2 minutes by default.
     pub idle_timeout: Duration,
 }
 
@@ -105,19 +105,19 @@ impl Options {
     }
 }
 
-/// What a daemon's world is made of at the moment. Cheap to clone.
+/// The current world of a daemon. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Current(Arc<World>);
 
 impl Current {
-    /// The configuration as it is on the disk now, which the host runs by then; `None` when it cannot be used, so that an
+    /// Reads the configuration on the disk and waits until the host runs it; `None` when it cannot be used, so that an
     /// older one runs, and when the daemon is about to end.
     pub async fn loaded(&self) -> Option<Arc<Loaded>> {
         self.0.reload().await.ok()?;
         Some(self.0.loaded())
     }
 
-    /// Whether somebody stopped the server `name`, without a word in any file.
+    /// Whether a person stopped the server `name`, without a change in any file.
     #[must_use]
     pub fn is_held(&self, name: &str) -> bool {
         self.0.is_held(name)
@@ -150,7 +150,7 @@ pub enum StartError {
     },
 }
 
-/// A daemon that listens. Dropping it before [`Self::run`] ends nothing but the listening: the host belongs to the one who
+/// A daemon that listens. Dropping it before [`Self::run`] only stops listening: the host belongs to the caller that
 /// made it.
 pub struct Daemon {
     listener: TcpListener,
@@ -172,8 +172,8 @@ impl fmt::Debug for Daemon {
 }
 
 impl Daemon {
-    /// Takes the address, loads the configuration and begins to start its servers. `for_agents` makes what the worlds of agents are
-    /// put together from, when they are first asked for something.
+    /// Takes the address, loads the configuration and begins to start its servers. `for_agents` makes the parts of an
+    /// agent's world at the first request to it.
     ///
     /// # Errors
     /// [`StartError`]; nothing was started then.
@@ -226,36 +226,36 @@ impl Daemon {
         Ok(Self { listener, address, token, router, gateway, local: None, world, tasks, bounds, grace })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The dashboard, with what opens it: as secret as the token. The part behind `#` is sent to nobody.
+    /// The dashboard's URL with the token in it: as secret as the token. Browsers do not send the part behind `#`.
     #[must_use]
     pub fn dashboard(&self) -> String {
         format!("http://{}/#token={}", self.address, self.token.reveal())
     }
 
-    /// What is configured, for whoever uses the same host beside the daemon.
+    /// The current world, for other users of the same host in this program.
     #[must_use]
     pub fn current(&self) -> Current {
         Current(Arc::clone(&self.world))
     }
 
-    /// Serves the MCP endpoint on `socket` too, to the processes that `admit` lets in: lines of JSON, as over stdio, and no
-    /// token. To be able to connect to a socket proves nothing: a confined server can.
+    /// Serves the MCP endpoint on `socket` too, to the processes that `admit` lets in: JSON lines, as over stdio, and
+    /// no token. Being able to connect to a socket proves nothing: a confined server can.
     ///
     /// # Errors
-    /// When the system cannot wait for it.
+    /// When the system cannot poll the socket.
     pub fn also_on(&mut self, socket: std::os::unix::net::UnixListener, admit: Admit) -> io::Result<()> {
         socket.set_nonblocking(true)?;
         self.local = Some((UnixListener::from_std(socket)?, admit));
         Ok(())
     }
 
-    /// Answers until `until` is ready. Then nothing new is taken, streams end, and calls in flight are given
+    /// Serves until `until` is ready. Then it accepts nothing new, streams end, and calls in flight have
     /// [`Options::grace`]. The host is not shut down.
     pub async fn run(self, until: impl Future<Output = ()>) {
         let Self { listener, router, gateway, local, world, tasks, bounds, grace, .. } = self;
@@ -274,7 +274,7 @@ impl Daemon {
             () = until => false,
         };
         ending.cancel();
-        // What is given up hears of it from the gateway, through a connection that lasts until all of this has ended.
+        // The gateway reports abandoned calls to their clients, on connections that last until all this has ended.
         if !ended && timeout(grace, &mut serving).await.is_err() {
             tracing::warn!("calls that were in flight for {} s more were given up", grace.as_secs_f64());
         }
@@ -284,20 +284,20 @@ impl Daemon {
     }
 }
 
-/// Listens at `address`, as [`TcpListener::bind`] does, where more may wait to be accepted.
+/// Listens at `address`, as [`TcpListener::bind`] does, with a longer queue of connections to accept.
 fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // A daemon that has just ended may have left connections that still close.
+    // A daemon that has just ended may have left connections that are still closing.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(WAITING)
 }
 
-/// `router`, of which nothing answers before the first world has been applied, but for what watches over daemons: nobody takes
-/// a world that is about to come for an empty one.
+/// `router`, which waits with every answer until the first world has been applied, except to monitors: no client
+/// mistakes a world that is about to come for an empty one.
 pub(crate) fn once_applied(router: Router, world: &Arc<World>) -> Router {
     let world = Arc::clone(world);
     router.layer(middleware::from_fn(move |request: Request, next: Next| {
@@ -311,7 +311,7 @@ pub(crate) fn once_applied(router: Router, world: &Arc<World>) -> Router {
     }))
 }
 
-/// Serves programs of this machine, one connection each, until the daemon ends.
+/// Serves local programs, one connection each, until the daemon ends.
 async fn serve_local(
     (socket, admit): (UnixListener, Admit),
     gateway: Gateway,
@@ -350,9 +350,9 @@ async fn serve_one(stream: UnixStream, gateway: &Gateway) {
     }
 }
 
-/// What the gateway is told. Where its client cannot be asked, a question waits with the others.
+/// The options of the gateway. Where its client cannot be asked, a question waits with the others.
 pub(crate) fn told(world: &World, hosts: &[String], address: SocketAddr) -> GatewayOptions {
-    // There it is names that count, whatever the port.
+    // The gateway compares names alone, whatever the port.
     let name = |host: &String| host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name).to_owned();
     GatewayOptions {
         asker: Some(Arc::new(world.questions.clone())),

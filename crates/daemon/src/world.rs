@@ -1,4 +1,4 @@
-//! The world that a daemon keeps: what is configured, what runs of it, and what happened.
+//! The world of a daemon: its configuration, the servers that run, and what happened.
 
 mod edits;
 mod keeper;
@@ -35,21 +35,21 @@ use self::{
 };
 use crate::{api::Named, event_log::EventLog, questions::Questions};
 
-/// What a daemon is put together from.
+/// The parts of a daemon.
 pub struct Parts {
-    /// Runs the servers. It should ask [`Self::questions`], and have been given nothing to run yet.
+    /// Runs the servers. It should ask [`Self::questions`], and run nothing yet.
     pub host: Host,
-    /// What is to be loaded, again and again.
+    /// What is loaded, again at each reload.
     pub request: Request,
-    /// Where to look for what other programs have configured.
+    /// Where to look for the configurations of other programs.
     pub environment: Environment,
-    /// What was agreed to, conversations, logs. Without one, nothing that a project brings runs.
+    /// Approvals, conversations, logs. Without a store, nothing that a project brings runs.
     pub store: Option<Store>,
-    /// Knows what must not be shown.
+    /// The secrets that must not be shown.
     pub secrets: Arc<Interpolate>,
-    /// Waits for answers.
+    /// Holds open questions.
     pub questions: Questions,
-    /// Finds who answers in conversations.
+    /// Finds the model that answers in conversations.
     pub models: Models,
     /// Signs in to servers.
     pub sign_ins: SignIns,
@@ -63,24 +63,24 @@ impl fmt::Debug for Parts {
     }
 }
 
-/// Finds the model that a name means, or the one that is configured, in a configuration that is loaded.
+/// Finds the model of a name, or the configured one, in a loaded configuration.
 pub type Models =
     Box<dyn Fn(Option<String>, Arc<Loaded>) -> BoxFuture<'static, Result<ChosenModel, NoModel>> + Send + Sync>;
 
 /// A model, and how far a turn of it may go.
 #[derive(Debug)]
 pub struct ChosenModel {
-    /// Who answers.
+    /// The model that answers.
     pub model: Arc<dyn Model>,
     /// The most tokens of one answer.
     pub max_tokens: Option<u32>,
-    /// Where a turn ends.
+    /// The limits of a turn.
     pub limits: Limits,
 }
 
-/// What the server is called through which a model finds tools in a turn of a daemon that has `beside`, where they are too many
-/// to be shown: `toolrack`, or that with a number where somebody has a server of this name. Its own tools only look, and
-/// calls through it are judged as the calls that they are, so rules can let it be used unasked.
+/// The name of the server through which a model finds tools in a turn of a daemon that has `beside`, where the tools
+/// are too many to be shown: `toolrack`, or that with a number where another server has this name. Its own tools only
+/// look, and calls through it are judged as the calls that they are, so rules can allow it unasked.
 #[must_use]
 pub fn discovery_name(beside: &Desired) -> ServerName {
     let mut number = 1;
@@ -104,7 +104,7 @@ pub struct NoModel {
     pub hint: Option<String>,
 }
 
-/// What everything in the daemon looks at. One task changes it ([`keeper`]); readers never wait.
+/// The state that everything in the daemon reads. One task changes it ([`keeper`]); readers never wait.
 pub(crate) struct World {
     pub(crate) host: Host,
     pub(crate) request: Request,
@@ -114,27 +114,27 @@ pub(crate) struct World {
     pub(crate) questions: Questions,
     pub(crate) log: Arc<EventLog>,
     pub(crate) tally: Tally,
-    /// What a person should look at in tools.
+    /// Findings that a person should look at, in the definitions of tools.
     pub(crate) looked: Looked,
     pub(crate) models: Models,
     sign_ins: SignIns,
-    /// Who is signing in where.
+    /// Sign-ins under way.
     begun: Begun,
-    /// What goes on beside requests.
+    /// Tasks that run beside requests.
     tasks: TaskTracker,
     /// Calls that can be cancelled by name.
     pub(crate) calls: Named,
-    /// Turns that can be.
+    /// Turns that can be cancelled by name.
     pub(crate) turns: Named,
     pub(crate) began: Instant,
-    /// Ends everything that goes on for long.
+    /// Ends everything long-running.
     pub(crate) ending: CancellationToken,
     loaded: ArcSwap<Loaded>,
-    /// Why the files as they are now do not count.
+    /// Why the files are rejected as they are now.
     rejected: ArcSwap<Vec<Problem>>,
     /// Whether the first world has been applied.
     applied: watch::Sender<bool>,
-    /// Servers that somebody stopped, although they are configured to run.
+    /// Servers that a person stopped, although they are configured to run.
     held: Mutex<BTreeSet<String>>,
     orders: mpsc::Sender<Order>,
 }
@@ -145,18 +145,18 @@ impl fmt::Debug for World {
     }
 }
 
-/// The daemon is ending, or the configuration on the disk cannot be used.
+/// Why the configuration was not reloaded.
 #[derive(Debug)]
 pub(crate) enum NotReloaded {
-    /// The old world stays, for these reasons.
+    /// It cannot be used, for these reasons; the old world stays.
     Rejected(Vec<Problem>),
-    /// Nobody does it any more.
+    /// The daemon is ending: no task takes orders any more.
     Ending,
 }
 
 impl World {
-    /// Loads what is configured, and has it applied and watched from then on: see [`Self::once_applied`]. What is started ends
-    /// with `tasks`, once `ending` is cancelled.
+    /// Loads the configuration; from then on it is applied and watched: see [`Self::once_applied`]. Its tasks are in
+    /// `tasks`, and end once `ending` is cancelled.
     pub(crate) async fn start(parts: Parts, tasks: &TaskTracker, ending: CancellationToken) -> Arc<Self> {
         let Parts { host, request, environment, store, secrets, questions, models, sign_ins, before_applying } = parts;
         let log = Arc::new(EventLog::new(Arc::clone(&secrets)));
@@ -168,7 +168,7 @@ impl World {
             Ok(approvals) => keeper::load(&request, approvals.clone(), None).await,
             Err(_) => keeper::load(&request, Vec::new(), None).await,
         };
-        // The first world counts as it is: there is none that could stay in its place.
+        // The first world counts even if it has errors: there is no older one that could stay.
         let loaded = loaded.unwrap_or_else(|rejected| *rejected.loaded);
         let world = Arc::new(Self {
             host,
@@ -200,14 +200,14 @@ impl World {
         world
     }
 
-    /// Whether the first world has been applied, or what could be used of it.
+    /// Whether the first world has been applied, as far as it can be used.
     pub(crate) fn is_applied(&self) -> bool {
         *self.applied.borrow()
     }
 
-    /// Waits until the first world has been applied, or is not going to be, because everything ends.
+    /// Waits until the first world has been applied, or everything ends.
     pub(crate) async fn once_applied(&self) {
-        // Every request comes by here, and nearly always nothing has to be waited for.
+        // Every request comes by here, and nearly always has nothing to wait for.
         if self.is_applied() {
             return;
         }
@@ -224,33 +224,33 @@ impl World {
         self.loaded.load_full()
     }
 
-    /// What is wrong with the configuration that runs, and why the files do not count as they are now.
+    /// The problems of the configuration that runs, and why the files are rejected as they are now.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let rejected = self.rejected.load();
         if rejected.is_empty() { self.loaded.load().problems.clone() } else { rejected.to_vec() }
     }
 
-    /// Whether somebody stopped the server `name`.
+    /// Whether a person stopped the server `name`.
     pub(crate) fn is_held(&self, name: &str) -> bool {
         self.held().contains(name)
     }
 
-    /// The servers that somebody stopped.
+    /// The servers that a person stopped.
     pub(crate) fn held_names(&self) -> BTreeSet<String> {
         self.held().clone()
     }
 
-    /// Stops `name`, or lets it run again, without a word in any file.
+    /// Stops `name`, or lets it run again, without a change in any file.
     pub(crate) async fn hold(&self, name: &str, hold: bool) -> Result<(), NotReloaded> {
         match hold {
             true => self.held().insert(name.to_owned()),
             false => self.held().remove(name),
         };
-        // Also when it was so before: whoever said it may still wait for it to be done.
+        // Also when nothing changes: an earlier caller may still wait for it to be done.
         self.order(Order::Apply).await
     }
 
-    /// Forgets that somebody stopped what is no longer configured: who adds a server of this name later wants it to run.
+    /// Forgets stopped servers that are no longer configured: one that is added later under the same name is to run.
     fn release_removed(&self) {
         let loaded = self.loaded();
         self.held().retain(|name| loaded.entry(name).is_some());
@@ -264,7 +264,7 @@ impl World {
         self.order(Order::Reload).await
     }
 
-    /// What was agreed to of what projects bring.
+    /// The approvals of what projects bring.
     pub(crate) async fn approvals(&self) -> Result<Vec<Approval>, StoreError> {
         approvals(self.store.as_ref()).await
     }
@@ -275,7 +275,7 @@ impl World {
         told.await.unwrap_or(Err(NotReloaded::Ending))
     }
 
-    /// What is to run, of what is configured.
+    /// The part of the configuration that is to run.
     fn desired(&self) -> Desired {
         let mut desired = self.loaded.load().desired.clone();
         let held = self.held();

@@ -1,4 +1,4 @@
-//! What people answered for good when they were asked whether a call may run.
+//! Answers that people gave for good when they were asked whether a call may run.
 
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
@@ -9,7 +9,7 @@ use crate::{
     audit::{Entry, append},
 };
 
-/// An answer that stands: calls of this tool run without a question, as long as it has this definition.
+/// A standing answer: calls of this tool run without a question, as long as it has this definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StandingAnswer {
@@ -17,7 +17,7 @@ pub struct StandingAnswer {
     pub server: String,
     /// The tool's own name; untrusted.
     pub tool: String,
-    /// What names the definition.
+    /// Names the definition.
     pub definition: DefinitionHash,
     /// It was given for all tools that the server had.
     pub of_server: bool,
@@ -30,7 +30,7 @@ pub struct StandingAnswer {
 type Row = (String, String, Vec<u8>, bool, String, i64);
 
 impl Store {
-    /// All answers that stand, by server and tool.
+    /// All standing answers, by server and tool.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -48,8 +48,8 @@ impl Store {
         Ok(standing.collect())
     }
 
-    /// Takes answers back: all of them, those about one server, or about one of its tools; and says so in the
-    /// [audit log](crate::audit), with who did: both or nothing. Returns how many there were.
+    /// Takes answers back: all of them, those about one server, or about one of its tools; and records that in the
+    /// [audit log](crate::audit), with the way it came `by`: both or nothing. Returns how many there were.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.

@@ -1,4 +1,4 @@
-//! What a person agreed to run of what projects bring.
+//! Entries of projects that a person agreed to run.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ pub struct Approval {
 }
 
 impl Approval {
-    /// Whether it is for the entry `name` of `project` with the content that has this hash.
+    /// Whether it covers the entry `name` of `project` with the content of this hash.
     #[must_use]
     pub fn covers(&self, project: &Path, name: &str, hash: &str) -> bool {
         self.project == project && self.name == name && self.hash == hash
@@ -42,8 +42,8 @@ impl From<Row> for Approval {
 }
 
 impl Store {
-    /// Writes an approval down, in the place of an earlier one of the same entry, and in the [audit log](crate::audit) that
-    /// it came `by` this way: both or nothing.
+    /// Stores an approval, in the place of an earlier one of the same entry, and records in the [audit
+    /// log](crate::audit) the way it came `by`: both or nothing.
     ///
     /// # Errors
     /// [`StoreError::Path`] when the project's path is not UTF-8; others when the database fails.
@@ -75,7 +75,7 @@ impl Store {
         transaction.commit().await.map_err(self.error(doing))
     }
 
-    /// Takes an approval back, and writes in the [audit log](crate::audit) that this came `by` this way. Returns whether
+    /// Takes an approval back, and records in the [audit log](crate::audit) the way this came `by`. Returns whether
     /// there was one.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Results that are too long for a model, as files.
+//! Stores results that are too long for a model as files.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions},
@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 use toolrack_host::{Artifacts, KeepError, ServerName};
 
-/// How the file of a result ends, by its media type. Nothing that a desktop would run.
+/// The extension of a result's file, by its media type. None that a desktop would run.
 const EXTENSIONS: &[(&str, &str)] = &[
     ("application/gzip", "gz"),
     ("application/json", "json"),
@@ -38,10 +38,10 @@ const EXTENSIONS: &[(&str, &str)] = &[
     ("video/mp4", "mp4"),
 ];
 
-/// The part of a server's or tool's name that goes into a file's name, in characters.
+/// The most characters of a server's or tool's name in a file's name.
 const MAX_NAME: usize = 40;
 
-/// How many results of one millisecond find a name.
+/// How many results of one millisecond can be stored.
 const MAX_TWINS: usize = 1000;
 
 /// The form of the time that a file's name begins with, so that the order of names is the order of age.
@@ -50,7 +50,7 @@ const TIME: &str = "%Y%m%dT%H%M%S%3fZ";
 /// The length of such a time.
 const TIME_LENGTH: usize = "20261121T120000000Z".len();
 
-/// How much is kept.
+/// The limits of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArtifactBounds {
     /// Files. Default 500.
@@ -65,7 +65,7 @@ impl Default for ArtifactBounds {
     }
 }
 
-/// A piece of a text that was kept.
+/// A piece of a stored text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The text.
@@ -78,11 +78,11 @@ pub struct Piece {
     pub total: u64,
 }
 
-/// Why a kept result cannot be read.
+/// Why a stored result cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The handle is none, or what it led to was removed because there were too many.
+    /// The handle is not one of this folder's, or its file was removed to make room.
     #[error("nothing is kept under this handle (any more)")]
     Unknown,
     /// It is a picture, a sound or the like.
@@ -91,7 +91,7 @@ pub enum ReadError {
         /// How many.
         bytes: u64,
     },
-    /// The system refuses.
+    /// The system refuses to read it.
     #[error("it cannot be read: {why}")]
     Unreadable {
         /// Why.
@@ -99,8 +99,8 @@ pub enum ReadError {
     },
 }
 
-/// A folder of results, each a file whose name says when, by which server and tool, and of which type. The oldest go
-/// when there are too many. Files that somebody else put there are left alone.
+/// A folder of results, each a file whose name holds its time, server, tool and type. The oldest are removed when
+/// there are too many. Files from elsewhere are left alone.
 #[derive(Clone, Debug)]
 pub struct ArtifactFolder {
     folder: PathBuf,
@@ -108,13 +108,13 @@ pub struct ArtifactFolder {
 }
 
 impl ArtifactFolder {
-    /// Keeps files in `folder`, which is made when the first one comes.
+    /// Stores files in `folder`, which is created with the first one.
     pub fn new(folder: impl Into<PathBuf>, bounds: ArtifactBounds) -> Self {
         Self { folder: folder.into(), bounds }
     }
 
-    /// A piece of a text that was kept: at most `most` bytes from the byte `from` on, both moved to where characters end.
-    /// Dropping the future lets the file be read all the same.
+    /// Reads a piece of a stored text: at most `most` bytes from the byte `from` on, both moved to the ends of
+    /// characters. Dropping the future does not stop the read.
     ///
     /// # Errors
     /// [`ReadError`], when `handle` is none of this folder, or what it leads to is no text.
@@ -125,7 +125,7 @@ impl ArtifactFolder {
     }
 
     fn piece(&self, handle: &Path, from: u64, most: usize) -> Result<Piece, ReadError> {
-        // Only what this folder has given out: neither a way out of it, nor a link that somebody put into it.
+        // Only files that this folder created: neither a path out of it, nor a link that another program put into it.
         let is_ours = handle.parent() == Some(&*self.folder) && handle.file_name().is_some_and(is_ours);
         let metadata = std::fs::symlink_metadata(handle).ok().filter(|metadata| is_ours && metadata.is_file());
         let total = metadata.ok_or(ReadError::Unknown)?.len();
@@ -228,7 +228,7 @@ impl ArtifactFolder {
     }
 }
 
-/// What the name of a file says.
+/// The parts of a file's name.
 struct Name {
     at: DateTime<Utc>,
     server: String,
@@ -247,7 +247,7 @@ impl Name {
     }
 }
 
-/// Whether a file's name begins with a time as ours do.
+/// Whether a file's name begins with a time in our format.
 fn is_ours(name: &std::ffi::OsStr) -> bool {
     let time = name.to_str().and_then(|name| name.get(..TIME_LENGTH));
     time.is_some_and(|time| {
@@ -259,7 +259,7 @@ fn is_ours(name: &std::ffi::OsStr) -> bool {
     })
 }
 
-/// A name as a part of a file's name: letters, digits, `_` and `-`.
+/// A name made safe for a file's name: letters, digits, `_` and `-`.
 fn safe(name: &str) -> String {
     let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     name.chars().take(MAX_NAME).map(|c| if is_safe(c) { c } else { '_' }).collect()
@@ -278,7 +278,7 @@ fn extension(media_type: &str) -> &'static str {
 }
 
 impl Artifacts for ArtifactFolder {
-    /// Keeps `bytes` as a file; the handle is its path. Dropping the future lets the file be written all the same.
+    /// Stores `bytes` as a file; the handle is its path. Dropping the future does not stop the write.
     fn keep<'a>(
         &'a self,
         server: &'a ServerName,

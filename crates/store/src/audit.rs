@@ -1,12 +1,12 @@
-//! What was called, connected, trusted and answered: rows that only grow in number, each of which seals all before it.
+//! The audit log of calls, connections, trust and answers: rows are only added, and each seals all before it.
 //!
-//! The hash of a row is SHA-256 of the hash of the row before it (32 zero bytes for the first), its number and its time (eight
-//! bytes each, the most significant first), and its body, as they stand in the database. Where the chain ends is kept beside
-//! it, so that the newest rows cannot go unnoticed either. Rows that are too old are forgotten from the front; the row that
-//! says so carries the hash that the chain goes on from.
+//! The hash of a row is SHA-256 of the hash of the row before it (32 zero bytes for the first), its number and its
+//! time (eight bytes each, the most significant first), and its body, as they stand in the database. The end of the
+//! chain is stored beside it, so that removing the newest rows does not go unnoticed either. Rows that are too old are
+//! forgotten from the front; the row that records this carries the hash from which the chain continues.
 //!
-//! Whoever can write to the whole file, and knows this, can write another chain that is just as whole. Against that helps
-//! only an [end of the chain](ChainEnd) that is kept where they cannot write.
+//! A program that can write to the whole file, and knows this, can write another chain that is just as whole. The only
+//! protection is an [end of the chain](ChainEnd) that is kept where it cannot write.
 
 mod chain;
 mod entry;
@@ -26,7 +26,7 @@ pub use writer::{AuditLog, AuditWriter, Hide};
 
 use crate::{Store, StoreError};
 
-/// Rows that are given at once.
+/// The most rows that are returned at once.
 const MOST: usize = 10_000;
 
 /// One row.
@@ -37,11 +37,11 @@ pub struct AuditRow {
     pub seq: u64,
     /// When it happened, in milliseconds since 1970.
     pub at: i64,
-    /// What happened. As it stands in the database: whether nobody has changed it says [`Store::verify_audit`].
+    /// What happened, as it stands in the database: [`Store::verify_audit`] checks that it was not changed.
     pub entry: Entry,
-    /// What stands there, byte by byte.
+    /// The entry as stored, byte by byte.
     pub body: String,
-    /// What seals it and all rows before it; 32 bytes, unless somebody has changed them.
+    /// The seal of it and all rows before it; 32 bytes, unless the file was changed from outside.
     pub hash: Vec<u8>,
 }
 
@@ -56,7 +56,7 @@ pub struct AuditQuery {
     pub agent: Option<String>,
     /// Only what happened at this time or later, in milliseconds since 1970.
     pub since: Option<i64>,
-    /// Only calls that did not run because a rule or a person was against it, or nobody could be asked.
+    /// Only calls that did not run because a rule or a person denied them, or because no person could be asked.
     pub denied: bool,
     /// Only rows with smaller numbers.
     pub before: Option<u64>,
@@ -66,7 +66,7 @@ pub struct AuditQuery {
     pub limit: usize,
 }
 
-/// The body as bytes: what somebody has put there need not be text.
+/// The body is bytes: another program may have put there what is not text.
 type Row = (i64, i64, Vec<u8>, Vec<u8>);
 
 impl From<Row> for AuditRow {
@@ -82,7 +82,7 @@ fn number(seq: u64) -> i64 {
 }
 
 impl Store {
-    /// The newest rows that `query` asks for, the oldest of them first.
+    /// The newest rows that match `query`, the oldest of them first.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -92,7 +92,7 @@ impl Store {
         Ok(rows)
     }
 
-    /// The oldest rows that `query` asks for, in their order: to read all of them, page by page.
+    /// The oldest rows that match `query`, in their order: to read all of them, page by page.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Why the database cannot be used. What is in it is as it was.
+/// Why the database cannot be used. Its content is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file or its folder cannot be made.
@@ -42,7 +42,7 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
-    /// The file is somebody else's database.
+    /// The file is a database of another program.
     #[error("{} is a database of another program: choose another place with `TOOLRACK_HOME`", path.display())]
     Foreign {
         /// The file.
@@ -73,21 +73,21 @@ pub enum StoreError {
         /// The path.
         path: PathBuf,
     },
-    /// No session is meant by what was typed.
+    /// What was typed matches no session.
     #[error("there is no session `{typed}`")]
     UnknownSession {
         /// What was typed: an id, the beginning of one, or `last`. Safe to print.
         typed: String,
     },
-    /// More than one session is meant by what was typed.
+    /// What was typed matches more than one session.
     #[error("`{typed}` may be one of several sessions: {}", prefixes.join(", "))]
     AmbiguousSession {
         /// What was typed. Safe to print.
         typed: String,
-        /// What tells these sessions apart, the one that was used last first; at most five.
+        /// Prefixes that tell these sessions apart, the one that was used last first; at most five.
         prefixes: Vec<String>,
     },
-    /// Somebody else has added to the session meanwhile.
+    /// Another process has added to the session meanwhile.
     #[error(
         "another process goes on with the session {prefix}: it has {found} messages where {expected} were expected"
     )]
@@ -99,7 +99,7 @@ pub enum StoreError {
         /// How many it has.
         found: u64,
     },
-    /// Somebody else in this process goes on with the session.
+    /// Another turn of the session is under way in this process.
     #[error("a turn of the session {prefix} is under way already")]
     SessionBusy {
         /// The session.

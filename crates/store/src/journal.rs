@@ -1,4 +1,4 @@
-//! Keeps a conversation of an agent, step by step.
+//! Stores a conversation of an agent, step by step.
 
 use serde_json::json;
 use toolrack_agent::{Message, Reply, Role, Turn, Usage, turn};
@@ -6,47 +6,47 @@ use toolrack_host::owned;
 
 use crate::{Claim, NewMessage, NewSession, Session, Spent, Step, Store, StoreError, StoredMessage, Uuid};
 
-/// Messages that are read at once when a conversation is gone on with.
+/// Messages that are read at once when a conversation is continued.
 const PAGE: usize = 1_000;
 
-/// Characters of a title.
+/// The most characters of a title.
 const TITLE: usize = 80;
 
-/// Writes one conversation down.
+/// Stores one conversation.
 #[derive(Debug)]
 pub struct Journal {
     store: Option<Store>,
     session: Option<Session>,
-    /// The id that it has, or will have.
+    /// The id of the session, now or once it is stored.
     id: Uuid,
-    /// Who answers.
+    /// The model that answers.
     model: String,
-    /// How many messages are kept.
+    /// How many messages are stored.
     kept: usize,
-    /// What the newest answer has cost, until it is written.
+    /// The cost of the newest answer, until it is written.
     spent: Option<Spent>,
-    /// How many messages are kept if the last step was written of which nobody has heard; fewer if one before it was.
+    /// How many messages are stored if the last step of unknown outcome was written; fewer if an earlier one was.
     unsure: Option<usize>,
 }
 
-/// A conversation to go on with.
+/// A conversation to continue.
 #[derive(Debug, Default)]
 pub struct Opened {
-    /// What was said so far.
+    /// The messages so far.
     pub messages: Vec<Message>,
-    /// Where a turn stands that was interrupted.
+    /// The state of an interrupted turn.
     pub open: Option<turn::State>,
 }
 
 impl Journal {
-    /// Of a conversation that begins; without a store, nothing is kept.
+    /// A journal of a new conversation; without a store, nothing is stored.
     #[must_use]
     pub fn new(store: Option<Store>, model: &str) -> Self {
         let id = Uuid::now_v7();
         Self { store, session: None, id, model: model.to_owned(), kept: 0, spent: None, unsure: None }
     }
 
-    /// Of one that is gone on with.
+    /// A journal of a conversation that continues.
     ///
     /// # Errors
     /// When the database cannot be read.
@@ -67,22 +67,22 @@ impl Journal {
         Ok((journal, Opened { messages, open }))
     }
 
-    /// The conversation's short name: what it is called already, or the end of the id that it will have.
+    /// The conversation's short name: the one that it has, or the end of the id that it will have.
     #[must_use]
     pub fn prefix(&self) -> String {
         self.session.as_ref().map_or_else(|| self.id.to_string(), |session| session.prefix.clone())
     }
 
-    /// What the newest answer has cost.
+    /// Notes the cost of the newest answer.
     pub fn cost_of(&mut self, reply: &Reply) {
         self.spent = Some(spent(reply.usage, reply.cost));
     }
 
-    /// Keeps everybody else in this process from going on with the conversation, also with one that nobody can have heard of
-    /// yet; nothing without a store. To be taken for as long as a turn of it is under way.
+    /// Keeps other turns of this process out of the conversation, even before it is stored; does nothing without a
+    /// store. Hold it for as long as a turn is under way.
     ///
     /// # Errors
-    /// [`StoreError::SessionBusy`] when somebody has it already.
+    /// [`StoreError::SessionBusy`] when another turn holds it already.
     pub fn claim(&self) -> Result<Option<Claim>, StoreError> {
         let Some(store) = &self.store else { return Ok(None) };
         let busy = || StoreError::SessionBusy {
@@ -91,11 +91,11 @@ impl Journal {
         store.claim_id(self.id).map(Some).ok_or_else(busy)
     }
 
-    /// Writes down what is new in `turn`. Where it is dropped or fails before it is known whether something was written, the
-    /// next one goes on from what was.
+    /// Stores what is new in `turn`. If it is dropped or fails before it is known whether something was written, the
+    /// next call continues from what was.
     ///
     /// # Errors
-    /// When it cannot be written; nothing of it is then.
+    /// When it cannot be written; nothing of it is stored then.
     pub async fn keep(&mut self, turn: &Turn) -> Result<(), StoreError> {
         let Some(store) = self.store.clone() else {
             return Ok(());
@@ -114,7 +114,7 @@ impl Journal {
         added
     }
 
-    /// Adds what is not kept yet.
+    /// Adds what is not stored yet.
     async fn add(&mut self, store: &Store, turn: &Turn) -> Result<(), StoreError> {
         let messages = turn.messages();
         let mut rows: Vec<_> = messages.get(self.kept..).unwrap_or_default().iter().map(row).collect();
@@ -135,7 +135,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether the conversation is longer than it was known to be, by `found` messages in all, because of a step of ours.
+    /// Whether a step of ours made the conversation longer than it was known to be, by `found` messages in all.
     async fn has_added(&mut self, store: &Store, found: u64, messages: &[Message]) -> Result<bool, StoreError> {
         let found = usize::try_from(found).unwrap_or(usize::MAX);
         if self.unsure.is_none_or(|unsure| found > unsure) || found <= self.kept {
@@ -151,7 +151,7 @@ impl Journal {
         Ok(true)
     }
 
-    /// Keeps nothing from now on. What is kept stays a conversation that can be gone on with.
+    /// Stores nothing from now on. What is stored stays a conversation that can be continued.
     pub fn give_up(&mut self) {
         self.store = None;
     }
@@ -161,7 +161,7 @@ impl Journal {
         model.clone_into(&mut self.model);
     }
 
-    /// The conversation, once something of it is kept.
+    /// The conversation, once a part of it is stored.
     #[must_use]
     pub fn session(&self) -> Option<&Session> {
         self.session.as_ref()
@@ -174,7 +174,7 @@ impl Journal {
     }
 }
 
-/// What the store says of usage, and of a cost in US dollars.
+/// Usage and cost, in US dollars, as the store counts them.
 #[must_use]
 pub fn spent(usage: Usage, cost: Option<f64>) -> Spent {
     Spent {
@@ -197,7 +197,7 @@ fn billionths(dollars: f64) -> u64 {
     (dollars * 1e9).round().max(0.0) as u64
 }
 
-/// The first line of what the person said first.
+/// The first line of the user's first message.
 fn title(messages: &[Message]) -> String {
     let first = messages.iter().find(|message| message.role == Role::User);
     let line = first.and_then(|message| message.content.trim().lines().next()).unwrap_or_default();
@@ -220,7 +220,7 @@ fn row(message: &Message) -> NewMessage {
     }
 }
 
-/// A message as it was, or as much as others have kept of it.
+/// A message as it was, or as much of it as other programs stored.
 fn message(stored: &StoredMessage) -> Message {
     if let Some(message) = stored.body.as_deref().and_then(|body| serde_json::from_str(body).ok()) {
         return message;

@@ -26,7 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A conversation grows by steps, each of which is kept as a whole and says what it goes on from:
+//! A conversation grows by steps, each of which is stored as a whole and names its position:
 //!
 //! ```
 //! use toolrack_store::{NewMessage, NewSession, Role, Step, Store, StoreError};
@@ -37,7 +37,7 @@
 //! let session = store.create_session(&NewSession { title: "Greetings".to_owned(), ..NewSession::default() }).await?;
 //! let step = Step { messages: vec![NewMessage::new(Role::User, "hello")], ..Step::default() };
 //! assert_eq!(store.append(session.id, &step).await?, 1);
-//! // Somebody who does not know of that message yet is told so, and nothing is mixed up.
+//! // A step from an outdated position is refused, and changes nothing.
 //! assert!(matches!(store.append(session.id, &step).await, Err(StoreError::SessionMoved { found: 1, .. })));
 //! assert_eq!(store.find_session("last").await?.title, "Greetings");
 //! # store.close().await;
@@ -89,10 +89,10 @@ pub use vault::{Lease, Sealed, Space, Vault, VaultError, VaultKey};
 /// How long to wait for another process that holds the database.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The same, for those who can do without.
+/// The same, for callers that can do without.
 const BRIEF_PATIENCE: Duration = Duration::from_millis(200);
 
-/// Bytes of a write-ahead log that the next process reads more quickly than this one would put it into the file.
+/// Up to this size in bytes, the next process reads a write-ahead log faster than this one writes it to the file.
 const SHORT_LOG: u64 = 256 * 1024;
 
 /// The database. Clones share it.
@@ -100,20 +100,20 @@ const SHORT_LOG: u64 = 256 * 1024;
 /// One connection does everything, one statement after another; other processes may use the same file at the same time
 /// (SQLite's WAL mode). Dropping a future leaves the database as if the statement had run or had not.
 ///
-/// What calls of tools need of it (the traits of the host, [`Vault::get`], the [`journal`]) runs in tasks of its own
-/// ([`toolrack_host::owned`]), so that a future that waits unpolled in a collection never keeps the connection.
+/// The operations that calls of tools need (the traits of the host, [`Vault::get`], the [`journal`]) run in tasks of
+/// their own ([`toolrack_host::owned`]), so that an unpolled future in a collection never keeps the connection.
 #[derive(Clone, Debug)]
 pub struct Store {
     pool: SqlitePool,
     path: PathBuf,
-    /// Whether something was deleted that nobody should find.
+    /// Whether something was deleted that must not stay in the file.
     has_erased: Arc<AtomicBool>,
     claims: sessions::Claims,
 }
 
 impl Store {
-    /// Opens the database at `path`, which is made, with its folders, when there is none, and brought to the newest
-    /// schema. Waits up to 5 s for another process that is doing the same.
+    /// Opens the database at `path`, which is created, with its folders, when there is none, and migrated to the
+    /// newest schema. Waits up to 5 s for another process that is doing the same.
     ///
     /// # Errors
     /// [`StoreError`] says what is in the way and what to do. The file is never replaced.
@@ -124,7 +124,7 @@ impl Store {
     /// Opens the database at `path` if it is there and of the schema that this version writes; changes neither, and
     /// waits at most 200 ms for another process. `None` when there is nothing that can be read as it is.
     ///
-    /// For those who only want to know something quickly.
+    /// For callers that only want to know something quickly.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -155,9 +155,9 @@ impl Store {
         self.pool.close().await;
     }
 
-    /// For a process that is about to end: waits for what is running, and leaves the write-ahead log beside the file while
-    /// it is short (256 KiB), which saves four waits for the disk. What was committed is in it, and whoever opens the file
-    /// next goes on with it. Where that log is longer, or could hold what was to be erased, this is [`Self::close`].
+    /// For a process that is about to end: waits for what is running, and leaves the write-ahead log beside the file
+    /// while it is short (256 KiB), which saves four waits for the disk. It holds all commits, and the next process
+    /// reads it. Where that log is longer, or could hold what was to be erased, this is [`Self::close`].
     ///
     /// The store cannot be used any more, and its thread and its files stay until the process ends.
     pub async fn leave(&self) {
@@ -182,8 +182,8 @@ impl Store {
         self.pool.begin_with("PRAGMA synchronous = FULL; BEGIN IMMEDIATE").await.map_err(self.error(doing))
     }
 
-    /// A transaction that writes, and in which what is deleted is overwritten
-    /// (<https://www.sqlite.org/pragma.html#pragma_secure_delete>): nobody finds it in the file.
+    /// A transaction that writes, and that overwrites what it deletes
+    /// (<https://www.sqlite.org/pragma.html#pragma_secure_delete>), so that the file does not keep it.
     async fn begin_erasing(&self, doing: &'static str) -> Result<Transaction<'static, Sqlite>, StoreError> {
         self.has_erased.store(true, Ordering::Relaxed);
         self.pool.begin_with("PRAGMA secure_delete = ON; BEGIN IMMEDIATE").await.map_err(self.error(doing))

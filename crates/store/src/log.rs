@@ -2,13 +2,13 @@
 
 use crate::{Store, StoreError};
 
-/// Lines that are kept of one server; the oldest go first.
+/// The most lines of one server; the oldest go first.
 const MAX_LINES: i64 = 2_000;
 
-/// Lines that are kept in all.
+/// The most lines in all.
 const MAX_ALL: i64 = 50_000;
 
-/// Bytes of one line; what is longer is cut.
+/// The most bytes of one line; longer ones are cut.
 const MAX_TEXT: usize = 8 * 1024;
 
 /// One line of a server.
@@ -48,11 +48,11 @@ impl From<Row> for LogLine {
 }
 
 impl Store {
-    /// Keeps `lines`, in their order, and lets the oldest go: 2,000 are kept of one server and 50,000 in all, each of at
-    /// most 8 KiB. Their ids are given out here.
+    /// Stores `lines`, in their order, and removes the oldest: 2,000 are kept of one server and 50,000 in all, each of
+    /// at most 8 KiB. Assigns their ids.
     ///
     /// # Errors
-    /// [`StoreError`] when the database fails; none of them is kept then.
+    /// [`StoreError`] when the database fails; none of them is stored then.
     pub async fn keep_log(&self, lines: &[LogLine]) -> Result<(), StoreError> {
         if lines.is_empty() {
             return Ok(());
@@ -95,7 +95,7 @@ impl Store {
         transaction.commit().await.map_err(error())
     }
 
-    /// The newest lines that `query` asks for, the oldest of them first.
+    /// The newest lines that match `query`, the oldest of them first.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.

@@ -21,7 +21,7 @@ static MIGRATIONS: Migrator = sqlx::migrate!();
 /// The newest schema: the number of the last migration.
 pub(crate) const SCHEMA: i64 = 10;
 
-/// How often to try while another process does what must be done alone.
+/// The pause between tries while another process does what must be done alone.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// How many statements stay prepared.
@@ -40,7 +40,7 @@ pub(crate) async fn open(path: &Path, patience: Duration) -> Result<SqlitePool, 
     result.map(|()| pool)
 }
 
-/// The database if it can be used without any work on it.
+/// Opens the database if it can be used without any work on it.
 pub(crate) async fn open_as_it_is(path: &Path, patience: Duration) -> Result<Option<SqlitePool>, StoreError> {
     if !path.is_file() {
         return Ok(None);
@@ -65,7 +65,7 @@ async fn pool(path: &Path, patience: Duration) -> Result<SqlitePool, StoreError>
         // a transaction asks for more.
         .synchronous(SqliteSynchronous::Normal)
         .statement_cache_capacity(STATEMENTS);
-    // A pool of one is a queue for the one connection; nobody holds a lock across an await.
+    // A pool of one is a queue for the one connection; no task holds a lock across an await.
     SqlitePoolOptions::new()
         .max_connections(1)
         .acquire_timeout(patience + Duration::from_secs(1))
@@ -108,7 +108,7 @@ fn prepare_file(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Takes the permissions of others away from a file that somebody copied here. Not ours to insist on.
+/// Takes the permissions of others away from a file that was copied here. It is no error if that fails.
 fn close_to_others(path: &Path) {
     #[cfg(unix)]
     {
@@ -131,7 +131,7 @@ async fn bring_up_to_date(
     patience: Duration,
 ) -> Result<(), StoreError> {
     let error = |error| StoreError::from_sqlx("reading the schema", path, error);
-    // The one question that a database in use is asked, so that opening it is quick.
+    // The only query before a database is used, so that opening it is quick.
     match schema(connection).await.map_err(error)? {
         SCHEMA => Ok(()),
         found if found > SCHEMA => Err(StoreError::Newer { path: path.to_owned(), found, known: SCHEMA }),

@@ -1,4 +1,4 @@
-//! The definitions of tools as they are trusted, and of those that are others now.
+//! The trusted definitions of tools, and the definitions that differ from them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,36 +16,36 @@ use crate::{
     now,
 };
 
-/// Pins that cannot be read within this are as good as unreadable: a server waits for them before its tools can be used.
+/// Pins that cannot be read within this time count as unreadable: the tools of a server cannot be used before.
 const QUICK: Duration = Duration::from_secs(2);
 
 /// Pins that are written by one statement.
 const AT_ONCE: usize = 100;
 
-/// Tools of one list that the audit log is told of: a server that changes thousands again and again does not wash it away.
+/// The most tools of one list in the audit log: a server that changes thousands again and again must not flood it.
 const MOST_SAID: usize = 100;
 
-/// A tool that is not as it is pinned.
+/// A tool that differs from its pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stranger {
-    /// Whose it is.
+    /// Its server.
     pub of: PinnedServer,
-    /// What it says of itself now, and why it waits.
+    /// Its definition now, and why it is in quarantine.
     pub strange: Strange,
     /// Since when, in seconds since 1970.
     pub since: i64,
-    /// The pin that it is held against; `None` where there is none.
+    /// The pin that it is compared with; `None` where there is none.
     pub pinned: Option<Pinned>,
 }
 
-/// The pin of a tool, as it is kept.
+/// The pin of a tool, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pinned {
     /// The definition that is trusted.
     pub definition: Definition,
     /// Since when, in seconds since 1970.
     pub at: i64,
-    /// The way in which somebody approved it: `cli` or `daemon`; `None` for what was seen first.
+    /// How a person approved it: `cli` or `daemon`; `None` if it was pinned at first sight.
     pub approved_by: Option<String>,
 }
 
@@ -100,9 +100,9 @@ impl Store {
         Ok(rows.into_iter().filter_map(stranger).collect())
     }
 
-    /// Trusts the tool `tool` of `of` with the definition of this hash, in the place of what was pinned, and writes in the
-    /// [audit log](crate::audit) that this came `by` this way: both or nothing. Returns `false`, and does nothing, when no such
-    /// definition is in quarantine: it is another by now, or approved already.
+    /// Trusts the tool `tool` of `of` with the definition of this hash, in the place of what was pinned, and records
+    /// in the [audit log](crate::audit) the way this came `by`: both or nothing. Returns `false`, and does nothing,
+    /// when no such definition is in quarantine: it is another by now, or approved already.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -163,7 +163,7 @@ impl Store {
         if known.as_deref() == Some(&list[..]) {
             return Ok(Recalled::AsBefore);
         }
-        // What is pinned between the two questions is seen with an older number, and looked at again.
+        // A pin added between the two queries is seen with an older number, and checked again.
         let rows: Vec<(String, Vec<u8>, String, Option<String>)> =
             sqlx::query_as("SELECT tool, hash, definition, renamed_to FROM pins WHERE source = ? AND server = ?")
                 .bind(&of.source)
@@ -192,7 +192,7 @@ impl Store {
         }
         replace_quarantine(&mut transaction, of, &seen.strange).await.map_err(error())?;
         let generation = i64::try_from(seen.generation).unwrap_or(i64::MAX);
-        // A list in which nothing was found is known at a glance, unless somebody has changed pins meanwhile.
+        // A list without findings is known by its hash next time, unless pins were changed meanwhile.
         let list = seen.strange.is_empty().then_some(&seen.list[..]);
         sqlx::query(
             "UPDATE pinned_servers SET generation = generation + ?, list = CASE WHEN generation = ? THEN ? END \
@@ -221,7 +221,7 @@ impl Store {
     }
 }
 
-/// Pins tools; over earlier pins only where somebody approved it.
+/// Pins tools; replaces earlier pins only where a person approved it.
 async fn pin(
     transaction: &mut Transaction<'static, Sqlite>,
     of: &PinnedServer,
@@ -245,7 +245,7 @@ async fn pin(
     builder.build().execute(&mut **transaction).await.map(drop)
 }
 
-/// Pins of `of` have changed: no list is known at a glance any more.
+/// Pins of `of` have changed: no list is known by its hash any more.
 async fn repinned(transaction: &mut Transaction<'static, Sqlite>, of: &PinnedServer) -> sqlx::Result<()> {
     sqlx::query("UPDATE pinned_servers SET generation = generation + 1, list = NULL WHERE source = ? AND server = ?")
         .bind(&of.source)
@@ -255,8 +255,8 @@ async fn repinned(transaction: &mut Transaction<'static, Sqlite>, of: &PinnedSer
         .map(drop)
 }
 
-/// What is in quarantine of `of` is `strange` from now on. What was there before keeps its time; what was not is told to the
-/// audit log.
+/// Sets the quarantine of `of` to `strange`. Tools that were in it before keep their time; new ones are recorded in
+/// the audit log.
 async fn replace_quarantine(
     transaction: &mut Transaction<'static, Sqlite>,
     of: &PinnedServer,

@@ -1,4 +1,4 @@
-//! What a person does not want to run of what projects bring.
+//! Entries of projects that a person refused to run.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::{
     audit::{Entry, append},
 };
 
-/// A person's word that one entry of a project is not to be proposed again, as long as its content has this hash.
+/// A person's refusal of one entry of a project: it is not proposed again, as long as its content has this hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The folder that holds the project's file, absolute and with symbolic links resolved.
@@ -23,7 +23,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Whether it is for the entry `name` of `project` with the content that has this hash.
+    /// Whether it covers the entry `name` of `project` with the content of this hash.
     #[must_use]
     pub fn covers(&self, project: &Path, name: &str, hash: &str) -> bool {
         self.project == project && self.name == name && self.hash == hash
@@ -31,8 +31,8 @@ impl Refusal {
 }
 
 impl Store {
-    /// Writes a refusal down, in the place of an earlier one of the same entry, and in the [audit log](crate::audit) that it
-    /// came `by` this way: both or nothing. An [approval](Self::approve) of the entry takes it back.
+    /// Stores a refusal, in the place of an earlier one of the same entry, and records in the [audit
+    /// log](crate::audit) the way it came `by`: both or nothing. An [approval](Self::approve) revokes it.
     ///
     /// # Errors
     /// [`StoreError::Path`] when the project's path is not UTF-8; others when the database fails.

@@ -1,4 +1,4 @@
-//! Which era of MCP worked with a server, and which tools it had.
+//! The era of MCP that worked with each server, and the tools that it had.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use toolrack_host::{Memory, owned, spec::Era};
 
 use crate::{Store, StoreError, now};
 
-/// A memory that is not quick is none.
+/// An answer that takes longer counts as none.
 const QUICK: Duration = Duration::from_millis(500);
 
-/// How many servers are remembered; the ones unseen for longest are forgotten first.
+/// The most servers that are remembered; the ones unseen for longest are forgotten first.
 const MAX_SERVERS: i64 = 10_000;
 
-/// How many servers' tools are remembered, and how many bytes of each.
+/// How many servers' tools are remembered, and the most bytes of each.
 const MAX_LAZY: i64 = 500;
 const MAX_TOOLS: usize = 8 * 1024 * 1024;
 
-/// While nothing changed, a server is written down at most once a day.
+/// While nothing changes, a server is written at most once a day.
 const DAY: i64 = 24 * 60 * 60;
 
 impl Store {
@@ -103,7 +103,7 @@ fn parse(era: &str) -> Option<Era> {
     [Era::Legacy, Era::Modern].into_iter().find(|known| known.to_string() == era)
 }
 
-/// Waits a moment for an answer; what goes wrong is logged, and the answer is then the default.
+/// Waits a moment for an answer; errors are logged, and the answer is then the default.
 async fn quickly<T: Default>(doing: &'static str, answer: impl Future<Output = Result<T, StoreError>>) -> T {
     match tokio::time::timeout(QUICK, answer).await {
         Ok(Ok(answer)) => answer,

@@ -19,17 +19,17 @@ pub use import::Imported;
 pub use messages::{NewMessage, Role, Step, StoredMessage};
 pub use retention::Retention;
 
-/// Bytes of a title; what is longer is cut.
+/// The most bytes of a title; longer ones are cut.
 const MAX_TITLE: usize = 500;
 
-/// The length of the prefixes that are handed out, and of the shortest that is accepted.
+/// The length of the prefixes that are shown, and of the shortest that is accepted.
 const SHOWN_PREFIX: usize = 8;
 const SHORTEST_PREFIX: usize = 4;
 
 /// How many sessions are named when a prefix fits more than one.
 const MAX_NAMED: usize = 5;
 
-/// What asking models has cost.
+/// Tokens and cost of asking models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Tokens that went in, those from the provider's cache included.
@@ -121,12 +121,12 @@ impl From<Spent> for SpentRow {
     }
 }
 
-/// A conversation that begins.
+/// A new conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewSession {
     /// What it is about, in a line; what is longer than 500 bytes is cut.
     pub title: String,
-    /// Who will answer, such as `anthropic/claude-sonnet-4-5`.
+    /// The model that will answer, such as `anthropic/claude-sonnet-4-5`.
     pub model: Option<String>,
     /// The agent that leads it.
     pub agent: Option<String>,
@@ -143,28 +143,28 @@ pub struct Session {
     pub prefix: String,
     /// What it is about. Untrusted.
     pub title: String,
-    /// Who answered last.
+    /// The model that answered last.
     pub model: Option<String>,
     /// The agent that leads it.
     pub agent: Option<String>,
     /// When it began.
     pub created_at: DateTime<Utc>,
-    /// When something was last added to it. A new title is nothing that is added.
+    /// When something was last added to it. A new title does not count.
     pub updated_at: DateTime<Utc>,
     /// How many messages it has; the position of the next one.
     pub messages: u64,
     /// What all messages have cost.
     pub spent: Spent,
-    /// Whether a turn has not ended: somebody works at it, or was interrupted. See [`Store::open_turn`].
+    /// Whether a turn has not ended: it is under way, or was interrupted. See [`Store::open_turn`].
     pub has_open_turn: bool,
 }
 
 /// Which sessions to list.
 #[derive(Clone, Debug, Default)]
 pub struct SessionQuery {
-    /// Only those whose title holds this text; the case of ASCII letters plays no part.
+    /// Only those whose title contains this text; the case of ASCII letters is ignored.
     pub search: Option<String>,
-    /// Only those behind this one in the list: its `updated_at` and `id`. The way to the next page.
+    /// Only those after this one in the list, by its `updated_at` and `id`: for the next page.
     pub after: Option<(DateTime<Utc>, Uuid)>,
     /// At most so many, the newest.
     pub limit: usize,
@@ -182,7 +182,7 @@ pub struct SessionTotals {
     pub spent: Spent,
 }
 
-/// What is read of a session, with the ids before and behind it in the order of ids.
+/// The columns of a session, with the ids before and behind it in the order of ids.
 #[derive(Debug, FromRow)]
 struct SessionRow {
     id: String,
@@ -199,7 +199,7 @@ struct SessionRow {
     id_behind: Option<String>,
 }
 
-/// The start of every question for sessions. Both neighbours and the last position are each one step into an index.
+/// The start of every query for sessions. Both neighbours and the last position are each one step into an index.
 const SELECT: &str = "SELECT id, title, model, agent, created_at, updated_at, \
     input, output, cached_read, cache_write, reasoning, cost, open_turn IS NOT NULL AS has_open_turn, \
     (SELECT coalesce(max(position) + 1, 0) FROM messages WHERE session_id = s.id) AS messages, \
@@ -208,7 +208,7 @@ const SELECT: &str = "SELECT id, title, model, agent, created_at, updated_at, \
     FROM sessions s";
 
 impl SessionRow {
-    /// `None` when the id is none.
+    /// `None` when the id is no UUID.
     fn into_session(self) -> Option<Session> {
         let neighbours = [self.id_before.as_deref(), self.id_behind.as_deref()];
         Some(Session {
@@ -226,7 +226,7 @@ impl SessionRow {
     }
 }
 
-/// The shortest beginning of `id` that tells it from its neighbours.
+/// The shortest prefix of `id` that tells it from its neighbours.
 fn prefix(id: &str, neighbours: [Option<&str>; 2]) -> String {
     let common = |other: &str| id.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
     let common = neighbours.into_iter().flatten().map(common).max().unwrap_or(0);
@@ -238,12 +238,12 @@ fn prefix(id: &str, neighbours: [Option<&str>; 2]) -> String {
     id.get(..length).unwrap_or(id).to_owned()
 }
 
-/// A time as it is kept.
+/// A stored time.
 fn time(milliseconds: i64) -> DateTime<Utc> {
     DateTime::from_timestamp_millis(milliseconds).unwrap_or_default()
 }
 
-/// What of a title is kept.
+/// The part of a title that is stored.
 fn kept_title(title: &str) -> &str {
     &title[..title.floor_char_boundary(MAX_TITLE)]
 }
@@ -257,8 +257,7 @@ impl Store {
         self.create_session_as(Uuid::now_v7(), new).await
     }
 
-    /// The same with this id. Where it was begun already, it stays as it is: whoever does not know whether it was begun can
-    /// do so again.
+    /// The same with this id. A session that exists stays as it is, so that a caller can try again safely.
     pub(crate) async fn create_session_as(&self, id: Uuid, new: &NewSession) -> Result<Session, StoreError> {
         let doing = "beginning a session";
         let now = Utc::now().timestamp_millis();
@@ -298,7 +297,7 @@ impl Store {
         session.ok_or_else(|| self.unknown_session(&id.to_string()))
     }
 
-    /// The sessions that `query` asks for, the one that something was added to last before all others.
+    /// The sessions that match `query`, the most recently changed first.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -306,7 +305,7 @@ impl Store {
         let mut builder = sqlx::QueryBuilder::<Sqlite>::new(SELECT);
         builder.push(" WHERE TRUE");
         if let Some(search) = &query.search {
-            // `instr` takes the text as it is; `LIKE` would have to be told of its wildcards.
+            // `instr` takes the text as it is; `LIKE` would need its wildcards escaped.
             builder.push(" AND instr(lower(title), lower(").push_bind(search).push(")) > 0");
         }
         if let Some((at, id)) = query.after {
@@ -320,8 +319,8 @@ impl Store {
         Ok(rows.into_iter().filter_map(SessionRow::into_session).collect())
     }
 
-    /// The session that a person means by `typed`: its id, the beginning of its id (4 characters or more, with or without
-    /// hyphens), or `last` for the one that something was added to last.
+    /// The session that a person means by `typed`: its id, a prefix of its id (4 characters or more, with or without
+    /// hyphens), or `last` for the most recently changed.
     ///
     /// # Errors
     /// [`StoreError::UnknownSession`] and [`StoreError::AmbiguousSession`]; others when the database fails.
@@ -334,7 +333,7 @@ impl Store {
             return Err(self.unknown_session(typed));
         };
         let mut builder = sqlx::QueryBuilder::<Sqlite>::new(SELECT);
-        // Behind all that can follow in an id, so that the index of ids finds them.
+        // Greater than all that can follow in an id, so that the query uses the index of ids.
         builder.push(" WHERE id >= ").push_bind(&start).push(" AND id < ").push_bind(format!("{start}g"));
         builder.push(" ORDER BY updated_at DESC, id DESC LIMIT ").push_bind(MAX_NAMED as i64 + 1);
         let rows: Vec<SessionRow> =
@@ -393,7 +392,7 @@ impl Store {
                 .fetch_one(&self.pool)
                 .await
                 .map_err(error())?;
-        // Added up here: a sum that is too large is an error in SQL.
+        // Added up here: a sum that overflows is an error in SQL.
         let spent: Vec<SpentRow> =
             sqlx::query_as("SELECT input, output, cached_read, cache_write, reasoning, cost FROM sessions")
                 .fetch_all(&self.pool)
@@ -411,7 +410,7 @@ impl Store {
     }
 }
 
-/// The beginning of an id as ids are written, from what somebody typed; `None` for what begins no id, or is too short.
+/// A typed prefix in the form of stored ids; `None` for what begins no id, or is too short.
 fn start_of_id(typed: &str) -> Option<String> {
     const HYPHENS: [usize; 4] = [8, 12, 16, 20];
     let digits: String = typed.trim().chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect();

@@ -1,4 +1,4 @@
-//! A message as it is kept, read with good will: what the agent wrote first, then the columns that every program knows.
+//! A stored message, read leniently: first what the agent wrote, then the columns that every program knows.
 
 pub mod markdown;
 
@@ -11,7 +11,7 @@ use toolrack_host::text::change_in;
 
 use crate::{Role, Spent, StoredMessage};
 
-/// One message, in JSON. No secret that is known is in it; it is untrusted all the same.
+/// One message, in JSON. Known secrets are hidden in it; it is untrusted all the same.
 #[derive(Debug, Serialize)]
 pub struct Said {
     /// Its id.
@@ -32,7 +32,7 @@ pub struct Said {
     pub parts: Vec<Value>,
     /// When, in RFC 3339.
     pub timestamp: String,
-    /// What the model used up for it.
+    /// What it cost.
     pub spent: Option<Spent>,
     /// The role.
     #[serde(skip)]
@@ -54,14 +54,14 @@ pub struct Called {
 }
 
 impl Said {
-    /// `message`, as `conceal` shows it: it hides the secrets that are known.
+    /// `message`, with the secrets hidden that `conceal` knows.
     #[must_use]
     pub fn new(message: StoredMessage, conceal: &dyn Fn(&str) -> String) -> Self {
         let json = |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
         let body = json(&message.body).unwrap_or_default();
         let result = json(&message.tool_results).unwrap_or_default();
         let result = match result {
-            // Some keep a list of the one.
+            // Some programs store a list of one.
             Value::Array(mut results) if !results.is_empty() => results.swap_remove(0),
             result => result,
         };
@@ -95,7 +95,7 @@ impl Said {
     }
 }
 
-/// A call as we write it, or as some providers do.
+/// A call in our format, or in that of some providers.
 fn called(call: &Value) -> Called {
     let of_provider = &call["function"];
     let name = text(&call["name"]).or_else(|| text(&of_provider["name"])).unwrap_or_default();

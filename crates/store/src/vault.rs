@@ -1,9 +1,9 @@
 //! Secrets and tokens, sealed.
 //!
-//! A row is sealed with XChaCha20-Poly1305 (<https://datatracker.ietf.org/doc/html/draft-irtf-cfrg-xchacha>) under a random
-//! nonce. Its space, its name and the id of the key are associated data, so that a row which somebody moved to another
-//! name does not open. What this does not defend against: somebody who can write the file can delete a row, or put back
-//! an older value of the same name.
+//! A row is sealed with XChaCha20-Poly1305 (<https://datatracker.ietf.org/doc/html/draft-irtf-cfrg-xchacha>) under a
+//! random nonce. Its space, its name and the id of the key are associated data, so that a row which was moved to
+//! another name does not open. This does not defend against a program that can write the file: it can delete a row, or
+//! restore an older value of the same name.
 
 mod lease;
 mod seal;
@@ -26,12 +26,12 @@ const MAX_VALUE: usize = 64 * 1024;
 /// The longest name, in bytes.
 const MAX_NAME: usize = 1024;
 
-/// What a row is for. The same name in two spaces is two rows.
+/// The kind of a row. The same name in two spaces is two rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
-    /// What a person set, and entries name.
+    /// A secret that a person set, and that entries name.
     Secret,
-    /// What sign-in got.
+    /// A token from a sign-in.
     Token,
 }
 
@@ -74,7 +74,7 @@ impl fmt::Debug for Sealed {
     }
 }
 
-/// Why the vault did not do what it was asked. No value is in it.
+/// Why an operation of the vault failed. It holds no value.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
     /// The row was sealed with another key.
@@ -85,7 +85,7 @@ pub enum VaultError {
         /// Its name.
         name: String,
     },
-    /// The row is not what was written there.
+    /// The row is not as it was written.
     #[error("the {space} `{name}` does not open: its row was changed from outside; set it anew")]
     Damaged {
         /// Its space.
@@ -111,7 +111,7 @@ pub enum VaultError {
         /// How long the value is.
         length: usize,
     },
-    /// The lease ran out, or was taken over, before what depends on it was done. Nothing was written.
+    /// The lease ran out, or was taken over, before the write that depends on it. Nothing was written.
     #[error("the {space} `{name}` is another process's by now: read it again")]
     LeaseLost {
         /// Its space.
@@ -165,8 +165,8 @@ impl fmt::Debug for Vault {
 }
 
 impl Vault {
-    /// The vault of `store`. A key of bytes is free; one of a passphrase takes some 50 ms of a processor and 19 MiB for as
-    /// long. Nothing says here whether it is the right one: each row does.
+    /// Opens the vault of `store`. A key of bytes costs nothing; a passphrase costs some 50 ms of CPU time and,
+    /// meanwhile, 19 MiB. A wrong key is not noticed here: each row checks it.
     ///
     /// # Errors
     /// [`VaultError::Passphrase`], [`VaultError::NoRandomness`], or the database fails.
@@ -175,7 +175,7 @@ impl Vault {
         Ok(Self { store: store.clone(), sealer })
     }
 
-    /// Seals `value` and keeps it in the place of what was there. It is on the disk when this returns.
+    /// Seals `value` and stores it in the place of an earlier one. It is on the disk when this returns.
     ///
     /// # Errors
     /// [`VaultError::Name`], [`VaultError::TooLong`], [`VaultError::NoRandomness`], or the database fails.
@@ -184,7 +184,7 @@ impl Vault {
         self.put_in(transaction, space, name, value).await
     }
 
-    /// The same, but only while `lease` is held: who holds it next may have written a newer value.
+    /// The same, but only while `lease` is held: the next holder may have written a newer value.
     ///
     /// # Errors
     /// As [`Self::put`], and [`VaultError::LeaseLost`].
@@ -243,7 +243,7 @@ impl Vault {
         Ok(Some(Sealed(value)))
     }
 
-    /// Deletes `name`, and overwrites where it stood in the file. Whether there was one.
+    /// Deletes `name`, and overwrites its place in the file. Returns whether there was one.
     ///
     /// # Errors
     /// When the database fails.
@@ -251,7 +251,7 @@ impl Vault {
         Ok(self.store.remove_sealed(space, name).await?)
     }
 
-    /// The same for what `lease` is about, but only while it is held: who holds it next may have written a newer value.
+    /// The same for the name of `lease`, but only while it is held: the next holder may have written a newer value.
     ///
     /// # Errors
     /// [`VaultError::LeaseLost`], or the database fails.
@@ -270,7 +270,7 @@ impl Vault {
     }
 }
 
-/// What a vault does without its key.
+/// Operations that need no key.
 impl Store {
     async fn read_sealed(&self, space: Space, name: &str) -> Result<Option<Row>, StoreError> {
         sqlx::query_as("SELECT key_id, nonce, sealed FROM vault WHERE space = ? AND name = ?")

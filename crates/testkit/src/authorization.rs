@@ -1,10 +1,10 @@
-//! A scripted authorization server, and an MCP server behind it that lets nobody in without its tokens.
+//! A scripted authorization server, and an MCP server behind it that needs its tokens.
 //!
 //! It does what MCP asks of one (RFC 9728, RFC 8414, RFC 7591, OAuth 2.1 with PKCE, RFC 8707, RFC 9207, RFC 7009) and
-//! checks what clients must send; `authorize` redirects at once, as if a person had agreed. Refresh tokens are good for one
-//! use: an old one is refused, counted, and ends what was got with it (RFC 9700, 4.14.2). Who asks for tokens with a proof of a
-//! key gets such that are bound to it (RFC 9449). What it does wrong is
-//! [`Wrong`], from the start or from now on.
+//! checks what clients must send; `authorize` redirects at once, as if a person had agreed. Refresh tokens are good
+//! for one use: an old one is refused, counted, and ends the tokens that came from it (RFC 9700, 4.14.2). A client
+//! that asks for tokens with a proof of a key gets tokens that are bound to it (RFC 9449). [`Wrong`] lists its faults,
+//! from the start or from now on.
 //!
 //! It runs on a thread of its own, for tests with and without a runtime, and ends when it is dropped.
 //!
@@ -40,16 +40,16 @@ use proofs::Proofs;
 use statements::Statements;
 pub use wrong::Wrong;
 
-/// A client that is known without registering: its id.
+/// The id of a client that is known without registering.
 pub const CLIENT: &str = "known-client";
 
 /// The secret of [`CLIENT`].
 pub const CLIENT_SECRET: &str = "known-secret";
 
-/// What a workload, or somebody whom an enterprise knows, signs in with.
+/// The assertion of a workload, or of an enterprise's user.
 pub const ASSERTION: &str = "workload-assertion";
 
-/// What happened so far.
+/// Counts of what happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Clients that registered.
@@ -66,9 +66,9 @@ pub struct Counts {
     pub refused: u64,
     /// Tokens that were revoked.
     pub revocations: u64,
-    /// Requests of MCP that were let in.
+    /// Requests of MCP that were admitted.
     pub admitted: u64,
-    /// Requests of MCP that were not.
+    /// Requests of MCP that were refused.
     pub turned_away: u64,
     /// Proofs of a key that held (RFC 9449).
     pub proofs: u64,
@@ -76,7 +76,7 @@ pub struct Counts {
     pub replayed: u64,
 }
 
-/// A request that came, whichever page it was for.
+/// A request to any of the pages.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// `GET /authorize`, without the query.
@@ -106,7 +106,7 @@ struct Shared {
     /// Passes requests on to it.
     client: reqwest::Client,
     state: Mutex<State>,
-    /// Tells that there is a reason to look at the state again.
+    /// Signals that the state has changed.
     moved: watch::Sender<()>,
 }
 
@@ -153,7 +153,7 @@ impl Shared {
         }
     }
 
-    /// What the first of these says that is wrong now.
+    /// What the first fault that `find` accepts holds.
     fn wrong<T>(&self, find: impl Fn(&Wrong) -> Option<T>) -> Option<T> {
         self.state().wrong.iter().find_map(find)
     }
@@ -168,7 +168,7 @@ pub struct FakeAuthorization {
 }
 
 impl FakeAuthorization {
-    /// Starts it with this that it does wrong, in front of a fake server of both eras.
+    /// Starts it with these faults, in front of a fake server of both eras.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -214,7 +214,7 @@ impl FakeAuthorization {
         self.shared.issuer()
     }
 
-    /// The MCP endpoint, which wants tokens.
+    /// The MCP endpoint, which needs tokens.
     #[must_use]
     pub fn mcp_url(&self) -> String {
         self.shared.mcp_url()
@@ -232,7 +232,7 @@ impl FakeAuthorization {
         self.shared.state().asked.clone()
     }
 
-    /// From now on it does this wrong, and nothing else.
+    /// From now on it has these faults, and no others.
     pub fn goes_wrong(&self, wrong: impl IntoIterator<Item = Wrong>) {
         self.shared.state().wrong = wrong.into_iter().collect();
         self.shared.moved.send_replace(());
@@ -243,7 +243,7 @@ impl FakeAuthorization {
         self.shared.until(|state| state.held >= answers).await;
     }
 
-    /// Enters a client that signs in with a key instead of a secret (`private_key_jwt`): its id, and the key in PEM.
+    /// Registers a client that signs in with a key, not a secret (`private_key_jwt`): its id, and the key in PEM.
     #[must_use]
     pub fn client_with_key(&self) -> (String, String) {
         let mut state = self.shared.state();
@@ -252,24 +252,24 @@ impl FakeAuthorization {
         (id, key)
     }
 
-    /// An access token, as somebody gets one from a page for people.
+    /// An access token, as a user copies one from a web page.
     #[must_use]
     pub fn hand_out(&self) -> String {
         let resource = self.mcp_url();
         self.shared.state().grants.give(To { client: CLIENT, key: None }, &resource, "tools", false).access
     }
 
-    /// No access token is good any longer; refresh tokens are.
+    /// Expires all access tokens; refresh tokens stay good.
     pub fn expire(&self) {
         self.shared.state().grants.expire();
     }
 
-    /// Nothing that was given is good any longer, as when a person takes an agreement back.
+    /// Revokes everything, as when a person takes an agreement back.
     pub fn revoke(&self) {
         self.shared.state().grants.revoke_all();
     }
 
-    /// Every token and secret that it gave to anybody, to look for where none may be.
+    /// Every token and secret that it issued, to look for where none may be.
     #[must_use]
     pub fn given(&self) -> Vec<String> {
         self.shared.state().grants.given()

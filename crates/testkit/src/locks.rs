@@ -1,4 +1,4 @@
-//! A lock as another program's SQLite holds it.
+//! A database lock, held as another program's SQLite holds it.
 
 use std::fs::File;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 
-/// A database that nobody else can use until this value is dropped.
+/// A database that no other process can use until this value is dropped.
 #[derive(Debug)]
 pub struct LockedDatabase {
     // Closing the file gives up the lock.
@@ -19,7 +19,7 @@ impl LockedDatabase {
     /// and a process that opens and closes the file once more has given up its lock.
     ///
     /// # Panics
-    /// When the file is not there, or somebody else has locked it.
+    /// When the file is not there, or another process has locked it.
     #[must_use]
     pub fn new(path: &Path) -> Self {
         let file = File::options().read(true).write(true).open(path);

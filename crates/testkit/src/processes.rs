@@ -12,7 +12,7 @@ pub fn alive(pid: u32) -> bool {
     stat(pid).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'))
 }
 
-/// Every live process below this one, children first. A process whose parent died is below whoever adopted it.
+/// Every live process below this one, children first. A process whose parent died is below the one that adopted it.
 #[must_use]
 pub fn descendants(pid: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();

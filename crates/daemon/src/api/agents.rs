@@ -13,7 +13,7 @@ use crate::{
     world::World,
 };
 
-/// Who knows the agents.
+/// Finds the agents of the daemon.
 pub(crate) type Known = Extension<Weak<Agents>>;
 
 /// All agents.
@@ -43,7 +43,7 @@ pub(super) struct AgentToken {
     mcp: String,
 }
 
-/// The worlds of agents that run, by their ids; none where the world that is asked is one of them.
+/// The running worlds of agents, by id; none where the world that is asked is one of them.
 pub(super) fn worlds(agents: &Weak<Agents>) -> Vec<(String, Arc<World>)> {
     agents.upgrade().map(|agents| agents.worlds()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Which calls run without a question because somebody said so for good.
+//! Calls that run without a question because a person allowed them for good.
 
 use axum::{Json, extract::State as Extract};
 use chrono::{DateTime, SecondsFormat};
@@ -64,7 +64,7 @@ pub(super) struct Forgotten {
     forgotten: usize,
 }
 
-/// The tools that run without a question because somebody said so for good.
+/// The tools that run without a question because a person allowed them for good.
 #[utoipa::path(get, path = "/api/v1/answers", tag = "approvals",
     responses((status = 200, body = Standing), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn list(Extract(world): State) -> Answer<Standing> {

@@ -43,7 +43,7 @@ pub(super) struct NewCall {
     timeout_ms: Option<u64>,
     /// A name for this call, made by the caller, by which it can be cancelled. Not two calls at once can have the same.
     id: Option<String>,
-    /// Whoever sends this has seen the arguments and wants them sent: it is not asked again, unless a rule forbids the call.
+    /// The caller has seen the arguments and wants them sent: it is not asked again, unless a rule forbids the call.
     #[serde(default)]
     approved: bool,
 }
@@ -104,7 +104,7 @@ fn of(new: NewCall) -> Call {
     call
 }
 
-/// Who asks the control API. What its client calls itself is what it says in `User-Agent`; browsers all say about the same.
+/// The caller of the control API. Its client's name is the `User-Agent`; browsers all send about the same.
 fn caller(world: &World, headers: &HeaderMap, request: Option<&str>) -> Caller {
     let caller = world.questions.caller(Way::Daemon);
     let caller = match request {
@@ -118,7 +118,7 @@ fn caller(world: &World, headers: &HeaderMap, request: Option<&str>) -> Caller {
     }
 }
 
-/// The call's progress, then how it ended. Whoever stops reading drops the call.
+/// The call's progress, then how it ended. A reader that stops reading drops the call.
 fn streamed(
     world: Arc<World>,
     running: Running,
@@ -143,7 +143,7 @@ pub(super) fn event(name: &str, data: &impl Serialize) -> Event {
     Event::default().event(name).data(serde_json::to_string(data).unwrap_or_default())
 }
 
-/// An event whose texts may hold what a server was given in confidence.
+/// An event in whose texts secrets are hidden.
 fn concealed_event(world: &World, name: &str, data: &impl Serialize) -> Event {
     Event::default().event(name).data(concealed::written(world, data))
 }

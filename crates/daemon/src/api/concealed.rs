@@ -1,6 +1,6 @@
-//! What leaves the control API, without secrets: servers repeat what they were given in confidence, in results, in errors,
-//! on stderr, in descriptions. The one place where answers are looked through; events that are sent one by one are
-//! [`written`] where they are made.
+//! Hides secrets in what leaves the control API: servers repeat what they were given in confidence, in results,
+//! errors, stderr and descriptions. This is the one place where answers are searched; events that are sent one by one
+//! pass through [`written`] where they are made.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -19,10 +19,10 @@ use toolrack_host::text::change_in;
 use super::ApiError;
 use crate::world::World;
 
-/// Bytes of an answer. Each is made of what has bounds of its own, so that none comes near this.
+/// The most bytes of an answer. Answers are made of bounded parts, so that none comes near this.
 const MAX: usize = 256 * 1024 * 1024;
 
-/// Marks an answer that was looked through where it was made.
+/// Marks an answer that was searched where it was made.
 #[derive(Clone, Copy)]
 struct LookedThrough;
 
@@ -50,8 +50,8 @@ pub(super) async fn answer(Extract(world): Extract<Arc<World>>, response: Respon
     }
 }
 
-/// `value` as an answer, with `***` for each secret except in its member `shown`, which stays to the last letter: there, a
-/// person looks for what they are to agree to.
+/// `value` as an answer, with `***` for each secret except in its member `shown`, which stays as it is: a person reads
+/// there what they are to agree to.
 pub(super) fn except(world: &World, shown: &str, value: &impl Serialize) -> Response {
     let mut value = serde_json::to_value(value).unwrap_or_default();
     let kept = value.get_mut(shown).map(Value::take);
@@ -76,10 +76,10 @@ fn json<'t>(world: &World, text: &'t str) -> Cow<'t, str> {
     in_json(text, &world.secrets, |text| loaded.entry(text).is_some())
 }
 
-/// `text`, which is JSON, with `***` for each secret. Most answers hold none: they are looked through once, and neither
-/// copied nor read. In another one only texts are changed, so that it stays JSON whatever a secret looks like; and not
-/// what `is_name` says is the name of a server, which is no secret even where a password is the same word: nothing could
-/// be done with that server any more.
+/// `text`, which is JSON, with `***` for each secret. Most answers hold none: they are searched once, and neither
+/// copied nor parsed. Otherwise only texts are changed, so that it stays JSON whatever a secret looks like. Texts that
+/// `is_name` takes for the name of a server stay, even where a password is the same word: without its name a server
+/// could not be used any more.
 fn in_json<'t>(text: &'t str, secrets: &Interpolate, is_name: impl Fn(&str) -> bool) -> Cow<'t, str> {
     if let Cow::Borrowed(_) = secrets.conceal(text) {
         return Cow::Borrowed(text);

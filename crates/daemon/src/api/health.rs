@@ -1,4 +1,4 @@
-//! What watches over daemons looks at.
+//! What monitors of the daemon read.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ use crate::world::World;
 pub(super) struct Health {
     /// `ok`, `starting` or `ending`.
     status: &'static str,
-    /// Why it is not `ok`. No names: nobody needs a token to see it.
+    /// Why it is not `ok`. It holds no names, because no token is needed to see it.
     reason: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Who answers in conversations, and who else could.
+//! The model that answers in conversations, and the others that could.
 
 use axum::{Json, extract::State as Extract};
 use serde::Serialize;
@@ -38,7 +38,7 @@ struct KnownProvider {
     default_model: Option<&'static str>,
 }
 
-/// Every provider, and whether the daemon has a key for it. What the key is, is for nobody to see.
+/// Every provider, and whether the daemon has a key for it. The key itself is never shown.
 fn providers(environment: &Environment) -> Vec<KnownProvider> {
     let is_set = |name: &str| environment.get(name).is_some_and(|value| !value.to_string_lossy().trim().is_empty());
     let known = PROVIDERS.iter().map(|provider| KnownProvider {
@@ -51,7 +51,7 @@ fn providers(environment: &Environment) -> Vec<KnownProvider> {
     known.collect()
 }
 
-/// Who would answer now, and if nobody, what to do about it; and who else could be asked to.
+/// The model that would answer now, or what to do if there is none; and the other providers that could be used.
 #[utoipa::path(get, path = "/api/v1/model", tag = "conversations", responses((status = 200, body = WhoAnswers)))]
 pub(super) async fn model(Extract(world): State) -> Answer<WhoAnswers> {
     let providers = providers(&world.environment);

@@ -1,4 +1,4 @@
-//! What goes on for a while, by the names that callers gave it, so that it can be cancelled.
+//! Running work by the names that callers gave it, so that it can be cancelled.
 
 use std::{
     collections::HashMap,
@@ -10,14 +10,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::ApiError;
 
-/// How many can have names at once.
+/// The most names at once.
 const MAX: usize = 10_000;
 
 /// Everything that has a name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Named(Arc<Mutex<HashMap<String, CancellationToken>>>);
 
-/// Something that goes on until it is dropped.
+/// Running work, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Running {
     all: Named,
@@ -26,10 +26,10 @@ pub(super) struct Running {
 }
 
 impl Named {
-    /// Something begins.
+    /// Registers work that begins.
     ///
     /// # Errors
-    /// When something else of this name goes on, or 10,000 others do that have names.
+    /// When other work of this name is running, or 10,000 others that have names.
     pub(super) fn begin(&self, name: Option<String>) -> Result<Running, ApiError> {
         let cancelled = CancellationToken::new();
         if let Some(name) = &name {
@@ -48,10 +48,10 @@ impl Named {
         Ok(Running { all: self.clone(), name, cancelled })
     }
 
-    /// Cancels what has this name.
+    /// Cancels the work of this name.
     ///
     /// # Errors
-    /// When nothing has.
+    /// When there is none.
     pub(super) fn cancel(&self, name: &str) -> Result<(), ApiError> {
         let running = self.all().get(name).cloned();
         running.ok_or_else(|| ApiError::not_found("nothing of this id is under way"))?.cancel();
@@ -64,7 +64,7 @@ impl Named {
 }
 
 impl Running {
-    /// Resolves when somebody cancels it.
+    /// Resolves when the work is cancelled by name.
     pub(super) async fn cancelled(&self) {
         self.cancelled.cancelled().await;
     }

@@ -43,7 +43,7 @@ pub(super) fn count(world: &World, agents: &Weak<Agents>) -> usize {
     world.questions.count() + of_agents.sum::<usize>()
 }
 
-/// A question without what must not be shown.
+/// A question with secrets hidden.
 fn shown(question: Question, world: &World) -> serde_json::Value {
     let mut shown = serde_json::to_value(question).unwrap_or_default();
     conceal(&mut shown, &world.secrets);

@@ -142,7 +142,7 @@ impl Server {
 /// The state of an entry that runs nothing because of how it is written.
 const BROKEN: &str = "broken";
 
-/// A state as it is shown: who was stopped by a person is not switched off by a file.
+/// The state that is shown: a server that a person stopped is `disconnected`, not `disabled`.
 fn shown(word: &'static str, is_held: bool) -> &'static str {
     if is_held && word == HostState::Disabled.word() { "disconnected" } else { word }
 }
@@ -229,7 +229,7 @@ pub(super) enum NewScope {
     User,
     /// The person's, for this project.
     Local,
-    /// The project's, for everybody.
+    /// The project's, for all its users.
     Project,
 }
 
@@ -369,7 +369,7 @@ pub(super) async fn connect(Extract(world): State, Path(name): Path<String>) -> 
     accepted(&world, &name)
 }
 
-/// Stops a server until somebody connects it, or the daemon starts anew. No file is changed.
+/// Stops a server until it is connected again, or the daemon starts anew. No file is changed.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/disconnect", tag = "servers", params(("name" = String, Path)),
     responses((status = 202, body = Server), (status = 404, body = ApiError)))]
 pub(super) async fn disconnect(Extract(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
@@ -390,7 +390,7 @@ pub(super) async fn reconnect(Extract(world): State, Path(name): Path<String>) -
     accepted(&world, &name)
 }
 
-/// Refuses to connect what must not run: it is switched off, broken, or not trusted.
+/// Refuses to connect a server that must not run: it is disabled, broken, or not trusted.
 pub(super) fn runnable(world: &World, name: &str) -> Result<(), ApiError> {
     let loaded = world.loaded();
     let entry = entry(&loaded, name)?;

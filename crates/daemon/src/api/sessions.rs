@@ -17,10 +17,10 @@ use utoipa::{IntoParams, ToSchema};
 use super::{Answer, ApiError, Path, Query, State, done};
 use crate::world::World;
 
-/// Sessions that are given at once.
+/// The most sessions of one answer.
 const MAX: usize = 500;
 
-/// Messages of one session that are given at once.
+/// The most messages of one answer.
 const MAX_MESSAGES: usize = 10_000;
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -129,8 +129,8 @@ pub(super) struct Transcript {
     next: Option<u64>,
 }
 
-/// What was said in a session from the position `from` on, at most `limit` messages of it, with secrets hidden; and the last
-/// position, if more follows.
+/// At most `limit` messages of a session from the position `from` on, with secrets hidden; and the last position, if
+/// more follow.
 async fn said(world: &World, session: &Session, from: u64, limit: usize) -> Result<(Vec<Said>, Option<u64>), ApiError> {
     let mut messages = store(world)?.messages(session.id, from, limit + 1).await?;
     let is_cut = messages.len() > limit;
@@ -194,7 +194,7 @@ pub(super) async fn export(
     Query(format): Query<Format>,
 ) -> Result<Response, ApiError> {
     let mut session = store(&world)?.find_session(&id).await?;
-    // A file that is no JSON is looked through by nobody else.
+    // An exported file that is not JSON passes no other search for secrets.
     session.title = world.secrets.conceal(&session.title).into_owned();
     let (mut messages, mut next) = said(&world, &session, 0, MAX_MESSAGES).await?;
     while let Some(last) = next {

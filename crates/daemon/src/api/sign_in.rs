@@ -1,4 +1,4 @@
-//! Signing in to a server, with the browser of whoever asks.
+//! Signing in to a server, with the user's browser.
 
 use axum::{Json, extract::State as Extract, http::StatusCode, response::Response};
 use serde::Deserialize;

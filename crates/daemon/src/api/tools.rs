@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{Answer, ApiError, Path, Query, State, trust::Finding};
 
-/// Tools that are given at once.
+/// The most tools of one answer.
 const MAX: usize = 10_000;
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -111,7 +111,7 @@ pub(super) async fn list(Extract(world): State, Query(wanted): Query<Wanted>) ->
             hits.iter().map(|hit| Tool::new(&hit.tool, found(&hit.tool), Some(hit.score))).collect()
         }
         None => {
-            // They are in the order of their names, so that a page goes on where the one before ended, whatever has come or gone.
+            // Ordered by name, so that a page continues where the one before ended, whatever has come or gone.
             let is_further = |tool: &CatalogTool| wanted.after.as_ref().is_none_or(|after| tool.name > *after);
             let tools = catalog.tools().filter(|tool| selection.has(tool) && is_further(tool));
             tools.take(wanted.limit.unwrap_or(MAX).min(MAX)).map(|tool| Tool::new(tool, found(tool), None)).collect()
@@ -133,7 +133,7 @@ pub(super) struct WholeTool {
     output_schema: Option<Box<RawValue>>,
     /// Names its definition: name, title, description, schemas, annotations.
     definition: String,
-    /// Why it is in quarantine, where it is: then nobody is offered it, and a call of it is refused.
+    /// Why it is in quarantine, if it is: then no client is offered it, and a call of it is refused.
     quarantined: Option<String>,
     /// What a person should look at in its definition.
     findings: Vec<Finding>,
@@ -153,7 +153,7 @@ pub(super) async fn get(Extract(world): State, Path((server, tool)): Path<(Strin
     let quarantined =
         strangers.filter(|stranger| !stranger.usable && stranger.tool == tool).map(|it| it.cause.to_string());
     let findings: Vec<_> = catalog.findings_of(found).into_iter().map(Finding::from).collect();
-    // As the server wrote them: the order of the properties is how their author wants them read.
+    // As the server wrote them: the author chose the order of the properties.
     Ok(Json(WholeTool {
         tool: Tool::new(found, findings.len(), None),
         input_schema: found.tool().input_schema.clone(),

@@ -1,4 +1,4 @@
-//! What projects bring, and whether somebody agreed to it; tools that are not as they are pinned.
+//! Entries of projects and whether a person agreed to run them; tools that differ from their pins.
 
 use std::path::PathBuf;
 
@@ -107,7 +107,7 @@ fn definition(kept: &str) -> Value {
     serde_json::from_str(kept).unwrap_or_else(|_| Value::from(kept))
 }
 
-/// The same with characters that are not seen spelled out.
+/// The same with invisible characters spelled out.
 fn visible(mut definition: Value) -> Value {
     text::change_in(&mut definition, &|text| text::for_terminal(text));
     definition
@@ -127,7 +127,7 @@ async fn strangers(world: &World) -> Result<Vec<Kept>, ApiError> {
     Ok(kept)
 }
 
-/// An entry of a project that nobody has agreed to run.
+/// An entry of a project that no person has agreed to run.
 #[derive(Debug, Serialize, ToSchema)]
 struct Pending {
     name: String,
@@ -137,8 +137,8 @@ struct Pending {
     line: Option<usize>,
     /// Names exactly this content.
     hash: String,
-    /// What would run, to the last letter, as the file has it: placeholders are not filled in. Whoever shows it spells out
-    /// what cannot be seen.
+    /// What would run, to the last letter, as the file has it: placeholders are not filled in. Clients that show it
+    /// spell out invisible characters.
     #[schema(value_type = Object)]
     config: Value,
     /// What a person should look at before they agree, each in words. A help, and no defence.
@@ -158,7 +158,7 @@ struct Trusted {
     approved_at: Option<String>,
 }
 
-/// What waits for somebody's agreement, and what has it.
+/// What waits for a person's agreement, and what has it.
 #[utoipa::path(get, path = "/api/v1/trust", tag = "trust",
     responses((status = 200, body = Trust), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn list(Extract(world): State) -> Result<Response, ApiError> {
@@ -202,8 +202,8 @@ pub(super) async fn list(Extract(world): State) -> Result<Response, ApiError> {
     let quarantined = strangers(&world).await?.into_iter().map(Stranger::new).collect();
     let (refused, pending) = pending.partition(is_refused);
     let trust = Trust { pending, refused, trusted: trusted.collect(), quarantined };
-    // What a server that was agreed to has been given counts as a secret, and its author chose that: it must hide nothing
-    // of what is proposed next.
+    // What a trusted server was given counts as a secret, and its author chose that: it must hide nothing of what is
+    // proposed next.
     Ok(concealed::except(&world, "pending", &trust))
 }
 
@@ -248,7 +248,7 @@ pub(super) async fn refuse(Extract(world): State, Body(shown): Body<Approve>) ->
     Ok(done())
 }
 
-/// The entry that was shown, as long as it is the same.
+/// The entry that was shown, if it is still the same.
 fn as_shown<'a>(loaded: &'a Loaded, shown: &Approve) -> Result<&'a Entry, ApiError> {
     let project = PathBuf::from(&shown.project);
     let entry = loaded.entry(&shown.name).filter(|entry| entry.project.as_ref() == Some(&project));
@@ -311,7 +311,7 @@ pub(super) async fn approve_tool(Extract(world): State, Body(shown): Body<Approv
             .hint("look at it again before you approve it")
             .server(shown.server));
     }
-    // One that was taken out of the configuration meanwhile needs to know nothing.
+    // A server that was removed from the configuration meanwhile need not know.
     let _ = world.host.pins_changed(&shown.server);
     Ok(done())
 }

@@ -1,4 +1,4 @@
-//! Turns of a conversation: a model answers, with the tools of the servers, and all of it is seen as it happens.
+//! Turns of a conversation: a model answers, with the tools of the servers, and events report all of it live.
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
@@ -29,7 +29,7 @@ use crate::{
     world::{ChosenModel, NoModel, World, discovery_name},
 };
 
-/// Events that wait for a slow reader before text is gathered for it.
+/// Events that wait for a slow reader before text is joined for it.
 const MAX_WAITING: usize = 1_000;
 
 /// Something that a person says.
@@ -93,8 +93,7 @@ pub(super) async fn cancel(Extract(world): State, Path(id): Path<String>) -> Res
     Ok(done())
 }
 
-/// The conversation, as it is once nobody else goes on with it: the calls of a turn that is under way would look as if it had
-/// been interrupted.
+/// Opens the conversation once no other turn works on it: calls of a turn that is under way would look interrupted.
 async fn open(world: &World, session: Option<&str>, model: &str) -> Result<(Journal, Option<Claim>, Opened), ApiError> {
     let busy = |error: StoreError| match error {
         StoreError::SessionBusy { .. } => ApiError::new(StatusCode::CONFLICT, "SESSION_BUSY", error.to_string())
@@ -125,7 +124,7 @@ fn turn(opened: Opened, text: &str, chosen: &ChosenModel) -> Result<Turn, ApiErr
     Ok(Turn::new(messages, chosen.limits))
 }
 
-/// Which tools were asked for.
+/// The tools that were asked for.
 fn selection(servers: Option<&[String]>, tools: Option<&[String]>) -> Result<Selection, ApiError> {
     let mut selection = Selection::all();
     if let Some(servers) = servers {
@@ -143,8 +142,8 @@ fn selection(servers: Option<&[String]>, tools: Option<&[String]>) -> Result<Sel
     Ok(selection)
 }
 
-/// The model with the tools of `selection`: it is shown all of them as long as they leave room for the conversation, and finds
-/// them by searching otherwise.
+/// The model with the tools of `selection`: it sees all of them as long as they leave room for the conversation, and
+/// finds them by searching otherwise.
 async fn agent(world: &World, chosen: ChosenModel, selection: Selection) -> Agent {
     let context_tokens = chosen.model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
     let budget = Budget { context_tokens, max_tools: chosen.model.wire().max_tools(), ..Budget::default() };
@@ -166,7 +165,7 @@ async fn agent(world: &World, chosen: ChosenModel, selection: Selection) -> Agen
     agent
 }
 
-/// Runs the turn, and tells how it ended.
+/// Runs the turn, and reports how it ended.
 async fn to_its_end(agent: Agent, mut turn: Turn, mut live: Live, running: Running) {
     let ended = tokio::select! {
         ended = agent.run(&mut turn, &mut live) => ended,
@@ -180,7 +179,7 @@ async fn to_its_end(agent: Agent, mut turn: Turn, mut live: Live, running: Runni
         ended => ended,
     };
     live.said_all();
-    // Whoever hears of the end may go on at once.
+    // A client that gets the last event may begin the next turn at once.
     live.claim = None;
     match ended {
         Ok(end) => {
@@ -209,18 +208,18 @@ async fn to_its_end(agent: Agent, mut turn: Turn, mut live: Live, running: Runni
     live.flush().await;
 }
 
-/// Tells a reader what happens, and keeps the conversation.
+/// Tells a reader what happens, and stores the conversation.
 struct Live {
     world: Arc<World>,
-    /// What the model sees of it.
+    /// The host as the model sees it.
     host: Host,
     journal: Journal,
-    /// Keeps others from going on with the conversation meanwhile.
+    /// Keeps other turns out of the conversation meanwhile.
     claim: Option<Claim>,
     said: mpsc::Sender<Event>,
     /// What the reader has not taken yet.
     waiting: VecDeque<(&'static str, Value)>,
-    /// What the model says and is not told yet: a secret could begin in it.
+    /// What the model said and is not sent yet: a secret could begin in it.
     held: Held,
     /// The answer until now.
     answer: String,
@@ -243,7 +242,7 @@ impl Live {
         }
     }
 
-    /// Tells as much of what the model says as is known to hold no half of a secret.
+    /// Sends as much of what the model said as surely holds no part of a secret.
     fn says(&mut self, words: Words, piece: &str) {
         let secrets = Arc::clone(&self.world.secrets);
         for (words, text) in self.held.push(words, piece, |text| secrets.whole(text)) {
@@ -251,7 +250,7 @@ impl Live {
         }
     }
 
-    /// Tells what was held back: nothing follows it.
+    /// Sends what was held back: nothing follows it.
     fn said_all(&mut self) {
         if let Some((words, text)) = self.held.take() {
             self.tell_words(words, &text);
@@ -293,7 +292,7 @@ impl Live {
         }
     }
 
-    /// How people write the tool that a model named.
+    /// The selector of a tool that a model named.
     fn selector(&self, name: &str) -> String {
         self.host.catalog().get(name).map_or_else(|| name.to_owned(), |tool| tool.selector())
     }

@@ -1,4 +1,4 @@
-//! What a server has beside its tools: resources, prompts, and what it wrote.
+//! What a server has beside its tools: resources, prompts, and its log.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{Answer, ApiError, Body, Path, Query, State};
 
-/// Lines that are given at once.
+/// The most lines of one answer.
 const MAX_LINES: usize = 5_000;
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -1,4 +1,4 @@
-//! Who a host asks in the name of clients that are still to come.
+//! The asker of a host whose clients connect only later.
 
 use std::sync::Arc;
 
@@ -11,23 +11,23 @@ use toolrack_host::{
 
 /// The asker of a host behind a gateway.
 ///
-/// Servers of 2025-11-25 and older are told when they are connected what they may ask for, long before anybody knows which
-/// clients will come. So this declares all that a client can be asked: forms, URLs, sampling, roots. Each question then
-/// goes to the client whose call caused it, and is declined where that client cannot be asked. What belongs to no call is
-/// for [`Self::or`], or declined too.
+/// Servers of 2025-11-25 and older learn when they connect what they may ask for, long before the clients are known.
+/// So this declares all that a client can be asked: forms, URLs, sampling, roots. Each question then goes to the
+/// client whose call caused it, and is declined where that client cannot be asked. What belongs to no call goes to
+/// [`Self::or`], or is declined too.
 #[derive(Clone, Debug, Default)]
 pub struct AnyClient {
     other: Option<SharedAsker>,
 }
 
 impl AnyClient {
-    /// With nobody beside the clients.
+    /// Asks only the clients.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With somebody who answers what belongs to no client's call, and approves the calls of those who are none.
+    /// Asks `other` what belongs to no client's call, and for approval of calls that no client made.
     #[must_use]
     pub fn or(other: SharedAsker) -> Self {
         Self { other: Some(other) }

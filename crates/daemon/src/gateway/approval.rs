@@ -6,7 +6,7 @@ use toolrack_host::{
     text,
 };
 
-/// The most of the arguments that is shown, in bytes.
+/// The most bytes of the arguments that are shown.
 const SHOWN_ARGUMENTS: usize = 2_000;
 const SHOWN_DESCRIPTION: usize = 300;
 
@@ -16,7 +16,7 @@ const TOOL: &str = "always_tool";
 const SERVER: &str = "always_server";
 
 /// The parameters of `elicitation/create`. The answer is a field, and not only "accept": a client that accepts forms
-/// with what they propose must not approve calls that way.
+/// with their default values must not approve calls that way.
 pub(super) fn form(question: &Confirm) -> Value {
     let (words, meaning): (&[&str], _) = match question.lasting {
         Lasting::Once => (&["allow", "deny"], ""),

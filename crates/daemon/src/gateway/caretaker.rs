@@ -1,4 +1,4 @@
-//! The one task of a gateway: passes on what happens in the host, and ends what nobody uses any more.
+//! The one task of a gateway: passes on what happens in the host, and ends idle sessions and abandoned calls.
 
 use std::{
     sync::{Arc, Weak},
@@ -17,7 +17,7 @@ use super::{
     news::{List, News},
 };
 
-/// How exact the bounds on idleness are.
+/// How often idle sessions and parked calls are looked for.
 const SWEEP: Duration = Duration::from_secs(15);
 
 /// Runs until the gateway is shut down or gone.
@@ -62,7 +62,7 @@ fn heard(gateway: &Arc<Inner>, event: Event, version: &mut u64) {
     gateway.news.tell_of(event);
 }
 
-/// Events were lost in a flood of others: whatever may have changed has changed.
+/// Events were lost because too many came at once: whatever may have changed is treated as changed.
 fn missed(gateway: &Arc<Inner>, version: &mut u64) {
     let now = gateway.host.catalog().version();
     if now != *version {

@@ -1,5 +1,5 @@
-//! Pages of lists that are ordered by a key: a cursor names the last key of the page before, so that what comes and goes
-//! meanwhile neither repeats nor hides anything else.
+//! Pages of lists that are ordered by a key. A cursor names the last key of the page before, so items that come and go
+//! meanwhile neither repeat nor hide others.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 

@@ -1,9 +1,9 @@
 //! Prompts and resources of all servers, under names that tell them apart.
 //!
-//! A prompt is named as a tool is: by its own pair (server, prompt) and nothing else that is configured. A resource keeps
-//! its URI, because links to it stand in results and definitions that pass through here untouched; only a URI that
-//! several servers list is, for each of them, `toolrack://SERVER/URI`, which may always be asked for. So no server can
-//! take the place of another's resource: at worst both have to be named in full.
+//! A prompt is named as a tool is: by its own pair (server, prompt) and nothing else that is configured. A resource
+//! keeps its URI, because links to it stand in results and definitions that pass through here untouched; only a URI
+//! that several servers list becomes, for each of them, `toolrack://SERVER/URI`, a form that clients may always use.
+//! So no server can take the place of another's resource: at worst both have to be named in full.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,17 +23,17 @@ use super::view::View;
 
 const SCHEME: &str = "toolrack://";
 
-/// The longest that one server may take to list something, before the others are shown without it.
+/// How long one server may take to list something, before the others are shown without it.
 const SLOWEST: Duration = Duration::from_secs(10);
 /// A list that a client asks for is at most this old.
 const FRESH: Duration = Duration::from_millis(500);
-/// What is only looked up may be this old.
+/// What is only looked up may be at most this old.
 const KNOWN: Duration = Duration::from_secs(60);
 
 type Item = Map<String, Value>;
 type Reading = Shared<BoxFuture<'static, Arc<Listed>>>;
 
-/// Something of one server, and what it is called there.
+/// An item of one server, and what the server calls it.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) server: ServerName,
@@ -49,13 +49,13 @@ pub(super) struct Listed {
     pub(super) prompts: BTreeMap<String, Entry>,
     pub(super) resources: BTreeMap<String, Entry>,
     pub(super) templates: BTreeMap<String, Entry>,
-    /// Who has each URI.
+    /// The servers that list each URI.
     owners: HashMap<String, Vec<ServerName>>,
-    /// Who has anything to read.
+    /// The servers that have anything to read.
     readable: Vec<ServerName>,
 }
 
-/// Whose resource a URI is.
+/// The server that a URI belongs to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Of(ServerName, String),
@@ -63,19 +63,19 @@ pub(super) enum Owner {
     Unknown,
 }
 
-/// Finds out, and remembers for a while, what all servers offer beside tools.
+/// Reads what all servers offer beside tools, and remembers it for a while.
 #[derive(Default)]
 pub(super) struct Directory {
     kept: Mutex<Option<(Instant, Reading)>>,
 }
 
 impl Directory {
-    /// What there is now.
+    /// What the servers offer now.
     pub(super) async fn fresh(&self, host: &Host) -> Arc<Listed> {
         self.read(host, FRESH).await
     }
 
-    /// What there was a moment ago, or is now if that does not have what is looked for.
+    /// Looks in what was read a moment ago, and reads again if it is not there.
     pub(super) async fn find<T>(&self, host: &Host, look: impl Fn(&Listed) -> Option<T>) -> Option<T> {
         let known = self.read(host, KNOWN).await;
         if let Some(found) = look(&known) {
@@ -85,7 +85,7 @@ impl Directory {
         look(&fresh)
     }
 
-    /// Servers have come or gone.
+    /// Called when servers have come or gone.
     pub(super) fn forget(&self) {
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -115,12 +115,12 @@ impl Directory {
     }
 }
 
-/// Whether what was begun `elapsed` ago is what one gets who wants to know what there was at most `age` ago.
+/// Whether a reading that began `elapsed` ago serves a caller that accepts one at most `age` old.
 fn is_of_use(reading: &Reading, elapsed: Duration, age: Duration) -> bool {
     match reading.peek() {
         Some(_) => elapsed <= age,
-        // Whoever asks meanwhile waits for the same answer. But only its readers drive it: once all of them have gone away,
-        // its time passes and nothing is read.
+        // Later callers wait for the same answer. But only its readers drive it: once all of them have gone away, its
+        // time passes and nothing is read.
         None => reading.strong_count().is_some_and(|readers| readers > 1),
     }
 }
@@ -179,7 +179,7 @@ fn entries(
     entries
 }
 
-/// A list of one server; empty when it cannot be had, which must not hide what the others have.
+/// A list of one server; empty when it cannot be read, which must not hide what the others have.
 async fn of_one(host: &Host, server: &ServerName, what: Listing, key: &str) -> Vec<(ServerName, String, Item)> {
     let items = match timeout(SLOWEST, host.listing(server.as_str(), what)).await {
         Ok(Ok(items)) => items,
@@ -199,13 +199,13 @@ async fn of_one(host: &Host, server: &ServerName, what: Listing, key: &str) -> V
     items.into_iter().filter_map(named).collect()
 }
 
-/// The URI that names a resource beyond doubt.
+/// The URI that names a resource unambiguously.
 pub(super) fn full(server: &ServerName, uri: &str) -> String {
     format!("{SCHEME}{server}/{uri}")
 }
 
 impl Listed {
-    /// Whose resource `uri` is, among the servers of a view.
+    /// The server that `uri` belongs to, among those of a view.
     pub(super) fn owner(&self, uri: &str, view: &View) -> Owner {
         if let Some((server, uri)) = uri.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')) {
             return match self.readable.iter().find(|known| known.as_str() == server && view.may_have(known)) {
@@ -222,7 +222,7 @@ impl Listed {
         }
     }
 
-    /// A URI that nobody lists belongs to whoever has a template for it; with one server to read from, to that.
+    /// The owner of a URI that no server lists: the server with a fitting template, or the only one with resources.
     fn owner_by_template(&self, uri: &str, view: &View) -> Owner {
         let mut fitting: Vec<_> =
             self.templates.values().filter(|entry| view.may_have(&entry.server) && fits(&entry.theirs, uri)).collect();

@@ -1,4 +1,4 @@
-//! One request of a client, from its arrival to its answer: what is sent back, in order, whatever carries it.
+//! One request of a client, from its arrival to its answer: what is sent back, in order, over any transport.
 
 use std::collections::BTreeMap;
 
@@ -45,11 +45,11 @@ enum Work {
         news: broadcast::Receiver<News>,
         to_say: Vec<Bytes>,
     },
-    /// A call that went to wait for its client, or has ended.
+    /// A call that is parked until its client comes back, or has ended.
     Over,
 }
 
-/// What has become of a request at once.
+/// What a request has led to so far.
 pub(super) enum Opened {
     /// The result object.
     Answered(Bytes),
@@ -57,7 +57,7 @@ pub(super) enum Opened {
 }
 
 impl Gateway {
-    /// Begins to do what a client asks for.
+    /// Begins to handle a request.
     pub(super) async fn open(&self, caller: &Caller, id: &Id, wanted: Wanted<'_>) -> Result<Opened, Refusal> {
         let mut permits = Vec::with_capacity(2);
         let all = if wanted.method == "subscriptions/listen" { &self.0.streams } else { &self.0.calls };
@@ -91,7 +91,7 @@ impl Exchange {
         &self.id
     }
 
-    /// Runs on until something is to be sent. Can be dropped and asked again; after an answer there is nothing more.
+    /// Runs on until something is to be sent. Cancel-safe; after an answer there is nothing more.
     pub(super) async fn next(&mut self) -> Out {
         loop {
             let out = match &mut self.work {
@@ -136,7 +136,7 @@ impl Exchange {
         Some(Out::Message(text.into()))
     }
 
-    /// Clients of the older era are asked with a request of ours, those of 2026-07-28 with the answer to theirs.
+    /// Asks a client of the older era with a request of our own, and one of 2026-07-28 in the answer to its request.
     fn question(&mut self, question: Question) -> Option<Out> {
         match (self.caller.era, &self.caller.session) {
             (Era::Legacy, Some(session)) => match session.ask(question.reply) {
@@ -150,7 +150,7 @@ impl Exchange {
         }
     }
 
-    /// Lets the call wait until its client comes back. Everything that it wants to know by now is asked at once.
+    /// Parks the call until its client comes back. All questions that are open by now are asked at once.
     fn park(&mut self, first: Question) -> Option<Out> {
         let Work::Call(mut later) = std::mem::replace(&mut self.work, Work::Over) else { return None };
         let mut questions = BTreeMap::new();

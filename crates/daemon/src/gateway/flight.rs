@@ -1,4 +1,4 @@
-//! A call under way: a future, and what is said meanwhile. Whoever waits for it drives it; dropping it cancels it.
+//! A call under way: a future, its progress and its questions. Its poller drives it; dropping it cancels it.
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -8,7 +8,7 @@ use toolrack_host::mcp::Progress;
 
 use super::refusal::Refusal;
 
-/// Reports of progress that a slow client may be behind; more are dropped.
+/// Progress reports that a slow client may be behind; more are dropped.
 const INBOX: usize = 1_024;
 
 /// A result object, or why there is none.
@@ -17,11 +17,11 @@ pub(super) type Outcome = Result<Bytes, Refusal>;
 /// Something that only the client can answer.
 #[derive(Debug)]
 pub(super) struct Question {
-    /// What its server calls it, if it does.
+    /// What its server calls it, if it has a name.
     pub(super) name: Option<String>,
     pub(super) method: &'static str,
     pub(super) params: Value,
-    /// The result object of the client, or why it gave none.
+    /// The result object of the client, or why there is none.
     pub(super) reply: oneshot::Sender<Result<Value, String>>,
 }
 
@@ -47,14 +47,14 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// `begin` makes the call; what it is given goes to whoever drives it.
+    /// `begin` makes the call; what it sends goes to the task that polls [`Self::next`].
     pub(super) fn new(begin: impl FnOnce(mpsc::Sender<Said>) -> BoxFuture<'static, Outcome>) -> Self {
         let (say, inbox) = mpsc::channel(INBOX);
         Self { work: begin(say), inbox, landed: None }
     }
 
-    /// Runs on until something is said or the call has ended; everything said before the end comes before it. Can be
-    /// dropped and asked again.
+    /// Runs on until there is progress, a question, or the end of the call; everything sent before the end comes
+    /// before it. Cancel-safe.
     pub(super) async fn next(&mut self) -> Step {
         loop {
             if let Some(said) = self.said() {
@@ -72,7 +72,7 @@ impl Flight {
         }
     }
 
-    /// What was said already. Questions that nobody waits for any more are left out.
+    /// Returns what was sent already, without questions whose asker has gone away.
     pub(super) fn said(&mut self) -> Option<Said> {
         loop {
             match self.inbox.try_recv().ok()? {

@@ -1,5 +1,5 @@
-//! Streamable HTTP of both eras on one endpoint. Which era a request is of, it says itself: 2026-07-28 in the `_meta` of
-//! every request, the older ones by a session that began with `initialize`.
+//! Streamable HTTP of both eras on one endpoint. Each request tells its era: 2026-07-28 by the `_meta` of every
+//! request, the older ones by a session that began with `initialize`.
 
 mod checks;
 mod events;
@@ -154,7 +154,7 @@ impl Post<'_> {
         }
     }
 
-    /// Answers with JSON what is answered at once, and with events what has something to say before.
+    /// Answers with JSON if the answer comes at once, and with an event stream otherwise.
     async fn run(
         &self,
         caller: &Caller,
@@ -177,7 +177,7 @@ impl Post<'_> {
             None => Some(begun.await),
         };
         match begun {
-            // Taken back by the client: there is no answer.
+            // Cancelled by the client: there is no answer.
             None => Ok(events::nothing()),
             Some(Err(refusal)) => Err(refused(refusal)),
             Some(Ok((_, Some(Out::Answer(Ok(result)))))) => {
@@ -204,7 +204,7 @@ impl Post<'_> {
         Ok(response)
     }
 
-    /// The session that the request names; an unknown one is refused, so that the client begins anew.
+    /// The session that the request names; an unknown one is refused, so that the client initializes again.
     fn session(&self) -> Result<Option<Arc<Session>>, Refusal> {
         session(self.gateway, self.headers)
     }
@@ -219,7 +219,7 @@ fn session(gateway: &Gateway, headers: &HeaderMap) -> Result<Option<Arc<Session>
     gateway.0.sessions.get(id).map(Some).ok_or_else(unknown)
 }
 
-/// A notification of a client of the older era.
+/// Handles a notification of a client of the older era.
 pub(super) fn noticed(session: &Session, method: &str, params: &str) {
     #[derive(serde::Deserialize)]
     struct Cancelled {
@@ -247,7 +247,7 @@ pub(super) fn answer(
 }
 
 impl Gateway {
-    /// Agrees with a client of the older era on what is spoken; gives the result of `initialize`.
+    /// Agrees with a client of the older era on a protocol version; returns the result of `initialize`.
     pub(super) fn greet(&self, session: &Session, params: &str) -> Result<Bytes, Refusal> {
         #[derive(serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -270,7 +270,7 @@ impl Gateway {
     }
 }
 
-/// GET: the stream on which a client of the older era hears what it did not ask for.
+/// GET: the stream on which a client of the older era gets notifications and requests.
 async fn listened(State(gateway): State<Gateway>, request: Request) -> Response {
     let headers = request.headers();
     let open = || -> Result<Response, Refused> {
@@ -302,7 +302,7 @@ async fn left(State(gateway): State<Gateway>, request: Request) -> Response {
     end().unwrap_or_else(|refused| refused.response(&gateway))
 }
 
-/// Without a session there is nothing to GET or DELETE, as in 2026-07-28 there never is.
+/// Without a session there is nothing to GET or DELETE; in 2026-07-28 there never is one.
 fn no_session() -> Refused {
     Refusal::invalid_request("only sessions, which begin with initialize, have streams and ends; POST messages here")
         .status(StatusCode::METHOD_NOT_ALLOWED)

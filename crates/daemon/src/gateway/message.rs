@@ -103,7 +103,7 @@ fn malformed(bytes: &[u8], error: &serde_json::Error) -> Refusal {
     if bytes.trim_ascii_start().starts_with(b"[") {
         return Refusal::new(INVALID_REQUEST, "batches are not supported: send one message at a time");
     }
-    // Nothing that the client wrote is in the error of a parser that looks for six members.
+    // The error of a parser that looks for six members quotes nothing that the client wrote.
     match error.classify() {
         serde_json::error::Category::Data => Refusal::new(INVALID_REQUEST, format!("not a JSON-RPC message: {error}")),
         _ => Refusal::new(PARSE_ERROR, format!("not valid JSON: {error}")),
@@ -143,7 +143,7 @@ pub(super) fn call(id: Option<u64>, method: &str, params: &impl Serialize) -> By
 
 /// Anything of ours as JSON.
 pub(super) fn json(value: &impl Serialize) -> String {
-    // Nothing here has keys that are no strings, which is all that could fail.
+    // Nothing here has keys other than strings, the only thing that could fail.
     serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
 }
 

@@ -1,4 +1,4 @@
-//! What each method of a client does. Answers either at once or with a call under way.
+//! What each method does. It is answered either at once or by a call under way.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -28,23 +28,23 @@ use super::{
     words::VERSIONS,
 };
 
-/// How long a server may take to agree to a subscription before the others are acknowledged without it.
+/// How long a server may take to accept a subscription before the others are acknowledged without it.
 const AGREED: Duration = Duration::from_secs(10);
 
-/// Who asks.
+/// The client that sent a request.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     pub(super) era: Era,
     pub(super) abilities: Abilities,
     pub(super) view: Arc<View>,
-    /// Of clients of the older era, and of all over stdio.
+    /// Set for clients of the older era, and for all over stdio.
     pub(super) session: Option<Arc<Session>>,
     pub(super) over: Over,
 }
 
 impl Caller {
-    /// Who calls, for the gate, those who are asked and the audit log: what it calls itself in this request, or in its first
-    /// one.
+    /// The caller, for the gate, the asker and the audit log. Its name is what the client calls itself in this
+    /// request, or in its first one.
     fn who(&self, gateway: &Inner, meta: &About) -> toolrack_host::Caller {
         let mut who = toolrack_host::Caller::by(Way::Gateway).over(self.over);
         if let Some(agent) = &gateway.options.agent {
@@ -69,15 +69,15 @@ struct About {
     client_info: Value,
 }
 
-/// No name is longer.
+/// The longest name of a client.
 const NAME_BYTES: usize = 200;
 
-/// What a client calls itself, in a few words.
+/// What a client calls itself, cut to a bounded length.
 pub(super) fn client_name(name: &str) -> Arc<str> {
     Arc::from(&*toolrack_host::text::clip(name, NAME_BYTES))
 }
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'a> {
     pub(super) method: &'a str,
@@ -86,7 +86,7 @@ pub(super) struct Wanted<'a> {
     pub(super) body: &'a Bytes,
 }
 
-/// What becomes of a request.
+/// What a request leads to.
 pub(super) enum Reply {
     /// The result object.
     Now(Bytes),
@@ -102,7 +102,7 @@ pub(super) struct Listening {
     pub(super) subscribed: Subscribed,
 }
 
-/// A call under way, and what its client has to know of it.
+/// A call under way, and what is needed to report on it.
 pub(super) struct Later {
     pub(super) flight: Flight,
     pub(super) origin: Origin,
@@ -129,7 +129,7 @@ struct Again<'a> {
 struct Meta {
     #[serde(default)]
     progress_token: Option<Box<RawValue>>,
-    // A trace context that is none is no reason to refuse a call.
+    // A malformed trace context is no reason to refuse a call.
     #[serde(default)]
     traceparent: Value,
     #[serde(default)]
@@ -148,13 +148,13 @@ impl Meta {
     }
 }
 
-/// Reads parameters; nothing of what a client wrote is in the error but the names of members.
+/// Reads parameters; the error quotes nothing that a client wrote but the names of members.
 fn read<'a, T: Deserialize<'a>>(params: &'a str) -> Result<T, Refusal> {
     serde_json::from_str(params).map_err(|error| Refusal::invalid_params(format!("the parameters: {error}")))
 }
 
 impl Gateway {
-    /// Does what a client asks for. Dropping the future, or what it gives, cancels it.
+    /// Handles a request. Dropping the future, or what it returns, cancels it.
     pub(super) async fn handle(&self, caller: &Caller, wanted: Wanted<'_>) -> Result<Reply, Refusal> {
         let now = |result: Result<Bytes, Refusal>| result.map(Reply::Now);
         match (wanted.method, caller.era) {
@@ -277,7 +277,7 @@ impl Gateway {
         Ok(self.dressed(caller.era, result, false))
     }
 
-    /// Begins a call, or goes on with the one that its client has answers for.
+    /// Begins a call, or resumes the one that its client has answers for.
     async fn begin(&self, caller: &Caller, wanted: Wanted<'_>, method: &'static str) -> Result<Reply, Refusal> {
         let again: Again<'_> = read(wanted.params)?;
         let origin =
@@ -288,7 +288,7 @@ impl Gateway {
             Some(state) if caller.era == Era::Modern => {
                 let mut waiting = self.0.parked.resume(state, &origin)?;
                 for (key, answer) in again.input_responses.unwrap_or_default() {
-                    // What was not asked, or cannot be an answer to it, is ignored; the latter is asked for again.
+                    // Answers to no open question are ignored. A question whose answer does not fit it is asked again.
                     let is_answer = |question: &mut Question| relay::is_answer(question.method, &answer);
                     if let Some(question) =
                         waiting.questions.extract_if(key.clone()..=key, |_, it| is_answer(it)).next()
@@ -313,7 +313,7 @@ impl Gateway {
 
     /// The tool that a client calls by this name.
     pub(super) fn tool<'c>(&self, catalog: &'c Catalog, view: &View, name: &str) -> Result<&'c CatalogTool, Refusal> {
-        // A tool in quarantine is listed for nobody. Who knows it from before is told why it is not called.
+        // A tool in quarantine is not listed. A client that knows it from before gets the reason why it is not called.
         let tool = catalog.get(name).or_else(|| catalog.in_quarantine(name)).filter(|tool| view.has(tool));
         tool.ok_or_else(|| Refusal::invalid_params(format!("Unknown tool: {}", words(name))))
     }
@@ -373,7 +373,7 @@ impl Gateway {
         Ok(self.relayed(caller, server, relay, move |result| renamed(&result, &theirs, &uri)))
     }
 
-    /// Whose resource a client means, and what it is called there.
+    /// The server of the resource that a client means, and its URI there.
     async fn owner(&self, caller: &Caller, uri: &str) -> Result<(ServerName, String), Refusal> {
         let owner = self.0.offered(|listed| match listed.owner(uri, &caller.view) {
             Owner::Unknown => None,
@@ -390,7 +390,7 @@ impl Gateway {
         }
     }
 
-    /// A client of the older era wants to hear of a resource.
+    /// Subscribes a client of the older era to a resource.
     async fn subscribe(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
         let uri = uri_of(params)?;
         let session =
@@ -403,7 +403,7 @@ impl Gateway {
         Ok(Bytes::from_static(b"{}"))
     }
 
-    /// Subscribes to the resources of a filter, all at once. What cannot be had is left out of it.
+    /// Subscribes to the resources of a filter, all at once. What cannot be subscribed to is left out of it.
     async fn listening(&self, caller: &Caller, mut filter: Filter) -> Listening {
         let bound = self.0.options.bounds.subscriptions;
         let subscribed = Subscribed::new(bound);
@@ -466,14 +466,14 @@ impl Inner {
     }
 }
 
-/// Reports of progress on their way to the client. What a slow one cannot take is dropped: the next report says more.
+/// Sends progress to the client. What a slow client cannot take is dropped: the next report says more.
 fn reporter(say: mpsc::Sender<Said>) -> OnProgress {
     Arc::new(move |progress| {
         let _ = say.try_send(Said::Progress(progress));
     })
 }
 
-/// What a call gave. That it was denied, or that its server cannot be reached, is for the model to know: a result.
+/// The outcome of a call. A denial or an unreachable server is for the model to know, so it is a result.
 fn called(result: Result<toolrack_host::ToolOutcome, CallError>, era: Era) -> Outcome {
     match result {
         Ok(outcome) => Ok(tools::result(outcome, era)),
@@ -483,7 +483,7 @@ fn called(result: Result<toolrack_host::ToolOutcome, CallError>, era: Era) -> Ou
     }
 }
 
-/// The contents of a resource that was asked for by another name than its server's have that name.
+/// Renames the contents of a resource that was asked for by another URI than its server's.
 fn renamed(result: &Bytes, theirs: &str, ours: &str) -> Bytes {
     if theirs == ours {
         return result.clone();
@@ -511,7 +511,7 @@ fn uri_of(params: &str) -> Result<String, Refusal> {
     read::<Params>(params).map(|params| params.uri)
 }
 
-/// A client of the older era does not want to hear of a resource any more. Whether it did is no matter.
+/// Unsubscribes a client of the older era from a resource. It is no error if it was not subscribed.
 fn unsubscribe(caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
     let uri = uri_of(params)?;
     if let Some(session) = &caller.session {

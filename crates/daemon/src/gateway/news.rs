@@ -1,4 +1,4 @@
-//! What changes behind the gateway, told to whoever listens.
+//! What changes behind the gateway, sent to clients that listen.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::{message, view::View, words::META_SUBSCRIPTION};
 
-/// News that a slow client may be behind. One that is further behind is told that everything has changed.
+/// News that a slow client may be behind. A client further behind learns that everything has changed.
 const BEHIND: usize = 256;
 
 /// Log levels of MCP, least urgent first.
@@ -40,7 +40,7 @@ impl List {
     }
 }
 
-/// Something that clients may want to know.
+/// A change or message that clients may want to know of.
 #[derive(Clone, Debug)]
 pub(super) enum News {
     /// A list has changed: the part of one server, or of any.
@@ -50,7 +50,7 @@ pub(super) enum News {
 }
 
 impl News {
-    /// Whether a client with this view may know.
+    /// Whether a client with this view may know of it.
     pub(super) fn concerns(&self, view: &View) -> bool {
         match self {
             Self::Changed(_, server) => server.as_ref().is_none_or(|server| view.may_have(server)),
@@ -84,7 +84,7 @@ pub(super) fn updated(uri: &str, subscription: Option<&str>) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{{"uri":{uri}{meta}}}}}"#).into()
 }
 
-/// What a client of 2026-07-28 wants to be told of.
+/// What a client of 2026-07-28 wants to hear of.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Filter {
@@ -103,7 +103,7 @@ impl Filter {
         }
     }
 
-    /// The first message of a subscription: what of it is honoured.
+    /// The first message of a subscription: the part of the filter that is honoured.
     pub(super) fn acknowledged(&self, id: &str) -> Bytes {
         let wanted = [
             (self.tools_list_changed, "toolsListChanged"),
@@ -123,7 +123,7 @@ impl Filter {
     }
 }
 
-/// Where news come from.
+/// The source of news.
 #[derive(Debug)]
 pub(super) struct Newsroom(broadcast::Sender<News>);
 
@@ -138,7 +138,7 @@ impl Newsroom {
         self.0.subscribe()
     }
 
-    /// Tells what an event of the host means to clients, if anything.
+    /// Sends what an event of the host means to clients, if anything.
     pub(super) fn tell_of(&self, event: Event) {
         match event {
             Event::McpToolsUpdated { server, .. } => self.tell(News::Changed(List::Tools, Some(server))),
@@ -158,12 +158,12 @@ impl Newsroom {
     }
 
     pub(super) fn tell(&self, news: News) {
-        // Nobody listening is no error.
+        // It is no error if no client listens.
         let _ = self.0.send(news);
     }
 }
 
-/// The next news; everything at once for those who were too slow to hear each; `None` at the end.
+/// The next news; every list as changed for a receiver that fell behind; `None` at the end.
 pub(super) async fn next(from: &mut broadcast::Receiver<News>) -> Option<Vec<News>> {
     match from.recv().await {
         Ok(news) => Some(vec![news]),

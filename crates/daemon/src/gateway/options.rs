@@ -1,4 +1,4 @@
-//! What a gateway is told when it is made.
+//! Options of a gateway.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use toolrack_config::Interpolate;
 use toolrack_host::{Selection, SharedAsker};
 
-/// Everything that a [`Gateway`](super::Gateway) can be told. All of it has a default.
+/// The options of a [`Gateway`](super::Gateway). Each has a default.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct GatewayOptions {
@@ -14,22 +14,22 @@ pub struct GatewayOptions {
     pub name: String,
     /// Its version. Default: that of this crate.
     pub version: String,
-    /// What it tells models about itself.
+    /// Instructions for models.
     pub instructions: Option<String>,
     /// What any client may see at all. Default: everything.
     pub selection: Selection,
     /// Selections that a client can ask for by name, with `?preset=NAME`.
     pub presets: BTreeMap<String, Selection>,
-    /// Who is asked what a client cannot be asked: approvals most of all. Default: nobody.
+    /// Asked what a client cannot be asked: approvals most of all. Default: none.
     pub asker: Option<SharedAsker>,
-    /// The agent in whose world it is; those who are asked are told. Default: none.
+    /// The agent whose world the gateway serves; questions name it. Default: none.
     pub agent: Option<Arc<str>>,
-    /// What servers were given in confidence: in everything that clients are sent, it is `***`. Default: nothing.
+    /// Secrets that servers were given: clients see `***` in their place. Default: none.
     pub secrets: Option<Arc<Interpolate>>,
-    /// Names beside `localhost` and the loopback addresses under which the endpoint may be reached: with a port only at
-    /// that one, without at any.
+    /// Names beside `localhost` and the loopback addresses by which the endpoint may be reached: a name with a port
+    /// only at that port, one without at any.
     pub hosts: Vec<String>,
-    /// What bounds its work.
+    /// The limits of its work.
     pub bounds: Bounds,
 }
 
@@ -57,25 +57,25 @@ impl GatewayOptions {
     }
 }
 
-/// What bounds the work of a gateway.
+/// The limits of a gateway's work.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Bounds {
     /// The longest message of a client, in bytes. Default: 8 MiB.
     pub body_bytes: usize,
-    /// Sessions of clients of 2025-11-25 and older. Default: 1,024. One too many ends the one that was idle longest, if
-    /// it was idle for a minute.
+    /// Sessions of clients of 2025-11-25 and older. Default: 1,024. One more ends the session that was idle longest,
+    /// if it was idle for a minute.
     pub sessions: usize,
-    /// A session that says nothing for so long is ended. Default: an hour. One with a request under way or an open
+    /// A session that is idle for so long is ended. Default: an hour. A session with a request under way or an open
     /// stream is not idle.
     pub session_idle: Duration,
     /// Requests under way in one session, or of one client over stdio. Default: 256.
     pub calls_per_session: usize,
-    /// Requests under way altogether. Default: 2,048.
+    /// Requests under way, of all clients. Default: 2,048.
     pub calls: usize,
-    /// Standing streams altogether: GET of a session, `subscriptions/listen`. Default: 1,024.
+    /// Standing streams of all clients: GET of a session, `subscriptions/listen`. Default: 1,024.
     pub streams: usize,
-    /// Resources that one client, or one `subscriptions/listen`, listens to. Default: 256.
+    /// Resources that one client, or one `subscriptions/listen`, subscribes to. Default: 256.
     pub subscriptions: usize,
     /// Calls that wait for a client of 2026-07-28 to come back with answers. Default: 256.
     pub parked: usize,

@@ -1,8 +1,8 @@
-//! Calls that have asked their client something and wait for it to come back (2026-07-28, multi round-trip requests).
+//! Calls that wait for their client to come back with answers (2026-07-28, multi round-trip requests).
 //!
-//! The specification thinks of servers that forget the call between the rounds and begin it again. A gateway must not:
-//! behind it the call may be under way on a server of the older era, where beginning again is calling twice. So the call
-//! itself waits here, and `requestState` is the only key to it: 128 random bits, good for one round.
+//! The specification expects servers to forget the call between the rounds and begin it again. A gateway must not:
+//! behind it the call may be under way on a server of the older era, where beginning again is calling twice. So the
+//! call itself waits here, and `requestState` is the only key to it: 128 random bits, good for one round.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,7 +21,7 @@ use super::{
     view::View,
 };
 
-/// What a request is, apart from the round that it is in.
+/// What identifies a request, apart from its round.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
     pub(super) method: &'static str,
@@ -31,7 +31,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// Whether `other` is the same request again: everything that decides what is done is the same.
+    /// Whether `other` is the same request again: everything that affects what is done is the same.
     fn is(&self, other: &Self) -> bool {
         let salient = |origin: &Self| {
             let mut params: Map<String, Value> = serde_json::from_slice(&origin.params).unwrap_or_default();
@@ -65,7 +65,7 @@ impl Parked {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Parks a call; gives the `input_required` result that leads back to it.
+    /// Parks a call; returns the `input_required` result that leads back to it.
     pub(super) fn park(&self, waiting: Waiting) -> Result<Bytes, Refusal> {
         let questions = &waiting.questions;
         let requests: Map<String, Value> = questions
@@ -81,7 +81,7 @@ impl Parked {
         Ok(json!({"resultType": "input_required", "inputRequests": requests, "requestState": state}).to_string().into())
     }
 
-    /// The call that a client comes back to.
+    /// Returns the call that a client comes back to.
     pub(super) fn resume(&self, state: &str, origin: &Origin) -> Result<Waiting, Refusal> {
         let unknown = || {
             let after = self.longest.as_secs();
@@ -101,7 +101,7 @@ impl Parked {
         Ok(waiting)
     }
 
-    /// Gives up, and so cancels, what nobody has come back for.
+    /// Gives up, and so cancels, calls whose client has not come back in time.
     pub(super) fn sweep(&self) {
         let longest = self.longest;
         let expired: Vec<_> = {

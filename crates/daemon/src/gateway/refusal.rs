@@ -1,4 +1,4 @@
-//! Errors as clients get them: JSON-RPC codes, words, and the HTTP status that goes with them.
+//! Errors as clients get them: JSON-RPC codes, messages, and the HTTP status that goes with them.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -77,22 +77,22 @@ impl Refusal {
         Self { data: Some(Box::new(json!({ "uri": uri }))), ..Self::new(code, format!("Resource not found: {why}")) }
     }
 
-    /// Too much at once: come again.
+    /// Too much at once: the client may try again.
     pub(super) fn busy(what: &str, setting: &str) -> Self {
         Self::new(INTERNAL, format!("{what} at once; try again in a moment ({setting})"))
             .status(StatusCode::TOO_MANY_REQUESTS)
     }
 
-    /// Nothing is begun any more, and what was begun ends.
+    /// The gateway is shutting down: it begins nothing, and ends what is under way.
     pub(super) fn stopping() -> Self {
         Self::new(INTERNAL, "the gateway is shutting down").status(StatusCode::SERVICE_UNAVAILABLE)
     }
 
-    /// What an error of the host is to a client that asked for something else than a tool.
+    /// The error that a client gets, for an error of the host about anything but a tool.
     pub(super) fn of(error: CallError, era: Era) -> Self {
         match error {
             CallError::Remote { error, .. } => {
-                // 2026-07-28 must not see the code that it has replaced, and our own headers are no matter of a client.
+                // 2026-07-28 must not see the code that it has replaced, and clients know nothing of our own headers.
                 let code = match error.code {
                     RESOURCE_NOT_FOUND if era == Era::Modern => INVALID_PARAMS,
                     HEADER_MISMATCH | UNSUPPORTED_VERSION => INTERNAL,

@@ -1,4 +1,4 @@
-//! Questions of servers, and of the gate, on their way to the client whose call caused them.
+//! Relays questions of servers, and of the gate, to the client whose call caused them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::{
     flight::{Question, Said},
 };
 
-/// Asks a client what it can answer, and somebody else the rest.
+/// Asks a client what it can answer, and another asker the rest.
 #[derive(Clone)]
 pub(super) struct Relayed {
     pub(super) era: Era,
@@ -24,7 +24,7 @@ pub(super) struct Relayed {
     pub(super) client: Abilities,
     pub(super) say: mpsc::Sender<Said>,
     pub(super) other: Option<SharedAsker>,
-    /// What the server calls its question, if it does.
+    /// What the server calls its question, if it has a name.
     pub(super) name: Option<String>,
 }
 
@@ -46,7 +46,7 @@ impl Relayed {
 
 impl Asker for Relayed {
     fn abilities(&self) -> Abilities {
-        // A form is all that it takes to ask for an approval.
+        // A client that takes forms can be asked for an approval.
         Abilities { confirm: self.client.forms, ..self.client }.or(self.others())
     }
 
@@ -137,7 +137,7 @@ fn elicited(answer: Value) -> Elicited {
     }
 }
 
-/// Whether this can be the answer of a client to a request of `method`. What cannot is asked for again.
+/// Whether this can be a client's answer to a request of `method`. If not, the question is asked again.
 pub(super) fn is_answer(method: &str, answer: &Value) -> bool {
     match method {
         "elicitation/create" => {
@@ -149,7 +149,7 @@ pub(super) fn is_answer(method: &str, answer: &Value) -> bool {
     }
 }
 
-/// What a client can do, by its capabilities. A client that names no mode of elicitation means forms.
+/// What a client can do, by its capabilities. A client that declares elicitation without a mode means forms.
 pub(super) fn abilities(capabilities: &Map<String, Value>) -> Abilities {
     let has = |name: &str| capabilities.get(name).is_some_and(Value::is_object);
     let elicitation = capabilities.get("elicitation").and_then(Value::as_object);

@@ -1,5 +1,5 @@
-//! Clients of 2025-11-25 and older, who say once what they are and are known by a session from then on. A client over
-//! stdio has one too, whatever it speaks, for what belongs to its connection.
+//! Clients of 2025-11-25 and older, which introduce themselves once and are known by a session from then on. A client
+//! over stdio has one too, of either era, for what belongs to its connection.
 
 use std::{
     collections::HashMap,
@@ -31,7 +31,7 @@ use super::{
 
 /// Questions to one client that wait for its answer.
 const MOST_QUESTIONS: usize = 64;
-/// A session that was used more recently is not ended for another's sake.
+/// A session that was used more recently is not ended to make room for another.
 const NOT_IDLE: Duration = Duration::from_secs(60);
 
 /// Digits of a session's id that are shown.
@@ -39,7 +39,7 @@ const MARK: usize = 8;
 
 type Reply = oneshot::Sender<Result<Value, String>>;
 
-/// What a client said of itself.
+/// What a client said of itself when it initialized.
 #[derive(Clone, Debug)]
 pub(super) struct Agreed {
     pub(super) abilities: Abilities,
@@ -57,16 +57,16 @@ pub(super) struct Session {
     /// Cancelled when the session has ended.
     pub(super) over: CancellationToken,
     pub(super) slots: Arc<Semaphore>,
-    /// The resources that it wants to hear of, if it is of the older era.
+    /// The resources that it is subscribed to, if it is of the older era.
     pub(super) subscribed: Subscribed,
     /// What has changed since the client is known; its stream takes it.
     news: Mutex<Option<broadcast::Receiver<News>>>,
-    /// Ends the standing stream, of which there is one at most.
+    /// Ends the standing stream, if there is one; there is one at most.
     stream: Mutex<Option<DropGuard>>,
     questions: Mutex<HashMap<u64, Reply>>,
     running: Mutex<HashMap<Id, CancellationToken>>,
     next_question: AtomicU64,
-    /// Log messages below this level are not wanted.
+    /// The client does not want log messages below this level.
     level: AtomicU8,
     used: Mutex<Instant>,
     most_calls: usize,
@@ -92,7 +92,7 @@ impl Session {
             stream: Mutex::default(),
             questions: Mutex::default(),
             running: Mutex::default(),
-            // Not that of another session: a client that was handed on from one to the next may answer late. Fits a double.
+            // A random start: a client that was handed from one session to the next may answer late. Fits a double.
             next_question: AtomicU64::new(rand::rng().random_range(1..1 << 52)),
             level: AtomicU8::new(1),
             used: Mutex::new(Instant::now()),
@@ -100,7 +100,7 @@ impl Session {
         })
     }
 
-    /// What tells it from others, for people: the beginning of its id, which opens nothing.
+    /// Tells the session from others, for people: the beginning of its id, which opens nothing.
     pub(super) fn mark(&self) -> Arc<str> {
         Arc::clone(&self.mark)
     }
@@ -114,7 +114,7 @@ impl Session {
         if busy { Duration::ZERO } else { locked(&self.used).elapsed() }
     }
 
-    /// A new question, and the number by which its answer will come.
+    /// Adds a question; returns the number by which its answer will come.
     pub(super) fn ask(&self, reply: Reply) -> Result<u64, Reply> {
         let mut questions = locked(&self.questions);
         questions.retain(|_, waiting| !waiting.is_closed());
@@ -126,7 +126,7 @@ impl Session {
         Ok(number)
     }
 
-    /// The client answers a question. An answer to none is ignored, as JSON-RPC wants it.
+    /// Takes the client's answer to a question. An answer to none is ignored, as JSON-RPC demands.
     pub(super) fn answered(&self, id: &Value, answer: Result<Value, String>) {
         let number = id.as_u64().or_else(|| id.as_str().and_then(|digits| digits.parse().ok()));
         if let Some(reply) = number.and_then(|number| locked(&self.questions).remove(&number)) {
@@ -135,7 +135,7 @@ impl Session {
         }
     }
 
-    /// Notes a request under way, until the guard is dropped.
+    /// Registers a request under way, until the guard is dropped.
     pub(super) fn running(self: &Arc<Self>, id: &Id) -> Result<Running, Refusal> {
         let token = self.over.child_token();
         match locked(&self.running).entry(id.clone()) {
@@ -149,7 +149,7 @@ impl Session {
         }
     }
 
-    /// The client takes a request back.
+    /// The client cancels a request.
     pub(super) fn cancel(&self, id: &Id) {
         if let Some(token) = locked(&self.running).get(id) {
             token.cancel();
@@ -165,7 +165,7 @@ impl Session {
         level >= self.level.load(Ordering::Relaxed)
     }
 
-    /// What the client is told of news, if anything.
+    /// The notification that the client gets of news, if any.
     pub(super) fn told(&self, news: &News) -> Option<Bytes> {
         match news {
             News::Changed(list, _) => Some(news::changed(*list, None)),
@@ -173,7 +173,7 @@ impl Session {
         }
     }
 
-    /// Opens the standing stream, in place of any other: what has happened since the client is known, and what will.
+    /// Opens the standing stream, in place of any other: past news since the client is known, and all that follow.
     pub(super) fn open_stream(
         &self,
         fresh: impl FnOnce() -> broadcast::Receiver<News>,
@@ -184,7 +184,7 @@ impl Session {
         (news, ends)
     }
 
-    /// The standing stream has ended. `ends` tells whether it is still that one.
+    /// The standing stream has ended. `ends` is not cancelled as long as no other has taken its place.
     pub(super) fn close_stream(&self, ends: &CancellationToken, news: broadcast::Receiver<News>) {
         if !ends.is_cancelled() {
             *locked(&self.stream) = None;
@@ -199,7 +199,7 @@ impl Session {
 pub(super) struct Running {
     session: Arc<Session>,
     id: Id,
-    /// Cancelled when the client takes the request back, or the session ends.
+    /// Cancelled when the client cancels the request, or the session ends.
     pub(super) token: CancellationToken,
 }
 
@@ -243,7 +243,7 @@ impl Sessions {
         Some(session)
     }
 
-    /// Ends a session; tells whether there was one.
+    /// Ends a session; returns whether there was one.
     pub(super) fn remove(&self, id: &str) -> bool {
         let session = locked(&self.all).remove(id);
         session.is_some_and(|session| {
@@ -252,7 +252,7 @@ impl Sessions {
         })
     }
 
-    /// Ends those that nobody uses any more.
+    /// Ends idle sessions.
     pub(super) fn sweep(&self) {
         locked(&self.all).retain(|_, session| {
             let stays = session.idle() < self.idle;

@@ -22,11 +22,11 @@ use super::{
     session::Session,
 };
 
-/// Messages that wait to be written. Whoever has more to say waits.
+/// Messages that wait to be written. Senders wait while it is full.
 const OUTBOX: usize = 64;
 
-/// How long requests under way go on when their client has closed its end, and then how long their answers may take to be
-/// written.
+/// How long requests under way go on after their client has closed its end, and then how long their answers may take
+/// to be written.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Why a connection over stdio ended badly.
@@ -44,7 +44,7 @@ pub enum StdioError {
     },
 }
 
-/// Serves one client until it has said all that it wants to say.
+/// Serves one client until it has closed its end.
 pub(super) async fn serve(
     gateway: &Gateway,
     reader: impl AsyncRead + Send + Unpin,
@@ -61,7 +61,7 @@ pub(super) async fn serve(
         ended = &mut writing => return ended.map_err(StdioError::Io),
         () = gateway.0.stop.cancelled() => Ok(()),
     };
-    // What was answered is still told.
+    // Answers that are ready are still written.
     drop(connection);
     let _ = timeout(LAST_WORDS, writing).await;
     ended
@@ -94,7 +94,7 @@ impl Connection<'_> {
             tokio::select! {
                 whole = next_line(&mut reader, &mut line, limit) => {
                     if !whole? {
-                        // A client that says all that it has to say at once still gets its answers.
+                        // A client that sends everything at once and closes its end still gets its answers.
                         let rest = async { while requests.next().await.is_some() {} };
                         let _ = timeout(LAST_WORDS, rest).await;
                         return Ok(());
@@ -116,7 +116,7 @@ impl Connection<'_> {
     }
 
     async fn say(&self, message: Bytes) {
-        // When nobody writes any more, the connection ends anyway.
+        // A send fails only once the writer has ended; the connection ends then anyway.
         let _ = self.outbox.send(self.gateway.0.concealed(message)).await;
     }
 
@@ -124,7 +124,7 @@ impl Connection<'_> {
         self.say(message::error(id, refusal)).await;
     }
 
-    /// Clients of the older era hear of changes unasked; those of 2026-07-28 by their subscriptions.
+    /// Clients of the older era get notifications of changes unasked; those of 2026-07-28 by their subscriptions.
     async fn tell(&self, heard: Vec<News>) {
         if self.session.agreed.get().is_none() {
             return;
@@ -136,7 +136,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Takes a message; gives the id of a request, which is still to be done.
+    /// Takes a message; returns the id if it is a request, which is still to be handled.
     async fn taken(&self, body: &Bytes) -> Option<Id> {
         if body.trim_ascii().is_empty() {
             return None;
@@ -152,7 +152,7 @@ impl Connection<'_> {
         None
     }
 
-    /// Does what a request wants, unless the client takes it back.
+    /// Handles a request, unless the client cancels it.
     async fn answered(&self, id: Id, body: Bytes) {
         let running = match self.session.running(&id) {
             Ok(running) => running,
@@ -200,7 +200,7 @@ impl Connection<'_> {
     }
 }
 
-/// Reads up to the end of a line; tells whether there was one. Can be dropped and asked again.
+/// Reads up to the end of a line; returns whether there was one. Cancel-safe.
 async fn next_line(
     reader: &mut (impl AsyncBufRead + Unpin),
     line: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! The resources that one client wants to hear of, under the names that it has for them.
+//! The resources that one client is subscribed to, under the names that it uses for them.
 
 use std::{
     collections::BTreeMap,
@@ -7,11 +7,11 @@ use std::{
 
 use toolrack_host::{Host, ServerName, SubscribeError, Subscriptions};
 
-/// Ends with whoever holds it, and then the servers are told.
+/// Dropping it ends the subscriptions at the servers.
 #[derive(Debug)]
 pub(super) struct Subscribed {
     heard: Subscriptions,
-    /// Whose resource each name means, and by which URI.
+    /// The server and the URI there that each name stands for.
     names: Mutex<BTreeMap<String, (ServerName, String)>>,
 }
 
@@ -27,17 +27,17 @@ impl Subscribed {
         Ok(())
     }
 
-    /// Whether there was a subscription is no matter.
+    /// Removes a subscription, if there is one.
     pub(super) fn remove(&self, name: &str) {
         let mut names = self.names();
         let Some(of) = names.remove(name) else { return };
-        // It may go by another name as well.
+        // The client may have subscribed to it by another name as well.
         if !names.values().any(|other| *other == of) {
             self.heard.unsubscribe(&of.0, &of.1);
         }
     }
 
-    /// Waits until a resource has changed; gives its names. Can be dropped and asked again.
+    /// Waits until a resource has changed; returns its names. Cancel-safe.
     pub(super) async fn updated(&self) -> Vec<String> {
         loop {
             let of = self.heard.updated().await;

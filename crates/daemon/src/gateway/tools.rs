@@ -48,7 +48,7 @@ impl<'a> Shown<'a> {
             title: described.title.as_deref(),
             description: described.description.as_deref(),
             input_schema: &described.input_schema,
-            // Before 2026-07-28 it describes an object, and clients drop a whole list for one that does not.
+            // Before 2026-07-28 it must describe an object; clients drop a whole list for one that does not.
             output_schema: output.filter(|schema| era == Era::Modern || is_of_object(schema)),
             annotations: (described.annotations != Annotations::default()).then_some(&described.annotations),
             icons: described.icons.as_deref(),
@@ -66,7 +66,7 @@ fn is_of_object(schema: &RawValue) -> bool {
     serde_json::from_str::<Kind>(schema.get()).is_ok_and(|schema| schema.kind == "object")
 }
 
-/// The result of `tools/list`: the page that follows `after`. Made once for each catalog, era and page.
+/// The result of `tools/list`: the page that follows `after`. Rendered once for each catalog, era and page.
 pub(super) fn list(
     catalog: &Catalog,
     view: &View,
@@ -108,13 +108,13 @@ pub(super) fn result(outcome: ToolOutcome, era: Era) -> Bytes {
     }
 }
 
-/// A result of our own, in words, that says that the call failed.
+/// An error result of our own, in words.
 pub(super) fn failed(why: &str, code: &str) -> Bytes {
     let text = json!({"type": "text", "text": why});
     json!({"content": [text], "isError": true, "_meta": {"toolrack/code": code}}).to_string().into()
 }
 
-/// Whether structured content is something else than an object, which only 2026-07-28 knows.
+/// Whether structured content is not an object, which only 2026-07-28 allows.
 fn has_odd_structure(result: &[u8]) -> bool {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -126,7 +126,7 @@ fn has_odd_structure(result: &[u8]) -> bool {
     structured.is_some_and(|structured| !structured.get().starts_with('{'))
 }
 
-/// The same, with structured content as a text unless there is one.
+/// The result with structured content as a text, unless there is one.
 fn without_structure(result: &[u8]) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(result) else {
         return Bytes::copy_from_slice(result);
@@ -141,7 +141,7 @@ fn without_structure(result: &[u8]) -> Bytes {
     value.to_string().into()
 }
 
-/// A result of which a part had to be kept elsewhere: the texts say so themselves, the media get words in their place.
+/// A result of which a part was stored elsewhere: the texts say so themselves, and words replace the media.
 fn rebuilt(outcome: ToolOutcome, era: Era) -> Bytes {
     let mut kept = outcome.artifacts.iter().filter(|artifact| artifact.media_type != "text/plain");
     let mut set_aside = |media_type: &str| {
@@ -180,7 +180,7 @@ fn rebuilt(outcome: ToolOutcome, era: Era) -> Bytes {
     result.to_string().into()
 }
 
-/// Adds to a result what 2026-07-28 wants in each and what it lacks: its type, who answers, and for lists how long they
+/// Adds what 2026-07-28 requires in each result, where it lacks it: its type, who answers, and for lists how long they
 /// may be kept. `identity` is a member `_meta`.
 pub(super) fn dress(result: Bytes, cacheable: bool, identity: &str) -> Bytes {
     #[derive(Deserialize)]

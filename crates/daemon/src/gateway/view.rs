@@ -26,7 +26,7 @@ type Wish = Vec<(&'static str, String)>;
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     pub(super) version: u64,
-    /// By era and by what stands before the page.
+    /// By era and by the key before the page.
     pub(super) pages: Vec<((Era, Option<String>), Bytes)>,
 }
 
@@ -43,7 +43,7 @@ impl View {
         Arc::new(Self { wish, selections, pages: Mutex::default() })
     }
 
-    /// Whether `other` was asked for in the same words. Not every view is remembered: the same can be made twice.
+    /// Whether `other` was asked for in the same words. Views are forgotten, so the same can be made twice.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.wish == other.wish
     }
@@ -52,7 +52,7 @@ impl View {
         self.selections.iter().all(|selection| selection.has(tool))
     }
 
-    /// Whether anything of this server can be seen.
+    /// Whether the view can show anything of this server.
     pub(super) fn may_have(&self, server: &ServerName) -> bool {
         self.selections.iter().all(|selection| selection.may_have(server))
     }
@@ -77,12 +77,12 @@ impl Views {
         }
     }
 
-    /// What a client sees that asks for nothing in particular.
+    /// What a client sees whose query selects nothing.
     pub(super) fn whole(&self) -> Arc<View> {
         self.whole.clone()
     }
 
-    /// What the query of a URL asks for; the same query is the same view.
+    /// What the query of a URL selects; the same query is the same view.
     pub(super) fn of(&self, query: Option<&str>) -> Result<Arc<View>, Refusal> {
         let wish: Wish = form_urlencoded::parse(query.unwrap_or_default().as_bytes())
             .filter_map(|(key, value)| {

@@ -1,8 +1,8 @@
-//! Connections of HTTP: so many at once, and none that stays without a word.
+//! HTTP connections: a bounded number of them, none silent for long.
 //!
-//! A connection is *known* from its first request with a right token on. Until then it is one of few: when there are too many
-//! of them, a new one takes the place of the one that has been silent the longest. So connections of programs without a
-//! token keep each other out, and none with one.
+//! A connection is *known* from its first request with a right token on. Until then it is one of few: when there are
+//! too many of them, a new one takes the place of the one that has been silent longest. So connections of programs
+//! without a token keep each other out, and none with one.
 
 mod strangers;
 
@@ -34,24 +34,24 @@ use self::strangers::Strangers;
 pub(crate) use self::strangers::Visitor;
 use super::REFUSED;
 
-/// How often at most the log says that connections were ended to make room.
+/// How often at most the log reports connections that were ended to make room.
 const TELL: Duration = Duration::from_mins(1);
 
-/// What bounds them.
+/// The limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// Connections at once.
     pub(super) most: usize,
-    /// Those among them that have shown no right token.
+    /// The most of them without a right token so far.
     pub(super) unauthenticated: usize,
-    /// How long one that has shown none may take to send the head of a request, the first or another.
+    /// How long one of those may take to send the head of a request, the first or another.
     pub(super) head_timeout: Duration,
-    /// How long one that has may take.
+    /// How long a known one may take.
     pub(super) idle_timeout: Duration,
 }
 
-/// Answers with `router` until `ending` is cancelled, and then what is being answered to its end. When [`Bounds::most`]
-/// connections are known, a new one waits, unanswered, until one of them has gone. Connections end when this is dropped.
+/// Answers with `router` until `ending` is cancelled, then finishes answers under way. When [`Bounds::most`]
+/// connections are known, a new one waits, unanswered, until one has gone. Dropping the future ends all connections.
 pub(super) async fn serve(listener: TcpListener, router: Router, bounds: Bounds, ending: CancellationToken) {
     let house = Arc::new(House {
         router,
@@ -81,7 +81,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router, bounds: Bounds,
                 Err(error) if is_of_one(&error) => {}
                 Err(error) => {
                     tracing::warn!("a connection could not be taken: {error}");
-                    // What is short is most likely descriptors: those of programs without a token go first.
+                    // Descriptors are most likely short: those of programs without a token go first.
                     house.strangers.end_one();
                     sleep(REFUSED).await;
                 }
@@ -92,7 +92,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router, bounds: Bounds,
     while connections.join_next().await.is_some() {}
 }
 
-/// What all connections share.
+/// State that all connections share.
 struct House {
     router: Router,
     bounds: Bounds,
@@ -112,7 +112,7 @@ impl House {
     }
 }
 
-/// Connections that were ended to make room, as the log tells of them.
+/// Connections that were ended to make room, for the log.
 #[derive(Default)]
 struct TurnedOut {
     number: usize,
@@ -133,15 +133,15 @@ impl TurnedOut {
     }
 }
 
-/// Whether it failed only for the one that wanted to connect, which has gone away.
+/// Whether the error concerns one connection alone, whose client has gone away.
 fn is_of_one(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// One connection, to its end. It has its place until then.
+/// Serves one connection to its end. It has its place until then.
 async fn one(stream: TcpStream, _place: OwnedSemaphorePermit, visitor: Arc<Visitor>, house: Arc<House>) {
-    // HTTP/1 alone: telling it from HTTP/2 would be waiting for a first byte without a bound.
+    // HTTP/1 alone: telling it from HTTP/2 would mean an unbounded wait for the first byte.
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     builder.http1().timer(TokioTimer::new()).header_read_timeout(house.bounds.idle_timeout);
     let service = Told { router: house.router.clone(), visitor: Arc::clone(&visitor) };
@@ -167,7 +167,7 @@ async fn one(stream: TcpStream, _place: OwnedSemaphorePermit, visitor: Arc<Visit
     }
 }
 
-/// Tells what answers a request on which connection it came.
+/// Adds the connection to each of its requests.
 #[derive(Clone)]
 struct Told {
     router: Router,

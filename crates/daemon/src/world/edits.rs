@@ -1,4 +1,4 @@
-//! What people change in configuration files through the daemon.
+//! Edits of configuration files that people make through the daemon.
 
 use std::path::PathBuf;
 
@@ -17,20 +17,20 @@ use super::World;
 pub(crate) enum Change {
     /// A new entry.
     Add { scope: Scope, entry: Value, replace: bool },
-    /// An entry that was shown comes back changed; with the hash that it had when it was shown.
+    /// A shown entry comes back changed, with the hash that it had when it was shown.
     Revise { entry: Value, seen: Option<String> },
-    /// It goes.
+    /// Removes the entry.
     Remove,
-    /// It runs, or does not.
+    /// Enables or disables it.
     Switch(bool),
 }
 
-/// Why nothing was changed.
+/// Why an edit was not made.
 #[derive(Debug)]
 pub(crate) enum EditFailed {
     /// There is no such entry.
     Unknown,
-    /// No one file could be meant.
+    /// The name does not lead to one file.
     NoPlace(NoPlace),
     /// The file was not edited.
     Edit(EditError),
@@ -53,7 +53,7 @@ impl From<StoreError> for EditFailed {
 }
 
 impl World {
-    /// Changes the entry `name`, and applies what the files say then.
+    /// Changes the entry `name`, and applies the changed files.
     pub(crate) async fn edit(&self, name: &str, change: Change, dry_run: bool) -> Result<(Scope, Edited), EditFailed> {
         let loaded = self.loaded();
         let entry = loaded.entry(name);
@@ -70,7 +70,7 @@ impl World {
         if dry_run {
             return Ok((place.scope, edited));
         }
-        // What it says now is known once it is read again; files that cannot be used any more are told of elsewhere.
+        // The entry's new text is known once it is read; files that cannot be used any more are reported elsewhere.
         let _ = self.reload().await;
         if place.scope == Scope::Project {
             self.agree_to_edit(name, entry, &edited, is_new).await?;
@@ -78,9 +78,9 @@ impl World {
         Ok((place.scope, edited))
     }
 
-    /// Whoever writes an entry into a project's file has agreed to run exactly that, and who agreed before agrees still when
-    /// it is only switched. A change of an entry is agreed to where the entry that it began from was: hidden values, which
-    /// nobody sees, come from there.
+    /// A person who adds an entry to a project's file has agreed to run exactly that. Switching it keeps an earlier
+    /// agreement. A revised entry is agreed to only where the entry that it began from was, because its hidden values,
+    /// which the person never saw, come from there.
     async fn agree_to_edit(
         &self,
         name: &str,
@@ -92,7 +92,7 @@ impl World {
         let trusted = before.filter(|before| before.trust == Trust::Trusted);
         let Some(now) = loaded.entry(name) else {
             if let (Some(store), Some(project)) = (&self.store, before.and_then(|before| before.project.as_ref())) {
-                // Whoever puts it back later has to ask again.
+                // An entry that is put back later needs a new approval.
                 store.revoke(project, name, Way::Daemon).await?;
             }
             return Ok(());
@@ -107,7 +107,7 @@ impl World {
         Ok(())
     }
 
-    /// Writes down that a person agreed to run `entry`; what is nobody's but theirs needs no agreement.
+    /// Stores that a person agreed to run `entry`; the person's own entries need no agreement.
     pub(crate) async fn trust(&self, entry: &Entry) -> Result<(), StoreError> {
         let (Some(store), Some(project)) = (&self.store, &entry.project) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The one task that changes the world: it hears of files that changed and of what people order, one after another.
+//! The one task that changes the world: it handles changed files and orders, one after another.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -16,11 +16,11 @@ use crate::api::Problem as ShownProblem;
 /// How long a file that is gone may take to come back: some editors delete a file and write it anew.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// What can be ordered.
+/// An order to the keeper.
 pub(super) enum Order {
     /// Read the configuration again.
     Reload(oneshot::Sender<Result<(), NotReloaded>>),
-    /// Apply what was read, of which something else is to run now.
+    /// Apply the configuration that was read, of which other parts are to run now.
     Apply(oneshot::Sender<Result<(), NotReloaded>>),
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Keeper {
     inbox: mpsc::Receiver<Order>,
     before_applying: Box<dyn Fn(&Loaded) + Send + Sync>,
     changed: Arc<Notify>,
-    /// `None` where files cannot be watched: then only orders are heard.
+    /// `None` where files cannot be watched: then only orders are handled.
     watch: Option<Watch>,
 }
 
@@ -53,13 +53,13 @@ impl Keeper {
         keeper
     }
 
-    /// Whether the change that was heard of is that a file with servers is gone.
+    /// Whether the change is that a file with servers is gone.
     async fn lacks_a_file(&self) -> bool {
         let before = self.world.loaded();
         tokio::task::spawn_blocking(move || before.lacks_a_file()).await.unwrap_or(false)
     }
 
-    /// Applies the first world, and what comes after it until the daemon ends.
+    /// Applies the first world, and handles changes until the daemon ends.
     pub(super) async fn run(mut self) {
         let ending = self.world.ending.clone();
         self.apply().await;
@@ -86,7 +86,7 @@ impl Keeper {
         }
     }
 
-    /// Makes what runs what should run.
+    /// Makes the host run what should run.
     async fn apply(&self) {
         (self.before_applying)(&self.world.loaded());
         self.world.host.apply(self.world.desired()).await;
@@ -151,7 +151,7 @@ impl Patience {
         is_gone
     }
 
-    /// Ends when a file has not come back in time; never while none is waited for.
+    /// Ends when a file has not come back in time; never while none is awaited.
     async fn ends(&mut self) {
         match self.until {
             Some(until) => sleep_until(until).await,
@@ -161,7 +161,7 @@ impl Patience {
     }
 }
 
-/// Reads files where it disturbs nobody.
+/// Reads files on a blocking thread.
 pub(super) async fn load(
     request: &Request,
     approvals: Vec<Approval>,
@@ -181,13 +181,13 @@ pub(super) async fn load(
         Ok(loaded) => loaded,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The program is ending; nobody waits for the answer.
+            // The program is ending; no task waits for the answer.
             Err(_) => std::future::pending().await,
         },
     }
 }
 
-/// Which servers are others now, by name, and which agents there are, if those are others; `null` when nothing is.
+/// The names of servers that have changed, and the agents, if those have; `null` when nothing has.
 fn changes(before: &Loaded, after: &Loaded) -> serde_json::Value {
     let of = |loaded: &Loaded| -> BTreeMap<String, (String, bool, bool, bool)> {
         let facts = loaded.entries.iter().map(|entry| {

@@ -1,7 +1,7 @@
-//! Signing in to servers, begun by whoever looks at the dashboard and ended by their browser.
+//! Signing in to servers, begun in the dashboard and ended in the user's browser.
 //!
-//! What is spoken with authorization servers is not known here: a function of [`Parts`](super::Parts) does it. It waits for the
-//! browser on an address of this machine that is its own, and takes no other answer than the one to the question that it asked.
+//! The protocol of authorization servers is not known here: a function of [`Parts`](super::Parts) speaks it. It waits
+//! for the browser on a loopback address of its own, and accepts only the answer to the request that it made.
 
 use std::{
     collections::BTreeMap,
@@ -19,24 +19,24 @@ use utoipa::ToSchema;
 
 use super::World;
 
-/// What a sign-in and whoever looks at the dashboard tell each other.
+/// The channels between a sign-in and the dashboard.
 #[derive(Debug)]
 pub struct SignInPage {
-    /// Takes the page to show, if somebody has to see one.
+    /// Takes the page to show, if the user has to see one.
     pub shows: oneshot::Sender<Url>,
-    /// Brings the address that a browser ended up at which cannot reach this machine. It begins with the `redirect_uri` of the
-    /// page that was shown, and has its `state`. Nothing comes where nobody pastes one.
+    /// Brings the address at which a browser ended up that cannot reach this machine. It begins with the
+    /// `redirect_uri` of the page that was shown, and has its `state`. Closed without a value if the user pastes none.
     pub pasted: oneshot::Receiver<Url>,
 }
 
-/// The longest address that is taken, in bytes.
+/// The longest address that is accepted, in bytes.
 const MAX_ADDRESS: usize = 16 * 1024;
 
-/// Signs in to a server: tells the page to show, if somebody has to see one, and ends when the browser has come back and
-/// tokens are kept. Bounded in time; dropping it gives up.
+/// Signs in to a server: sends the page to show, if the user has to see one, and ends when the browser has come back
+/// and tokens are stored. Bounded in time; dropping it gives up.
 pub type SignIns = Box<dyn Fn(ServerName, Http, SignInPage) -> BoxFuture<'static, Result<(), NoSignIn>> + Send + Sync>;
 
-/// Why nobody is signed in. None of it holds a secret.
+/// Why a sign-in failed. It holds no secret.
 #[derive(Clone, Debug)]
 pub struct NoSignIn {
     /// A stable word.
@@ -60,23 +60,23 @@ pub(crate) struct SigningIn {
     pub(crate) hint: Option<String>,
 }
 
-/// Why a pasted address was not taken.
+/// Why a pasted address was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unpasted {
-    /// Nobody waits for one.
+    /// No sign-in waits for one.
     NotAwaited,
-    /// It is no answer to the page that was shown.
+    /// It does not answer the page that was shown.
     Another,
 }
 
-/// One for each server at most.
+/// The latest sign-in of each server.
 #[derive(Default)]
 pub(super) struct Begun(Mutex<BTreeMap<String, Sign>>);
 
 struct Sign {
     now: SigningIn,
     given_up: CancellationToken,
-    /// Until an address was pasted.
+    /// `None` once an address was pasted.
     pastes: Option<oneshot::Sender<Url>>,
 }
 
@@ -91,7 +91,7 @@ impl Begun {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// In the place of the one before, which is given up.
+    /// Takes the place of the sign-in before, which is given up.
     fn begin(&self, server: &str, given_up: &CancellationToken, pastes: oneshot::Sender<Url>) {
         let now = SigningIn { state: "waiting", page: None, error: None, hint: None };
         let sign = Sign { now, given_up: given_up.clone(), pastes: Some(pastes) };
@@ -100,7 +100,7 @@ impl Begun {
         }
     }
 
-    /// Hands an address on to whoever waits for it.
+    /// Hands an address on to the sign-in that waits for it.
     fn paste(&self, server: &str, pasted: &str) -> Result<(), Unpasted> {
         let mut all = self.all();
         let sign = all.get_mut(server).filter(|sign| sign.now.state == "waiting" && !sign.given_up.is_cancelled());
@@ -111,7 +111,7 @@ impl Begun {
         sent.and_then(Result::ok).ok_or(Unpasted::NotAwaited)
     }
 
-    /// Only if nobody has begun anew meanwhile.
+    /// Does nothing if another sign-in has begun meanwhile.
     fn change(&self, server: &str, given_up: &CancellationToken, change: impl FnOnce(&mut SigningIn)) {
         if let Some(sign) = self.all().get_mut(server).filter(|_| !given_up.is_cancelled()) {
             change(&mut sign.now);
@@ -130,7 +130,7 @@ impl World {
         self.begun.paste(server, pasted)
     }
 
-    /// Begins to sign in, and waits until there is a page to show, or until none is needed. Whoever began before gives up.
+    /// Begins to sign in, and waits until there is a page to show, or none is needed. An earlier sign-in is given up.
     pub(crate) async fn sign_in(self: &Arc<Self>, server: ServerName, http: Http) -> Result<SigningIn, NoSignIn> {
         let given_up = self.ending.child_token();
         let (pastes, pasted) = oneshot::channel();
@@ -150,7 +150,7 @@ impl World {
                 }
             });
             if signed.is_ok() {
-                // It would look by itself, a little later.
+                // The host would notice by itself, a little later.
                 let _ = world.host.reconnect(name.as_str());
             }
             let _ = ended.send(signed);
@@ -172,7 +172,7 @@ impl World {
     }
 }
 
-/// The address that was pasted, if it is where `page` sends people back to, and answers what that asked.
+/// The address that was pasted, if it is the redirect address of `page` and has its `state`.
 fn answer_to(page: &Url, pasted: &str) -> Option<Url> {
     let value = |url: &Url, wanted: &str| {
         let mut found = url.query_pairs().filter(|(name, _)| name == wanted);

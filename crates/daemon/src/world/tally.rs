@@ -1,4 +1,4 @@
-//! What calls came to, counted from the host's events.
+//! Counts of calls, from the host's events.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,13 +19,13 @@ use super::World;
 /// Ended calls that are remembered one by one.
 const RECENT: usize = 20;
 
-/// What is called the last minute.
+/// The window of the calls per minute.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Calls that are looked at for the last minute; when there are more, that many are told.
+/// The most calls in that window; when there are more, this number is shown.
 const MAX_PER_MINUTE: usize = 100_000;
 
-/// Servers that are counted one by one; those beyond it are counted together.
+/// Servers that are counted one by one; the others are counted together.
 const MAX_SERVERS: usize = 1_000;
 
 /// Calls of one server that ended in one way.
@@ -53,7 +53,7 @@ pub(crate) struct Tally(Mutex<Counted>);
 struct Counted {
     by_server: BTreeMap<(String, &'static str), Count>,
     denied: u64,
-    /// Events that came too fast.
+    /// Events that were missed because they came too fast.
     lost: u64,
     recent: VecDeque<Recent>,
     ends: VecDeque<Instant>,
@@ -146,7 +146,7 @@ impl Counted {
     }
 }
 
-/// Counts and writes down what the host tells, until the daemon ends.
+/// Counts and logs the host's events, until the daemon ends.
 pub(super) async fn listen(world: Arc<World>, mut events: broadcast::Receiver<Event>) {
     loop {
         let event = tokio::select! {

@@ -9,7 +9,7 @@ use toolrack_testkit::{Home, SideEffects, fake_server_path, processes};
 
 use crate::up::{Events, LONG, Up, Ways};
 
-/// Two agents beside what everybody has. The fake server tells in `effects` what it did.
+/// Two agents beside the shared servers. The fake server writes its effects to `effects`.
 fn home(effects: &SideEffects) -> Home {
     let home = Home::new();
     let args = json!(["stdio", "--era", "both", "--log", effects.path_str()]);
@@ -112,7 +112,7 @@ async fn the_token_of_an_agent_opens_its_address_however_that_is_written() {
 async fn a_world_that_nobody_uses_ends_with_its_servers_and_begins_anew() {
     let effects = SideEffects::new();
     let up = Up::idle(home(&effects), Duration::from_millis(300)).await;
-    // One of them is used all the time, by whoever listens to its events.
+    // One of them is used all the time, by a client that listens to its events.
     let listening = up.request(Method::GET, "/agents/coder/api/v1/events").send().await.unwrap();
     let mut listening = Events::of(listening);
     up.get("/agents/a%2Fb%20c/api/v1/servers").await;

@@ -1,4 +1,4 @@
-//! Who is let in, and what is said to nonsense.
+//! Who is let in, and how malformed requests are refused.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What watches over daemons is told.
+//! What monitors of daemons get.
 
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -10,7 +10,7 @@ use toolrack_testkit::Home;
 use crate::up::{Up, Ways, fake, servers};
 
 async fn ready(up: &Up) -> (u16, Value) {
-    // Without a token: whoever watches has none.
+    // Without a token: monitors have none.
     let response = up.client.get(format!("{}/ready", up.url)).send().await.unwrap();
     (response.status().as_u16(), response.json().await.unwrap())
 }

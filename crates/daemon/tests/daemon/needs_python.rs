@@ -27,7 +27,7 @@ fn schemathesis() -> PathBuf {
 async fn every_address_answers_as_its_description_says_whatever_is_asked() {
     let home = Home::new();
     home.write("toolrack/mcp.json", servers(&[("fake", fake(&[])), ("gone", json!({ "command": "/nonexistent" }))]));
-    // Nobody is there who would answer a question.
+    // No person is there to answer a question.
     let up = Up::patient(home, Duration::from_millis(50)).await;
     let mut command = up.home.command(schemathesis());
     command

@@ -1,4 +1,4 @@
-//! What servers were given in confidence and repeat.
+//! Servers repeat secrets that they were given.
 
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -26,7 +26,7 @@ fn scattered(n: usize) -> usize {
     (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) & 0xFFFF
 }
 
-/// What came of it.
+/// The outcomes.
 #[derive(Debug, Default)]
 struct Counts {
     calls: AtomicUsize,
@@ -60,7 +60,7 @@ async fn caller(up: &Up, counts: &Counts, number: usize) {
     }
 }
 
-/// As long as anybody asks.
+/// Answers questions until the test ends.
 async fn answerer(up: &Up, counts: &Counts) {
     loop {
         let open = up.get("/api/v1/approvals").await;
@@ -86,7 +86,7 @@ async fn crasher(up: &Up, counts: &Counts) {
         let (status, _) = up.call(&format!("s{server}/crash"), json!({ "signal": 9 })).await;
         assert!(!status.is_success(), "a crash gave a result");
         counts.crashes.fetch_add(1, Relaxed);
-        // One that crashes all the time is given up at some time.
+        // A server that crashes all the time is given up eventually.
         let _ = up.post(&format!("/api/v1/servers/s{server}/reconnect"), json!({})).await;
     }
 }

@@ -6,7 +6,7 @@ use toolrack_testkit::SideEffects;
 
 use crate::up::{Events, Up, fake};
 
-/// Says something, and everything that is told then.
+/// Says something, and returns all events.
 async fn say(up: &Up, body: Value) -> Vec<(String, Value)> {
     let response = up.request(Method::POST, "/api/v1/turns").json(&body).send().await.unwrap();
     assert_eq!(response.status(), 200, "{body}");
@@ -83,7 +83,7 @@ async fn a_call_of_a_model_waits_for_approval_like_every_other() {
     up.down().await;
 }
 
-/// Each call looks into the database for the answer that stands, while the results of the others are written there.
+/// Each call looks up the standing answer in the database, while the results of the others are written there.
 #[tokio::test]
 async fn calls_that_need_a_decision_and_the_conversation_share_one_database() {
     let up = Up::with(&[("fake", fake(&[]))]).await;

@@ -265,7 +265,7 @@ impl Up {
     }
 }
 
-/// The description of the API has this status for whoever asks so, if it has the address.
+/// The description of the API documents this status for the request, if it has the address.
 fn assert_documented(method: &Method, path: &str, status: StatusCode) {
     static PATHS: LazyLock<Value> =
         LazyLock::new(|| serde_json::from_str::<Value>(&toolrack_daemon::openapi()).unwrap()["paths"].take());
@@ -334,7 +334,7 @@ pub(crate) fn project(home: &Home, entries: &[(&str, Value)]) {
     home.write(Path::new("work/.mcp.json"), servers(entries));
 }
 
-/// Where nobody signs in.
+/// Fails every sign-in.
 fn no_sign_in() -> NoSignIn {
     NoSignIn { code: "SIGN_IN_UNKNOWN", message: "nobody knows how".to_owned(), hint: None }
 }

@@ -1,4 +1,4 @@
-//! What servers and the gate want to know, asked of the client whose call it is.
+//! Questions of servers and the gate, asked of the client whose call it is.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ async fn questions_of_servers_reach_the_client_over_every_way_in_both_eras() {
             let sample = call(&host, "sample", json!({})).await.unwrap();
             assert!(sample.text.contains("Paris"), "{era} {way}: {}", sample.text);
             let roots = call(&host, "roots", json!({})).await.unwrap();
-            // Of roots, a server of the older era without a stream for each call asks nobody in particular.
+            // Without a stream for each call, the roots question of a server of the older era belongs to no client.
             assert_eq!(roots.text.contains("file:///work"), era == "modern", "{era} {way}: {}", roots.text);
             let asked = person.asked();
             assert_eq!(

@@ -143,7 +143,7 @@ pub(crate) async fn call(host: &Host, tool: &str, arguments: Value) -> Result<To
     timeout(PATIENCE, host.call(call)).await.expect("the call ends")
 }
 
-/// Somebody who answers everything, and remembers what was asked.
+/// A person who answers everything, and remembers what was asked.
 #[derive(Default)]
 pub(crate) struct Person {
     asked: Mutex<Vec<String>>,

@@ -129,7 +129,7 @@ async fn a_text_is_read_in_pieces_that_fit_together() {
         }
         assert_eq!(whole, text, "{most}");
     }
-    // Asked for the middle of a character, it begins with the next one.
+    // A piece asked for from the middle of a character begins with the next one.
     let piece = folder.read(&handle, 2, 5).await.unwrap();
     assert_eq!((piece.from, &*piece.text), (3, "€"));
     assert_eq!(folder.read(&handle, 1_000_000, 5).await.unwrap().text, "");

@@ -7,13 +7,13 @@ use sqlx::{QueryBuilder, SqliteConnection};
 
 use super::Entry;
 
-/// Rows that one statement adds; what is left is added one by one, so that there are two statements to prepare.
+/// Rows that one statement adds; the rest is added one by one, so that there are two statements to prepare.
 const AT_ONCE: usize = 32;
 
-/// What the first row of all follows.
+/// The hash that the first row of all follows.
 pub(super) const NOTHING: [u8; 32] = [0; 32];
 
-/// Where a chain ends, or ended: a row and what seals it. As text, `SEQ:HASH`.
+/// The end of a chain, now or earlier: a row and its seal. As text, `SEQ:HASH`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ChainEnd {
     /// The row's number; 0 when there is none.
@@ -59,7 +59,7 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// A hash from its digits.
+/// Reads a hash from its digits.
 pub(super) fn unhex(digits: &str) -> Option<[u8; 32]> {
     let digits = digits.as_bytes();
     let mut hash = NOTHING;
@@ -74,7 +74,7 @@ pub(super) fn unhex(digits: &str) -> Option<[u8; 32]> {
     Some(hash)
 }
 
-/// What seals a row.
+/// The seal of a row.
 pub(super) fn seal(before: &[u8; 32], seq: i64, at: i64, body: &[u8]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(before);
@@ -84,7 +84,7 @@ pub(super) fn seal(before: &[u8; 32], seq: i64, at: i64, body: &[u8]) -> [u8; 32
     hash.finalize().into()
 }
 
-/// Where the chain ends, and when it was looked for old rows last. `None` when somebody has removed that.
+/// The end of the chain, and when old rows were last looked for. `None` when it was removed from outside.
 pub(super) struct Head {
     pub(super) seq: i64,
     pub(super) hash: [u8; 32],
@@ -100,10 +100,10 @@ pub(super) async fn head(connection: &mut SqliteConnection) -> sqlx::Result<Opti
     }))
 }
 
-/// Adds `entries`, each with its time, to the end of the chain. The caller's transaction is one that writes, so that nobody
-/// else adds anything meanwhile.
+/// Adds `entries`, each with its time, to the end of the chain. The caller's transaction must be one that writes, so
+/// that no other process adds anything meanwhile.
 pub(crate) async fn append(connection: &mut SqliteConnection, entries: &[(i64, Entry)]) -> sqlx::Result<()> {
-    // A chain whose end was removed is broken, and verifying says so; what happens now is kept all the same.
+    // A chain whose end was removed is broken, and verifying reports it; new entries are stored all the same.
     let Head { mut seq, mut hash, .. } = match head(connection).await? {
         Some(head) => head,
         None => begin_anew(connection).await?,
@@ -134,7 +134,7 @@ async fn insert(connection: &mut SqliteConnection, rows: &[(i64, i64, String, [u
     builder.build().execute(connection).await.map(drop)
 }
 
-/// Goes on after the newest row that is there, with a seal that does not follow from it: the place stays visible.
+/// Continues after the newest row, with a seal that does not follow from it: the break stays visible.
 async fn begin_anew(connection: &mut SqliteConnection) -> sqlx::Result<Head> {
     let seq: i64 = sqlx::query_scalar("SELECT coalesce(max(seq), 0) FROM audit").fetch_one(&mut *connection).await?;
     sqlx::query(

@@ -1,4 +1,4 @@
-//! What a row says.
+//! The content of a row.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,14 +10,14 @@ use toolrack_host::{
 
 use super::{chain::hex, writer::Hide};
 
-/// Bytes of a name that somebody else chose, and of a reason; what is longer is cut.
+/// The most bytes of a name that another program chose, and of a reason; longer ones are cut.
 const MAX_NAME: usize = 256;
 const MAX_WHY: usize = 2 * 1024;
 
-/// Bytes of arguments that are kept in full; of larger ones, only what identifies them is kept.
+/// Arguments up to this size are stored in full; of larger ones, only what identifies them.
 const MAX_ARGUMENTS: usize = 64 * 1024;
 
-/// What happened, as a row tells it. No text in it has control characters, and none a secret that was known.
+/// What happened, as a row records it. Its texts hold no control characters and no known secrets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -83,10 +83,10 @@ pub struct Entry {
     /// The size of the result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// How many tools a server has that is connected; how many rows were lost.
+    /// How many tools a connected server has; how many rows were lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// Of a row that says what was forgotten: the last row of it, and the hash that the chain goes on from.
+    /// In a row that records forgotten rows: the last of them, and the hash from which the chain continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub through: Option<u64>,
     /// See `through`.
@@ -107,7 +107,7 @@ impl Entry {
         Self { kind: kind.to_owned(), ..Self::default() }
     }
 
-    /// Somebody agreed to run the content of this hash as `name` of `project`, or took that back.
+    /// A person agreed to run the content of this hash as `name` of `project`, or took that back.
     pub(crate) fn of_trust(kind: &str, by: Way, (project, name): (&str, &str), content: Option<&str>) -> Self {
         Self {
             who: Some(by.word().to_owned()),
@@ -118,7 +118,7 @@ impl Entry {
         }
     }
 
-    /// Somebody approved the tool `tool` of `of` as it is now.
+    /// A person approved the tool `tool` of `of` as it is now.
     pub(crate) fn of_release(by: Way, of: &PinnedServer, tool: &str, definition: DefinitionHash) -> Self {
         Self {
             who: Some(by.word().to_owned()),
@@ -129,7 +129,7 @@ impl Entry {
         }
     }
 
-    /// A tool was found to be another than the one that is pinned.
+    /// A tool differs from its pin.
     pub(crate) fn of_quarantine(of: &PinnedServer, strange: &Strange) -> Self {
         Self {
             server: line(of.server.as_str(), MAX_NAME),
@@ -140,7 +140,7 @@ impl Entry {
         }
     }
 
-    /// Somebody took back that calls of `tool` always run.
+    /// A person took back that calls of `tool` always run.
     pub(crate) fn of_forgotten(by: Way, server: &str, tool: &str) -> Self {
         Self {
             who: Some(by.word().to_owned()),
@@ -151,10 +151,10 @@ impl Entry {
         }
     }
 
-    /// What is kept of `fact`, which happened in the name of `agent`.
+    /// The entry of `fact`, which happened in the name of `agent`.
     pub(super) fn of(fact: Fact, agent: Option<&str>, hide: &Hide) -> Self {
         let row = Self::of_fact(fact, hide);
-        // The agent of the world counts before the one that the caller names.
+        // The agent of the world takes precedence over the one that the caller names.
         Self { agent: agent.and_then(|agent| line(agent, MAX_NAME)).or(row.agent), ..row }
     }
 

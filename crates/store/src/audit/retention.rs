@@ -10,7 +10,7 @@ use crate::{Store, StoreError};
 
 const DAY: i64 = 24 * 60 * 60 * 1_000;
 
-/// Rows that are forgotten at once; more are forgotten the next time something is written.
+/// The most rows that are forgotten at once; the rest is forgotten at the next write.
 const AT_ONCE: i64 = 20_000;
 
 /// How long rows are kept.
@@ -29,8 +29,8 @@ impl Default for KeepAudit {
 }
 
 impl Store {
-    /// Forgets the rows that need not be kept any longer, and adds one that says so and carries what the chain goes on from.
-    /// Looks for such rows at most once a day.
+    /// Forgets the rows that need not be kept any longer, and adds one that records it with the hash from which the
+    /// chain continues. Looks for such rows at most once a day.
     pub(super) async fn forget_old_audit(&self, keep: KeepAudit, now: i64) -> Result<(), StoreError> {
         let doing = "forgetting old rows of the audit log";
         let mut transaction = self.begin_erasing(doing).await?;
@@ -44,7 +44,7 @@ impl Store {
             .fetch_optional(&self.pool)
             .await
             .map_err(self.error("reading the audit log"))?;
-        // A time that is still to come is from a clock that was wrong.
+        // A time in the future is from a clock that was wrong.
         Ok(looked.is_some_and(|looked| !(now - DAY..=now).contains(&looked)))
     }
 }
@@ -59,7 +59,7 @@ async fn forget(connection: &mut SqliteConnection, keep: KeepAudit, now: i64) ->
     let mut from = kept_from;
     if let Some(days) = keep.days {
         let oldest = now.saturating_sub(DAY.saturating_mul(i64::from(days)));
-        // A clock that was set back makes nothing older than it is: what is forgotten is a beginning of the chain.
+        // A clock that was set back makes nothing older than it is: forgotten rows are a beginning of the chain.
         let first: Option<i64> = sqlx::query_scalar("SELECT seq FROM audit WHERE at >= ? ORDER BY seq LIMIT 1")
             .bind(oldest)
             .fetch_optional(&mut *connection)
@@ -70,7 +70,7 @@ async fn forget(connection: &mut SqliteConnection, keep: KeepAudit, now: i64) ->
         from = from.max(seq.saturating_sub(i64::from(rows)) + 1);
     }
     let (wanted, from) = (from, from.min(kept_from + AT_ONCE));
-    // What is left over is for the next time.
+    // The rest is forgotten the next time.
     let looked = if wanted == from { now } else { 0 };
     sqlx::query("UPDATE audit_head SET kept_from = ?, forgot_at = ?")
         .bind(from)

@@ -41,7 +41,7 @@ async fn chain(store: &Store) -> Result<Chain, Break> {
     store.verify_audit(None).await.unwrap()
 }
 
-/// Does what only somebody does who wants to deceive: the triggers go first.
+/// Changes the file as an attacker would: the triggers go first.
 async fn tamper(path: &Path, statements: &str) {
     let mut connection = raw(path).await;
     let all = format!("DROP TRIGGER audit_rows_stay; DROP TRIGGER audit_rows_stay_as_they_are; {statements}");
@@ -55,7 +55,7 @@ async fn a_chain_nobody_touched_is_whole_and_is_read_in_order() {
     let store = open(&folder).await;
     assert_eq!(chain(&store).await.unwrap(), Chain { rows: 0, first: 1, end: ChainEnd { seq: 0, hash: [0; 32] } });
     keep(&store, &["a", "b", "bad", "d"]).await;
-    // Rows of one batch, in the pieces that statements are made of.
+    // Rows of one batch, which is split over several statements.
     let many: Vec<_> = (0..70).map(|number| (2_000, call(&format!("t{number}")))).collect();
     store.keep_audit(&many).await.unwrap();
     let whole = chain(&store).await.unwrap();
@@ -137,7 +137,7 @@ async fn the_first_bad_row_is_named() {
         ("DELETE FROM audit", missing(1, 4), "rows 1 to 4 are missing"),
         ("DELETE FROM audit; DELETE FROM audit_head", Break::End { seq: 0 }, "the end of the chain"),
         ("DELETE FROM audit_head", Break::End { seq: 4 }, "ends at row 4"),
-        // One who knows how, and still not enough: somebody has kept the end of the chain.
+        // An attacker who knows the format, and still fails: the end of the chain is kept elsewhere.
         (
             "DELETE FROM audit WHERE seq = 4; UPDATE audit_head SET seq = 3, hash = (SELECT hash FROM audit WHERE seq = 3)",
             missing(4, 4),
@@ -222,7 +222,7 @@ async fn old_rows_are_forgotten_and_the_chain_stays_whole() {
     chain(&store).await.unwrap();
     store.close().await;
 
-    // Who deletes a little more than was forgotten, and says so, is found.
+    // Deleting a little more than was forgotten, and recording that, is detected.
     let statements = "DELETE FROM audit WHERE seq = 8; UPDATE audit_head SET kept_from = 9";
     tamper(&folder.path().join("t.db"), statements).await;
     let store = open(&folder).await;
@@ -343,7 +343,7 @@ async fn a_log_that_goes_on_writes_now_and_then() {
     assert_eq!(counts, [1, 2]);
 }
 
-/// What somebody may do to a chain of twelve rows.
+/// What an attacker may do to a chain of twelve rows.
 #[derive(Clone, Debug)]
 enum Tampering {
     /// Another value in a column of a row.
@@ -355,7 +355,7 @@ enum Tampering {
     Swap(u8, u8),
     /// A row more, at the end.
     Forge(String),
-    /// Another value in what says where the chain ends.
+    /// Another value in the stored end of the chain.
     Head(String),
 }
 

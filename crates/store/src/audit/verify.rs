@@ -1,4 +1,4 @@
-//! Is the chain whole?
+//! Verifies that the chain is whole.
 
 use futures::TryStreamExt as _;
 use sqlx::SqliteConnection;
@@ -16,7 +16,7 @@ pub struct Chain {
     pub rows: u64,
     /// The first of them: rows before it were forgotten, as the settings say.
     pub first: u64,
-    /// Its end. Kept somewhere else, it proves later that nobody has written another chain.
+    /// Its end. Kept somewhere else, it proves later that the chain was not replaced.
     pub end: ChainEnd,
 }
 
@@ -30,7 +30,7 @@ pub enum Break {
         /// The first such row.
         seq: u64,
     },
-    /// Rows are not there.
+    /// Rows are missing.
     #[error("{} missing", Missing(*.from, *.to))]
     Missing {
         /// The first.
@@ -38,19 +38,19 @@ pub enum Break {
         /// The last.
         to: u64,
     },
-    /// What says where the chain ends was removed or changed.
+    /// The stored end of the chain was removed or changed.
     #[error("the end of the chain is not what was written: it ends at row {seq}")]
     End {
         /// The last row that there is; 0 when there is none.
         seq: u64,
     },
-    /// A row is not the one that it was when its hash was written down elsewhere.
+    /// A row is not the one whose hash was recorded elsewhere.
     #[error("row {seq} is another than the one whose hash was given")]
     Other {
         /// The row.
         seq: u64,
     },
-    /// Whether a row is the one that was given cannot be known any more.
+    /// Whether a row is the given one can no longer be known.
     #[error("row {seq} was forgotten, as the settings say: whether it was the one whose hash was given cannot be told")]
     Forgotten {
         /// The row.
@@ -79,14 +79,14 @@ impl Break {
 }
 
 impl Store {
-    /// Looks at every row, and whether the chain passes through `known`, its end at an earlier time. Others may go on
-    /// writing meanwhile.
+    /// Checks every row, and whether the chain passes through `known`, its end at an earlier time. Other processes may
+    /// go on writing meanwhile.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails; what is wrong with the chain is no error of the database.
     pub async fn verify_audit(&self, known: Option<ChainEnd>) -> Result<Result<Chain, Break>, StoreError> {
         let doing = "verifying the audit log";
-        // All of it as it is at one moment.
+        // All rows as they are at one moment.
         let mut transaction = self.pool.begin().await.map_err(self.error(doing))?;
         verify(&mut transaction, known).await.map_err(self.error(doing))
     }
@@ -136,8 +136,8 @@ fn is_other(head: &Head, walk: &Walk, first: i64) -> bool {
     head.seq != walk.next - 1 || head.hash != walk.hash || head.kept_from != first
 }
 
-/// The first row that was not forgotten, and the hash that it follows, as the newest row that tells of that says; none when
-/// nothing was forgotten. That row is itself a part of the chain.
+/// The first row that was not forgotten and the hash that it follows, from the newest row that records it; `None` when
+/// no row was forgotten. That row is itself a part of the chain.
 async fn base(connection: &mut SqliteConnection) -> sqlx::Result<Option<(i64, [u8; 32])>> {
     let body: Option<Vec<u8>> =
         sqlx::query_scalar("SELECT CAST(body AS BLOB) FROM audit WHERE kind = 'forgot' ORDER BY seq DESC LIMIT 1")
@@ -154,10 +154,10 @@ fn count(seq: i64) -> u64 {
     u64::try_from(seq).unwrap_or_default()
 }
 
-/// What is to come.
+/// What the next row must be.
 struct Walk {
     next: i64,
-    /// Of the row before it.
+    /// The hash of the row before it.
     hash: [u8; 32],
 }
 

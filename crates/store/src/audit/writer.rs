@@ -1,4 +1,4 @@
-//! Who writes: one task, which is told of everything through a queue, so that no call ever waits for the disk.
+//! Writes the audit log: one task that gets everything through a queue, so that no call ever waits for the disk.
 
 use std::{
     fmt, mem,
@@ -19,22 +19,22 @@ use toolrack_host::{Fact, Witness};
 use super::{Entry, KeepAudit, chain};
 use crate::{Store, StoreError};
 
-/// Facts that wait to be written. What is more is counted, and the count is written.
+/// Facts that wait to be written. Further ones are counted, and the count is written.
 const QUEUE: usize = 8 * 1024;
 
-/// Rows that are written together.
+/// The most rows that are written together.
 const BATCH: usize = 512;
 
-/// How long facts are gathered before they are written: a short command writes once, when it ends.
+/// How long facts are collected before they are written: a short command writes once, when it ends.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Returns a text without the secrets in it.
 pub type Hide = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// What was told: when, in whose name, and what.
+/// A fact in the queue: when, in whose name, and what.
 type Told = (i64, Option<Arc<str>>, Fact);
 
-/// Takes what a host tells its witness, and never waits.
+/// Queues what a host reports to its witness; never waits.
 pub struct AuditLog {
     queue: mpsc::Sender<Told>,
     lost: Arc<AtomicU64>,
@@ -50,7 +50,7 @@ impl fmt::Debug for AuditLog {
 }
 
 impl AuditLog {
-    /// A log, and who writes what it is told into `store`, without the secrets that `hide` knows.
+    /// A log, and the writer that writes its facts into `store`, with the secrets that `hide` knows hidden.
     #[must_use]
     pub fn new(store: Store, hide: Hide) -> (Self, AuditWriter) {
         let (queue, facts) = mpsc::channel(QUEUE);
@@ -61,13 +61,13 @@ impl AuditLog {
         (log, AuditWriter { store, hide, facts, lost, keep: kept, end: ended })
     }
 
-    /// From now on, whether arguments are kept in full, and how long rows are kept.
+    /// Sets whether arguments are stored in full, and how long rows are kept.
     pub fn set(&self, arguments_in_full: bool, keep: KeepAudit) {
         self.in_full.store(arguments_in_full, Ordering::Relaxed);
         self.keep.send_replace(keep);
     }
 
-    /// For a host that runs in the name of `agent`: its rows say so.
+    /// A witness for a host that runs in the name of `agent`: its rows name the agent.
     #[must_use]
     pub fn of_agent(self: &Arc<Self>, agent: &str) -> Arc<dyn Witness> {
         Arc::new(OfAgent { log: Arc::clone(self), agent: agent.into() })
@@ -79,7 +79,7 @@ impl AuditLog {
         }
     }
 
-    /// Has everything that was told until now written at once, and the writer end.
+    /// Makes the writer write all queued facts at once, and end.
     pub fn close(&self) {
         self.end.send_replace(true);
     }
@@ -95,7 +95,7 @@ impl Witness for AuditLog {
     }
 }
 
-/// What happens in the name of an agent.
+/// Records what happens in the name of an agent.
 struct OfAgent {
     log: Arc<AuditLog>,
     agent: Arc<str>,
@@ -111,7 +111,7 @@ impl Witness for OfAgent {
     }
 }
 
-/// Writes what an [`AuditLog`] is told.
+/// Writes the facts of an [`AuditLog`].
 pub struct AuditWriter {
     store: Store,
     hide: Hide,
@@ -128,7 +128,7 @@ impl fmt::Debug for AuditWriter {
 }
 
 impl AuditWriter {
-    /// Writes until the log is closed or gone. Rows that cannot be written are counted, and the next ones say how many.
+    /// Writes until the log is closed or gone. Rows that cannot be written are counted; later ones record how many.
     pub async fn run(mut self) {
         let mut batch = Vec::new();
         loop {
@@ -161,7 +161,7 @@ impl AuditWriter {
         false
     }
 
-    /// What is in the queue.
+    /// Takes the rest of the queue.
     fn rest(&mut self, batch: &mut Vec<Told>) -> bool {
         self.facts.close();
         while let Ok(fact) = self.facts.try_recv() {

@@ -111,7 +111,7 @@ impl Asker for Agrees {
     }
 }
 
-/// Keeps each step, and stops where one is not kept.
+/// Stores each step, and stops where one is not stored.
 struct Keeps(Journal);
 
 impl Front for Keeps {
@@ -125,7 +125,7 @@ impl Front for Keeps {
 const ROUNDS: usize = 200;
 const AT_ONCE: usize = 8;
 
-/// Each call looks into the database for an answer that stands, while the results of the others are written there.
+/// Each call looks up a standing answer in the database, while the results of the others are written there.
 #[tokio::test]
 async fn calls_that_need_a_decision_and_the_conversation_share_one_database() {
     let folder = tempfile::tempdir().unwrap();

@@ -46,7 +46,7 @@ async fn what_was_seen_first_is_pinned_and_the_same_list_is_known_at_a_glance() 
     store.saw(&of, Seen { list: [1; 32], generation: 0, new: new(&[("a", 1), ("b", 2)]), strange: vec![] }).await;
     assert!(is_as_before(&store, &of, 1).await);
     assert!(!is_as_before(&store, &server("/b/mcp.json"), 1).await, "another file is another server");
-    // Whoever comes second does not overwrite what is pinned, and its list is not known at a glance.
+    // A later writer does not replace a pin, and its list is not known by its hash.
     store.saw(&of, Seen { list: [2; 32], generation: 0, new: new(&[("a", 9)]), strange: vec![] }).await;
     assert!(!is_as_before(&store, &of, 2).await);
     assert_eq!(pins(&store, &of, 2).await.1, [("a".to_owned(), 1), ("b".to_owned(), 2)]);
@@ -76,9 +76,9 @@ async fn a_release_is_of_one_definition_and_no_list_is_known_at_a_glance_after_i
     assert_eq!(pins(&store, &of, 2).await.1, [("a".to_owned(), 7)]);
     assert!(store.generation(&of).await.unwrap() > generation);
     assert!(store.quarantine().await.unwrap().is_empty());
-    // What was trusted before is not any more, although that very list once was.
+    // The list that was trusted before is not any more.
     assert!(!is_as_before(&store, &of, 1).await);
-    // Somebody who looked before the release knows nothing of it.
+    // A reader from before the release does not know of it.
     store.saw(&of, Seen { list: [1; 32], generation, new: vec![], strange: vec![] }).await;
     assert!(!is_as_before(&store, &of, 1).await);
     let kinds: Vec<_> = store.audit(&crate::audit::AuditQuery { limit: 10, ..Default::default() }).await.unwrap();

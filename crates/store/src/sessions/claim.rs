@@ -1,4 +1,4 @@
-//! What only one part of this process does at a time with a conversation.
+//! Keeps a conversation to one turn at a time within this process.
 
 use std::{
     collections::HashSet,
@@ -9,11 +9,11 @@ use uuid::Uuid;
 
 use crate::{Session, Store, StoreError};
 
-/// The conversations that somebody of this process goes on with.
+/// The conversations that have a turn under way in this process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Claims(Arc<Mutex<HashSet<Uuid>>>);
 
-/// The right to go on with a conversation; it ends when it is dropped.
+/// The right to continue a conversation; it ends when it is dropped.
 #[derive(Debug)]
 pub struct Claim {
     all: Claims,
@@ -33,12 +33,12 @@ impl Drop for Claim {
 }
 
 impl Store {
-    /// Keeps everybody else who has this store, or a clone of it, from going on with `session`. To be taken before it is
-    /// read: a turn that is under way looks like one that was interrupted. Other processes hear of each other only when they
-    /// add to a session ([`StoreError::SessionMoved`]).
+    /// Keeps all other users of this store, or of a clone of it, from continuing `session`. Take it before the session
+    /// is read: a turn that is under way looks like one that was interrupted. Other processes notice each other only
+    /// when they add to a session ([`StoreError::SessionMoved`]).
     ///
     /// # Errors
-    /// [`StoreError::SessionBusy`] when somebody has it already.
+    /// [`StoreError::SessionBusy`] when another turn holds it already.
     pub fn claim(&self, session: &Session) -> Result<Claim, StoreError> {
         self.claim_id(session.id).ok_or_else(|| StoreError::SessionBusy { prefix: session.prefix.clone() })
     }

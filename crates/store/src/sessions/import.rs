@@ -1,8 +1,8 @@
-//! Conversations that another program kept.
+//! Imports conversations of another program.
 //!
-//! Synapse has a SQLite file with the tables `sessions` and `messages`. Its first schema knows nothing of tools; a second
-//! one adds the columns `tool_calls` and `tool_results`. Ids and times are text (UUIDs, RFC 3339). What columns there are
-//! is looked up, so that files of schemas before and after these can be read as well, and those of another Toolrack.
+//! Synapse has a SQLite file with the tables `sessions` and `messages`. Its first schema has no tools; a second one
+//! adds the columns `tool_calls` and `tool_results`. Ids and times are text (UUIDs, RFC 3339). The columns are looked
+//! up, so that files of schemas before and after these can be read as well, and those of another Toolrack.
 
 use std::{
     fs::File,
@@ -22,10 +22,10 @@ use super::{
 };
 use crate::{PATIENCE, Store, StoreError};
 
-/// Characters of a title that is taken from the first message.
+/// The most characters of a title that is taken from the first message.
 const TITLE: usize = 80;
 
-/// The columns that are read, and whether a file that does without them is read too.
+/// The columns that are read, and whether a file without them is read too.
 const OF_SESSIONS: &[(&str, bool)] = &[
     ("id", false),
     ("name", true),
@@ -46,7 +46,7 @@ const OF_MESSAGES: &[(&str, bool)] = &[
     ("body", true),
 ];
 
-/// What an import brought.
+/// The result of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Imported {
@@ -122,7 +122,7 @@ impl Source {
         query.fetch_all(&mut self.connection).await.map_err(|error| self.failed(error))
     }
 
-    /// The messages of a session in the order of their times; those of one moment in the order in which they were written.
+    /// The messages of a session in the order of their times; those of one moment in the order of the file.
     async fn messages(&mut self, session: &OldSession) -> Result<Vec<(DateTime<Utc>, Uuid, NewMessage)>, StoreError> {
         let of_session = "WHERE session_id = (SELECT id FROM sessions WHERE rowid = ?) ORDER BY rowid";
         let query = sqlx::query_as(AssertSqlSafe(format!("{} {of_session}", self.messages))).bind(session.row);
@@ -132,7 +132,7 @@ impl Source {
         for row in rows {
             let id = Uuid::try_parse(&row.id).map_err(|_| self.odd("message's id", &row.id))?;
             let role = Role::from_word(&row.role).ok_or_else(|| self.odd("role", &row.role))?;
-            // What has no time was said right after what stands before it.
+            // A message without a time was said right after the one before it.
             at = moment(row.timestamp.as_deref()).unwrap_or(at);
             let mut message = NewMessage::new(role, row.content.unwrap_or_default());
             (message.tool_calls, message.tool_results, message.body) = (row.tool_calls, row.tool_results, row.body);
@@ -143,7 +143,7 @@ impl Source {
     }
 }
 
-/// What is wrong with a file that is not ours: nobody is told to move it away.
+/// The error for a foreign file, without the advice to move it away.
 fn unreadable(path: &Path, error: sqlx::Error) -> StoreError {
     let why = match StoreError::from_sqlx("reading sessions", path, error) {
         StoreError::Corrupt { .. } => "it is damaged or no database",
@@ -154,10 +154,10 @@ fn unreadable(path: &Path, error: sqlx::Error) -> StoreError {
     StoreError::NoSessions { path: path.to_owned(), why: why.to_owned() }
 }
 
-/// Whether nothing but the file itself has to be read: then it is read as if nobody could change it, because SQLite
-/// would otherwise put files of its own beside one in WAL mode. One that is not in that mode is locked while it is read.
+/// Whether only the file itself has to be read: then it is opened as immutable, because SQLite would otherwise put
+/// files of its own beside one in WAL mode. One that is not in that mode is locked while it is read.
 fn is_alone(path: &Path) -> io::Result<bool> {
-    // A pipe would be waited for.
+    // Reading a pipe would wait.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -170,8 +170,8 @@ fn is_alone(path: &Path) -> io::Result<bool> {
     Ok(header.get(18) == Some(&2) && !has_log)
 }
 
-/// The start of a question for all `columns` of `table` as text, null where it has none; `None` when it lacks what is
-/// needed.
+/// The start of a query for all `columns` of `table` as text, null for those it does not have; `None` when it lacks a
+/// required one.
 async fn select(
     table: &'static str,
     columns: &[(&'static str, bool)],
@@ -185,7 +185,7 @@ async fn select(
     }
     let columns = columns.iter().map(|(name, _)| match *name {
         name if !has(name) => format!("NULL AS {name}"),
-        // A UUID may be kept as its 16 bytes.
+        // A UUID may be stored as its 16 bytes.
         "id" => "CASE typeof(id) WHEN 'blob' THEN hex(id) ELSE CAST(id AS TEXT) END AS id".to_owned(),
         name => format!("CAST({name} AS TEXT) AS {name}"),
     });
@@ -209,7 +209,7 @@ fn moment(text: Option<&str>) -> Option<DateTime<Utc>> {
     DateTime::parse_from_rfc3339(text).map(|time| time.to_utc()).or_else(|_| as_sqlite()).ok()
 }
 
-/// What a session without a name is called: how the person began.
+/// The title of a session without a name: how the user began.
 fn title_of(messages: &[(DateTime<Utc>, Uuid, NewMessage)]) -> String {
     let first = messages.iter().find(|(_, _, message)| message.role == Role::User);
     let line = first.and_then(|(_, _, message)| message.content.lines().find(|line| !line.trim().is_empty()));
@@ -217,11 +217,11 @@ fn title_of(messages: &[(DateTime<Utc>, Uuid, NewMessage)]) -> String {
 }
 
 impl Store {
-    /// Takes the sessions over that Synapse keeps in the file `path`, with or without the columns of its second schema.
-    /// The file is only read. Ids stay, so that a session which is here already is not taken twice; where it went on
-    /// there and not here, the rest is added. All of it is kept or nothing.
+    /// Imports the sessions that Synapse keeps in the file `path`, with or without the columns of its second schema.
+    /// The file is only read. Ids stay, so that a session that is here already is not imported twice; where it went on
+    /// there and not here, the rest is added. All of it is stored or nothing.
     ///
-    /// The file may also be the database of another Toolrack; what its messages have cost is not taken over.
+    /// The file may also be the database of another Toolrack; the cost of its messages is not imported.
     ///
     /// # Errors
     /// [`StoreError::NoSessions`] when the file is not there or holds something else; others when it is in use, or when
@@ -236,7 +236,7 @@ impl Store {
 
     async fn import_from(&self, source: &mut Source) -> Result<Imported, StoreError> {
         let doing = "importing sessions";
-        // One picture of the file, whoever writes to it meanwhile.
+        // A snapshot of the file, even while other programs write to it.
         sqlx::query("BEGIN").execute(&mut source.connection).await.map_err(|error| source.failed(error))?;
         let mut transaction = self.begin_durably(doing).await?;
         let mut imported = Imported::default();
@@ -254,7 +254,7 @@ impl Store {
             imported.sessions += u64::from(is_new);
             imported.known += u64::from(!is_new);
             let there = messages.iter().map(|(_, id, _)| id.to_string());
-            // What went on here as well is two conversations, and ours stays.
+            // A conversation that went on here as well is now two, and ours stays.
             if here.len() >= messages.len() || !here.iter().cloned().eq(there.take(here.len())) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What was said in a conversation.
+//! The messages of a conversation.
 
 use std::{fmt, ops::DerefMut};
 
@@ -9,10 +9,10 @@ use uuid::Uuid;
 use super::{Spent, SpentRow, time};
 use crate::{Store, StoreError};
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Whoever set the conversation up.
+    /// The program that set the conversation up.
     System,
     /// The person.
     User,
@@ -26,7 +26,7 @@ impl Role {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::System, Self::User, Self::Assistant, Self::Tool];
 
-    /// As it is kept: `system`, `user`, `assistant` or `tool`.
+    /// The word that is stored: `system`, `user`, `assistant` or `tool`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl Role {
         }
     }
 
-    /// The other way round; `None` for any other word.
+    /// The role of a word; `None` for any other word.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == word)
@@ -50,10 +50,10 @@ impl fmt::Display for Role {
     }
 }
 
-/// A message that is not kept yet. What is JSON here is kept as it is and never looked into.
+/// A message to be stored. JSON in it is stored as it is and never parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewMessage {
-    /// Who speaks.
+    /// The author.
     pub role: Role,
     /// The text; empty if a model only makes calls.
     pub content: String,
@@ -63,7 +63,7 @@ pub struct NewMessage {
     pub tool_results: Option<String>,
     /// The whole message as JSON, as the agent writes it.
     pub body: Option<String>,
-    /// What it has cost, if somebody said.
+    /// What it has cost, if known.
     pub spent: Option<Spent>,
 }
 
@@ -74,7 +74,7 @@ impl NewMessage {
     }
 }
 
-/// A message as it is kept.
+/// A stored message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredMessage {
@@ -82,7 +82,7 @@ pub struct StoredMessage {
     pub id: Uuid,
     /// The conversation.
     pub session_id: Uuid,
-    /// Who speaks.
+    /// The author.
     pub role: Role,
     /// The text. Untrusted.
     pub content: String,
@@ -96,20 +96,20 @@ pub struct StoredMessage {
     pub position: u64,
     /// The whole message as JSON, as the agent wrote it; `None` for one that came from elsewhere. Untrusted.
     pub body: Option<String>,
-    /// What it has cost, if somebody said.
+    /// What it has cost, if known.
     pub spent: Option<Spent>,
 }
 
-/// What is added to a conversation at once: all of it is kept, or nothing.
+/// What is added to a conversation at once: all of it is stored, or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// How many messages the conversation has, as far as whoever adds to it knows.
+    /// How many messages the conversation has, as far as the caller knows.
     pub position: u64,
-    /// What comes behind them. May be empty, to change the rest alone.
+    /// The messages to add. May be empty, to change the rest alone.
     pub messages: Vec<NewMessage>,
     /// The turn that is open now, as JSON that the agent writes; `None` when none is.
     pub open_turn: Option<String>,
-    /// Who answers from now on; `None` leaves what was known.
+    /// The model that answers from now on; `None` leaves it unchanged.
     pub model: Option<String>,
 }
 
@@ -132,7 +132,7 @@ struct MessageRow {
 }
 
 impl MessageRow {
-    /// `None` when the id is none, or nobody knows the role.
+    /// `None` when the id is no UUID, or the role is unknown.
     fn into_message(self, session_id: Uuid) -> Option<StoredMessage> {
         let spent = self.input.map(|input| {
             let (output, cached_read) = (self.output.unwrap_or(0), self.cached_read.unwrap_or(0));
@@ -154,7 +154,7 @@ impl MessageRow {
     }
 }
 
-/// A message, where it stands and when it was said.
+/// A message, its position and its time.
 #[derive(Debug)]
 pub(super) struct Placed<'a> {
     pub(super) id: Uuid,
@@ -259,7 +259,7 @@ impl Store {
         .fetch_all(&self.pool)
         .await
         .map_err(self.error("reading a session"))?;
-        // One that is left out would move all behind it.
+        // Leaving one out would shift all that follow.
         let damaged = || StoreError::Corrupt { path: self.path.clone() };
         rows.into_iter().map(|row| row.into_message(id).ok_or_else(damaged)).collect()
     }

@@ -8,19 +8,19 @@ use crate::{Store, StoreError};
 /// The chore's name in the database.
 const CHORE: &str = "forget old sessions";
 
-/// How long conversations are kept; by default for ever.
+/// How long conversations are kept; by default forever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
     /// Days since something was last added to a session.
     pub keep_days: Option<u32>,
-    /// How many sessions, the newest.
+    /// The most sessions, the newest.
     pub keep_sessions: Option<u32>,
 }
 
 impl Store {
-    /// Deletes the sessions that need not be kept any longer, and returns how many those were. Does so at most once a day;
-    /// `in_use` stays, and so does everything that something was added to within a day, because another process may be
-    /// about to go on with it.
+    /// Deletes the sessions that need not be kept any longer, and returns how many. Does so at most once a day;
+    /// `in_use` stays, and so do sessions that something was added to within a day, because another process may be
+    /// about to continue them.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -39,11 +39,11 @@ impl Store {
         if retention == Retention::default() {
             return Ok(0);
         }
-        // Asked without a lock first: on all calls of a day but one, there is nothing to do.
+        // Checked without a lock first: all calls of a day but one have nothing to do.
         let was_done = "SELECT done_at FROM chores WHERE name = ?";
         let done: Option<i64> =
             sqlx::query_scalar(was_done).bind(CHORE).fetch_optional(&self.pool).await.map_err(self.error(doing))?;
-        // A time that is still to come is from a clock that was wrong.
+        // A time in the future is from a clock that was wrong.
         let is_recent = |done: i64| ((now - day).timestamp_millis()..=now.timestamp_millis()).contains(&done);
         if done.is_some_and(is_recent) {
             return Ok(0);
@@ -74,7 +74,7 @@ impl Store {
     }
 }
 
-/// So many days that no date is left of the calendar would be too many: at most 1,000 years.
+/// At most 1,000 years: more days would lead beyond the calendar.
 fn clamped(days: u32) -> i32 {
     i32::try_from(days.min(365_000)).unwrap_or(365_000)
 }

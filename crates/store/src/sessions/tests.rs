@@ -20,7 +20,7 @@ async fn begin(store: &Store, title: &str) -> Session {
     store.create_session(&new).await.unwrap()
 }
 
-/// As if nothing had been added to the session for so long.
+/// Backdates the session: nothing was added to it for so many days.
 async fn age(store: &Store, session: &Session, days: i64) {
     sqlx::query("UPDATE sessions SET updated_at = ? WHERE id = ?")
         .bind((Utc::now() - Duration::days(days)).timestamp_millis())
@@ -482,7 +482,7 @@ async fn two_handles_of_one_file_tell_the_same_story() {
                 Err(StoreError::SessionMoved { .. }) => {}
                 Err(error) => panic!("{error:?}"),
             }
-            // What others do meanwhile does not disturb.
+            // Concurrent changes of other sessions do not disturb.
             let other = begin(store, "other").await;
             store.rename_session(other.id, "renamed").await.unwrap();
             store.delete_session(other.id).await.unwrap();

@@ -1,4 +1,4 @@
-//! A conversation as Markdown. Everything that somebody said stands in code, behind a fence that is longer than any in it.
+//! A conversation as Markdown. Every message stands in code, behind a fence that is longer than any in it.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use toolrack_host::text;
 use super::{Said, tool_of};
 use crate::Session;
 
-/// The whole document. The session's title stands in it as it is given.
+/// The whole document. It contains the session's title as given.
 #[must_use]
 pub fn document(session: &Session, said: &[Said]) -> String {
     let title = session.title.trim();

@@ -1,4 +1,4 @@
-//! What only one process may do at a time.
+//! Leases: work that only one process may do at a time.
 
 use std::{fmt, time::Duration};
 
@@ -10,16 +10,16 @@ use uuid::Uuid;
 use super::{Space, Vault, VaultError, check_name};
 use crate::{Store, StoreError};
 
-/// The longest lease. One that seems to end later is of a clock that was set back, and counts as over.
+/// The longest lease. One that seems to end later is from before the clock was set back, and counts as over.
 const MAX_LEASE: Duration = Duration::from_secs(10 * 60);
 
-/// How often whoever waits looks again. Twenty processes that wait cost 800 reads of one row a second.
+/// How often a waiting process tries again. Twenty waiting processes cost 800 reads of one row a second.
 const PAUSE: Duration = Duration::from_millis(25);
 
 const DOING: &str = "taking a lease";
 
-/// Something that no other process does meanwhile. It ends with [`Self::release`], or runs out: a process that dies holds
-/// up nobody for longer than it asked for. Dropping it leaves it to run out.
+/// The exclusive right to some work. It ends with [`Self::release`], or runs out: a process that dies holds up others
+/// for no longer than it asked for. Dropping it leaves it to run out.
 pub struct Lease {
     store: Store,
     space: Space,
@@ -34,8 +34,8 @@ impl fmt::Debug for Lease {
 }
 
 impl Vault {
-    /// Takes the lease of this name if nobody holds it, for `length`, which is at most 10 minutes. `None` when somebody
-    /// does.
+    /// Takes the lease of this name for `length`, which is at most 10 minutes, if it is free. `None` when another
+    /// process holds it.
     ///
     /// Time is the system's clock, which the processes of one machine share.
     ///
@@ -43,15 +43,15 @@ impl Vault {
     /// [`VaultError::Name`], or the database fails.
     pub async fn try_lease(&self, space: Space, name: &str, length: Duration) -> Result<Option<Lease>, VaultError> {
         check_name(space, name)?;
-        // Most of the time there is one, and reading waits for nobody.
+        // Mostly there is one, and reading waits for no lock.
         if self.store.is_leased(space, name).await? {
             return Ok(None);
         }
         Ok(self.store.take_lease(space, name, length.min(MAX_LEASE)).await?)
     }
 
-    /// The same, and waits up to `patience` for whoever holds it. Whoever gets it should look first whether its work was
-    /// done meanwhile.
+    /// The same, and waits up to `patience` for the holder. A caller that gets it should check first whether its work
+    /// was done meanwhile.
     ///
     /// # Errors
     /// As [`Self::try_lease`].
@@ -86,7 +86,7 @@ impl Lease {
         &self.name
     }
 
-    /// Gives it back. One that ran out is nobody's business any more.
+    /// Gives it back. One that ran out needs nothing.
     ///
     /// # Errors
     /// When the database fails; the lease then runs out.
@@ -143,7 +143,7 @@ impl Store {
     async fn take_lease(&self, space: Space, name: &str, length: Duration) -> Result<Option<Lease>, StoreError> {
         let holder = *Uuid::now_v7().as_bytes();
         let mut transaction = self.begin(DOING).await?;
-        // After the transaction has begun, which may have taken its time.
+        // Read after the transaction has begun, which may have taken its time.
         let now = now();
         let taken = sqlx::query(
             "INSERT INTO leases (space, name, holder, ends_at) VALUES (?1, ?2, ?3, ?4) \

@@ -1,4 +1,4 @@
-//! Keys, and what they do to bytes.
+//! Keys and sealing.
 
 use std::{fmt, sync::Arc};
 
@@ -22,13 +22,13 @@ const SALT: usize = 16;
 /// Bytes of the id of a key.
 const KEY_ID: usize = 8;
 
-/// A shorter passphrase is found by trying.
+/// A shorter passphrase could be guessed.
 const MIN_PASSPHRASE: usize = 12;
 
-/// What the id of a key is the hash of, before the key.
+/// The prefix of a key in the hash that is its id.
 const KEY_ID_OF: &[u8] = b"toolrack vault key 1\0";
 
-/// What rows are sealed with. No `Debug` shows it, and its memory is overwritten when it is dropped.
+/// The key that rows are sealed with. No `Debug` shows it, and its memory is overwritten when it is dropped.
 pub struct VaultKey(Kind);
 
 enum Kind {
@@ -59,7 +59,7 @@ impl VaultKey {
         Ok(Self::from_bytes(random()?))
     }
 
-    /// The 32 bytes, to be kept where the person chose; `None` for a passphrase.
+    /// The 32 bytes, to be stored where the person chose; `None` for a passphrase.
     #[must_use]
     pub fn expose(&self) -> Option<&[u8; KEY]> {
         match &self.0 {
@@ -94,7 +94,7 @@ impl fmt::Debug for VaultKey {
     }
 }
 
-/// The salt of `store`, made now if there is none. Of two processes that make one, one wins and both use it.
+/// The salt of `store`, created now if there is none. Of two processes that create one, one wins and both use it.
 async fn salt(store: &Store) -> Result<Vec<u8>, VaultError> {
     let doing = "reading the salt of the vault";
     let fresh: [u8; SALT] = random()?;
@@ -115,7 +115,7 @@ fn random<const N: usize>() -> Result<[u8; N], VaultError> {
     <[u8; N]>::try_generate().map_err(|_| VaultError::NoRandomness)
 }
 
-/// A key at work.
+/// A key in use.
 #[derive(Clone)]
 pub(super) struct Sealer {
     cipher: Arc<XChaCha20Poly1305>,
@@ -134,7 +134,7 @@ impl Sealer {
         &self.key_id
     }
 
-    /// The nonce, and what is sealed.
+    /// The nonce, and the sealed value.
     pub(super) fn seal(&self, space: Space, name: &str, value: &[u8]) -> Result<(Vec<u8>, Vec<u8>), VaultError> {
         let nonce = XNonce::try_generate().map_err(|_| VaultError::NoRandomness)?;
         let aad = self.associated(space, name);
@@ -151,7 +151,7 @@ impl Sealer {
         self.cipher.decrypt(&nonce, Payload { msg: sealed, aad: &aad }).ok().map(Zeroizing::new)
     }
 
-    /// Which row it is. The spaces have no NUL in them, so that no two rows say the same.
+    /// Names the row. The spaces have no NUL in them, so that no two rows have the same data.
     fn associated(&self, space: Space, name: &str) -> Vec<u8> {
         [&self.key_id[..], space.as_str().as_bytes(), b"\0", name.as_bytes()].concat()
     }

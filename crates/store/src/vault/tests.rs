@@ -56,7 +56,7 @@ async fn another_key_is_a_clear_error_and_never_garbage() {
     assert!(matches!(error, VaultError::OtherKey { .. }), "{error:?}");
     assert!(error.to_string().contains("`a` was sealed with another key"), "{error}");
 
-    // It may be set anew, and then it is the other key's.
+    // It may be set anew, and then it belongs to the other key.
     other.put(Space::Secret, "a", b"fresh").await.unwrap();
     assert_eq!(text(other.get(Space::Secret, "a").await.unwrap()).as_deref(), Some("fresh"));
     assert!(matches!(vault.get(Space::Secret, "a").await, Err(VaultError::OtherKey { .. })));
@@ -152,7 +152,7 @@ async fn a_lease_is_held_by_one_until_it_is_given_back_or_runs_out() {
     let held = one.lease(Space::Token, "a", MINUTE, MINUTE).await.unwrap();
     assert!(held.is_some() && begun.elapsed() >= Duration::from_millis(30), "{:?}", begun.elapsed());
 
-    // Somebody sets the clock back: a lease that seems to last for years is over.
+    // The clock is set back: a lease that seems to last for years is over.
     let distant = "UPDATE leases SET ends_at = ends_at + 86400000";
     sqlx::query(distant).execute(&mut raw(&path).await).await.unwrap();
     assert!(other.try_lease(Space::Token, "a", MINUTE).await.unwrap().is_some());

@@ -1,4 +1,4 @@
-//! Who was given what, and whether it is still good.
+//! The tokens that were issued, and whether they are still good.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub(super) struct Agreement {
     pub(super) scope: String,
 }
 
-/// What somebody has tokens for. All tokens of one agreement are one family.
+/// What a client has tokens for. All tokens of one agreement are one family.
 #[derive(Clone, Debug)]
 struct Family {
     client: String,
@@ -28,7 +28,7 @@ struct Family {
     refresh: Option<String>,
     /// The key that the tokens are bound to.
     key: Option<String>,
-    /// Requests that the access token was let in with.
+    /// Requests that the access token was used for.
     used: u32,
     is_expired: bool,
     is_revoked: bool,
@@ -43,14 +43,14 @@ pub(super) struct Tokens {
     pub(super) scope: String,
 }
 
-/// Who gets tokens: a client, and the key that it proved to have.
+/// The receiver of tokens: a client, and the key that it proved to have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct To<'a> {
     pub(super) client: &'a str,
     pub(super) key: Option<&'a str>,
 }
 
-/// Everything that was given.
+/// Everything that was issued.
 #[derive(Debug, Default)]
 pub(super) struct Grants {
     /// Clients with their secrets.
@@ -62,7 +62,7 @@ pub(super) struct Grants {
     given: BTreeSet<String>,
 }
 
-/// What comes of a refresh token.
+/// The outcome of a refresh token.
 #[derive(Debug)]
 pub(super) enum Refreshed {
     Fresh(Tokens),
@@ -72,7 +72,7 @@ pub(super) enum Refreshed {
 }
 
 impl Grants {
-    /// Something that nobody guesses.
+    /// An unguessable value.
     fn random(&mut self, kind: &str) -> String {
         let mut bytes = [0; 24];
         rand::rng().fill_bytes(&mut bytes);
@@ -81,7 +81,7 @@ impl Grants {
         random
     }
 
-    /// Enters a client; its id, and its secret if it is to have one.
+    /// Registers a client; returns its id, and its secret if it is to have one.
     pub(super) fn register(&mut self, with_secret: bool) -> (String, Option<String>) {
         let id = self.random("client");
         self.given.remove(&id);
@@ -95,7 +95,7 @@ impl Grants {
         client == CLIENT || client.starts_with("https://") || self.clients.contains_key(client)
     }
 
-    /// Whether a client is who it says it is.
+    /// Whether a client is the one that it claims to be.
     pub(super) fn is(&self, client: &str, secret: Option<&str>) -> bool {
         let wanted = match self.clients.get(client) {
             Some(registered) => registered.as_deref(),
@@ -112,7 +112,7 @@ impl Grants {
         code
     }
 
-    /// What a code stands for, once.
+    /// The agreement that a code stands for, once.
     pub(super) fn take(&mut self, code: &str) -> Option<Agreement> {
         self.codes.remove(code)
     }
@@ -161,8 +161,8 @@ impl Grants {
         Refreshed::Fresh(Tokens { is_bound, access, refresh: Some(refresh), scope: family.scope.clone() })
     }
 
-    /// Lets a request in, if its token is good for this resource, was used less than `most` times, and is bound to the key
-    /// that was proved, if there is one: the scope that the token has.
+    /// Admits a request, if its token is good for this resource, was used less than `most` times, and is bound to the
+    /// key that was proved, if there is one; returns the token's scope.
     pub(super) fn admit(
         &mut self,
         token: &str,
@@ -180,7 +180,7 @@ impl Grants {
         Some(family.scope.clone())
     }
 
-    /// Takes a token back, and with it its family (RFC 7009, 2.1). Whether there was one.
+    /// Revokes a token, and with it its family (RFC 7009, 2.1). Returns whether there was one.
     pub(super) fn revoke(&mut self, token: &str) -> bool {
         let is_of = |family: &&mut Family| family.access == token || family.refresh.as_deref() == Some(token);
         match self.families.iter_mut().find(is_of) {

@@ -1,4 +1,4 @@
-//! What is answered where.
+//! The pages of the server.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,19 +22,19 @@ use super::{
     proofs::{About, NoProof},
 };
 
-/// Bytes of a body.
+/// The most bytes of a body.
 const MAX: usize = 16 * 1024 * 1024;
 
 /// The grant of workloads (RFC 7523, 2.1).
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
-/// Where the nonce that proofs are to hold is named.
+/// The header with the nonce that proofs are to hold.
 const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 
-/// What a token is good for when nobody said.
+/// The scope of a token when the client asks for none.
 const SCOPE: &str = "tools";
 
-/// What the script says of one way to go wrong; `None` when it does not say it.
+/// The value of a fault in the script; `None` when it is not there.
 macro_rules! wrong {
     ($server:expr, $pattern:pat => $value:expr) => {
         $server.wrong(|wrong| if let $pattern = wrong { Some($value) } else { None })
@@ -59,7 +59,7 @@ pub(super) fn router(shared: Server) -> Router {
         .with_state(shared)
 }
 
-/// Writes down who asked for what.
+/// Records each request.
 async fn note(Of(server): Of<Server>, request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
     let body = axum::body::to_bytes(body, MAX).await.unwrap_or_default();
@@ -170,7 +170,7 @@ async fn register(Of(server): Of<Server>, body: Bytes) -> Response {
     json_of(201, &client)
 }
 
-/// Agrees at once, and sends whoever asked back.
+/// Agrees at once, and redirects back.
 async fn authorize(Of(server): Of<Server>, request: Request) -> Response {
     let asked: Parameters = pairs(request.uri().query().unwrap_or_default().as_bytes()).collect();
     let of = |name: &str| asked.get(name).cloned().unwrap_or_default();
@@ -351,7 +351,7 @@ async fn revoke(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Resp
     StatusCode::OK.into_response()
 }
 
-/// The MCP server, for those who have a token.
+/// The MCP server, for requests with a token.
 async fn mcp(Of(server): Of<Server>, request: Request) -> Response {
     let metadata = format!("{}/.well-known/oauth-protected-resource/mcp", server.issuer());
     let turned_away = |status: StatusCode, more: &str| {
@@ -399,7 +399,7 @@ async fn mcp(Of(server): Of<Server>, request: Request) -> Response {
     answer
 }
 
-/// A token, and whether it is said to be bound to a key.
+/// The token, and whether the request calls it bound to a key.
 fn token_of(headers: &HeaderMap) -> Option<(bool, &str)> {
     let (scheme, token) = text(headers, header::AUTHORIZATION).split_once(' ')?;
     match scheme {
@@ -446,12 +446,12 @@ fn value(nonce: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(nonce).ok()
 }
 
-/// The nonce after as many requests as were let in.
+/// The nonce after this many admitted requests.
 fn newest_nonce(server: &Server) -> String {
     format!("nonce-{}", server.state().counts.admitted)
 }
 
-/// What the server behind says, as it comes.
+/// The answer of the server behind, passed on.
 async fn passed_on(server: &Server, head: &http::request::Parts, body: Bytes) -> Response {
     let mut headers = head.headers.clone();
     for name in [header::HOST, header::AUTHORIZATION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {

@@ -1,4 +1,4 @@
-//! Proofs that whoever sends a request has a key (RFC 9449), checked as a server has to.
+//! Proofs of possession of a key (RFC 9449), checked as a server has to.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ pub(super) struct About<'a> {
     pub(super) token: Option<&'a str>,
 }
 
-/// A proof that is none.
+/// Why a proof does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoProof {
-    /// There is none, or it is of something else.
+    /// It is missing, or about something else.
     Wrong(&'static str),
     /// It came before.
     Replayed,
@@ -28,7 +28,7 @@ pub(super) enum NoProof {
 /// A proof that holds.
 #[derive(Clone, Debug)]
 pub(super) struct Proof {
-    /// What its key is known by (RFC 7638).
+    /// The thumbprint of its key (RFC 7638).
     pub(super) key: String,
     pub(super) nonce: Option<String>,
 }

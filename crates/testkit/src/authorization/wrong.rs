@@ -1,10 +1,10 @@
-//! What an authorization server can do wrong.
+//! The faults of an authorization server.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// One thing that is done wrong. Of several of one kind the first counts.
+/// One fault. Of several of one kind the first counts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wrong {
     /// These members are in its metadata instead; `null` takes one away.
@@ -17,15 +17,15 @@ pub enum Wrong {
     HugeMetadata(usize),
     /// Metadata of either kind is this text.
     NoJson(&'static str),
-    /// Whoever asks for its metadata is sent there.
+    /// Requests for its metadata are redirected there.
     MovedMetadata(String),
-    /// Those who come back get this `iss`; `None`: none, although it is promised (RFC 9207).
+    /// Clients get this `iss` back; `None`: none, although it is promised (RFC 9207).
     Iss(Option<String>),
-    /// Those who come back get this `state`.
+    /// Clients get this `state` back.
     State(&'static str),
-    /// Nobody agrees: those who come back get this error.
+    /// The person refuses: clients get this error back.
     Refuses(&'static str),
-    /// `authorize` sends everybody there.
+    /// `authorize` redirects there.
     SentTo(String),
     /// Access tokens are good for this many requests.
     Expires(u32),
@@ -33,7 +33,7 @@ pub enum Wrong {
     Lives(u64),
     /// The token endpoint answers after this long.
     SlowTokens(Duration),
-    /// The token endpoint does as it is asked, and answers only once it does something else wrong, or nothing.
+    /// The token endpoint acts on requests, but answers only once its faults are changed.
     HoldsTokens,
     /// The token endpoint answers with this OAuth error.
     TokenError(&'static str),
@@ -41,13 +41,13 @@ pub enum Wrong {
     NoRefresh,
     /// Refresh tokens stay as they are.
     NoRotation,
-    /// Nobody can register.
+    /// No client can register.
     NoRegistration,
     /// Calls of tools want this scope as well.
     WantsScope(&'static str),
     /// Tokens are of this type.
     TokenType(&'static str),
-    /// Proofs must hold this nonce, which is named to whoever sends another (RFC 9449, 8 and 9).
+    /// Proofs must hold this nonce; a client that sends another gets it in the error (RFC 9449, 8 and 9).
     WantsNonce(String),
     /// The same, but no proof ever holds the right one.
     NoNonceFits(String),
@@ -58,13 +58,13 @@ pub enum Wrong {
 }
 
 impl Wrong {
-    /// Its metadata says that it is somebody else (RFC 8414, 3.3).
+    /// Its metadata names another issuer (RFC 8414, 3.3).
     #[must_use]
     pub fn issuer(issuer: &str) -> Self {
         Self::Metadata(json!({ "issuer": issuer }))
     }
 
-    /// It does not say that it knows PKCE, which a client then must not rely on.
+    /// It does not declare PKCE, which a client then must not rely on.
     #[must_use]
     pub fn no_pkce() -> Self {
         Self::Metadata(json!({ "code_challenge_methods_supported": null }))

@@ -39,7 +39,7 @@ struct Demo(Arc<Shared>);
 struct Shared {
     /// Tools that `grow` added.
     grown: Mutex<Vec<String>>,
-    /// How often the tools have changed; whoever listens is told.
+    /// How often the tools have changed; its receivers are the listeners.
     changes: watch::Sender<usize>,
     /// Subscriptions that are open.
     listening: watch::Sender<usize>,

@@ -1,10 +1,10 @@
-//! A program as somebody writes it who embeds Toolrack: the supervisor hook comes first.
+//! A program that embeds Toolrack: the supervisor hook comes first.
 //!
 //! Tests name it as the supervisor of their own host. And as `supervised host [--polite] NAME=VALUE COMMAND ARGS…` it
-//! is a host to be killed: it connects the one server `victim`, a child process with this one variable, says
-//! `connected` (or the state that it is in), then calls a tool for each line `TOOL ARGUMENTS` on its stdin and says
-//! what came of it. It ends with its stdin. `--polite` ends on `SIGTERM` as a well-behaved program does, by shutting
-//! the host down; without it the signal kills.
+//! is a host to be killed: it connects the one server `victim`, a child process with this one variable, prints
+//! `connected` (or its state), then calls a tool for each line `TOOL ARGUMENTS` on its stdin and prints the outcome.
+//! It ends with its stdin. `--polite` ends on `SIGTERM` as a well-behaved program does, by shutting the host down;
+//! without it the signal kills.
 
 use std::{
     io::{self, Write as _},

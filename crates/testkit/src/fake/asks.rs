@@ -1,5 +1,5 @@
-//! What the fake asks the client for, in the way of each era: a request of the server (legacy), or an `input_required`
-//! result that the client answers by trying again (2026-07-28, "multi round-trip requests").
+//! Questions of the fake to the client, in the way of each era: a request of the server (legacy), or an
+//! `input_required` result that the client answers by trying again (2026-07-28, "multi round-trip requests").
 
 use std::sync::atomic::Ordering;
 
@@ -10,16 +10,16 @@ use super::offers;
 use super::server::{Era, Request, Server, locked};
 use super::wire::{META_CAPABILITIES, Refusal, code};
 
-/// What came of asking.
+/// The outcome of a question.
 #[derive(Debug)]
 pub(crate) enum Asked {
-    /// What the client said; an error of a legacy client is `{"refused": error}`.
+    /// The client's answer; an error of a legacy client is `{"refused": error}`.
     Answered(Value),
     /// Modern: the result to send instead of an answer.
     Needed(Value),
 }
 
-/// The key of the one thing that is asked for at a time.
+/// The key of the only question at a time.
 const KEY: &str = "the_answer";
 
 /// Asks for the form that has a field of each type.
@@ -120,7 +120,7 @@ fn url_by_error(server: &Server) -> Result<Asked, Refusal> {
     Err(Refusal::new(code::URL_REQUIRED, "This request requires more information.").with_data(data))
 }
 
-/// Asks for nothing but another try with the same state.
+/// Asks for another try with the same state, and nothing else.
 fn state_only(request: &Request) -> Result<Asked, Refusal> {
     let round = round_of(request)?;
     if round >= rounds(request) && !request.struck.by(Fault::EndlessInput) {
@@ -141,7 +141,7 @@ fn input_required(requests: Option<Value>, round: u64) -> Value {
     result
 }
 
-/// A state with everything that a careless client would change: spaces, escapes, letters beyond ASCII.
+/// A state with everything that a careless client would change: spaces, escapes, non-ASCII letters.
 fn state(round: u64) -> String {
     format!(" round {round}\t\"é\\u0041\" ")
 }

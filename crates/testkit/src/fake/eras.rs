@@ -1,4 +1,4 @@
-//! What each era answers to each method.
+//! The answers of each era to each method.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use super::wire::{
 };
 use super::{offers, tools};
 
-/// What becomes of a request.
+/// The result of a request.
 pub(crate) type Reply = Result<Value, Refusal>;
 
 /// Answers a request of either era.
@@ -182,7 +182,7 @@ async fn listen(server: &Server, request: &Request) -> Reply {
     let filter = &request.params["notifications"];
     let acknowledged = json!({"_meta": {META_SUBSCRIPTION: request.id}, "notifications": filter});
     let notice = wire::notification("notifications/subscriptions/acknowledged", &acknowledged);
-    // Whoever reads the acknowledgement can count on it.
+    // A client that reads the acknowledgement can rely on it.
     server.listen(&request.peer, request.out.clone(), Some((request.id.clone(), filter.clone())));
     request.out.send(Frame::message(&notice)).await;
     if let Some(ms) = server.options.faults.number(Fault::ListenDrops) {

@@ -27,7 +27,7 @@ pub(super) use stumbles::instead_of_mcp;
 
 use sessions::{Session, Sessions};
 
-/// What becomes of a connection after an answer.
+/// The state of a connection after an answer.
 #[derive(Debug)]
 pub(super) enum After {
     Keep,
@@ -56,7 +56,7 @@ struct Parked {
     struck: Struck,
 }
 
-/// Binds a port of 127.0.0.1 and says which, as the only line of stdout; then accepts for ever.
+/// Binds a port of 127.0.0.1 and prints it as the only line of stdout; then accepts forever.
 pub(super) async fn serve(server: Arc<Server>) -> io::Result<()> {
     let listener = bind(server.options.port, PATH).await?;
     let endpoint =
@@ -154,7 +154,7 @@ impl Endpoint {
         self.answer(exchange, request, frames, opened).await
     }
 
-    /// Runs the request and writes what comes of it.
+    /// Runs the request and writes its answer.
     async fn answer(
         &self,
         exchange: &mut Exchange,
@@ -169,7 +169,7 @@ impl Endpoint {
         let stream = events::Stream { server: &self.server, struck: &struck, session };
         if let Some(retry) = stream.resumed_after() {
             let event = format!("stream-{}", self.server.unique());
-            // Before it is told: the client may be back at once.
+            // Before the client knows of it: it may be back at once.
             locked(&self.parked).insert(event.clone(), Parked { frames, struck: struck.clone() });
             return stream.cut(exchange, &event, retry).await;
         }
@@ -185,7 +185,7 @@ impl Endpoint {
                 None => Ok(None),
             }
         };
-        // A modern client cancels by closing the stream; closing says nothing in the older revisions.
+        // A modern client cancels by closing the stream; in the older revisions closing means nothing.
         let client_left = !matches!(outcome, Ok(Some(_)));
         if client_left && era == Era::Modern && self.server.runs(&peer, &id) {
             self.server.cancel(&peer, &id, "disconnect");
@@ -284,7 +284,7 @@ async fn refuse(exchange: &mut Exchange, status: u16, id: &serde_json::Value, re
     Ok(After::Keep)
 }
 
-/// What the TypeScript SDK's servers say to a request without a session that they know.
+/// The answer of the TypeScript SDK's servers to a request without a known session.
 fn no_valid_session() -> Refusal {
     Refusal::new(code::SERVER, "Bad Request: No valid session ID provided")
 }

@@ -1,4 +1,4 @@
-//! From a reply to the bytes that say so — or that say something else.
+//! Turns a reply into its bytes, or into wrong ones.
 
 use std::sync::Arc;
 

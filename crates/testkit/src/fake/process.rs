@@ -74,14 +74,14 @@ fn die_by(number: i32) -> ! {
     std::process::exit(255)
 }
 
-/// Stops this process, with all its threads, until somebody continues it.
+/// Stops this process, with all its threads, until it is continued.
 pub(crate) fn freeze() {
     let _sent = kill(Pid::this(), Signal::SIGSTOP);
     // It takes a moment until every thread has stopped: nothing may be answered meanwhile.
     std::thread::sleep(Duration::from_millis(50));
 }
 
-/// Blocks the signals that ask a process to end. To be called before any thread is started: threads inherit the mask.
+/// Blocks the signals that ask a process to end. Call it before any thread starts: threads inherit the mask.
 pub(crate) fn block_termination() {
     let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect();
     if let Err(error) = signals.thread_block() {
@@ -89,7 +89,7 @@ pub(crate) fn block_termination() {
     }
 }
 
-/// The faults of the first moment.
+/// The faults at the start.
 pub(crate) fn misbehave_at_start(faults: &Faults) -> io::Result<()> {
     if let Some(kind) = faults.text(Fault::Grandchild) {
         grandchild(kind.contains("setsid"), kind.contains("ignore-term"))?;
@@ -110,7 +110,7 @@ pub(crate) fn misbehave_at_start(faults: &Faults) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes this many bytes of lines to stderr. Blocks while nobody reads: that is the point.
+/// Writes this many bytes of lines to stderr. Blocks while the host does not read: that is the point.
 pub(crate) fn fill_stderr(bytes: u64) {
     let line = format!("fake-server: {}\n", "noise ".repeat(20));
     let lines = bytes / line.len() as u64 + 1;
@@ -122,7 +122,7 @@ pub(crate) fn fill_stderr(bytes: u64) {
     }
 }
 
-/// Starts a child that sleeps for an hour with this process's stdout and stderr; its process id, once it is in its place.
+/// Starts a child that sleeps for an hour with this process's stdout and stderr; returns its process id once it runs.
 pub(crate) fn grandchild(setsid: bool, ignore_term: bool) -> io::Result<u32> {
     let (mut ours, theirs) = UnixStream::pair()?;
     let mut command = Command::new(std::env::current_exe()?);

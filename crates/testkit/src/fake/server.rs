@@ -1,4 +1,4 @@
-//! What the transports share: who is connected, what runs, who listens, and what was asked back.
+//! State that the transports share: peers, running requests, listeners, and questions to the client.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use super::process::Descriptor;
 use super::wire::{self, Frame, META_SUBSCRIPTION, META_VERSION, Outbox};
 use super::{eras, lies};
 
-/// Locks, whatever happened to an earlier holder: this program must go on misbehaving.
+/// Locks even if an earlier holder panicked: this program must go on misbehaving.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -72,7 +72,7 @@ fn run_key(peer: &Peer, id: &Value) -> String {
     format!("{}/{id}", peer.key)
 }
 
-/// Somebody who is told about changes.
+/// A client that gets notifications of changes.
 #[derive(Debug)]
 struct Listener {
     peer: Arc<Peer>,
@@ -122,7 +122,7 @@ impl Server {
         self.options.faults.has(fault)
     }
 
-    /// A number that was not given before.
+    /// A number that was not returned before.
     pub(crate) fn unique(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
@@ -234,7 +234,7 @@ impl Server {
         locked(&self.listeners).retain(|listener| !ended(listener));
     }
 
-    /// Tells everybody who listens that the list of tools changed.
+    /// Notifies all listeners that the list of tools changed.
     pub(crate) async fn tools_changed(&self) {
         let told = |listener: &Listener| match &listener.subscription {
             None => true,
@@ -243,7 +243,7 @@ impl Server {
         self.announce("notifications/tools/list_changed", &json!({}), told).await;
     }
 
-    /// Tells everybody who has subscribed to a resource that it changed.
+    /// Notifies all subscribers of a resource that it changed.
     pub(crate) async fn resource_updated(&self, uri: &str) {
         let wanted = |filter: &Value| {
             filter["resourceSubscriptions"].as_array().is_some_and(|uris| uris.iter().any(|own| own == uri))

@@ -46,7 +46,7 @@ async fn read(server: &Arc<Server>, out: &Outbox) -> io::Result<()> {
             return Ok(());
         }
         if close.is_some_and(|close| asks(&line, close)) {
-            // Before the answer: whoever has read that writes in vain.
+            // Before the answer: a client that has read the answer writes in vain.
             nix::unistd::close(0)?;
         }
         let method = take(server, &peer, out, &line);

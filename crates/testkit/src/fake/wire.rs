@@ -160,7 +160,7 @@ impl Outbox {
         let _gone = self.0.send(frame).await;
     }
 
-    /// Whether nobody reads any more.
+    /// Whether the client no longer reads.
     pub(crate) fn is_closed(&self) -> bool {
         self.0.is_closed()
     }

@@ -1,4 +1,4 @@
-//! What the headers of a request must be, and must have in common with its body.
+//! Checks the headers of a request, and that they agree with its body.
 
 use std::net::IpAddr;
 
@@ -21,7 +21,7 @@ const VERSION: &str = "mcp-protocol-version";
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 
-/// A header as text; one that is not ASCII, or comes twice, is refused.
+/// A header as text; one that is not ASCII, or occurs twice, is refused.
 pub(super) fn text<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Refusal> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -31,7 +31,7 @@ pub(super) fn text<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h 
     }
 }
 
-/// Refuses what a foreign web page sends, also under a name that it has pointed at this machine (DNS rebinding).
+/// Refuses requests of foreign web pages, also under a name that points at this machine (DNS rebinding).
 pub(super) fn guard(headers: &HeaderMap, hosts: &[String]) -> Result<(), Refusal> {
     let forbidden = |what: &str| {
         Refusal::invalid_request(format!("{what} is none under which this endpoint may be reached"))
@@ -79,7 +79,7 @@ pub(super) fn is_json(headers: &HeaderMap) -> Result<(), Refusal> {
     Err(Refusal::invalid_request("the Content-Type is not application/json").status(StatusCode::UNSUPPORTED_MEDIA_TYPE))
 }
 
-/// Whether the client takes this media type. One that says nothing takes anything.
+/// Whether the client accepts this media type. A client without `Accept` accepts anything.
 pub(super) fn accepts(headers: &HeaderMap, kind: &str, subtype: &str) -> bool {
     let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
     if accepted.peek().is_none() {
@@ -118,7 +118,7 @@ impl<'h> Said<'h> {
         self.params.meta.as_ref()?.get(key)
     }
 
-    /// The era that it is of.
+    /// The era of the request.
     pub(super) fn era(&self) -> Result<Era, Refusal> {
         let header = text(self.headers, VERSION)?;
         match header {
@@ -129,7 +129,7 @@ impl<'h> Said<'h> {
         }
     }
 
-    /// Checks what every request of 2026-07-28 carries; gives what its client can do.
+    /// Checks what every request of 2026-07-28 carries; returns what its client can do.
     pub(super) fn checked(&self, method: &str) -> Result<Abilities, Refusal> {
         let (version, abilities) = self.meta_of_request()?;
         same(self.headers, VERSION, version)?;
@@ -204,7 +204,7 @@ pub(super) fn mirrored(gateway: &Gateway, caller: &Caller, params: &str, headers
         arguments: Option<Map<String, Value>>,
     }
     let catalog = gateway.0.host.catalog();
-    // A name that is wrong, or that nobody has, is refused later.
+    // A name that is malformed or unknown is refused later.
     let Ok(Named { name }) = serde_json::from_str(params) else { return Ok(()) };
     let Ok(tool) = gateway.tool(&catalog, &caller.view, &name) else { return Ok(()) };
     if !tool.may_mirror() {

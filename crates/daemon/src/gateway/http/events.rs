@@ -1,4 +1,4 @@
-//! Answers that are event streams: one for each request that has something to say before its answer, and the standing
+//! Answers that are event streams: one for each request that has something to send before its answer, and the standing
 //! stream of a session.
 
 use std::{sync::Arc, time::Duration};
@@ -31,7 +31,7 @@ const SILENCE: Duration = Duration::from_secs(15);
 
 const COMMENT: Bytes = Bytes::from_static(b": still here\n\n");
 
-/// The first thing to be sent for a request; `None` when it has nothing to say for long.
+/// The first message for a request; `None` when nothing is to be sent for long.
 pub(super) async fn first(exchange: &mut Exchange) -> Option<Out> {
     timeout(FIRST_SILENCE, exchange.next()).await.ok()
 }
@@ -51,12 +51,12 @@ fn streamed(events: impl Stream<Item = Bytes> + Send + 'static) -> Response {
     response
 }
 
-/// A stream that ends without an answer: the request was taken back.
+/// A stream that ends without an answer: the request was cancelled.
 pub(super) fn nothing() -> Response {
     streamed(futures::stream::empty())
 }
 
-/// A request that is being answered by events. When its client goes away it is dropped, and so cancelled.
+/// A request that is being answered by events. When its client goes away it is dropped, which cancels it.
 struct Answering {
     exchange: Exchange,
     running: Option<Running>,
@@ -64,7 +64,7 @@ struct Answering {
 }
 
 impl Answering {
-    /// The next event, and whether it is the last; `None` when the request was taken back.
+    /// The next event, and whether it is the last; `None` when the request was cancelled.
     async fn next(&mut self) -> Option<(Bytes, bool)> {
         let next = async {
             match self.first.take() {
@@ -87,7 +87,7 @@ impl Answering {
     }
 }
 
-/// Answers with events, the first of which is known already unless there was none for long.
+/// Answers with events; `first` is `None` if there was none for long.
 pub(super) fn response(exchange: Exchange, running: Option<Running>, first: Option<Out>) -> Response {
     let answering = Answering { exchange, running, first };
     streamed(unfold(Some(answering), async |answering| {
@@ -97,7 +97,7 @@ pub(super) fn response(exchange: Exchange, running: Option<Running>, first: Opti
     }))
 }
 
-/// What a standing stream tells of.
+/// What a standing stream carries.
 enum Heard {
     News(Option<Vec<News>>),
     Updated(Vec<String>),

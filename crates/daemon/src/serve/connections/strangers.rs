@@ -14,17 +14,17 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// The oldest so many are looked at to find the one that makes room: it must be quick while very many connect.
+/// So many of the oldest are compared to find the one that makes room: it must be quick while very many connect.
 const LOOKED_AT: usize = 16;
 
-/// All of them, by their numbers.
+/// All of them, by number.
 #[derive(Debug, Default)]
 pub(super) struct Strangers {
     here: Arc<Mutex<BTreeMap<u64, Arc<Visitor>>>>,
     last: AtomicU64,
 }
 
-/// A connection of HTTP, as those who answer its requests know it.
+/// An HTTP connection, as the handlers of its requests know it.
 #[derive(Debug)]
 pub(crate) struct Visitor {
     number: u64,
@@ -37,11 +37,11 @@ pub(crate) struct Visitor {
 struct State {
     /// It has shown a right token.
     is_known: bool,
-    /// It is to end, to make room.
+    /// It must end, to make room.
     is_over: bool,
     /// Its requests that are being answered.
     requests: usize,
-    /// Since when it has had none.
+    /// Since when there has been none.
     silent: Instant,
 }
 
@@ -63,7 +63,7 @@ impl Strangers {
         lock(&self.here).len()
     }
 
-    /// A connection that has just been made.
+    /// Registers a new connection.
     pub(super) fn enter(&self) -> Arc<Visitor> {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let state = State { is_known: false, is_over: false, requests: 0, silent: Instant::now() };
@@ -73,13 +73,13 @@ impl Strangers {
         visitor
     }
 
-    /// A connection that has ended.
+    /// Removes a connection that has ended.
     pub(super) fn leave(&self, visitor: &Visitor) {
         lock(&self.here).remove(&visitor.number);
     }
 
-    /// Ends the one of the oldest that has been silent the longest; one whose request is being answered, only when all are such. Tells
-    /// whether there was one.
+    /// Ends the one of the oldest that has been silent longest; one whose request is being answered, only when all
+    /// are. Returns whether there was one.
     pub(super) fn end_one(&self) -> bool {
         let mut here = lock(&self.here);
         let longest = here.values().take(LOOKED_AT).min_by_key(|visitor| {
@@ -95,13 +95,13 @@ impl Strangers {
 }
 
 impl Visitor {
-    /// It has sent a request, which is being answered until the result is dropped.
+    /// Registers a request, which is being answered until the result is dropped.
     pub(crate) fn asks(self: &Arc<Self>) -> Busy {
         self.change(|state| state.requests += 1);
         Busy(Arc::clone(self))
     }
 
-    /// It has shown a right token. From now on it is not ended to make room.
+    /// Marks a connection that has shown a right token. From now on it is not ended to make room.
     pub(crate) fn is_known(&self) {
         if !lock(&self.state).is_known {
             lock(&self.here).remove(&self.number);
@@ -109,8 +109,8 @@ impl Visitor {
         }
     }
 
-    /// Ready when it is to end: it has shown no right token, and another connection needs its place or it sends no head of
-    /// a request for as long as `heads`.
+    /// Ready when the connection must end: it has shown no right token, and another connection needs its place or it
+    /// sends no head of a request for as long as `heads`.
     pub(super) async fn overstayed(&self, heads: Duration) {
         loop {
             let state = *lock(&self.state);
@@ -135,7 +135,7 @@ impl Visitor {
             change(&mut state);
             was_known
         };
-        // Nothing waits for what becomes of one that is known.
+        // No task waits for changes of a known connection.
         if !is_known {
             self.changed.notify_one();
         }

@@ -12,7 +12,7 @@ use super::super::wire::Frame;
 use super::exchange::Exchange;
 use super::{After, next};
 
-/// What one event stream is written with.
+/// The parts that an event stream is written with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream<'a> {
     pub(super) server: &'a Arc<Server>,
@@ -53,7 +53,7 @@ impl Stream<'_> {
         exchange.respond_in_chunks(200, &fields).await
     }
 
-    /// After how many milliseconds a client is to come back for the rest, if the stream is to be cut for that.
+    /// After how many milliseconds a client is to resume, if the stream is to be cut for that.
     pub(super) fn resumed_after(&self) -> Option<u64> {
         let fault = self.struck.iter().find(|fault| resumes(*fault))?;
         // The number of this one is a status.
