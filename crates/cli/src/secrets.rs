@@ -4,7 +4,7 @@
 //! characters. Otherwise the file `secret.key` beside the database says where it is: in that file itself, or in the
 //! keychain of the system, under the id that the file names. It is made with the first secret, in the keychain if that
 //! takes it. From then on it is where the file says and nowhere else: a keychain that is locked is an error, never a
-//! reason for a new key.
+//! reason for a new key. Another key can take its place: `rotation` says how.
 //!
 //! The file keeps copies of the database from being read, such as a backup or one that is sent with a report; a program
 //! of the same user can read both. A keychain also keeps out an attacker who copies all files, and other programs while
@@ -12,6 +12,7 @@
 
 mod file;
 mod keychain;
+mod rotation;
 
 use std::{
     ffi::OsString,
@@ -87,6 +88,16 @@ pub(crate) enum SecretsError {
     Keychain { path: PathBuf, error: KeychainError },
     #[error("{0}; the key was not put there")]
     NotTaken(KeychainError),
+    #[error("the new key is neither 32 bytes, as 64 hex digits or base64, nor a passphrase of at least 12 characters")]
+    NewKey,
+    #[error("another process is changing or moving the key: try again when it has ended")]
+    Busy,
+    #[error("all secrets are sealed with the new key, which waits in {} and could not be put in its place: {}; the next command that needs it tries again", .path.display(), in_words(.source))]
+    Unfinished {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("the key is that of {VARIABLE}, and stays where that comes from")]
     Fixed,
     #[error("{path} can be read by others, who then know the key: `chmod 600 {path}`", path = .0.display())]
@@ -207,6 +218,8 @@ impl Stored {
         let Place::File(path) = &self.place else {
             return Err(SecretsError::Fixed);
         };
+        let turn = rotation::turn(path).await?;
+        let _ = self.settled(path, Some(&turn)).await?;
         let kept = file::read(path)?;
         if kept.is_none() && !self.is_empty().await? {
             return Err(SecretsError::KeyGone(path.clone()));
@@ -257,7 +270,10 @@ impl Stored {
     /// # Errors
     /// As [`Self::vault`].
     pub(crate) async fn set(&self, name: &str, value: &str) -> Result<(), SecretsError> {
-        let put = self.vault().await?.put(Space::Secret, name, value.as_bytes()).await;
+        let put = match self.vault().await?.put(Space::Secret, name, value.as_bytes()).await {
+            Err(error) => self.renewed(error).await?.put(Space::Secret, name, value.as_bytes()).await,
+            Ok(()) => Ok(()),
+        };
         put.map_err(|error| self.failed(error))
     }
 
@@ -269,8 +285,11 @@ impl Stored {
         let Some(vault) = self.holding(Space::Secret, name).await? else {
             return Ok(None);
         };
-        let found = vault.get(Space::Secret, name).await.map_err(|error| self.failed(error))?;
-        Ok(found.and_then(|value| value.expose_text().map(str::to_owned)))
+        let found = match vault.get(Space::Secret, name).await {
+            Err(error) => self.renewed(error).await?.get(Space::Secret, name).await,
+            found => found,
+        };
+        Ok(found.map_err(|error| self.failed(error))?.and_then(|value| value.expose_text().map(str::to_owned)))
     }
 
     /// The vault, for what is in it under `name`; `None` where a keychain would be asked in vain.
@@ -298,7 +317,11 @@ impl Stored {
                 Ok(Some(opened.await?.clone()))
             }
             Place::File(path) => match file::read(path)? {
-                Some(kept) => self.open(self.key_of(kept, path).await?).await.map(Some),
+                Some(kept) => match self.key_of(kept, path).await {
+                    Ok(key) => self.open(key).await.map(Some),
+                    // A process that ended while it put another key in its place may have removed it already.
+                    Err(error) => Ok(Some(self.settled(path, None).await?.ok_or(error)?)),
+                },
                 None if self.is_empty().await? => Ok(None),
                 None => Err(SecretsError::KeyGone(path.clone())),
             },

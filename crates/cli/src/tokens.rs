@@ -26,7 +26,13 @@ impl TokenStore for Tokens {
             let Some(vault) = self.0.holding(Space::Token, &name).await.map_err(|error| unusable(&error))? else {
                 return Ok(None);
             };
-            let found = vault.get(Space::Token, &name).await;
+            let found = match vault.get(Space::Token, &name).await {
+                Err(error) => {
+                    let vault = self.0.renewed(error).await.map_err(|error| unusable(&error))?;
+                    vault.get(Space::Token, &name).await
+                }
+                found => found,
+            };
             Ok(found.map_err(|error| unusable(&error))?.map(|found| found.expose().to_vec()))
         })
     }
@@ -45,19 +51,30 @@ impl TokenStore for Tokens {
             let lease = vault.lease(Space::Token, &key.to_text(), longest, PATIENCE).await;
             let lease = lease.map_err(|error: VaultError| unusable(&error))?;
             let lease = lease.ok_or_else(|| StoreError::new("another process has it for too long"))?;
-            Ok(Box::new(Held { vault, lease }) as Box<dyn Lease>)
+            Ok(Box::new(Held { stored: Arc::clone(&self.0), vault, lease }) as Box<dyn Lease>)
         })
     }
 }
 
 struct Held {
+    stored: Arc<Stored>,
     vault: Vault,
     lease: toolrack_store::Lease,
 }
 
 impl Lease for Held {
     fn save(&self, credentials: Vec<u8>) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(async move { self.vault.put_under(&self.lease, &credentials).await.map_err(|error| unusable(&error)) })
+        Box::pin(async move {
+            let saved = match self.vault.put_under(&self.lease, &credentials).await {
+                // The key was changed while the server was asked, which gives no token twice.
+                Err(error) => {
+                    let vault = self.stored.renewed(error).await.map_err(|error| unusable(&error))?;
+                    vault.put_under(&self.lease, &credentials).await
+                }
+                Ok(()) => Ok(()),
+            };
+            saved.map_err(|error| unusable(&error))
+        })
     }
 
     fn delete(&self) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -189,6 +189,13 @@ impl Store {
         self.pool.begin_with("PRAGMA secure_delete = ON; BEGIN IMMEDIATE").await.map_err(self.error(doing))
     }
 
+    /// Both at once: what is deleted is overwritten, and all of it is on the disk after the commit.
+    async fn begin_erasing_durably(&self, doing: &'static str) -> Result<Transaction<'static, Sqlite>, StoreError> {
+        self.has_erased.store(true, Ordering::Relaxed);
+        let begin = "PRAGMA secure_delete = ON; PRAGMA synchronous = FULL; BEGIN IMMEDIATE";
+        self.pool.begin_with(begin).await.map_err(self.error(doing))
+    }
+
     fn error(&self, doing: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
         let path = self.path.clone();
         move |error| StoreError::from_sqlx(doing, &path, error)

@@ -19,7 +19,7 @@ use crate::StoreError;
 static MIGRATIONS: Migrator = sqlx::migrate!();
 
 /// The newest schema: the number of the last migration.
-pub(crate) const SCHEMA: i64 = 10;
+pub(crate) const SCHEMA: i64 = 11;
 
 /// The pause between tries while another process does what must be done alone.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -6,6 +6,7 @@
 //! restore an older value of the same name.
 
 mod lease;
+mod rotation;
 mod seal;
 
 use std::fmt;
@@ -119,6 +120,14 @@ pub enum VaultError {
         /// Its name.
         name: String,
     },
+    /// Another key took the place of the one in use: whatever this one sealed was sealed anew. Nothing was written.
+    #[error(
+        "another key took the place of the one in use: use the new one, and start again what still has the old one"
+    )]
+    Retired,
+    /// A key that shall take the place of the one in use is that one, or was in use before.
+    #[error("the new key is or was in use here already: take another one")]
+    NotNew,
     /// No key could be made of a passphrase.
     #[error("no key can be made of the passphrase: use one of at least 12 characters")]
     Passphrase,
@@ -178,7 +187,8 @@ impl Vault {
     /// Seals `value` and stores it in the place of an earlier one. It is on the disk when this returns.
     ///
     /// # Errors
-    /// [`VaultError::Name`], [`VaultError::TooLong`], [`VaultError::NoRandomness`], or the database fails.
+    /// [`VaultError::Name`], [`VaultError::TooLong`], [`VaultError::NoRandomness`], [`VaultError::Retired`], or the database
+    /// fails.
     pub async fn put(&self, space: Space, name: &str, value: &[u8]) -> Result<(), VaultError> {
         let transaction = self.store.begin_durably(PUTTING).await?;
         self.put_in(transaction, space, name, value).await
@@ -205,6 +215,7 @@ impl Vault {
             return Err(VaultError::TooLong { space, name: name.to_owned(), length: value.len() });
         }
         check_name(space, name)?;
+        self.check_key(&mut transaction).await?;
         let (nonce, sealed) = self.sealer.seal(space, name, value)?;
         let error = || self.store.error(PUTTING);
         sqlx::query(
@@ -228,19 +239,28 @@ impl Vault {
     /// The value of `name`; `None` when there is none.
     ///
     /// # Errors
-    /// [`VaultError::OtherKey`], [`VaultError::Damaged`], or the database fails.
+    /// [`VaultError::OtherKey`], [`VaultError::Damaged`], [`VaultError::Retired`] when the row is of a key that took the
+    /// place of this one, or the database fails.
     pub async fn get(&self, space: Space, name: &str) -> Result<Option<Sealed>, VaultError> {
-        let (store, owned_name) = (self.store.clone(), name.to_owned());
-        let row = owned(async move { store.read_sealed(space, &owned_name).await }).await?;
-        let Some((key_id, nonce, sealed)) = row else {
+        let (vault, owned_name) = (self.clone(), name.to_owned());
+        let row = owned(async move { vault.row(space, &owned_name).await }).await?;
+        let Some((_, nonce, sealed)) = row else {
             return Ok(None);
         };
-        if key_id != self.sealer.key_id() {
-            return Err(VaultError::OtherKey { space, name: name.to_owned() });
-        }
         let opened = self.sealer.open(space, name, &nonce, &sealed);
         let value = opened.ok_or_else(|| VaultError::Damaged { space, name: name.to_owned() })?;
         Ok(Some(Sealed(value)))
+    }
+
+    /// The row of `name`, if this key sealed it.
+    async fn row(&self, space: Space, name: &str) -> Result<Option<Row>, VaultError> {
+        let row = self.store.read_sealed(space, name).await?;
+        if row.as_ref().is_none_or(|(key_id, ..)| key_id == self.sealer.key_id()) {
+            return Ok(row);
+        }
+        let mut connection = self.store.pool.acquire().await.map_err(self.store.error("reading the vault"))?;
+        self.check_key(&mut connection).await?;
+        Err(VaultError::OtherKey { space, name: name.to_owned() })
     }
 
     /// Deletes `name`, and overwrites its place in the file. Returns whether there was one.

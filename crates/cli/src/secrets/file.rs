@@ -1,7 +1,7 @@
 //! The file `secret.key`: a key, or the id under which the keychain has it.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, ErrorKind, Write as _},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
@@ -23,6 +23,31 @@ pub(super) enum Kept {
     Here([u8; 32]),
     /// The keychain has it, under this id.
     In(Uuid),
+}
+
+/// The file in which a key waits that shall take the place of the one in `path`.
+pub(super) fn next(path: &Path) -> PathBuf {
+    path.with_file_name(format!("{FILE}.next"))
+}
+
+/// Held by a process that puts another key in the place of the one in a file. It ends with the process at the latest.
+pub(super) struct Turn {
+    _folder: File,
+}
+
+/// The turn to change which key is in `path`; `None` while another process has it.
+///
+/// # Errors
+/// When the folder cannot be locked.
+pub(super) fn turn(path: &Path) -> Result<Option<Turn>, SecretsError> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let failed = |source| SecretsError::File { path: folder.to_owned(), source };
+    let opened = File::open(folder).map_err(failed)?;
+    match opened.try_lock() {
+        Ok(()) => Ok(Some(Turn { _folder: opened })),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
 }
 
 /// What is written into the file for a key that the keychain has.
@@ -71,7 +96,10 @@ pub(super) fn link(path: &Path, content: &str) -> Result<Kept, SecretsError> {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
             Err(SecretsError::File { path: path.to_owned(), source: error })
         }
-        _ => again(path),
+        _ => {
+            sync_folder(path).map_err(|source| SecretsError::File { path: path.to_owned(), source })?;
+            again(path)
+        }
     }
 }
 
@@ -81,15 +109,22 @@ pub(super) fn link(path: &Path, content: &str) -> Result<Kept, SecretsError> {
 /// When it cannot be written; the old file then stays.
 pub(super) fn replace(path: &Path, content: &str) -> Result<Kept, SecretsError> {
     let beside = beside(path, content)?;
-    let renamed = fs::rename(&beside, path).and_then(|()| {
-        let folder = path.parent().map(File::open).transpose()?;
-        folder.map_or(Ok(()), |folder| folder.sync_all())
-    });
-    if let Err(source) = renamed {
+    if let Err(source) = rename(&beside, path) {
         let _ = fs::remove_file(&beside);
         return Err(SecretsError::File { path: path.to_owned(), source });
     }
     again(path)
+}
+
+/// Puts one file in the place of another, on the disk.
+pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)?;
+    sync_folder(to)
+}
+
+/// Waits until the name of the file is on the disk.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
 fn again(path: &Path) -> Result<Kept, SecretsError> {

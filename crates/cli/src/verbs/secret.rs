@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, io::IsTerminal};
 
+use chrono::{DateTime, SecondsFormat};
 use serde::Serialize;
 use toolrack_config::{Loaded, is_secret_word, secrets_in};
 
@@ -12,7 +13,7 @@ use crate::{
     args::{KeyArgs, KeyPlace, RemoveSecretArgs, SecretVerb, SetSecretArgs},
     error::{Exit, Failure, with_causes},
     render::secret::{self, List, Named},
-    secrets::{SecretsError, Source, Stored},
+    secrets::{SecretsError, Source, Stored, VARIABLE},
     suggest,
     wire::World,
 };
@@ -44,6 +45,10 @@ struct Key {
     place: String,
     /// Whether it was moved, or made, by this command.
     moved: bool,
+    /// How many secrets and tokens this command sealed with a new key.
+    resealed: Option<usize>,
+    /// When another key took the place of one last.
+    changed_at: Option<String>,
 }
 
 pub(super) async fn run(verb: SecretVerb, world: &World) -> Result<Exit, Failure> {
@@ -170,18 +175,55 @@ async fn key(args: &KeyArgs, world: &World) -> Result<Exit, Failure> {
         Some(to) => stored.move_key(to == KeyPlace::Keychain).await.map_err(|error| failed(&error))?,
         None => false,
     };
+    let resealed = match args.rotate {
+        true => {
+            let given = if stored.takes_given_key() { Some(new_key(world).await?) } else { None };
+            stored.rotate(given).await.map_err(|error| failed(&error))?
+        }
+        false => None,
+    };
     let (source, place) = (stored.source(), stored.place());
+    // Without a database there is still a place.
+    let changed_at = stored.key_changed_at().await.ok().flatten().and_then(|at| DateTime::from_timestamp(at, 0));
+    let changed_at = changed_at.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true));
     if world.screen.json() {
-        world.screen.document(&Key { source, place, moved }).await?;
+        world.screen.document(&Key { source, place, moved, resealed, changed_at }).await?;
         return Ok(Exit::Ok);
     }
-    let said = match (source, moved) {
+    let said = match (source, resealed) {
         (Source::None, _) => "there is no key yet: it is made with the first secret".to_owned(),
-        (_, true) => format!("the key to stored secrets is in {place} now"),
-        (_, false) => format!("the key to stored secrets is in {place}"),
+        (Source::Variable, Some(count)) => format!("{} sealed with the new key", things(count)),
+        (_, Some(count)) => format!("{} sealed with a new key, which is in {place}", things(count)),
+        (_, None) if moved => format!("the key to stored secrets is in {place} now"),
+        (_, None) => format!("the key to stored secrets is in {place}"),
     };
     world.screen.page(said).await?;
+    match (source, resealed, changed_at) {
+        (Source::Variable, Some(_), _) => world
+            .screen
+            .note(&format!("set {VARIABLE} to the new key from now on, and start daemons and gateways again with it")),
+        (_, None, Some(at)) => world.screen.note(&format!("it was changed last at {at}")),
+        _ => {}
+    }
     Ok(Exit::Ok)
+}
+
+/// How much was sealed anew.
+fn things(count: usize) -> String {
+    match count {
+        1 => "1 secret or token is".to_owned(),
+        count => format!("{count} secrets and tokens are"),
+    }
+}
+
+/// The key that shall take the place of the variable's. What is typed unseen is typed twice: with a key that is not what
+/// was meant, everything would be lost.
+async fn new_key(world: &World) -> Result<String, Failure> {
+    let key = value_of("new key", world).await?;
+    if world.screen.interactive() && input::secret("new key again", true).await? != key {
+        return Err(Failure::usage("these are two different keys, and nothing was changed"));
+    }
+    Ok(key)
 }
 
 /// The servers that name each secret.

@@ -85,6 +85,8 @@ mod real_model;
 #[cfg(test)]
 mod resize;
 #[cfg(test)]
+mod rotation;
+#[cfg(test)]
 mod sandbox;
 #[cfg(test)]
 mod secret;

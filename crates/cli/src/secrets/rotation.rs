@@ -1,0 +1,200 @@
+//! Another key in the place of the one that stored secrets are sealed with.
+//!
+//! The new key is kept first, in `secret.key.next` beside `secret.key` and in the same kind of place. Then one transaction
+//! of the database seals everything anew and writes down which key took the place of which. At last `secret.key.next`
+//! takes the place of `secret.key`. A process that ends in between leaves both, and the database says which is in use:
+//! a process that finds the old one retired goes on with the next one, and finishes what was begun. Until the transaction
+//! is done, no process uses the next one.
+//!
+//! A lock on the folder keeps two processes from putting keys there at once.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep};
+use toolrack_store::{Uuid, Vault, VaultError, VaultKey};
+
+use super::{
+    Given, KeychainError, Place, SecretsError, Stored, digits,
+    file::{self, Kept, Turn},
+    key_in, made,
+};
+
+/// How long another process may take to move or change the key: a keychain has to answer it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often to look whether it is done.
+const PAUSE: Duration = Duration::from_millis(25);
+
+/// The turn to change which key is in `path`.
+///
+/// # Errors
+/// [`SecretsError::Busy`], or the folder cannot be locked.
+pub(super) async fn turn(path: &Path) -> Result<Turn, SecretsError> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match file::turn(path)? {
+            Some(turn) => return Ok(turn),
+            None if Instant::now() >= deadline => return Err(SecretsError::Busy),
+            None => sleep(PAUSE).await,
+        }
+    }
+}
+
+impl Stored {
+    /// Whether a new key must be given, because it is kept where nothing can be written.
+    pub(crate) fn takes_given_key(&self) -> bool {
+        matches!(self.place, Place::Variable(_))
+    }
+
+    /// Seals everything with a new key, which takes the place of the old one: a random one that is kept where the old one
+    /// was, or `given` where [`Self::takes_given_key`]. How many secrets and tokens that were; `None` when there is no key.
+    ///
+    /// # Errors
+    /// As [`Self::vault`], when the new key cannot be kept or is none, or something does not open. Everything is then
+    /// sealed with the old key, which is where it was, except after [`SecretsError::Unfinished`].
+    pub(crate) async fn rotate(&self, given: Option<String>) -> Result<Option<usize>, SecretsError> {
+        let path = match &self.place {
+            Place::File(path) => path,
+            Place::Variable(_) => return self.rotate_given(given.unwrap_or_default()).await.map(Some),
+        };
+        let turn = turn(path).await?;
+        let _ = self.settled(path, Some(&turn)).await?;
+        match self.existing().await? {
+            Some(vault) => self.change(&vault, path, &turn).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn rotate_given(&self, text: String) -> Result<usize, SecretsError> {
+        let vault = self.existing().await?.ok_or(SecretsError::Variable)?;
+        let key = key_in(&Given(text.into())).map_err(|_| SecretsError::NewKey)?;
+        vault.change_key(key).await.map_err(|error| match error {
+            VaultError::Passphrase => SecretsError::NewKey,
+            error => self.failed(error),
+        })
+    }
+
+    async fn change(&self, vault: &Vault, path: &Path, turn: &Turn) -> Result<usize, SecretsError> {
+        let key = self.keep_next(path, turn).await?;
+        match vault.change_key(key).await {
+            Ok(count) => self.promote(path, turn).await.map(|()| count),
+            Err(error) => {
+                // After an error of the database, everything may be sealed with it all the same.
+                if !matches!(error, VaultError::Store(_)) {
+                    self.drop_next(path, turn).await?;
+                }
+                Err(self.failed(error))
+            }
+        }
+    }
+
+    /// Makes the next key and keeps it, in the kind of place where the key in use is.
+    async fn keep_next(&self, path: &Path, turn: &Turn) -> Result<VaultKey, SecretsError> {
+        // One that was never used: what it sealed was never committed.
+        self.drop_next(path, turn).await?;
+        let (next, key) = (file::next(path), made(path)?);
+        if matches!(file::read(path)?, Some(Kept::In(_))) {
+            // The file first: so that an item of the keychain which nothing is sealed with can be found again.
+            let id = Uuid::now_v7();
+            file::link(&next, &file::naming(id))?;
+            if let Err(error) = self.keychain.put(id, key).await {
+                self.drop_next(path, turn).await?;
+                return Err(SecretsError::NotTaken(error));
+            }
+        } else {
+            file::link(&next, &digits(&key))?;
+        }
+        Ok(VaultKey::from_bytes(key))
+    }
+
+    /// Forgets the next key.
+    async fn drop_next(&self, path: &Path, _turn: &Turn) -> Result<(), SecretsError> {
+        let next = file::next(path);
+        if let Ok(Some(Kept::In(id))) = file::read(&next) {
+            self.forget(id).await;
+        }
+        match std::fs::remove_file(&next) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                Err(SecretsError::File { path: next, source })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts the next key in the place of the old one, which is in no place then.
+    async fn promote(&self, path: &Path, _turn: &Turn) -> Result<(), SecretsError> {
+        // While a file still says where the old one is.
+        if let Ok(Some(Kept::In(id))) = file::read(path) {
+            self.forget(id).await;
+        }
+        let next: PathBuf = file::next(path);
+        file::rename(&next, path).map_err(|source| SecretsError::Unfinished { path: next, source })
+    }
+
+    async fn forget(&self, id: Uuid) {
+        if let Err(error) = self.keychain.remove(id).await {
+            tracing::warn!(%error, "a key that nothing is sealed with is still in the keychain");
+        }
+    }
+
+    /// The vault with the key that waits beside the old one, if everything is sealed with it by now. It is also put in the
+    /// place of the old one, unless another process is about to: with `turn`, or if no process has that.
+    ///
+    /// # Errors
+    /// When the next key cannot be had, or the database fails.
+    pub(super) async fn settled(&self, path: &Path, turn: Option<&Turn>) -> Result<Option<Vault>, SecretsError> {
+        let own = match turn {
+            Some(_) => None,
+            None => file::turn(path).ok().flatten(),
+        };
+        let Some(kept) = file::read(&file::next(path))? else {
+            return Ok(None);
+        };
+        let key = match self.key_of(kept, path).await {
+            // It did not get as far as the keychain.
+            Err(SecretsError::Keychain { error: KeychainError::Missing, .. }) => return Ok(None),
+            key => key?,
+        };
+        let vault = self.open(key).await?;
+        if !vault.is_successor().await.map_err(|error| self.failed(error))? {
+            return Ok(None);
+        }
+        if let Some(turn) = turn.or(own.as_ref())
+            && let Err(error) = self.promote(path, turn).await
+        {
+            tracing::warn!(%error, "the new key is used from where it waits");
+        }
+        Ok(Some(vault))
+    }
+
+    /// The vault with the key that took the place of the one with which this error came.
+    ///
+    /// # Errors
+    /// The same one, unless it is that of a key that another took the place of and the new one can be had here; what is in
+    /// the environment of a process cannot.
+    pub(crate) async fn renewed(&self, error: VaultError) -> Result<Vault, SecretsError> {
+        if let (VaultError::Retired, Place::File(path)) = (&error, &self.place) {
+            if let Some(vault) = self.settled(path, None).await? {
+                return Ok(vault);
+            }
+            if let Some(vault) = self.existing().await? {
+                return Ok(vault);
+            }
+        }
+        Err(self.failed(error))
+    }
+
+    /// When the key was changed last, in seconds since 1970; `None` when it never was.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub(crate) async fn key_changed_at(&self) -> Result<Option<i64>, SecretsError> {
+        self.store()?.key_changed_at().await.map_err(|error| self.failed(error.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

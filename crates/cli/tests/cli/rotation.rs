@@ -1,0 +1,181 @@
+//! What changes while others run: values of secrets, and the key to them.
+
+use std::{fs, os::unix::process::ExitStatusExt as _, path::Path};
+
+use serde_json::{Value, json};
+use toolrack_testkit::{FakeHttp, SideEffects, fake_server_path};
+
+use crate::{canaries::ask_daemon, keychain::with_keychain, rack::Rack, terminal::Terminal, warm::Daemon};
+
+const CANARY: &str = "canary-5f0e9c1d";
+
+/// A server that writes down which key it got.
+fn talker() -> Value {
+    let script = "printf %s \"$KEY\" > \"$HOME/../work/got\"; exec \"$0\" stdio";
+    json!({ "command": "sh", "args": ["-c", script, fake_server_path()], "env": { "KEY": "${secret:talker}" } })
+}
+
+fn set(rack: &Rack, name: &str, value: &str) {
+    let _ = rack.run_with_stdin(&["secret", "set", name], value).ends_with(0);
+}
+
+/// Has the daemon call a tool.
+fn call(daemon: &Daemon, tool: &str) {
+    let body = json!({ "tool": tool, "arguments": {}, "approved": true }).to_string();
+    let answer = ask_daemon(&daemon.address, &daemon.token, "POST /api/v1/calls", &body);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+/// What the server got in the header of its last call.
+fn sent(effects: &SideEffects) -> String {
+    let log = fs::read_to_string(effects.path()).unwrap();
+    let calls = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut calls = calls.filter(|entry| entry["method"] == "tools/call");
+    let last = calls.next_back().unwrap();
+    last["headers"]["x-team"].as_str().unwrap().to_owned()
+}
+
+/// What the server got in its environment, once it connected again.
+fn given(rack: &Rack, daemon: &Daemon) -> String {
+    let answer = ask_daemon(&daemon.address, &daemon.token, "POST /api/v1/servers/talker/reconnect", "");
+    assert!(answer.starts_with("HTTP/1.1 2"), "{answer}");
+    call(daemon, "talker/headers");
+    rack.home.read("work/got")
+}
+
+#[test]
+fn a_running_daemon_uses_a_new_value_at_the_next_request_and_connection_also_after_a_change_of_the_key() {
+    let effects = SideEffects::new();
+    let web = FakeHttp::start(&["--log", effects.path_str(), "--log-all"]);
+    let header = json!({ "url": web.url(), "headers": { "X-Team": "team ${secret:header}" } });
+    let rack = Rack::with(&[("talker", talker()), ("web", header)]);
+    for name in ["header", "talker"] {
+        set(&rack, name, "first-value");
+    }
+    let daemon = Daemon::start(&rack, &[]);
+    call(&daemon, "web/headers");
+    assert_eq!(sent(&effects), "team first-value");
+    assert_eq!(given(&rack, &daemon), "first-value");
+    for name in ["header", "talker"] {
+        set(&rack, name, "second-value");
+    }
+    call(&daemon, "web/headers");
+    assert_eq!(sent(&effects), "team second-value");
+    assert_eq!(given(&rack, &daemon), "second-value");
+
+    let rotated = rack.run(&["secret", "key", "--rotate", "--json"]).ends_with(0).json();
+    assert_eq!(
+        (&rotated["resealed"], &rotated["source"], &rotated["moved"]),
+        (&json!(2), &json!("file"), &json!(false))
+    );
+    call(&daemon, "web/headers");
+    assert_eq!(sent(&effects), "team second-value");
+    assert_eq!(given(&rack, &daemon), "second-value");
+    for name in ["header", "talker"] {
+        set(&rack, name, "third-value");
+    }
+    call(&daemon, "web/headers");
+    assert_eq!(sent(&effects), "team third-value");
+    assert_eq!(given(&rack, &daemon), "third-value");
+}
+
+#[test]
+fn a_change_of_the_key_is_told_and_no_key_is() {
+    let rack = Rack::with(&[("talker", talker())]);
+    let none = rack.run(&["secret", "key", "--rotate"]).ends_with(0);
+    assert!(none.stdout.contains("there is no key yet"), "{none}");
+    set(&rack, "talker", CANARY);
+    let shown = rack.run(&["secret", "key", "--json"]).ends_with(0).json();
+    assert_eq!((&shown["resealed"], &shown["changed_at"]), (&Value::Null, &Value::Null));
+    let file = rack.home.root().join("toolrack/secret.key");
+    let old = fs::read_to_string(&file).unwrap();
+    let rotated = rack.run(&["secret", "key", "--rotate"]).ends_with(0);
+    let new = fs::read_to_string(&file).unwrap();
+    assert_ne!(old, new);
+    assert!(rotated.stdout.starts_with("1 secret or token is sealed with a new key, which is in "), "{rotated}");
+    for key in [old.trim(), new.trim()] {
+        assert!(!rotated.to_string().contains(key), "a key was shown");
+    }
+    let shown = rack.run(&["secret", "key"]).ends_with(0);
+    assert!(shown.stderr.contains("it was changed last at 20"), "{shown}");
+    let _ = rack.run(&["secret", "key", "--rotate", "--move", "file"]).ends_with(2);
+    let _ = rack.run(&["call", "talker/echo", "text=x"]).ends_with(0);
+    assert_eq!(rack.home.read("work/got"), CANARY);
+}
+
+#[test]
+fn the_key_of_the_variable_is_changed_for_what_is_typed_or_comes_on_stdin() {
+    let (old, new, last) = ("7a".repeat(32), "8b".repeat(32), "correct horse battery");
+    let rack = Rack::with(&[("talker", talker())]).env("TOOLRACK_SECRET_KEY", old.as_str());
+    set(&rack, "talker", CANARY);
+    for (unfit, code) in [("", 2), ("short\n", 1), (old.as_str(), 1)] {
+        let refused = rack.run_with_stdin(&["secret", "key", "--rotate"], unfit).ends_with(code);
+        assert!(!refused.stderr.contains("7a7a"), "{refused}");
+    }
+    let rotated = rack.run_with_stdin(&["secret", "key", "--rotate"], &format!("{new}\n")).ends_with(0);
+    assert!(rotated.stderr.contains("set TOOLRACK_SECRET_KEY to the new key"), "{rotated}");
+    assert!(!rotated.to_string().contains("8b8b"), "{rotated}");
+    let late = rack.run(&["call", "talker/echo", "text=x"]).ends_with(2);
+    assert!(late.stderr.contains("another key took the place of the one in use"), "{late}");
+    let late = rack.run_with_stdin(&["secret", "set", "other"], "value").ends_with(1);
+    assert!(late.stderr.contains("another key took the place of the one in use"), "{late}");
+
+    let rack = rack.env("TOOLRACK_SECRET_KEY", new);
+    let typed = |again: &str| {
+        let mut terminal = Terminal::run(&rack, &["secret", "key", "--rotate"]);
+        terminal.expect("new key:");
+        terminal.type_in(&format!("{last}\r"));
+        terminal.expect("new key again:");
+        terminal.type_in(&format!("{again}\r"));
+        terminal.end()
+    };
+    let (shown, code) = typed("correct horse batterz");
+    assert!(code == 2 && shown.contains("nothing was changed"), "{shown}");
+    let (shown, code) = typed(last);
+    assert!(code == 0 && !shown.contains("horse"), "{shown}");
+    let rack = rack.env("TOOLRACK_SECRET_KEY", last);
+    let _ = rack.run(&["call", "talker/echo", "text=x"]).ends_with(0);
+    assert_eq!(rack.home.read("work/got"), CANARY);
+}
+
+/// What the keychain holds of ours.
+fn items(rack: &Rack) -> Vec<String> {
+    let entries = fs::read_dir(rack.home.root().join("keychain")).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with("item-")).collect()
+}
+
+/// What `secret key --rotate` asks the keychain: for the old key, to keep the new one, for that one to see whether it was
+/// kept, and, when everything is sealed with it, to forget the old one.
+const QUESTIONS: usize = 4;
+
+#[test]
+fn killed_at_any_question_to_the_keychain_a_change_of_the_key_loses_nothing() {
+    let rack = with_keychain();
+    set(&rack, "talker", CANARY);
+    let key_file = rack.home.root().join("toolrack/secret.key");
+    let next = key_file.with_file_name("secret.key.next");
+    let has_moved = |before: &str, path: &Path| fs::read_to_string(path).unwrap() != before;
+    for question in 1..=QUESTIONS {
+        for moment in ["before", "after"] {
+            let before = fs::read_to_string(&key_file).unwrap();
+            let die = rack.home.write("keychain/die", format!("{question} {moment}"));
+            let killed = rack.command(&["secret", "key", "--rotate"]).output().unwrap();
+            assert_eq!(killed.status.signal(), Some(9), "{moment} question {question}: {killed:?}");
+            fs::remove_file(die).unwrap();
+            assert!(!has_moved(&before, &key_file), "{moment} question {question}");
+            let _ = rack.run(&["call", "talker/echo", "text=x"]).ends_with(0);
+            assert_eq!(rack.home.read("work/got"), CANARY, "{moment} question {question}");
+            fs::remove_file(rack.home.work().join("got")).unwrap();
+            assert_eq!(has_moved(&before, &key_file), question == QUESTIONS, "{moment} question {question}");
+
+            let again = rack.run(&["secret", "key", "--rotate", "--json"]).ends_with(0).json();
+            assert_eq!((&again["source"], &again["resealed"]), (&json!("keychain"), &json!(1)));
+            assert!(!next.exists());
+            let id = fs::read_to_string(&key_file).unwrap().trim().replace("keychain ", "item-");
+            assert_eq!(items(&rack), [id], "{moment} question {question}: only the key in use is left");
+        }
+    }
+    let _ = rack.run(&["call", "talker/echo", "text=x"]).ends_with(0);
+    assert_eq!(rack.home.read("work/got"), CANARY);
+}

@@ -1,0 +1,134 @@
+//! Another key takes the place of the one in use.
+//!
+//! All rows are sealed anew in one transaction, which also writes down that the old key is retired. From then on a vault
+//! that still has the old key gets [`VaultError::Retired`], when it reads what it cannot open and before it writes.
+
+use sqlx::{Sqlite, SqliteConnection, Transaction};
+
+use super::{Row, Space, Vault, VaultError, VaultKey, seal::Sealer};
+use crate::{Store, StoreError, now};
+
+const CHANGING: &str = "changing the key of the vault";
+const LOOKING: &str = "looking which key the vault has";
+
+impl Vault {
+    /// Seals all rows with `key` in the place of the one that this vault has, which is retired with that. How many rows
+    /// that were. All of it is on the disk when this returns; after any error but that of the database, nothing has
+    /// changed, and after that one it is either all or nothing ([`Self::is_successor`] of the new key tells which).
+    ///
+    /// This vault and its clones are of no use afterwards: open one with the new key.
+    ///
+    /// # Errors
+    /// [`VaultError::Retired`] when another key took the place of this vault's already, [`VaultError::NotNew`] when `key`
+    /// is or was in use, [`VaultError::OtherKey`] and [`VaultError::Damaged`] with the name of the first row that does not
+    /// open, [`VaultError::Passphrase`], [`VaultError::NoRandomness`], or the database fails.
+    pub async fn change_key(&self, key: VaultKey) -> Result<usize, VaultError> {
+        let new = key.sealer(&self.store).await?;
+        let mut transaction = self.store.begin_erasing_durably(CHANGING).await?;
+        self.check_key(&mut transaction).await?;
+        if new.key_id() == self.sealer.key_id() || self.store.is_retired(&mut transaction, new.key_id()).await? {
+            return Err(VaultError::NotNew);
+        }
+        let mut count = 0;
+        for space in [Space::Secret, Space::Token] {
+            let names: Vec<String> = sqlx::query_scalar("SELECT name FROM vault WHERE space = ? ORDER BY name")
+                .bind(space.as_str())
+                .fetch_all(&mut *transaction)
+                .await
+                .map_err(self.store.error(CHANGING))?;
+            for name in &names {
+                self.seal_anew(&mut transaction, &new, space, name).await?;
+            }
+            count += names.len();
+        }
+        sqlx::query("INSERT INTO vault_retired (key_id, successor, retired_at) VALUES (?, ?, ?)")
+            .bind(self.sealer.key_id())
+            .bind(new.key_id())
+            .bind(now())
+            .execute(&mut *transaction)
+            .await
+            .map_err(self.store.error(CHANGING))?;
+        transaction.commit().await.map_err(self.store.error(CHANGING))?;
+        Ok(count)
+    }
+
+    async fn seal_anew(
+        &self,
+        transaction: &mut Transaction<'static, Sqlite>,
+        new: &Sealer,
+        space: Space,
+        name: &str,
+    ) -> Result<(), VaultError> {
+        let (key_id, nonce, sealed): Row =
+            sqlx::query_as("SELECT key_id, nonce, sealed FROM vault WHERE space = ? AND name = ?")
+                .bind(space.as_str())
+                .bind(name)
+                .fetch_one(&mut **transaction)
+                .await
+                .map_err(self.store.error(CHANGING))?;
+        if key_id != self.sealer.key_id() {
+            return Err(VaultError::OtherKey { space, name: name.to_owned() });
+        }
+        let value = self.sealer.open(space, name, &nonce, &sealed);
+        let value = value.ok_or_else(|| VaultError::Damaged { space, name: name.to_owned() })?;
+        let (nonce, sealed) = new.seal(space, name, &value)?;
+        // The value is what it was, and so is when it changed.
+        sqlx::query("UPDATE vault SET key_id = ?, nonce = ?, sealed = ? WHERE space = ? AND name = ?")
+            .bind(new.key_id())
+            .bind(nonce)
+            .bind(sealed)
+            .bind(space.as_str())
+            .bind(name)
+            .execute(&mut **transaction)
+            .await
+            .map_err(self.store.error(CHANGING))?;
+        Ok(())
+    }
+
+    /// Whether the key of this vault took the place of another one, and none took its own.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn is_successor(&self) -> Result<bool, VaultError> {
+        let found = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT 1 FROM vault_retired WHERE successor = ?1) \
+             AND NOT EXISTS (SELECT 1 FROM vault_retired WHERE key_id = ?1)",
+        )
+        .bind(self.sealer.key_id())
+        .fetch_one(&self.store.pool)
+        .await;
+        Ok(found.map_err(self.store.error(LOOKING))?)
+    }
+
+    /// Whether another key took the place of this vault's, which is then no key to write with.
+    pub(super) async fn check_key(&self, connection: &mut SqliteConnection) -> Result<(), VaultError> {
+        match self.store.is_retired(connection, self.sealer.key_id()).await? {
+            true => Err(VaultError::Retired),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Store {
+    async fn is_retired(&self, connection: &mut SqliteConnection, key_id: &[u8]) -> Result<bool, StoreError> {
+        sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM vault_retired WHERE key_id = ?)")
+            .bind(key_id)
+            .fetch_one(connection)
+            .await
+            .map_err(self.error(LOOKING))
+    }
+
+    /// When the key of the vault was changed last, in seconds since 1970; `None` when it never was.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn key_changed_at(&self) -> Result<Option<i64>, StoreError> {
+        sqlx::query_scalar("SELECT MAX(retired_at) FROM vault_retired")
+            .fetch_one(&self.pool)
+            .await
+            .map_err(self.error(LOOKING))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use sqlx::SqliteConnection;
+
+use super::*;
+use crate::tests::raw;
+
+fn key(byte: u8) -> VaultKey {
+    VaultKey::from_bytes([byte; 32])
+}
+
+async fn vault_at(path: &Path, byte: u8) -> Vault {
+    Vault::open(&Store::open(path).await.unwrap(), key(byte)).await.unwrap()
+}
+
+async fn text(vault: &Vault, space: Space, name: &str) -> String {
+    vault.get(space, name).await.unwrap().unwrap().expose_text().unwrap().to_owned()
+}
+
+/// All that the vault's tables say.
+async fn content(connection: &mut SqliteConnection) -> Vec<(String, String, Vec<u8>, Vec<u8>, Vec<u8>, i64)> {
+    let retired: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM vault_retired").fetch_one(&mut *connection).await.unwrap();
+    assert_eq!(retired, 0);
+    let rows = "SELECT space, name, key_id, nonce, sealed, changed_at FROM vault ORDER BY space, name";
+    sqlx::query_as(rows).fetch_all(connection).await.unwrap()
+}
+
+#[tokio::test]
+async fn all_rows_are_sealed_with_the_new_key_and_keep_when_they_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    let old = vault_at(&path, 1).await;
+    for (space, name) in [(Space::Secret, "a"), (Space::Secret, "b"), (Space::Token, "a")] {
+        old.put(space, name, format!("{space} {name}").as_bytes()).await.unwrap();
+    }
+    sqlx::query("UPDATE vault SET changed_at = 7").execute(&mut raw(&path).await).await.unwrap();
+    assert_eq!(old.store.key_changed_at().await.unwrap(), None);
+    assert_eq!(old.change_key(key(2)).await.unwrap(), 3);
+    let new = vault_at(&path, 2).await;
+    assert!(new.is_successor().await.unwrap() && !old.is_successor().await.unwrap());
+    assert!(old.store.key_changed_at().await.unwrap().unwrap() > 1_600_000_000);
+    for (space, name) in [(Space::Secret, "a"), (Space::Secret, "b"), (Space::Token, "a")] {
+        assert_eq!(text(&new, space, name).await, format!("{space} {name}"));
+    }
+    let kept = "SELECT count(*) FROM vault WHERE changed_at = 7";
+    assert_eq!(sqlx::query_scalar::<_, i64>(kept).fetch_one(&mut raw(&path).await).await.unwrap(), 3);
+
+    for again in [1, 2] {
+        assert!(matches!(new.change_key(key(again)).await, Err(VaultError::NotNew)), "a key that is known is none");
+    }
+    assert_eq!(new.change_key(VaultKey::from_passphrase("correct horse battery")).await.unwrap(), 3);
+    assert!(!new.is_successor().await.unwrap(), "it was one");
+}
+
+#[tokio::test]
+async fn a_vault_that_still_has_the_old_key_is_told_and_seals_nothing_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    let (rotating, old) = (vault_at(&path, 1).await, vault_at(&path, 1).await);
+    rotating.put(Space::Token, "a", b"first").await.unwrap();
+    let minute = Duration::from_secs(60);
+    let lease = old.try_lease(Space::Token, "a", minute).await.unwrap().unwrap();
+    rotating.change_key(key(2)).await.unwrap();
+    assert!(matches!(old.get(Space::Token, "a").await, Err(VaultError::Retired)));
+    assert!(matches!(old.put(Space::Token, "a", b"late").await, Err(VaultError::Retired)));
+    assert!(matches!(old.put(Space::Secret, "new", b"late").await, Err(VaultError::Retired)));
+    assert!(matches!(old.put_under(&lease, b"late").await, Err(VaultError::Retired)));
+    assert!(matches!(old.change_key(key(3)).await, Err(VaultError::Retired)));
+    let new = vault_at(&path, 2).await;
+    assert_eq!(text(&new, Space::Token, "a").await, "first");
+    // The lease is held still, and what depends on it is written with the new key.
+    new.put_under(&lease, b"second").await.unwrap();
+    assert_eq!(text(&new, Space::Token, "a").await, "second");
+    // A key that never was in use here is told as before.
+    let stranger = vault_at(&path, 9).await;
+    assert!(matches!(stranger.get(Space::Token, "a").await, Err(VaultError::OtherKey { .. })));
+}
+
+#[tokio::test]
+async fn a_process_of_an_older_version_cannot_seal_with_the_old_key_either() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    let old = vault_at(&path, 1).await;
+    old.put(Space::Secret, "a", b"first").await.unwrap();
+    old.change_key(key(2)).await.unwrap();
+    // As it writes, without a look at what is retired.
+    for name in ["a", "b"] {
+        let written = sqlx::query(
+            "INSERT INTO vault (space, name, key_id, nonce, sealed, changed_at) VALUES ('secret', ?, ?, x'00', x'00', 1) \
+             ON CONFLICT (space, name) DO UPDATE SET key_id = excluded.key_id, nonce = excluded.nonce, \
+             sealed = excluded.sealed, changed_at = excluded.changed_at",
+        )
+        .bind(name)
+        .bind(old.sealer.key_id())
+        .execute(&mut raw(&path).await)
+        .await;
+        assert!(written.unwrap_err().to_string().contains("another key"), "{name}");
+    }
+    let update = sqlx::query("UPDATE vault SET key_id = ?").bind(old.sealer.key_id());
+    assert!(update.execute(&mut raw(&path).await).await.is_err());
+    assert_eq!(text(&vault_at(&path, 2).await, Space::Secret, "a").await, "first");
+}
+
+#[tokio::test]
+async fn a_row_that_does_not_open_is_named_and_nothing_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    let vault = vault_at(&path, 1).await;
+    vault.put(Space::Secret, "a", b"canary").await.unwrap();
+    vault.put(Space::Token, "broken", b"canary").await.unwrap();
+    vault.put(Space::Token, "z", b"canary").await.unwrap();
+    let damage = "UPDATE vault SET sealed = zeroblob(22) WHERE name = 'broken'";
+    sqlx::query(damage).execute(&mut raw(&path).await).await.unwrap();
+    let before = content(&mut raw(&path).await).await;
+    let error = vault.change_key(key(2)).await.unwrap_err();
+    assert!(matches!(&error, VaultError::Damaged { space: Space::Token, name } if name == "broken"), "{error:?}");
+    assert!(error.to_string().contains("`broken`") && !error.to_string().contains("canary"), "{error}");
+    assert_eq!(content(&mut raw(&path).await).await, before);
+
+    vault_at(&path, 3).await.put(Space::Token, "broken", b"of another key").await.unwrap();
+    let before = content(&mut raw(&path).await).await;
+    let error = vault.change_key(key(2)).await.unwrap_err();
+    assert!(matches!(&error, VaultError::OtherKey { name, .. } if name == "broken"), "{error:?}");
+    assert_eq!(content(&mut raw(&path).await).await, before);
+    assert_eq!(text(&vault, Space::Secret, "a").await, "canary");
+}
+
+/// How many rows the other process seals anew.
+const MANY: usize = 100;
+
+/// How much later each process is killed than the one before it.
+const STEP: Duration = Duration::from_millis(2);
+
+/// The other side of the next test: does something only when that test calls it with a path behind its name.
+#[tokio::test]
+async fn child_changes_the_key() {
+    if let Some(path) = std::env::args().find(|argument| argument.ends_with(".rotate.db")) {
+        vault_at(Path::new(&path), 1).await.change_key(key(2)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn whenever_a_process_that_changes_the_key_is_killed_one_key_opens_all_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.rotate.db");
+    let vault = vault_at(&path, 1).await;
+    for index in 0..MANY {
+        vault.put(Space::Secret, &format!("s{index}"), b"value").await.unwrap();
+    }
+    vault.store.close().await;
+    let program = std::env::current_exe().unwrap();
+    for round in 0.. {
+        let mut child = Command::new(&program)
+            .args(["--exact", "vault::rotation::tests::child_changes_the_key"])
+            .arg(&path)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        // The first one at once, and the last one is quicker than that.
+        let begun = Instant::now();
+        while child.try_wait().unwrap().is_none() && begun.elapsed() < STEP * round {}
+        let _ = child.kill();
+        let _ = child.wait().unwrap();
+        let store = Store::open(&path).await.unwrap();
+        let changed = store.key_changed_at().await.unwrap().is_some();
+        let vault = Vault::open(&store, key(1 + u8::from(changed))).await.unwrap();
+        for index in 0..MANY {
+            assert_eq!(text(&vault, Space::Secret, &format!("s{index}")).await, "value");
+        }
+        store.close().await;
+        if changed {
+            assert!(round > 0, "none was killed before its commit");
+            break;
+        }
+    }
+}
