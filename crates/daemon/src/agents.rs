@@ -152,8 +152,7 @@ impl Agents {
         Ok(Some(token))
     }
 
-    /// Whether `given` opens `path`: it is the token of the agent whose MCP endpoint that is, however its id is
-    /// written.
+    /// Whether `given` opens `path`: it is the token of the agent whose endpoint that is, however its id is written.
     pub(crate) fn opens(&self, path: &str, given: &str) -> bool {
         let Some(id) = at_endpoint(path) else { return false };
         let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);

@@ -54,7 +54,7 @@ pub struct Called {
 }
 
 impl Said {
-    /// `message`, with the secrets hidden that `conceal` knows.
+    /// `message`, without the secrets that `conceal` knows.
     #[must_use]
     pub fn new(message: StoredMessage, conceal: &dyn Fn(&str) -> String) -> Self {
         let json = |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());

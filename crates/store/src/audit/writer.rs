@@ -50,7 +50,7 @@ impl fmt::Debug for AuditLog {
 }
 
 impl AuditLog {
-    /// A log, and the writer that writes its facts into `store`, with the secrets that `hide` knows hidden.
+    /// A log, and the writer that writes its facts into `store`, without the secrets that `hide` knows.
     #[must_use]
     pub fn new(store: Store, hide: Hide) -> (Self, AuditWriter) {
         let (queue, facts) = mpsc::channel(QUEUE);
