@@ -17,26 +17,40 @@ impl Unwrapped {
     /// `text` with each break left out that stands between two characters of base64, with the indentation behind it. `None`
     /// when there is no such break.
     ///
-    /// When `goes_on`, more text may follow, so a break at the end is left out as well. The cost goes by the length of `text`.
+    /// When `goes_on`, more text may follow, so what could be a break at the end, or the beginning of one, is left out as well. The
+    /// cost goes by the length of `text`.
     pub(super) fn of(text: &str, goes_on: bool) -> Option<Self> {
         let bytes = text.as_bytes();
         let mut unwrapped = Self { text: String::new(), parts: vec![(0, 0)] };
         let (mut at, mut copied) = (0, 0);
         while let Some(start) = next_break(bytes, at) {
             at = break_end(bytes, start);
+            if goes_on && bytes[at..].iter().all(|byte| *byte == b'\\') {
+                at = bytes.len();
+            }
             let is_behind = start > 0 && is_encoded(bytes[start - 1]);
             let is_before = bytes.get(at).map_or(goes_on, |next| is_encoded(*next));
             if is_behind && is_before {
-                unwrapped.text.push_str(&text[copied..start]);
-                unwrapped.parts.push((unwrapped.text.len(), at));
+                unwrapped.leave_out(&text[copied..start], at);
                 copied = at;
             }
+        }
+        let shown = text[copied..].trim_end_matches([' ', '\t', '\\']);
+        if goes_on && copied + shown.len() < text.len() && shown.ends_with(|c| u8::try_from(c).is_ok_and(is_encoded)) {
+            unwrapped.leave_out(shown, text.len());
+            copied = text.len();
         }
         if unwrapped.parts.len() == 1 {
             return None;
         }
         unwrapped.text.push_str(&text[copied..]);
         Some(unwrapped)
+    }
+
+    /// Takes `part` over, which is followed by something that is left out; the original goes on at `next`.
+    fn leave_out(&mut self, part: &str, next: usize) {
+        self.text.push_str(part);
+        self.parts.push((self.text.len(), next));
     }
 
     /// The text without the breaks.
@@ -130,7 +144,10 @@ mod tests {
         ] {
             assert_eq!(Unwrapped::of(text, false).as_ref().map(Unwrapped::text), unwrapped, "{text}");
         }
-        assert_eq!(Unwrapped::of("YWJj\r", true).unwrap().text(), "YWJj");
+        for open in ["YWJj\r", "YWJj ", "YWJj\\", "YWJj \n \\\\", r"YWJj \n\"] {
+            assert_eq!(Unwrapped::of(open, true).unwrap().text(), "YWJj", "{open}");
+            assert!(Unwrapped::of(open, false).is_none(), "{open}");
+        }
     }
 
     #[test]
